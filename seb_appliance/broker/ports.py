@@ -1,0 +1,165 @@
+"""What the broker needs of other rooms: protocols that `storage/` and `state/` fulfil."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from seb_appliance.formats.columns import Bytes
+from seb_appliance.formats.entry import EncodedEntry, Entry, Position
+from seb_appliance.formats.operations import ApiKeyCreated, Contents, Section, TopicSettings
+
+
+@dataclass(frozen=True, slots=True)
+class EntryRef:
+    """Names one journal entry; storage turns it into a key (in mode B the writer is part of it)."""
+
+    seq: int
+    epoch: int
+    writer_id: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class SectionRef:
+    """Where one section lies. `at`: first byte in the object, from the object's beginning."""
+
+    entry: EntryRef
+    topic_id: int
+    base_offset: int
+    last_offset: int
+    at: int
+    length: int
+    crc: int
+
+
+# --- the journal ---
+
+
+@dataclass(slots=True)
+class StoreHealth:
+    """What the bucket answered lately. Times from the monotonic clock, in seconds."""
+
+    last_success_s: float = 0.0
+    failing_since_s: float | None = None
+    failure: str = ""  # in words, for the operator; "" while all is well
+    denied: bool = False  # an operator is needed (credentials, bucket)
+
+
+class Journal(Protocol):
+    """The one ordered log, with this process in force as its writer."""
+
+    @property
+    def bucket_id(self) -> bytes: ...
+
+    @property
+    def writer_id(self) -> bytes: ...
+
+    @property
+    def epoch(self) -> int: ...
+
+    @property
+    def position(self) -> Position:
+        """The last entry that is stored (and, in mode B, checked)."""
+
+    @property
+    def mode(self) -> str:
+        """Fencing mode, "A" or "B"."""
+
+    @property
+    def durability(self) -> str:
+        """`s3`, `disk` or `memory`."""
+
+    @property
+    def health(self) -> StoreHealth: ...
+
+    async def append(
+        self, contents: Contents, section_parts: Sequence[Bytes], created_us: int
+    ) -> EncodedEntry:
+        """Store the next entry; returns once it may be applied and acknowledged.
+
+        Retries the same bytes until the answer is definite, however long that takes; `health` says
+        what is wrong meanwhile. One call at a time. Raises FencedError (then for ever).
+        """
+
+    async def confirm_in_force(self) -> None:
+        """Ask the bucket whether a newer writer exists. Raises FencedError or StoreError."""
+
+
+# --- records in the bucket ---
+
+
+class SectionSource(Protocol):
+    """Verified bytes of sections, from memory, the cache on disk or the bucket."""
+
+    def keep(self, entry: EncodedEntry) -> None:
+        """An entry of ours was stored: its sections are at hand now."""
+
+    async def read(self, ref: SectionRef) -> bytes:
+        """The section's bytes; its CRC was checked. Raises CorruptObjectError, StoreError."""
+
+
+# --- local state ---
+
+
+@dataclass(frozen=True, slots=True)
+class TopicRow:
+    topic_id: int
+    name: str
+    created_us: int
+    settings: TopicSettings
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedState:
+    """Everything the broker keeps in memory, as of `position`.
+
+    `entries`: (ref, position of the first section in the object, sections) of every journal entry
+    that holds records of a living topic, oldest first. `next_topic_id` has never been given out.
+    """
+
+    position: Position
+    next_topic_id: int = 1
+    topics: list[TopicRow] = field(default_factory=list)
+    api_keys: list[ApiKeyCreated] = field(default_factory=list)  # those not revoked
+    entries: list[tuple[EntryRef, int, list[Section]]] = field(default_factory=list)
+
+
+class State(Protocol):
+    """The SQLite view of the journal. It follows the acknowledgement and is never on its path."""
+
+    async def load(self) -> LoadedState: ...
+
+    def follow(self, entry: Entry) -> None:
+        """Take an applied entry; it is projected soon, in order, several in one transaction."""
+
+    @property
+    def lag_entries(self) -> int:
+        """Entries taken and not yet committed."""
+
+    @property
+    def failure(self) -> str:
+        """Why SQLite does not follow, in words; "" while it does."""
+
+    async def drain(self) -> None:
+        """Wait until nothing is behind, or `failure` is set."""
+
+
+class Replica(Protocol):
+    """Local state while a start brings it up to the end of the journal (storage/ drives it)."""
+
+    async def position(self) -> Position:
+        """ORIGIN when there is none."""
+
+    async def clear(self) -> None:
+        """Move what is there aside and begin empty, at ORIGIN."""
+
+    async def restore(self, snapshot: Path) -> Position:
+        """Replace the state by this SQLite file. Raises CorruptObjectError if it fails a check."""
+
+    async def apply(self, entries: Sequence[Entry]) -> None:
+        """Project entries that follow the position, in order, in one transaction."""
+
+    async def save(self, target: Path) -> Position:
+        """Write a consistent copy of the committed state to `target`; the position it is as of."""

@@ -1,0 +1,140 @@
+"""What goes into the broker and what comes out of it: frozen values, no behaviour.
+
+Times are µs since the epoch, UTC. Offsets are inclusive unless the name says `until` or `end`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from seb_appliance.formats.batch import Batch, BatchHeader
+from seb_appliance.formats.operations import Grant, TopicSettings
+
+
+@dataclass(slots=True)
+class NewRecords:
+    """Records of one request, in order; lists of equal length. None in `values` is a tombstone.
+
+    `keys`, `headers` and `timestamps_us` are None when no record has one; None inside
+    `timestamps_us` means the appliance's clock. A header item is a msgpack map of text to bytes,
+    b"" for none.
+    """
+
+    values: list[bytes | None]
+    keys: list[bytes | None] | None = None
+    headers: list[bytes] | None = None
+    timestamps_us: list[int | None] | None = None
+
+
+@dataclass(slots=True)
+class NewBatches:
+    """Client-made record batches, checked (`formats.batch.decode`), offsets not yet given.
+
+    Each item is the header and the stored bytes after it, padding included.
+    """
+
+    batches: list[tuple[BatchHeader, memoryview]]
+
+    @property
+    def count(self) -> int:
+        return sum(header.count for header, _ in self.batches)
+
+
+@dataclass(frozen=True, slots=True)
+class Appended:
+    """An acknowledged append. Durations in seconds: waiting for the seal, and the bucket's PUT."""
+
+    topic: str
+    topic_id: int
+    offset: int
+    count: int
+    timestamp_us: int
+    durability: str
+    window_s: float
+    put_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class TopicView:
+    """A topic as of the last applied entry."""
+
+    name: str
+    topic_id: int
+    created_us: int
+    settings: TopicSettings  # as set; None: the appliance's default
+    effective: TopicSettings  # with the defaults filled in
+    log_start_offset: int
+    log_end_offset: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class From:
+    """Where a read begins: exactly one of them is given.
+
+    `offset` absolute; `latest` the log end; `last` N the N-th from the end; `timestamp_us` the
+    first record, in offset order, with that timestamp or later.
+    """
+
+    offset: int | None = None
+    earliest: bool = False
+    latest: bool = False
+    last: int | None = None
+    timestamp_us: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ReadRequest:
+    """`until`: exclusive end, an offset or a time; `wait_ms`: how long a reader at the log end may
+    wait for a record; `max_bytes` is soft: at least one record comes."""
+
+    start: From
+    until: From | None = None
+    max_records: int = 1_000
+    max_bytes: int = 1 << 20
+    wait_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class BatchSlice:
+    """Records begin ≤ i < end of one stored batch. `stored` are the batch's bytes as in the bucket."""
+
+    batch: Batch
+    begin: int
+    end: int
+    stored: memoryview
+
+
+@dataclass(frozen=True, slots=True)
+class ReadResult:
+    """`next_offset`: where the next read goes on. `slices` are in offset order, perhaps none."""
+
+    topic: str
+    topic_id: int
+    slices: Sequence[BatchSlice]
+    next_offset: int
+    log_start_offset: int
+    log_end_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class ApiKeyView:
+    """An API key without its secret."""
+
+    api_key_id: str
+    name: str
+    grants: tuple[Grant, ...]
+    created_us: int
+    expires_us: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Readiness:
+    """`problems`: sentences for the operator; ready when there are none."""
+
+    problems: list[str] = field(default_factory=list)
+
+    @property
+    def ready(self) -> bool:
+        return not self.problems

@@ -1,0 +1,43 @@
+"""Time, as everything here receives it through its constructor."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+
+class Timer(Protocol):
+    def cancel(self) -> None: ...
+
+
+class Clock(Protocol):
+    """Wall time for people, monotonic time for deadlines."""
+
+    def wall_us(self) -> int:
+        """µs since the epoch, UTC. May jump."""
+
+    def monotonic_s(self) -> float:
+        """Seconds from some fixed point. Never goes back."""
+
+    async def sleep(self, seconds: float) -> None: ...
+
+    def call_later(self, seconds: float, callback: Callable[[], None]) -> Timer:
+        """Call `callback` on the event loop once `seconds` have passed."""
+
+
+class SystemClock:
+    """The machine's clock and the running event loop's timers."""
+
+    def wall_us(self) -> int:
+        return time.time_ns() // 1000
+
+    def monotonic_s(self) -> float:
+        return time.monotonic()
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+    def call_later(self, seconds: float, callback: Callable[[], None]) -> Timer:
+        return asyncio.get_running_loop().call_later(seconds, callback)

@@ -1,0 +1,316 @@
+"""The error tree: every error knows its code, its HTTP status and what a caller may do next.
+
+`retryable` says that the same request may succeed later. `side_effects` says whether anything may
+have happened: "none" is a promise, "unknown" means that the effect may exist or may still come.
+The codes are the ones of docs/ERRORS.md; they are stable.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+SideEffects = Literal["none", "unknown"]
+
+
+class SebError(Exception):
+    """Base of all our errors. `detail` is one sentence that tells the reader what to do.
+
+    Keyword data becomes members of the problem document (and of `self.data`).
+    """
+
+    code: ClassVar[str] = "internal"
+    status: ClassVar[int] = 500
+    title: ClassVar[str] = "Internal error"
+    retryable: ClassVar[bool] = True
+    side_effects: SideEffects = "unknown"
+
+    def __init__(self, detail: str, **data: object) -> None:
+        super().__init__(detail)
+        self.detail = detail
+        self.data = data
+
+
+# --- what a client sent ---
+
+
+class RefusedError(SebError):
+    """The request was refused and changed nothing; sent again unchanged it is refused again."""
+
+    status = 400
+    retryable = False
+    side_effects: SideEffects = "none"
+
+
+class BadRequestError(RefusedError):
+    code = "bad_request"
+    title = "Bad request"
+
+
+class BadJsonError(RefusedError):
+    code = "bad_json"
+    title = "Not the JSON that is expected here"
+
+
+class BadBatchError(RefusedError):
+    """Bytes that are not a valid record batch, or a decoder's limit was passed."""
+
+    code = "bad_batch"
+    title = "Not a valid record batch"
+
+
+class BadParameterError(RefusedError):
+    code = "bad_parameter"
+    title = "A query parameter or header is wrong"
+
+
+class BadNameError(RefusedError):
+    code = "bad_name"
+    title = "Not a topic name"
+
+
+class UnauthenticatedError(RefusedError):
+    code = "unauthenticated"
+    status = 401
+    title = "No valid API key"
+
+
+class ForbiddenError(RefusedError):
+    code = "forbidden"
+    status = 403
+    title = "The API key has no grant for this"
+
+
+class NotFoundError(RefusedError):
+    code = "not_found"
+    status = 404
+    title = "No such resource"
+
+
+class TopicNotFoundError(NotFoundError):
+    code = "topic_not_found"
+    title = "No such topic"
+
+
+class ApiKeyNotFoundError(NotFoundError):
+    code = "api_key_not_found"
+    title = "No such API key"
+
+
+class RecordNotFoundError(NotFoundError):
+    code = "record_not_found"
+    title = "No such record"
+
+
+class MethodNotAllowedError(RefusedError):
+    code = "method_not_allowed"
+    status = 405
+    title = "Method not allowed here"
+
+
+class NotAcceptableError(RefusedError):
+    code = "not_acceptable"
+    status = 406
+    title = "None of the accepted media types can be served"
+
+
+class RequestTimeoutError(RefusedError):
+    code = "request_timeout"
+    status = 408
+    title = "The request did not arrive in time"
+    retryable = True
+
+
+class TopicDiffersError(RefusedError):
+    code = "topic_differs"
+    status = 409
+    title = "The topic exists with other settings"
+
+
+class LastAdminKeyError(RefusedError):
+    code = "last_admin_key"
+    status = 409
+    title = "The last admin key cannot be taken away"
+
+
+class OffsetExpiredError(RefusedError):
+    code = "offset_expired"
+    status = 410
+    title = "The offset is below the log start"
+
+
+class OffsetOutOfRangeError(RefusedError):
+    code = "offset_out_of_range"
+    status = 416
+    title = "The offset is beyond the log end"
+
+
+class RecordTooLargeError(RefusedError):
+    code = "record_too_large"
+    status = 413
+    title = "A record is too large"
+
+
+class RequestTooLargeError(RefusedError):
+    code = "request_too_large"
+    status = 413
+    title = "The request is too large"
+
+
+class UnsupportedMediaTypeError(RefusedError):
+    code = "unsupported_media_type"
+    status = 415
+    title = "The media type is not supported here"
+
+
+class HeadersTooLargeError(RefusedError):
+    code = "headers_too_large"
+    status = 431
+    title = "The request headers are too large"
+
+
+# --- what the appliance cannot do now ---
+
+
+class UnavailableError(SebError):
+    """Nothing happened; the same request may succeed later (`retry_after_s`)."""
+
+    status = 503
+    retryable = True
+    side_effects: SideEffects = "none"
+    retry_after_s: int = 1
+
+
+class OverloadedError(UnavailableError):
+    code = "overloaded"
+    title = "Too much is waiting for the bucket"
+
+
+class StoreUnavailableError(UnavailableError):
+    """The object store does not answer, or refuses us."""
+
+    code = "store_unavailable"
+    title = "The object store is not available"
+
+
+class ShuttingDownError(UnavailableError):
+    code = "shutting_down"
+    title = "The appliance is stopping"
+
+
+class FencedError(SebError):
+    """Another writer has taken over. In fencing mode A ours can never land: side effects "none";
+    in mode B the entry may be part of the new writer's log: "unknown" (fencing, docs/FORMAT.md)."""
+
+    code = "fenced"
+    status = 503
+    title = "Another appliance has taken over this bucket"
+    retryable = True
+    retry_after_s: int = 5
+
+    def __init__(self, detail: str, *, side_effects: SideEffects = "none", **data: object) -> None:
+        super().__init__(detail, **data)
+        self.side_effects = side_effects
+
+
+class OutcomeUnknownError(SebError):
+    """The caller's deadline passed while its entry was on its way: it may be stored yet."""
+
+    code = "outcome_unknown"
+    status = 504
+    title = "Not acknowledged in time; the records may or may not be stored"
+    retryable = False
+
+
+class CorruptObjectError(SebError):
+    """Bytes in the bucket or in the cache fail a check. Never served, never stepped over."""
+
+    code = "corrupt_object"
+    status = 500
+    title = "A stored object is damaged"
+    retryable = False
+    side_effects: SideEffects = "none"
+
+
+class InternalError(SebError):
+    """A bug of ours. The detail is kept for the log, never shown to a caller."""
+
+
+# --- answers of an object store (storage/ raises them, the journal and the readers handle them) ---
+
+
+class StoreError(SebError):
+    """A request to the object store did not succeed. `key` names the object."""
+
+    code = "store_unavailable"
+    status = 503
+    title = "The object store answered with an error"
+    retryable = True
+
+    def __init__(self, detail: str, *, key: str = "", **data: object) -> None:
+        super().__init__(detail, **data)
+        self.key = key
+
+
+class ObjectMissingError(StoreError):
+    """404 for the object: no such key."""
+
+
+class ObjectExistsError(StoreError):
+    """412: a create-only PUT found the key taken (perhaps by our own lost attempt)."""
+
+
+class StoreConflictError(StoreError):
+    """409: a race with another request on the same key; try the same again."""
+
+
+class StoreUncertainError(StoreError):
+    """Time-out, reset, 5xx, 429 and the like: it may have been carried out, or may yet be."""
+
+
+class StoreDeniedError(StoreError):
+    """401, 403, no such bucket: an operator is needed; trying again at once does not help."""
+
+
+class StoreClockSkewError(StoreError):
+    """403 RequestTimeTooSkewed. `clock_offset_s` = store's clock minus ours, in seconds."""
+
+    def __init__(self, detail: str, *, clock_offset_s: float, key: str = "") -> None:
+        super().__init__(detail, key=key)
+        self.clock_offset_s = clock_offset_s
+
+
+class StoreUnsupportedError(StoreError):
+    """501: the store does not know this kind of request (create-only PUT on Swift, B2)."""
+
+
+# --- reasons not to start, with the exit code of `seb serve` ---
+
+
+class StartError(SebError):
+    """The appliance cannot start (or go on). `detail` is the sentence for the terminal."""
+
+    exit_code: ClassVar[int] = 1
+
+
+class BucketInUseError(StartError):
+    """The bucket belongs to another appliance; `--take-over` would fence it."""
+
+    exit_code = 73
+
+
+class StoreUnusableError(StartError):
+    """The store fails its test, or the journal is damaged."""
+
+    exit_code = 74
+
+
+class FencedStartError(StartError):
+    """Another appliance took over while this one started."""
+
+    exit_code = 75
+
+
+class ConfigurationError(StartError):
+    """A setting, a file or an argument is wrong."""
+
+    exit_code = 78

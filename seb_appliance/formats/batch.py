@@ -1,0 +1,297 @@
+"""Record batch, version 2: a 72-byte header, then the columns of N records (docs/FORMAT.md).
+
+Decoding wraps the stored buffers and copies nothing. Whatever the bytes are, a function here
+either succeeds or raises `BadBatchError`, allocates at most the inflated length that the header
+names (64 MiB at most), and ends.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from backports import zstd
+from crc32c import crc32c
+
+from seb_appliance import limits
+from seb_appliance.errors import BadBatchError
+from seb_appliance.formats.columns import BinaryColumn, Bytes, Columns, Ints, pad8
+
+MAGIC: Final = b"seb!"
+VERSION: Final = 2
+HEADER_BYTES: Final = 72
+
+KEYS: Final = 1
+HEADERS: Final = 2
+EXPLICIT_OFFSETS: Final = 4
+NULL_VALUES: Final = 8
+ZSTD: Final = 256
+KNOWN_FLAGS: Final = KEYS | HEADERS | EXPLICIT_OFFSETS | NULL_VALUES | ZSTD
+
+_HEADER = struct.Struct("<4shqIHIqqqqIIII")
+_HEADER_CRC_AT: Final = 64
+_CRC = struct.Struct("<I")
+_ZSTD_WINDOW_LOG_MAX: Final = 27  # 128 MiB: no frame makes the decoder allocate more
+
+assert _HEADER.size == HEADER_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class BatchHeader:
+    """The fixed part of a batch. Times in µs since the epoch, lengths in bytes, last inclusive."""
+
+    created_us: int
+    count: int
+    flags: int
+    body_crc: int
+    base_offset: int
+    last_offset: int
+    smallest_timestamp_us: int
+    largest_timestamp_us: int
+    stored_bytes: int
+    inflated_bytes: int
+
+    @property
+    def total_bytes(self) -> int:
+        """Header, stored body and the zeros after it."""
+        return HEADER_BYTES + self.stored_bytes + pad8(self.stored_bytes)
+
+    def pack(self) -> bytes:
+        fields = _HEADER.pack(
+            MAGIC,
+            VERSION,
+            self.created_us,
+            self.count,
+            self.flags,
+            self.body_crc,
+            self.base_offset,
+            self.last_offset,
+            self.smallest_timestamp_us,
+            self.largest_timestamp_us,
+            self.stored_bytes,
+            self.inflated_bytes,
+            0,
+            0,
+        )
+        crc = crc32c(fields[:_HEADER_CRC_AT])
+        return fields[:_HEADER_CRC_AT] + _CRC.pack(crc) + fields[_HEADER_CRC_AT + 4 :]
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    header: BatchHeader
+    columns: Columns
+
+    def offsets(self) -> Ints | range:
+        """The offset of each record."""
+        if self.columns.offsets is not None:
+            return self.columns.offsets
+        return range(self.header.base_offset, self.header.base_offset + self.header.count)
+
+
+def encode(
+    columns: Columns,
+    *,
+    base_offset: int,
+    created_us: int,
+    last_offset: int | None = None,
+    zstd_level: int | None = None,
+) -> bytes:
+    """The bytes of one batch, padded to a multiple of 8.
+
+    `last_offset` is the end of the range the batch answers for; None means base + N - 1.
+    """
+    count = len(columns)
+    assert 1 <= count <= limits.BATCH_RECORDS_MAX, count
+    assert len(columns.values) == count, (len(columns.values), count)
+    flags = 0
+    parts: list[Bytes] = [memoryview(columns.timestamps_us).cast("B")]
+    if columns.offsets is not None:
+        flags |= EXPLICIT_OFFSETS
+        parts.append(memoryview(columns.offsets).cast("B"))
+    if columns.values.valid is not None:
+        flags |= NULL_VALUES
+        parts += _padded(columns.values.valid)
+    parts += _binary_parts(columns.values)
+    if columns.keys is not None:
+        flags |= KEYS
+        assert len(columns.keys) == count, (len(columns.keys), count)
+        parts += _padded(columns.keys.valid or b"\xff" * ((count + 7) // 8))
+        parts += _binary_parts(columns.keys)
+    if columns.headers is not None:
+        flags |= HEADERS
+        assert len(columns.headers) == count, (len(columns.headers), count)
+        parts += _binary_parts(columns.headers)
+    body = b"".join(parts)
+    inflated_bytes = len(body)
+    if zstd_level is not None:
+        flags |= ZSTD
+        body = zstd.compress(body, level=zstd_level)
+    timestamps = columns.timestamps_us.tolist()
+    header = BatchHeader(
+        created_us=created_us,
+        count=count,
+        flags=flags,
+        body_crc=crc32c(body),
+        base_offset=base_offset,
+        last_offset=base_offset + count - 1 if last_offset is None else last_offset,
+        smallest_timestamp_us=min(timestamps),
+        largest_timestamp_us=max(timestamps),
+        stored_bytes=len(body),
+        inflated_bytes=inflated_bytes,
+    )
+    return b"".join((header.pack(), body, b"\0" * pad8(len(body))))
+
+
+def restamp(header: BatchHeader, *, base_offset: int, created_us: int) -> bytes:
+    """The 72 header bytes of the same body at another place; the body is not hashed again."""
+    return BatchHeader(
+        created_us=created_us,
+        count=header.count,
+        flags=header.flags,
+        body_crc=header.body_crc,
+        base_offset=base_offset,
+        last_offset=base_offset + header.last_offset - header.base_offset,
+        smallest_timestamp_us=header.smallest_timestamp_us,
+        largest_timestamp_us=header.largest_timestamp_us,
+        stored_bytes=header.stored_bytes,
+        inflated_bytes=header.inflated_bytes,
+    ).pack()
+
+
+def read_header(buffer: Bytes, at: int = 0) -> BatchHeader:
+    """The checked header at `at`; the whole batch lies inside `buffer`."""
+    if len(buffer) - at < HEADER_BYTES:
+        raise BadBatchError(f"{len(buffer) - at} bytes are left where a 72-byte header should be")
+    (magic, version, *fields, header_crc, zero) = _HEADER.unpack_from(buffer, at)
+    if magic != MAGIC:
+        raise BadBatchError(f"a record batch begins with {MAGIC!r}, not with {magic!r}")
+    if version != VERSION:
+        raise BadBatchError(f"record batch version {version} is not known, only {VERSION}")
+    if crc32c(memoryview(buffer)[at : at + _HEADER_CRC_AT]) != header_crc:
+        raise BadBatchError("the CRC of the batch header does not agree")
+    header = BatchHeader(*fields)
+    if zero or header.flags & ~KNOWN_FLAGS:
+        raise BadBatchError(f"unknown bits are set in the batch header (flags {header.flags:#x})")
+    if not 1 <= header.count <= limits.BATCH_RECORDS_MAX:
+        raise BadBatchError(f"a batch of {header.count} records")
+    if header.inflated_bytes > limits.BATCH_BODY_BYTES_MAX:
+        raise BadBatchError(f"a body of {header.inflated_bytes} bytes; at most 64 MiB are allowed")
+    if not header.flags & ZSTD and header.inflated_bytes != header.stored_bytes:
+        raise BadBatchError("stored and inflated length of a plain body differ")
+    if header.total_bytes > len(buffer) - at:
+        raise BadBatchError(
+            f"the batch says {header.total_bytes} bytes, {len(buffer) - at} are there"
+        )
+    if not 0 <= header.base_offset <= header.last_offset <= limits.OFFSET_MAX:
+        raise BadBatchError(f"offsets {header.base_offset} to {header.last_offset}")
+    if header.last_offset - header.base_offset + 1 < header.count:
+        raise BadBatchError("more records than offsets")
+    if not header.flags & EXPLICIT_OFFSETS and (
+        header.last_offset - header.base_offset + 1 != header.count
+    ):
+        raise BadBatchError("offsets with gaps need their own column")
+    return header
+
+
+def walk(buffer: Bytes) -> Iterator[tuple[int, BatchHeader]]:
+    """(position, header) of each batch of a buffer that holds batches back to back."""
+    at = 0
+    while at < len(buffer):
+        header = read_header(buffer, at)
+        yield at, header
+        at += header.total_bytes
+
+
+def decode(buffer: Bytes, at: int = 0) -> Batch:
+    """The batch at `at`, every column checked; wrapped in place unless it is compressed."""
+    header = read_header(buffer, at)
+    stored = memoryview(buffer)[at + HEADER_BYTES : at + HEADER_BYTES + header.stored_bytes]
+    if crc32c(stored) != header.body_crc:
+        raise BadBatchError("the CRC of the batch body does not agree")
+    body = memoryview(_inflate(stored, header.inflated_bytes)) if header.flags & ZSTD else stored
+    columns = _read_columns(body, header)
+    timestamps = columns.timestamps_us.tolist()
+    if (min(timestamps), max(timestamps)) != (
+        header.smallest_timestamp_us,
+        header.largest_timestamp_us,
+    ):
+        raise BadBatchError("smallest and largest timestamp do not agree with the column")
+    return Batch(header, columns)
+
+
+def _padded(part: Bytes) -> list[Bytes]:
+    return [part, b"\0" * pad8(len(part))]
+
+
+def _binary_parts(column: BinaryColumn) -> list[Bytes]:
+    starts = memoryview(column.starts).cast("B")
+    return [*_padded(starts), *_padded(column.data)]
+
+
+def _inflate(stored: Bytes, inflated_bytes: int) -> bytes:
+    options = {int(zstd.DecompressionParameter.window_log_max): _ZSTD_WINDOW_LOG_MAX}
+    inflater = zstd.ZstdDecompressor(options=options)
+    try:
+        body = inflater.decompress(stored, max_length=inflated_bytes + 1)
+    except zstd.ZstdError as error:
+        raise BadBatchError(f"the body is not a zstd frame: {error}") from error
+    if len(body) != inflated_bytes or not inflater.eof or inflater.unused_data:
+        raise BadBatchError(f"the body does not inflate to the {inflated_bytes} bytes it names")
+    return body
+
+
+class _Cursor:
+    """Takes column after column from a body, each on a multiple of 8."""
+
+    def __init__(self, body: memoryview, count: int) -> None:
+        self.body = body
+        self.count = count
+        self.at = 0
+
+    def take(self, length: int, what: str) -> memoryview:
+        if length > len(self.body) - self.at:
+            raise BadBatchError(f"the body ends inside its {what}")
+        part = self.body[self.at : self.at + length]
+        self.at = min(self.at + length + pad8(length), len(self.body))
+        return part
+
+    def int64s(self, what: str) -> memoryview:
+        return self.take(8 * self.count, what).cast("q")
+
+    def bitmap(self, what: str) -> memoryview:
+        return self.take((self.count + 7) // 8, what)
+
+    def binary(self, what: str, valid: memoryview | None) -> BinaryColumn:
+        starts = self.take(4 * (self.count + 1), what).cast("i")
+        listed = starts.tolist()
+        if listed[0] != 0 or listed != sorted(listed):
+            raise BadBatchError(f"the starts of the {what} decrease")
+        column = BinaryColumn(starts, self.take(listed[-1], what), valid)
+        if valid is not None:
+            for i in range(self.count):
+                if column.is_null(i) and listed[i] != listed[i + 1]:
+                    raise BadBatchError(f"a null in the {what} has bytes")
+        return column
+
+
+def _read_columns(body: memoryview, header: BatchHeader) -> Columns:
+    cursor = _Cursor(body, header.count)
+    timestamps_us = cursor.int64s("timestamps")
+    offsets = None
+    if header.flags & EXPLICIT_OFFSETS:
+        offsets = cursor.int64s("offsets")
+        listed = offsets.tolist()
+        if listed != sorted(set(listed)):
+            raise BadBatchError("the offsets do not increase")
+        if listed[0] < header.base_offset or listed[-1] > header.last_offset:
+            raise BadBatchError("an offset lies outside the batch's range")
+    values_valid = cursor.bitmap("values") if header.flags & NULL_VALUES else None
+    values = cursor.binary("values", values_valid)
+    keys = cursor.binary("keys", cursor.bitmap("keys")) if header.flags & KEYS else None
+    headers = cursor.binary("headers", None) if header.flags & HEADERS else None
+    if cursor.at != len(body):
+        raise BadBatchError(f"{len(body) - cursor.at} bytes follow the last column")
+    return Columns(timestamps_us, values, keys, headers, offsets)

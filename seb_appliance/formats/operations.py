@@ -1,0 +1,130 @@
+"""What a journal entry's table of contents holds: operations in admission order, and sections.
+
+Entries carry results, never conditions: replay applies each operation and decides nothing. Every
+struct refuses unknown fields and versions, so that a release that does not know an event stops
+instead of misreading it. Sections are msgpack arrays (there are many), events are maps.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+import msgspec
+
+from seb_appliance.errors import BadBatchError
+
+
+class TopicSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Settings of a topic; None means the appliance's default."""
+
+    linger_ms: int | None = None
+    early_flush: bool | None = None
+    max_record_bytes: int | None = None
+
+
+class Grant(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What an API key may do, on topics that match a pattern (`*` one word, `**` zero or more)."""
+
+    operation: Literal["produce", "consume", "manage", "admin"]
+    topics: str = "**"
+
+
+class _Operation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    pass
+
+
+class Append(_Operation, frozen=True, kw_only=True, tag="append"):
+    """The records of `sections[section]` are appended to their topic."""
+
+    section: int
+
+
+class EpochStarted(_Operation, frozen=True, kw_only=True, tag="epoch_started"):
+    """The first entry of a writer (fencing mode A). `software`: version that wrote it."""
+
+    version: Literal[1] = 1
+    software: str = ""
+
+
+class TopicCreated(_Operation, frozen=True, kw_only=True, tag="topic_created"):
+    version: Literal[1] = 1
+    topic_id: int
+    name: str
+    created_us: int
+    settings: TopicSettings
+
+
+class TopicChanged(_Operation, frozen=True, kw_only=True, tag="topic_changed"):
+    """`settings` are all settings after the change."""
+
+    version: Literal[1] = 1
+    topic_id: int
+    settings: TopicSettings
+
+
+class TopicDeleted(_Operation, frozen=True, kw_only=True, tag="topic_deleted"):
+    version: Literal[1] = 1
+    topic_id: int
+
+
+class ApiKeyCreated(_Operation, frozen=True, kw_only=True, tag="api_key_created"):
+    """`secret_sha256`: 32 bytes; the secret itself is stored nowhere."""
+
+    version: Literal[1] = 1
+    api_key_id: str
+    name: str
+    secret_sha256: bytes
+    grants: tuple[Grant, ...]
+    created_us: int
+    expires_us: int | None
+
+
+class ApiKeyRevoked(_Operation, frozen=True, kw_only=True, tag="api_key_revoked"):
+    version: Literal[1] = 1
+    api_key_id: str
+    revoked_us: int
+
+
+Event = EpochStarted | TopicCreated | TopicChanged | TopicDeleted | ApiKeyCreated | ApiKeyRevoked
+Operation = Append | Event
+
+
+class Section(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """Batches of one topic, back to back. `start` counts from the first byte after the padded
+    table of contents; offsets are inclusive; `crc` is the CRC-32C of the section's bytes."""
+
+    topic_id: int
+    base_offset: int
+    last_offset: int
+    record_count: int
+    start: int
+    length: int
+    crc: int
+    largest_timestamp_us: int
+
+
+class Contents(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """The table of contents of one journal entry."""
+
+    operations: list[Operation]
+    sections: list[Section]
+
+
+_encoder: Final = msgspec.msgpack.Encoder()
+_decoder: Final = msgspec.msgpack.Decoder(Contents)
+
+
+def encode_contents(contents: Contents) -> bytes:
+    return _encoder.encode(contents)
+
+
+def decode_contents(data: bytes | memoryview) -> Contents:
+    """The typed contents, or BadBatchError: unknown events, versions and fields are errors."""
+    try:
+        contents = _decoder.decode(data)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise BadBatchError(f"the table of contents cannot be read: {error}") from error
+    for operation in contents.operations:
+        if isinstance(operation, Append) and not 0 <= operation.section < len(contents.sections):
+            raise BadBatchError(f"an operation names section {operation.section}: not there")
+    return contents

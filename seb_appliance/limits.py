@@ -1,0 +1,68 @@
+"""Every limit that is not a setting, with the relations between them asserted.
+
+Settings (settings.py) may lower or raise some of these per installation; the values here are the
+outermost bounds and the defaults that settings refer to. Sizes in bytes, times in the unit named.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+KIB: Final = 1024
+MIB: Final = 1024 * KIB
+
+# Records and requests
+RECORD_BYTES_DEFAULT: Final = 1 * MIB
+RECORD_BYTES_MAX: Final = 16 * MIB
+REQUEST_BYTES_MAX: Final = 16 * MIB  # after inflating
+RECORD_KEY_BYTES_MAX: Final = 64 * KIB
+RECORD_HEADERS_MAX: Final = 32
+RECORD_HEADERS_BYTES_MAX: Final = 16 * KIB
+RECORDS_PER_REQUEST_MAX: Final = 10_000
+
+# Names
+NAME_LENGTH_MAX: Final = 128
+TOPICS_MAX: Final = 10_000
+API_KEYS_MAX: Final = 10_000
+GRANTS_PER_API_KEY_MAX: Final = 100
+
+# The window and what waits
+WINDOW_BYTES_MAX: Final = 8 * MIB  # a full window closes at once
+PENDING_BYTES_DEFAULT: Final = 64 * MIB  # waiting for the bucket, all windows together
+READ_BYTES_DEFAULT: Final = 64 * MIB  # read answers being made or sent
+OPERATOR_LINGER_MS: Final = 50
+ACK_TIMEOUT_MS_DEFAULT: Final = 30_000
+STATE_LAG_ENTRIES_MAX: Final = 64  # SQLite may follow this many entries behind
+
+# Reads
+FETCH_RECORDS_DEFAULT: Final = 1_000
+FETCH_RECORDS_MAX: Final = 100_000
+FETCH_BYTES_DEFAULT: Final = 1 * MIB
+FETCH_BYTES_MAX: Final = 16 * MIB
+WAIT_MS_MAX: Final = 60_000
+WAITING_READERS_MAX: Final = 10_000
+
+# HTTP
+HTTP_HEADER_BYTES_MAX: Final = 16 * KIB
+CONNECTIONS_MAX: Final = 8_000
+
+# Formats: what a decoder will at most allocate
+BATCH_BODY_BYTES_MAX: Final = 64 * MIB
+BATCH_RECORDS_MAX: Final = 4 * MIB  # N; 8 bytes of timestamp each fit the body limit
+ENTRY_CONTENTS_BYTES_MAX: Final = 16 * MIB
+ENTRY_BYTES_MAX: Final = 64 * MIB
+ENTRY_HEAD_READ_BYTES: Final = 64 * KIB  # replay reads this much of an entry first
+OFFSET_MAX: Final = 2**53 - 1  # JSON numbers stay exact
+TIMESTAMP_AHEAD_US_MAX: Final = 24 * 3600 * 1_000_000
+
+# Snapshots
+SNAPSHOTS_KEPT: Final = 3
+SNAPSHOT_INTERVAL_S_MIN: Final = 60
+
+assert RECORD_BYTES_DEFAULT <= RECORD_BYTES_MAX <= REQUEST_BYTES_MAX
+assert REQUEST_BYTES_MAX <= PENDING_BYTES_DEFAULT, "one allowed request must be able to wait"
+assert WINDOW_BYTES_MAX + REQUEST_BYTES_MAX + ENTRY_CONTENTS_BYTES_MAX <= ENTRY_BYTES_MAX
+assert REQUEST_BYTES_MAX <= BATCH_BODY_BYTES_MAX
+assert BATCH_RECORDS_MAX * 8 <= BATCH_BODY_BYTES_MAX
+assert RECORDS_PER_REQUEST_MAX <= BATCH_RECORDS_MAX
+assert FETCH_BYTES_DEFAULT <= FETCH_BYTES_MAX <= READ_BYTES_DEFAULT

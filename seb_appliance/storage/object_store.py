@@ -1,0 +1,94 @@
+"""What the appliance asks of an object store, and no more.
+
+Backends: `s3.py`, `directory.py`, `memory.py`; `counted.py` wraps any of them. One contract suite
+(tests/unit/storage/test_object_store_contract.py) runs over all of them and over real servers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+Durability = Literal["s3", "disk", "memory"]
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectInfo:
+    """A key (relative to the store's prefix) and the object's size in bytes."""
+
+    key: str
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectRange:
+    """Part of an object, and the size in bytes of the whole."""
+
+    data: bytes
+    total_size: int
+
+
+class ObjectStore(Protocol):
+    """Keys are relative to the store's prefix, `/`-separated, ASCII.
+
+    Every method makes exactly one request and never retries (the caller decides); each has a
+    time-out of its own. Every method may raise `StoreUncertainError` (no definite answer: time-out,
+    reset, 5xx, 429, or a damaged answer), `StoreDeniedError` (401, 403, no such bucket),
+    `StoreClockSkewError`; further errors are named below.
+    """
+
+    @property
+    def durability(self) -> Durability:
+        """What an acknowledgement from this store is worth."""
+
+    @property
+    def description(self) -> str:
+        """For people: `s3://bucket/prefix`, `file:…/bucket`, `memory:`. No secret in it."""
+
+    @property
+    def clock_offset_s(self) -> float:
+        """The store's clock (Date of its last answer) minus ours, in seconds; 0 if it has none."""
+
+    async def create(self, key: str, body: bytes) -> None:
+        """PUT only if `key` is absent, atomically and durably.
+
+        Raises ObjectExistsError (412), StoreConflictError (409), StoreUnsupportedError (501).
+        """
+
+    async def put(self, key: str, body: bytes) -> None:
+        """PUT whatever is there, atomically and durably."""
+
+    async def get(self, key: str) -> bytes:
+        """The whole object. Raises ObjectMissingError."""
+
+    async def get_range(self, key: str, start: int, length: int) -> ObjectRange:
+        """Bytes start ≤ i < start + length, fewer at the end of the object (none beyond it).
+
+        Raises ObjectMissingError.
+        """
+
+    async def list_after(self, prefix: str, after: str = "", limit: int = 1000) -> list[ObjectInfo]:
+        """At most `limit` (≤ 1000) objects whose key begins with `prefix` and sorts after `after`
+        by bytes, in that order. An empty list means that there are no more."""
+
+    async def head(self, key: str) -> ObjectInfo:
+        """Raises ObjectMissingError."""
+
+    async def delete(self, key: str) -> None:
+        """Delete; an absent key is no error."""
+
+    async def check_configuration(self) -> list[str]:
+        """Warnings about the bucket's own settings (versioning, lifecycle expiry), in words. The
+        first word of each is a stable code: `versioning` or `lifecycle`. Settings that may not be
+        asked for (403, 501) give no warning."""
+
+    async def close(self) -> None: ...
+
+
+async def list_all(store: ObjectStore, prefix: str, after: str = "") -> list[ObjectInfo]:
+    """Every object under `prefix` that sorts after `after`, page by page."""
+    found: list[ObjectInfo] = []
+    while page := await store.list_after(prefix, after):
+        found += page
+        after = page[-1].key
+    return found
