@@ -1,0 +1,51 @@
+"""Durations and sizes as people write them: `250ms`, `7d`, `8MiB`.
+
+One grammar for flags, `SEB_*` variables, the settings file and query parameters.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+_MS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_BYTES: Final = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
+_QUANTITY: Final = re.compile(r"(\d{1,15})([A-Za-z]*)", re.ASCII)
+
+
+def duration_ms(text: str) -> int:
+    """Milliseconds of `250ms`, `10s`, `5m`, `12h`, `7d`; a bare number is milliseconds.
+
+    Raises ValueError that ends a sentence: "… is not a duration such as 250ms, 10s or 7d".
+    """
+    return _parse(text, _MS, "a duration such as 250ms, 10s or 7d")
+
+
+def size_bytes(text: str) -> int:
+    """Bytes of `512B`, `64KiB`, `8MiB`, `1GiB`; a bare number is bytes. Raises ValueError."""
+    return _parse(text, _BYTES, "a size such as 64KiB or 8MiB")
+
+
+def format_duration(milliseconds: int) -> str:
+    """The shortest exact form: 90000 is `90s`, 60000 is `1m`."""
+    return _format(milliseconds, _MS)
+
+
+def format_size(size: int) -> str:
+    """The shortest exact form: 8388608 is `8MiB`."""
+    return _format(size, _BYTES)
+
+
+def _parse(text: str, units: dict[str, int], what: str) -> int:
+    match = _QUANTITY.fullmatch(text.strip())
+    if match is None or (match[2] and match[2] not in units):
+        raise ValueError(f"{text!r} is not {what}")
+    return int(match[1]) * units[match[2] or next(iter(units))]
+
+
+def _format(amount: int, units: dict[str, int]) -> str:
+    smallest = next(iter(units))
+    unit = next(
+        (u for u, size in reversed(units.items()) if amount and amount % size == 0), smallest
+    )
+    return f"{amount // units[unit]}{unit}"

@@ -1,0 +1,274 @@
+"""Every setting: its name, kind, default, range and meaning, once.
+
+The tuple `SETTINGS` feeds the command line's flags, the `SEB_*` variables, the settings file, the
+table in docs/OPERATIONS.md and `seb doctor`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Literal
+
+from seb_appliance import limits
+from seb_appliance.quantities import duration_ms, format_duration, format_size, size_bytes
+
+Kind = Literal["text", "path", "number", "switch", "duration", "size"]
+Value = str | Path | int | bool | None
+
+_GIB: Final = 1024 * limits.MIB
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One setting. `range` is inclusive, in ms for durations and in bytes for sizes.
+
+    `secret` values are never shown. A `flag_only` setting is a decision about one start and has
+    neither a variable nor a place in the file; a `variable_only` one is for our tests.
+    """
+
+    name: str
+    kind: Kind
+    default: Value
+    help: str
+    range: tuple[int, int] | None = None
+    choices: tuple[str, ...] = ()
+    default_words: str = ""  # what None means
+    secret: bool = False
+    flag_only: bool = False
+    variable_only: bool = False
+
+    @property
+    def attribute(self) -> str:
+        """Its field in `Settings`: durations carry their unit there."""
+        return f"{self.name}_ms" if self.kind == "duration" else self.name
+
+    @property
+    def flag(self) -> str:
+        return "--" + self.name.replace("_", "-")
+
+    @property
+    def variable(self) -> str:
+        return "SEB_" + self.name.upper()
+
+    def parse(self, text: str) -> Value:
+        """The value that `text` means. Raises ValueError with half a sentence."""
+        if self.kind == "switch":
+            return _switch(text)
+        if self.kind in ("text", "path"):
+            return self._checked_text(text)
+        number = {"duration": duration_ms, "size": size_bytes, "number": _whole}[self.kind](text)
+        if self.range is not None and not self.range[0] <= number <= self.range[1]:
+            raise ValueError(f"{text!r} is outside {self.range_words}")
+        return number
+
+    def _checked_text(self, text: str) -> Value:
+        if not text or "\0" in text:
+            raise ValueError(f"{text!r} is not a value")
+        if self.choices and text not in self.choices:
+            raise ValueError(f"{text!r} is none of {', '.join(self.choices)}")
+        return Path(text) if self.kind == "path" else text
+
+    def words(self, value: Value) -> str:
+        """`value` for people; a secret is only said to be there."""
+        if value is None:
+            return self.default_words
+        if self.secret:
+            return "(set, not shown)"
+        if self.kind == "switch":
+            return "on" if value else "off"
+        if self.kind == "duration":
+            return format_duration(int(str(value)))
+        return format_size(int(str(value))) if self.kind == "size" else str(value)
+
+    @property
+    def range_words(self) -> str:
+        if self.choices:
+            return ", ".join(self.choices)
+        if self.range is None:
+            return "on, off" if self.kind == "switch" else ""
+        return f"{self.words(self.range[0])} to {self.words(self.range[1])}"
+
+
+def _switch(text: str) -> bool:
+    words = {"true": True, "on": True, "yes": True, "1": True}
+    words |= {"false": False, "off": False, "no": False, "0": False}
+    if text.lower() not in words:
+        raise ValueError(f"{text!r} is neither on nor off")
+    return words[text.lower()]
+
+
+def _whole(text: str) -> int:
+    if not text.isascii() or not text.isdigit():
+        raise ValueError(f"{text!r} is not a whole number")
+    return int(text)
+
+
+SETTINGS: Final[tuple[Setting, ...]] = (
+    Setting(
+        "bucket",
+        "text",
+        "file:./seb-data/bucket",
+        help="Where the journal lives: file:DIRECTORY, s3://BUCKET/PREFIX, or memory: for a try.",
+    ),
+    Setting(
+        "data",
+        "path",
+        Path("./seb-data/local"),
+        help="Directory of this machine's own files: SQLite, cache, admin key. May be lost.",
+    ),
+    Setting("host", "text", "127.0.0.1", "Address to listen on."),
+    Setting(
+        "port",
+        "number",
+        51313,
+        range=(0, 65_535),
+        help="Port to listen on; 0 takes a free one.",
+    ),
+    Setting(
+        "linger",
+        "duration",
+        None,
+        default_words="10ms on a directory or in memory, 1s on S3",
+        range=(0, 60_000),
+        help="How long a window stays open to gather records of others; a topic may set its own.",
+    ),
+    Setting(
+        "early_flush",
+        "switch",
+        False,
+        help="Close the window at once when only one caller waits on an idle system (more PUTs).",
+    ),
+    Setting(
+        "auto_create_topics",
+        "switch",
+        True,
+        help="Producing to a missing topic creates it, if the API key may manage it.",
+    ),
+    Setting(
+        "take_over",
+        "switch",
+        False,
+        flag_only=True,
+        help="Fence the appliance that uses this bucket now and become its writer.",
+    ),
+    Setting(
+        "ack_timeout",
+        "duration",
+        limits.ACK_TIMEOUT_MS_DEFAULT,
+        range=(100, 600_000),
+        help="How long a producer waits for the bucket before it is told 504 outcome_unknown.",
+    ),
+    Setting(
+        "shutdown_grace",
+        "duration",
+        20_000,
+        range=(0, 600_000),
+        help="How long a stop may take to store and answer what is waiting.",
+    ),
+    Setting(
+        "max_record_bytes",
+        "size",
+        limits.RECORD_BYTES_DEFAULT,
+        range=(1, limits.RECORD_BYTES_MAX),
+        help="Largest value of a record; a topic may set its own, up to 16MiB.",
+    ),
+    Setting(
+        "max_request_bytes",
+        "size",
+        limits.REQUEST_BYTES_MAX,
+        range=(1, limits.REQUEST_BYTES_MAX),
+        help="Largest body of a request, after inflating.",
+    ),
+    Setting(
+        "max_pending_bytes",
+        "size",
+        limits.PENDING_BYTES_DEFAULT,
+        range=(limits.MIB, 16 * _GIB),
+        help="Memory for records that wait for the bucket; past it producers get 503 overloaded.",
+    ),
+    Setting(
+        "max_reading_bytes",
+        "size",
+        limits.READ_BYTES_DEFAULT,
+        range=(limits.FETCH_BYTES_MAX, 16 * _GIB),
+        help="Memory for answers to readers that are being made or sent.",
+    ),
+    Setting(
+        "cache_bytes",
+        "size",
+        _GIB,
+        range=(0, 1024 * _GIB),
+        help="Disk for records that were fetched from S3 before; a directory needs no cache.",
+    ),
+    Setting(
+        "log_level",
+        "text",
+        "info",
+        choices=("debug", "info", "warning", "error"),
+        help="How much is logged to stderr.",
+    ),
+    Setting(
+        "metrics_public",
+        "switch",
+        False,
+        help="Serve /metrics to other machines too, not only to this one.",
+    ),
+    Setting(
+        "s3_endpoint",
+        "text",
+        None,
+        default_words="AWS, or what the AWS configuration says",
+        help="URL of the S3 server, for any store but AWS.",
+    ),
+    Setting(
+        "s3_region",
+        "text",
+        None,
+        default_words="what the AWS configuration says, else us-east-1",
+        help="Region of the bucket.",
+    ),
+    Setting(
+        "s3_access_key_id",
+        "text",
+        None,
+        default_words="what the AWS configuration says",
+        help="Who we are to the S3 server.",
+    ),
+    Setting(
+        "s3_secret_access_key",
+        "text",
+        None,
+        default_words="what the AWS configuration says",
+        secret=True,
+        help="The secret that goes with it; better in a variable or the file than in a flag.",
+    ),
+    Setting(
+        "s3_checksums",
+        "text",
+        "when_required",
+        choices=("when_required", "when_supported"),
+        help="Checksums of the S3 client; many stores refuse when_supported, which AWS likes.",
+    ),
+    Setting(
+        "s3_connect_timeout",
+        "duration",
+        3_000,
+        range=(100, 60_000),
+        help="How long a connection to the S3 server may take.",
+    ),
+    Setting(
+        "s3_read_timeout",
+        "duration",
+        10_000,
+        range=(100, 300_000),
+        help="How long the S3 server may be silent before a request counts as unanswered.",
+    ),
+    Setting(
+        "fail",
+        "text",
+        "",
+        variable_only=True,
+        help="Kill this process at a failpoint (tests of crashes).",
+    ),
+)

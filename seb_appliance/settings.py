@@ -1,0 +1,190 @@
+"""The settings in force: flags, `SEB_*` variables and the settings file, read and checked.
+
+A flag wins over a variable, a variable over the file, the file over the default; a name that
+setting_table.py does not know is an error wherever it stands. Nothing else in this package reads
+the environment.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from seb_appliance.errors import ConfigurationError
+from seb_appliance.quantities import format_size
+from seb_appliance.setting_table import SETTINGS, Setting, Value
+
+CONFIG_VARIABLE: Final = "SEB_CONFIG"
+
+_BY_NAME: Final = {setting.name: setting for setting in SETTINGS}
+
+
+@dataclass(frozen=True, slots=True)
+class BucketAddress:
+    """A parsed `bucket` setting. `path` is for directories, `name` and `prefix` are for S3."""
+
+    kind: Literal["file", "s3", "memory"]
+    path: Path = Path()
+    name: str = ""
+    prefix: str = ""  # without slashes at its ends
+
+    @classmethod
+    def parse(cls, text: str) -> BucketAddress:
+        """Raises ConfigurationError that shows the right forms."""
+        kind, _, rest = text.partition(":")
+        if kind == "file" and rest:
+            return cls("file", path=Path(rest.removeprefix("//")))
+        if kind == "s3" and rest.startswith("//"):
+            name, _, prefix = rest[2:].partition("/")
+            if name:
+                return cls("s3", name=name, prefix=prefix.strip("/"))
+        if kind == "memory" and not rest:
+            return cls("memory")
+        raise ConfigurationError(
+            f"bucket {text!r} is none of file:DIRECTORY, s3://BUCKET/PREFIX and memory:"
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """The settings in force. `sources` says for each name where its value came from."""
+
+    bucket: str
+    data: Path
+    host: str
+    port: int
+    linger_ms: int | None
+    early_flush: bool
+    auto_create_topics: bool
+    take_over: bool
+    ack_timeout_ms: int
+    shutdown_grace_ms: int
+    max_record_bytes: int
+    max_request_bytes: int
+    max_pending_bytes: int
+    max_reading_bytes: int
+    cache_bytes: int
+    log_level: str
+    metrics_public: bool
+    s3_endpoint: str | None
+    s3_region: str | None
+    s3_access_key_id: str | None
+    s3_secret_access_key: str | None = field(repr=False)
+    s3_checksums: str
+    s3_connect_timeout_ms: int
+    s3_read_timeout_ms: int
+    fail: str
+    sources: Mapping[str, str] = field(default_factory=dict, compare=False)
+
+    @property
+    def address(self) -> BucketAddress:
+        return BucketAddress.parse(self.bucket)
+
+    @property
+    def window_linger_ms(self) -> int:
+        """`linger_ms`, or the default for this kind of bucket."""
+        if self.linger_ms is not None:
+            return self.linger_ms
+        return 1_000 if self.address.kind == "s3" else 10
+
+
+def load(
+    *,
+    flags: Mapping[str, str | bool] | None = None,
+    environment: Mapping[str, str] | None = None,
+    config: Path | None = None,
+) -> Settings:
+    """The settings of this process. `flags` holds those that were given, by name.
+
+    `environment` None means the process's own; `config` None means SEB_CONFIG, else no file.
+    Raises ConfigurationError that names the setting and where it stands.
+    """
+    variables = _variables(environment)
+    if config is None and CONFIG_VARIABLE in variables:
+        config = Path(variables[CONFIG_VARIABLE])
+    values: dict[str, Any] = {setting.attribute: setting.default for setting in SETTINGS}
+    sources = {setting.name: "default" for setting in SETTINGS}
+    for source, given in (
+        (str(config), _from_file(config) if config is not None else {}),
+        ("environment", _from_environment(variables)),
+        ("flag", flags or {}),
+    ):
+        for name, raw in given.items():
+            setting = _BY_NAME[name]
+            where = {"environment": setting.variable, "flag": setting.flag}.get(source, source)
+            values[setting.attribute] = _value(setting, raw, where)
+            sources[name] = where
+    settings = Settings(**values, sources=sources)
+    _check_relations(settings)
+    return settings
+
+
+def _check_relations(settings: Settings) -> None:
+    """What must hold between settings; BucketAddress.parse checks the bucket."""
+    if settings.address.kind == "file":
+        # The data directory may be deleted at any time, the bucket never: neither holds the other.
+        data, bucket = settings.data.resolve(), settings.address.path.resolve()
+        if data.is_relative_to(bucket) or bucket.is_relative_to(data):
+            raise ConfigurationError(
+                f"data ({settings.data}) and bucket ({settings.bucket}) must lie side by side, "
+                "neither inside the other"
+            )
+    for small, large in (
+        ("max_record_bytes", "max_request_bytes"),
+        ("max_request_bytes", "max_pending_bytes"),
+    ):
+        if getattr(settings, small) > getattr(settings, large):
+            raise ConfigurationError(
+                f"{small} ({format_size(getattr(settings, small))}) is more than "
+                f"{large} ({format_size(getattr(settings, large))})"
+            )
+
+
+def _variables(environment: Mapping[str, str] | None) -> dict[str, str]:
+    given = os.environ if environment is None else environment
+    return {name: value for name, value in given.items() if name.startswith("SEB_")}
+
+
+def _from_environment(variables: Mapping[str, str]) -> dict[str, str]:
+    known = {s.variable: s.name for s in SETTINGS if not s.flag_only}
+    for variable in variables:
+        if variable not in known and variable != CONFIG_VARIABLE:
+            raise ConfigurationError(_unknown(f"variable {variable}", variable, known))
+    return {known[v]: text for v, text in variables.items() if v != CONFIG_VARIABLE}
+
+
+def _from_file(path: Path) -> dict[str, object]:
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigurationError(f"cannot read settings from {path} ({error.strerror})") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"{path} is not a TOML file: {error}") from error
+    known = [s.name for s in SETTINGS if not (s.flag_only or s.variable_only)]
+    for name in table:
+        if name not in known:
+            raise ConfigurationError(_unknown(f"setting {name!r} in {path}", name, known))
+    return table
+
+
+def _value(setting: Setting, raw: object, where: str) -> Value:
+    """`raw` is text, or what TOML made of it."""
+    try:
+        if isinstance(raw, bool) and setting.kind == "switch":
+            return raw
+        if isinstance(raw, str) or (type(raw) is int and setting.kind not in ("text", "path")):
+            return setting.parse(str(raw))
+        raise ValueError(f"{raw!r} has the wrong type")  # noqa: TRY301
+    except ValueError as error:
+        shown = "its value is not valid" if setting.secret else str(error)
+        raise ConfigurationError(f"{setting.name} ({where}): {shown}") from None
+
+
+def _unknown(what: str, name: str, known: Mapping[str, str] | list[str]) -> str:
+    near = difflib.get_close_matches(name, list(known), n=1)
+    return f"unknown {what}" + (f"; do you mean {near[0]}?" if near else "")
