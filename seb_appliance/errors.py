@@ -7,7 +7,8 @@ The codes are the ones of docs/ERRORS.md; they are stable.
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+import copy
+from typing import ClassVar, Literal, Self
 
 SideEffects = Literal["none", "unknown"]
 
@@ -28,6 +29,10 @@ class SebError(Exception):
         super().__init__(detail)
         self.detail = detail
         self.data = data
+
+    def again(self) -> Self:
+        """A copy without a traceback: one failure is told to many callers."""
+        return copy.copy(self).with_traceback(None)
 
 
 # --- what a client sent ---

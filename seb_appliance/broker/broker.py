@@ -1,52 +1,368 @@
-"""The facade that `api/`, `ui/` and the command socket call."""
+"""The facade that `api/`, `ui/` and the command socket call.
+
+Writes go: admission (here and in admission.py) → open window → sequencer → bucket → applied →
+acknowledged. Reads see only what is applied.
+"""
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import Executor
+
+import msgspec
+
+from seb_appliance import limits
+from seb_appliance.broker import api_keys
+from seb_appliance.broker.acknowledging import Acknowledger
+from seb_appliance.broker.admission import Admission, Refusal
+from seb_appliance.broker.api_keys import NewSecret
+from seb_appliance.broker.budget import ByteBudget, Reservation
+from seb_appliance.broker.catalog import Catalog, Topic
+from seb_appliance.broker.counters import Counters
+from seb_appliance.broker.names import check_pattern, check_topic_name
+from seb_appliance.broker.ports import Journal, LoadedState, SectionSource, State
+from seb_appliance.broker.readiness import ReadinessCheck
+from seb_appliance.broker.reads import Reads
+from seb_appliance.broker.sections import SectionReader
+from seb_appliance.broker.sequencer import Sequencer
+from seb_appliance.broker.settings import BrokerSettings, check_topic_settings
 from seb_appliance.broker.values import (
-    ApiKeyView, Appended, NewBatches, NewRecords, Readiness, ReadRequest, ReadResult, TopicView,
+    ApiKeyView,
+    Appended,
+    NewBatches,
+    NewRecords,
+    Readiness,
+    ReadRequest,
+    ReadResult,
+    TopicView,
 )
-from seb_appliance.formats.operations import Grant, TopicSettings
+from seb_appliance.broker.waiting import WaitingReaders
+from seb_appliance.broker.window import Window
+from seb_appliance.clock import Clock
+from seb_appliance.errors import (
+    ApiKeyNotFoundError,
+    BadRequestError,
+    OutcomeUnknownError,
+    OverloadedError,
+    SebError,
+    ShuttingDownError,
+    StoreUnavailableError,
+)
+from seb_appliance.failpoints import NO_FAILPOINTS, Failpoints
+from seb_appliance.formats.operations import ApiKeyCreated, Grant, TopicSettings
 
 
 class Broker:
-    """INTERFACE SKETCH, being implemented: these signatures hold."""
+    """One per process. All methods run on one event loop; `start` before anything else."""
 
-    pending: "ByteBudget"   # waiting for the bucket; api reserves a body's bytes BEFORE reading it
-    reading: "ByteBudget"   # read answers being made or sent
+    def __init__(
+        self,
+        loaded: LoadedState,
+        journal: Journal,
+        source: SectionSource,
+        state: State,
+        settings: BrokerSettings,
+        *,
+        clock: Clock,
+        executor: Executor,
+        random_bytes: Callable[[int], bytes],
+        failpoints: Failpoints = NO_FAILPOINTS,
+        on_applied: Callable[[], None] = lambda: None,
+    ) -> None:
+        assert loaded.position.seq <= journal.position.seq, (loaded.position, journal.position)
+        self.pending = ByteBudget(settings.max_pending_bytes, "records that wait for the bucket")
+        self.reading = ByteBudget(settings.max_reading_bytes, "answers that are being read")
+        self.counters = Counters()
+        self.stopping = False
+        self._journal = journal
+        self._state = state
+        self._settings = settings
+        self._clock = clock
+        self._random_bytes = random_bytes
+        self._failpoints = failpoints
+        self._after_apply = on_applied
+        self._catalog = Catalog(loaded)
+        self._admission = Admission(self._catalog, loaded.next_topic_id)
+        self._waiting = WaitingReaders(clock)
+        self._acknowledger = Acknowledger(
+            clock=clock,
+            counters=self.counters,
+            longest_wait_ms=settings.ack_timeout_ms,
+            durability=journal.durability,
+        )
+        self._sequencer = Sequencer(
+            self._catalog,
+            journal,
+            source,
+            state,
+            clock=clock,
+            failpoints=failpoints,
+            executor=executor,
+            counters=self.counters,
+            on_applied=self._applied,
+        )
+        self._reads = Reads(
+            self._catalog, SectionReader(source, executor), self._waiting, clock, self.counters
+        )
+        self._readiness = ReadinessCheck(
+            journal,
+            state,
+            self.pending,
+            clock,
+            failure=lambda: self._sequencer.failure,
+            on_fenced=self._sequencer.give_up,
+        )
+        self._writer: asyncio.Task[None] | None = None
 
-    def authenticate(self, token: str) -> ApiKeyView:
-        """The API key of a bearer token `seb_<id>_<secret>_<crc>`. Raises UnauthenticatedError."""
+    # --- life ---
 
-    def authorize(self, key: ApiKeyView, operation: str, topic: str | None = None) -> None:
-        """Raises ForbiddenError that names the missing grant. admin grants everything."""
+    def start(self) -> asyncio.Task[None]:
+        """Begin to write. The task ends only when nothing can be written any more: `failure`."""
+        self._writer = asyncio.create_task(self._sequencer.run(), name="sequencer")
+        return self._writer
 
-    def may(self, key: ApiKeyView, operation: str, topic: str | None = None) -> bool: ...
+    @property
+    def failure(self) -> Exception | None:
+        """Why nothing is written any more (FencedError, or a bug); None while all is well."""
+        return self._sequencer.failure
 
-    async def append(self, key: ApiKeyView, topic: str, records: NewRecords | NewBatches,
-                     reservation: "Reservation", timeout_ms: int | None = None) -> Appended:
-        """Raises TopicNotFoundError, RecordTooLargeError, OverloadedError, FencedError,
-        ShuttingDownError, OutcomeUnknownError (deadline). Creates the topic when
-        auto_create_topics is on and `key` may manage it. Owns `reservation` from the call on (it is
-        released when the records no longer wait)."""
+    def stop_accepting(self) -> None:
+        """New writes are refused, waiting readers go, what is in the window is sealed now."""
+        self.stopping = True
+        self._waiting.stop()
+        self._sequencer.flush()
+
+    async def drain(self, grace_s: float) -> bool:
+        """Whether everything admitted was stored and acknowledged within `grace_s` seconds."""
+        give_up_s = self._clock.monotonic_s() + grace_s
+        while not self._sequencer.is_idle and self.failure is None:
+            if self._clock.monotonic_s() >= give_up_s:
+                return False
+            await self._clock.sleep(0.01)
+        return self.failure is None
+
+    async def stop(self) -> None:
+        """End the writer. What was not drained fails as "unknown"."""
+        self.stop_accepting()
+        if self._writer is not None:
+            self._writer.cancel()
+            await asyncio.gather(self._writer, return_exceptions=True)
+
+    async def readiness(self) -> Readiness:
+        """Whether this appliance takes reads and writes, and if not why."""
+        readiness = await self._readiness.check()
+        if self.stopping:
+            readiness.problems.append("the appliance is stopping")
+        return readiness
+
+    # --- records ---
+
+    async def append(
+        self,
+        key: ApiKeyView,
+        topic: str,
+        records: NewRecords | NewBatches,
+        reservation: Reservation,
+        timeout_ms: int | None = None,
+    ) -> Appended:
+        """Admit, and answer when the bucket has them (all of them, in order, in one entry).
+
+        Takes `reservation` over: it is released when the records wait no longer. Raises
+        TopicNotFoundError, RecordTooLargeError, BadBatchError, OverloadedError,
+        ShuttingDownError, FencedError; OutcomeUnknownError after `timeout_ms`.
+        """
+        try:
+            self._check_writable()
+            window = self._sequencer.open_window()
+            known = self._admission.find(check_topic_name(topic))
+            settings = self._settings.effective(known.settings if known else TopicSettings())
+            assert settings.linger_ms is not None
+            assert settings.max_record_bytes is not None
+            admitted = self._admission.admit_append(
+                window,
+                topic,
+                records,
+                max_record_bytes=settings.max_record_bytes,
+                now_us=self._clock.wall_us(),
+                create_missing=self._settings.auto_create_topics
+                and api_keys.may(key, "manage", topic),
+            )
+        except Refusal as refusal:
+            reservation.release()
+            raise await self._settled(refusal) from None
+        except BaseException:
+            reservation.release()
+            raise
+        self._failpoints.reach("K2")
+        acknowledged = self._acknowledger.appended(window, topic, admitted, reservation)
+        self._sequencer.close_within(
+            window, settings.linger_ms / 1000, early=bool(settings.early_flush)
+        )
+        return await self._acknowledger.by_deadline(acknowledged, timeout_ms)
 
     async def read(self, topic: str, request: ReadRequest) -> ReadResult:
-        """Raises TopicNotFoundError, OffsetExpiredError, OffsetOutOfRangeError (offset > log end),
-        CorruptObjectError, StoreError, OverloadedError (too many waiting)."""
+        """Records as of the last applied entry; see `Reads.read` for what is raised."""
+        self._readiness.look_for_newer_writer()
+        return await self._reads.read(topic, request)
 
-    def topic(self, name: str) -> TopicView: ...          # TopicNotFoundError
-    def topics(self) -> list[TopicView]: ...              # by name
+    # --- topics ---
+
+    def topic(self, name: str) -> TopicView:
+        """Raises TopicNotFoundError."""
+        return self._view(self._catalog.topic(name))
+
+    def topics(self) -> list[TopicView]:
+        """All topics, by name."""
+        return [self._view(topic) for topic in self._catalog.topics()]
+
     async def create_topic(self, name: str, settings: TopicSettings) -> tuple[TopicView, bool]:
-        """(view, whether it was made now). TopicDiffersError when it exists with other settings."""
-    async def change_topic(self, name: str, changes: dict[str, int | bool | None]) -> TopicView: ...
-    async def delete_topic(self, name: str) -> None: ...
+        """The topic, and whether it was made now. Raises TopicDiffersError when it exists with
+        other settings, BadNameError, BadRequestError."""
+        check_topic_name(name)
+        check_topic_settings(settings)
 
-    def api_keys(self) -> list[ApiKeyView]: ...
-    def api_key(self, api_key_id: str) -> ApiKeyView: ...  # ApiKeyNotFoundError
-    async def create_api_key(self, name: str, grants: tuple[Grant, ...], expires_us: int | None
-                             ) -> tuple[ApiKeyView, str]:
-        """The key and its token, which is shown once and stored nowhere."""
-    async def revoke_api_key(self, api_key_id: str) -> None: ...   # LastAdminKeyError
+        made = await self._operate(
+            lambda window: self._admission.admit_topic_created(
+                window, name, settings, self._clock.wall_us()
+            )
+        )
+        if not made:
+            await self._acknowledger.once_stored(self._admission.changed_in(name))
+        return self.topic(name), made
 
-    async def readiness(self) -> Readiness: ...
-    @property
-    def stopping(self) -> bool: ...
+    async def change_topic(self, name: str, changes: dict[str, int | bool | None]) -> TopicView:
+        """Change the settings named in `changes`; None goes back to the default."""
+
+        def admit(window: Window) -> None:
+            known = self._admission.find(name)
+            if known is None:
+                raise self._admission.missing(name)
+            settings = msgspec.structs.replace(known.settings, **changes)
+            check_topic_settings(settings)
+            self._admission.admit_topic_changed(window, name, settings)
+
+        await self._operate(admit)
+        return self.topic(name)
+
+    async def delete_topic(self, name: str) -> None:
+        """The topic and its records are gone; a new one of that name starts at offset 0."""
+        await self._operate(lambda window: self._admission.admit_topic_deleted(window, name))
+
+    # --- API keys ---
+
+    def authenticate(self, token: str) -> ApiKeyView:
+        """The API key of a token. Raises UnauthenticatedError."""
+        return self._catalog.api_keys.authenticate(token, self._clock.wall_us())
+
+    def authorize(self, key: ApiKeyView, operation: str, topic: str | None = None) -> None:
+        """Raises ForbiddenError that names the missing grant. `admin` grants everything."""
+        api_keys.authorize(key, operation, topic)
+
+    def may(self, key: ApiKeyView, operation: str, topic: str | None = None) -> bool:
+        return api_keys.may(key, operation, topic)
+
+    def api_keys(self) -> list[ApiKeyView]:
+        """All that are in force or expired, oldest first; revoked ones are gone."""
+        return self._catalog.api_keys.all()
+
+    def api_key(self, api_key_id: str) -> ApiKeyView:
+        """Raises ApiKeyNotFoundError."""
+        found = self._catalog.api_keys.get(api_key_id)
+        if found is None:
+            raise ApiKeyNotFoundError(f"There is no API key with the id {api_key_id!r}.")
+        return found
+
+    def draw_secret(self) -> NewSecret:
+        """A new secret. It is worth nothing until `create_api_key` has stored its hash."""
+        return api_keys.draw_secret(self._random_bytes)
+
+    async def create_api_key(
+        self,
+        name: str,
+        grants: tuple[Grant, ...],
+        expires_us: int | None,
+        secret: NewSecret | None = None,
+    ) -> tuple[ApiKeyView, str]:
+        """The API key and its token, which is shown once and stored nowhere."""
+        if not 1 <= len(grants) <= limits.GRANTS_PER_API_KEY_MAX:
+            raise BadRequestError(
+                f"An API key has 1 to {limits.GRANTS_PER_API_KEY_MAX} grants, not {len(grants)}."
+            )
+        for grant in grants:
+            check_pattern(grant.topics)
+        now_us = self._clock.wall_us()
+        if expires_us is not None and expires_us <= now_us:
+            raise BadRequestError("The API key would have expired already.")
+        drawn = secret or self.draw_secret()
+        event = ApiKeyCreated(
+            api_key_id=drawn.api_key_id,
+            name=name,
+            secret_sha256=drawn.secret_sha256,
+            grants=grants,
+            created_us=now_us,
+            expires_us=expires_us,
+        )
+        await self._operate(lambda window: self._admission.admit_api_key_created(window, event))
+        return self.api_key(drawn.api_key_id), drawn.token
+
+    async def revoke_api_key(self, api_key_id: str) -> None:
+        """Durable before it returns. Raises ApiKeyNotFoundError, LastAdminKeyError."""
+        now_us = self._clock.wall_us()
+        await self._operate(
+            lambda window: self._admission.admit_api_key_revoked(window, api_key_id, now_us)
+        )
+
+    # --- inside ---
+
+    def _check_writable(self) -> None:
+        if self.stopping:
+            raise ShuttingDownError("The appliance is stopping; nothing was stored.")
+        if isinstance(self.failure, SebError):
+            raise self.failure.again()
+        if self._state.lag_entries >= limits.STATE_LAG_ENTRIES_MAX:
+            raise OverloadedError(
+                f"SQLite is {self._state.lag_entries} entries behind; nothing was stored."
+            )
+
+    async def _operate(self, admit: Callable[[Window], bool | None]) -> bool:
+        """Admit an operator's event and wait until it is applied. `admit` says False when it had
+        nothing to add; then nothing is waited for."""
+        self._check_writable()
+        window = self._sequencer.open_window()
+        try:
+            if admit(window) is False:
+                return False
+        except Refusal as refusal:
+            raise await self._settled(refusal) from None
+        linger_ms = min(limits.OPERATOR_LINGER_MS, self._settings.linger_ms)
+        done = self._acknowledger.done(window)
+        self._sequencer.close_within(window, linger_ms / 1000)
+        await self._acknowledger.by_deadline(done)
+        return True
+
+    async def _settled(self, refusal: Refusal) -> SebError:
+        """The refusal's error, once what it rests on is stored; or why it never will be."""
+        try:
+            await self._acknowledger.once_stored(refusal.after)
+        except OutcomeUnknownError:
+            return StoreUnavailableError(
+                "The answer rests on a change that the bucket has not taken yet; try again."
+            )
+        return refusal.error
+
+    def _applied(self, changed: list[Topic]) -> None:
+        self._waiting.wake(changed)
+        self._after_apply()
+
+    def _view(self, topic: Topic) -> TopicView:
+        return TopicView(
+            topic.name,
+            topic.topic_id,
+            topic.created_us,
+            topic.settings,
+            self._settings.effective(topic.settings),
+            topic.log_start_offset,
+            topic.log_end_offset,
+            topic.index.total_bytes,
+        )

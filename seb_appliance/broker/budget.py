@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from types import TracebackType
+from typing import Self
 
 from seb_appliance.errors import OverloadedError
 
@@ -57,7 +58,7 @@ class Reservation:
     def release(self) -> None:
         self.shrink_to(0)
 
-    def __enter__(self) -> Reservation:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(

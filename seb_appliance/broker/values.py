@@ -32,9 +32,11 @@ class NewBatches:
     """Client-made record batches, checked (`formats.batch.decode`), offsets not yet given.
 
     Each item is the header and the stored bytes after it, padding included.
+    `largest_value_bytes`: length of the longest value in all of them.
     """
 
     batches: list[tuple[BatchHeader, memoryview]]
+    largest_value_bytes: int
 
     @property
     def count(self) -> int:
@@ -98,7 +100,7 @@ class ReadRequest:
 
 @dataclass(frozen=True, slots=True)
 class BatchSlice:
-    """Records begin ≤ i < end of one stored batch. `stored` are the batch's bytes as in the bucket."""
+    """Records begin ≤ i < end of one stored batch. `stored`: the batch's bytes in the bucket."""
 
     batch: Batch
     begin: int

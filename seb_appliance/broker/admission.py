@@ -1,0 +1,272 @@
+"""The one function set that decides every write, in arrival order.
+
+It looks at what is durable, what is in flight and what waits in open windows, all folded into one
+view that is *ahead* of the catalog. What was admitted is never withdrawn, so a predecessor can fail
+only by fencing, and everything behind it fails with it. A refusal that rests on something that is
+not yet stored says so (`Refusal.after`): it is answered when that window is stored, never before.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from seb_appliance import limits
+from seb_appliance.broker.api_keys import is_admin
+from seb_appliance.broker.catalog import Catalog, no_such_topic
+from seb_appliance.broker.values import NewBatches, NewRecords
+from seb_appliance.broker.window import RECORD_OVERHEAD_BYTES, Window
+from seb_appliance.errors import (
+    ApiKeyNotFoundError,
+    BadBatchError,
+    BadParameterError,
+    BadRequestError,
+    LastAdminKeyError,
+    RecordTooLargeError,
+    RefusedError,
+    TopicDiffersError,
+)
+from seb_appliance.formats.batch import EXPLICIT_OFFSETS
+from seb_appliance.formats.operations import (
+    ApiKeyCreated,
+    ApiKeyRevoked,
+    TopicChanged,
+    TopicCreated,
+    TopicDeleted,
+    TopicSettings,
+)
+
+
+class Refusal(Exception):  # noqa: N818 - not an error of its own: it carries one
+    """`error` is the answer; when `after` is given, only once that window is stored."""
+
+    def __init__(self, error: RefusedError, after: Window | None) -> None:
+        super().__init__(error)
+        self.error = error
+        self.after = after if after is not None and not after.is_done else None
+
+
+@dataclass(slots=True)
+class AdmittedTopic:
+    """A topic as it will be once everything admitted so far is stored."""
+
+    topic_id: int
+    settings: TopicSettings
+    next_offset: int
+    changed_in: Window | None = None  # the window that creates or last changes it
+
+
+@dataclass(frozen=True, slots=True)
+class AdmittedAppend:
+    topic_id: int
+    offset: int
+    count: int
+    timestamp_us: int
+
+
+class Admission:
+    """The view ahead of the catalog. Each `admit_…` either adds to the window and changes the view,
+    or raises `Refusal` and changes nothing."""
+
+    def __init__(self, catalog: Catalog, next_topic_id: int) -> None:
+        self._topics = {
+            topic.name: AdmittedTopic(topic.topic_id, topic.settings, topic.log_end_offset)
+            for topic in catalog.topics()
+        }
+        self._deleted_in: dict[str, Window] = {}
+        self._api_keys = {key.api_key_id: key for key in catalog.api_keys.events()}
+        self._api_key_changed_in: dict[str, Window] = {}
+        self._next_topic_id = next_topic_id
+        # The appliance's own record timestamps never go back, whatever the clock does.
+        self._last_timestamp_us = catalog.position.created_us
+
+    def find(self, name: str) -> AdmittedTopic | None:
+        return self._topics.get(name)
+
+    def changed_in(self, name: str) -> Window | None:
+        """The window that makes or last changes the topic; None when that was long ago."""
+        topic = self._topics.get(name)
+        return topic.changed_in if topic is not None else None
+
+    def missing(self, name: str) -> Refusal:
+        """The refusal for a topic that is not there, or will not be."""
+        return Refusal(no_such_topic(name), self._deleted_in.get(name))
+
+    # --- records ---
+
+    def admit_append(
+        self,
+        window: Window,
+        name: str,
+        records: NewRecords | NewBatches,
+        *,
+        max_record_bytes: int,
+        now_us: int,
+        create_missing: bool = False,
+    ) -> AdmittedAppend:
+        """The place of the records. A missing topic is created before them in the same window when
+        `create_missing` says so."""
+        topic = self._topics.get(name)
+        if topic is None and not create_missing:
+            raise self.missing(name)
+        self._last_timestamp_us = max(self._last_timestamp_us, now_us)
+        if isinstance(records, NewBatches):
+            _check_batches(records, max_record_bytes, now_us)
+            count, timestamp_us = records.count, records.batches[-1][0].largest_timestamp_us
+            topic = topic or self._create(window, name, TopicSettings(), now_us)
+            offset = topic.next_offset
+            window.runs_of(topic.topic_id, offset).add_batches(records.batches)
+            window.size_bytes += sum(len(stored) + 72 for _, stored in records.batches)
+        else:
+            count = len(records.values)
+            size_bytes = _check_records(records, max_record_bytes)
+            timestamps_us = self._timestamps(records, now_us)
+            timestamp_us = timestamps_us[-1]
+            topic = topic or self._create(window, name, TopicSettings(), now_us)
+            offset = topic.next_offset
+            window.runs_of(topic.topic_id, offset).add_plain(records, timestamps_us)
+            window.size_bytes += size_bytes
+        topic.next_offset += count
+        return AdmittedAppend(topic.topic_id, offset, count, timestamp_us)
+
+    def _timestamps(self, records: NewRecords, now_us: int) -> list[int]:
+        given = records.timestamps_us
+        if given is None:
+            return [self._last_timestamp_us] * len(records.values)
+        timestamps_us = [self._last_timestamp_us if t is None else t for t in given]
+        _check_timestamps(
+            min((t for t in given if t is not None), default=now_us),
+            max((t for t in given if t is not None), default=now_us),
+            now_us,
+        )
+        return timestamps_us
+
+    # --- topics ---
+
+    def admit_topic_created(
+        self, window: Window, name: str, settings: TopicSettings, now_us: int
+    ) -> bool:
+        """Whether the topic is made now; False when an equal one is there, perhaps not yet stored
+        (`find(name).changed_in`)."""
+        found = self._topics.get(name)
+        if found is not None:
+            if found.settings != settings:
+                error = TopicDiffersError(
+                    f"Topic {name!r} exists with other settings; change them with PATCH.",
+                    topic=name,
+                )
+                raise Refusal(error, found.changed_in)
+            return False
+        self._create(window, name, settings, now_us)
+        return True
+
+    def _create(
+        self, window: Window, name: str, settings: TopicSettings, now_us: int
+    ) -> AdmittedTopic:
+        if len(self._topics) >= limits.TOPICS_MAX:
+            raise Refusal(BadRequestError(f"There are {limits.TOPICS_MAX} topics already."), None)
+        topic_id = self._next_topic_id
+        self._next_topic_id += 1
+        topic = self._topics[name] = AdmittedTopic(topic_id, settings, 0, window)
+        self._deleted_in.pop(name, None)
+        window.add_event(
+            TopicCreated(topic_id=topic_id, name=name, created_us=now_us, settings=settings)
+        )
+        return topic
+
+    def admit_topic_changed(self, window: Window, name: str, settings: TopicSettings) -> None:
+        topic = self._topics.get(name)
+        if topic is None:
+            raise self.missing(name)
+        topic.settings = settings
+        topic.changed_in = window
+        window.add_event(TopicChanged(topic_id=topic.topic_id, settings=settings))
+
+    def admit_topic_deleted(self, window: Window, name: str) -> None:
+        topic = self._topics.get(name)
+        if topic is None:
+            raise self.missing(name)
+        del self._topics[name]
+        self._deleted_in = {
+            gone: within for gone, within in self._deleted_in.items() if not within.is_done
+        }
+        self._deleted_in[name] = window
+        window.add_event(TopicDeleted(topic_id=topic.topic_id))
+
+    # --- API keys ---
+
+    def admit_api_key_created(self, window: Window, event: ApiKeyCreated) -> None:
+        if len(self._api_keys) >= limits.API_KEYS_MAX:
+            raise Refusal(
+                BadRequestError(f"There are {limits.API_KEYS_MAX} API keys already."), None
+            )
+        assert event.api_key_id not in self._api_keys, event.api_key_id
+        self._api_keys[event.api_key_id] = event
+        self._api_key_changed_in[event.api_key_id] = window
+        window.add_event(event)
+
+    def admit_api_key_revoked(self, window: Window, api_key_id: str, now_us: int) -> None:
+        changed_in = self._api_key_changed_in.get(api_key_id)
+        if api_key_id not in self._api_keys:
+            raise Refusal(
+                ApiKeyNotFoundError(f"There is no API key with the id {api_key_id!r}."), changed_in
+            )
+        admins = [key for key in self._api_keys.values() if is_admin(key, now_us)]
+        if [key.api_key_id for key in admins] == [api_key_id]:
+            pending = [w for w in self._api_key_changed_in.values() if not w.is_done]
+            raise Refusal(
+                LastAdminKeyError(
+                    "This is the last API key with the grant admin that has not expired; "
+                    "make another one first."
+                ),
+                pending[-1] if pending else None,
+            )
+        del self._api_keys[api_key_id]
+        self._api_key_changed_in = {
+            changed: within
+            for changed, within in self._api_key_changed_in.items()
+            if not within.is_done
+        }
+        self._api_key_changed_in[api_key_id] = window
+        window.add_event(ApiKeyRevoked(api_key_id=api_key_id, revoked_us=now_us))
+
+
+def _check_records(records: NewRecords, max_record_bytes: int) -> int:
+    """About how many bytes the records take when encoded. Raises Refusal."""
+    sizes = [len(value) for value in records.values if value is not None]
+    largest = max(sizes, default=0)
+    _check_size(largest, max_record_bytes)
+    size_bytes = sum(sizes) + RECORD_OVERHEAD_BYTES * len(records.values)
+    if records.keys is not None:
+        size_bytes += sum(len(key) for key in records.keys if key is not None)
+    if records.headers is not None:
+        size_bytes += sum(map(len, records.headers))
+    return size_bytes
+
+
+def _check_batches(records: NewBatches, max_record_bytes: int, now_us: int) -> None:
+    _check_size(records.largest_value_bytes, max_record_bytes)
+    for header, _ in records.batches:
+        if header.flags & EXPLICIT_OFFSETS or header.base_offset != 0:
+            raise Refusal(
+                BadBatchError("Leave the offsets of new batches 0: the appliance gives them."), None
+            )
+        _check_timestamps(header.smallest_timestamp_us, header.largest_timestamp_us, now_us)
+
+
+def _check_size(largest_bytes: int, max_record_bytes: int) -> None:
+    if largest_bytes > max_record_bytes:
+        raise Refusal(
+            RecordTooLargeError(
+                f"A record has {largest_bytes} bytes; this topic takes {max_record_bytes} at most.",
+                max_record_bytes=max_record_bytes,
+            ),
+            None,
+        )
+
+
+def _check_timestamps(smallest_us: int, largest_us: int, now_us: int) -> None:
+    if smallest_us < 0 or largest_us > now_us + limits.TIMESTAMP_AHEAD_US_MAX:
+        raise Refusal(
+            BadParameterError("A record's timestamp is before 1970 or over 24 hours ahead of now."),
+            None,
+        )

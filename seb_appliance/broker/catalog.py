@@ -1,0 +1,146 @@
+"""What is in force: topics, their indexes, API keys. Changed only by applying journal entries."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass, field
+
+from seb_appliance.broker.api_keys import ApiKeys
+from seb_appliance.broker.index import TopicIndex
+from seb_appliance.broker.ports import EntryRef, LoadedState, SectionRef
+from seb_appliance.errors import TopicNotFoundError
+from seb_appliance.formats.entry import Entry, Position
+from seb_appliance.formats.operations import (
+    ApiKeyCreated,
+    ApiKeyRevoked,
+    Append,
+    EpochStarted,
+    Section,
+    TopicChanged,
+    TopicCreated,
+    TopicDeleted,
+    TopicSettings,
+)
+
+
+def no_such_topic(name: str) -> TopicNotFoundError:
+    return TopicNotFoundError(
+        f"There is no topic {name!r}. Create it with PUT /v1/topics/{name}.", topic=name
+    )
+
+
+@dataclass(slots=True)
+class Topic:
+    """A topic as of the last applied entry. `log_end_offset`: what the next record will get."""
+
+    topic_id: int
+    name: str
+    created_us: int
+    settings: TopicSettings
+    log_start_offset: int = 0
+    log_end_offset: int = 0
+    index: TopicIndex = field(default_factory=TopicIndex)
+    deleted: bool = False
+
+
+class Catalog:
+    """Memory's working copy of the state. `apply` mirrors state/projection.py in memory."""
+
+    def __init__(self, loaded: LoadedState) -> None:
+        self.position: Position = loaded.position
+        self.api_keys = ApiKeys()
+        self._by_name: dict[str, Topic] = {}
+        self._by_id: dict[int, Topic] = {}
+        # Which writer wrote which entries: (first seq, epoch, writer id), ascending.
+        self._writers: list[tuple[int, int, bytes]] = []
+        for row in loaded.topics:
+            self._add_topic(Topic(row.topic_id, row.name, row.created_us, row.settings))
+        for key in loaded.api_keys:
+            self.api_keys.add(key)
+        for ref, sections_at, sections in loaded.entries:
+            self._note_writer(ref)
+            for section in sections:
+                self._add_section(ref.seq, sections_at, section)
+
+    def find(self, name: str) -> Topic | None:
+        return self._by_name.get(name)
+
+    def topic(self, name: str) -> Topic:
+        """Raises TopicNotFoundError."""
+        found = self._by_name.get(name)
+        if found is None:
+            raise no_such_topic(name)
+        return found
+
+    def topics(self) -> list[Topic]:
+        return [self._by_name[name] for name in sorted(self._by_name)]
+
+    def section_ref(self, topic: Topic, row: int) -> SectionRef:
+        """Where row `row` of the topic's index lies."""
+        index = topic.index
+        seq = index.seqs[row]
+        after = bisect_right(self._writers, seq, key=lambda writer: writer[0])
+        _, epoch, writer_id = self._writers[after - 1]
+        is_last = row + 1 == len(index)
+        return SectionRef(
+            EntryRef(seq, epoch, writer_id),
+            topic.topic_id,
+            index.bases[row],
+            (topic.log_end_offset if is_last else index.bases[row + 1]) - 1,
+            index.starts[row],
+            index.lengths[row],
+            index.crcs[row],
+        )
+
+    def apply(self, entry: Entry) -> list[Topic]:
+        """Put an entry in force; the topics that changed (for those who wait on them)."""
+        header = entry.header
+        assert header.follows(self.position), (header, self.position)
+        self.position = header.position
+        self._note_writer(EntryRef(header.seq, header.epoch, header.writer_id))
+        changed: list[Topic] = []
+        for operation in entry.contents.operations:
+            match operation:
+                case Append(section=number):
+                    section = entry.contents.sections[number]
+                    changed += self._add_section(header.seq, header.sections_at, section)
+                case TopicCreated():
+                    self._add_topic(
+                        Topic(
+                            operation.topic_id,
+                            operation.name,
+                            operation.created_us,
+                            operation.settings,
+                        )
+                    )
+                case TopicChanged():
+                    self._by_id[operation.topic_id].settings = operation.settings
+                case TopicDeleted():
+                    topic = self._by_id.pop(operation.topic_id)
+                    del self._by_name[topic.name]
+                    topic.deleted = True
+                    changed.append(topic)
+                case ApiKeyCreated():
+                    self.api_keys.add(operation)
+                case ApiKeyRevoked():
+                    self.api_keys.remove(operation.api_key_id)
+                case EpochStarted():
+                    pass
+        return changed
+
+    def _add_topic(self, topic: Topic) -> None:
+        self._by_name[topic.name] = topic
+        self._by_id[topic.topic_id] = topic
+
+    def _add_section(self, seq: int, sections_at: int, section: Section) -> list[Topic]:
+        topic = self._by_id.get(section.topic_id)
+        if topic is None:  # deleted later in the log: its rows are of no use to anyone
+            return []
+        assert section.base_offset == topic.log_end_offset, (section, topic.log_end_offset)
+        topic.index.add(seq, sections_at, section)
+        topic.log_end_offset = section.last_offset + 1
+        return [topic]
+
+    def _note_writer(self, ref: EntryRef) -> None:
+        if not self._writers or self._writers[-1][1:] != (ref.epoch, ref.writer_id):
+            self._writers.append((ref.seq, ref.epoch, ref.writer_id))

@@ -1,0 +1,25 @@
+"""What the broker counts. Plain integers, read at any time; nothing is written for them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from seb_appliance.formats.entry import Entry
+
+
+@dataclass(slots=True)
+class Counters:
+    entries: int = 0
+    entry_bytes: int = 0
+    records: int = 0
+    put_seconds: float = 0.0
+    reads: int = 0
+    read_records: int = 0
+    read_bytes: int = 0
+    deadlines_passed: int = 0
+
+    def note_entry(self, entry: Entry, put_s: float) -> None:
+        self.entries += 1
+        self.entry_bytes += entry.header.length
+        self.records += sum(section.record_count for section in entry.contents.sections)
+        self.put_seconds += put_s

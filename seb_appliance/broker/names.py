@@ -1,0 +1,55 @@
+"""Names of topics, and patterns over them: words joined by dots."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from seb_appliance import limits
+from seb_appliance.errors import BadNameError, BadParameterError
+
+_WORD: Final = re.compile(r"[A-Za-z0-9_-]+")
+_RULE: Final = (
+    f"Letters, digits, _ and -, words joined by dots, at most {limits.NAME_LENGTH_MAX} characters."
+)
+
+
+def check_topic_name(name: str) -> str:
+    """`name` itself, or BadNameError with a sentence that says what is wrong with it."""
+    if not name:
+        raise BadNameError(f"A topic name is empty. {_RULE}")
+    if len(name) > limits.NAME_LENGTH_MAX:
+        raise BadNameError(f"The name has {len(name)} characters. {_RULE}")
+    for word in name.split("."):
+        if not word:
+            raise BadNameError(f"{name!r} has an empty word between its dots. {_RULE}")
+        if not _WORD.fullmatch(word):
+            raise BadNameError(f"{name!r} has a character that is not allowed. {_RULE}")
+    return name
+
+
+def check_pattern(pattern: str) -> str:
+    """`pattern` itself, or BadParameterError. `*` is one word, `**` zero or more."""
+    words = pattern.split(".")
+    if len(pattern) > limits.NAME_LENGTH_MAX or not all(
+        word in {"*", "**"} or _WORD.fullmatch(word) for word in words
+    ):
+        raise BadParameterError(
+            f"{pattern[:200]!r} is not a topic pattern: words, * (one word) or ** (zero or more "
+            f"words) joined by dots, at most {limits.NAME_LENGTH_MAX} characters"
+        )
+    return pattern
+
+
+def pattern_matches(pattern: str, name: str) -> bool:
+    """Whether a checked pattern matches a checked name. Linear in words of pattern times name."""
+    words = name.split(".")
+    reached = {0}  # how many words of the name the pattern's words so far can have used up
+    for part in pattern.split("."):
+        if part == "**":
+            reached = set(range(min(reached), len(words) + 1)) if reached else set()
+        else:
+            reached = {
+                used + 1 for used in reached if used < len(words) and part in {"*", words[used]}
+            }
+    return len(words) in reached

@@ -1,0 +1,83 @@
+"""Whether this appliance may still write, and what an operator should know when it may not."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from seb_appliance import limits
+from seb_appliance.broker.budget import ByteBudget
+from seb_appliance.broker.ports import Journal, State
+from seb_appliance.broker.values import Readiness
+from seb_appliance.clock import Clock
+from seb_appliance.errors import FencedError, StoreError
+
+# The bucket's last answer is proof enough for so long; older, it is asked again (docs/FORMAT.md).
+ANSWER_FRESH_S = 30.0
+FAILING_FOR_S = 5.0  # one failed attempt that was retried with success is nobody's concern
+
+
+class ReadinessCheck:
+    def __init__(
+        self,
+        journal: Journal,
+        state: State,
+        pending: ByteBudget,
+        clock: Clock,
+        *,
+        failure: Callable[[], Exception | None],
+        on_fenced: Callable[[FencedError], None],
+    ) -> None:
+        self._journal = journal
+        self._state = state
+        self._pending = pending
+        self._clock = clock
+        self._failure = failure
+        self._on_fenced = on_fenced
+        self._asking: asyncio.Task[str] | None = None
+
+    async def check(self) -> Readiness:
+        """Asks the bucket only when its last answer is over 30 s old."""
+        problems: list[str] = []
+        if self._is_stale:
+            problems += filter(None, [await asyncio.shield(self._ask())])
+        failure = self._failure()
+        if failure is not None:
+            problems.append(f"nothing can be written any more: {failure}")
+        health = self._journal.health
+        if health.failing_since_s is not None:
+            failing_s = self._clock.monotonic_s() - health.failing_since_s
+            if health.denied or failing_s >= FAILING_FOR_S:
+                problems.append(f"the bucket fails since {failing_s:.0f} s: {health.failure}")
+        if self._pending.used_bytes >= self._pending.limit_bytes:
+            problems.append("as much waits for the bucket as is allowed")
+        if self._state.failure:
+            problems.append(f"SQLite does not follow: {self._state.failure}")
+        if self._state.lag_entries >= limits.STATE_LAG_ENTRIES_MAX:
+            problems.append(f"SQLite is {self._state.lag_entries} entries behind")
+        return Readiness(problems)
+
+    def look_for_newer_writer(self) -> None:
+        """A reader came by: an idle zombie must not serve old data for ever. Does not wait."""
+        if self._is_stale and self._failure() is None:
+            self._ask()
+
+    @property
+    def _is_stale(self) -> bool:
+        return self._clock.monotonic_s() - self._journal.health.last_success_s > ANSWER_FRESH_S
+
+    def _ask(self) -> asyncio.Task[str]:
+        if self._asking is None or self._asking.done():
+            self._asking = asyncio.create_task(self._confirm(), name="confirm-in-force")
+        return self._asking
+
+    async def _confirm(self) -> str:
+        """ "" when this appliance is in force, else what is wrong."""
+        try:
+            await self._journal.confirm_in_force()
+        except FencedError as error:
+            self._on_fenced(error)
+            return error.detail
+        except StoreError as error:
+            return f"the bucket does not answer: {error.detail}"
+        return ""

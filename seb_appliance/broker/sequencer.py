@@ -1,0 +1,181 @@
+"""The writer's loop: window, seal, one PUT in flight, apply, acknowledge.
+
+Serial on purpose: one entry is in flight while the next window fills. A sealed entry is never
+abandoned; the journal retries the same bytes until the bucket's answer is definite.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Executor
+
+from seb_appliance.broker.catalog import Catalog, Topic
+from seb_appliance.broker.counters import Counters
+from seb_appliance.broker.ports import Journal, SectionSource, State
+from seb_appliance.broker.sealing import seal
+from seb_appliance.broker.window import Window
+from seb_appliance.clock import Clock, Timer
+from seb_appliance.errors import FencedError, InternalError
+from seb_appliance.failpoints import Failpoints
+from seb_appliance.formats.entry import EncodedEntry
+
+_SEAL_IN_THREAD_BYTES = 64 * 1024
+
+
+class Sequencer:
+    """Owns the windows and the order of everything. `run` is one long-lived task."""
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        journal: Journal,
+        source: SectionSource,
+        state: State,
+        *,
+        clock: Clock,
+        failpoints: Failpoints,
+        executor: Executor,
+        counters: Counters,
+        on_applied: Callable[[list[Topic]], None],
+    ) -> None:
+        self._catalog = catalog
+        self._journal = journal
+        self._source = source
+        self._state = state
+        self._clock = clock
+        self._failpoints = failpoints
+        self._executor = executor
+        self._counters = counters
+        self._on_applied = on_applied
+        self._open: Window | None = None
+        self._full: deque[Window] = deque()
+        self._in_flight: Window | None = None
+        self._wake = asyncio.Event()
+        self._timer: Timer | None = None
+        self._timer_at_s = float("inf")
+        self._flushing = False
+        self.failure: Exception | None = None  # why nothing is written any more
+
+    # --- called by those who admit ---
+
+    def open_window(self) -> Window:
+        """The window that takes what is admitted now. Raises `failure` once there is one."""
+        if self.failure is not None:
+            raise self.failure
+        if self._open is None:
+            self._open = Window()
+        return self._open
+
+    def close_within(self, window: Window, linger_s: float, *, early: bool = False) -> None:
+        """Something was added to `window`: it closes when it is full, and in `linger_s` at the
+        latest; at once if `early` and nobody else waits."""
+        window.callers += 1
+        if window.is_full:
+            self._open = None
+            self._full.append(window)
+            self._wake.set()
+            return
+        alone = early and window.callers == 1 and self._in_flight is None and not self._full
+        deadline_s = self._clock.monotonic_s() + (0.0 if alone else linger_s)
+        if deadline_s < window.deadline_s:
+            window.deadline_s = deadline_s
+            self._arm(deadline_s)
+
+    def flush(self) -> None:
+        """Close what is open now, and every later window at once (the appliance is stopping)."""
+        self._flushing = True
+        self._wake.set()
+
+    def give_up(self, error: FencedError) -> None:
+        """Another writer was found by someone who asked: nothing is written any more."""
+        self._fail(error)
+        self._wake.set()
+
+    @property
+    def is_idle(self) -> bool:
+        """Nothing waits and nothing is in flight."""
+        waits = self._full or (self._open is not None and not self._open.is_empty)
+        return not waits and self._in_flight is None
+
+    # --- the loop ---
+
+    async def run(self) -> None:
+        """Runs until it is cancelled or cannot write any more (`failure`)."""
+        try:
+            while True:
+                window = await self._next_window()
+                self._in_flight = window
+                encoded, put_s = await self._store(window)
+                self._apply(window, encoded, put_s)
+                self._in_flight = None
+        except FencedError as error:
+            self._fail(error)
+        except asyncio.CancelledError:
+            self._fail(InternalError("the appliance stopped before the bucket answered"))
+            raise
+        except Exception as error:
+            self._fail(InternalError(f"the writer stopped: {error!r}"))
+            raise
+
+    async def _next_window(self) -> Window:
+        while self.failure is None:
+            if self._full:
+                return self._full.popleft()
+            window = self._open
+            if window is not None and not window.is_empty:
+                if self._flushing or window.deadline_s <= self._clock.monotonic_s():
+                    self._open = None
+                    return window
+                self._arm(window.deadline_s)
+            self._wake.clear()
+            await self._wake.wait()
+        raise self.failure
+
+    async def _store(self, window: Window) -> tuple[EncodedEntry, float]:
+        window.sealed_s = self._clock.monotonic_s()
+        created_us = max(self._catalog.position.created_us, self._clock.wall_us())
+        if window.size_bytes > _SEAL_IN_THREAD_BYTES:
+            loop = asyncio.get_running_loop()
+            contents, parts = await loop.run_in_executor(self._executor, seal, window, created_us)
+        else:
+            contents, parts = seal(window, created_us)
+        window.topics.clear()  # the records live on in `parts` only
+        self._failpoints.reach("K3")
+        encoded = await self._journal.append(contents, parts, created_us)
+        return encoded, self._clock.monotonic_s() - window.sealed_s
+
+    def _apply(self, window: Window, encoded: EncodedEntry, put_s: float) -> None:
+        self._source.keep(encoded)
+        changed = self._catalog.apply(encoded.entry)
+        self._state.follow(encoded.entry)
+        self._counters.note_entry(encoded.entry, put_s)
+        self._failpoints.reach("K10")
+        window.resolve(put_s)
+        self._on_applied(changed)
+
+    def _fail(self, error: Exception) -> None:
+        self.failure = self.failure or error
+        if self._timer is not None:
+            self._timer.cancel()
+        for window in (self._in_flight, *self._full, self._open):
+            if window is not None and not window.is_done:
+                window.fail(error)
+        self._in_flight = self._open = None
+        self._full.clear()
+
+    def _arm(self, deadline_s: float) -> None:
+        """Wake the loop at `deadline_s`. One timer at a time: none while nothing waits."""
+        if self._timer is not None and self._timer_at_s <= deadline_s:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_at_s = deadline_s
+        delay_s = max(0.0, deadline_s - self._clock.monotonic_s())
+        self._timer = self._clock.call_later(delay_s, self._ring)
+
+    def _ring(self) -> None:
+        self._timer = None
+        self._timer_at_s = float("inf")
+        self._wake.set()

@@ -1,0 +1,51 @@
+"""The broker's own settings, handed in by the composition root."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from seb_appliance import limits
+from seb_appliance.errors import BadRequestError
+from seb_appliance.formats.operations import TopicSettings
+
+LINGER_MS_MAX = 60_000
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerSettings:
+    """`linger_ms`, `early_flush`, `max_record_bytes`: what a topic has that sets none itself."""
+
+    linger_ms: int = 10
+    early_flush: bool = False
+    max_record_bytes: int = limits.RECORD_BYTES_DEFAULT
+    auto_create_topics: bool = True
+    max_pending_bytes: int = limits.PENDING_BYTES_DEFAULT
+    max_reading_bytes: int = limits.READ_BYTES_DEFAULT
+    ack_timeout_ms: int = limits.ACK_TIMEOUT_MS_DEFAULT
+
+    def effective(self, settings: TopicSettings) -> TopicSettings:
+        """A topic's settings with the defaults filled in."""
+        return TopicSettings(
+            linger_ms=self.linger_ms if settings.linger_ms is None else settings.linger_ms,
+            early_flush=self.early_flush if settings.early_flush is None else settings.early_flush,
+            max_record_bytes=(
+                self.max_record_bytes
+                if settings.max_record_bytes is None
+                else settings.max_record_bytes
+            ),
+        )
+
+
+def check_topic_settings(settings: TopicSettings) -> None:
+    """Raises BadRequestError that names each setting out of its range."""
+    errors = []
+    if settings.linger_ms is not None and not 0 <= settings.linger_ms <= LINGER_MS_MAX:
+        errors.append({"path": "linger_ms", "message": f"0 to {LINGER_MS_MAX} ms"})
+    if settings.max_record_bytes is not None and not (
+        1 <= settings.max_record_bytes <= limits.RECORD_BYTES_MAX
+    ):
+        errors.append(
+            {"path": "max_record_bytes", "message": f"1 to {limits.RECORD_BYTES_MAX} bytes"}
+        )
+    if errors:
+        raise BadRequestError("A topic setting is out of its range.", errors=errors)

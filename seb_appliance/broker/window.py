@@ -1,0 +1,124 @@
+"""The open window: what has arrived and is not sealed, in admission order.
+
+A window is one journal entry to be. It holds, per topic, runs of records: plain appends that lie
+side by side become one batch when the window is sealed, client-made batches stay as they came.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from seb_appliance import limits
+from seb_appliance.broker.values import NewRecords
+from seb_appliance.formats.batch import BatchHeader
+from seb_appliance.formats.operations import Event
+
+# What a record takes in a batch beside its own bytes: timestamp, three starts, two bitmaps' bits.
+RECORD_OVERHEAD_BYTES = 24
+
+
+@dataclass(slots=True)
+class PlainRun:
+    """Records of neighbouring plain appends. The optional columns are absent until one needs
+    them. `size_bytes`: about what they take when encoded."""
+
+    values: list[bytes | None] = field(default_factory=list)
+    timestamps_us: list[int] = field(default_factory=list)
+    keys: list[bytes | None] | None = None
+    headers: list[bytes] | None = None
+
+    def add(self, records: NewRecords, timestamps_us: list[int]) -> None:
+        before, count = len(self.values), len(records.values)
+        if records.keys is not None and self.keys is None:
+            self.keys = [None] * before
+        if records.headers is not None and self.headers is None:
+            self.headers = [b""] * before
+        self.values += records.values
+        self.timestamps_us += timestamps_us
+        if self.keys is not None:
+            self.keys += records.keys if records.keys is not None else [None] * count
+        if self.headers is not None:
+            self.headers += records.headers if records.headers is not None else [b""] * count
+
+
+@dataclass(slots=True)
+class ClientRun:
+    """Batches that a client made: headers as they came, and the bytes that follow each."""
+
+    batches: list[tuple[BatchHeader, memoryview]]
+
+
+@dataclass(slots=True)
+class TopicRuns:
+    """All that one window holds for one topic, in offset order."""
+
+    topic_id: int
+    base_offset: int
+    next_offset: int
+    runs: list[PlainRun | ClientRun] = field(default_factory=list)
+
+    def add_plain(self, records: NewRecords, timestamps_us: list[int]) -> None:
+        if not self.runs or not isinstance(self.runs[-1], PlainRun):
+            self.runs.append(PlainRun())
+        run = self.runs[-1]
+        assert isinstance(run, PlainRun)
+        run.add(records, timestamps_us)
+        self.next_offset += len(records.values)
+
+    def add_batches(self, batches: list[tuple[BatchHeader, memoryview]]) -> None:
+        self.runs.append(ClientRun(batches))
+        self.next_offset += sum(header.count for header, _ in batches)
+
+
+class Window:
+    """`steps` are events and, at the place of a topic's first append, its id. A window
+    is done when its entry was applied, or never will be (fenced)."""
+
+    def __init__(self) -> None:
+        self.deadline_s = float("inf")
+        self.is_done = False
+        self.steps: list[Event | int] = []
+        self.topics: dict[int, TopicRuns] = {}
+        self.size_bytes = 0
+        self.callers = 0
+        self.sealed_s = 0.0
+        self._on_stored: list[Callable[[float], None]] = []
+        self._on_failed: list[Callable[[Exception], None]] = []
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.steps
+
+    @property
+    def is_full(self) -> bool:
+        return self.size_bytes >= limits.WINDOW_BYTES_MAX
+
+    def runs_of(self, topic_id: int, next_offset: int) -> TopicRuns:
+        """The topic's runs in this window, begun at `next_offset` when it has none yet."""
+        runs = self.topics.get(topic_id)
+        if runs is None:
+            runs = self.topics[topic_id] = TopicRuns(topic_id, next_offset, next_offset)
+            self.steps.append(topic_id)
+        return runs
+
+    def add_event(self, event: Event) -> None:
+        self.steps.append(event)
+        self.size_bytes += 512  # about; events are few
+
+    def when_done(
+        self, on_stored: Callable[[float], None], on_failed: Callable[[Exception], None]
+    ) -> None:
+        """Call one of them: `on_stored` with the seconds the bucket took, `on_failed` with why."""
+        self._on_stored.append(on_stored)
+        self._on_failed.append(on_failed)
+
+    def resolve(self, put_s: float) -> None:
+        for callback in self._on_stored:
+            callback(put_s)
+        self.is_done = True
+
+    def fail(self, error: Exception) -> None:
+        for callback in self._on_failed:
+            callback(error)
+        self.is_done = True
