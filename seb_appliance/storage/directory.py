@@ -1,0 +1,234 @@
+"""The object store in a directory: as durable as the disk under it.
+
+An object is a file whose relative path is its key. It appears whole and durable, or not at all:
+its bytes are synced in a temporary file first, then the file is linked (create) or renamed (put)
+to its name, then the folder is synced. Several processes may use one directory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import stat
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import Final, TypeVar
+
+from seb_appliance.errors import (
+    ObjectExistsError,
+    ObjectMissingError,
+    StoreDeniedError,
+    StoreError,
+    StoreUncertainError,
+)
+from seb_appliance.failpoints import NO_FAILPOINTS, Failpoints
+from seb_appliance.storage.directory_listing import list_objects
+from seb_appliance.storage.object_store import Durability, ObjectInfo, ObjectRange
+from seb_appliance.storage.temporary_files import TEMPORARY_FOLDER, TemporaryFiles
+
+T = TypeVar("T")
+
+THREADS: Final = 8
+# Waiting helps against none of these: somebody must change the disk or its permissions.
+_DENIED: Final = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENAMETOOLONG}
+# No regular file has that name: it is free, a folder, below a file, or a symbolic link.
+_MISSING: Final = {errno.ENOENT, errno.EISDIR, errno.ENOTDIR, errno.ELOOP}
+
+
+class DirectoryStore:
+    """An `ObjectStore` in the folder `root`, which is made if it is absent.
+
+    Opening it removes temporary files that a crash left and syncs the folders, so that every
+    object that can be seen is durable. Raises OSError if `root` cannot be used.
+    """
+
+    def __init__(self, root: Path, failpoints: Failpoints = NO_FAILPOINTS) -> None:
+        self._root = root.absolute()
+        self._failpoints = failpoints
+        self._durable_folders = {self._root}
+        _make_root(self._root)
+        self._temporary = TemporaryFiles(self._root / TEMPORARY_FOLDER)
+        self._temporary.remove_abandoned()
+        _sync_tree(self._root)
+        self._executor = ThreadPoolExecutor(THREADS, thread_name_prefix="directory-store")
+
+    @property
+    def durability(self) -> Durability:
+        return "disk"
+
+    @property
+    def description(self) -> str:
+        return f"file:{self._root}"
+
+    @property
+    def clock_offset_s(self) -> float:
+        return 0.0
+
+    async def create(self, key: str, body: bytes) -> None:
+        await self._run(key, partial(self._write, key, body, _link))
+
+    async def put(self, key: str, body: bytes) -> None:
+        await self._run(key, partial(self._write, key, body, os.replace))
+
+    async def get(self, key: str) -> bytes:
+        return (await self._run(key, partial(self._read, key, 0, None))).data
+
+    async def get_range(self, key: str, start: int, length: int) -> ObjectRange:
+        return await self._run(key, partial(self._read, key, start, length))
+
+    async def list_after(self, prefix: str, after: str = "", limit: int = 1000) -> list[ObjectInfo]:
+        _check_prefix(prefix)
+        return await self._run(prefix, partial(list_objects, self._root, prefix, after, limit))
+
+    async def head(self, key: str) -> ObjectInfo:
+        whole = await self._run(key, partial(self._read, key, 0, 0))
+        return ObjectInfo(key=key, size=whole.total_size)
+
+    async def delete(self, key: str) -> None:
+        await self._run(key, partial(self._delete, key))
+
+    async def check_configuration(self) -> list[str]:
+        return []
+
+    async def close(self) -> None:
+        """Wait for the requests under way, then end the threads."""
+        await asyncio.to_thread(self._executor.shutdown)
+
+    async def _run(self, key: str, request: Callable[[], T]) -> T:
+        loop = asyncio.get_running_loop()
+        try:
+            return await loop.run_in_executor(self._executor, request)
+        except OSError as error:
+            raise _meaning(error, key) from error
+
+    def _path(self, key: str) -> Path:
+        """The file of `key`. Raises ValueError for a key that would leave the folder."""
+        _check_key(key)
+        return self._root / key
+
+    def _write(self, key: str, body: bytes, publish: Callable[[Path, Path], None]) -> None:
+        path = self._path(key)
+        self._failpoints.reach("K4")
+        try:
+            self._make_folder(path.parent)
+            self._write_and_publish(path, body, publish)
+        except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as error:
+            # Not an answer about the key: somebody moved folders or files under our feet.
+            self._durable_folders = {self._root}
+            raise OSError(errno.EAGAIN, "a folder or temporary file went away") from error
+        self._failpoints.reach("K6")
+
+    def _write_and_publish(
+        self, path: Path, body: bytes, publish: Callable[[Path, Path], None]
+    ) -> None:
+        data = memoryview(body)
+        with self._temporary.file() as temporary:
+            # In two halves, for the sake of the failpoint between them.
+            temporary.write(data[: len(data) // 2])
+            self._failpoints.reach("K5")
+            temporary.write(data[len(data) // 2 :])
+            temporary.sync()
+            try:
+                publish(temporary.path, path)
+            finally:
+                # Also when the name is taken: whoever hears so may count on that object.
+                _sync_folder(path.parent)
+
+    def _make_folder(self, folder: Path) -> None:
+        """Make `folder` and its parents, and their names durable, whoever has made them."""
+        if folder in self._durable_folders:
+            return
+        self._make_folder(folder.parent)
+        folder.mkdir(exist_ok=True)
+        _sync_folder(folder.parent)
+        self._durable_folders.add(folder)
+
+    def _read(self, key: str, start: int, length: int | None) -> ObjectRange:
+        file = os.open(self._path(key), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            status = os.fstat(file)
+            if not stat.S_ISREG(status.st_mode):
+                raise IsADirectoryError(errno.EISDIR, "not a regular file", key)
+            size = status.st_size
+            end = size if length is None else min(start + length, size)
+            return ObjectRange(data=_read_exactly(file, start, end), total_size=size)
+        finally:
+            os.close(file)
+
+    def _delete(self, key: str) -> None:
+        path = self._path(key)
+        try:
+            path.unlink()
+        except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+            return
+        _sync_folder(path.parent)
+
+
+def _check_key(key: str) -> None:
+    """Raises ValueError unless `key` names a file below the root, other than a temporary one."""
+    parts = key.split("/")
+    if "\0" in key or any(part in {"", ".", ".."} for part in parts):
+        raise ValueError(f"{key!r} is not the key of an object in a directory")
+    if parts[0] == TEMPORARY_FOLDER:
+        raise ValueError(f"{key!r} lies in the folder of temporary files")
+
+
+def _check_prefix(prefix: str) -> None:
+    """Raises ValueError unless keys can begin with `prefix`."""
+    if folder := prefix.rpartition("/")[0]:
+        _check_key(folder)
+    elif prefix.startswith("/") or "\0" in prefix:
+        raise ValueError(f"{prefix!r} is not the beginning of a key")
+
+
+def _meaning(error: OSError, key: str) -> StoreError:
+    """What a failed system call says about the request, as fencing asks it of a store."""
+    what = f"{key}: {error.strerror or error}"
+    if error.errno == errno.EEXIST:
+        return ObjectExistsError(f"{key} exists already", key=key)
+    if error.errno in _MISSING:
+        return ObjectMissingError(f"there is no object {key}", key=key)
+    if error.errno in _DENIED:
+        return StoreDeniedError(f"the disk refuses {what}; check its permissions", key=key)
+    return StoreUncertainError(f"the disk failed at {what}", key=key)
+
+
+def _link(temporary: Path, path: Path) -> None:
+    """Give `temporary` its name only if that is free: link(2) is atomic, rename(2) overwrites."""
+    os.link(temporary, path)
+
+
+def _read_exactly(file: int, start: int, end: int) -> bytes:
+    data = os.pread(file, max(0, end - start), start)
+    while start + len(data) < end:  # one read(2) gives 2 GiB at most
+        piece = os.pread(file, end - start - len(data), start + len(data))
+        if not piece:
+            raise OSError(errno.EIO, "the file became shorter while it was read")
+        data += piece
+    return data
+
+
+def _sync_folder(folder: Path) -> None:
+    file = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)
+
+
+def _make_root(root: Path) -> None:
+    """Make `root` and its parents. Only the parents of what is made here need to be readable."""
+    missing = [folder for folder in (root, *root.parents) if not folder.exists()]
+    for folder in reversed(missing):
+        folder.mkdir(exist_ok=True)
+        _sync_folder(folder.parent)
+
+
+def _sync_tree(root: Path) -> None:
+    """Sync all folders. A process that died between naming an object and syncing its folder left
+    a name that the next power cut could take back, after replay had counted on it."""
+    for folder, _, _ in os.walk(root):
+        _sync_folder(Path(folder))
