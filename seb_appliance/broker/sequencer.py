@@ -77,8 +77,12 @@ class Sequencer:
             self._full.append(window)
             self._wake.set()
             return
-        alone = early and window.callers == 1 and self._in_flight is None and not self._full
-        deadline_s = self._clock.monotonic_s() + (0.0 if alone else linger_s)
+        now_s = self._clock.monotonic_s()
+        if early and window.callers == 1 and self._in_flight is None and not self._full:
+            window.deadline_s = now_s
+            self._wake.set()
+            return
+        deadline_s = now_s + linger_s
         if deadline_s < window.deadline_s:
             window.deadline_s = deadline_s
             self._arm(deadline_s)

@@ -1,0 +1,162 @@
+"""Stand-ins for the broker's ports: a journal in memory that a test steps by hand, and the like."""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import itertools
+from collections.abc import Callable, Sequence
+
+from seb_appliance.broker.ports import LoadedState, SectionRef, StoreHealth
+from seb_appliance.errors import FencedError, StoreUncertainError
+from seb_appliance.formats import entry as entry_format
+from seb_appliance.formats.columns import Bytes
+from seb_appliance.formats.entry import ORIGIN, EncodedEntry, Entry, Position
+from seb_appliance.formats.operations import Contents
+
+START_US = 1_800_000_000_000_000
+
+
+class FakeTimer:
+    def __init__(self) -> None:
+        self.cancelled = False
+
+    def cancel(self) -> None:
+        self.cancelled = True
+
+
+class FakeClock:
+    """Time stands still until a test says `await clock.advance(seconds)`."""
+
+    def __init__(self) -> None:
+        self.now_s = 1000.0
+        self.wall_offset_us = 0
+        self._order = itertools.count()
+        self._timers: list[tuple[float, int, FakeTimer, Callable[[], None]]] = []
+
+    def wall_us(self) -> int:
+        return START_US + int((self.now_s - 1000.0) * 1_000_000) + self.wall_offset_us
+
+    def monotonic_s(self) -> float:
+        return self.now_s
+
+    async def sleep(self, seconds: float) -> None:
+        done = asyncio.get_running_loop().create_future()
+        self.call_later(seconds, lambda: done.done() or done.set_result(None))
+        await done
+
+    def call_later(self, seconds: float, callback: Callable[[], None]) -> FakeTimer:
+        timer = FakeTimer()
+        heapq.heappush(self._timers, (self.now_s + seconds, next(self._order), timer, callback))
+        return timer
+
+    @property
+    def armed(self) -> int:
+        """Timers that would still fire."""
+        return sum(not timer.cancelled for _, _, timer, _ in self._timers)
+
+    async def advance(self, seconds: float) -> None:
+        until_s = self.now_s + seconds
+        await settle()
+        while self._timers and self._timers[0][0] <= until_s:
+            at_s, _, timer, callback = heapq.heappop(self._timers)
+            self.now_s = max(self.now_s, at_s)
+            if not timer.cancelled:
+                callback()
+                await settle()
+        self.now_s = until_s
+        await settle()
+
+
+async def settle() -> None:
+    """Let everything that can run now run."""
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
+class FakeJournal:
+    """Entries in a list. `hold` keeps an append waiting until `release` is called."""
+
+    bucket_id = b"B" * 16
+    writer_id = b"W" * 16
+    epoch = 1
+    mode = "A"
+    durability = "memory"
+
+    def __init__(self, clock: FakeClock) -> None:
+        self.position: Position = ORIGIN
+        self.health = StoreHealth(last_success_s=clock.monotonic_s())
+        self.entries: list[EncodedEntry] = []
+        self.fenced = False
+        self.confirmations = 0
+        self._go = asyncio.Event()
+        self._go.set()
+        self._clock = clock
+
+    def hold(self) -> None:
+        self._go.clear()
+
+    def release(self) -> None:
+        self._go.set()
+
+    async def append(
+        self, contents: Contents, section_parts: Sequence[Bytes], created_us: int
+    ) -> EncodedEntry:
+        await self._go.wait()
+        if self.fenced:
+            raise FencedError("another appliance has taken over")
+        encoded = entry_format.encode(
+            contents,
+            section_parts,
+            after=self.position,
+            epoch=self.epoch,
+            writer_id=self.writer_id,
+            entry_id=len(self.entries).to_bytes(16, "big"),
+            bucket_id=self.bucket_id,
+            created_us=created_us,
+        )
+        self.entries.append(encoded)
+        self.position = encoded.entry.header.position
+        self.health.last_success_s = self._clock.monotonic_s()
+        return encoded
+
+    async def confirm_in_force(self) -> None:
+        self.confirmations += 1
+        if self.fenced:
+            raise FencedError("another appliance has taken over")
+        self.health.last_success_s = self._clock.monotonic_s()
+
+
+class FakeSource:
+    """Sections out of the entries that were kept."""
+
+    def __init__(self) -> None:
+        self.bodies: dict[int, bytes] = {}
+        self.reads = 0
+        self.away = False
+
+    def keep(self, entry: EncodedEntry) -> None:
+        self.bodies[entry.entry.header.seq] = entry.body
+
+    async def read(self, ref: SectionRef) -> bytes:
+        self.reads += 1
+        if self.away:
+            raise StoreUncertainError("the bucket does not answer")
+        return self.bodies[ref.entry.seq][ref.at : ref.at + ref.length]
+
+
+class FakeState:
+    """Takes entries and commits none until told: `lag_entries` is a test's to set."""
+
+    def __init__(self) -> None:
+        self.entries: list[Entry] = []
+        self.lag_entries = 0
+        self.failure = ""
+
+    async def load(self) -> LoadedState:
+        return LoadedState(ORIGIN)
+
+    def follow(self, entry: Entry) -> None:
+        self.entries.append(entry)
+
+    async def drain(self) -> None: ...

@@ -1,0 +1,92 @@
+"""A broker over fakes: its clock stands still, its journal can be held."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import pytest
+
+from seb_appliance.broker.broker import Broker
+from seb_appliance.broker.ports import LoadedState
+from seb_appliance.broker.settings import BrokerSettings
+from seb_appliance.broker.values import ApiKeyView, Appended, From, NewRecords, ReadRequest
+from seb_appliance.formats.entry import ORIGIN
+from seb_appliance.formats.operations import Grant, TopicSettings
+from tests.support.fakes import FakeClock, FakeJournal, FakeSource, FakeState, settle
+
+ADMIN = ApiKeyView("admin", "admin", (Grant(operation="admin"),), 0)
+
+
+@dataclass
+class House:
+    """A started broker and everything around it."""
+
+    broker: Broker
+    clock: FakeClock
+    journal: FakeJournal
+    source: FakeSource
+    state: FakeState
+
+    def append(
+        self, topic: str, *values: bytes, key: ApiKeyView = ADMIN, timeout_ms: int | None = None
+    ) -> asyncio.Task[Appended]:
+        """Admitted when this returns; acknowledged when the task is done."""
+        reservation = self.broker.pending.reserve(sum(map(len, values)))
+        return asyncio.ensure_future(
+            self.broker.append(key, topic, NewRecords(list(values)), reservation, timeout_ms)
+        )
+
+    async def appended(self, topic: str, *values: bytes) -> Appended:
+        task = self.append(topic, *values)
+        await self.clock.advance(1)
+        return await task
+
+    async def topic(self, name: str, **settings: int | bool) -> None:
+        task = asyncio.ensure_future(self.broker.create_topic(name, TopicSettings(**settings)))
+        await self.clock.advance(1)
+        await task
+
+    async def done(self, coroutine):
+        """The result of an operator's call, with the time it needs."""
+        task = asyncio.ensure_future(coroutine)
+        await self.clock.advance(1)
+        return await task
+
+    async def values(self, topic: str, start: From | None = None, **limits: int) -> list[bytes]:
+        request = ReadRequest(start or From(earliest=True), **limits)
+        result = await self.broker.read(topic, request)
+        return [
+            value
+            for piece in result.slices
+            for value in piece.batch.columns.values.slice(piece.begin, piece.end)
+        ]
+
+
+@pytest.fixture
+def settings() -> BrokerSettings:
+    return BrokerSettings(linger_ms=10)
+
+
+@pytest.fixture
+async def house(settings: BrokerSettings) -> AsyncIterator[House]:
+    clock = FakeClock()
+    journal, source, state = FakeJournal(clock), FakeSource(), FakeState()
+    with ThreadPoolExecutor(1) as executor:
+        broker = Broker(
+            LoadedState(ORIGIN),
+            journal,
+            source,
+            state,
+            settings,
+            clock=clock,
+            executor=executor,
+            random_bytes=lambda n: b"\x07" * n,
+        )
+        broker.start()
+        await settle()
+        yield House(broker, clock, journal, source, state)
+        journal.release()
+        await broker.stop()

@@ -1,0 +1,182 @@
+"""Reading by offset, by time, from the end, and waiting there."""
+
+import asyncio
+
+import pytest
+
+from seb_appliance.broker.values import From, NewBatches, NewRecords, ReadRequest
+from seb_appliance.errors import (
+    BadBatchError,
+    OffsetOutOfRangeError,
+    StoreError,
+    TopicNotFoundError,
+)
+from seb_appliance.formats import batch
+from seb_appliance.formats.columns import BinaryColumn, Columns, int64s
+from tests.support.fakes import START_US, settle
+from tests.unit.broker.conftest import ADMIN, House
+
+
+async def three_entries(house: House) -> None:
+    for values in ((b"a", b"b"), (b"c",), (b"d", b"e")):
+        await house.appended("t", *values)
+
+
+async def test_a_read_goes_from_entry_to_entry(house: House) -> None:
+    await three_entries(house)
+    assert await house.values("t") == [b"a", b"b", b"c", b"d", b"e"]
+    assert await house.values("t", From(offset=1)) == [b"b", b"c", b"d", b"e"]
+
+
+async def test_max_records_and_until_cut_in_the_middle_of_a_batch(house: House) -> None:
+    await three_entries(house)
+    result = await house.broker.read("t", ReadRequest(From(offset=1), max_records=3))
+    assert result.next_offset == 4
+    until = ReadRequest(From(offset=1), until=From(offset=4))
+    assert (await house.broker.read("t", until)).next_offset == 4
+    assert await house.values("t", From(offset=1), max_records=3) == [b"b", b"c", b"d"]
+
+
+async def test_max_bytes_is_soft_at_least_one_record_comes(house: House) -> None:
+    await house.appended("t", b"x" * 100, b"y" * 100, b"z" * 100)
+    assert await house.values("t", max_bytes=1) == [b"x" * 100]
+    assert await house.values("t", max_bytes=200) == [b"x" * 100, b"y" * 100]
+    assert await house.values("t", max_bytes=299) == [b"x" * 100, b"y" * 100]
+
+
+async def test_the_last_n_and_latest(house: House) -> None:
+    await three_entries(house)
+    assert await house.values("t", From(last=2)) == [b"d", b"e"]
+    assert await house.values("t", From(last=99)) == [b"a", b"b", b"c", b"d", b"e"]
+    assert await house.values("t", From(latest=True)) == []
+
+
+async def test_a_time_finds_the_first_record_of_that_time_or_later(house: House) -> None:
+    for value, timestamp_us in ((b"a", 100), (b"late", 50), (b"b", 200), (b"c", 300)):
+        records = NewRecords([value], timestamps_us=[timestamp_us])
+        await house.done(house.broker.append(ADMIN, "t", records, house.broker.pending.reserve(1)))
+    for timestamp_us, expected in ((0, b"a"), (100, b"a"), (101, b"b"), (200, b"b"), (300, b"c")):
+        values = await house.values("t", From(timestamp_us=timestamp_us))
+        assert values[0] == expected, timestamp_us
+    assert await house.values("t", From(timestamp_us=301)) == []
+
+
+async def test_an_offset_beyond_the_log_end_is_refused(house: House) -> None:
+    await three_entries(house)
+    assert await house.values("t", From(offset=5)) == []
+    with pytest.raises(OffsetOutOfRangeError) as refused:
+        await house.values("t", From(offset=6))
+    assert refused.value.data == {"log_end_offset": 5}
+
+
+async def test_a_waiting_reader_is_woken_by_an_applied_entry(house: House) -> None:
+    await three_entries(house)
+    request = ReadRequest(From(latest=True), wait_ms=60_000)
+    reader = asyncio.ensure_future(house.broker.read("t", request))
+    await house.clock.advance(5)
+    assert not reader.done()
+    await house.appended("t", b"f")
+    assert (await reader).next_offset == 6
+
+
+async def test_a_waiting_reader_leaves_with_nothing_when_its_time_is_up(house: House) -> None:
+    await house.topic("t")
+    reader = asyncio.ensure_future(
+        house.broker.read("t", ReadRequest(From(latest=True), wait_ms=1_000))
+    )
+    await house.clock.advance(0.999)
+    assert not reader.done()
+    await house.clock.advance(0.001)
+    assert (await reader).slices == []
+    assert house.clock.armed == 0
+
+
+async def test_a_reader_is_not_woken_before_its_record_is_stored(house: House) -> None:
+    await house.topic("t")
+    reader = asyncio.ensure_future(
+        house.broker.read("t", ReadRequest(From(latest=True), wait_ms=60_000))
+    )
+    house.journal.hold()
+    writer = house.append("t", b"a")
+    await house.clock.advance(5)
+    assert not reader.done()
+    assert (await house.broker.read("t", ReadRequest(From(earliest=True)))).slices == []
+    house.journal.release()
+    await house.clock.advance(1)
+    await writer
+    assert (await reader).next_offset == 1
+
+
+async def test_deleting_the_topic_wakes_its_readers_with_not_found(house: House) -> None:
+    await house.topic("t")
+    reader = asyncio.ensure_future(
+        house.broker.read("t", ReadRequest(From(latest=True), wait_ms=60_000))
+    )
+    await settle()
+    await house.done(house.broker.delete_topic("t"))
+    with pytest.raises(TopicNotFoundError):
+        await reader
+
+
+async def test_stopping_sends_waiting_readers_home(house: House) -> None:
+    await house.topic("t")
+    reader = asyncio.ensure_future(
+        house.broker.read("t", ReadRequest(From(latest=True), wait_ms=60_000))
+    )
+    await settle()
+    house.broker.stop_accepting()
+    assert (await reader).slices == []
+
+
+async def test_readers_of_one_section_fetch_it_once(house: House) -> None:
+    await house.appended("t", b"a")
+    await asyncio.gather(*(house.values("t") for _ in range(10)))
+    assert house.source.reads == 1
+
+
+async def test_what_was_read_is_served_while_the_bucket_is_away(house: House) -> None:
+    await house.appended("t", b"a")
+    await house.values("t")
+    await house.appended("t", b"b")
+    house.source.away = True
+    assert await house.values("t", max_records=1) == [b"a"]
+    with pytest.raises(StoreError):
+        await house.values("t", From(offset=1))
+    house.source.away = False
+    assert await house.values("t") == [b"a", b"b"]
+
+
+async def test_client_made_batches_come_back_restamped(house: House) -> None:
+    await house.appended("t", b"first")
+    columns = Columns(int64s([START_US, START_US]), BinaryColumn.of([b"x", b"y"]))
+    made = batch.encode(columns, base_offset=0, created_us=0, zstd_level=3)
+    stored = memoryview(made)[batch.HEADER_BYTES :]
+    records = NewBatches([(batch.read_header(made), stored)] * 2, largest_value_bytes=1)
+    reservation = house.broker.pending.reserve(len(made))
+    answer = await house.done(house.broker.append(ADMIN, "t", records, reservation))
+    assert (answer.offset, answer.count) == (1, 4)
+    assert await house.values("t") == [b"first", b"x", b"y", b"x", b"y"]
+
+
+async def test_a_batch_that_brings_its_own_offsets_is_refused(house: House) -> None:
+    columns = Columns(int64s([START_US]), BinaryColumn.of([b"x"]))
+    made = batch.encode(columns, base_offset=7, created_us=0)
+    stored = memoryview(made)[batch.HEADER_BYTES :]
+    records = NewBatches([(batch.read_header(made), stored)], largest_value_bytes=1)
+    with pytest.raises(BadBatchError):
+        await house.broker.append(ADMIN, "t", records, house.broker.pending.reserve(1))
+
+
+async def test_a_reader_of_an_idle_appliance_makes_it_look_for_a_newer_writer(
+    house: House,
+) -> None:
+    await house.appended("t", b"a")
+    await house.values("t")
+    assert house.journal.confirmations == 0
+    await house.clock.advance(31)
+    house.journal.fenced = True
+    await house.values("t")
+    await settle()
+    assert house.journal.confirmations == 1
+    assert house.broker.failure is not None
+    assert not (await house.broker.readiness()).ready

@@ -1,0 +1,221 @@
+"""Window, seal, one PUT in flight, apply, acknowledge."""
+
+import asyncio
+
+import pytest
+
+from seb_appliance.broker.settings import BrokerSettings
+from seb_appliance.broker.values import NewRecords
+from seb_appliance.errors import (
+    FencedError,
+    OutcomeUnknownError,
+    OverloadedError,
+    RecordTooLargeError,
+    ShuttingDownError,
+    TopicNotFoundError,
+)
+from seb_appliance.formats.operations import Append, TopicCreated
+from tests.support.fakes import settle
+from tests.unit.broker.conftest import ADMIN, House
+
+
+async def test_nothing_is_acknowledged_before_linger_has_passed(house: House) -> None:
+    waiting = house.append("t", b"a")
+    await house.clock.advance(0.009)
+    assert not waiting.done()
+    await house.clock.advance(0.001)
+    assert (await waiting).offset == 0
+
+
+async def test_appends_of_one_window_share_one_entry_and_one_batch(house: House) -> None:
+    tasks = [house.append("t", b"a"), house.append("t", b"b", b"c"), house.append("u", b"d")]
+    await house.clock.advance(0.01)
+    assert [(await t).offset for t in tasks] == [0, 1, 0]
+    (encoded,) = house.journal.entries
+    kinds = [type(operation) for operation in encoded.entry.contents.operations]
+    assert kinds == [TopicCreated, Append, TopicCreated, Append]
+    assert [s.record_count for s in encoded.entry.contents.sections] == [3, 1]
+
+
+async def test_while_one_entry_is_in_flight_the_next_window_fills(house: House) -> None:
+    house.journal.hold()
+    first = house.append("t", b"a")
+    await house.clock.advance(0.01)
+    later = [house.append("t", b"b"), house.append("t", b"c")]
+    await house.clock.advance(5)
+    assert not first.done()
+    assert not any(t.done() for t in later)
+    house.journal.release()
+    await house.clock.advance(0.01)
+    assert [(await t).offset for t in [first, *later]] == [0, 1, 2]
+    assert len(house.journal.entries) == 2
+
+
+async def test_an_idle_broker_arms_no_timer_and_writes_nothing(house: House) -> None:
+    await house.appended("t", b"a")
+    entries = len(house.journal.entries)
+    assert house.clock.armed == 0
+    await house.clock.advance(3600)
+    assert len(house.journal.entries) == entries
+
+
+async def test_a_full_window_closes_without_waiting_for_linger(house: House) -> None:
+    await house.topic("t", linger_ms=60_000)
+    waiting = [house.append("t", b"x" * 1_000_000) for _ in range(9)]
+    await settle()
+    while not all(t.done() for t in waiting):  # sealing a large window takes a thread
+        await asyncio.sleep(0.001)
+    assert [(await t).offset for t in waiting] == list(range(9))
+
+
+async def test_a_window_closes_at_the_earliest_linger_of_its_topics(house: House) -> None:
+    await house.topic("slow", linger_ms=5_000)
+    await house.topic("fast", linger_ms=20)
+    slow = house.append("slow", b"a")
+    await house.clock.advance(1)
+    assert not slow.done()
+    fast = house.append("fast", b"b")
+    await house.clock.advance(0.02)
+    assert slow.done()
+    assert fast.done()
+
+
+async def test_early_flush_closes_the_window_of_a_lone_caller_at_once(house: House) -> None:
+    await house.topic("t", linger_ms=1_000, early_flush=True)
+    alone = house.append("t", b"a")
+    await settle()
+    assert alone.done()
+
+
+async def test_early_flush_waits_when_others_wait_too(house: House) -> None:
+    await house.topic("t", linger_ms=1_000, early_flush=True)
+    house.journal.hold()
+    first, second = house.append("t", b"a"), house.append("t", b"b")
+    await house.clock.advance(0.5)
+    house.journal.release()
+    await settle()
+    assert first.done()
+    third = house.append("t", b"c")
+    await house.clock.advance(1)
+    assert (await second).offset == 1
+    assert (await third).offset == 2
+
+
+async def test_a_caller_whose_time_is_up_is_told_unknown_and_the_record_stays(house: House) -> None:
+    house.journal.hold()
+    waiting = house.append("t", b"a", timeout_ms=200)
+    await house.clock.advance(0.2)
+    with pytest.raises(OutcomeUnknownError):
+        await waiting
+    house.journal.release()
+    await house.clock.advance(1)
+    assert await house.values("t") == [b"a"]
+    assert house.broker.pending.used_bytes == 0
+
+
+async def test_a_fenced_writer_acknowledges_nothing_any_more(house: House) -> None:
+    await house.appended("t", b"a")
+    house.journal.hold()
+    in_flight = house.append("t", b"b")
+    await house.clock.advance(0.01)
+    behind = house.append("t", b"c")
+    house.journal.fenced = True
+    house.journal.release()
+    await house.clock.advance(1)
+    for task in (in_flight, behind, house.append("t", b"d")):
+        with pytest.raises(FencedError):
+            await task
+    assert await house.values("t") == [b"a"]
+    assert house.broker.pending.used_bytes == 0
+
+
+async def test_an_append_over_the_pending_budget_is_refused(house: House) -> None:
+    house.broker.pending.limit_bytes = 10
+    house.journal.hold()
+    waiting = house.append("t", b"12345678")
+    await settle()
+    with pytest.raises(OverloadedError):
+        house.broker.pending.reserve(8)
+    house.journal.release()
+    await house.clock.advance(1)
+    await waiting
+    house.broker.pending.reserve(8).release()
+
+
+async def test_no_append_is_taken_while_sqlite_is_too_far_behind(house: House) -> None:
+    house.state.lag_entries = 64
+    with pytest.raises(OverloadedError):
+        await house.append("t", b"a")
+    house.state.lag_entries = 0
+    assert (await house.appended("t", b"a")).offset == 0
+
+
+async def test_stopping_seals_what_is_open_and_refuses_what_comes(house: House) -> None:
+    await house.topic("t", linger_ms=60_000)
+    waiting = house.append("t", b"a")
+    await settle()
+    house.broker.stop_accepting()
+    refused = house.append("t", b"b")
+    drained = asyncio.ensure_future(house.broker.drain(5))
+    await house.clock.advance(1)
+    assert (await waiting).offset == 0
+    assert await drained
+    with pytest.raises(ShuttingDownError):
+        await refused
+
+
+async def test_a_refused_append_leaves_no_topic_and_no_reservation(house: House) -> None:
+    with pytest.raises(RecordTooLargeError):
+        await house.append("new", b"x" * (1 << 20) + b"x")
+    await house.clock.advance(10)
+    assert house.broker.topics() == []
+    assert house.journal.entries == []
+    assert house.broker.pending.used_bytes == 0
+
+
+class TestWithoutAutoCreate:
+    @pytest.fixture
+    def settings(self) -> BrokerSettings:
+        return BrokerSettings(auto_create_topics=False)
+
+    async def test_an_append_to_a_missing_topic_is_refused(self, house: House) -> None:
+        with pytest.raises(TopicNotFoundError):
+            await house.append("t", b"a")
+
+    async def test_a_refusal_that_rests_on_a_pending_deletion_waits_for_it(
+        self, house: House
+    ) -> None:
+        await house.topic("t")
+        house.journal.hold()
+        deletion = asyncio.ensure_future(house.broker.delete_topic("t"))
+        await settle()
+        refused = house.append("t", b"a")
+        await house.clock.advance(1)
+        assert not refused.done()
+        house.journal.release()
+        await house.clock.advance(1)
+        await deletion
+        with pytest.raises(TopicNotFoundError):
+            await refused
+
+
+async def test_timestamps_of_the_appliance_never_go_back(house: House) -> None:
+    first = await house.appended("t", b"a")
+    house.clock.wall_offset_us = -3600 * 1_000_000
+    second = await house.appended("t", b"b")
+    assert second.timestamp_us >= first.timestamp_us
+    created = [e.entry.header.created_us for e in house.journal.entries]
+    assert created == sorted(created)
+
+
+async def test_optional_columns_fill_up_when_a_later_append_brings_them(house: House) -> None:
+    plain = house.append("t", b"a")
+    reservation = house.broker.pending.reserve(1)
+    keyed = asyncio.ensure_future(
+        house.broker.append(
+            ADMIN, "t", NewRecords([None], keys=[b"k"], headers=[b"\x80"]), reservation
+        )
+    )
+    await house.clock.advance(1)
+    await plain, await keyed
+    assert await house.values("t") == [b"a", None]
