@@ -23,8 +23,9 @@ _GIB: Final = 1024 * limits.MIB
 class Setting:
     """One setting. `range` is inclusive, in ms for durations and in bytes for sizes.
 
-    `secret` values are never shown. A `flag_only` setting is a decision about one start and has
-    neither a variable nor a place in the file; a `variable_only` one is for our tests.
+    A `secret` is never shown and has no flag (flags are in every process list). A `flag_only`
+    setting is a decision about one start and has neither a variable nor a place in the file; a
+    `variable_only` one is for our tests.
     """
 
     name: str
@@ -42,6 +43,10 @@ class Setting:
     def attribute(self) -> str:
         """Its field in `Settings`: durations carry their unit there."""
         return f"{self.name}_ms" if self.kind == "duration" else self.name
+
+    @property
+    def has_flag(self) -> bool:
+        return not (self.secret or self.variable_only)
 
     @property
     def flag(self) -> str:
@@ -241,7 +246,7 @@ SETTINGS: Final[tuple[Setting, ...]] = (
         None,
         default_words="what the AWS configuration says",
         secret=True,
-        help="The secret that goes with it; better in a variable or the file than in a flag.",
+        help="The secret that goes with it. Has no flag: flags are in every process list.",
     ),
     Setting(
         "s3_checksums",

@@ -59,8 +59,9 @@ class BinaryColumn:
     def slice(self, begin: int = 0, end: int | None = None) -> list[bytes | None]:
         """Items begin ≤ i < end as a list."""
         starts = self.starts[begin : (len(self) if end is None else end) + 1].tolist()
-        data = bytes(self.data) if not isinstance(self.data, bytes) else self.data
-        items: list[bytes | None] = [data[a:b] for a, b in pairwise(starts)]
+        first = starts[0]  # only the bytes asked for are copied, once
+        data = bytes(self.data[first : starts[-1]])
+        items: list[bytes | None] = [data[a - first : b - first] for a, b in pairwise(starts)]
         if self.valid is not None:
             items = [None if self.is_null(begin + i) else x for i, x in enumerate(items)]
         return items

@@ -165,7 +165,7 @@ def read_header(buffer: Bytes) -> EntryHeader:
         raise BadBatchError(f"a table of contents of {header.contents_bytes} bytes")
     if not header.sections_at <= header.length <= limits.ENTRY_BYTES_MAX:
         raise BadBatchError(f"an entry of {header.length} bytes")
-    if header.seq != header.prev_seq + 1:
+    if header.seq != header.prev_seq + 1 or header.seq > limits.OFFSET_MAX:
         raise BadBatchError(f"entry {header.seq} says that it follows {header.prev_seq}")
     return header
 
@@ -180,10 +180,12 @@ def read_contents(header: EntryHeader, buffer: Bytes) -> Contents:
     contents = decode_contents(table)
     room = header.length - header.sections_at
     for section in contents.sections:
-        if min(section.start, section.length) < 0 or section.start + section.length > room:
+        if section.start + section.length > room:
             raise BadBatchError(f"a section of topic {section.topic_id} lies outside the object")
-        if not 0 <= section.base_offset <= section.last_offset <= limits.OFFSET_MAX:
+        if not section.base_offset <= section.last_offset <= limits.OFFSET_MAX:
             raise BadBatchError(f"offsets {section.base_offset} to {section.last_offset}")
+        if not 1 <= section.record_count <= section.last_offset - section.base_offset + 1:
+            raise BadBatchError(f"a section of {section.record_count} records")
     return contents
 
 

@@ -7,19 +7,22 @@ instead of misreading it. Sections are msgpack arrays (there are many), events a
 
 from __future__ import annotations
 
-from typing import Final, Literal
+from typing import Annotated, Final, Literal
 
 import msgspec
 
+from seb_appliance import limits
 from seb_appliance.errors import BadBatchError
+
+Whole = Annotated[int, msgspec.Meta(ge=0, le=limits.OFFSET_MAX)]
 
 
 class TopicSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Settings of a topic; None means the appliance's default."""
 
-    linger_ms: int | None = None
+    linger_ms: Whole | None = None
     early_flush: bool | None = None
-    max_record_bytes: int | None = None
+    max_record_bytes: Whole | None = None
 
 
 class Grant(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -36,7 +39,7 @@ class _Operation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Append(_Operation, frozen=True, kw_only=True, tag="append"):
     """The records of `sections[section]` are appended to their topic."""
 
-    section: int
+    section: Whole
 
 
 class EpochStarted(_Operation, frozen=True, kw_only=True, tag="epoch_started"):
@@ -48,9 +51,9 @@ class EpochStarted(_Operation, frozen=True, kw_only=True, tag="epoch_started"):
 
 class TopicCreated(_Operation, frozen=True, kw_only=True, tag="topic_created"):
     version: Literal[1] = 1
-    topic_id: int
+    topic_id: Whole
     name: str
-    created_us: int
+    created_us: Whole
     settings: TopicSettings
 
 
@@ -58,13 +61,13 @@ class TopicChanged(_Operation, frozen=True, kw_only=True, tag="topic_changed"):
     """`settings` are all settings after the change."""
 
     version: Literal[1] = 1
-    topic_id: int
+    topic_id: Whole
     settings: TopicSettings
 
 
 class TopicDeleted(_Operation, frozen=True, kw_only=True, tag="topic_deleted"):
     version: Literal[1] = 1
-    topic_id: int
+    topic_id: Whole
 
 
 class ApiKeyCreated(_Operation, frozen=True, kw_only=True, tag="api_key_created"):
@@ -75,14 +78,14 @@ class ApiKeyCreated(_Operation, frozen=True, kw_only=True, tag="api_key_created"
     name: str
     secret_sha256: bytes
     grants: tuple[Grant, ...]
-    created_us: int
-    expires_us: int | None
+    created_us: Whole
+    expires_us: Whole | None
 
 
 class ApiKeyRevoked(_Operation, frozen=True, kw_only=True, tag="api_key_revoked"):
     version: Literal[1] = 1
     api_key_id: str
-    revoked_us: int
+    revoked_us: Whole
 
 
 Event = EpochStarted | TopicCreated | TopicChanged | TopicDeleted | ApiKeyCreated | ApiKeyRevoked
@@ -93,14 +96,14 @@ class Section(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_field
     """Batches of one topic, back to back. `start` counts from the first byte after the padded
     table of contents; offsets are inclusive; `crc` is the CRC-32C of the section's bytes."""
 
-    topic_id: int
-    base_offset: int
-    last_offset: int
-    record_count: int
-    start: int
-    length: int
-    crc: int
-    largest_timestamp_us: int
+    topic_id: Whole
+    base_offset: Whole
+    last_offset: Whole
+    record_count: Whole
+    start: Whole
+    length: Whole
+    crc: Whole
+    largest_timestamp_us: Whole
 
 
 class Contents(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -110,8 +113,21 @@ class Contents(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fiel
     sections: list[Section]
 
 
+# msgspec lets a text that is not UTF-8 through as the codec's own error.
+_UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
 _encoder: Final = msgspec.msgpack.Encoder()
 _decoder: Final = msgspec.msgpack.Decoder(Contents)
+
+
+class _SectionsOnly(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """Contents whose operations are stepped over."""
+
+    operations: msgspec.Raw
+    sections: list[Section]
+
+
+_sections_decoder: Final = msgspec.msgpack.Decoder(_SectionsOnly)
 
 
 def encode_contents(contents: Contents) -> bytes:
@@ -122,9 +138,17 @@ def decode_contents(data: bytes | memoryview) -> Contents:
     """The typed contents, or BadBatchError: unknown events, versions and fields are errors."""
     try:
         contents = _decoder.decode(data)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except _UNREADABLE as error:
         raise BadBatchError(f"the table of contents cannot be read: {error}") from error
     for operation in contents.operations:
-        if isinstance(operation, Append) and not 0 <= operation.section < len(contents.sections):
+        if isinstance(operation, Append) and operation.section >= len(contents.sections):
             raise BadBatchError(f"an operation names section {operation.section}: not there")
     return contents
+
+
+def decode_sections(data: bytes | memoryview) -> list[Section]:
+    """Only the sections of an encoded table of contents, which `decode_contents` took once."""
+    try:
+        return _sections_decoder.decode(data).sections
+    except _UNREADABLE as error:
+        raise BadBatchError(f"the table of contents cannot be read: {error}") from error

@@ -1,0 +1,64 @@
+# Everything needs git, make and python3 (3.11 or newer); the rest is set up here, inside .venv.
+#   make run     start the appliance on a directory (ARGS="--port 8080" adds flags)
+#   make test    lint, types, import arrows, tests: what must pass before a commit
+#   make demo    this machine's package log in, out, and compared
+#   make slow    the tests against real servers, crashes, the built wheel
+#   make pins    renew constraints.txt from the ranges in pyproject.toml
+#   make clean   remove the virtual environment and every cache (not seb-data/)
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help run test lint demo slow pins clean
+
+PYTHON ?= python3
+VENV := .venv
+PY := $(VENV)/bin/python
+RUN_READY := $(VENV)/.ready-run
+TEST_READY := $(VENV)/.ready-test
+
+export PIP_CONSTRAINT := constraints.txt
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+export PIP_ROOT_USER_ACTION := ignore
+PIP_INSTALL := $(PY) -m pip install --quiet --editable
+
+help:
+	@sed -n '2,7s/^#  //p' Makefile
+
+run: $(RUN_READY)
+	@exec $(VENV)/bin/seb serve $(ARGS)
+
+test: lint
+	$(PY) -m pytest -q -m "not slow" $(ARGS)
+
+lint: $(TEST_READY)
+	$(PY) -m ruff check
+	$(PY) -m ruff format --check
+	$(PY) -m mypy
+
+demo: $(RUN_READY)
+	@$(PY) examples/package-log/demo.py $(ARGS)
+
+slow: $(TEST_READY)
+	$(PY) -m pytest -q -m slow $(ARGS)
+
+pins:
+	@rm -rf .state/pins && $(PYTHON) -m venv .state/pins
+	PIP_CONSTRAINT= .state/pins/bin/python -m pip install --quiet '.[server,test]'
+	.state/pins/bin/python -m pip freeze --exclude seb-appliance > constraints.txt
+
+clean:
+	rm -rf $(VENV) .state .pytest_cache .mypy_cache .ruff_cache .hypothesis dist
+	find . -name __pycache__ -prune -exec rm -rf {} +
+
+$(RUN_READY): pyproject.toml constraints.txt | $(PY)
+	@echo "Installing what the appliance needs into $(VENV) …"
+	@$(PIP_INSTALL) '.[server]'
+	@touch $@
+
+$(TEST_READY): pyproject.toml constraints.txt | $(PY)
+	@echo "Installing what the tests need into $(VENV) …"
+	@$(PIP_INSTALL) '.[server,test]'
+	@touch $@ $(RUN_READY)
+
+$(PY):
+	@sh .ci/make-venv $(PYTHON) $(VENV)
