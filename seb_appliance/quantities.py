@@ -14,10 +14,12 @@ _QUANTITY: Final = re.compile(r"(\d{1,15})([A-Za-z]*)", re.ASCII)
 
 
 def duration_ms(text: str) -> int:
-    """Milliseconds of `250ms`, `10s`, `5m`, `12h`, `7d`; a bare number is milliseconds.
+    """Milliseconds of `250ms`, `10s`, `5m`, `12h`, `7d`; only 0 needs no unit.
 
     Raises ValueError that ends a sentence: "… is not a duration such as 250ms, 10s or 7d".
     """
+    if text.isdigit() and text.strip("0"):
+        raise ValueError(f"{text[:100]!r} has no unit; write {text[:20]}ms or {text[:20]}s")
     return _parse(text, _MS, "a duration such as 250ms, 10s or 7d")
 
 

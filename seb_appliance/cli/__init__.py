@@ -1,0 +1,75 @@
+"""The command line, `seb`. Each command imports what it needs when it runs, so that help is quick.
+
+Exit codes: 0 done, 1 it failed, 73 to 78 as in docs/OPERATIONS.md, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Final
+
+import click
+
+from seb_appliance import __version__
+from seb_appliance.cli.admin import admin
+from seb_appliance.cli.doctor import doctor
+from seb_appliance.cli.inspect import inspect
+from seb_appliance.cli.serve import serve
+from seb_appliance.errors import ConfigurationError, SebError, StartError
+
+INTERRUPTED: Final = 130
+
+
+class _InOrder(click.Group):
+    """Lists commands in the order in which a newcomer needs them."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        return list(self.commands)
+
+
+@click.group(
+    cls=_InOrder,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+@click.version_option(__version__, message="seb %(version)s")
+def seb() -> None:
+    """Seb Appliance: an event broker for one small machine and one bucket.
+
+    `seb serve` runs it on a directory, `seb serve --bucket s3://bucket/prefix` on a bucket.
+    """
+
+
+seb.add_command(serve)
+seb.add_command(doctor)
+seb.add_command(inspect)
+seb.add_command(admin)
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command; the exit code. A failure is one sentence on stderr."""
+    try:
+        result = seb.main(list(arguments) or ["--help"], prog_name="seb", standalone_mode=False)
+    except click.UsageError as error:
+        where = f" ({error.ctx.command_path} --help lists what there is)" if error.ctx else ""
+        return _fail(f"{error.format_message()}{where}", ConfigurationError.exit_code)
+    except StartError as error:
+        return _fail(error.detail, error.exit_code)
+    except SebError as error:
+        return _fail(error.detail, 1)
+    except (click.Abort, KeyboardInterrupt):
+        return INTERRUPTED
+    except BrokenPipeError:
+        sys.stderr.close()  # `seb inspect … | head`: nobody is left to tell
+        return 0
+    return result if isinstance(result, int) else 0
+
+
+def _fail(sentence: str, exit_code: int) -> int:
+    click.echo(f"seb: {sentence}", err=True)
+    return exit_code
+
+
+def main() -> None:
+    """Entry point of the `seb` program."""
+    sys.exit(run(sys.argv[1:]))

@@ -1,0 +1,120 @@
+"""What `seb doctor` finds out, as plain data."""
+
+from __future__ import annotations
+
+import platform
+import random
+import secrets
+import shutil
+import sqlite3
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+from seb_appliance import __version__
+from seb_appliance.clock import SystemClock
+from seb_appliance.errors import SebError, StoreUnusableError
+from seb_appliance.setting_table import SETTINGS, Setting
+from seb_appliance.settings import Settings
+from seb_appliance.storage.bucket_info import read_bucket_info
+from seb_appliance.storage.object_store import ObjectStore
+from seb_appliance.storage.patience import Patience
+from seb_appliance.storage.store_test import StoreTest, StoreTestReport
+from seb_appliance.stores import make_store
+
+ANSWER_WITHIN_S: Final = 20.0
+GIB: Final = 1 << 30
+MODES: Final = {
+    "A": "A: the store creates an object only if it is absent",
+    "B": "B: claims are checked, one LIST for each acknowledgement",
+}
+# Fixed in 3.51.3: two connections that write and checkpoint at once may damage a WAL file.
+SQLITE_WAL_FIXED: Final = (3, 51, 3)
+
+
+@dataclass(frozen=True, slots=True)
+class Checkup:
+    """`data` is for the terminal or JSON; `exit_code` that of `seb serve` with the same bucket."""
+
+    data: dict[str, Any]
+    exit_code: int
+
+
+async def checkup(settings: Settings) -> Checkup:
+    """Look at everything; only the store test writes, below its own probe folder."""
+    store = make_store(settings)
+    patience = Patience(SystemClock(), random.random, give_up_after_s=ANSWER_WITHIN_S)
+    try:
+        bucket, failure = await _bucket(store, patience)
+    finally:
+        await store.close()
+    data = {
+        "verdict": f"not fit: {failure}" if failure else "fit to run",
+        "settings": {s.name: _setting(settings, s) for s in SETTINGS if not s.variable_only},
+        "machine": _machine(settings),
+        "bucket": {"where": store.description, **bucket},
+    }
+    return Checkup(data, StoreUnusableError.exit_code if failure else 0)
+
+
+def _setting(settings: Settings, setting: Setting) -> dict[str, str]:
+    value = getattr(settings, setting.attribute)
+    return {"value": setting.words(value), "source": settings.sources[setting.name]}
+
+
+def _machine(settings: Settings) -> dict[str, Any]:
+    disks = {"data": settings.data}
+    if settings.address.kind == "file":
+        disks["bucket"] = settings.address.path
+    return {
+        "seb": __version__,
+        "python": platform.python_version(),
+        "sqlite": _sqlite(),
+        "clock": f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}",
+        **{f"disk for {what}": _disk(path) for what, path in disks.items()},
+    }
+
+
+def _sqlite() -> str:
+    if sqlite3.sqlite_version_info < SQLITE_WAL_FIXED:
+        return f"{sqlite3.sqlite_version} (below 3.51.3: safe with our one writing connection)"
+    return sqlite3.sqlite_version
+
+
+def _disk(path: Path) -> str:
+    """Free space where `path` is, or will be made."""
+    absolute = path.absolute()
+    existing = next(place for place in (absolute, *absolute.parents) if place.exists())
+    free = shutil.disk_usage(existing).free
+    words = f"{free / GIB:.1f} GiB free"
+    return words if free >= GIB else f"{words}: little"
+
+
+async def _bucket(store: ObjectStore, patience: Patience) -> tuple[dict[str, Any], str]:
+    """What the store test says, and why the bucket cannot be used ("" if it can)."""
+    try:
+        info = await read_bucket_info(store, patience)
+        test = StoreTest(store, patience, SystemClock(), secrets.token_hex(8))
+        report = await test.run(info.mode if info else None)
+    except SebError as error:
+        return {}, error.detail
+    failure = report.failure
+    if not failure and info is not None and info.mode == "A" and report.mode == "B":
+        failure = "the bucket is in fencing mode A, which its store does not allow (any more)"
+    known = {"bucket id": info.bucket_id, "fencing mode": MODES[info.mode]} if info else {}
+    return {**known, **_store_test(report)}, failure
+
+
+def _store_test(report: StoreTestReport) -> dict[str, Any]:
+    return {
+        "store allows": MODES[report.mode],
+        "put p50": f"{report.put_p50_s * 1000:.1f} ms",
+        "put p99": f"{report.put_p99_s * 1000:.1f} ms",
+        "store's clock": f"{report.clock_offset_s:+.1f} s from ours",
+        "checks": {
+            check.name: f"{'ok' if check.passed else 'NO'}  {check.detail}"
+            for check in report.checks
+        },
+        "warnings": list(report.warnings),
+    }

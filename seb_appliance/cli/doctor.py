@@ -1,0 +1,36 @@
+"""`seb doctor`: is this machine and its bucket fit to run the appliance?"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+import click
+
+from seb_appliance.cli.options import settings_from, with_settings
+from seb_appliance.cli.outline import outline
+from seb_appliance.cli.parts import need_server
+
+
+@click.command
+@click.option("--json", "as_json", is_flag=True, help="For scripts.")
+@with_settings()
+def doctor(config: Path | None, as_json: bool, **flags: str | bool | None) -> int:
+    """Check the settings, the bucket, the clock, the disk and SQLite.
+
+    Tests the bucket with small objects below its probe/ folder. Exit code 0: fit; 74: not.
+    """
+    settings = settings_from(config, flags)
+    with need_server():
+        from seb_appliance.cli.checkup import checkup
+    report = asyncio.run(checkup(settings))
+    if as_json:
+        click.echo(json.dumps(report.data, indent=2, ensure_ascii=False))
+    else:
+        settings_lines = {
+            name: f"{item['value']}  ({item['source']})"
+            for name, item in report.data["settings"].items()
+        }
+        click.echo(outline(report.data | {"settings": settings_lines}))
+    return report.exit_code

@@ -1,0 +1,45 @@
+"""The object store that the settings name. Part of the composition root, like app.py."""
+
+from __future__ import annotations
+
+from typing import Literal, cast
+
+from seb_appliance.errors import ConfigurationError
+from seb_appliance.failpoints import NO_FAILPOINTS, Failpoints
+from seb_appliance.settings import Settings
+from seb_appliance.storage.counted import CountedStore
+
+
+def make_store(settings: Settings, failpoints: Failpoints = NO_FAILPOINTS) -> CountedStore:
+    """The store, counting its requests; a missing directory is made, S3 is not asked yet.
+
+    Raises ConfigurationError. What one kind of store needs is imported only for that kind.
+    """
+    address = settings.address
+    if address.kind == "memory":
+        from seb_appliance.storage.memory import MemoryStore
+
+        return CountedStore(MemoryStore())
+    if address.kind == "file":
+        from seb_appliance.storage.directory import DirectoryStore
+
+        try:
+            return CountedStore(DirectoryStore(address.path, failpoints))
+        except OSError as error:
+            raise ConfigurationError(
+                f"cannot use the directory {address.path} as a bucket ({error.strerror})"
+            ) from error
+    from seb_appliance.storage.s3 import S3Options, S3Store
+
+    options = S3Options(
+        bucket=address.name,
+        prefix=address.prefix,
+        endpoint_url=settings.s3_endpoint,
+        region=settings.s3_region,
+        access_key_id=settings.s3_access_key_id,
+        secret_access_key=settings.s3_secret_access_key,
+        connect_timeout_s=settings.s3_connect_timeout_ms / 1000,
+        read_timeout_s=settings.s3_read_timeout_ms / 1000,
+        checksums=cast("Literal['when_required', 'when_supported']", settings.s3_checksums),
+    )
+    return CountedStore(S3Store(options, failpoints))
