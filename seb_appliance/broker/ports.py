@@ -152,6 +152,9 @@ class Replica(Protocol):
     async def position(self) -> Position:
         """ORIGIN when there is none."""
 
+    async def bucket_id(self) -> bytes | None:
+        """The bucket of the entries applied so far; None when there is none."""
+
     async def clear(self) -> None:
         """Move what is there aside and begin empty, at ORIGIN."""
 

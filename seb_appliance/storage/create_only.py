@@ -1,0 +1,118 @@
+"""Fencing mode A: the store creates an object only if it is absent.
+
+Every entry lies at `journal/<seq>.seb`, so the epoch entry of a new writer takes the very key that
+the old writer needs next.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from seb_appliance.formats.entry import EncodedEntry, EntryHeader, Position
+from seb_appliance.storage import layout
+from seb_appliance.storage.journal import StoredJournal, create_entry
+from seb_appliance.storage.object_store import ObjectStore, list_all
+from seb_appliance.storage.patience import Patience
+from seb_appliance.storage.replay import (
+    EntryReader,
+    Replay,
+    ReplayError,
+    Span,
+    chain_refusal,
+)
+
+
+class CreateOnlyJournal(StoredJournal):
+    """The journal with this process in force, in mode A."""
+
+    _fenced_side_effects = "none"  # ours can never land at a key that another took
+
+    async def _store(self, encoded: EncodedEntry) -> None:
+        key = layout.create_only_key(encoded.entry.header.seq)
+        ours = await self._patience.ask(partial(create_entry, self._object_store, key, encoded))
+        self._failpoints.reach("K7")
+        if not ours:
+            raise self._fence(f"another appliance has written entry {encoded.entry.header.seq}")
+
+    async def confirm_in_force(self) -> None:
+        """Look at the next key: a newer writer's first entry can only be there."""
+        self._refuse_if_fenced()
+        seq = self._position.seq + 1
+        reader = EntryReader(self._object_store, self._patience)
+        try:
+            header = await reader.read_header(layout.create_only_key(seq))
+        except ReplayError as error:
+            raise self._fence(f"the next key of the journal is taken: {error}") from error
+        # An append under way may have put ours there meanwhile.
+        if header is not None and header.writer_id != self._writer_id:
+            raise self._fence(f"another appliance has written entry {seq}")
+
+
+class CreateOnlyLog:
+    """`recovery.Log` of mode A."""
+
+    def __init__(
+        self,
+        store: ObjectStore,
+        patience: Patience,
+        reader: EntryReader,
+        replay: Replay,
+        bucket_id: bytes,
+    ) -> None:
+        self._bucket_id = bucket_id
+        self._store = store
+        self._patience = patience
+        self._reader = reader
+        self._replay = replay
+
+    @property
+    def bucket_id(self) -> bytes:
+        return self._bucket_id
+
+    async def look(self) -> None:
+        """Nothing to look at: the keys are numbered."""
+
+    async def holds(self, position: Position) -> bool:  # noqa: ARG002 - the protocol's
+        """The first entry replayed will tell."""
+        return True
+
+    async def entry_at(self, position: Position) -> EntryHeader | None:
+        return await self._reader.read_header(layout.create_only_key(position.seq))
+
+    async def replay(self, position: Position) -> Position:
+        span = Span(layout.create_only_key, None, _refusal)
+        last_key = layout.create_only_key(position.seq)
+        above = await self._patience.ask(partial(list_all, self._store, layout.JOURNAL, last_key))
+        self._replay.expected = self._replay.done + len(above)
+        looked_twice_at = -1
+        while True:
+            position = await self._replay.run(position, span, self._bucket_id)
+            if await self._ends_at(position):
+                return position
+            if looked_twice_at == position.seq:
+                raise ReplayError(
+                    layout.create_only_key(position.seq + 1), "is listed, but GET answers 404"
+                )
+            looked_twice_at = position.seq
+
+    async def _ends_at(self, position: Position) -> bool:
+        """False: the next entry was stored since its GET. Raises ReplayError for a gap."""
+        key, next_key = (layout.create_only_key(position.seq + i) for i in (0, 1))
+        above = await self._patience.ask(partial(self._store.list_after, layout.JOURNAL, key, 1))
+        if above and above[0].key != next_key:
+            raise ReplayError(next_key, f"is missing, and {above[0].key} is there")
+        return not above
+
+
+def _refusal(header: EntryHeader, position: Position) -> str:
+    """The next entry has exactly seq = prev + 1 and the current epoch, or is an epoch entry with a
+    larger one."""
+    if why := chain_refusal(header, position):
+        return why
+    if header.is_epoch:
+        if header.epoch > position.epoch:
+            return ""
+        return f"begins epoch {header.epoch}, but epoch {position.epoch} is in force before it"
+    if (header.epoch, header.writer_id) == (position.epoch, position.writer_id):
+        return ""
+    return f"is of epoch {header.epoch}, which is not in force there (epoch {position.epoch} is)"

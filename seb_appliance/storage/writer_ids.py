@@ -1,0 +1,43 @@
+"""The writer ids that a data directory has used: how a start knows its own earlier epochs.
+
+A writer id is 16 random bytes, new at each start, so that cloned disks never write the same keys.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+_LINE = re.compile(rb"[0-9a-f]{32}")
+
+
+class WriterIds:
+    """One id a line, in hexadecimal, oldest first. Blocking: call it in a thread."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def known(self) -> frozenset[bytes]:
+        """The ids remembered; a line that a crash cut short is none."""
+        try:
+            lines = self._path.read_bytes().split(b"\n")
+        except FileNotFoundError:
+            return frozenset()
+        return frozenset(bytes.fromhex(x.decode()) for x in lines if _LINE.fullmatch(x))
+
+    def remember(self, writer_id: bytes) -> None:
+        """Durable on return. To be called before the id first reaches the bucket: an epoch of ours
+        that we did not know for ours would ask the operator for --take-over."""
+        descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
+        try:
+            # The newline comes first as well: the line before may have been cut short by a crash.
+            os.write(descriptor, b"\n" + writer_id.hex().encode() + b"\n")
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        folder = os.open(self._path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
