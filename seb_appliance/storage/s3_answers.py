@@ -32,8 +32,9 @@ from seb_appliance.errors import (
     StoreUnsupportedError,
 )
 
-# Everything by which a request can fail in boto3 and below it.
-CLIENT_ERRORS: Final = (ClientError, BotoCoreError, HTTPError, OSError)
+# Everything by which a request can fail in boto3 and below it. The last two: an answer lacks a
+# member that every store gives, or has one that cannot be read.
+CLIENT_ERRORS: Final = (ClientError, BotoCoreError, HTTPError, OSError, KeyError, ValueError)
 
 _CREDENTIALS_ERRORS: Final = (
     NoCredentialsError,
@@ -65,7 +66,7 @@ def meaning(error: Exception, key: str, clock_offset_s: float) -> StoreError:
         return _meaning_of_answer(error, key, clock_offset_s)
     if isinstance(error, _CREDENTIALS_ERRORS):
         return StoreDeniedError(f"no credentials for the object store: {error}", key=key)
-    return StoreUncertainError(f"{key}: no answer of the object store: {error}", key=key)
+    return StoreUncertainError(f"{key}: no answer of the object store that can be used: {error!r}", key=key)
 
 
 def _meaning_of_answer(error: ClientError, key: str, clock_offset_s: float) -> StoreError:

@@ -136,7 +136,7 @@ class S3Requests:
                 return ""
         names = [
             repr(rule.get("ID", "without a name"))
-            for rule in answer["Rules"]
+            for rule in answer.get("Rules", [])
             if s3_answers.takes_away(rule, self._base)
         ]
         if not names:

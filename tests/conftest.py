@@ -1,0 +1,45 @@
+"""Fixtures for every test: the S3 servers, each started once, when the first test asks for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+import pytest
+
+from tests.support.servers.ceph import running_ceph
+from tests.support.servers.moto import running_moto
+from tests.support.servers.rclone import running_rclone
+from tests.support.servers.s3_server import NotInstalledError, S3Server
+from tests.support.servers.swift import running_swift
+
+Running = Callable[[Path], AbstractContextManager[S3Server]]
+
+
+def _serve(running: Running, tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    try:
+        with running(tmp_path_factory.mktemp("server") / "data") as server:
+            yield server
+    except NotInstalledError as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture(scope="session")
+def moto_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    yield from _serve(running_moto, tmp_path_factory)
+
+
+@pytest.fixture(scope="session")
+def ceph_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    yield from _serve(running_ceph, tmp_path_factory)
+
+
+@pytest.fixture(scope="session")
+def swift_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    yield from _serve(running_swift, tmp_path_factory)
+
+
+@pytest.fixture(scope="session")
+def rclone_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    yield from _serve(running_rclone, tmp_path_factory)

@@ -1,0 +1,53 @@
+"""Object stores of every kind for the tests, by name."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from seb_appliance.errors import ObjectExistsError, StoreConflictError
+from seb_appliance.storage.directory import DirectoryStore
+from seb_appliance.storage.memory import MemoryStore
+from seb_appliance.storage.object_store import ObjectStore
+from seb_appliance.storage.s3 import S3Store
+from tests.support.servers.s3_server import S3Server
+
+
+@contextlib.asynccontextmanager
+async def open_store(
+    name: str, request: pytest.FixtureRequest, folder: Path
+) -> AsyncIterator[ObjectStore]:
+    """`memory`, `directory` (in `folder`), or one of the servers: `moto`, `ceph`, `swift`,
+    `rclone`, each with a new bucket. Skips the test where the server is not installed."""
+    store: ObjectStore
+    if name == "memory":
+        store = MemoryStore()
+    elif name == "directory":
+        store = DirectoryStore(folder / "bucket")
+    else:
+        server: S3Server = request.getfixturevalue(f"{name}_server")
+        store = S3Store(server.new_bucket())
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+async def race(stores: list[ObjectStore], keys: list[str]) -> dict[str, list[int]]:
+    """All stores create all keys at once; for each key, which of them were told that they did.
+
+    The body of writer number i is `writer i`.
+    """
+    winners: dict[str, list[int]] = {key: [] for key in keys}
+
+    async def create(writer: int, key: str) -> None:
+        with contextlib.suppress(ObjectExistsError, StoreConflictError):
+            await stores[writer].create(key, f"writer {writer}".encode())
+            winners[key].append(writer)
+
+    await asyncio.gather(*(create(i, key) for key in keys for i in range(len(stores))))
+    return winners
