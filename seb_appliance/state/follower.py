@@ -1,0 +1,94 @@
+"""SQLite behind the acknowledgement: takes applied entries at once, projects them soon after.
+
+Fulfils `broker.ports.State`. The acknowledgement never waits for this. While SQLite fails, entries
+wait here, in order, and the same ones are tried again; the broker takes no more appends when more
+than `limits.STATE_LAG_ENTRIES_MAX` wait.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import Final
+
+from seb_appliance.broker.ports import LoadedState
+from seb_appliance.clock import Clock
+from seb_appliance.errors import CorruptObjectError
+from seb_appliance.failpoints import Failpoints
+from seb_appliance.formats.entry import Entry
+from seb_appliance.state.database import StateDatabase
+
+_RETRY_S_FIRST: Final = 0.1
+_RETRY_S_MAX: Final = 5.0
+
+
+class StateFollower:
+    """Made on the running event loop; `close` ends its task (the database stays open)."""
+
+    def __init__(self, database: StateDatabase, *, clock: Clock, failpoints: Failpoints) -> None:
+        self._database = database
+        self._clock = clock
+        self._failpoints = failpoints
+        self._behind: deque[Entry] = deque()
+        self._failure = ""
+        self._arrived = asyncio.Event()
+        self._tried = asyncio.Event()  # set, and replaced, after each attempt to commit
+        self._task = asyncio.create_task(self._run(), name="state-follower")
+
+    async def load(self) -> LoadedState:
+        return await self._database.load()
+
+    def follow(self, entry: Entry) -> None:
+        """Take an applied entry; it is projected soon, in order, several in one transaction."""
+        self._behind.append(entry)
+        self._arrived.set()
+
+    @property
+    def lag_entries(self) -> int:
+        """Entries taken and not yet committed."""
+        return len(self._behind)
+
+    @property
+    def failure(self) -> str:
+        """Why SQLite does not follow, in words; "" while it does."""
+        return self._failure
+
+    async def drain(self) -> None:
+        """Wait until nothing is behind, or `failure` is set."""
+        while self._behind and not self._failure:
+            await self._tried.wait()
+
+    async def close(self) -> None:
+        """Project what is behind, if SQLite lets us, and end."""
+        await self.drain()
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _run(self) -> None:
+        while True:
+            await self._arrived.wait()
+            self._arrived.clear()
+            retry_s = _RETRY_S_FIRST
+            while self._behind:
+                if await self._commit_all_behind():
+                    retry_s = _RETRY_S_FIRST
+                else:
+                    await self._clock.sleep(retry_s)
+                    retry_s = min(retry_s * 2, _RETRY_S_MAX)
+
+    async def _commit_all_behind(self) -> bool:
+        entries = list(self._behind)
+        try:
+            await self._database.apply(entries, failpoints=self._failpoints)
+        except Exception as error:  # whatever it is: readiness shows it, the entries wait
+            seq = entries[0].header.seq
+            self._failure = f"the local state does not follow from entry {seq} on: {error}"
+            if isinstance(error, CorruptObjectError):
+                self._failure += ". A restart rebuilds it from the bucket"
+        else:
+            self._failure = ""
+            for _ in entries:
+                self._behind.popleft()
+        self._tried.set()
+        self._tried = asyncio.Event()
+        return not self._failure

@@ -1,0 +1,69 @@
+"""What is read from the tables: the position, and everything for the broker's memory."""
+
+from __future__ import annotations
+
+import msgspec
+from sqlalchemy import select
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from seb_appliance.broker.ports import EntryRef, LoadedState
+from seb_appliance.errors import BadBatchError, CorruptObjectError
+from seb_appliance.formats.entry import Position
+from seb_appliance.formats.operations import Section, decode_sections
+from seb_appliance.state import rows
+from seb_appliance.state.schema import api_keys, journal_entries, journal_state, topics
+
+_ENTRIES_AT_ONCE = 500  # the event loop gets a turn between
+
+
+async def read_position(connection: AsyncConnection) -> Position:
+    return rows.to_position((await connection.execute(select(journal_state))).one())
+
+
+async def read_bucket_id(connection: AsyncConnection) -> bytes | None:
+    """The bucket whose journal this is a view of; None before the first entry."""
+    query = select(journal_state.c.bucket_id)
+    bucket_id: bytes | None = (await connection.execute(query)).scalar_one()
+    return bucket_id
+
+
+async def load(connection: AsyncConnection) -> LoadedState:
+    """The whole state, as of one position. Raises CorruptObjectError if a row cannot be read."""
+    state = (await connection.execute(select(journal_state))).one()
+    found_topics = await connection.execute(select(topics).order_by(topics.c.topic_id))
+    found_keys = await connection.execute(
+        select(api_keys).order_by(api_keys.c.created_us, api_keys.c.api_key_id)
+    )
+    try:
+        living = [rows.to_topic(row) for row in found_topics]
+        return LoadedState(
+            position=rows.to_position(state),
+            next_topic_id=state.next_topic_id,
+            topics=living,
+            api_keys=[rows.to_api_key(row) for row in found_keys],
+            entries=await _load_entries(connection, {topic.topic_id for topic in living}),
+        )
+    except (BadBatchError, msgspec.DecodeError) as error:
+        raise CorruptObjectError(f"a row of the local state cannot be read: {error}") from error
+
+
+async def _load_entries(
+    connection: AsyncConnection, living: set[int]
+) -> list[tuple[EntryRef, int, list[Section]]]:
+    """Entries with records of living topics, oldest first; sections of dead topics are left out."""
+    entries = []
+    columns = journal_entries.c
+    query = select(
+        columns.seq, columns.epoch, columns.writer_id, columns.sections_at, columns.contents
+    ).order_by(columns.seq)
+    async with connection.stream(query) as result:
+        async for partition in result.partitions(_ENTRIES_AT_ONCE):
+            for row in partition:
+                sections = [
+                    section
+                    for section in decode_sections(row.contents)
+                    if section.topic_id in living
+                ]
+                if sections:
+                    entries.append((rows.to_entry_ref(row), row.sections_at, sections))
+    return entries

@@ -1,0 +1,109 @@
+"""Journal values as rows of the tables, and back.
+
+A value is encoded the same way by every release that reads it, so that a state rebuilt from the
+journal is equal, byte for byte, to the one that followed it.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, TypeAlias
+
+import msgspec
+import sqlalchemy
+
+from seb_appliance.broker.ports import EntryRef, TopicRow
+from seb_appliance.formats.entry import Entry, Position
+from seb_appliance.formats.operations import (
+    ApiKeyCreated,
+    Grant,
+    TopicCreated,
+    TopicSettings,
+    encode_contents,
+)
+
+Row: TypeAlias = dict[str, Any]
+ResultRow: TypeAlias = sqlalchemy.Row[*tuple[Any, ...]]
+
+_encode_json: Final = msgspec.json.Encoder().encode
+_decode_settings: Final = msgspec.json.Decoder(TopicSettings).decode
+_decode_grants: Final = msgspec.json.Decoder(tuple[Grant, ...]).decode
+
+
+def of_entry(entry: Entry) -> Row:
+    header = entry.header
+    return {
+        "seq": header.seq,
+        "epoch": header.epoch,
+        "writer_id": header.writer_id,
+        "created_us": header.created_us,
+        "length": header.length,
+        "sections_at": header.sections_at,
+        "contents": encode_contents(entry.contents),
+    }
+
+
+def of_topic(created: TopicCreated) -> Row:
+    return {
+        "topic_id": created.topic_id,
+        "name": created.name,
+        "created_us": created.created_us,
+        "settings": of_settings(created.settings),
+    }
+
+
+def of_settings(settings: TopicSettings) -> str:
+    """JSON of what was set, so that a setting of a later release changes no older row."""
+    fields = msgspec.structs.asdict(settings)
+    return _encode_json({name: x for name, x in fields.items() if x is not None}).decode()
+
+
+def of_api_key(created: ApiKeyCreated) -> Row:
+    return {
+        "api_key_id": created.api_key_id,
+        "name": created.name,
+        "secret_sha256": created.secret_sha256,
+        "grants": _encode_json(created.grants).decode(),
+        "created_us": created.created_us,
+        "expires_us": created.expires_us,
+    }
+
+
+def of_position(position: Position) -> Row:
+    return {
+        "applied_seq": position.seq,
+        "epoch": position.epoch,
+        "writer_id": position.writer_id,
+        "entry_id": position.entry_id,
+        "header_crc": position.header_crc,
+        "created_us": position.created_us,
+    }
+
+
+def to_position(row: ResultRow) -> Position:
+    return Position(
+        seq=row.applied_seq,
+        epoch=row.epoch,
+        writer_id=row.writer_id,
+        entry_id=row.entry_id,
+        header_crc=row.header_crc,
+        created_us=row.created_us,
+    )
+
+
+def to_topic(row: ResultRow) -> TopicRow:
+    return TopicRow(row.topic_id, row.name, row.created_us, _decode_settings(row.settings))
+
+
+def to_api_key(row: ResultRow) -> ApiKeyCreated:
+    return ApiKeyCreated(
+        api_key_id=row.api_key_id,
+        name=row.name,
+        secret_sha256=row.secret_sha256,
+        grants=_decode_grants(row.grants),
+        created_us=row.created_us,
+        expires_us=row.expires_us,
+    )
+
+
+def to_entry_ref(row: ResultRow) -> EntryRef:
+    return EntryRef(row.seq, row.epoch, row.writer_id)

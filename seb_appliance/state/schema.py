@@ -1,0 +1,124 @@
+"""The tables of state.sqlite, as the newest migration leaves them.
+
+A test holds this file and migrations/ together: a new file is made from here and stamped with
+`NEWEST_REVISION`, an older file is brought here by Alembic, and the two must be alike.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sqlalchemy import (
+    CheckConstraint,
+    Column,
+    Connection,
+    Integer,
+    LargeBinary,
+    MetaData,
+    String,
+    Table,
+    Text,
+    insert,
+)
+
+from seb_appliance.formats.entry import ORIGIN
+from seb_appliance.state.digest import CHECKSUM_MODULUS, row_checksum
+
+NEWEST_REVISION: Final = "0001"
+
+metadata: Final = MetaData(
+    naming_convention={
+        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+        "ck": "ck_%(table_name)s_%(constraint_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_N_name)s_%(referred_table_name)s",
+        "pk": "pk_%(table_name)s",
+    }
+)
+
+topics: Final = Table(
+    "topics",
+    metadata,
+    Column("topic_id", Integer, primary_key=True, autoincrement=False),
+    Column("name", Text, nullable=False, unique=True),
+    Column("created_us", Integer, nullable=False),
+    Column("settings", Text, nullable=False),  # JSON of what was set; what was not is left out
+    sqlite_strict=True,
+)
+
+# One row per journal entry, as a range read of it would tell again. `contents` is the msgpack table
+# of contents; `sections_at` is where in the object its first section begins.
+journal_entries: Final = Table(
+    "journal_entries",
+    metadata,
+    Column("seq", Integer, primary_key=True, autoincrement=False),
+    Column("epoch", Integer, nullable=False),
+    Column("writer_id", LargeBinary, nullable=False),
+    Column("created_us", Integer, nullable=False),
+    Column("length", Integer, nullable=False),
+    Column("sections_at", Integer, nullable=False),
+    Column("contents", LargeBinary, nullable=False),
+    sqlite_strict=True,
+)
+
+api_keys: Final = Table(
+    "api_keys",
+    metadata,
+    Column("api_key_id", Text, primary_key=True),
+    Column("name", Text, nullable=False),
+    Column("secret_sha256", LargeBinary, nullable=False),
+    Column("grants", Text, nullable=False),  # JSON
+    Column("created_us", Integer, nullable=False),
+    Column("expires_us", Integer),
+    sqlite_strict=True,
+    sqlite_with_rowid=False,
+)
+
+# The position: the last entry that is projected into this file. `bucket_id` is known with the first
+# entry; `checksum` is explained in digest.py.
+journal_state: Final = Table(
+    "journal_state",
+    metadata,
+    Column("id", Integer, CheckConstraint("id = 1", name="one_row"), primary_key=True),
+    Column("bucket_id", LargeBinary),
+    Column("applied_seq", Integer, nullable=False),
+    Column("epoch", Integer, nullable=False),
+    Column("writer_id", LargeBinary, nullable=False),
+    Column("entry_id", LargeBinary, nullable=False),
+    Column("header_crc", Integer, nullable=False),
+    Column("created_us", Integer, nullable=False),
+    Column("next_topic_id", Integer, nullable=False),
+    Column("checksum", Integer, nullable=False),
+    sqlite_strict=True,
+)
+
+# Alembic's own table, made here too so that a new file needs no Alembic (11 MB of memory).
+_alembic: Final = MetaData()
+alembic_version: Final = Table(
+    "alembic_version",
+    _alembic,
+    Column("version_num", String(32), primary_key=True),
+)
+alembic_version.primary_key.name = "alembic_version_pkc"
+
+
+def create(connection: Connection) -> None:
+    """Make an empty state at ORIGIN, in the caller's transaction."""
+    metadata.create_all(connection)
+    _alembic.create_all(connection)
+    connection.execute(insert(alembic_version).values(version_num=NEWEST_REVISION))
+    row: dict[str, int | bytes | None] = {
+        "id": 1,
+        "bucket_id": None,
+        "applied_seq": ORIGIN.seq,
+        "epoch": ORIGIN.epoch,
+        "writer_id": ORIGIN.writer_id,
+        "entry_id": ORIGIN.entry_id,
+        "header_crc": ORIGIN.header_crc,
+        "created_us": ORIGIN.created_us,
+        "next_topic_id": 1,
+    }
+    checksum = row_checksum("journal_state", row.values())
+    checksum += row_checksum("alembic_version", [NEWEST_REVISION])
+    row["checksum"] = checksum % CHECKSUM_MODULUS
+    connection.execute(insert(journal_state), row)

@@ -1,0 +1,95 @@
+"""A journal without a bucket: entries that chain, as an appliance would have written them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from seb_appliance.formats import entry as entry_format
+from seb_appliance.formats.entry import ORIGIN, Entry, Position
+from seb_appliance.formats.operations import (
+    ApiKeyCreated,
+    Append,
+    Contents,
+    EpochStarted,
+    Event,
+    Grant,
+    Section,
+    TopicCreated,
+    TopicSettings,
+)
+
+BUCKET_ID = b"B" * 16
+START_US = 1_800_000_000_000_000
+
+
+class Journal:
+    """`entries` so far; `write` adds the next one."""
+
+    def __init__(self, bucket_id: bytes = BUCKET_ID) -> None:
+        self.entries: list[Entry] = []
+        self._bucket_id = bucket_id
+
+    @property
+    def position(self) -> Position:
+        return self.entries[-1].header.position if self.entries else ORIGIN
+
+    def write(self, *events: Event, sections: Iterable[Section] = ()) -> Entry:
+        listed = list(sections)
+        appends = [Append(section=i) for i in range(len(listed))]
+        seq = self.position.seq + 1
+        encoded = entry_format.encode(
+            Contents([*events, *appends], listed),
+            [b"r" * section.length for section in listed],
+            after=self.position,
+            epoch=1,
+            writer_id=b"W" * 16,
+            entry_id=seq.to_bytes(16, "big"),
+            bucket_id=self._bucket_id,
+            created_us=START_US + seq,
+        )
+        self.entries.append(entry_format.decode(encoded.body))
+        return self.entries[-1]
+
+
+def topic_created(topic_id: int, name: str = "", **settings: int) -> TopicCreated:
+    return TopicCreated(
+        topic_id=topic_id,
+        name=name or f"topic-{topic_id}",
+        created_us=START_US + topic_id,
+        settings=TopicSettings(**settings),
+    )
+
+
+def api_key_created(api_key_id: str, expires_us: int | None = None) -> ApiKeyCreated:
+    return ApiKeyCreated(
+        api_key_id=api_key_id,
+        name=f"key {api_key_id}",
+        secret_sha256=api_key_id.encode().ljust(32, b"\0"),
+        grants=(Grant(operation="produce", topics="logs.*"), Grant(operation="admin")),
+        created_us=START_US,
+        expires_us=expires_us,
+    )
+
+
+def section(topic_id: int, base_offset: int = 0, *, count: int = 1, start: int = 0) -> Section:
+    return Section(
+        topic_id=topic_id,
+        base_offset=base_offset,
+        last_offset=base_offset + count - 1,
+        record_count=count,
+        start=start,
+        length=8,
+        crc=0xDEADBEEF,
+        largest_timestamp_us=START_US,
+    )
+
+
+def sample(entries: int = 40) -> Journal:
+    """A journal with every kind of operation in it, and `entries` entries at least."""
+    journal = Journal()
+    journal.write(EpochStarted(software="test"))
+    journal.write(topic_created(1), topic_created(2, linger_ms=50), api_key_created("aaaa"))
+    while len(journal.entries) < entries:
+        offset = len(journal.entries)
+        journal.write(sections=[section(1, offset), section(2, offset, start=8)])
+    return journal

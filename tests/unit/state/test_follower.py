@@ -1,0 +1,172 @@
+"""SQLite following the acknowledgement: in order, several at once, and through its failures."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from sqlalchemy import event
+
+from seb_appliance.failpoints import NO_FAILPOINTS
+from seb_appliance.state.database import StateDatabase
+from seb_appliance.state.digest import state_digest
+from seb_appliance.state.follower import StateFollower
+from tests.support.fakes import FakeClock
+from tests.unit.state.journal import Journal, sample, section, topic_created
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+@pytest.fixture
+async def follower(database: StateDatabase, clock: FakeClock) -> AsyncIterator[StateFollower]:
+    follower = StateFollower(database, clock=clock, failpoints=NO_FAILPOINTS)
+    yield follower
+    await follower.close()
+
+
+async def test_followed_entries_are_in_the_file_after_draining(
+    follower: StateFollower, database: StateDatabase
+) -> None:
+    journal = sample()
+    for entry in journal.entries:
+        follower.follow(entry)
+    assert follower.lag_entries == len(journal.entries)
+    await follower.drain()
+    assert follower.lag_entries == 0
+    assert await database.position() == journal.position
+
+
+async def test_a_followed_state_equals_the_one_rebuilt_from_the_journal(
+    follower: StateFollower, path: Path, tmp_path: Path
+) -> None:
+    journal = sample(200)
+    for number, entry in enumerate(journal.entries):
+        follower.follow(entry)
+        if number % 7 == 0:
+            await follower.drain()
+    await follower.drain()
+    rebuilt = await StateDatabase.open(tmp_path / "rebuilt")
+    await rebuilt.apply(journal.entries)
+    assert state_digest(path) == state_digest(tmp_path / "rebuilt")
+    assert await follower.load() == await rebuilt.load()
+    await rebuilt.close()
+
+
+async def test_entries_that_wait_share_one_transaction(
+    follower: StateFollower, database: StateDatabase
+) -> None:
+    commits: list[object] = []
+    event.listen(database._engine.sync_engine, "commit", commits.append)
+    for entry in sample(50).entries:
+        follower.follow(entry)
+    await follower.drain()
+    assert len(commits) == 1
+
+
+async def test_nothing_is_written_and_no_timer_runs_while_idle(
+    follower: StateFollower, database: StateDatabase, clock: FakeClock
+) -> None:
+    statements: list[object] = []
+    event.listen(
+        database._engine.sync_engine,
+        "before_cursor_execute",
+        lambda *arguments: statements.append(arguments),
+    )
+    await clock.advance(3600)
+    assert (statements, clock.armed) == ([], 0)
+
+
+async def test_a_full_disk_stops_following_and_loses_nothing_once_there_is_room(
+    follower: StateFollower, database: StateDatabase, clock: FakeClock, path: Path
+) -> None:
+    journal = Journal()
+    follower.follow(journal.write(topic_created(1)))
+    await follower.drain()
+    await _limit_pages(database, 1)  # SQLite never goes below what the file has already
+    for offset in range(60):
+        follower.follow(journal.write(*[topic_created(100 + offset, "t" * 100 + str(offset))]))
+    await follower.drain()
+    assert "database or disk is full" in follower.failure
+    await clock.advance(60)
+    assert follower.lag_entries == 60
+    assert "database or disk is full" in follower.failure
+
+    await _limit_pages(database, 1_000_000)
+    follower.follow(journal.write(sections=[section(1)]))
+    await clock.advance(5)
+    while follower.lag_entries:
+        await database.position()  # has its turn after the attempt that is under way
+    assert follower.failure == ""
+    assert await database.position() == journal.position
+
+
+async def test_attempts_after_a_failure_become_rarer(database: StateDatabase) -> None:
+    slept: list[float] = []
+    enough = asyncio.Event()
+
+    class Clock(FakeClock):
+        async def sleep(self, seconds: float) -> None:
+            slept.append(seconds)
+            if len(slept) == 8:
+                enough.set()
+                await asyncio.Event().wait()
+
+    follower = StateFollower(database, clock=Clock(), failpoints=NO_FAILPOINTS)
+    follower.follow(sample(3).entries[2])  # does not follow the empty state: fails each time
+    await enough.wait()
+    assert slept == [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0]
+    assert "does not follow" in follower.failure
+    await follower.close()
+
+
+async def test_a_file_damaged_while_running_is_reported_and_rebuilt_by_a_restart(
+    follower: StateFollower, database: StateDatabase, path: Path, tmp_path: Path
+) -> None:
+    journal = sample(300)
+    for entry in journal.entries:
+        follower.follow(entry)
+    await follower.drain()
+    await database.close()  # all of it is in the file now; the follower reopens it
+    with path.open("r+b") as file:
+        file.seek(4096)
+        file.write(b"\xff" * (path.stat().st_size - 4096))
+    follower.follow(journal.write(topic_created(3)))
+    await follower.drain()
+    assert "malformed" in follower.failure
+    assert "restart" in follower.failure
+    await database.close()
+
+    again = await StateDatabase.open(path)
+    assert again.set_aside
+    await again.apply(journal.entries)
+    await again.close()
+
+
+async def test_draining_while_sqlite_fails_returns(
+    follower: StateFollower, database: StateDatabase
+) -> None:
+    follower.follow(sample(3).entries[2])
+    async with asyncio.timeout(10):
+        await follower.drain()
+        await follower.drain()
+    assert follower.lag_entries == 1
+
+
+async def test_closing_projects_what_is_behind(database: StateDatabase, clock: FakeClock) -> None:
+    follower = StateFollower(database, clock=clock, failpoints=NO_FAILPOINTS)
+    journal = sample()
+    for entry in journal.entries:
+        follower.follow(entry)
+    await follower.close()
+    assert await database.position() == journal.position
+
+
+async def _limit_pages(database: StateDatabase, pages: int) -> None:
+    """Make SQLite say that the disk is full beyond `pages` pages (of 4 KiB)."""
+    async with database._engine.connect() as connection:
+        await connection.exec_driver_sql(f"PRAGMA max_page_count = {pages}")
