@@ -149,6 +149,10 @@ class Broker:
             self._writer.cancel()
             await asyncio.gather(self._writer, return_exceptions=True)
 
+    @property
+    def waiting_readers(self) -> int:
+        return self._waiting.count
+
     async def readiness(self) -> Readiness:
         """Whether this appliance takes reads and writes, and if not why."""
         readiness = await self._readiness.check()

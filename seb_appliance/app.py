@@ -1,0 +1,186 @@
+"""The process: what `seb serve` runs, from the lock on the data directory to the exit code."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import gc
+import os
+import signal
+import socket
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from seb_appliance import start_screen
+from seb_appliance.admin_key import reset_admin_key
+from seb_appliance.assembly import Appliance
+from seb_appliance.errors import ConfigurationError, FencedError, StartError
+from seb_appliance.failpoints import Failpoints
+from seb_appliance.logs import configure_logs
+from seb_appliance.settings import Settings
+from seb_appliance.stores import make_store
+
+EXIT_STOPPED = 0
+EXIT_FAILED = 70
+EXIT_UNFINISHED = 71
+EXIT_FENCED = 75
+_BACKLOG = 2048
+
+
+def serve(settings: Settings, console: Console) -> int:
+    """Run until stopped; the exit code. Raises StartError when it cannot start."""
+    import uvloop
+
+    configure_logs(settings.log_level)
+    with (
+        _data_directory(settings.data),
+        _listening(settings) as listener,
+        asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
+    ):
+        return runner.run(_serve(settings, listener, console))
+
+
+async def _serve(settings: Settings, listener: socket.socket, console: Console) -> int:
+    failpoints = Failpoints(settings.fail)
+    stop = _stop_signal()
+    store = make_store(settings, failpoints)
+    with start_screen.progress(console) as progress:
+        opening = asyncio.ensure_future(Appliance.open(settings, store, failpoints, progress))
+        if not await _unless_stopped(opening, stop):
+            return EXIT_STOPPED
+    appliance = opening.result()
+    drained = False
+    try:
+        writer = await appliance.start()
+        async with _doors(appliance, listener):
+            start_screen.show(console, appliance, listener.getsockname()[1])
+            gc.collect()
+            gc.freeze()  # what lives now lives as long as the process: collections skip it
+            waited_for: set[asyncio.Future[None]] = {writer, stop}
+            await asyncio.wait(waited_for, return_when=asyncio.FIRST_COMPLETED)
+            drained = await appliance.drain()
+    finally:
+        await appliance.close()
+    return _exit_code(appliance, writer, drained, console)
+
+
+async def _unless_stopped(work: asyncio.Future[Appliance], stop: asyncio.Future[None]) -> bool:
+    """Whether `work` came to its end before a signal to stop did. Its error is raised."""
+    either: set[asyncio.Future[Any]] = {work, stop}
+    await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+    if not work.done():
+        work.cancel()
+        await asyncio.gather(work, return_exceptions=True)
+        return False
+    work.result()
+    return True
+
+
+def _exit_code(
+    appliance: Appliance, writer: asyncio.Task[None], drained: bool, console: Console
+) -> int:
+    failure = appliance.broker.failure
+    if isinstance(failure, FencedError):
+        console.print(f"seb: fenced: {failure.detail}", style="red", highlight=False)
+        return EXIT_FENCED
+    if writer.done() and not writer.cancelled() and (error := writer.exception()) is not None:
+        raise error
+    if not drained:
+        console.print(
+            "seb: the bucket did not answer within the grace time; what was not acknowledged may "
+            "be stored or not",
+            style="red",
+        )
+        return EXIT_UNFINISHED
+    return EXIT_STOPPED
+
+
+@contextlib.asynccontextmanager
+async def _doors(appliance: Appliance, listener: socket.socket) -> AsyncIterator[None]:
+    """HTTP and the command socket, open inside the block."""
+    from seb_appliance.api.control import serve_control
+    from seb_appliance.http_server import HttpServer
+
+    settings, broker = appliance.settings, appliance.broker
+
+    async def reset_key() -> dict[str, object]:
+        return {"path": str(await reset_admin_key(broker, settings.data))}
+
+    server = HttpServer(appliance)
+    control = await serve_control(settings.data / "control.sock", {"reset-key": reset_key})
+    running = asyncio.create_task(server.serve(sockets=[listener]), name="http")
+    try:
+        yield
+    finally:
+        control.close()
+        server.should_exit = True
+        await running
+
+
+def _stop_signal() -> asyncio.Future[None]:
+    """Resolves at the first SIGTERM or SIGINT; a second one ends the process as usual."""
+    loop = asyncio.get_running_loop()
+    stop: asyncio.Future[None] = loop.create_future()
+
+    def stopped(number: signal.Signals) -> None:
+        loop.remove_signal_handler(number)
+        if not stop.done():
+            stop.set_result(None)
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopped, number)
+    return stop
+
+
+@contextlib.contextmanager
+def _data_directory(data: Path) -> Iterator[None]:
+    """The data directory, made if missing, ours alone while we run."""
+    try:
+        data.mkdir(parents=True, exist_ok=True, mode=0o700)
+        lock = os.open(data / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+    except OSError as error:
+        raise ConfigurationError(
+            f"cannot use the data directory {data} ({error.strerror}). Check --data."
+        ) from error
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(lock)
+        raise ConfigurationError(
+            f"another seb serve runs on the data directory {data}. Stop it, or choose another "
+            "directory with --data."
+        ) from None
+    try:
+        yield
+    finally:
+        os.close(lock)
+
+
+@contextlib.contextmanager
+def _listening(settings: Settings) -> Iterator[socket.socket]:
+    """The listening socket, bound before anything is claimed: a taken port fences nobody."""
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((settings.host, settings.port))
+    except PermissionError:
+        listener.close()
+        raise StartError(
+            f"cannot listen on {settings.host}:{settings.port} (permission denied). Choose a port "
+            "above 1023 and put a reverse proxy in front."
+        ) from None
+    except OSError as error:
+        listener.close()
+        raise StartError(
+            f"cannot listen on {settings.host}:{settings.port} ({error.strerror}). Choose another "
+            "--port or --host."
+        ) from error
+    listener.listen(_BACKLOG)
+    listener.setblocking(False)
+    with listener:
+        yield listener

@@ -1,0 +1,181 @@
+"""Where the rooms are joined: store, state, journal and broker become one appliance.
+
+Built in the order in which a start needs them; `close` takes them down the other way round.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from seb_appliance.admin_key import ensure_admin_key
+from seb_appliance.broker.broker import Broker
+from seb_appliance.broker.settings import BrokerSettings
+from seb_appliance.clock import Clock, SystemClock
+from seb_appliance.failpoints import Failpoints
+from seb_appliance.settings import Settings
+from seb_appliance.snapshot_keeper import SnapshotKeeper
+from seb_appliance.state.database import StateDatabase
+from seb_appliance.state.follower import StateFollower
+from seb_appliance.storage import layout
+from seb_appliance.storage.counted import CountedStore
+from seb_appliance.storage.disk_cache import DiskCache
+from seb_appliance.storage.journal import StoredJournal
+from seb_appliance.storage.opening import StartOptions, StartReport, open_journal
+from seb_appliance.storage.patience import Patience
+from seb_appliance.storage.replay import Progress
+from seb_appliance.storage.section_source import BucketSections
+from seb_appliance.storage.snapshots import SnapshotSchedule, SnapshotStore
+from seb_appliance.storage.store_clock import StoreClock
+
+# How long one entry takes to replay, in seconds, until a start has measured it (16 at a time).
+_REPLAY_S = {"memory": 0.0005, "disk": 0.0005, "s3": 0.01}
+_MEASURED_FROM = 100
+
+
+def broker_settings(settings: Settings) -> BrokerSettings:
+    return BrokerSettings(
+        linger_ms=settings.window_linger_ms,
+        early_flush=settings.early_flush,
+        max_record_bytes=settings.max_record_bytes,
+        auto_create_topics=settings.auto_create_topics,
+        max_pending_bytes=settings.max_pending_bytes,
+        max_reading_bytes=settings.max_reading_bytes,
+        ack_timeout_ms=settings.ack_timeout_ms,
+    )
+
+
+@dataclass(slots=True)
+class Appliance:
+    """A broker that is in force, and what it stands on."""
+
+    settings: Settings
+    store: CountedStore
+    database: StateDatabase
+    follower: StateFollower
+    journal: StoredJournal
+    report: StartReport
+    sections: BucketSections
+    snapshots: SnapshotKeeper
+    broker: Broker
+    executor: ThreadPoolExecutor
+    failpoints: Failpoints
+    clock: Clock
+
+    @classmethod
+    async def open(
+        cls, settings: Settings, store: CountedStore, failpoints: Failpoints, progress: Progress
+    ) -> Appliance:
+        """Bring local state up to the end of the journal, become the writer, start the broker.
+
+        Raises StartError: the sentence and the exit code are for the terminal.
+        """
+        clock = StoreClock(SystemClock(), store)
+        database = await StateDatabase.open(settings.data / "state.sqlite")
+        journal, report = await open_journal(
+            store,
+            database,
+            settings.data,
+            StartOptions(take_over=settings.take_over),
+            clock=clock,
+            failpoints=failpoints,
+            random_bytes=os.urandom,
+            jitter=random.random,
+            progress=progress,
+        )
+        sections = BucketSections(
+            store,
+            lambda ref: layout.entry_key(journal.mode, ref),
+            _disk_cache(settings, journal.bucket_id, failpoints),
+            clock,
+        )
+        follower = StateFollower(database, clock=clock, failpoints=failpoints)
+        snapshots = SnapshotKeeper(
+            database,
+            follower,
+            SnapshotStore(store, Patience(clock, random.random), failpoints),
+            SnapshotSchedule(
+                clock,
+                entry_s=_replay_seconds(report, store.durability),
+                snapshot_seq=report.newest_snapshot_seq,
+                seq=journal.position.seq,
+            ),
+            settings.data / "snapshot.new",
+        )
+        executor = ThreadPoolExecutor(2, thread_name_prefix="broker")
+        broker = Broker(
+            await follower.load(),
+            journal,
+            sections,
+            follower,
+            broker_settings(settings),
+            clock=clock,
+            executor=executor,
+            random_bytes=os.urandom,
+            failpoints=failpoints,
+            on_applied=lambda: snapshots.applied(journal.position.seq),
+        )
+        return cls(
+            settings=settings,
+            store=store,
+            database=database,
+            follower=follower,
+            journal=journal,
+            report=report,
+            sections=sections,
+            snapshots=snapshots,
+            broker=broker,
+            executor=executor,
+            failpoints=failpoints,
+            clock=clock,
+        )
+
+    async def start(self) -> asyncio.Task[None]:
+        """Begin to write, with an admin key in place; the writer's task."""
+        writer = self.broker.start()
+        await ensure_admin_key(self.broker, self.settings.data)
+        return writer
+
+    async def drain(self) -> bool:
+        """Take nothing more, acknowledge what was admitted, leave a snapshot. Whether the bucket
+        let us, within the grace time."""
+        grace_s = self.settings.shutdown_grace_ms / 1000
+        give_up_s = self.clock.monotonic_s() + grace_s
+        self.broker.stop_accepting()
+        if not await self.broker.drain(grace_s):
+            return False
+        left_s = max(1.0, give_up_s - self.clock.monotonic_s())
+        try:
+            async with asyncio.timeout(left_s):
+                await self.snapshots.publish_last()
+        except TimeoutError:  # the next start replays a little more
+            self.snapshots.failure = f"no snapshot could be made within {left_s:.0f} s"
+        return True
+
+    async def close(self) -> None:
+        """End everything, whatever state it is in. What was not drained fails as "unknown"."""
+        await self.broker.stop()
+        await self.follower.close()
+        await self.snapshots.close()
+        await self.sections.close()
+        await self.database.close()
+        await self.store.close()
+        await asyncio.to_thread(self.executor.shutdown)
+
+
+def _replay_seconds(report: StartReport, durability: str) -> float:
+    if report.entries_replayed >= _MEASURED_FROM:
+        return report.seconds / report.entries_replayed
+    return _REPLAY_S[durability]
+
+
+def _disk_cache(settings: Settings, bucket_id: bytes, failpoints: Failpoints) -> DiskCache | None:
+    """A cache of a bucket that is a local disk, or memory, would only hold everything twice."""
+    if settings.address.kind != "s3" or settings.cache_bytes == 0:
+        return None
+    folder: Path = settings.data / "cache" / bucket_id.hex()
+    return DiskCache(folder, settings.cache_bytes, failpoints)

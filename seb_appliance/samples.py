@@ -1,0 +1,83 @@
+"""The metrics of one appliance, gathered from its rooms when somebody asks. docs/OPERATIONS.md
+lists them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from seb_appliance.api.metrics import Sample
+from seb_appliance.assembly import Appliance
+
+
+def samples(appliance: Appliance) -> Iterator[Sample]:
+    yield from _log(appliance)
+    yield from _waiting(appliance)
+    yield from _bucket(appliance)
+    yield from _cache(appliance)
+
+
+def _log(appliance: Appliance) -> Iterator[Sample]:
+    counters = appliance.broker.counters
+    for name, text, value in (
+        ("seb_entries_total", "Journal entries stored.", counters.entries),
+        ("seb_entry_bytes_total", "Bytes of journal entries stored.", counters.entry_bytes),
+        ("seb_records_total", "Records acknowledged.", counters.records),
+        ("seb_entry_seconds_total", "Seconds from seal to stored.", counters.put_seconds),
+        ("seb_reads_total", "Reads answered.", counters.reads),
+        ("seb_read_records_total", "Records handed to readers.", counters.read_records),
+        ("seb_deadlines_total", "Callers told outcome_unknown.", counters.deadlines_passed),
+        ("seb_snapshots_total", "Snapshots put into the bucket.", appliance.snapshots.published),
+    ):
+        yield Sample(name, text, "counter", value)
+    position = appliance.journal.position
+    yield Sample("seb_journal_seq", "Seq of the last entry.", "gauge", position.seq)
+    yield Sample("seb_journal_epoch", "Epoch of this writer.", "gauge", appliance.journal.epoch)
+
+
+def _waiting(appliance: Appliance) -> Iterator[Sample]:
+    broker = appliance.broker
+    for what, budget in (("pending", broker.pending), ("reading", broker.reading)):
+        yield Sample(
+            f"seb_{what}_bytes", f"Bytes of the {what} budget in use.", "gauge", budget.used_bytes
+        )
+        yield Sample(
+            f"seb_{what}_refusals_total",
+            f"Requests refused because the {what} budget was used up.",
+            "counter",
+            budget.refusals,
+        )
+    yield Sample(
+        "seb_waiting_readers", "Readers waiting at a log end.", "gauge", broker.waiting_readers
+    )
+    yield Sample(
+        "seb_state_lag_entries",
+        "Entries that SQLite is behind.",
+        "gauge",
+        appliance.follower.lag_entries,
+    )
+
+
+def _bucket(appliance: Appliance) -> Iterator[Sample]:
+    for row in appliance.store.counts.rows:
+        labels = {"kind": row.kind, "outcome": row.outcome}
+        for name, text, value in (
+            ("seb_store_requests_total", "Requests to the bucket.", row.requests),
+            ("seb_store_seconds_total", "Seconds that they took.", row.seconds),
+            ("seb_store_sent_bytes_total", "Bytes sent to the bucket.", row.bytes_sent),
+            ("seb_store_received_bytes_total", "Bytes received from it.", row.bytes_received),
+        ):
+            yield Sample(name, text, "counter", value, labels)
+
+
+def _cache(appliance: Appliance) -> Iterator[Sample]:
+    sections = appliance.sections
+    for source, value in (
+        ("memory", sections.from_memory),
+        ("disk", sections.from_disk),
+        ("bucket", sections.from_bucket),
+    ):
+        labels = {"source": source}
+        yield Sample("seb_section_reads_total", "Sections read.", "counter", value, labels)
+    yield Sample(
+        "seb_damaged_reads_total", "Reads whose checksum failed.", "counter", sections.damaged
+    )

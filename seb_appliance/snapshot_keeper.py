@@ -1,0 +1,73 @@
+"""Snapshots of the state in the bucket: made when one is due, and on a clean stop.
+
+Asked after each applied entry and never by a timer, so that an idle appliance writes nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from seb_appliance.errors import SebError, StoreError
+from seb_appliance.state.checks import prepare
+from seb_appliance.state.database import StateDatabase
+from seb_appliance.state.follower import StateFollower
+from seb_appliance.storage.snapshots import SnapshotSchedule, SnapshotStore
+
+
+class SnapshotKeeper:
+    """`failure`: why the last attempt came to nothing, in words; "" when it did not."""
+
+    def __init__(
+        self,
+        database: StateDatabase,
+        follower: StateFollower,
+        snapshots: SnapshotStore,
+        schedule: SnapshotSchedule,
+        scratch: Path,
+    ) -> None:
+        self._database = database
+        self._follower = follower
+        self._snapshots = snapshots
+        self._schedule = schedule
+        self._scratch = scratch
+        self._making: asyncio.Task[None] | None = None
+        self.published = 0
+        self.failure = ""
+
+    def applied(self, seq: int) -> None:
+        """Entry `seq` is applied; a snapshot is begun if one is due."""
+        self._schedule.applied(seq)
+        if self._schedule.due() and (self._making is None or self._making.done()):
+            self._schedule.started()
+            self._making = asyncio.create_task(self._publish(), name="snapshot")
+
+    async def publish_last(self) -> None:
+        """The snapshot of a clean stop: none if nothing is new since the last one."""
+        if self._making is not None:
+            await asyncio.gather(self._making, return_exceptions=True)
+        if self._schedule.has_new_entries:
+            await self._publish()
+
+    async def close(self) -> None:
+        if self._making is not None:
+            self._making.cancel()
+            await asyncio.gather(self._making, return_exceptions=True)
+
+    async def _publish(self) -> None:
+        await self._follower.drain()
+        try:
+            position = await self._database.save(self._scratch)
+            await self._snapshots.publish(self._scratch, position, _check)
+        except (StoreError, SebError, OSError) as error:
+            self.failure = f"no snapshot could be made: {error}"
+            return
+        finally:
+            await asyncio.to_thread(self._scratch.unlink, missing_ok=True)
+        self._schedule.published(position.seq)
+        self.published += 1
+        self.failure = ""
+
+
+async def _check(path: Path) -> None:
+    await asyncio.to_thread(prepare, path)

@@ -1,0 +1,75 @@
+"""What the terminal shows while the appliance starts, and when it is there."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+from rich.console import Console
+from rich.status import Status
+
+from seb_appliance import __version__
+from seb_appliance.admin_key import FILE_NAME
+from seb_appliance.assembly import Appliance
+from seb_appliance.storage.replay import Progress
+
+_TRY_PATH = "/v1/topics/greetings/records"
+_WORTH = {
+    "s3": "durable as that bucket",
+    "disk": "durable as this disk; use s3://… for more",
+    "memory": "gone when the process ends; for trying out only",
+}
+
+
+@contextlib.contextmanager
+def progress(console: Console) -> Iterator[Progress]:
+    """A callback for the start; on a terminal it shows a line that moves, elsewhere nothing."""
+    status = Status("starting", console=console) if console.is_terminal else None
+
+    def show_progress(done: int, total: int, phase: str) -> None:
+        if status is not None:
+            status.update(f"{phase}  {done:,} of {total:,}" if total else phase)
+
+    with status or contextlib.nullcontext():
+        yield show_progress
+
+
+def show(console: Console, appliance: Appliance, port: int) -> None:
+    """The lines that a newcomer needs next."""
+    settings, report = appliance.settings, appliance.report
+    host = f"[{settings.host}]" if ":" in settings.host else settings.host
+    url = f"http://{host}:{port}"
+    key_file = settings.data / FILE_NAME
+    rows = [
+        ("bucket", f"{appliance.store.description}  {_WORTH[appliance.journal.durability]}"),
+        ("writer", f"epoch {report.epoch}, fencing mode {report.mode}"),
+        ("recovery", _recovery(appliance)),
+        ("API", f"{url}/schema"),
+        ("admin key", f"in {key_file}"),
+        (
+            "try it",
+            f'curl -H "Authorization: Bearer $(cat {key_file})" -d hello {url}{_TRY_PATH}',
+        ),
+    ]
+    if not key_file.exists():
+        rows[4:] = [("admin key", f"not in {key_file}; seb admin reset-key makes a new one")]
+    console.print(f"Seb Appliance {__version__}", highlight=False)
+    for name, text in rows:
+        console.print(f"  {name:<11} {text}", highlight=False, markup=False, soft_wrap=True)
+    for warning in (*report.warnings, appliance.database.set_aside):
+        if warning:
+            console.print(f"  {'warning':<11} {warning}", style="yellow", soft_wrap=True)
+
+
+def _recovery(appliance: Appliance) -> str:
+    report, broker = appliance.report, appliance.broker
+    topics = broker.topics()
+    records = sum(topic.log_end_offset - topic.log_start_offset for topic in topics)
+    began = {"local": "local state", "empty": "an empty state"}.get(
+        report.began_from, f"snapshot {report.began_seq}"
+    )
+    return (
+        f"{began} + {report.entries_replayed:,} entries → {records:,} records, "
+        f"{len(topics):,} topics, {len(broker.api_keys()):,} API keys, "
+        f"ready in {report.seconds:.1f} s"
+    )
