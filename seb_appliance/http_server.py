@@ -26,7 +26,7 @@ class HttpServer(uvicorn.Server):
         app = create_app(
             appliance.broker,
             options=ApiOptions(
-                pages=bundled("templates"),
+                pages=bundled("templates") / "pages",
                 static=_STATIC,
                 max_request_bytes=settings.max_request_bytes,
                 metrics_public=settings.metrics_public,

@@ -45,6 +45,12 @@ WAITING_READERS_MAX: Final = 10_000
 # HTTP
 HTTP_HEADER_BYTES_MAX: Final = 16 * KIB
 CONNECTIONS_MAX: Final = 8_000
+HTTP_HEADERS_S_MAX: Final = 10  # from the first byte of a request to the end of its headers
+HTTP_BODY_S_MAX: Final = 60  # from there to the end of its body
+HTTP_STALLED_S_MAX: Final = 60  # a reader that takes nothing for so long is cut off
+CONTROL_LINE_BYTES_MAX: Final = 64 * KIB
+MANAGE_BYTES_MAX: Final = 256 * KIB  # a body that manages something: settings, grants
+API_KEY_NAME_LENGTH_MAX: Final = 200
 
 # Formats: what a decoder will at most allocate
 BATCH_BODY_BYTES_MAX: Final = 64 * MIB

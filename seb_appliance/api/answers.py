@@ -1,0 +1,83 @@
+"""An HTTP answer: status, headers and bytes, sent as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import msgspec
+from litestar.types import Receive, Scope, Send
+
+from seb_appliance.broker.budget import Reservation
+from seb_appliance.failpoints import Failpoints
+from seb_appliance.formats.columns import Bytes
+
+Headers = list[tuple[bytes, bytes]]
+
+JSON: Final = b"application/json"
+NDJSON: Final = b"application/x-ndjson"
+BATCH: Final = b"application/vnd.seb.batch"
+RAW: Final = b"application/octet-stream"
+
+# A part is written at once; before the next one the transport's buffer has to empty.
+_PART_BYTES: Final = 256 * 1024
+
+_encoder: Final = msgspec.json.Encoder()
+
+
+class Answer:
+    """An ASGI application that sends one answer. `reservation` is released once it is sent, or
+    the client is gone; `failpoint` K11 kills the process when half of the body was sent."""
+
+    __slots__ = ("body", "failpoints", "headers", "reservation", "status")
+
+    def __init__(
+        self,
+        status: int,
+        headers: Headers,
+        body: Bytes | Sequence[Bytes] = b"",
+        *,
+        reservation: Reservation | None = None,
+        failpoints: Failpoints | None = None,
+    ) -> None:
+        self.status = status
+        self.headers = headers
+        self.body = [body] if isinstance(body, bytes | memoryview) else body
+        self.reservation = reservation
+        self.failpoints = failpoints
+
+    async def __call__(
+        self,
+        scope: Scope,  # noqa: ARG002 - the shape of an ASGI application
+        receive: Receive,  # noqa: ARG002
+        send: Send,
+    ) -> None:
+        try:
+            await self._send(send)
+        finally:
+            if self.reservation is not None:
+                self.reservation.release()
+
+    async def _send(self, send: Send) -> None:
+        length = sum(map(len, self.body))
+        headers = [*self.headers, (b"content-length", str(length).encode())]
+        await send({"type": "http.response.start", "status": self.status, "headers": headers})
+        if self.failpoints is not None:
+            if self.failpoints.armed("K11"):
+                half = bytes(self.body[0])[: length // 2]
+                await send({"type": "http.response.body", "body": half, "more_body": True})
+            self.failpoints.reach("K11")
+        if length <= _PART_BYTES:
+            body = b"".join(self.body) if len(self.body) != 1 else bytes(self.body[0])
+            await send({"type": "http.response.body", "body": body, "more_body": False})
+            return
+        for piece in self.body:
+            for at in range(0, len(piece), _PART_BYTES):
+                part = bytes(piece[at : at + _PART_BYTES])
+                await send({"type": "http.response.body", "body": part, "more_body": True})
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+def json_answer(status: int, content: Any, headers: Headers | None = None) -> Answer:
+    """`content` (anything msgspec can encode) as JSON."""
+    return Answer(status, [(b"content-type", JSON), *(headers or [])], _encoder.encode(content))

@@ -1,0 +1,115 @@
+"""The HTTP application: Litestar with all routes, inside a wrapper that every request passes.
+
+The wrapper does what must hold for answers that no route makes, too (404, 405, a path that cannot
+be): request id, version, security headers, HEAD, and the check of the raw path.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, Final, cast
+
+from litestar import Litestar
+from litestar.enums import ScopeType
+from litestar.handlers import HTTPRouteHandler
+from litestar.types import HTTPScope, Message, Receive, Scope, Send
+
+from seb_appliance import __version__
+from seb_appliance.api import (
+    api_keys,
+    health,
+    metrics,
+    records_consume,
+    records_produce,
+    schema,
+    topics,
+)
+from seb_appliance.api.answers import Answer
+from seb_appliance.api.metrics import Sample
+from seb_appliance.api.options import ApiOptions
+from seb_appliance.api.paths import check_raw_path
+from seb_appliance.api.problems import (
+    REQUEST_ID_STATE,
+    answer_exception,
+    problem_body,
+    problem_headers,
+)
+from seb_appliance.broker.broker import Broker
+from seb_appliance.errors import RefusedError
+
+REQUEST_ID_HEADER: Final = b"seb-request-id"
+VERSION_HEADER: Final = (b"seb-version", __version__.encode())
+
+# What an answer gets unless its handler says otherwise.
+_DEFAULT_HEADERS: Final = (
+    (b"x-content-type-options", b"nosniff"),
+    (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cache-control", b"no-store"),
+)
+
+
+def create_app(
+    broker: Broker,
+    *,
+    options: ApiOptions,
+    samples: Callable[[], Iterable[Sample]] = tuple,
+) -> Api:
+    """The ASGI application. `samples` are what /metrics shows."""
+    handlers: list[HTTPRouteHandler] = [
+        *records_produce.routes(broker, options),
+        *records_consume.routes(broker),
+        *topics.routes(broker),
+        *api_keys.routes(broker),
+        *health.routes(broker),
+        *metrics.routes(samples, options),
+        *schema.routes(options),
+    ]
+    litestar = Litestar(
+        route_handlers=handlers,
+        openapi_config=None,  # ours is in schema.py
+        logging_config=None,  # the process sets logging up, once
+        exception_handlers={Exception: answer_exception},  # type: ignore[dict-item]  # ASGI is enough
+        request_max_body_size=None,  # bodies.py counts, inflated bytes too
+    )
+    return Api(litestar, options.new_request_id)
+
+
+class Api:
+    """The wrapper; see the module. `litestar` is public for tests that compare lists of routes."""
+
+    def __init__(self, litestar: Litestar, new_request_id: Callable[[], str]) -> None:
+        self.litestar = litestar
+        self._new_request_id = new_request_id
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != ScopeType.HTTP:  # the lifespan
+            await self.litestar(scope, receive, send)
+            return
+        request_id = self._new_request_id()
+        scope.setdefault("state", {})[REQUEST_ID_STATE] = request_id
+        sender = _with_headers(send, request_id.encode())
+        try:
+            check_raw_path(scope["raw_path"])
+        except RefusedError as error:
+            body = problem_body(error, request_id)
+            await Answer(error.status, problem_headers(error), body)(scope, receive, sender)
+            return
+        if scope["method"] == "HEAD":
+            # A copy: the server looks at its own scope to leave the body out.
+            inner: dict[str, Any] = {**scope, "method": "GET"}
+            scope = cast("HTTPScope", inner)
+        await self.litestar(scope, receive, sender)
+
+
+def _with_headers(send: Send, request_id: bytes) -> Send:
+    async def sender(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            headers = list(message["headers"])
+            given = {name for name, _ in headers}
+            headers += [default for default in _DEFAULT_HEADERS if default[0] not in given]
+            headers += [(REQUEST_ID_HEADER, request_id), VERSION_HEADER]
+            message["headers"] = headers
+        await send(message)
+
+    return sender

@@ -1,0 +1,60 @@
+"""Who is calling: the API key of a request, and with it what every handler needs first."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from dataclasses import dataclass
+from typing import Any
+
+from litestar import Request
+
+from seb_appliance.api.parameters import read_headers, read_query
+from seb_appliance.api.problems import API_KEY_STATE
+from seb_appliance.broker.broker import Broker
+from seb_appliance.broker.values import ApiKeyView
+from seb_appliance.errors import UnauthenticatedError
+
+AnyRequest = Request[Any, Any, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """An authenticated request whose query parameters are all known ones."""
+
+    key: ApiKeyView
+    headers: dict[bytes, bytes]
+    query: dict[str, str]
+
+
+def enter(request: AnyRequest, broker: Broker, known: frozenset[str] = frozenset()) -> Call:
+    """The call of a request; `known` are the query parameters of the route.
+
+    Raises UnauthenticatedError, then BadParameterError.
+    """
+    scope = request.scope
+    headers = read_headers(list(scope["headers"]))
+    key = broker.authenticate(token_of(headers.get(b"authorization")))
+    scope["state"][API_KEY_STATE] = key
+    return Call(key, headers, read_query(scope["query_string"], known))
+
+
+def token_of(authorization: bytes | None) -> str:
+    """The API key in an Authorization header: Bearer, or Basic with the key as password."""
+    if authorization is None:
+        raise UnauthenticatedError("Send an API key: Authorization: Bearer seb_…")
+    scheme, _, given = authorization.decode("latin-1").partition(" ")
+    given = given.strip()
+    if scheme.lower() == "bearer":
+        return given
+    if scheme.lower() == "basic":
+        try:
+            return base64.b64decode(given, validate=True).decode("latin-1").partition(":")[2]
+        except binascii.Error as error:
+            raise UnauthenticatedError("The Basic credentials are not base64.") from error
+    raise UnauthenticatedError("The Authorization scheme is neither Bearer nor Basic.")
+
+
+def may_see(broker: Broker, key: ApiKeyView, topic: str) -> bool:
+    """Whether the key has any grant on the topic: then it may know that the topic exists."""
+    return any(broker.may(key, operation, topic) for operation in ("consume", "produce", "manage"))

@@ -1,0 +1,105 @@
+"""Request bodies: a byte budget is reserved before anything is read, and inflating is bounded."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from litestar.types import Receive
+
+from seb_appliance import limits
+from seb_appliance.api.inflating import GzipMember, ZstdFrame
+from seb_appliance.broker.budget import ByteBudget, Reservation
+from seb_appliance.errors import (
+    BadRequestError,
+    RequestTimeoutError,
+    RequestTooLargeError,
+    UnsupportedMediaTypeError,
+)
+
+_INFLATE_IN_THREAD_BYTES: Final = 64 * limits.KIB
+_MEMBERS_MAX: Final = 64  # each costs a copy of what follows it
+
+
+async def read_body(
+    receive: Receive, headers: dict[bytes, bytes], budget: ByteBudget, max_bytes: int
+) -> tuple[bytes, Reservation]:
+    """The body, inflated, and the reservation that holds its bytes; the caller owns both.
+
+    Raises OverloadedError before a byte is read, RequestTooLargeError, UnsupportedMediaTypeError
+    for an unknown Content-Encoding, BadRequestError for one that does not decode.
+    """
+    encoding = _content_encoding(headers)
+    length = int(headers.get(b"content-length", b"0"))
+    if length > max_bytes:
+        raise _too_large(max_bytes)
+    reservation = budget.reserve(length)
+    try:
+        body = await _read(receive, reservation, max_bytes)
+        if encoding != "identity":
+            body = await _inflate(body, encoding, reservation, max_bytes)
+        reservation.shrink_to(len(body))
+    except BaseException:
+        reservation.release()
+        raise
+    return body, reservation
+
+
+def _content_encoding(headers: dict[bytes, bytes]) -> str:
+    encoding = headers.get(b"content-encoding", b"identity").decode("latin-1").strip().lower()
+    if encoding not in {"identity", "gzip", "zstd"}:
+        raise UnsupportedMediaTypeError(
+            f"Content-Encoding {encoding[:100]!r} is not supported; send zstd, gzip or none."
+        )
+    return encoding
+
+
+def _too_large(max_bytes: int) -> RequestTooLargeError:
+    return RequestTooLargeError(
+        f"The body has more than {max_bytes} bytes (after inflating); send smaller requests.",
+        max_request_bytes=max_bytes,
+    )
+
+
+async def _read(receive: Receive, reservation: Reservation, max_bytes: int) -> bytes:
+    parts: list[bytes] = []
+    size = 0
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            # Nobody is left to read this answer; it ends the handler and frees the reservation.
+            raise RequestTimeoutError("The connection ended before the body was complete.")
+        assert message["type"] == "http.request", message["type"]
+        part = message["body"]
+        size += len(part)
+        if size > max_bytes:
+            raise _too_large(max_bytes)
+        if size > reservation.size_bytes:  # no Content-Length: the body comes in chunks
+            reservation.grow(size - reservation.size_bytes)
+        parts.append(part)
+        if not message["more_body"]:
+            return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+async def _inflate(body: bytes, encoding: str, reservation: Reservation, max_bytes: int) -> bytes:
+    """The inflated body; several gzip members or zstd frames may follow each other."""
+    in_thread = len(body) > _INFLATE_IN_THREAD_BYTES
+    parts: list[bytes] = []
+    size = 0
+    rest = body
+    members = 0
+    while rest or not members:
+        members += 1
+        if members > _MEMBERS_MAX:
+            raise BadRequestError(f"The body has more than {_MEMBERS_MAX} {encoding} members.")
+        member = GzipMember() if encoding == "gzip" else ZstdFrame()
+        while not member.ended:
+            part = await asyncio.to_thread(member.step, rest) if in_thread else member.step(rest)
+            rest = b""
+            size += len(part)
+            if size > max_bytes:
+                raise _too_large(max_bytes)
+            reservation.grow(len(part))
+            parts.append(part)
+        rest = member.rest
+    return b"".join(parts)

@@ -1,0 +1,44 @@
+"""Small JSON bodies of the routes that manage things."""
+
+from __future__ import annotations
+
+from typing import Final, TypeVar
+
+import msgspec
+
+from seb_appliance import limits
+from seb_appliance.api.auth import AnyRequest, Call
+from seb_appliance.api.bodies import read_body
+from seb_appliance.api.media_types import media_type
+from seb_appliance.api.parameters import refuse_unsupported
+from seb_appliance.api.produce_json import bad_json, check_utf8
+from seb_appliance.broker.broker import Broker
+from seb_appliance.errors import UnsupportedMediaTypeError
+
+T = TypeVar("T")
+
+_TYPES: Final = ("application/json", "application/merge-patch+json", "")
+
+
+async def read_json(
+    request: AnyRequest, call: Call, broker: Broker, decoder: msgspec.json.Decoder[T]
+) -> T:
+    """The body as the decoder's type; an empty body counts as `{}`.
+
+    Raises UnsupportedMediaTypeError, RequestTooLargeError, BadJsonError.
+    """
+    refuse_unsupported(call.headers)
+    body, reservation = await read_body(
+        request.receive, call.headers, broker.pending, limits.MANAGE_BYTES_MAX
+    )
+    with reservation:
+        if body and media_type(call.headers.get(b"content-type", b"")) not in _TYPES:
+            raise UnsupportedMediaTypeError(
+                "Send the body as JSON (curl: -H 'Content-Type: application/json').",
+                supported=[named for named in _TYPES if named],
+            )
+        check_utf8(body)
+        try:
+            return decoder.decode(body or b"{}")
+        except (msgspec.DecodeError, RecursionError) as error:
+            raise bad_json(error) from error

@@ -1,0 +1,66 @@
+"""`/metrics` in the Prometheus text format; for this machine only unless set otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final, Literal
+
+from litestar import get
+from litestar.handlers import HTTPRouteHandler
+from litestar.types import ASGIApp
+
+from seb_appliance.api.answers import Answer
+from seb_appliance.api.auth import AnyRequest
+from seb_appliance.api.options import ApiOptions
+from seb_appliance.api.peers import is_local
+from seb_appliance.errors import ForbiddenError
+
+CONTENT_TYPE: Final = b"text/plain; version=0.0.4; charset=utf-8"
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One value of a metric. Samples of one name agree on `help` and `kind`."""
+
+    name: str
+    help: str
+    kind: Literal["counter", "gauge"]
+    value: float
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+
+def exposition(samples: Iterable[Sample]) -> bytes:
+    """The text of the samples, those of one name together, in the order of first appearance."""
+    families: dict[str, list[Sample]] = {}
+    for sample in samples:
+        families.setdefault(sample.name, []).append(sample)
+    lines: list[str] = []
+    for name, family in families.items():
+        lines.append(f"# HELP {name} {_escape(family[0].help)}")
+        lines.append(f"# TYPE {name} {family[0].kind}")
+        for sample in family:
+            labels = ",".join(
+                f'{label}="{_escape(text, quotes=True)}"' for label, text in sample.labels.items()
+            )
+            lines.append(
+                f"{name}{{{labels}}} {sample.value}" if labels else f"{name} {sample.value}"
+            )
+    return "\n".join([*lines, ""]).encode()
+
+
+def _escape(text: str, *, quotes: bool = False) -> str:
+    text = text.replace("\\", r"\\").replace("\n", r"\n")
+    return text.replace('"', r"\"") if quotes else text
+
+
+def routes(samples: Callable[[], Iterable[Sample]], options: ApiOptions) -> list[HTTPRouteHandler]:
+    @get("/metrics")
+    async def metrics(request: AnyRequest) -> ASGIApp:
+        if not options.metrics_public and not is_local(request.scope):
+            raise ForbiddenError(
+                "/metrics answers only to the machine it runs on, unless metrics_public is set."
+            )
+        return Answer(200, [(b"content-type", CONTENT_TYPE)], exposition(samples()))
+
+    return [metrics]

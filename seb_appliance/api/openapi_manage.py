@@ -1,0 +1,266 @@
+"""Topics, API keys, health and this document itself, as the OpenAPI document shows them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from seb_appliance.api import openapi_parameters as parameters
+from seb_appliance.api.api_keys import ApiKeyMade, ApiKeyOut, ApiKeysOut, NewApiKey
+from seb_appliance.api.openapi import Content, ErrorTypes, Operation, Reply, ref
+from seb_appliance.api.openapi_records import WRITE_ERRORS
+from seb_appliance.api.topics import TopicChanges, TopicOut, TopicsOut
+from seb_appliance.errors import (
+    ApiKeyNotFoundError,
+    BadNameError,
+    FencedError,
+    ForbiddenError,
+    LastAdminKeyError,
+    NotFoundError,
+    NotReadyError,
+    OutcomeUnknownError,
+    ShuttingDownError,
+    StoreUnavailableError,
+    TopicDiffersError,
+    TopicNotFoundError,
+)
+from seb_appliance.formats.operations import TopicSettings
+
+_JSON: Final = "application/json"
+_SETTINGS: Final = {"linger_ms": 100, "early_flush": None, "max_record_bytes": None}
+_TOPIC: Final = {
+    "topic": "orders.eu",
+    "topic_id": 3,
+    "created": "2026-11-21T10:00:00.000123Z",
+    "settings": _SETTINGS,
+    "effective_settings": {"linger_ms": 100, "early_flush": False, "max_record_bytes": 1048576},
+    "log_start_offset": 0,
+    "log_end_offset": 18,
+    "size_bytes": 4096,
+}
+_NEW_API_KEY: Final = {
+    "name": "checkout",
+    "grants": [{"operation": "produce", "topics": "orders.*"}],
+    "expires": None,
+}
+_API_KEY: Final = {
+    "api_key_id": "k3m9x2ap",
+    "created": "2026-11-21T10:00:00.000123Z",
+    **_NEW_API_KEY,
+}
+_TOPIC_REPLY: Final = {_JSON: Content(schema=ref(TopicOut), example=_TOPIC)}
+_REMOVAL_ERRORS: Final[ErrorTypes] = (
+    FencedError,
+    ShuttingDownError,
+    StoreUnavailableError,
+    OutcomeUnknownError,
+)
+
+TOPICS: Final = [
+    Operation(
+        method="GET",
+        path="/v1/topics",
+        operation_id="listTopics",
+        tag="Topics",
+        summary="List the topics that the API key may see, by name",
+        parameters=[parameters.PATTERN],
+        replies={
+            200: Reply(
+                description="Topics",
+                content={_JSON: Content(schema=ref(TopicsOut), example={"topics": [_TOPIC]})},
+            )
+        },
+    ),
+    Operation(
+        method="PUT",
+        path="/v1/topics/{topic}",
+        operation_id="createTopic",
+        tag="Topics",
+        summary="Create a topic, or check that it is there with these settings",
+        parameters=[parameters.TOPIC],
+        body={_JSON: Content(schema=ref(TopicSettings), example=_SETTINGS)},
+        body_required=False,
+        replies={
+            201: Reply(description="Created", content=_TOPIC_REPLY),
+            200: Reply(description="It was there, with these settings", content=_TOPIC_REPLY),
+        },
+        errors=(*WRITE_ERRORS, TopicDiffersError),
+    ),
+    Operation(
+        method="GET",
+        path="/v1/topics/{topic}",
+        operation_id="getTopic",
+        tag="Topics",
+        summary="Show a topic: settings, offsets, size",
+        parameters=[parameters.TOPIC],
+        replies={200: Reply(description="The topic", content=_TOPIC_REPLY)},
+        errors=(BadNameError, TopicNotFoundError),
+    ),
+    Operation(
+        method="PATCH",
+        path="/v1/topics/{topic}",
+        operation_id="changeTopic",
+        tag="Topics",
+        summary="Change the settings that are named; null goes back to the default",
+        parameters=[parameters.TOPIC],
+        body={_JSON: Content(schema=ref(TopicChanges), example={"linger_ms": 250})},
+        replies={200: Reply(description="The topic as it is now", content=_TOPIC_REPLY)},
+        errors=(*WRITE_ERRORS, TopicNotFoundError),
+    ),
+    Operation(
+        method="DELETE",
+        path="/v1/topics/{topic}",
+        operation_id="deleteTopic",
+        tag="Topics",
+        summary="Delete a topic and its records",
+        description="A topic made anew under the name starts at offset 0 with another `topic_id`.",
+        parameters=[parameters.TOPIC],
+        replies={204: Reply(description="Deleted")},
+        errors=(*_REMOVAL_ERRORS, BadNameError, TopicNotFoundError),
+    ),
+]
+
+API_KEYS: Final = [
+    Operation(
+        method="GET",
+        path="/v1/api-keys",
+        operation_id="listApiKeys",
+        tag="API keys",
+        summary="List the API keys, without their secrets",
+        replies={
+            200: Reply(
+                description="API keys",
+                content={_JSON: Content(schema=ref(ApiKeysOut), example={"api_keys": [_API_KEY]})},
+            )
+        },
+    ),
+    Operation(
+        method="POST",
+        path="/v1/api-keys",
+        operation_id="createApiKey",
+        tag="API keys",
+        summary="Make an API key; its secret is shown in this answer only",
+        body={_JSON: Content(schema=ref(NewApiKey), example=_NEW_API_KEY)},
+        replies={
+            201: Reply(
+                description="Made",
+                content={
+                    _JSON: Content(
+                        schema=ref(ApiKeyMade), example={**_API_KEY, "secret": "seb_k3m9x2ap_…_…"}
+                    )
+                },
+            )
+        },
+        errors=WRITE_ERRORS,
+    ),
+    Operation(
+        method="GET",
+        path="/v1/api-keys/{api_key_id}",
+        operation_id="getApiKey",
+        tag="API keys",
+        summary="Show an API key, without its secret",
+        parameters=[parameters.API_KEY_ID],
+        replies={
+            200: Reply(
+                description="The API key",
+                content={_JSON: Content(schema=ref(ApiKeyOut), example=_API_KEY)},
+            )
+        },
+        errors=(ApiKeyNotFoundError,),
+    ),
+    Operation(
+        method="DELETE",
+        path="/v1/api-keys/{api_key_id}",
+        operation_id="revokeApiKey",
+        tag="API keys",
+        summary="Revoke an API key, durably and at once",
+        parameters=[parameters.API_KEY_ID],
+        replies={204: Reply(description="Revoked")},
+        errors=(*_REMOVAL_ERRORS, ApiKeyNotFoundError, LastAdminKeyError),
+    ),
+]
+
+SYSTEM: Final = [
+    Operation(
+        method="GET",
+        path="/healthz",
+        operation_id="healthz",
+        tag="System",
+        summary="Whether the process lives",
+        replies={200: Reply(description="It does", content={_JSON: Content(schema={})})},
+        api_key=False,
+    ),
+    Operation(
+        method="GET",
+        path="/readyz",
+        operation_id="readyz",
+        tag="System",
+        summary="Whether reads and writes are taken",
+        description="To this machine the answer names the problems.",
+        replies={200: Reply(description="They are", content={_JSON: Content(schema={})})},
+        errors=(NotReadyError,),
+        api_key=False,
+    ),
+    Operation(
+        method="GET",
+        path="/metrics",
+        operation_id="metrics",
+        tag="System",
+        summary="Metrics in the Prometheus text format, for this machine only unless set otherwise",
+        replies={
+            200: Reply(
+                description="Metrics", content={"text/plain": Content(schema={"type": "string"})}
+            )
+        },
+        errors=(ForbiddenError,),
+        api_key=False,
+    ),
+    Operation(
+        method="GET",
+        path="/schema",
+        operation_id="schemaPage",
+        tag="System",
+        summary="This document as a page; it needs no other server",
+        replies={
+            200: Reply(
+                description="A page", content={"text/html": Content(schema={"type": "string"})}
+            )
+        },
+        api_key=False,
+    ),
+    Operation(
+        method="GET",
+        path="/schema/openapi.json",
+        operation_id="openapi",
+        tag="System",
+        summary="This document",
+        replies={
+            200: Reply(
+                description="OpenAPI 3.1",
+                content={"application/vnd.oai.openapi+json": Content(schema={"type": "object"})},
+            )
+        },
+        api_key=False,
+    ),
+    Operation(
+        method="GET",
+        path="/schema/assets/{asset}",
+        operation_id="schemaAsset",
+        tag="System",
+        summary="Scripts and styles of the page",
+        parameters=[parameters.ASSET],
+        replies={200: Reply(description="A file"), 304: Reply(description="Not changed")},
+        errors=(NotFoundError,),
+        api_key=False,
+    ),
+]
+OPERATIONS: Final = [*TOPICS, *API_KEYS, *SYSTEM]
+SCHEMAS: Final = [
+    TopicSettings,
+    TopicChanges,
+    TopicOut,
+    TopicsOut,
+    NewApiKey,
+    ApiKeyOut,
+    ApiKeyMade,
+    ApiKeysOut,
+]

@@ -1,0 +1,113 @@
+"""Query parameters, path parameters and request headers, as the OpenAPI document shows them."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from seb_appliance import limits
+from seb_appliance.api.encode_json import VALUE_SHAPES
+from seb_appliance.api.openapi import Json
+from seb_appliance.api.records_consume import FORMATS
+
+
+def _parameter(place: str, name: str, description: str, schema: Json, example: Any) -> Json:
+    return {
+        "name": name,
+        "in": place,
+        "required": place == "path",
+        "description": description,
+        "schema": schema,
+        **({} if example is None else {"example": example}),
+    }
+
+
+def query(name: str, description: str, example: Any = None, **schema: Any) -> Json:
+    return _parameter("query", name, description, schema or {"type": "string"}, example)
+
+
+def header(name: str, description: str, example: Any = None) -> Json:
+    return _parameter("header", name, description, {"type": "string"}, example)
+
+
+TOPIC: Final = _parameter(
+    "path",
+    "topic",
+    "Name of the topic.",
+    {
+        "type": "string",
+        "pattern": r"^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*$",
+        "maxLength": limits.NAME_LENGTH_MAX,
+    },
+    "orders.eu",
+)
+RECORD_OFFSET: Final = _parameter(
+    "path",
+    "offset",
+    "An offset, or -N: the N-th record from the end (-1 is the newest).",
+    {"type": "string", "pattern": r"^-?[0-9]{1,16}$"},
+    "17",
+)
+API_KEY_ID: Final = _parameter(
+    "path", "api_key_id", "Id of the API key (not its secret).", {"type": "string"}, "k3m9x2ap"
+)
+ASSET: Final = _parameter("path", "asset", "Name of the file.", {"type": "string"}, "schema.js")
+
+VALUES: Final = query(
+    "values",
+    "Shape of values in JSON: `text` (base64 where they are no UTF-8), `json` (parsed; base64 "
+    "where they are no JSON), `base64` (values, record keys and headers).",
+    "text",
+    type="string",
+    enum=list(VALUE_SHAPES),
+    default="text",
+)
+CONSUME: Final[list[Json]] = [
+    query(
+        "offset",
+        "Where to begin: an offset, `earliest`, `latest` (the log end), `-N` (the last N), or "
+        "`@time` (the first record, in offset order, with that timestamp or later).",
+        "@2026-11-21T10:00:00Z",
+        type="string",
+        default="earliest",
+    ),
+    query("until", "Exclusive end: an offset or `@time`.", "1044"),
+    query(
+        "max_records",
+        "At most so many records.",
+        type="integer",
+        minimum=1,
+        maximum=limits.FETCH_RECORDS_MAX,
+        default=limits.FETCH_RECORDS_DEFAULT,
+    ),
+    query(
+        "max_bytes",
+        "About so many bytes, at most 16MiB; at least one record comes. Bytes, or `512KiB`.",
+        "1MiB",
+    ),
+    query(
+        "wait",
+        "How long to wait at the log end for a record, with its unit; at most 60s.",
+        "30s",
+        type="string",
+        default="0",
+    ),
+    VALUES,
+    query(
+        "format",
+        "Media type of the answer, instead of Accept.",
+        type="string",
+        enum=list(FORMATS),
+    ),
+]
+PRODUCE: Final[list[Json]] = [
+    header("Seb-Key", "Record key of a single record, percent-encoded.", "customer-7"),
+    header("Seb-Timestamp", "Timestamp of a single record.", "2026-11-21T10:00:00.000123Z"),
+    header(
+        "Seb-Header-Name",
+        "Header `name` of a single record, percent-encoded; any number of them, any name.",
+        "checkout",
+    ),
+    header("Seb-Timeout", "Shortens the acknowledgement time-out of 30s.", "5s"),
+    header("Content-Encoding", "`gzip` or `zstd`; limits count inflated bytes.", "zstd"),
+]
+PATTERN: Final = query("pattern", "Words between dots: `*` one, `**` zero or more.", "orders.*")

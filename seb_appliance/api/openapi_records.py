@@ -1,0 +1,179 @@
+"""The operations on records, as the OpenAPI document shows them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from seb_appliance.api import openapi_parameters as parameters
+from seb_appliance.api.encode_json import RecordOut, RecordsOut
+from seb_appliance.api.openapi import Content, ErrorTypes, Json, Operation, Reply, ref
+from seb_appliance.api.produce_json import Envelope, Record
+from seb_appliance.api.records_produce import Produced
+from seb_appliance.errors import (
+    BadBatchError,
+    BadJsonError,
+    BadNameError,
+    CorruptObjectError,
+    FencedError,
+    NotAcceptableError,
+    OffsetExpiredError,
+    OffsetOutOfRangeError,
+    OutcomeUnknownError,
+    RecordNotFoundError,
+    RecordTooLargeError,
+    RequestTooLargeError,
+    ShuttingDownError,
+    StoreUnavailableError,
+    TopicNotFoundError,
+    UnsupportedMediaTypeError,
+)
+
+_BYTES: Final[Json] = {"type": "string", "format": "binary"}
+_TIME: Final = "2026-11-21T10:00:00.000123Z"
+_RECORD: Final = {
+    "offset": 17,
+    "timestamp": _TIME,
+    "key": "customer-7",
+    "value": '{"total": 21}',
+    "headers": {"source": "checkout"},
+}
+_NEW_RECORD: Final = {
+    "value": {"total": 21},
+    "key": "customer-7",
+    "headers": {"source": "checkout"},
+}
+_PRODUCED: Final = {
+    "topic": "orders.eu",
+    "topic_id": 3,
+    "offset": 17,
+    "count": 1,
+    "last_offset": 17,
+    "timestamp": _TIME,
+}
+_NDJSON: Final = Content(
+    schema={"type": "string", "description": "One Record object per line."},
+    example='{"value":"a"}\n{"value":null,"key":"customer-7"}\n',
+)
+_ONE_RECORD: Final = Content(schema=_BYTES, example="hello")
+
+_POSITIONS: Final = {
+    "Seb-Next-Offset": "Where the next read goes on.",
+    "Seb-Log-End-Offset": "The offset that the next record of the topic gets.",
+}
+_READ_ERRORS: Final[ErrorTypes] = (
+    BadNameError,
+    TopicNotFoundError,
+    NotAcceptableError,
+    OffsetExpiredError,
+    CorruptObjectError,
+    StoreUnavailableError,
+    FencedError,
+)
+WRITE_ERRORS: Final[ErrorTypes] = (
+    BadNameError,
+    RequestTooLargeError,
+    UnsupportedMediaTypeError,
+    BadJsonError,
+    FencedError,
+    ShuttingDownError,
+    StoreUnavailableError,
+    OutcomeUnknownError,
+)
+
+OPERATIONS: Final = [
+    Operation(
+        method="POST",
+        path="/v1/topics/{topic}/records",
+        operation_id="produce",
+        tag="Records",
+        summary="Append records",
+        description="All records of a request get consecutive offsets, or none is stored. 201 "
+        "means that the bucket has them. 504 `outcome_unknown` means that they may be stored yet.",
+        parameters=[parameters.TOPIC, *parameters.PRODUCE],
+        body={
+            "application/octet-stream": _ONE_RECORD,
+            "text/plain": _ONE_RECORD,
+            "application/x-www-form-urlencoded": _ONE_RECORD,
+            "application/json": Content(schema=ref(Envelope), example={"records": [_NEW_RECORD]}),
+            "application/x-ndjson": _NDJSON,
+            "application/ndjson": _NDJSON,
+            "application/jsonl": _NDJSON,
+            "application/vnd.seb.batch": Content(schema=_BYTES),
+        },
+        body_required=False,
+        replies={
+            201: Reply(
+                description="Stored",
+                content={"application/json": Content(schema=ref(Produced), example=_PRODUCED)},
+                headers={
+                    "Seb-Durability": "What stored means: `s3`, `disk` or `memory`.",
+                    "Server-Timing": "Milliseconds in the window, and of the bucket's PUT.",
+                },
+            )
+        },
+        errors=(*WRITE_ERRORS, BadBatchError, RecordTooLargeError, TopicNotFoundError),
+    ),
+    Operation(
+        method="GET",
+        path="/v1/topics/{topic}/records",
+        operation_id="consume",
+        tag="Records",
+        summary="Read records from an offset on",
+        description="With `wait`, a reader at the log end gets its answer when a record comes. "
+        "A batch answer is the stored bytes: its first and last batch may hold records outside "
+        "the range.",
+        parameters=[parameters.TOPIC, *parameters.CONSUME],
+        replies={
+            200: Reply(
+                description="Records, perhaps none",
+                content={
+                    "application/json": Content(
+                        schema=ref(RecordsOut),
+                        example={
+                            "topic": "orders.eu",
+                            "topic_id": 3,
+                            "records": [_RECORD],
+                            "next_offset": 18,
+                            "log_start_offset": 0,
+                            "log_end_offset": 18,
+                        },
+                    ),
+                    "application/x-ndjson": Content(
+                        schema={"type": "string", "description": "One RecordOut per line."}
+                    ),
+                    "application/vnd.seb.batch": Content(schema=_BYTES),
+                },
+                headers=_POSITIONS,
+            )
+        },
+        errors=(*_READ_ERRORS, OffsetOutOfRangeError),
+    ),
+    Operation(
+        method="GET",
+        path="/v1/topics/{topic}/records/{offset}",
+        operation_id="getRecord",
+        tag="Records",
+        summary="Read one record",
+        description="As JSON, or its raw value with `Accept: application/octet-stream`.",
+        parameters=[parameters.TOPIC, parameters.RECORD_OFFSET, parameters.VALUES],
+        replies={
+            200: Reply(
+                description="The record",
+                content={
+                    "application/json": Content(schema=ref(RecordOut), example=_RECORD),
+                    "application/octet-stream": Content(schema=_BYTES),
+                },
+                headers={
+                    "Seb-Offset": "Raw: its offset.",
+                    "Seb-Timestamp": "Raw: its timestamp.",
+                    "Seb-Key": "Raw: its record key, percent-encoded.",
+                    "Seb-Tombstone": "Raw: `true` for a null value.",
+                    "ETag": "Raw: for If-None-Match.",
+                },
+            ),
+            304: Reply(description="Raw: the client has it already (If-None-Match)"),
+        },
+        errors=(*_READ_ERRORS, RecordNotFoundError),
+    ),
+]
+SCHEMAS: Final = [Envelope, Record, Produced, RecordsOut, RecordOut]

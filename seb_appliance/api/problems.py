@@ -1,0 +1,130 @@
+"""Errors as `application/problem+json` (RFC 9457), for Litestar's handlers and for the protocol."""
+
+from __future__ import annotations
+
+import http
+import logging
+from typing import Any, Final
+
+import msgspec
+from litestar import Request
+from litestar.exceptions import HTTPException, MethodNotAllowedException, NotFoundException
+
+from seb_appliance.api.answers import Answer, Headers
+from seb_appliance.broker.values import ApiKeyView
+from seb_appliance.errors import (
+    BadRequestError,
+    CorruptObjectError,
+    InternalError,
+    MethodNotAllowedError,
+    NotFoundError,
+    RequestTooLargeError,
+    SebError,
+    StoreError,
+    UnsupportedMediaTypeError,
+)
+
+CONTENT_TYPE: Final = b"application/problem+json"
+REQUEST_ID_STATE: Final = "seb_request_id"
+API_KEY_STATE: Final = "seb_api_key"
+_RETRY_AFTER_S: Final = 1  # where the error itself does not say
+
+_log = logging.getLogger("seb.api")
+
+# What anybody may know of the errors that speak of our inside: the rest is for an admin key.
+_PUBLIC_DETAIL: Final[dict[type[SebError], str]] = {
+    StoreError: "The object store did not answer this request; try again.",
+    CorruptObjectError: "Stored bytes fail their check and are not served; tell the operator.",
+    InternalError: "A bug; the operator finds it in the log under this request's id.",
+}
+_PUBLIC_DATA: Final = frozenset({"topic", "offset", "until"})
+
+
+def problem(error: SebError, request_id: str, *, to_admin: bool = False) -> dict[str, Any]:
+    """The members of the problem document. Details of the inside go to admin keys only."""
+    detail, data = error.detail, error.data
+    if not to_admin:
+        for kind, public in _PUBLIC_DETAIL.items():
+            if isinstance(error, kind):
+                detail = public
+                data = {name: value for name, value in data.items() if name in _PUBLIC_DATA}
+    return {
+        "type": f"urn:seb:error:{error.code}",
+        "title": error.title,
+        "status": error.status,
+        "detail": detail,
+        "code": error.code,
+        "retryable": error.retryable,
+        "side_effects": error.side_effects,
+        "instance": f"urn:seb:request:{request_id}",
+        **data,
+    }
+
+
+def problem_body(error: SebError, request_id: str, *, to_admin: bool = False) -> bytes:
+    return msgspec.json.encode(problem(error, request_id, to_admin=to_admin))
+
+
+def problem_headers(error: SebError) -> Headers:
+    """Content type, and what belongs to the status."""
+    headers: Headers = [(b"content-type", CONTENT_TYPE), (b"cache-control", b"no-store")]
+    if error.status == http.HTTPStatus.UNAUTHORIZED:
+        # No Basic challenge, though Basic is understood: browsers would open a password window.
+        headers.append((b"www-authenticate", b'Bearer realm="seb"'))
+    if error.status == http.HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
+        headers.append((b"connection", b"close"))  # else the rest of the body would be drained
+    if error.status == http.HTTPStatus.SERVICE_UNAVAILABLE:
+        after_s = getattr(error, "retry_after_s", _RETRY_AFTER_S)
+        headers.append((b"retry-after", str(after_s).encode()))
+    if isinstance(error, MethodNotAllowedError) and error.data.get("allow"):
+        allow = error.data["allow"]
+        assert isinstance(allow, list), allow
+        headers.append((b"allow", ", ".join(allow).encode()))
+    return headers
+
+
+def answer_exception(request: Request[Any, Any, Any], exception: Exception) -> Answer:
+    """Litestar's one exception handler. What is not ours is a bug: logged here, told as one."""
+    state = request.scope["state"]
+    request_id = str(state.get(REQUEST_ID_STATE, ""))
+    error = _as_seb_error(request, exception)
+    if isinstance(error, InternalError):
+        path = request.scope["path"]
+        _log.error("request %s: %s %s failed", request_id, request.method, path, exc_info=exception)
+    key: ApiKeyView | None = state.get(API_KEY_STATE)
+    to_admin = key is not None and any(grant.operation == "admin" for grant in key.grants)
+    body = problem_body(error, request_id, to_admin=to_admin)
+    return Answer(error.status, problem_headers(error), body)
+
+
+def _as_seb_error(request: Request[Any, Any, Any], exception: Exception) -> SebError:
+    if isinstance(exception, SebError):
+        return exception
+    if isinstance(exception, NotFoundException):
+        return NotFoundError("There is nothing at this path; /schema lists what there is.")
+    if isinstance(exception, MethodNotAllowedException):
+        allow = allowed_methods(request)
+        return MethodNotAllowedError(
+            f"{request.method} is not possible here; {', '.join(allow)} is.", allow=allow
+        )
+    if isinstance(exception, HTTPException) and exception.status_code < 500:
+        kind: type[SebError] = {413: RequestTooLargeError, 415: UnsupportedMediaTypeError}.get(
+            exception.status_code, BadRequestError
+        )
+        return kind(f"{exception.detail}.")
+    return InternalError(f"{type(exception).__name__}: {exception}")
+
+
+def allowed_methods(request: Request[Any, Any, Any]) -> list[str]:
+    """The methods of the routes whose path fits this request's, HEAD included."""
+    words = request.scope["path"].strip("/").split("/")
+    methods: set[str] = set()
+    for route in request.app.routes:
+        parts = [str(part) for part in route.path.strip("/").split("/")]
+        if len(parts) == len(words) and all(
+            part == word or part.startswith("{") for part, word in zip(parts, words, strict=True)
+        ):
+            methods |= set(getattr(route, "methods", ()))
+    if "GET" in methods:
+        methods.add("HEAD")
+    return sorted(methods)

@@ -1,0 +1,143 @@
+"""`POST /v1/topics/{topic}/records`: one record, or many, all of them or none."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final, Literal
+
+import msgspec
+from litestar import post
+from litestar.handlers import HTTPRouteHandler
+from litestar.types import ASGIApp
+
+from seb_appliance import limits
+from seb_appliance.api.answers import JSON, Answer, Headers
+from seb_appliance.api.auth import AnyRequest, enter
+from seb_appliance.api.bodies import read_body
+from seb_appliance.api.media_types import media_type
+from seb_appliance.api.options import ApiOptions
+from seb_appliance.api.parameters import duration_ms, refuse_unsupported
+from seb_appliance.api.produce_bodies import parse_batches, parse_single, refuse_record_headers
+from seb_appliance.api.produce_json import parse_json, parse_ndjson
+from seb_appliance.api.times import format_time
+from seb_appliance.broker.broker import Broker
+from seb_appliance.broker.values import Appended, NewBatches, NewRecords
+from seb_appliance.errors import BadParameterError, UnsupportedMediaTypeError
+
+BodyKind = Literal["single", "json", "ndjson", "batch"]
+
+_KINDS: Final[dict[str, BodyKind]] = {
+    "application/json": "json",
+    "application/x-ndjson": "ndjson",
+    "application/ndjson": "ndjson",
+    "application/jsonl": "ndjson",
+    "application/vnd.seb.batch": "batch",
+    "application/octet-stream": "single",
+    "application/x-www-form-urlencoded": "single",  # what plain `curl -d` sends
+    "": "single",
+}
+_SINGLE_FAMILIES: Final = ("text/", "image/")
+_CHECK_IN_THREAD_BYTES: Final = 64 * limits.KIB
+
+_encoder: Final = msgspec.json.Encoder()
+
+
+class Produced(msgspec.Struct):
+    """The answer to an append: offsets are `offset` to `last_offset`, both inclusive."""
+
+    topic: str
+    topic_id: int
+    offset: int
+    count: int
+    last_offset: int
+    timestamp: str
+
+
+def body_kind(content_type: bytes | None) -> BodyKind:
+    """Raises UnsupportedMediaTypeError that says which would do."""
+    named = media_type(content_type or b"")
+    if named.startswith(_SINGLE_FAMILIES):
+        return "single"
+    if named not in _KINDS:
+        raise UnsupportedMediaTypeError(
+            f"{named[:100]!r} is not taken here. application/octet-stream, text/* and image/* make "
+            "the body one record; application/json, application/x-ndjson and "
+            "application/vnd.seb.batch hold many.",
+            supported=[kind for kind in _KINDS if kind],
+        )
+    return _KINDS[named]
+
+
+async def parse(
+    kind: BodyKind, body: bytes, headers: dict[bytes, bytes], max_bytes: int
+) -> NewRecords | NewBatches:
+    """The records of a body. Raises what the parsers raise."""
+    if kind == "single":
+        return parse_single(body, headers)
+    refuse_record_headers(headers)
+    if kind == "json":
+        return parse_json(body)
+    if kind == "ndjson":
+        return parse_ndjson(body)
+    if len(body) > _CHECK_IN_THREAD_BYTES:
+        return await asyncio.to_thread(parse_batches, body, max_bytes)
+    return parse_batches(body, max_bytes)
+
+
+def timeout_ms(headers: dict[bytes, bytes]) -> int | None:
+    """`Seb-Timeout`, which shortens the appliance's own; None when it is not there."""
+    given = headers.get(b"seb-timeout")
+    if given is None:
+        return None
+    timeout = duration_ms(
+        given.decode("latin-1"), "Seb-Timeout", largest=limits.ACK_TIMEOUT_MS_DEFAULT
+    )
+    if timeout == 0:
+        raise BadParameterError("Seb-Timeout is at least 1ms.")
+    return timeout
+
+
+def produced(appended: Appended) -> tuple[Headers, bytes]:
+    """Headers and body of the 201."""
+    body = _encoder.encode(
+        Produced(
+            appended.topic,
+            appended.topic_id,
+            appended.offset,
+            appended.count,
+            appended.offset + appended.count - 1,
+            format_time(appended.timestamp_us),
+        )
+    )
+    timing = f"window;dur={appended.window_s * 1000:.1f}, put;dur={appended.put_s * 1000:.1f}"
+    headers = [
+        (b"content-type", JSON),
+        (b"seb-durability", appended.durability.encode()),
+        (b"server-timing", timing.encode()),
+    ]
+    return headers, body
+
+
+def routes(broker: Broker, options: ApiOptions) -> list[HTTPRouteHandler]:
+    @post("/v1/topics/{topic:str}/records")
+    async def produce(request: AnyRequest) -> ASGIApp:
+        call = enter(request, broker)
+        topic: str = request.scope["path_params"]["topic"]
+        broker.authorize(call.key, "produce", topic)
+        refuse_unsupported(call.headers)
+        kind = body_kind(call.headers.get(b"content-type"))
+        deadline_ms = timeout_ms(call.headers)
+        body, reservation = await read_body(
+            request.receive, call.headers, broker.pending, options.max_request_bytes
+        )
+        options.failpoints.reach("K1")
+        try:
+            records = await parse(kind, body, call.headers, options.max_request_bytes)
+        except BaseException:
+            reservation.release()
+            raise
+        appended = await broker.append(call.key, topic, records, reservation, deadline_ms)
+        headers, answer = produced(appended)
+        return Answer(201, headers, answer, failpoints=options.failpoints)
+
+    return [produce]

@@ -1,0 +1,36 @@
+"""Times on the wire: RFC 3339 in UTC with microseconds; µs since the epoch inside."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Final, TypeAlias
+
+import msgspec
+
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND: Final = timedelta(microseconds=1)
+
+AwareTime: TypeAlias = Annotated[datetime, msgspec.Meta(tz=True)]
+
+
+def format_time(timestamp_us: int) -> str:
+    """`2026-11-21T10:00:00.000123Z`. Beyond the year 9999, which no record reaches, it raises."""
+    moment = EPOCH + timedelta(microseconds=timestamp_us)
+    return moment.isoformat(timespec="microseconds")[:-6] + "Z"
+
+
+def to_us(moment: datetime) -> int:
+    """µs since the epoch of a time that knows its zone."""
+    return (moment - EPOCH) // _MICROSECOND
+
+
+def parse_time(text: str) -> int:
+    """µs since the epoch of an RFC 3339 time. Raises ValueError that ends a sentence."""
+    try:
+        moment = msgspec.convert(text, AwareTime)
+        return to_us(moment)
+    except (msgspec.ValidationError, OverflowError) as error:
+        raise ValueError(
+            f"{text[:100]!r} is not a time such as 2026-11-21T10:00:00Z "
+            "(in a URL write the + of a zone as %2B)"
+        ) from error

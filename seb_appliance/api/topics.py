@@ -1,0 +1,121 @@
+"""`/v1/topics` and `/v1/topics/{topic}`."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+from litestar import delete, get, patch, put
+from litestar.handlers import HTTPRouteHandler
+from litestar.types import ASGIApp
+from msgspec import UNSET, UnsetType
+
+from seb_appliance.api.answers import Answer, json_answer
+from seb_appliance.api.auth import AnyRequest, enter, may_see
+from seb_appliance.api.json_bodies import read_json
+from seb_appliance.api.parameters import refuse_unsupported
+from seb_appliance.api.times import format_time
+from seb_appliance.broker.broker import Broker
+from seb_appliance.broker.names import check_pattern, pattern_matches
+from seb_appliance.broker.values import TopicView
+from seb_appliance.formats.operations import TopicSettings
+
+LIST_QUERY: Final = frozenset({"pattern"})
+
+
+class TopicChanges(msgspec.Struct, forbid_unknown_fields=True):
+    """Settings to change; null goes back to the appliance's default, an absent one stays."""
+
+    linger_ms: int | UnsetType | None = UNSET
+    early_flush: bool | UnsetType | None = UNSET
+    max_record_bytes: int | UnsetType | None = UNSET
+
+
+class TopicOut(msgspec.Struct):
+    """A topic. `settings` as they were set (null: the appliance's default); `effective_settings`
+    with the defaults filled in. `log_end_offset` is the offset that the next record gets."""
+
+    topic: str
+    topic_id: int
+    created: str
+    settings: TopicSettings
+    effective_settings: TopicSettings
+    log_start_offset: int
+    log_end_offset: int
+    size_bytes: int
+
+
+class TopicsOut(msgspec.Struct):
+    topics: list[TopicOut]
+
+
+_settings_decoder: Final = msgspec.json.Decoder(TopicSettings)
+_changes_decoder: Final = msgspec.json.Decoder(TopicChanges)
+
+
+def topic_out(view: TopicView) -> TopicOut:
+    return TopicOut(
+        view.name,
+        view.topic_id,
+        format_time(view.created_us),
+        view.settings,
+        view.effective,
+        view.log_start_offset,
+        view.log_end_offset,
+        view.bytes,
+    )
+
+
+def routes(broker: Broker) -> list[HTTPRouteHandler]:
+    @get("/v1/topics")
+    async def list_topics(request: AnyRequest) -> ASGIApp:
+        call = enter(request, broker, LIST_QUERY)
+        pattern = check_pattern(call.query.get("pattern", "**"))
+        seen = [
+            topic_out(view)
+            for view in broker.topics()
+            if pattern_matches(pattern, view.name) and may_see(broker, call.key, view.name)
+        ]
+        return json_answer(200, TopicsOut(seen))
+
+    @get("/v1/topics/{topic:str}")
+    async def get_topic(request: AnyRequest) -> ASGIApp:
+        call = enter(request, broker)
+        topic: str = request.scope["path_params"]["topic"]
+        if not may_see(broker, call.key, topic):
+            broker.authorize(call.key, "consume", topic)
+        return json_answer(200, topic_out(broker.topic(topic)))
+
+    @put("/v1/topics/{topic:str}")
+    async def create_topic(request: AnyRequest) -> ASGIApp:
+        call = enter(request, broker)
+        topic: str = request.scope["path_params"]["topic"]
+        broker.authorize(call.key, "manage", topic)
+        settings = await read_json(request, call, broker, _settings_decoder)
+        view, made = await broker.create_topic(topic, settings)
+        return json_answer(201 if made else 200, topic_out(view))
+
+    @patch("/v1/topics/{topic:str}")
+    async def change_topic(request: AnyRequest) -> ASGIApp:
+        call = enter(request, broker)
+        topic: str = request.scope["path_params"]["topic"]
+        broker.authorize(call.key, "manage", topic)
+        asked = await read_json(request, call, broker, _changes_decoder)
+        changes = {
+            name: value
+            for name, value in msgspec.structs.asdict(asked).items()
+            if value is not UNSET
+        }
+        view = await broker.change_topic(topic, changes) if changes else broker.topic(topic)
+        return json_answer(200, topic_out(view))
+
+    @delete("/v1/topics/{topic:str}", status_code=204)
+    async def delete_topic(request: AnyRequest) -> ASGIApp:
+        call = enter(request, broker)
+        topic: str = request.scope["path_params"]["topic"]
+        broker.authorize(call.key, "manage", topic)
+        refuse_unsupported(call.headers)
+        await broker.delete_topic(topic)
+        return Answer(204, [])
+
+    return [list_topics, get_topic, create_topic, change_topic, delete_topic]
