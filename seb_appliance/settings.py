@@ -177,7 +177,9 @@ def _value(setting: Setting, raw: object, where: str) -> Value:
     try:
         if isinstance(raw, bool) and setting.kind == "switch":
             return raw
-        if isinstance(raw, str) or (type(raw) is int and setting.kind not in ("text", "path")):
+        if isinstance(raw, str) or (
+            type(raw) is int and setting.kind in ("number", "duration", "size")
+        ):
             return setting.parse(str(raw))
         raise ValueError(f"{raw!r} has the wrong type")  # noqa: TRY301
     except ValueError as error:

@@ -49,7 +49,10 @@ seb.add_command(admin)
 def run(arguments: Sequence[str]) -> int:
     """Run one command; the exit code. A failure is one sentence on stderr."""
     try:
-        result = seb.main(list(arguments) or ["--help"], prog_name="seb", standalone_mode=False)
+        result = seb.main(list(arguments), prog_name="seb", standalone_mode=False)
+    except click.exceptions.NoArgsIsHelpError as error:
+        error.show()  # a group without a command: its help
+        return 0
     except click.UsageError as error:
         where = f" ({error.ctx.command_path} --help lists what there is)" if error.ctx else ""
         return _fail(f"{error.format_message()}{where}", ConfigurationError.exit_code)

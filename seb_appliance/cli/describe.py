@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import msgspec
+from crc32c import crc32c
 
 from seb_appliance.errors import BadBatchError
 from seb_appliance.formats import batch, batch_v1, entry
@@ -128,6 +129,8 @@ def _entry(data: bytes, records: int) -> Description:
     sections = []
     for section in found.contents.sections:
         stored = entry.section_bytes(header, data, section.start, section.length)
+        if crc32c(stored) != section.crc:
+            raise BadBatchError(f"the CRC of topic {section.topic_id}'s section does not agree")
         sections.append(
             {
                 "topic_id": section.topic_id,
@@ -162,10 +165,13 @@ def _entry(data: bytes, records: int) -> Description:
 def _operation(operation: Any) -> Description:
     members = msgspec.to_builtins(operation, builtin_types=(bytes,))
     members.pop("secret_sha256", None)  # of no use to a reader, and nobody's business
-    return {
-        name: _time(value) if name.endswith("_us") and value is not None else value
-        for name, value in members.items()
-    }
+    return {name: _member(name, value) for name, value in members.items()}
+
+
+def _member(name: str, value: Any) -> Any:
+    if isinstance(value, tuple):
+        return list(value)
+    return _time(value) if name.endswith("_us") and value is not None else value
 
 
 def _snapshot(data: bytes) -> Description:

@@ -1,0 +1,138 @@
+"""`seb`: its order, its exit codes, one sentence for what went wrong, and how little it imports."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from seb_appliance import __version__
+from seb_appliance.cli import run, seb
+from seb_appliance.setting_table import SETTINGS
+
+ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.startswith("SEB_")}
+
+
+def python(code: str) -> str:
+    finished = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=ENVIRONMENT
+    )
+    return finished.stdout
+
+
+def test_help_lists_the_commands_in_the_order_of_need() -> None:
+    shown = CliRunner().invoke(seb, ["--help"]).output
+    places = [shown.index(f"\n  {name} ") for name in ("serve", "doctor", "inspect", "admin")]
+    assert places == sorted(places)
+
+
+def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["--version"]) == 0
+    assert capsys.readouterr().out == f"seb {__version__}\n"
+
+
+def test_every_setting_but_secrets_has_a_flag_of_serve() -> None:
+    flags = {flag for option in seb.commands["serve"].params for flag in option.opts}
+    assert flags == {"--config"} | {s.flag for s in SETTINGS if s.has_flag}
+    assert "--s3-secret-access-key" not in flags
+    assert "--fail" not in flags
+
+
+def test_help_imports_nothing_of_the_server() -> None:
+    heavy = {"boto3", "sqlalchemy", "alembic", "litestar", "uvicorn", "rich", "msgspec"}
+    imported = python(
+        "import sys\nfrom seb_appliance.cli import run\nrun(['--help'])\nprint(*sys.modules)\n"
+    )
+    assert not heavy & set(imported.splitlines()[-1].split())
+
+
+def test_the_base_install_says_what_the_server_needs() -> None:
+    code = (
+        "import sys; sys.modules['rich.console'] = None\n"
+        "sys.modules['seb_appliance.app'] = None\n"
+        "from seb_appliance.cli.parts import need_server\n"
+        "from seb_appliance.errors import StartError\n"
+        "try:\n"
+        "    with need_server():\n"
+        "        raise ModuleNotFoundError('no', name='litestar')\n"
+        "except StartError as error: print(error.detail)\n"
+    )
+    assert "pip install 'seb-appliance[server]'" in python(code)
+
+
+@pytest.mark.parametrize("group", [[], ["admin"]])
+def test_a_group_without_a_command_shows_its_help(
+    group: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(group) == 0
+    assert "Usage: seb" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "arguments", [["serve", "--prot", "1"], ["serve", "extra"], ["server"], ["admin", "reset"]]
+)
+def test_a_wrong_argument_is_told_in_one_line(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(arguments) == 78
+    told = capsys.readouterr().err
+    assert told.startswith("seb: ")
+    assert told.count("\n") == 1
+
+
+def test_a_wrong_setting_ends_with_the_exit_code_of_configuration(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SEB_DATA", str(tmp_path))
+    monkeypatch.setenv("SEB_BUCKT", "x")
+    assert run(["doctor"]) == 78
+    assert "do you mean SEB_BUCKET?" in capsys.readouterr().err
+
+
+def test_what_fails_ends_with_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["admin", "reset-key", "--data", str(tmp_path)]) == 1
+    assert "no appliance runs" in capsys.readouterr().err
+
+
+def test_an_interruption_is_quiet(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupt(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(seb, "main", interrupt)
+    assert run(["serve"]) == 130
+    assert capsys.readouterr().err == ""
+
+
+def test_doctor_finds_a_directory_fit(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    bucket = tmp_path / "bucket"
+    arguments = ["--bucket", f"file:{bucket}", "--data", str(tmp_path / "local")]
+    assert run(["doctor", "--json", *arguments]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["verdict"] == "fit to run"
+    assert report["settings"]["bucket"] == {"value": f"file:{bucket}", "source": "--bucket"}
+    assert report["settings"]["port"] == {"value": "51313", "source": "default"}
+    assert report["bucket"]["store allows"].startswith("A")
+    assert set(report["machine"]) >= {"sqlite", "clock", "disk for data", "disk for bucket"}
+    assert not [path for path in bucket.rglob("*") if path.is_file()]
+    assert run(["doctor", *arguments]) == 0
+    assert "fit to run" in capsys.readouterr().out
+
+
+def test_doctor_finds_a_bucket_unfit_that_cannot_be_reached(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("seb_appliance.cli.checkup.ANSWER_WITHIN_S", 0.1)
+    monkeypatch.setenv("SEB_S3_SECRET_ACCESS_KEY", "hush")
+    arguments = ["--bucket", "s3://orders/seb", "--data", str(tmp_path), "--s3-region", "eu-1"]
+    arguments += ["--s3-endpoint", "http://127.0.0.1:9", "--s3-access-key-id", "x", "--json"]
+    assert run(["doctor", *arguments]) == 74
+    shown = capsys.readouterr().out
+    assert json.loads(shown)["verdict"].startswith("not fit: ")
+    assert "hush" not in shown
