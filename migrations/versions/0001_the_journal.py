@@ -19,8 +19,8 @@ def upgrade() -> None:
         sa.Column("name", sa.Text, nullable=False),
         sa.Column("created_us", sa.Integer, nullable=False),
         sa.Column("settings", sa.Text, nullable=False),
-        sa.PrimaryKeyConstraint("topic_id", name="pk_topics"),
-        sa.UniqueConstraint("name", name="uq_topics_name"),
+        sa.PrimaryKeyConstraint("topic_id", name=op.f("pk_topics")),
+        sa.UniqueConstraint("name", name=op.f("uq_topics_name")),
         sqlite_strict=True,
     )
     op.create_table(
@@ -32,7 +32,7 @@ def upgrade() -> None:
         sa.Column("length", sa.Integer, nullable=False),
         sa.Column("sections_at", sa.Integer, nullable=False),
         sa.Column("contents", sa.LargeBinary, nullable=False),
-        sa.PrimaryKeyConstraint("seq", name="pk_journal_entries"),
+        sa.PrimaryKeyConstraint("seq", name=op.f("pk_journal_entries")),
         sqlite_strict=True,
     )
     op.create_table(
@@ -43,7 +43,7 @@ def upgrade() -> None:
         sa.Column("grants", sa.Text, nullable=False),
         sa.Column("created_us", sa.Integer, nullable=False),
         sa.Column("expires_us", sa.Integer),
-        sa.PrimaryKeyConstraint("api_key_id", name="pk_api_keys"),
+        sa.PrimaryKeyConstraint("api_key_id", name=op.f("pk_api_keys")),
         sqlite_strict=True,
         sqlite_with_rowid=False,
     )
@@ -59,8 +59,8 @@ def upgrade() -> None:
         sa.Column("created_us", sa.Integer, nullable=False),
         sa.Column("next_topic_id", sa.Integer, nullable=False),
         sa.Column("checksum", sa.Integer, nullable=False),
-        sa.CheckConstraint("id = 1", name="ck_journal_state_one_row"),
-        sa.PrimaryKeyConstraint("id", name="pk_journal_state"),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_journal_state")),
+        sa.CheckConstraint("id = 1", name=op.f("ck_journal_state_one_row")),
         sqlite_strict=True,
     )
     origin = {

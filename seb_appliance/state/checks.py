@@ -36,7 +36,7 @@ def prepare(path: Path) -> None:
     with told_of(path):
         _check_header(path)
         with closing(sqlite3.connect(path)) as connection:
-            revision = _check_content(connection)
+            revision = read_checked_revision(connection)
         if migrate.needs_upgrade(revision):
             migrate.upgrade(path)
         with closing(sqlite3.connect(path)) as connection:
@@ -52,7 +52,7 @@ def _check_header(path: Path) -> None:
         raise CorruptObjectError("it does not begin like an SQLite file")
 
 
-def _check_content(connection: sqlite3.Connection) -> str:
+def read_checked_revision(connection: sqlite3.Connection) -> str:
     """The revision, once the pages, the rows and the position have been found sound."""
     connection.execute("PRAGMA busy_timeout = 5000")
     connection.execute("PRAGMA trusted_schema = OFF")
@@ -84,10 +84,11 @@ def _check_shape(connection: sqlite3.Connection) -> None:
 
 
 def _shape(connection: sqlite3.Connection) -> Shape:
-    """Tables, indexes and columns, without the wording of the SQL that made them (migrations and
-    a new file may word the same table differently)."""
+    """Tables and their kind, indexes, columns; not the wording of the SQL that made them, which may
+    differ between a migrated and a new file."""
     objects = connection.execute("SELECT type, name, tbl_name FROM sqlite_schema").fetchall()
-    shape: Shape = set(objects)
+    kinds = "SELECT name, type, wr, strict FROM pragma_table_list WHERE schema = 'main'"
+    shape: Shape = {*objects, *connection.execute(kinds)}
     for kind, table, _ in objects:
         if kind == "table":
             columns = connection.execute("SELECT * FROM pragma_table_xinfo(?)", (table,))

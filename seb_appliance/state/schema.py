@@ -79,7 +79,7 @@ api_keys: Final = Table(
 journal_state: Final = Table(
     "journal_state",
     metadata,
-    Column("id", Integer, CheckConstraint("id = 1", name="one_row"), primary_key=True),
+    Column("id", Integer, primary_key=True),
     Column("bucket_id", LargeBinary),
     Column("applied_seq", Integer, nullable=False),
     Column("epoch", Integer, nullable=False),
@@ -89,6 +89,7 @@ journal_state: Final = Table(
     Column("created_us", Integer, nullable=False),
     Column("next_topic_id", Integer, nullable=False),
     Column("checksum", Integer, nullable=False),
+    CheckConstraint("id = 1", name="one_row"),
     sqlite_strict=True,
 )
 

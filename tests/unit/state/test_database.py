@@ -140,9 +140,9 @@ async def test_more_events_than_sqlite_takes_parameters_fit_in_one_entry(
     database: StateDatabase, path: Path
 ) -> None:
     journal = Journal()
-    journal.write(*(topic_created(i) for i in range(1, 40_001)))
+    journal.write(*(topic_created(i) for i in range(1, 33_001)))
     await database.apply(journal.entries)
-    assert len((await database.load()).topics) == 40_000
+    assert len((await database.load()).topics) == 33_000
     await database.close()
     assert (await _reopened_and_closed(path)).set_aside == ""
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import signal
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -170,3 +172,39 @@ async def _limit_pages(database: StateDatabase, pages: int) -> None:
     """Make SQLite say that the disk is full beyond `pages` pages (of 4 KiB)."""
     async with database._engine.connect() as connection:
         await connection.exec_driver_sql(f"PRAGMA max_page_count = {pages}")
+
+
+KILLED = """
+import asyncio, sys
+from pathlib import Path
+from seb_appliance.clock import SystemClock
+from seb_appliance.failpoints import Failpoints
+from seb_appliance.state.database import StateDatabase
+from seb_appliance.state.follower import StateFollower
+from tests.unit.state.journal import sample
+
+async def main():
+    database = await StateDatabase.open(Path(sys.argv[1]))
+    follower = StateFollower(database, clock=SystemClock(), failpoints=Failpoints(sys.argv[2]))
+    for entry in sample(3).entries:
+        follower.follow(entry)
+        await follower.drain()
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize(("failpoint", "kept"), [("K8:kill:3", 2), ("K9:kill:3", 3)])
+async def test_a_kill_around_the_commit_leaves_whole_entries(
+    path: Path, failpoint: str, kept: int
+) -> None:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", KILLED, str(path), failpoint
+    )
+    assert await process.wait() == -signal.SIGKILL
+    journal = sample(3)
+    database = await StateDatabase.open(path)
+    assert database.set_aside == ""
+    assert await database.position() == journal.entries[kept - 1].header.position
+    await database.apply(journal.entries[kept:])
+    await database.close()

@@ -1,0 +1,161 @@
+"""Whatever happens in the journal, the tables hold what a plain model of it in memory holds."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from seb_appliance.broker.ports import EntryRef, LoadedState, TopicRow
+from seb_appliance.formats.entry import Entry
+from seb_appliance.formats.operations import (
+    ApiKeyCreated,
+    ApiKeyRevoked,
+    EpochStarted,
+    Event,
+    Section,
+    TopicChanged,
+    TopicDeleted,
+    TopicSettings,
+)
+from seb_appliance.state.database import StateDatabase
+from seb_appliance.state.digest import state_digest
+from tests.unit.state.journal import Journal, api_key_created, section, topic_created
+
+# Each step is a kind and a number that picks among what is possible then.
+steps = st.lists(
+    st.tuples(
+        st.sampled_from(
+            ["create", "change", "delete", "key", "revoke", "append", "append", "seal"]
+        ),
+        st.integers(min_value=0, max_value=10_000),
+    ),
+    max_size=60,
+)
+
+
+class Model:
+    """The state as plain dictionaries, and the journal that leads to it."""
+
+    def __init__(self) -> None:
+        self.journal = Journal()
+        self.topics: dict[int, TopicRow] = {}
+        self.api_keys: dict[str, ApiKeyCreated] = {}
+        self.next_topic_id = 1
+        self._next_api_key = 0
+        self._next_offset: dict[int, int] = {}
+        self._events: list[Event] = [EpochStarted(software="model")]
+        self._sections: list[Section] = []
+
+    def step(self, kind: str, number: int) -> None:
+        getattr(self, f"_{kind}")(number)
+
+    def seal(self) -> None:
+        self._seal(0)
+
+    def loaded(self) -> LoadedState:
+        return LoadedState(
+            position=self.journal.position,
+            next_topic_id=self.next_topic_id,
+            topics=[self.topics[topic_id] for topic_id in sorted(self.topics)],
+            api_keys=[self.api_keys[api_key_id] for api_key_id in sorted(self.api_keys)],
+            entries=[loaded for entry in self.journal.entries if (loaded := self._living(entry))],
+        )
+
+    def _living(self, entry: Entry) -> tuple[EntryRef, int, list[Section]] | None:
+        header = entry.header
+        sections = [one for one in entry.contents.sections if one.topic_id in self.topics]
+        ref = EntryRef(header.seq, header.epoch, header.writer_id)
+        return (ref, header.sections_at, sections) if sections else None
+
+    def _create(self, number: int) -> None:
+        names = {row.name for row in self.topics.values()}
+        name = f"name-{number % 5}"
+        if name in names:
+            return
+        created = topic_created(self.next_topic_id, name, linger_ms=number)
+        self.next_topic_id += 1 + number % 2
+        self._events.append(created)
+        self.topics[created.topic_id] = TopicRow(
+            created.topic_id, created.name, created.created_us, created.settings
+        )
+        self.next_topic_id = created.topic_id + 1
+
+    def _change(self, number: int) -> None:
+        if topic := self._some_topic(number):
+            settings = TopicSettings(early_flush=bool(number % 2), max_record_bytes=number)
+            self._events.append(TopicChanged(topic_id=topic.topic_id, settings=settings))
+            self.topics[topic.topic_id] = replace(topic, settings=settings)
+
+    def _delete(self, number: int) -> None:
+        if topic := self._some_topic(number):
+            self._events.append(TopicDeleted(topic_id=topic.topic_id))
+            del self.topics[topic.topic_id]
+
+    def _key(self, number: int) -> None:
+        created = api_key_created(f"k{self._next_api_key:03}", number if number % 2 else None)
+        self._next_api_key += 1
+        self._events.append(created)
+        self.api_keys[created.api_key_id] = created
+
+    def _revoke(self, number: int) -> None:
+        if self.api_keys:
+            api_key_id = sorted(self.api_keys)[number % len(self.api_keys)]
+            self._events.append(ApiKeyRevoked(api_key_id=api_key_id, revoked_us=number))
+            del self.api_keys[api_key_id]
+
+    def _append(self, number: int) -> None:
+        if topic := self._some_topic(number):
+            base = self._next_offset.get(topic.topic_id, 0)
+            count = 1 + number % 9
+            self._next_offset[topic.topic_id] = base + count
+            start = 8 * len(self._sections)
+            self._sections.append(section(topic.topic_id, base, count=count, start=start))
+
+    def _seal(self, _number: int) -> None:
+        if self._events or self._sections:
+            self.journal.write(*self._events, sections=self._sections)
+            self._events, self._sections = [], []
+
+    def _some_topic(self, number: int) -> TopicRow | None:
+        if not self.topics:
+            return None
+        return self.topics[sorted(self.topics)[number % len(self.topics)]]
+
+
+async def _check(model: Model, folder: Path, batch: int) -> None:
+    """Apply the journal in transactions of `batch` entries, and again all at once from a copy."""
+    entries = model.journal.entries
+    followed = await StateDatabase.open(folder / "followed")
+    for first in range(0, len(entries), batch):
+        await followed.apply(entries[first : first + batch])
+    assert await followed.load() == model.loaded()
+    await followed.save(folder / "copy")
+    await followed.close()
+
+    rebuilt = await StateDatabase.open(folder / "rebuilt")
+    await rebuilt.apply(entries)
+    await rebuilt.close()
+    digests = {state_digest(folder / name) for name in ("followed", "copy", "rebuilt")}
+    assert len(digests) == 1
+
+    again = await StateDatabase.open(folder / "followed")
+    assert (again.set_aside, await again.load()) == ("", model.loaded())
+    await again.close()
+
+
+@settings(max_examples=40, deadline=None)
+@given(steps=steps, batch=st.integers(min_value=1, max_value=20))
+def test_the_tables_hold_what_a_model_in_memory_holds(
+    steps: list[tuple[str, int]], batch: int
+) -> None:
+    model = Model()
+    for kind, number in steps:
+        model.step(kind, number)
+    model.seal()
+    with tempfile.TemporaryDirectory() as folder:
+        asyncio.run(_check(model, Path(folder), batch))

@@ -1,0 +1,43 @@
+"""What a start may take: measured with room to spare for a busy machine of 2 cores."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from seb_appliance.state.database import StateDatabase
+from tests.unit.state.journal import Journal, section, topic_created
+
+ENTRIES = 10_000
+SECTIONS = 100
+IN_ONE_TRANSACTION = 256
+
+
+@pytest.mark.slow
+async def test_ten_thousand_entries_are_projected_and_ready_again_in_time(path: Path) -> None:
+    journal = Journal()
+    journal.write(*(topic_created(1 + i) for i in range(SECTIONS)))
+    while len(journal.entries) < ENTRIES:
+        offset = len(journal.entries)
+        journal.write(sections=[section(1 + i, offset, start=8 * i) for i in range(SECTIONS)])
+
+    database = await StateDatabase.open(path)
+    began = time.perf_counter()
+    for first in range(0, ENTRIES, IN_ONE_TRANSACTION):
+        await database.apply(journal.entries[first : first + IN_ONE_TRANSACTION])
+    projected_s = time.perf_counter() - began
+    await database.close()
+    position = journal.position
+    del journal
+
+    began = time.perf_counter()
+    database = await StateDatabase.open(path)
+    loaded = await database.load()
+    ready_s = time.perf_counter() - began
+    await database.close()
+    assert (loaded.position, len(loaded.entries)) == (position, ENTRIES - 1)
+    assert projected_s < 4, projected_s
+    assert ready_s < 2, ready_s
+    print(f"projected in {projected_s:.2f} s, ready again in {ready_s:.2f} s")

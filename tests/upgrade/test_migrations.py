@@ -1,0 +1,149 @@
+"""Alembic's migrations and the schema in code say the same; a migration is done whole or not."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.config import Config
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import create_engine
+
+from seb_appliance.bundled import bundled
+from seb_appliance.errors import ConfigurationError, CorruptObjectError
+from seb_appliance.state import checks, migrate
+from seb_appliance.state.database import StateDatabase
+from seb_appliance.state.digest import state_digest
+from seb_appliance.state.schema import NEWEST_REVISION, metadata
+from tests.unit.state.journal import sample
+
+ADD_A_COLUMN = """
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0002"
+down_revision = "0001"
+
+
+def upgrade():
+    with op.batch_alter_table("topics", table_kwargs={"sqlite_strict": True}) as topics:
+        topics.add_column(sa.Column("colour", sa.Text, nullable=False, server_default="red"))
+"""
+
+
+def _migrations_with(tmp_path: Path, script: str) -> Path:
+    folder = tmp_path / "migrations"
+    shutil.copytree(bundled("migrations"), folder, ignore=shutil.ignore_patterns("__pycache__"))
+    (folder / "versions" / "0002_later.py").write_text(script)
+    return folder
+
+
+async def _state(path: Path) -> Path:
+    database = await StateDatabase.open(path)
+    await database.apply(sample().entries)
+    await database.close()
+    return path
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[sqlite3.Connection]:
+    with closing(sqlite3.connect(path)) as connection:
+        yield connection
+
+
+def test_the_newest_revision_is_the_one_that_the_code_names() -> None:
+    config = Config()
+    config.set_main_option("script_location", str(bundled("migrations")))
+    config.set_main_option("path_separator", "os")
+    assert ScriptDirectory.from_config(config).get_heads() == [NEWEST_REVISION]
+
+
+def test_all_migrations_make_the_same_file_as_the_schema_in_code(tmp_path: Path) -> None:
+    migrate.make(tmp_path / "made")
+    sqlite3.connect(tmp_path / "migrated").close()
+    migrate.upgrade(tmp_path / "migrated")
+    with _reading(tmp_path / "made") as made, _reading(tmp_path / "migrated") as migrated:
+        wording = "SELECT type, name, sql FROM sqlite_schema ORDER BY name"
+        assert made.execute(wording).fetchall() == migrated.execute(wording).fetchall()
+    checks.prepare(tmp_path / "migrated")
+    assert state_digest(tmp_path / "made") == state_digest(tmp_path / "migrated")
+
+
+def test_alembic_finds_nothing_to_change_in_a_migrated_file(tmp_path: Path) -> None:
+    sqlite3.connect(tmp_path / "migrated").close()
+    migrate.upgrade(tmp_path / "migrated")
+    engine = create_engine(f"sqlite:///{tmp_path / 'migrated'}")
+    with engine.connect() as connection:
+        context = MigrationContext.configure(connection)
+        assert compare_metadata(context, metadata) == []
+    engine.dispose()
+
+
+async def test_a_migration_keeps_the_rows_and_sets_the_checksum_anew(tmp_path: Path) -> None:
+    path = await _state(tmp_path / "state.sqlite")
+    with _reading(path) as connection:
+        names = connection.execute("SELECT topic_id, name FROM topics").fetchall()
+    migrate.upgrade(path, migrations=_migrations_with(tmp_path, ADD_A_COLUMN))
+    with _reading(path) as connection:
+        assert connection.execute("SELECT topic_id, name FROM topics").fetchall() == names
+        assert connection.execute("SELECT DISTINCT colour FROM topics").fetchall() == [("red",)]
+        assert checks.read_checked_revision(connection) == "0002"
+
+
+async def test_a_migration_that_fails_midway_changes_nothing(tmp_path: Path) -> None:
+    path = await _state(tmp_path / "state.sqlite")
+    before = state_digest(path)
+    script = (
+        ADD_A_COLUMN + '    op.execute("DELETE FROM journal_entries")\n    raise RuntimeError\n'
+    )
+    with pytest.raises(RuntimeError):
+        migrate.upgrade(path, migrations=_migrations_with(tmp_path, script))
+    assert state_digest(path) == before
+    checks.prepare(path)
+
+
+async def test_an_older_file_is_migrated_when_it_is_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = await _state(tmp_path / "state.sqlite")
+    folder = _migrations_with(tmp_path, ADD_A_COLUMN)
+    monkeypatch.setattr(migrate, "NEWEST_REVISION", "0002")
+    monkeypatch.setattr(migrate, "bundled", lambda name: tmp_path / name)
+    assert folder == tmp_path / "migrations"
+    monkeypatch.setattr(checks, "_check_shape", lambda connection: None)  # the code's is 0001's
+    database = await StateDatabase.open(path)
+    assert (database.set_aside, await database.position()) == ("", sample().position)
+    await database.close()
+    with _reading(path) as connection:
+        assert checks.read_checked_revision(connection) == "0002"
+
+
+@pytest.mark.parametrize("revision", ["", "1", "00001", "abcd", "0001 "])
+def test_a_revision_that_no_release_wrote_is_damage(revision: str) -> None:
+    with pytest.raises(CorruptObjectError):
+        migrate.needs_upgrade(revision)
+
+
+def test_only_an_older_revision_needs_an_upgrade() -> None:
+    assert migrate.needs_upgrade("0000")
+    assert not migrate.needs_upgrade(NEWEST_REVISION)
+    with pytest.raises(ConfigurationError, match="newer release"):
+        migrate.needs_upgrade("0002")
+
+
+def test_making_and_opening_a_state_does_not_import_alembic(tmp_path: Path) -> None:
+    program = (
+        "import asyncio, sys; from pathlib import Path;"
+        "from seb_appliance.state.database import StateDatabase as D;"
+        "[asyncio.run(D.open(Path(sys.argv[1]))) for _ in 'ab'];"
+        "sys.exit('alembic' in sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", program, str(tmp_path / "state.sqlite")], check=True)
