@@ -1,0 +1,297 @@
+"""The start in mode B, sentence by sentence, with other writers in between."""
+
+import msgspec
+import pytest
+
+from seb_appliance.errors import BucketInUseError, FencedError, FencedStartError, StoreUnusableError
+from seb_appliance.storage import layout
+from seb_appliance.storage.bases import decode_base
+from seb_appliance.storage.layout import Claim
+from seb_appliance.storage.memory import MemoryStore
+from seb_appliance.storage.object_store import list_all
+from tests.support.appliances import Appliance, rebuilt
+from tests.support.faulty_store import (
+    CrashError,
+    FaultyStore,
+    after,
+    before,
+    crash,
+    late,
+    lost_answer,
+    shows_nothing,
+)
+
+CLAIMS, BASES = layout.CLAIMS, layout.BASES
+
+
+@pytest.fixture
+def store():
+    return FaultyStore(MemoryStore(), creates="501")
+
+
+@pytest.fixture
+async def one(store, tmp_path):
+    """An appliance with entries 1 to 10, that carry the numbers 1 to 10."""
+    appliance = await Appliance(store, tmp_path / "one").start()
+    for number in range(1, 11):
+        await appliance.append(number)
+    return appliance
+
+
+def another(store, tmp_path, name="two"):
+    return Appliance(store, tmp_path / name)
+
+
+async def keys(store, prefix):
+    return [info.key for info in await list_all(store.inner, prefix)]
+
+
+async def append_and_snapshot(appliance, numbers):
+    for number in numbers:
+        await appliance.append(number)
+        await appliance.snapshot()
+
+
+async def delete_own_up_to_the_floor(store, appliance):
+    floor = await appliance.snapshots().floor()
+    claim = Claim(appliance.journal.epoch, appliance.journal.writer_id)
+    for seq in range(1, floor + 1):
+        await store.inner.delete(layout.claimed_key(claim, seq))
+    return floor
+
+
+async def test_a_start_claims_one_above_the_highest_and_states_its_base(one, store, tmp_path):
+    two = await another(store, tmp_path).start(take_over=True)
+    highest = layout.parse_claim((await keys(store, CLAIMS))[-1])
+    assert highest == Claim(2, two.journal.writer_id)
+    base = decode_base(await store.get(layout.base_key(highest)), highest)
+    assert base.previous == Claim(1, one.journal.writer_id)
+    assert base.cut == one.journal.position
+    assert base.bucket_id == one.journal.bucket_id.hex()
+
+
+async def test_seq_and_header_chain_run_on_across_writers(one, store, tmp_path):
+    two = await another(store, tmp_path).start(take_over=True)
+    await two.append(11)
+    assert (two.journal.position.seq, two.journal.position.epoch) == (11, 2)
+    three = await another(store, tmp_path, "three").start(take_over=True)
+    assert three.replica.numbers == list(range(1, 12))
+
+
+async def test_the_claim_of_another_without_take_over_is_refused(one, store, tmp_path):
+    with pytest.raises(BucketInUseError, match="epoch 1"):
+        await another(store, tmp_path).start()
+    assert len(await keys(store, CLAIMS)) == 1
+
+
+async def test_a_lost_claim_answer_is_repeated_at_the_same_key(one, store, tmp_path):
+    store.on("put", CLAIMS, lost_answer, times=3)
+    await another(store, tmp_path).start(take_over=True)
+    assert len(await keys(store, CLAIMS)) == 2
+
+
+async def test_a_claim_that_list_does_not_show_makes_the_store_unusable(one, store, tmp_path):
+    store.on("list_after", CLAIMS, shows_nothing, skip=4)  # each look is a page and an empty one
+    with pytest.raises(StoreUnusableError, match="LIST does not show"):
+        await another(store, tmp_path).start(take_over=True)
+
+
+async def test_a_higher_claim_with_a_base_fences_a_start(one, store, tmp_path):
+    three = another(store, tmp_path, "three")
+    store.on("put", CLAIMS, after(lambda: three.start(take_over=True)))
+    with pytest.raises(FencedStartError) as fenced:
+        await another(store, tmp_path).start(take_over=True)
+    assert fenced.value.exit_code == 75
+    await three.append(11)
+    assert await rebuilt(store, tmp_path / "rebuilt") == list(range(1, 12))
+
+
+async def test_a_higher_claim_after_the_base_fences_a_start(one, store, tmp_path):
+    """Step 7: the base of the fenced one may then be part of nobody's chain, or of the other's."""
+    three = another(store, tmp_path, "three")
+    store.on("put", BASES, before(lambda: three.start(take_over=True)))
+    with pytest.raises(FencedStartError):
+        await another(store, tmp_path).start(take_over=True)
+    await three.append(11)
+    assert await rebuilt(store, tmp_path / "rebuilt") == list(range(1, 12))
+
+
+async def test_a_higher_claim_without_a_base_is_outwaited_once(one, store, tmp_path):
+    async def abort():
+        await store.put(layout.claim_key(Claim(9, b"\x01" * 16)), b"{}")
+
+    store.on("put", CLAIMS, after(abort))
+    two = another(store, tmp_path)
+    began_s = two.clock.now_s
+    await two.start(take_over=True)
+    assert two.journal.epoch == 10
+    assert 30 <= two.clock.now_s - began_s < 40
+    assert two.replica.numbers == list(range(1, 11))
+
+
+async def test_a_second_higher_claim_is_not_outwaited(one, store, tmp_path):
+    async def abort():
+        [*_, last] = await keys(store, CLAIMS)
+        await store.inner.put(
+            layout.claim_key(Claim(layout.parse_claim(last).n + 1, b"\x01" * 16)), b"{}"
+        )
+
+    store.on("put", CLAIMS, after(abort), times=2)
+    with pytest.raises(FencedStartError):
+        await another(store, tmp_path).start(take_over=True)
+
+
+async def test_an_aborted_start_that_wakes_up_late_is_fenced(one, store, tmp_path):
+    """It claimed, slept while another waited for it and claimed above it, and goes on."""
+    three = another(store, tmp_path, "three")
+
+    async def sleep_long():
+        await three.start(take_over=True)
+        await three.append(11)
+
+    store.on("put", BASES, before(sleep_long))
+    two = another(store, tmp_path)
+    with pytest.raises(FencedStartError):
+        await two.start(take_over=True)
+    assert three.acknowledged == [11]
+    assert await rebuilt(store, tmp_path / "rebuilt") == list(range(1, 12))
+
+
+async def test_an_entry_that_lands_after_the_base_is_not_in_the_log(one, store, tmp_path):
+    """A zombie's PUT: unacknowledged, above the cut of the new base."""
+    store.on("put", layout.JOURNAL, late, times=1)
+    two = another(store, tmp_path)
+    store.on("put", layout.JOURNAL, before(lambda: two.start(take_over=True)))
+    with pytest.raises(FencedError):
+        await one.append(99)
+    await store.land()
+    await two.append(11)
+    assert await rebuilt(store, tmp_path / "rebuilt") == list(range(1, 12))
+
+
+async def test_local_state_above_the_cut_is_a_ghost_and_put_aside(one, store, tmp_path):
+    """A start replayed an unacknowledged entry that the base of another then cut off."""
+    two = another(store, tmp_path)
+    late_one = Appliance(store, tmp_path / "one-again")
+
+    async def meanwhile():
+        # `two` has replayed up to 10. The PUT of entry 11 lands now, and `late_one` replays it.
+        await store.land()
+        store.on("list_after", CLAIMS, crash)
+        with pytest.raises(CrashError):
+            await late_one.start(take_over=True)
+
+    store.on("put", layout.JOURNAL, late)
+    store.on("put", layout.JOURNAL, crash)
+    with pytest.raises(CrashError):
+        await one.append(99)
+    store.on("put", BASES, before(meanwhile))
+    await two.start(take_over=True)
+    assert late_one.replica.numbers[-1] == 99
+    await two.append(11)
+    await late_one.start(take_over=True)
+    assert late_one.replica.numbers == list(range(1, 12))
+    assert late_one.replica.cleared == 1
+
+
+async def test_entries_deleted_under_a_start_make_it_begin_again(one, store, tmp_path):
+    """The end of the log seems to come early where entries were deleted: the second LIST of
+    snapshots tells."""
+    two = another(store, tmp_path)
+    claim = Claim(1, one.journal.writer_id)
+
+    async def live_on():
+        await append_and_snapshot(one, range(11, 16))
+        assert await delete_own_up_to_the_floor(store, one) == 13
+
+    store.on("get_range", layout.claimed_key(claim, 11), after(live_on), times=1)
+    await two.start(take_over=True)
+    assert two.replica.numbers == list(range(1, 16))
+    assert two.report.began_seq >= 13
+
+
+async def test_a_missing_entry_below_a_cut_is_damage(one, store, tmp_path):
+    await another(store, tmp_path).start(take_over=True)
+    missing = layout.claimed_key(Claim(1, one.journal.writer_id), 5)
+    await store.inner.delete(missing)
+    with pytest.raises(StoreUnusableError, match=missing + " is missing"):
+        await another(store, tmp_path, "three").start(take_over=True)
+
+
+async def test_a_base_that_leads_nowhere_is_damage(one, store, tmp_path):
+    await another(store, tmp_path).start(take_over=True)
+    lost = layout.base_key(Claim(1, one.journal.writer_id))
+    await store.inner.delete(lost)
+    with pytest.raises(StoreUnusableError, match=lost + " is missing"):
+        await another(store, tmp_path, "three").start(take_over=True)
+
+
+async def test_a_damaged_base_is_damage(one, store, tmp_path):
+    key = layout.base_key(Claim(1, one.journal.writer_id))
+    await store.put(key, (await store.get(key)).replace(b'"n":1', b'"n":2'))
+    with pytest.raises(StoreUnusableError, match=key + " is damaged"):
+        await another(store, tmp_path).start(take_over=True)
+
+
+async def test_an_older_base_is_not_needed_beside_a_snapshot(one, store, tmp_path):
+    two = await another(store, tmp_path).start(take_over=True)
+    await append_and_snapshot(two, [11])
+    await store.inner.delete(layout.base_key(Claim(1, one.journal.writer_id)))
+    three = await another(store, tmp_path, "three").start(take_over=True)
+    assert three.replica.numbers == list(range(1, 12))
+
+
+async def test_a_snapshot_that_is_not_on_the_chain_is_not_used(one, store, tmp_path):
+    """Made by hand: the state of a writer whose entries no base leads to."""
+    stray = another(FaultyStore(MemoryStore()), tmp_path, "stray")
+    stray.replica.state = msgspec.structs.replace(
+        one.replica.state,
+        numbers=[666],
+        position=msgspec.structs.replace(one.journal.position, epoch=7, writer_id=b"s" * 16),
+    )
+    stray.store = store
+    await stray.snapshot()
+    two = await another(store, tmp_path).start(take_over=True)
+    assert two.replica.numbers == list(range(1, 11))
+
+
+async def test_snapshots_of_earlier_writers_lie_on_the_chain(one, store, tmp_path):
+    await one.snapshot()
+    two = await another(store, tmp_path).start(take_over=True)
+    await two.append(11)
+    three = await another(store, tmp_path, "three").start(take_over=True)
+    assert three.report.began_seq == 10
+    assert three.replica.numbers == list(range(1, 12))
+
+
+async def test_on_an_unknown_store_a_start_that_finds_a_claim_waits_a_minute(one, store, tmp_path):
+    two = another(store, tmp_path)
+    await two.start(take_over=True, list_is_known=False)
+    assert 60.0 in two.clock.slept_s
+    two.clock.slept_s.clear()
+    await two.start(list_is_known=False)
+    assert 60.0 in two.clock.slept_s  # the claim of the other is still there
+
+
+async def test_nobody_waits_for_claims_of_his_own(store, tmp_path):
+    one = await another(store, tmp_path, "one").start(list_is_known=False)
+    await one.start(list_is_known=False)
+    assert 60.0 not in one.clock.slept_s
+
+
+async def test_a_zombie_that_wakes_after_two_take_overs_acknowledges_nothing(one, store, tmp_path):
+    two = await another(store, tmp_path, "two").start(take_over=True)
+    await two.append(11)
+    three = await another(store, tmp_path, "three").start(take_over=True)
+    await three.append(12)
+    for zombie in (one, two):
+        with pytest.raises(FencedError):
+            await zombie.append(99)
+    await three.append(13)
+    assert await rebuilt(store, tmp_path / "rebuilt") == list(range(1, 14))
+
+
+async def test_a_foreign_object_among_the_claims_is_named(one, store, tmp_path):
+    await store.put(CLAIMS + "notes.txt", b"x")
+    with pytest.raises(StoreUnusableError, match=r"notes\.txt"):
+        await another(store, tmp_path).start(take_over=True)
