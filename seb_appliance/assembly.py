@@ -147,6 +147,7 @@ class Appliance:
         give_up_s = self.clock.monotonic_s() + grace_s
         self.broker.stop_accepting()
         if not await self.broker.drain(grace_s):
+            await self.broker.stop()  # while the doors are open: the callers are told
             return False
         left_s = max(1.0, give_up_s - self.clock.monotonic_s())
         try:

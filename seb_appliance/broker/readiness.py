@@ -14,6 +14,7 @@ from seb_appliance.errors import FencedError, StoreError
 
 # The bucket's last answer is proof enough for so long; older, it is asked again (docs/FORMAT.md).
 ANSWER_FRESH_S = 30.0
+ANSWER_WITHIN_S = 3.0  # a health check must not hang because the bucket does
 FAILING_FOR_S = 5.0  # one failed attempt that was retried with success is nobody's concern
 
 
@@ -40,7 +41,7 @@ class ReadinessCheck:
         """Asks the bucket only when its last answer is over 30 s old."""
         problems: list[str] = []
         if self._is_stale:
-            problems += filter(None, [await asyncio.shield(self._ask())])
+            problems += await self._answer()
         failure = self._failure()
         if failure is not None:
             problems.append(f"nothing can be written any more: {failure}")
@@ -70,6 +71,15 @@ class ReadinessCheck:
         if self._asking is None or self._asking.done():
             self._asking = asyncio.create_task(self._confirm(), name="confirm-in-force")
         return self._asking
+
+    async def _answer(self) -> list[str]:
+        """What the bucket says within a moment. The question itself goes on: it is asked until it
+        is answered, and whoever comes next gets that answer."""
+        asking = self._ask()
+        await asyncio.wait({asking}, timeout=ANSWER_WITHIN_S)
+        if not asking.done():
+            return [f"the bucket has not answered within {ANSWER_WITHIN_S:.0f} s"]
+        return [asking.result()] if asking.result() else []
 
     async def _confirm(self) -> str:
         """ "" when this appliance is in force, else what is wrong."""

@@ -17,7 +17,7 @@ from seb_appliance.broker.ports import Journal, SectionSource, State
 from seb_appliance.broker.sealing import seal
 from seb_appliance.broker.window import Window
 from seb_appliance.clock import Clock, Timer
-from seb_appliance.errors import FencedError, InternalError
+from seb_appliance.errors import FencedError, InternalError, OutcomeUnknownError
 from seb_appliance.failpoints import Failpoints
 from seb_appliance.formats.entry import EncodedEntry
 
@@ -117,7 +117,12 @@ class Sequencer:
         except FencedError as error:
             self._fail(error)
         except asyncio.CancelledError:
-            self._fail(InternalError("the appliance stopped before the bucket answered"))
+            self._fail(
+                OutcomeUnknownError(
+                    "The appliance stopped before the bucket answered. What was sent may be stored "
+                    "yet: look before sending it again."
+                )
+            )
             raise
         except Exception as error:
             self._fail(InternalError(f"the writer stopped: {error!r}"))
