@@ -173,7 +173,7 @@ def _check_key(key: str) -> None:
     if "\0" in key or any(part in {"", ".", ".."} for part in parts):
         raise ValueError(f"{key!r} is not the key of an object in a directory")
     if parts[0] == TEMPORARY_FOLDER:
-        raise ValueError(f"{key!r} lies in the folder of temporary files")
+        raise ValueError(f"{key!r} is a key in the folder of temporary files")
 
 
 def _check_prefix(prefix: str) -> None:

@@ -57,6 +57,7 @@ _DENIED_CODES: Final = frozenset(
         "SignatureDoesNotMatch",
     }
 )
+_REGION_HEADER: Final = "x-amz-bucket-region"
 _SKEW_CODES: Final = frozenset({"RequestTimeTooSkewed", "RequestExpired"})
 
 
@@ -66,7 +67,7 @@ def meaning(error: Exception, key: str, clock_offset_s: float) -> StoreError:
         return _meaning_of_answer(error, key, clock_offset_s)
     if isinstance(error, _CREDENTIALS_ERRORS):
         return StoreDeniedError(f"no credentials for the object store: {error}", key=key)
-    return StoreUncertainError(f"{key}: no answer of the object store that can be used: {error!r}", key=key)
+    return StoreUncertainError(f"{key}: the object store gave no usable answer: {error!r}", key=key)
 
 
 def _meaning_of_answer(error: ClientError, key: str, clock_offset_s: float) -> StoreError:
@@ -138,4 +139,6 @@ def _code(error: ClientError) -> str:
 
 
 def _message(error: ClientError) -> str:
-    return error.response.get("Error", {}).get("Message", "") or "no reason given"
+    region = error.response.get("ResponseMetadata", {}).get("HTTPHeaders", {}).get(_REGION_HEADER)
+    hint = f" (the bucket is in the region {region})" if region else ""
+    return (error.response.get("Error", {}).get("Message", "") or "no reason given") + hint

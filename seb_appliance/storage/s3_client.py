@@ -95,15 +95,21 @@ def connect(
 
     events = client.meta.events
     events.register("choose-signer.s3", _choose_signer)  # type: ignore[arg-type]
+    events.register_last("before-parameter-build.s3", _follow_no_redirect)
     events.register("before-sign.s3", set_signing_time)
     events.register("response-received.s3", note_date)
-    events.register_last("before-call.s3.PutObject", _drop_expect)
+    events.register_last("before-call.s3", _drop_expect)
     events.register("before-send.s3.PutObject", pass_half_sent)
     return client
 
 
 def _choose_signer(signature_version: str, **_: Any) -> str | None:
     return _SIGNER if signature_version in {"s3v4", "v4"} else None
+
+
+def _follow_no_redirect(context: dict[str, Any], **_: Any) -> None:
+    """botocore would look for the bucket's region and send the request again, retries or not."""
+    context["s3_redirect"]["redirected"] = True
 
 
 def _drop_expect(params: dict[str, Any], **_: Any) -> None:

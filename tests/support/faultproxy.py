@@ -21,7 +21,7 @@ Actions:
     reset       reset the client, forward nothing: it did not land
     late        reset the client at once, forward after `delay` s: it lands after the client gave up
     hang        never answer; the connection stays open until the client leaves
-    status      answer `code` (with the S3 error code `error`), forward nothing
+    status      answer `code` (with the S3 error code `error`, or `body`), forward nothing
     slow        forward after `delay` s
     truncate    send `bytes` of the answer's body, then reset
     flip        flip one bit in the middle of the answer's body
@@ -41,7 +41,6 @@ import socket
 import struct
 import sys
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, Self
 
@@ -76,6 +75,7 @@ class Rule:
     p: float = 1.0
     code: int = 503
     error: str | None = None
+    body: str | None = None
     headers: dict[str, str] = field(default_factory=dict)
     delay: float = 1.0
     bytes: int = 10
@@ -209,13 +209,13 @@ class FaultProxy:
             await reader.read()  # until the client leaves
             return False
         if rule and action == "status":
-            return await _send(writer, _error_answer(rule.code, rule.error, rule.headers))
+            return await _send(writer, _status_answer(rule))
         answer = await self._forward_after(rule.delay if rule and action == "slow" else 0, request)
         if action == "drop_reply":
             _reset(writer)
             return False
         if action == "lie412":
-            return await _send(writer, _error_answer(412))
+            return await _send(writer, _status_answer(Rule("status", code=412)))
         if rule and action == "truncate":
             await _send(writer, answer.head + answer.body[: rule.bytes])
             _reset(writer)
@@ -295,17 +295,17 @@ async def _send(writer: asyncio.StreamWriter, raw: bytes) -> bool:
     return True
 
 
-def _error_answer(
-    status: int, error: str | None = None, headers: Mapping[str, str] | None = None
-) -> bytes:
-    code = error or _ERROR_CODES.get(status, "InternalError")
-    body = f"<?xml version='1.0'?><Error><Code>{code}</Code><Message>injected</Message></Error>"
+def _status_answer(rule: Rule) -> bytes:
+    code = rule.error or _ERROR_CODES.get(rule.code, "InternalError")
+    body = rule.body
+    if body is None:
+        body = f"<Error><Code>{code}</Code><Message>injected</Message></Error>"
     fields = {
         "Content-Type": "application/xml",
         "Content-Length": str(len(body)),
-        **(headers or {}),
+        **rule.headers,
     }
-    lines = [f"HTTP/1.1 {status} {code}", *(f"{name}: {text}" for name, text in fields.items())]
+    lines = [f"HTTP/1.1 {rule.code} {code}", *(f"{name}: {text}" for name, text in fields.items())]
     return ("\r\n".join(lines) + "\r\n\r\n" + body).encode()
 
 

@@ -69,7 +69,7 @@ class S3Server:
         from botocore.config import Config
 
         options = self.options
-        client = boto3.session.Session().client(
+        client = boto3.client(
             "s3",
             endpoint_url=options.endpoint_url,
             region_name=options.region,
