@@ -128,7 +128,7 @@ def test_doctor_finds_a_directory_fit(tmp_path: Path, capsys: pytest.CaptureFixt
 def test_doctor_finds_a_bucket_unfit_that_cannot_be_reached(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("seb_appliance.cli.checkup.ANSWER_WITHIN_S", 0.1)
+    monkeypatch.setattr("seb_appliance.checkup.ANSWER_WITHIN_S", 0.1)
     monkeypatch.setenv("SEB_S3_SECRET_ACCESS_KEY", "hush")
     arguments = ["--bucket", "s3://orders/seb", "--data", str(tmp_path), "--s3-region", "eu-1"]
     arguments += ["--s3-endpoint", "http://127.0.0.1:9", "--s3-access-key-id", "x", "--json"]

@@ -1,4 +1,4 @@
-"""What `seb doctor` finds out, as plain data."""
+"""What `seb doctor` finds out, as plain data. Part of the composition root, like app.py."""
 
 from __future__ import annotations
 
