@@ -197,6 +197,13 @@ class StoreUnavailableError(UnavailableError):
     title = "The object store is not available"
 
 
+class NotReadyError(UnavailableError):
+    """The answer of /readyz while reads or writes are refused."""
+
+    code = "not_ready"
+    title = "The appliance is not ready"
+
+
 class ShuttingDownError(UnavailableError):
     code = "shutting_down"
     title = "The appliance is stopping"

@@ -69,7 +69,7 @@ def create_app(
         route_handlers=handlers,
         openapi_config=None,  # ours is in schema.py
         logging_config=None,  # the process sets logging up, once
-        exception_handlers={Exception: answer_exception},  # type: ignore[dict-item]  # ASGI is enough
+        exception_handlers={Exception: answer_exception},
         request_max_body_size=None,  # bodies.py counts, inflated bytes too
     )
     return Api(litestar, options.new_request_id)

@@ -7,10 +7,10 @@ import logging
 from typing import Any, Final
 
 import msgspec
-from litestar import Request
+from litestar import Request, Response
 from litestar.exceptions import HTTPException, MethodNotAllowedException, NotFoundException
 
-from seb_appliance.api.answers import Answer, Headers
+from seb_appliance.api.answers import Headers
 from seb_appliance.broker.values import ApiKeyView
 from seb_appliance.errors import (
     BadRequestError,
@@ -83,7 +83,7 @@ def problem_headers(error: SebError) -> Headers:
     return headers
 
 
-def answer_exception(request: Request[Any, Any, Any], exception: Exception) -> Answer:
+def answer_exception(request: Request[Any, Any, Any], exception: Exception) -> Response[bytes]:
     """Litestar's one exception handler. What is not ours is a bug: logged here, told as one."""
     state = request.scope["state"]
     request_id = str(state.get(REQUEST_ID_STATE, ""))
@@ -94,7 +94,11 @@ def answer_exception(request: Request[Any, Any, Any], exception: Exception) -> A
     key: ApiKeyView | None = state.get(API_KEY_STATE)
     to_admin = key is not None and any(grant.operation == "admin" for grant in key.grants)
     body = problem_body(error, request_id, to_admin=to_admin)
-    return Answer(error.status, problem_headers(error), body)
+    headers = {name.decode(): value.decode() for name, value in problem_headers(error)}
+    del headers["content-type"]  # Litestar wants it apart
+    return Response(
+        body, status_code=error.status, headers=headers, media_type=CONTENT_TYPE.decode()
+    )
 
 
 def _as_seb_error(request: Request[Any, Any, Any], exception: Exception) -> SebError:
@@ -103,7 +107,8 @@ def _as_seb_error(request: Request[Any, Any, Any], exception: Exception) -> SebE
     if isinstance(exception, NotFoundException):
         return NotFoundError("There is nothing at this path; /schema lists what there is.")
     if isinstance(exception, MethodNotAllowedException):
-        allow = allowed_methods(request)
+        listed = (exception.headers or {}).get("allow", "").split(", ")
+        allow = sorted({*listed, "HEAD"} if "GET" in listed else listed)
         return MethodNotAllowedError(
             f"{request.method} is not possible here; {', '.join(allow)} is.", allow=allow
         )
@@ -113,18 +118,3 @@ def _as_seb_error(request: Request[Any, Any, Any], exception: Exception) -> SebE
         )
         return kind(f"{exception.detail}.")
     return InternalError(f"{type(exception).__name__}: {exception}")
-
-
-def allowed_methods(request: Request[Any, Any, Any]) -> list[str]:
-    """The methods of the routes whose path fits this request's, HEAD included."""
-    words = request.scope["path"].strip("/").split("/")
-    methods: set[str] = set()
-    for route in request.app.routes:
-        parts = [str(part) for part in route.path.strip("/").split("/")]
-        if len(parts) == len(words) and all(
-            part == word or part.startswith("{") for part, word in zip(parts, words, strict=True)
-        ):
-            methods |= set(getattr(route, "methods", ()))
-    if "GET" in methods:
-        methods.add("HEAD")
-    return sorted(methods)

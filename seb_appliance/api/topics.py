@@ -109,7 +109,7 @@ def routes(broker: Broker) -> list[HTTPRouteHandler]:
         view = await broker.change_topic(topic, changes) if changes else broker.topic(topic)
         return json_answer(200, topic_out(view))
 
-    @delete("/v1/topics/{topic:str}", status_code=204)
+    @delete("/v1/topics/{topic:str}", status_code=200)  # the answer itself says 204
     async def delete_topic(request: AnyRequest) -> ASGIApp:
         call = enter(request, broker)
         topic: str = request.scope["path_params"]["topic"]
