@@ -1,0 +1,233 @@
+"""The whole appliance without HTTP against a plain dictionary: random work, restarts, lost disks."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    Bundle,
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    rule,
+    run_state_machine_as_test,
+)
+
+from seb_appliance.assembly import Appliance
+from seb_appliance.broker.values import ApiKeyView, From, NewBatches, NewRecords, ReadRequest
+from seb_appliance.errors import StoreUnsupportedError, TopicNotFoundError
+from seb_appliance.failpoints import NO_FAILPOINTS
+from seb_appliance.formats import batch
+from seb_appliance.formats.columns import BinaryColumn, Columns, int64s
+from seb_appliance.formats.operations import Grant, TopicSettings
+from seb_appliance.settings import load
+from seb_appliance.storage.counted import CountedStore
+from seb_appliance.storage.memory import MemoryStore
+
+ADMIN = ApiKeyView("model", "model", (Grant(operation="admin"),), 0)
+HISTORIES = int(os.environ.get("TEST_HISTORIES", "40"))
+
+names = st.sampled_from(["a", "b.c", "b.d"])
+values = st.one_of(st.none(), st.binary(max_size=20))
+record_lists = st.lists(st.tuples(values, st.none() | st.binary(max_size=5)), min_size=1, max_size=8)
+
+
+class PlainPutStore(MemoryStore):
+    """A store that cannot create only if absent, as Swift: fencing mode B."""
+
+    async def create(self, key: str, body: bytes) -> None:
+        raise StoreUnsupportedError("501", key=key)
+
+
+class ApplianceMachine(RuleBasedStateMachine):
+    """`model`: topic name → values in offset order; only what was acknowledged is in it."""
+
+    store_class: type[MemoryStore] = MemoryStore
+    tokens = Bundle("tokens")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.runner = asyncio.Runner()
+        self.data = Path(tempfile.mkdtemp())
+        self.store = self.store_class()
+        self.model: dict[str, list[bytes | None]] = {}
+        self.keys: set[str] = set()
+        self.topic_ids: set[int] = set()
+        self.open()
+
+    def run(self, coroutine):
+        return self.runner.run(coroutine)
+
+    def open(self) -> None:
+        # The sanitised environment of a test may hold SEB_ variables of its own.
+        flags = {"bucket": "memory:", "data": str(self.data), "linger": "0ms", "take_over": True}
+        chosen = load(flags=flags, environment={})
+
+        async def start() -> Appliance:
+            appliance = await Appliance.open(
+                chosen, CountedStore(self.store), NO_FAILPOINTS, lambda *_: None
+            )
+            await appliance.start()
+            return appliance
+
+        self.appliance = self.run(start())
+        self.broker = self.appliance.broker
+
+    def teardown(self) -> None:
+        self.run(self.appliance.close())
+        self.runner.close()
+        shutil.rmtree(self.data)
+
+    # --- rules ---
+
+    @initialize()
+    def note_admin_key(self) -> None:
+        self.keys = {key.api_key_id for key in self.broker.api_keys()}
+
+    @rule(name=names, records=record_lists)
+    def append(self, name: str, records: list[tuple[bytes | None, bytes | None]]) -> None:
+        new = NewRecords([v for v, _ in records], keys=[k for _, k in records])
+        self._append(name, new, new.values)
+
+    @rule(name=names, records=record_lists, level=st.sampled_from([None, 1]))
+    def append_batch(self, name: str, records: list, level: int | None) -> None:
+        items = [v for v, _ in records]
+        columns = Columns(int64s([1] * len(items)), BinaryColumn.of(items))
+        made = batch.encode(columns, base_offset=0, created_us=0, zstd_level=level)
+        stored = memoryview(made)[batch.HEADER_BYTES :]
+        self._append(name, NewBatches([(batch.read_header(made), stored)], 20), items)
+
+    @rule(name=names, bodies=st.lists(st.binary(max_size=9), min_size=2, max_size=9))
+    def append_many_at_once(self, name: str, bodies: list[bytes]) -> None:
+        async def all_of_them() -> list[int]:
+            answers = await asyncio.gather(
+                *(
+                    self.broker.append(
+                        ADMIN, name, NewRecords([body]), self.broker.pending.reserve(9)
+                    )
+                    for body in bodies
+                )
+            )
+            return [answer.offset for answer in answers]
+
+        begin = len(self.model.get(name, []))
+        assert self.run(all_of_them()) == list(range(begin, begin + len(bodies)))
+        self.model.setdefault(name, []).extend(bodies)
+
+    def _append(self, name: str, records, items: list[bytes | None]) -> None:
+        answer = self.run(self.broker.append(ADMIN, name, records, self.broker.pending.reserve(1)))
+        known = self.model.setdefault(name, [])
+        assert (answer.offset, answer.count) == (len(known), len(items))
+        known.extend(items)
+
+    @rule(name=names)
+    def create(self, name: str) -> None:
+        if name in self.model:
+            return
+        view, made = self.run(self.broker.create_topic(name, TopicSettings()))
+        assert made
+        assert view.topic_id not in self.topic_ids
+        self.topic_ids.add(view.topic_id)
+        self.model[name] = []
+
+    @rule(name=names)
+    def delete(self, name: str) -> None:
+        if name not in self.model:
+            with pytest.raises(TopicNotFoundError):
+                self.run(self.broker.delete_topic(name))
+            return
+        self.topic_ids.add(self.broker.topic(name).topic_id)
+        self.run(self.broker.delete_topic(name))
+        del self.model[name]
+
+    @rule(target=tokens)
+    def create_key(self) -> str:
+        view, token = self.run(
+            self.broker.create_api_key("k", (Grant(operation="produce", topics="b.*"),), None)
+        )
+        self.keys.add(view.api_key_id)
+        return token
+
+    @rule(token=tokens)
+    def revoke_key(self, token: str) -> None:
+        api_key_id = token.split("_")[1]
+        if api_key_id in self.keys:
+            self.run(self.broker.revoke_api_key(api_key_id))
+            self.keys.remove(api_key_id)
+
+    @rule()
+    def stop_and_start(self) -> None:
+        self.run(self._drain_and_close())
+        self.open()
+
+    async def _drain_and_close(self) -> None:
+        assert await self.appliance.drain()
+        await self.appliance.close()
+
+    @rule(disk_lost=st.booleans())
+    def crash_and_start(self, disk_lost: bool) -> None:
+        self.run(self.appliance.close())  # no drain, no snapshot
+        if disk_lost:
+            shutil.rmtree(self.data)
+            self.data.mkdir()
+        self.open()
+
+    @rule(name=names, start=st.integers(0, 30), count=st.integers(1, 9), size=st.integers(1, 60))
+    def read_a_part(self, name: str, start: int, count: int, size: int) -> None:
+        items = self.model.get(name)
+        if items is None or start > len(items):
+            return
+        request = ReadRequest(From(offset=start), max_records=count, max_bytes=size)
+        result = self.run(self.broker.read(name, request))
+        got = _values(result)
+        assert got == items[start : result.next_offset]
+        assert len(got) <= count
+        assert got or start == len(items)
+
+    # --- what must hold after every step ---
+
+    @invariant()
+    def the_log_is_the_model(self) -> None:
+        assert {topic.name for topic in self.broker.topics()} == set(self.model)
+        for name, items in self.model.items():
+            result = self.run(self.broker.read(name, ReadRequest(From(earliest=True))))
+            assert _values(result) == items
+            assert result.log_end_offset == len(items)
+
+    @invariant()
+    def the_keys_are_the_model(self) -> None:
+        if self.keys:
+            assert {key.api_key_id for key in self.broker.api_keys()} == self.keys
+
+
+class PlainPutMachine(ApplianceMachine):
+    store_class = PlainPutStore
+
+
+def _values(result) -> list[bytes | None]:
+    return [
+        value
+        for piece in result.slices
+        for value in piece.batch.columns.values.slice(piece.begin, piece.end)
+    ]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("machine", [ApplianceMachine, PlainPutMachine], ids=["A", "B"])
+def test_the_appliance_behaves_like_a_dictionary(machine: type[ApplianceMachine]) -> None:
+    run_state_machine_as_test(
+        machine,
+        settings=settings(
+            max_examples=HISTORIES,
+            stateful_step_count=25,
+            deadline=None,
+            suppress_health_check=list(HealthCheck),
+        ),
+    )
