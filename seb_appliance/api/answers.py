@@ -19,6 +19,14 @@ NDJSON: Final = b"application/x-ndjson"
 BATCH: Final = b"application/vnd.seb.batch"
 RAW: Final = b"application/octet-stream"
 
+# What an answer gets unless its handler says otherwise.
+DEFAULT_HEADERS: Final = (
+    (b"x-content-type-options", b"nosniff"),
+    (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cache-control", b"no-store"),
+)
+
 # A part is written at once; before the next one the transport's buffer has to empty.
 _PART_BYTES: Final = 256 * 1024
 

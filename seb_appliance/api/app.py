@@ -24,7 +24,7 @@ from seb_appliance.api import (
     schema,
     topics,
 )
-from seb_appliance.api.answers import Answer
+from seb_appliance.api.answers import DEFAULT_HEADERS, Answer
 from seb_appliance.api.metrics import Sample
 from seb_appliance.api.options import ApiOptions
 from seb_appliance.api.paths import check_raw_path
@@ -39,14 +39,6 @@ from seb_appliance.errors import RefusedError
 
 REQUEST_ID_HEADER: Final = b"seb-request-id"
 VERSION_HEADER: Final = (b"seb-version", __version__.encode())
-
-# What an answer gets unless its handler says otherwise.
-_DEFAULT_HEADERS: Final = (
-    (b"x-content-type-options", b"nosniff"),
-    (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
-    (b"referrer-policy", b"no-referrer"),
-    (b"cache-control", b"no-store"),
-)
 
 
 def create_app(
@@ -107,7 +99,7 @@ def _with_headers(send: Send, request_id: bytes) -> Send:
         if message["type"] == "http.response.start":
             headers = list(message["headers"])
             given = {name for name, _ in headers}
-            headers += [default for default in _DEFAULT_HEADERS if default[0] not in given]
+            headers += [default for default in DEFAULT_HEADERS if default[0] not in given]
             headers += [(REQUEST_ID_HEADER, request_id), VERSION_HEADER]
             message["headers"] = headers
         await send(message)

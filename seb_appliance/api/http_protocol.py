@@ -18,6 +18,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
 from seb_appliance import __version__, limits
+from seb_appliance.api.answers import DEFAULT_HEADERS
 from seb_appliance.api.lingering import LingeringTransport
 from seb_appliance.api.problems import problem_body, problem_headers
 from seb_appliance.errors import (
@@ -205,10 +206,11 @@ def refusal_bytes(error: SebError) -> bytes:
     request_id = os.urandom(8).hex()
     body = problem_body(error, request_id)
     headers = [header for header in problem_headers(error) if header[0] != b"connection"]
+    given = {name for name, _ in headers}
+    headers += [header for header in DEFAULT_HEADERS if header[0] not in given]
     headers += [
         (b"seb-request-id", request_id.encode()),
         (b"seb-version", __version__.encode()),
-        (b"x-content-type-options", b"nosniff"),
         (b"content-length", str(len(body)).encode()),
         (b"connection", b"close"),
     ]

@@ -1,0 +1,66 @@
+"""A whole appliance in this process and on this event loop: real broker, SQLite and uvicorn, over
+a bucket in memory."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx2
+
+from seb_appliance import settings
+from seb_appliance.assembly import Appliance
+from seb_appliance.failpoints import NO_FAILPOINTS
+from seb_appliance.http_server import HttpServer
+from seb_appliance.stores import make_store
+
+
+@dataclass(frozen=True)
+class RunningAppliance:
+    """`client` speaks with the admin key; `port` is for raw sockets on 127.0.0.1."""
+
+    appliance: Appliance
+    port: int
+    admin_key: str
+    client: httpx2.AsyncClient
+
+    @property
+    def base_url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def client_with(self, token: str | None) -> httpx2.AsyncClient:
+        """A client with another API key, or none. The caller closes it."""
+        headers = {} if token is None else {"authorization": f"Bearer {token}"}
+        return httpx2.AsyncClient(base_url=self.base_url, headers=headers, timeout=20)
+
+
+@contextlib.asynccontextmanager
+async def running_appliance(data: Path, **flags: str | bool) -> AsyncIterator[RunningAppliance]:
+    """`data` is made if it is missing; `flags` are settings, as on the command line."""
+    data.mkdir(parents=True, exist_ok=True)
+    in_force = settings.load(
+        flags={"bucket": "memory:", "data": str(data), "linger": "1ms", **flags}, environment={}
+    )
+    store = make_store(in_force, NO_FAILPOINTS)
+    appliance = await Appliance.open(in_force, store, NO_FAILPOINTS, lambda *_: None)
+    listener = socket.create_server(("127.0.0.1", 0))
+    server = HttpServer(appliance)
+    try:
+        await appliance.start()
+        serving = asyncio.create_task(server.serve(sockets=[listener]))
+        while not server.started:
+            await asyncio.sleep(0)
+        key = (data / "admin.key").read_text().strip()
+        port = listener.getsockname()[1]
+        running = RunningAppliance(appliance, port, key, None)  # type: ignore[arg-type]
+        async with running.client_with(key) as client:
+            yield RunningAppliance(appliance, port, key, client)
+        appliance.broker.stop_accepting()
+        server.should_exit = True
+        await serving
+    finally:
+        await appliance.close()

@@ -1,0 +1,64 @@
+"""Is what the appliance answers what the OpenAPI document says?"""
+
+from __future__ import annotations
+
+import re
+
+import httpx2
+import msgspec
+
+from seb_appliance.api.schema import openapi_json
+
+DOCUMENT = msgspec.json.decode(openapi_json())
+_PATHS = [(re.compile(re.sub(r"\{[a-z_]+\}", "[^/]+", path)), path) for path in DOCUMENT["paths"]]
+PROBLEM_MEMBERS = set(DOCUMENT["components"]["schemas"]["Problem"]["required"])
+
+
+async def check_documented(response: httpx2.Response) -> None:
+    """An event hook for a client: fails at the first answer that the document does not know."""
+    await response.aread()
+    request = response.request
+    path = next((p for pattern, p in _PATHS if pattern.fullmatch(request.url.path)), None)
+    check_headers(response)
+    if response.status_code >= 400:
+        check_problem(response)
+    if path is None or response.status_code == 405:
+        return
+    method = "get" if request.method == "HEAD" else request.method.lower()
+    replies = DOCUMENT["paths"][path].get(method, {}).get("responses")
+    if replies is None:
+        return
+    where = f"{request.method} {path} → {response.status_code}"
+    assert str(response.status_code) in replies, f"{where} is not documented"
+    content = replies[str(response.status_code)].get("content", {})
+    named = response.headers.get("content-type", "").split(";")[0]
+    assert named in content or not content, f"{where} {named} is not documented"
+    if response.status_code >= 400 and request.method != "HEAD":
+        code = response.json()["code"]
+        assert code in content[named]["examples"], f"{where} {code} is not documented"
+
+
+def check_headers(response: httpx2.Response) -> None:
+    assert re.fullmatch(r"[0-9a-f]{16}", response.headers["seb-request-id"])
+    assert response.headers["seb-version"]
+    assert response.headers["x-content-type-options"] == "nosniff"
+    assert "content-security-policy" in response.headers
+    assert "cache-control" in response.headers
+
+
+def check_problem(response: httpx2.Response) -> None:
+    assert response.headers["content-type"] == "application/problem+json"
+    if response.request.method == "HEAD":
+        return
+    problem = response.json()
+    assert problem.keys() >= PROBLEM_MEMBERS
+    assert problem["status"] == response.status_code
+    assert problem["type"] == f"urn:seb:error:{problem['code']}"
+    assert problem["instance"] == f"urn:seb:request:{response.headers['seb-request-id']}"
+    assert problem["detail"]
+    if response.status_code == 401:
+        assert response.headers["www-authenticate"].startswith("Bearer")
+    if response.status_code == 413:
+        assert response.headers["connection"] == "close"
+    if response.status_code == 503:
+        assert int(response.headers["retry-after"]) >= 1

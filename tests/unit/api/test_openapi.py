@@ -1,0 +1,81 @@
+"""The OpenAPI document: it lists every route, every error, and nothing else."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import msgspec
+import pytest
+from openapi_spec_validator import OpenAPIV31SpecValidator
+
+from seb_appliance import errors
+from seb_appliance.api.app import create_app
+from seb_appliance.api.options import ApiOptions
+from seb_appliance.api.schema import OPERATIONS, openapi_json
+from seb_appliance.api.topics import TopicChanges
+from seb_appliance.formats.operations import TopicSettings
+
+DOCUMENT = msgspec.json.decode(openapi_json())
+
+
+def all_errors(kind: type[errors.SebError]) -> set[type[errors.SebError]]:
+    return {kind} | {found for below in kind.__subclasses__() for found in all_errors(below)}
+
+
+def test_every_route_is_listed_and_every_listed_route_is_there():
+    api = create_app(object(), options=ApiOptions(pages=Path(), static=Path()))  # type: ignore[arg-type]
+    served = {
+        (method, re.sub(r":str\}", "}", route.path))
+        for route in api.litestar.routes
+        for method in route.methods - {"OPTIONS"}
+    }
+    listed = {(method.upper(), path) for path, item in DOCUMENT["paths"].items() for method in item}
+    assert served == listed
+
+
+def test_every_code_that_can_reach_a_client_is_documented():
+    # Store errors become "retry" or 503 inside, start errors are for the terminal.
+    inside = all_errors(errors.StoreError) | all_errors(errors.StartError)
+    codes = {error.code for error in all_errors(errors.SebError) - inside}
+    documented = {error.code for operation in OPERATIONS for error in operation.all_errors}
+    assert codes == documented
+    assert set(DOCUMENT["components"]["examples"]) == documented
+
+
+def test_the_document_is_valid_openapi_3_1():
+    assert DOCUMENT["openapi"].startswith("3.1.")
+    OpenAPIV31SpecValidator(DOCUMENT).validate()
+
+
+def test_operation_ids_are_unique_and_stay_what_they_are():
+    ids = [operation.operation_id for operation in OPERATIONS]
+    assert sorted(ids) == sorted(set(ids))
+    # Clients are generated from these names: adding is fine, renaming breaks somebody.
+    assert set(ids) >= {
+        "produce", "consume", "getRecord", "listTopics", "createTopic", "getTopic", "changeTopic",
+        "deleteTopic", "listApiKeys", "createApiKey", "getApiKey", "revokeApiKey",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.operation_id)
+def test_json_bodies_have_examples(operation):
+    for content in [operation.body, *(reply.content for reply in operation.replies.values())]:
+        found = content.get("application/json")
+        assert found is None or found.example is not None or found.schema == {}
+
+
+def test_examples_fit_their_structs():
+    for operation in OPERATIONS:
+        assert operation.summary
+        assert operation.path.startswith("/")
+        for content in operation.body.values():
+            name = content.schema.get("$ref", "").rpartition("/")[2]
+            if name:
+                schema = DOCUMENT["components"]["schemas"][name]
+                assert set(content.example) <= set(schema["properties"])
+                assert set(schema.get("required", ())) <= set(content.example)
+
+
+def test_every_topic_setting_can_be_changed():
+    assert TopicChanges.__struct_fields__ == TopicSettings.__struct_fields__
