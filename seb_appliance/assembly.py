@@ -80,7 +80,10 @@ class Appliance:
             store,
             database,
             settings.data,
-            StartOptions(take_over=settings.take_over),
+            StartOptions(
+                take_over=settings.take_over,
+                list_is_known=settings.address.kind != "s3" or settings.s3_immediate_list,
+            ),
             clock=clock,
             failpoints=failpoints,
             random_bytes=os.urandom,

@@ -256,6 +256,13 @@ SETTINGS: Final[tuple[Setting, ...]] = (
         help="Checksums of the S3 client; many stores refuse when_supported, which AWS likes.",
     ),
     Setting(
+        "s3_immediate_list",
+        "switch",
+        False,
+        help="The store's LIST is known to show at once what was PUT (Ceph, Backblaze B2): "
+        "--take-over in fencing mode B then need not wait 60s.",
+    ),
+    Setting(
         "s3_connect_timeout",
         "duration",
         3_000,

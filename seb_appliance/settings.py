@@ -76,6 +76,7 @@ class Settings:
     s3_access_key_id: str | None
     s3_secret_access_key: str | None = field(repr=False)
     s3_checksums: str
+    s3_immediate_list: bool
     s3_connect_timeout_ms: int
     s3_read_timeout_ms: int
     fail: str

@@ -1,0 +1,132 @@
+"""The docs say what is there: settings, error codes, metrics, commands, the version."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+
+from seb_appliance import __version__, errors
+from seb_appliance.cli import seb
+from seb_appliance.errors import SebError, StartError, StoreError
+from seb_appliance.setting_table import SETTINGS, Setting
+
+ROOT = Path(__file__).parents[2]
+DOCS = {path.name: path.read_text(encoding="utf-8") for path in (ROOT / "docs").glob("*.md")}
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+ALL = {"README.md": README, "CONTRIBUTING.md": CONTRIBUTING, **DOCS}
+
+
+def settings_row(setting: Setting) -> str:
+    """The row of a setting in docs/OPERATIONS.md."""
+    default = setting.words(setting.default) or "-"
+    if setting.default is not None:
+        default = f"`{default}`"
+    where = f"`{setting.flag}` only" if setting.flag_only else f"`{setting.variable}`"
+    return f"| `{setting.name}` | {where} | {default} | {setting.range_words} | {setting.help} |"
+
+
+def error_classes(parent: type[SebError] = SebError) -> Iterator[type[SebError]]:
+    for child in parent.__subclasses__():
+        if child.__module__ == errors.__name__ and not issubclass(child, StoreError | StartError):
+            yield child
+            yield from error_classes(child)
+
+
+def error_row(error: type[SebError]) -> str:
+    """The row of an error in docs/ERRORS.md, up to what to do about it."""
+    retry = "yes" if error.retryable else "no"
+    effects = "depends" if error is errors.FencedError else error.side_effects
+    return f"| `{error.code}` | {error.status} | {error.title} | {retry} | {effects} |"
+
+
+@pytest.mark.parametrize("setting", [s for s in SETTINGS if not s.variable_only])
+def test_every_setting_has_its_row(setting: Setting) -> None:
+    assert settings_row(setting) in DOCS["OPERATIONS.md"]
+
+
+def test_the_table_of_settings_has_no_row_too_many() -> None:
+    named = re.findall(
+        r"^\| `(\w+)` \| `(?:SEB_\w+|--[\w-]+)`", DOCS["OPERATIONS.md"], re.MULTILINE
+    )
+    assert named == [s.name for s in SETTINGS if not s.variable_only]
+
+
+def test_every_error_code_has_its_row() -> None:
+    codes = {error.code: error for error in error_classes() if "code" in vars(error)}
+    for error in codes.values():
+        assert error_row(error) in DOCS["ERRORS.md"]
+    documented = re.findall(r"^\| `(\w+)` \| \d{3} \|", DOCS["ERRORS.md"], re.MULTILINE)
+    assert sorted(documented) == sorted({*codes, SebError.code})
+
+
+def test_every_exit_code_is_documented() -> None:
+    documented = {
+        int(code) for code in re.findall(r"^\| (\d+) \|", DOCS["OPERATIONS.md"], re.MULTILINE)
+    }
+    app = (ROOT / "seb_appliance" / "app.py").read_text(encoding="utf-8")
+    of_app = {int(code) for code in re.findall(r"^EXIT_\w+ = (\d+)", app, re.MULTILINE)}
+    of_errors = {error.exit_code for error in (StartError, *StartError.__subclasses__())}
+    assert of_errors | of_app | {0, 130} == documented
+
+
+def test_every_metric_is_documented() -> None:
+    source = (ROOT / "seb_appliance" / "samples.py").read_text(encoding="utf-8")
+    metrics = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Constant) and re.fullmatch(r"seb_\w+", str(node.value)):
+            metrics.add(str(node.value))
+        elif isinstance(node, ast.JoinedStr):
+            text = ast.unparse(node)[2:-1]
+            if text.startswith("seb_{what}"):
+                metrics |= {text.replace("{what}", what) for what in ("pending", "reading")}
+    documented = set(re.findall(r"^\| `(seb_\w+)`", DOCS["OPERATIONS.md"], re.MULTILINE))
+    assert metrics == documented
+
+
+def code_lines(text: str) -> Iterator[str]:
+    """Lines of indented and fenced blocks, and what stands in backticks."""
+    yield from re.findall(r"^ {4,}(.+)$", text, re.MULTILINE)
+    for block in re.findall(r"^```\w*\n(.*?)^```", text, re.MULTILINE | re.DOTALL):
+        yield from block.splitlines()
+    yield from re.findall(r"`([^`\n]+)`", text)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_a_command_that_the_docs_name_exists(name: str) -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    targets = set(re.findall(r"^(\w+):", makefile, re.MULTILINE))
+    for line in code_lines(ALL[name]):
+        words = line.removeprefix("$ ").split("#")[0].split()
+        if words[:1] == ["make"] and len(words) > 1 and words[1].isalpha():
+            assert words[1] in targets, line
+        if words[:1] == ["seb"] and len(words) > 1 and words[1].isalpha():
+            check_seb(words[1:], line)
+
+
+def check_seb(words: list[str], line: str) -> None:
+    command: click.Command = seb
+    while isinstance(command, click.Group) and words and not words[0].startswith(("-", "…")):
+        assert words[0] in command.commands, line
+        command = command.commands[words.pop(0)]
+    flags = {flag for option in command.params for flag in (*option.opts, *option.secondary_opts)}
+    for word in words:
+        if word.startswith("--"):
+            assert word.partition("=")[0].rstrip(".,;:)") in flags | {"--help"}, line
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_a_file_that_the_docs_link_to_exists(name: str) -> None:
+    folder = ROOT if name in {"README.md", "CONTRIBUTING.md"} else ROOT / "docs"
+    for target in re.findall(r"\]\(([^)#:]+)(?:#[\w-]+)?\)", ALL[name]):
+        assert (folder / target).exists(), target
+
+
+def test_the_changelog_has_an_entry_for_the_version() -> None:
+    changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    assert re.search(rf"^## {re.escape(__version__)}\b", changelog, re.MULTILINE)

@@ -1,0 +1,46 @@
+"""What pyproject.toml says is true, and what a wheel needs is in it."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+BUILD = PROJECT["tool"]["hatch"]["build"]["targets"]
+
+
+def requirements() -> list[str]:
+    extras = PROJECT["project"]["optional-dependencies"]
+    listed = [*PROJECT["project"]["dependencies"], *extras["server"], *extras["test"]]
+    return [re.split(r"[\[<>=; ]", line)[0].lower().replace("_", "-") for line in listed]
+
+
+def test_the_wheel_carries_migrations_and_templates() -> None:
+    forced = BUILD["wheel"]["force-include"]
+    assert forced == {
+        name: f"seb_appliance/_bundled/{name}" for name in ("migrations", "templates")
+    }
+    assert any((ROOT / "migrations" / "versions").glob("*.py"))
+    assert any((ROOT / "templates").rglob("*.html"))
+
+
+def test_the_sdist_carries_what_the_wheel_is_made_of_and_the_tests() -> None:
+    included = set(BUILD["sdist"]["only-include"])
+    assert included >= {"seb_appliance", "migrations", "templates", "tests", "constraints.txt"}
+    for name in included:
+        assert (ROOT / name).exists(), name
+
+
+def test_every_requirement_has_a_range_and_a_pin() -> None:
+    pins = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    assert all(re.fullmatch(r"[\w.-]+==[\w.]+", pin) for pin in pins)
+    pinned = {pin.partition("==")[0].lower().replace("_", "-").replace(".", "-") for pin in pins}
+    for name in requirements():
+        assert name.replace(".", "-") in pinned, name
+
+
+def test_the_base_install_is_light() -> None:
+    names = {re.split(r"[<>=;]", line)[0] for line in PROJECT["project"]["dependencies"]}
+    assert names == {"backports.zstd", "click", "crc32c", "msgspec", "rich"}
