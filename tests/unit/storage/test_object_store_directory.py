@@ -214,6 +214,18 @@ async def test_symbolic_links_are_neither_followed_nor_listed(
     assert await store.list_after("") == []
 
 
+async def test_folders_that_have_become_empty_do_not_end_a_listing(store: DirectoryStore) -> None:
+    keys = [f"{number:02d}/object" for number in range(30)]
+    for key in keys:
+        await store.create(key, b"")
+    kept = keys[7::8]
+    for key in set(keys) - set(kept):
+        await store.delete(key)
+    first = [info.key for info in await store.list_after("", limit=2)]
+    assert first == kept[:2]
+    assert [info.key for info in await store.list_after("", first[-1], limit=2)] == kept[2:]
+
+
 async def test_two_stores_on_one_folder_race_like_two_processes(
     tmp_path: Path, store: DirectoryStore
 ) -> None:

@@ -198,11 +198,19 @@ async def test_a_listing_that_ends_early_is_uncertain(store: S3Store, proxy: Fau
 
 
 @pytest.mark.parametrize(
+    "body", ["", "<html>Welcome to the hotel</html>", listing("<KeyCount>0</KeyCount>")]
+)
+async def test_an_answer_that_is_no_listing_is_not_an_empty_one(
+    store: S3Store, proxy: FaultProxy, body: str
+) -> None:
+    proxy.add(Rule("status", method="GET", match="list-type=2", code=200, body=body))
+    with pytest.raises(StoreUncertainError, match="no listing"):
+        await store.list_after("claims/")
+
+
+@pytest.mark.parametrize(
     "body",
     [
-        "",
-        "<html>Welcome to the hotel</html>",
-        listing("<KeyCount>0</KeyCount>"),
         listing("<IsTruncated>true</IsTruncated>"),
         listing("<IsTruncated>false</IsTruncated><KeyCount>1</KeyCount>"),
         listing("<IsTruncated>false</IsTruncated>" + listed("tests/seb/claims/2", "")),
@@ -211,7 +219,7 @@ async def test_a_listing_that_ends_early_is_uncertain(store: S3Store, proxy: Fau
         listing("<IsTruncated>false</IsTruncated>" + listed("tests/seb/claims/1", "1")),
     ],
 )
-async def test_an_answer_that_is_no_whole_listing_is_not_an_empty_one(
+async def test_a_listing_that_is_wrong_or_not_whole_is_not_believed(
     store: S3Store, proxy: FaultProxy, body: str
 ) -> None:
     proxy.add(Rule("status", method="GET", match="list-type=2", code=200, body=body))
@@ -242,19 +250,23 @@ async def test_many_stuck_reads_do_not_hold_up_a_put(options: S3Options, proxy: 
 
 
 async def test_an_answer_that_trickles_is_given_up(options: S3Options) -> None:
-    async def trickle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(ConnectionError):
-            while True:  # each byte comes before the time-out of the socket
-                writer.write(b"H")
-                await writer.drain()
-                await asyncio.sleep(0.1)
+    given_up, ended = asyncio.Event(), asyncio.Event()
 
-    server = await asyncio.start_server(trickle, "127.0.0.1", 0)
-    port = server.sockets[0].getsockname()[1]
-    store = S3Store(replace(options, endpoint_url=f"http://127.0.0.1:{port}"))
-    with pytest.raises(StoreUncertainError, match="within 2 s"):
-        await store.list_after("claims/")
-    server.close()
+    async def trickle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while not given_up.is_set():  # each byte comes before the time-out of the socket
+            writer.write(b"H")
+            await asyncio.sleep(0.1)
+        writer.close()
+        ended.set()
+
+    async with await asyncio.start_server(trickle, "127.0.0.1", 0) as server:
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        store = S3Store(replace(options, endpoint_url=url))
+        with pytest.raises(StoreUncertainError, match="within 2 s"):
+            await store.list_after("claims/")
+        given_up.set()
+        await ended.wait()
+        await store.close()
 
 
 # --- killed at a failpoint ---
