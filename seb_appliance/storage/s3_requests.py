@@ -16,7 +16,12 @@ from typing import TYPE_CHECKING, Final
 
 from botocore.exceptions import ClientError
 
-from seb_appliance.errors import ObjectMissingError, StoreClockSkewError, StoreUncertainError
+from seb_appliance.errors import (
+    ObjectExistsError,
+    ObjectMissingError,
+    StoreClockSkewError,
+    StoreUncertainError,
+)
 from seb_appliance.failpoints import Failpoints
 from seb_appliance.storage import s3_answers, s3_client
 from seb_appliance.storage.object_store import ObjectInfo, ObjectRange
@@ -63,7 +68,13 @@ class S3Requests:
         self._put(partial(self._client.put_object, IfNoneMatch="*"), key, body)
 
     def put(self, key: str, body: bytes) -> None:
-        self._put(self._client.put_object, key, body)
+        try:
+            self._put(self._client.put_object, key, body)
+        except ObjectExistsError as error:
+            # No condition was set, so a 412 is no answer to this request.
+            raise StoreUncertainError(
+                f"{key}: 412 to a PUT without a condition", key=key
+            ) from error
 
     def get(self, key: str) -> bytes:
         with self._meaning(key):

@@ -1,0 +1,44 @@
+"""Start one of the servers and keep it until Ctrl-C.
+
+python -m tests.support.servers ceph|moto|rclone|swift
+"""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import sys
+import tempfile
+from pathlib import Path
+
+from tests.support.servers.ceph import running_ceph
+from tests.support.servers.moto import running_moto
+from tests.support.servers.rclone import running_rclone
+from tests.support.servers.swift import running_swift
+
+SERVERS = {
+    "ceph": running_ceph,
+    "moto": running_moto,
+    "rclone": running_rclone,
+    "swift": running_swift,
+}
+
+
+def main(name: str) -> None:
+    with (
+        tempfile.TemporaryDirectory(prefix="seb-") as folder,
+        SERVERS[name](Path(folder) / name) as server,
+        contextlib.suppress(KeyboardInterrupt),
+    ):
+        options = server.new_bucket()
+        print(f"export AWS_ACCESS_KEY_ID={options.access_key_id}")
+        print(f"export AWS_SECRET_ACCESS_KEY={options.secret_access_key}")
+        print(f"export AWS_ENDPOINT_URL_S3={options.endpoint_url}")
+        print(f"bucket: s3://{options.bucket}/{options.prefix}", flush=True)
+        signal.pause()
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 2 or sys.argv[1] not in SERVERS:
+        sys.exit(__doc__)
+    main(sys.argv[1])
