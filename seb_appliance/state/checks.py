@@ -62,7 +62,7 @@ def read_checked_revision(connection: sqlite3.Connection) -> str:
         " WHERE type NOT IN ('table', 'index') OR sql LIKE 'CREATE VIRTUAL%'"
     ).fetchone()
     if strange:
-        raise CorruptObjectError(f"the state holds a {strange[0]} {strange[1]!r}")
+        raise CorruptObjectError(f"its schema holds a {strange[0]} {strange[1]!r}")
     # quick_check and more: it compares the indexes with their tables too.
     problems = connection.execute("PRAGMA integrity_check(1)").fetchall()
     if problems != [("ok",)]:

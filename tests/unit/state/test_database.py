@@ -147,6 +147,20 @@ async def test_more_events_than_sqlite_takes_parameters_fit_in_one_entry(
     assert (await _reopened_and_closed(path)).set_aside == ""
 
 
+async def test_rows_changed_in_a_later_transaction_keep_the_checksum_true(path: Path) -> None:
+    journal = Journal()
+    journal.write(topic_created(1), topic_created(2), api_key_created("a"), api_key_created("b"))
+    journal.write(TopicChanged(topic_id=1, settings=TopicSettings(linger_ms=5)))
+    journal.write(TopicDeleted(topic_id=2))
+    journal.write(ApiKeyRevoked(api_key_id="a", revoked_us=1))
+    for entry in journal.entries:
+        database = await StateDatabase.open(path)
+        assert database.set_aside == ""
+        await database.apply([entry])
+        await database.close()
+    assert (await _reopened_and_closed(path)).set_aside == ""
+
+
 async def test_loading_leaves_out_sections_of_deleted_topics(database: StateDatabase) -> None:
     journal = Journal()
     journal.write(topic_created(1), topic_created(2))

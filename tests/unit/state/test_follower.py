@@ -70,6 +70,23 @@ async def test_entries_that_wait_share_one_transaction(
     assert len(commits) == 1
 
 
+async def test_entries_that_come_during_a_commit_are_in_the_next(
+    follower: StateFollower, database: StateDatabase
+) -> None:
+    journal = sample(10)
+    coming = iter(journal.entries)
+
+    def one_more(_: object) -> None:
+        if entry := next(coming, None):
+            follower.follow(entry)
+
+    event.listen(database._engine.sync_engine, "commit", one_more)
+    one_more(None)
+    await follower.drain()
+    assert follower.failure == ""
+    assert await database.position() == journal.position
+
+
 async def test_nothing_is_written_and_no_timer_runs_while_idle(
     follower: StateFollower, database: StateDatabase, clock: FakeClock
 ) -> None:
