@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import http
 import os
+import socket
 from typing import Any, Final
 
 import httptools
@@ -64,6 +65,7 @@ class SebHttpProtocol(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         lingering = LingeringTransport(transport, self.loop, lambda: self._phase == "body")
         super().connection_made(lingering)
+        _send_at_once(transport)
         if len(self.connections) > limits.CONNECTIONS_MAX:
             self._refuse(OverloadedError(f"{limits.CONNECTIONS_MAX} connections are open already."))
             return
@@ -192,6 +194,14 @@ class SebHttpProtocol(HttpToolsProtocol):
         if self._stalled is not None:
             self._stalled.cancel()
             self._stalled = None
+
+
+def _send_at_once(transport: asyncio.Transport) -> None:
+    """Headers and body are two writes: with Nagle's algorithm the second one waits 40 ms for the
+    client's delayed ACK. asyncio sees to that only when the listener named its protocol."""
+    connection = transport.get_extra_info("socket")
+    if connection.family in (socket.AF_INET, socket.AF_INET6):
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
 
 def _headers_too_large() -> HeadersTooLargeError:
