@@ -1,0 +1,89 @@
+"""`seb serve` as a process of its own: start, wait until it is ready, stop."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from http.client import HTTPConnection, HTTPException
+from pathlib import Path
+from socket import create_server
+
+READY_S_MAX = 60
+ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.startswith("SEB_")}
+
+
+@dataclass
+class Serving:
+    """`output`: where stdout and stderr go."""
+
+    process: subprocess.Popen[bytes]
+    port: int
+    data: Path
+    output: Path
+
+    @property
+    def shown(self) -> str:
+        return self.output.read_text()
+
+    def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
+        """Send the signal, wait; the exit code."""
+        self.process.send_signal(number)
+        return self.process.wait(60)
+
+    def request(self, method: str, path: str, body: bytes | None = None) -> tuple[int, bytes]:
+        """With the admin key of the data directory, if there is one; status and body."""
+        connection = HTTPConnection("127.0.0.1", self.port, timeout=30)
+        file = self.data / "admin.key"
+        key = {"Authorization": f"Bearer {file.read_text().strip()}"} if file.exists() else {}
+        try:
+            connection.request(method, path, body, key)
+            response = connection.getresponse()
+            return response.status, response.read()
+        finally:
+            connection.close()
+
+    def wait_until_ready(self) -> None:
+        deadline = time.monotonic() + READY_S_MAX
+        while time.monotonic() < deadline and self.process.poll() is None:
+            try:
+                if self.request("GET", "/readyz")[0] == 200:
+                    return
+            except (OSError, HTTPException):
+                time.sleep(0.02)
+        raise AssertionError(f"not ready: {self.shown}")
+
+
+def free_port() -> int:
+    with create_server(("127.0.0.1", 0)) as listener:
+        return listener.getsockname()[1]
+
+
+@contextmanager
+def serving(
+    folder: Path,
+    *flags: str,
+    seb: Sequence[str] = (sys.executable, "-m", "seb_appliance"),
+    data: str = "local",
+    cwd: Path | None = None,
+) -> Iterator[Serving]:
+    """An appliance on `folder`/bucket that is ready; killed at the end if it still runs."""
+    port, output = free_port(), folder / f"{data}.output"
+    command = [*seb, "serve", "--bucket", f"file:{folder / 'bucket'}"]
+    command += ["--data", str(folder / data), "--port", str(port), *flags]
+    with output.open("wb") as sink:
+        process = subprocess.Popen(
+            command, stdout=sink, stderr=subprocess.STDOUT, env=ENVIRONMENT, cwd=cwd
+        )
+    try:
+        running = Serving(process, port, folder / data, output)
+        running.wait_until_ready()
+        yield running
+    finally:
+        process.kill()
+        process.wait()
