@@ -36,7 +36,7 @@ swift_dir = {folder}
 bind_ip = 127.0.0.1
 bind_port = {port}
 user = {user}
-workers = 1
+workers = 0
 log_level = WARNING
 """
 _BACKEND = """\
