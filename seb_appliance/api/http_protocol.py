@@ -124,8 +124,11 @@ class SebHttpProtocol(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         self._disarm()
+        version = self.parser.get_http_version()
+        if version not in ("1.0", "1.1"):
+            self._refuse_from_callback(BadRequestError(f"This is HTTP/{version}; send HTTP/1.1."))
         hosts = sum(name == b"host" for name, _ in self.headers)
-        if hosts > 1 or (hosts == 0 and self.parser.get_http_version() == "1.1"):
+        if hosts > 1 or (hosts == 0 and version == "1.1"):
             self._refuse_from_callback(BadRequestError(f"A request has one Host, not {hosts}."))
         super().on_headers_complete()
         self._phase = "body"

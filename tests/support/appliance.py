@@ -7,7 +7,7 @@ import asyncio
 import contextlib
 import socket
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import httpx2
@@ -24,6 +24,7 @@ class RunningAppliance:
     """`client` speaks with the admin key; `port` is for raw sockets on 127.0.0.1."""
 
     appliance: Appliance
+    server: HttpServer
     port: int
     admin_key: str
     client: httpx2.AsyncClient
@@ -56,9 +57,9 @@ async def running_appliance(data: Path, **flags: str | bool) -> AsyncIterator[Ru
             await asyncio.sleep(0)
         key = (data / "admin.key").read_text().strip()
         port = listener.getsockname()[1]
-        running = RunningAppliance(appliance, port, key, None)  # type: ignore[arg-type]
+        running = RunningAppliance(appliance, server, port, key, None)  # type: ignore[arg-type]
         async with running.client_with(key) as client:
-            yield RunningAppliance(appliance, port, key, client)
+            yield replace(running, client=client)
         appliance.broker.stop_accepting()
         server.should_exit = True
         await serving
