@@ -164,6 +164,20 @@ async def test_stopping_seals_what_is_open_and_refuses_what_comes(house: House) 
         await refused
 
 
+async def test_what_could_not_be_drained_is_told_unknown(house: House) -> None:
+    house.journal.hold()
+    waiting = house.append("t", b"a")
+    await house.clock.advance(1)
+    house.broker.stop_accepting()
+    drained = asyncio.ensure_future(house.broker.drain(5))
+    await house.clock.advance(6)
+    assert not await drained
+    await house.broker.stop()
+    with pytest.raises(OutcomeUnknownError):
+        await waiting
+    assert house.broker.pending.used_bytes == 0
+
+
 async def test_a_refused_append_leaves_no_topic_and_no_reservation(house: House) -> None:
     with pytest.raises(RecordTooLargeError):
         await house.append("new", b"x" * (1 << 20) + b"x")
