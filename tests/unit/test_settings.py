@@ -70,6 +70,7 @@ def test_durations_and_sizes_are_read_with_their_units() -> None:
         ("SEB_PORT", "8O80"),
         ("SEB_PORT", "٣"),
         ("SEB_PORT", ""),
+        ("SEB_ACK_TIMEOUT", "99ms"),
         ("SEB_LINGER", "10"),
         ("SEB_LINGER", "10 parsecs"),
         ("SEB_LINGER", "2m"),
