@@ -10,7 +10,6 @@ import os
 import random
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from pathlib import Path
 
 from seb_appliance.admin_key import ensure_admin_key
 from seb_appliance.broker.broker import Broker
@@ -80,35 +79,17 @@ class Appliance:
             store,
             database,
             settings.data,
-            StartOptions(
-                take_over=settings.take_over,
-                list_is_known=settings.address.kind != "s3" or settings.s3_immediate_list,
-            ),
+            StartOptions(take_over=settings.take_over),
             clock=clock,
             failpoints=failpoints,
             random_bytes=os.urandom,
             jitter=random.random,
             progress=progress,
         )
-        sections = BucketSections(
-            store,
-            lambda ref: layout.entry_key(journal.mode, ref),
-            _disk_cache(settings, journal.bucket_id, failpoints),
-            clock,
-        )
+        sections = _sections(settings, store, journal, clock, failpoints)
         follower = StateFollower(database, clock=clock, failpoints=failpoints)
-        snapshots = SnapshotKeeper(
-            database,
-            follower,
-            SnapshotStore(store, Patience(clock, random.random), failpoints),
-            SnapshotSchedule(
-                clock,
-                entry_s=_replay_seconds(report, store.durability),
-                snapshot_seq=report.newest_snapshot_seq,
-                seq=journal.position.seq,
-            ),
-            settings.data / "snapshot.new",
-        )
+        seq = journal.position.seq
+        snapshots = _snapshots(settings, store, database, follower, report, seq, clock, failpoints)
         executor = ThreadPoolExecutor(2, thread_name_prefix="broker")
         broker = Broker(
             await follower.load(),
@@ -171,15 +152,39 @@ class Appliance:
         await asyncio.to_thread(self.executor.shutdown)
 
 
-def _replay_seconds(report: StartReport, durability: str) -> float:
+def _snapshots(
+    settings: Settings,
+    store: CountedStore,
+    database: StateDatabase,
+    follower: StateFollower,
+    report: StartReport,
+    applied_seq: int,
+    clock: Clock,
+    failpoints: Failpoints,
+) -> SnapshotKeeper:
+    entry_s = _REPLAY_S[store.durability]
     if report.entries_replayed >= _MEASURED_FROM:
-        return report.seconds / report.entries_replayed
-    return _REPLAY_S[durability]
+        entry_s = report.seconds / report.entries_replayed
+    schedule = SnapshotSchedule(
+        clock,
+        entry_s=entry_s,
+        snapshot_seq=report.newest_snapshot_seq,
+        seq=applied_seq,
+    )
+    bucket = SnapshotStore(store, Patience(clock, random.random), failpoints)
+    return SnapshotKeeper(database, follower, bucket, schedule, settings.data / "snapshot.new")
 
 
-def _disk_cache(settings: Settings, bucket_id: bytes, failpoints: Failpoints) -> DiskCache | None:
-    """A cache of a bucket that is a local disk, or memory, would only hold everything twice."""
-    if settings.address.kind != "s3" or settings.cache_bytes == 0:
-        return None
-    folder: Path = settings.data / "cache" / bucket_id.hex()
-    return DiskCache(folder, settings.cache_bytes, failpoints)
+def _sections(
+    settings: Settings,
+    store: CountedStore,
+    journal: StoredJournal,
+    clock: Clock,
+    failpoints: Failpoints,
+) -> BucketSections:
+    cache = None
+    # A cache of a bucket that is a local disk, or memory, would only hold everything twice.
+    if settings.address.kind == "s3" and settings.cache_bytes:
+        folder = settings.data / "cache" / journal.bucket_id.hex()
+        cache = DiskCache(folder, settings.cache_bytes, failpoints)
+    return BucketSections(store, lambda ref: layout.entry_key(journal.mode, ref), cache, clock)

@@ -10,5 +10,5 @@ def configure_logs(level: str) -> None:
         level=level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s", force=True
     )
     # Requests are counted, not logged; these would tell the rest twice.
-    for name in ("uvicorn", "uvicorn.error", "uvicorn.access", "botocore", "boto3", "urllib3", "alembic"):
+    for name in ("uvicorn", "uvicorn.error", "uvicorn.access", "botocore", "boto3", "urllib3"):
         logging.getLogger(name).setLevel(logging.WARNING)

@@ -1,4 +1,4 @@
-"""The whole appliance without HTTP against a plain dictionary: random work, restarts, lost disks."""
+"""The appliance without HTTP against a plain dictionary: random work, restarts, lost disks."""
 
 from __future__ import annotations
 
@@ -36,7 +36,9 @@ HISTORIES = int(os.environ.get("TEST_HISTORIES", "40"))
 
 names = st.sampled_from(["a", "b.c", "b.d"])
 values = st.one_of(st.none(), st.binary(max_size=20))
-record_lists = st.lists(st.tuples(values, st.none() | st.binary(max_size=5)), min_size=1, max_size=8)
+record_lists = st.lists(
+    st.tuples(values, st.none() | st.binary(max_size=5)), min_size=1, max_size=8
+)
 
 
 class PlainPutStore(MemoryStore):

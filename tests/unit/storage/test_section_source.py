@@ -1,4 +1,4 @@
-"""Sections from memory, from the cache on disk, from the bucket: checked wherever they come from."""
+"""Sections from memory, the cache on disk, the bucket: checked wherever they come from."""
 
 from __future__ import annotations
 
@@ -112,7 +112,9 @@ async def test_what_was_fetched_once_comes_from_disk_also_after_a_restart(
     await second.close()
 
 
-@pytest.mark.parametrize("damage", [lambda b: b[:-9] + b"x" + b[-8:], lambda b: b[:-9], lambda b: b""])
+@pytest.mark.parametrize(
+    "damage", [lambda b: b[:-9] + b"x" + b[-8:], lambda b: b[:-9], lambda b: b""]
+)
 async def test_a_damaged_cache_file_is_dropped_and_fetched_again(
     store: FlakyStore, tmp_path: Path, damage
 ) -> None:
