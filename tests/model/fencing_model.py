@@ -1,0 +1,98 @@
+"""The fencing protocol, checked in every interleaving: what holds, and what each rule is for.
+
+`python -m tests.model.fencing_model` runs the small bounds that CI runs, with `--full` the large
+ones (millions of states; some gigabytes and the better part of an hour). Change these models before
+the protocol is changed.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from tests.model.claims_model import ClaimsModel
+from tests.model.create_only_model import CreateOnlyModel
+from tests.model.explorer import Model, explore
+
+SMALL_STATES_MAX = 700_000
+FULL_STATES_MAX = 60_000_000
+
+_CALM = {"unclear": (0, 0), "outwaits": False}
+_THREE = {"unclear": (0, 0, 0), "snapshots": (0, 0, 0), "outwaits": False}
+
+SOUND: dict[str, Model] = {
+    "A: two writers, snapshots, deletion": CreateOnlyModel(),
+    "B: two writers, unclear answers": ClaimsModel(appends=(1, 1), outwaits=False),
+    "B: a higher claim is outwaited": ClaimsModel(appends=(1, 1), unclear=(0, 1)),
+    "B: a restart, snapshots, deletion": ClaimsModel(
+        **_CALM, kept=1, starts=(1, 2), snapshots=(1, 1)
+    ),
+    "B: three writers, a snapshot": ClaimsModel(
+        **{**_THREE, "snapshots": (0, 1, 0)}, kept=1, starts=(1, 1, 1), appends=(1, 0, 1)
+    ),
+}
+
+SOUND_AT_LENGTH: dict[str, Model] = {
+    "A: three entries of the first": CreateOnlyModel(appends=(3, 1)),
+    "A: the first restarts": CreateOnlyModel(starts=(2, 1), unclear=(0, 1)),
+    "A: the second restarts": CreateOnlyModel(starts=(1, 2), unclear=(0, 1)),
+    "A: three writers": CreateOnlyModel(
+        starts=(1, 1, 1), appends=(2, 1, 1), snapshots=(2, 0, 0), unclear=(0, 0, 1)
+    ),
+    "B: two writers, all of it": ClaimsModel(appends=(1, 1)),
+    "B: snapshots and unclear answers": ClaimsModel(
+        kept=1, appends=(2, 1), snapshots=(1, 1), outwaits=False
+    ),
+    "B: three writers, a restart": ClaimsModel(**_THREE, starts=(1, 1, 2), appends=(1, 0, 1)),
+    "B: three writers, one outwaited": ClaimsModel(
+        **{**_THREE, "outwaits": True}, starts=(1, 1, 1), appends=(1, 0, 1)
+    ),
+}
+
+BROKEN: dict[str, Model] = {
+    "A without create-only PUT": CreateOnlyModel(creates_only_if_absent=False),
+    "A without the LIST of snapshots after the epoch entry": CreateOnlyModel(
+        appends=(3, 1), floor_checked_after_epoch=False
+    ),
+    "A with epoch entries deleted": CreateOnlyModel(epoch_entries_stay=False),
+    "A stepping over a gap": CreateOnlyModel(steps_over_nothing=False),
+    "A with deletion above the floor": CreateOnlyModel(deletes_only_to_floor=False),
+    # The floor may then be the end of the log, and an epoch entry on a freed key look like its end.
+    "A with one snapshot kept": CreateOnlyModel(kept=1),
+    "B with a claim whose PUT is unclear": ClaimsModel(claim_until_definite=False),
+    "B without the second LIST of snapshots": ClaimsModel(
+        **_CALM, kept=1, snapshots=(1, 0), floor_checked_after_replay=False
+    ),
+    "B without the LIST of claims after the base": ClaimsModel(
+        **{**_THREE, "snapshots": (0, 1, 0)},
+        starts=(1, 1, 1),
+        appends=(1, 0, 0),
+        highest_after_base=False,
+    ),
+    "B without the LIST of claims after each PUT": ClaimsModel(highest_after_put=False),
+    "B with a snapshot of an unchecked entry": ClaimsModel(
+        kept=1, snapshots=(1, 1), snapshots_hold_checked_only=False
+    ),
+    "B from local state that is not on the chain": ClaimsModel(
+        **_THREE, starts=(1, 1, 2), appends=(1, 0, 0), begins_on_the_chain_only=False
+    ),
+    "B with deletion above the floor": ClaimsModel(snapshots=(2, 0), deletes_only_to_floor=False),
+}
+
+
+def main(arguments: list[str]) -> int:
+    """Print an outcome for each model; 1 if one is not as it should be."""
+    full = "--full" in arguments
+    wrong = 0
+    for title, model in {**SOUND, **(SOUND_AT_LENGTH if full else {}), **BROKEN}.items():
+        states_max = FULL_STATES_MAX if title in SOUND_AT_LENGTH else SMALL_STATES_MAX
+        outcome = explore(model, states_max=states_max, say=print if full else None)
+        as_expected = bool(outcome.violation) == (title in BROKEN)
+        wrong += not as_expected
+        print(f"{'ok ' if as_expected else 'BAD'} {title}: {outcome}", flush=True)
+        for step in () if as_expected else outcome.path:
+            print(f"      {step}")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
