@@ -64,7 +64,8 @@ class StartOptions:
 @dataclass(frozen=True, slots=True)
 class StartReport:
     """How the start went. `began_from`: `local`, `empty` or the key of a snapshot, as of entry
-    `began_seq`; `warnings` are sentences for the operator."""
+    `began_seq`; `seconds` of the whole start, `replay_seconds` of the replay alone; `warnings` are
+    sentences for the operator."""
 
     mode: Mode
     epoch: int
@@ -72,6 +73,7 @@ class StartReport:
     began_from: str
     began_seq: int
     entries_replayed: int
+    replay_seconds: float
     seconds: float
     newest_snapshot_seq: int
     warnings: tuple[str, ...]
@@ -147,7 +149,7 @@ class _Opening:
         self._writer_ids = WriterIds(data_dir / "writer-ids")
         self._patience = Patience(clock, jitter, give_up_after_s=START_PATIENCE_S)
         self._reader = EntryReader(store, self._patience)
-        self._replay = Replay(self._reader, replica, failpoints, progress)
+        self._replay = Replay(self._reader, replica, clock, failpoints, progress)
 
     async def run(self) -> tuple[StoredJournal, StartReport]:
         began_s = self._clock.monotonic_s()
@@ -171,6 +173,7 @@ class _Opening:
             began_from=recovery.began.source,
             began_seq=recovery.began.position.seq,
             entries_replayed=self._replay.done,
+            replay_seconds=self._replay.seconds,
             seconds=self._clock.monotonic_s() - began_s,
             newest_snapshot_seq=recovery.newest_snapshot_seq,
             warnings=(*report.warnings, *recovery.notes),
@@ -227,8 +230,8 @@ class _Opening:
             return
         last = ""
         if position.seq > 0:
-            now_us = self._clock.wall_us() + int(self._store.clock_offset_s * 1e6)
-            last = f", last entry {_ago(max(0, now_us - position.created_us) // 1_000_000)} ago"
+            age_us = max(0, self._clock.wall_us() - position.created_us)
+            last = f", last entry {_ago(age_us // 1_000_000)} ago"
         raise BucketInUseError(
             f"the bucket is in use by another appliance (epoch {epoch}, writer "
             f"{writer_id.hex()[:4]}…{last}). Stop it, or start with --take-over to fence it."

@@ -107,6 +107,8 @@ class Recovery:
                 _require_past(names, position)
             except ReplayError as problem:
                 await self._begin_anew(problem)
+            except CorruptObjectError as error:  # of local state: the file turned out to be damaged
+                await self._begin_anew(ReplayError("the local state", error.detail))
             else:
                 return position
 

@@ -15,6 +15,7 @@ from typing import Final
 
 from seb_appliance import limits
 from seb_appliance.broker.ports import Replica
+from seb_appliance.clock import Clock
 from seb_appliance.errors import BadBatchError, ObjectMissingError
 from seb_appliance.failpoints import Failpoints
 from seb_appliance.formats.entry import (
@@ -107,19 +108,22 @@ class EntryReader:
 
 
 class Replay:
-    """Brings a replica up along spans. `done` counts the entries replayed so far."""
+    """Brings a replica up along spans. `done` counts the entries replayed so far, in `seconds`."""
 
     def __init__(
         self,
         reader: EntryReader,
         replica: Replica,
+        clock: Clock,
         failpoints: Failpoints,
         progress: Progress,
     ) -> None:
         self.done = 0
+        self.seconds = 0.0
         self.expected = 0  # entries in all, as far as a LIST knew; for the progress only
         self._reader = reader
         self._replica = replica
+        self._clock = clock
         self._failpoints = failpoints
         self._progress = progress
 
@@ -132,6 +136,7 @@ class Replay:
         reads: deque[asyncio.Task[Entry | None]] = deque()
         batch: list[Entry] = []
         applying: asyncio.Task[None] | None = None
+        began_s = self._clock.monotonic_s()
         ahead = 1  # a start with nothing to replay shall not ask for 32 absent keys
         next_seq = position.seq + 1
         try:
@@ -164,6 +169,7 @@ class Replay:
             # A transaction under way is not torn: its end is waited for, whatever it is.
             rest = [*reads, applying] if applying else [*reads]
             await asyncio.gather(*rest, return_exceptions=True)
+            self.seconds += self._clock.monotonic_s() - began_s
         return position
 
     async def _apply(self, batch: list[Entry]) -> None:
