@@ -288,6 +288,24 @@ async def test_every_file_is_private(database: StateDatabase, path: Path, tmp_pa
     assert set(modes.values()) == {0o600}
 
 
+async def test_a_file_that_others_could_read_is_made_private(path: Path) -> None:
+    await _reopened_and_closed(path)
+    path.chmod(0o644)
+    await _reopened_and_closed(path)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+async def test_settings_that_were_not_set_are_not_stored(
+    database: StateDatabase, path: Path
+) -> None:
+    """So that a release that knows more settings has the same rows for older topics."""
+    journal = Journal()
+    await database.apply([journal.write(topic_created(1), topic_created(2, linger_ms=50))])
+    with closing(sqlite3.connect(path)) as connection:
+        stored = connection.execute("SELECT settings FROM topics ORDER BY topic_id").fetchall()
+    assert stored == [("{}",), ('{"linger_ms":50}',)]
+
+
 async def test_a_clean_stop_moves_the_log_into_the_file(path: Path) -> None:
     database = await StateDatabase.open(path)
     await database.apply(sample().entries)

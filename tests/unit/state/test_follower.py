@@ -111,6 +111,7 @@ async def test_a_full_disk_stops_following_and_loses_nothing_once_there_is_room(
         follower.follow(journal.write(*[topic_created(100 + offset, "t" * 100 + str(offset))]))
     await follower.drain()
     assert "database or disk is full" in follower.failure
+    assert "free space" in follower.failure
     await clock.advance(60)
     assert follower.lag_entries == 60
     assert "database or disk is full" in follower.failure
