@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 from tests.support.servers.ceph import running_ceph
@@ -13,6 +15,10 @@ from tests.support.servers.moto import running_moto
 from tests.support.servers.rclone import running_rclone
 from tests.support.servers.s3_server import NotInstalledError, S3Server
 from tests.support.servers.swift import running_swift
+
+# A busy machine is no failure: what must end soon is measured by its own test.
+hypothesis.settings.register_profile("seb", deadline=None)
+hypothesis.settings.load_profile("ci" if "CI" in os.environ else "seb")
 
 Running = Callable[[Path], AbstractContextManager[S3Server]]
 
