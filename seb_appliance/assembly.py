@@ -79,7 +79,7 @@ class Appliance:
             store,
             database,
             settings.data,
-            StartOptions(take_over=settings.take_over),
+            _start_options(settings),
             clock=clock,
             failpoints=failpoints,
             random_bytes=os.urandom,
