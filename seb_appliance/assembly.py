@@ -188,3 +188,9 @@ def _sections(
         folder = settings.data / "cache" / journal.bucket_id.hex()
         cache = DiskCache(folder, settings.cache_bytes, failpoints)
     return BucketSections(store, lambda ref: layout.entry_key(journal.mode, ref), cache, clock)
+
+
+def _start_options(settings: Settings) -> StartOptions:
+    """A directory's LIST, and memory's, always shows what was PUT."""
+    shows_at_once = settings.address.kind != "s3" or settings.s3_immediate_list
+    return StartOptions(take_over=settings.take_over, list_is_known=shows_at_once)

@@ -31,7 +31,9 @@ WINDOW_BYTES_MAX: Final = 8 * MIB  # a full window closes at once
 PENDING_BYTES_DEFAULT: Final = 64 * MIB  # waiting for the bucket, all windows together
 READ_BYTES_DEFAULT: Final = 64 * MIB  # read answers being made or sent
 OPERATOR_LINGER_MS: Final = 50
+LINGER_MS_MAX: Final = 10_000
 ACK_TIMEOUT_MS_DEFAULT: Final = 30_000
+ACK_TIMEOUT_MS_MAX: Final = 600_000
 STATE_LAG_ENTRIES_MAX: Final = 64  # SQLite may follow this many entries behind
 
 # Reads
@@ -68,6 +70,7 @@ SNAPSHOT_INTERVAL_S_MIN: Final = 60
 assert RECORD_BYTES_DEFAULT <= RECORD_BYTES_MAX <= REQUEST_BYTES_MAX
 assert REQUEST_BYTES_MAX <= PENDING_BYTES_DEFAULT, "one allowed request must be able to wait"
 assert WINDOW_BYTES_MAX + REQUEST_BYTES_MAX + ENTRY_CONTENTS_BYTES_MAX <= ENTRY_BYTES_MAX
+assert OPERATOR_LINGER_MS < LINGER_MS_MAX <= ACK_TIMEOUT_MS_DEFAULT // 2
 assert REQUEST_BYTES_MAX <= BATCH_BODY_BYTES_MAX
 assert BATCH_RECORDS_MAX * 8 <= BATCH_BODY_BYTES_MAX
 assert RECORDS_PER_REQUEST_MAX <= BATCH_RECORDS_MAX

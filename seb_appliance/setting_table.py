@@ -135,7 +135,7 @@ SETTINGS: Final[tuple[Setting, ...]] = (
         "duration",
         None,
         default_words="10ms on a directory or in memory, 1s on S3",
-        range=(0, 60_000),
+        range=(0, limits.LINGER_MS_MAX),
         help="How long a window stays open to gather records of others; a topic may set its own.",
     ),
     Setting(
@@ -161,7 +161,7 @@ SETTINGS: Final[tuple[Setting, ...]] = (
         "ack_timeout",
         "duration",
         limits.ACK_TIMEOUT_MS_DEFAULT,
-        range=(100, 600_000),
+        range=(100, limits.ACK_TIMEOUT_MS_MAX),
         help="How long a producer waits for the bucket before it is told 504 outcome_unknown.",
     ),
     Setting(

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from seb_appliance.errors import ConfigurationError
-from seb_appliance.quantities import format_size
+from seb_appliance.quantities import format_duration, format_size
 from seb_appliance.setting_table import SETTINGS, Setting, Value
 
 CONFIG_VARIABLE: Final = "SEB_CONFIG"
@@ -135,6 +135,11 @@ def _check_relations(settings: Settings) -> None:
                 f"data ({settings.data}) and bucket ({settings.bucket}) must lie side by side, "
                 "neither inside the other"
             )
+    if settings.window_linger_ms > settings.ack_timeout_ms // 2:
+        raise ConfigurationError(
+            f"linger ({format_duration(settings.window_linger_ms)}) must be at most half of "
+            f"ack_timeout ({format_duration(settings.ack_timeout_ms)})"
+        )
     for small, large in (
         ("max_record_bytes", "max_request_bytes"),
         ("max_request_bytes", "max_pending_bytes"),

@@ -26,7 +26,7 @@ from seb_appliance.broker.readiness import ReadinessCheck
 from seb_appliance.broker.reads import Reads
 from seb_appliance.broker.sections import SectionReader
 from seb_appliance.broker.sequencer import Sequencer
-from seb_appliance.broker.settings import BrokerSettings, check_topic_settings
+from seb_appliance.broker.settings import BrokerSettings
 from seb_appliance.broker.values import (
     ApiKeyView,
     Appended,
@@ -224,7 +224,7 @@ class Broker:
         """The topic, and whether it was made now. Raises TopicDiffersError when it exists with
         other settings, BadNameError, BadRequestError."""
         check_topic_name(name)
-        check_topic_settings(settings)
+        self._settings.check(settings)
 
         made = await self._operate(
             lambda window: self._admission.admit_topic_created(
@@ -243,7 +243,7 @@ class Broker:
             if known is None:
                 raise self._admission.missing(name)
             settings = msgspec.structs.replace(known.settings, **changes)
-            check_topic_settings(settings)
+            self._settings.check(settings)
             self._admission.admit_topic_changed(window, name, settings)
 
         await self._operate(admit)

@@ -8,8 +8,6 @@ from seb_appliance import limits
 from seb_appliance.errors import BadRequestError
 from seb_appliance.formats.operations import TopicSettings
 
-LINGER_MS_MAX = 60_000
-
 
 @dataclass(frozen=True, slots=True)
 class BrokerSettings:
@@ -23,6 +21,11 @@ class BrokerSettings:
     max_reading_bytes: int = limits.READ_BYTES_DEFAULT
     ack_timeout_ms: int = limits.ACK_TIMEOUT_MS_DEFAULT
 
+    @property
+    def linger_ms_max(self) -> int:
+        """A window must close well before its callers stop waiting."""
+        return min(limits.LINGER_MS_MAX, self.ack_timeout_ms // 2)
+
     def effective(self, settings: TopicSettings) -> TopicSettings:
         """A topic's settings with the defaults filled in."""
         return TopicSettings(
@@ -35,17 +38,16 @@ class BrokerSettings:
             ),
         )
 
-
-def check_topic_settings(settings: TopicSettings) -> None:
-    """Raises BadRequestError that names each setting out of its range."""
-    errors = []
-    if settings.linger_ms is not None and not 0 <= settings.linger_ms <= LINGER_MS_MAX:
-        errors.append({"path": "linger_ms", "message": f"0 to {LINGER_MS_MAX} ms"})
-    if settings.max_record_bytes is not None and not (
-        1 <= settings.max_record_bytes <= limits.RECORD_BYTES_MAX
-    ):
-        errors.append(
-            {"path": "max_record_bytes", "message": f"1 to {limits.RECORD_BYTES_MAX} bytes"}
-        )
-    if errors:
-        raise BadRequestError("A topic setting is out of its range.", errors=errors)
+    def check(self, settings: TopicSettings) -> None:
+        """Raises BadRequestError that names each setting of a topic out of its range."""
+        errors = []
+        if settings.linger_ms is not None and not 0 <= settings.linger_ms <= self.linger_ms_max:
+            errors.append({"path": "linger_ms", "message": f"0 to {self.linger_ms_max} ms"})
+        if settings.max_record_bytes is not None and not (
+            1 <= settings.max_record_bytes <= limits.RECORD_BYTES_MAX
+        ):
+            errors.append(
+                {"path": "max_record_bytes", "message": f"1 to {limits.RECORD_BYTES_MAX} bytes"}
+            )
+        if errors:
+            raise BadRequestError("A topic setting is out of its range.", errors=errors)

@@ -60,7 +60,7 @@ async def test_an_idle_broker_arms_no_timer_and_writes_nothing(house: House) -> 
 
 
 async def test_a_full_window_closes_without_waiting_for_linger(house: House) -> None:
-    await house.topic("t", linger_ms=60_000)
+    await house.topic("t", linger_ms=10_000)
     waiting = [house.append("t", b"x" * 1_000_000) for _ in range(9)]
     answers = await asyncio.gather(*waiting)  # sealing a large window takes a thread
     assert [answer.offset for answer in answers] == list(range(9))
@@ -149,7 +149,7 @@ async def test_no_append_is_taken_while_sqlite_is_too_far_behind(house: House) -
 
 
 async def test_stopping_seals_what_is_open_and_refuses_what_comes(house: House) -> None:
-    await house.topic("t", linger_ms=60_000)
+    await house.topic("t", linger_ms=10_000)
     waiting = house.append("t", b"a")
     await settle()
     house.broker.stop_accepting()

@@ -1,0 +1,30 @@
+"""What the tables of bad input share: refused with the documented code, nothing stored."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+RECORDS = "/v1/topics/target/records"
+JSON = {"content-type": "application/json"}
+
+
+@asynccontextmanager
+async def nothing_happens(seb) -> AsyncIterator[None]:
+    """Nothing is stored inside the block, and the next good request works."""
+    await seb.client.put("/v1/topics/target")
+    before = (await seb.client.get("/v1/topics")).json()["topics"]
+    keys = (await seb.client.get("/v1/api-keys")).json()
+    yield
+    assert (await seb.client.get("/v1/topics")).json()["topics"] == before
+    assert (await seb.client.get("/v1/api-keys")).json() == keys
+    assert (await seb.client.get("/healthz")).status_code == 200
+    assert seb.appliance.broker.pending.used_bytes == 0
+    assert seb.appliance.broker.reading.used_bytes == 0
+
+
+async def refused(seb, method, path, status, code, **request):
+    answer = await seb.client.request(method, path, **request)
+    assert (answer.status_code, answer.json()["code"]) == (status, code), answer.text
+    assert answer.json()["side_effects"] == "none"
+    return answer.json()
