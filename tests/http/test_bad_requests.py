@@ -11,9 +11,6 @@ from tests.support.raw_http import exchange
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-NDJSON = {"content-type": "application/x-ndjson"}
-BATCH = {"content-type": "application/vnd.seb.batch"}
-
 
 @pytest_asyncio.fixture(loop_scope="module", autouse=True)
 async def _nothing_happens(seb):
