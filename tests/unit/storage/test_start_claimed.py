@@ -4,12 +4,14 @@ import msgspec
 import pytest
 
 from seb_appliance.errors import BucketInUseError, FencedError, FencedStartError, StoreUnusableError
+from seb_appliance.formats.entry import decode, encode
+from seb_appliance.formats.operations import Contents
 from seb_appliance.storage import layout
-from seb_appliance.storage.bases import decode_base
+from seb_appliance.storage.bases import decode_base, encode_base, make_base
 from seb_appliance.storage.layout import Claim
 from seb_appliance.storage.memory import MemoryStore
 from seb_appliance.storage.object_store import list_all
-from tests.support.appliances import Appliance, rebuilt
+from tests.support.appliances import Appliance, check_nothing, rebuilt
 from tests.support.faulty_store import (
     CrashError,
     FaultyStore,
@@ -125,6 +127,7 @@ async def test_a_higher_claim_without_a_base_is_outwaited_once(one, store, tmp_p
     began_s = two.clock.now_s
     await two.start(take_over=True)
     assert two.journal.epoch == 10
+    assert len(await keys(store, BASES)) == 2  # none for the claim that was not the highest
     assert 30 <= two.clock.now_s - began_s < 40
     assert two.replica.numbers == list(range(1, 11))
 
@@ -195,8 +198,7 @@ async def test_local_state_above_the_cut_is_a_ghost_and_put_aside(one, store, tm
 
 
 async def test_entries_deleted_under_a_start_make_it_begin_again(one, store, tmp_path):
-    """The end of the log seems to come early where entries were deleted: the second LIST of
-    snapshots tells."""
+    """The end of the log seems to come early where entries were deleted."""
     two = another(store, tmp_path)
     claim = Claim(1, one.journal.writer_id)
 
@@ -208,6 +210,98 @@ async def test_entries_deleted_under_a_start_make_it_begin_again(one, store, tmp
     await two.start(take_over=True)
     assert two.replica.numbers == list(range(1, 16))
     assert two.report.began_seq >= 13
+
+
+async def test_a_floor_that_rises_after_the_claim_makes_a_start_begin_again(one, store, tmp_path):
+    """Step 5: a zombie still publishes snapshots of entries that were checked long ago."""
+    copies = []
+    for number in (11, 12, 13):
+        await one.append(number)
+        copies.append((one.journal.position, tmp_path / f"{number}"))
+        await one.replica.save(copies[-1][1])
+    await one.append(14)
+
+    async def zombie():
+        for position, path in copies:
+            await one.snapshots().publish(path, position, check_nothing)
+        assert await delete_own_up_to_the_floor(store, one) == 11
+
+    two = another(store, tmp_path)
+    key = layout.claimed_key(Claim(1, one.journal.writer_id), 15)
+    store.on("get_range", key, after(zombie), skip=1)
+    await two.start(take_over=True)
+    assert two.report.began_seq == 13
+    assert two.replica.cleared == 1
+    assert two.replica.numbers == list(range(1, 15))
+
+
+async def test_a_start_that_sees_a_higher_claim_states_no_base(one, store, tmp_path):
+    three = another(store, tmp_path, "three")
+    store.on("put", CLAIMS, after(lambda: three.start(take_over=True)))
+    with pytest.raises(FencedStartError):
+        await another(store, tmp_path).start(take_over=True)
+    assert len(await keys(store, BASES)) == 2
+
+
+async def test_a_start_that_sees_a_higher_base_states_none(one, store, tmp_path):
+    three = another(store, tmp_path, "three")
+    # The third look at the bases is step 4's; each look is a page and an empty one.
+    store.on("list_after", BASES, before(lambda: three.start(take_over=True)), skip=4)
+    with pytest.raises(FencedStartError):
+        await another(store, tmp_path).start(take_over=True)
+    assert len(await keys(store, BASES)) == 2
+
+
+async def test_a_running_writer_outwaits_nobody_who_stated_a_base_in_time(one, store):
+    by = Claim(2, b"\xff" * 16)
+    await store.put(layout.claim_key(by), b"{}")
+    mine = Claim(1, one.journal.writer_id)
+    base = make_base(by, mine, one.journal.position, one.journal.bucket_id)
+
+    async def state_the_base():
+        await store.inner.put(layout.base_key(by), encode_base(base))
+
+    store.on("put", CLAIMS, before(state_the_base))
+    with pytest.raises(FencedError):
+        await one.append(99)
+    assert 99 not in one.acknowledged
+
+
+async def test_an_entry_other_than_the_one_that_a_base_names_is_damage(one, store, tmp_path):
+    claim = Claim(1, one.journal.writer_id)
+    before_last = decode(await store.get(layout.claimed_key(claim, 9))).header.position
+    await another(store, tmp_path).start(take_over=True)
+    other = encode(
+        Contents([], []),
+        [],
+        after=before_last,
+        epoch=1,
+        writer_id=claim.writer_id,
+        entry_id=b"e" * 16,
+        bucket_id=one.journal.bucket_id,
+        created_us=1,
+    )
+    key = layout.claimed_key(claim, 10)
+    await store.put(key, other.body)
+    with pytest.raises(StoreUnusableError, match=key + " is not the entry that the next base"):
+        await another(store, tmp_path, "three").start(take_over=True)
+
+
+async def test_an_entry_of_another_writer_at_a_writers_key_is_damage(one, store, tmp_path):
+    other = encode(
+        Contents([], []),
+        [],
+        after=one.journal.position,
+        epoch=1,
+        writer_id=b"o" * 16,
+        entry_id=b"e" * 16,
+        bucket_id=one.journal.bucket_id,
+        created_us=1,
+    )
+    key = layout.claimed_key(Claim(1, one.journal.writer_id), 11)
+    await store.put(key, other.body)
+    with pytest.raises(StoreUnusableError, match=key + " is not an entry of the writer"):
+        await another(store, tmp_path).start(take_over=True)
 
 
 async def test_a_missing_entry_below_a_cut_is_damage(one, store, tmp_path):
@@ -226,9 +320,10 @@ async def test_a_base_that_leads_nowhere_is_damage(one, store, tmp_path):
         await another(store, tmp_path, "three").start(take_over=True)
 
 
-async def test_a_damaged_base_is_damage(one, store, tmp_path):
+@pytest.mark.parametrize("field", [b'"n":', b'"crc32c":'])
+async def test_a_damaged_base_is_damage(one, store, tmp_path, field):
     key = layout.base_key(Claim(1, one.journal.writer_id))
-    await store.put(key, (await store.get(key)).replace(b'"n":1', b'"n":2'))
+    await store.put(key, (await store.get(key)).replace(field, field + b"1"))
     with pytest.raises(StoreUnusableError, match=key + " is damaged"):
         await another(store, tmp_path).start(take_over=True)
 

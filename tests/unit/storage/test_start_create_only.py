@@ -2,7 +2,13 @@
 
 import pytest
 
-from seb_appliance.errors import BucketInUseError, FencedError, StoreUnusableError
+from seb_appliance.errors import (
+    BucketInUseError,
+    CorruptObjectError,
+    FencedError,
+    ObjectMissingError,
+    StoreUnusableError,
+)
 from seb_appliance.formats.entry import decode, encode
 from seb_appliance.formats.operations import Contents
 from seb_appliance.storage import layout
@@ -185,6 +191,60 @@ async def test_an_entry_of_an_epoch_that_is_not_in_force_is_damage(one, store, t
         await another(store, tmp_path).start(take_over=True)
 
 
+async def test_an_epoch_entry_without_a_larger_epoch_is_damage(one, store, tmp_path):
+    stray = encode(
+        Contents([], []),
+        [],
+        after=one.journal.position,
+        epoch=one.journal.epoch,
+        writer_id=b"o" * 16,
+        entry_id=b"e" * 16,
+        bucket_id=one.journal.bucket_id,
+        created_us=1,
+        is_epoch=True,
+    )
+    await store.put(key(11), stray.body)
+    with pytest.raises(StoreUnusableError, match=key(11) + " begins epoch 1"):
+        await another(store, tmp_path).start(take_over=True)
+
+
+async def test_a_log_that_ends_below_a_snapshot_is_damage(one, store, tmp_path):
+    """The snapshot itself is damaged, and the entries that it covers are lost."""
+    await append_and_snapshot(one, [11, 12])
+    newest = (await one.snapshots().list())[-1]
+    await store.put(newest.key, b"damaged")
+    await store.inner.delete(key(12))
+    with pytest.raises(StoreUnusableError, match=newest.key + " is a snapshot, but"):
+        await another(store, tmp_path).start(take_over=True)
+    assert store.count("create", key(12)) == 1
+
+
+async def test_an_entry_that_is_listed_and_never_found_is_damage(one, store, tmp_path):
+    async def absent(store, key, request):
+        raise ObjectMissingError("404", key=key)
+
+    await one.append(11)
+    store.on("get_range", key(11), absent, times=100)
+    with pytest.raises(StoreUnusableError, match="is listed, but GET answers 404"):
+        await another(store, tmp_path).start(take_over=True)
+
+
+async def test_local_state_that_proves_damaged_in_a_replay_is_put_aside(one, tmp_path):
+    two = another(one.store, tmp_path)
+    await two.start(take_over=True)
+    await two.append(11)
+    sound = one.replica.apply
+
+    async def damaged(entries):
+        one.replica.apply = sound
+        raise CorruptObjectError("database disk image is malformed")
+
+    one.replica.apply = damaged
+    await one.start(take_over=True)
+    assert one.replica.cleared == 1
+    assert one.replica.numbers == list(range(2, 12))
+
+
 async def test_local_state_that_is_not_in_this_bucket_is_put_aside(one, store, tmp_path):
     """The bucket went on from an older copy: same id, other entries."""
     copy = FaultyStore(MemoryStore())
@@ -197,6 +257,25 @@ async def test_local_state_that_is_not_in_this_bucket_is_put_aside(one, store, t
     await one.start(take_over=True)
     assert one.replica.cleared == 1
     assert one.replica.numbers == [*range(2, 10), 77]
+
+
+async def test_local_state_that_ends_with_another_entry_is_put_aside(one, store):
+    """Nothing follows it that would not chain: the entry itself must be compared."""
+    journal = one.journal
+    other = encode(
+        Contents([], []),
+        [],
+        after=decode(await store.get(key(9))).header.position,
+        epoch=journal.epoch,
+        writer_id=journal.writer_id,
+        entry_id=b"e" * 16,
+        bucket_id=journal.bucket_id,
+        created_us=1,
+    )
+    await store.put(key(10), other.body)
+    await one.start()
+    assert one.replica.cleared == 1
+    assert one.replica.numbers == list(range(2, 10))
 
 
 async def test_local_state_ahead_of_the_bucket_is_an_error_and_not_repaired(one, store):
