@@ -26,10 +26,13 @@ def store():
     return FaultyStore(MemoryStore())
 
 
-async def run(store):
+async def run(store, clock=None):
 
     return await run_store_test(
-        store, clock=HurriedClock(), random_bytes=os.urandom, jitter=random.Random(1).random
+        store,
+        clock=clock or HurriedClock(),
+        random_bytes=os.urandom,
+        jitter=random.Random(1).random,
     )
 
 
@@ -107,6 +110,19 @@ async def test_a_range_with_a_wrong_size_is_fatal(store):
 
     store.on("get_range", "range", lies, times=3)
     assert "wrong bytes or size" in (await run(store)).failure
+
+
+async def test_an_answer_that_ignores_the_range_is_fatal_within_seconds(store):
+    store.on("get_range", "range", unavailable, times=100)
+    clock = HurriedClock()
+    report = await run(store, clock)
+    assert report.failure == "503 SlowDown"
+    assert clock.now_s - 1000 < 10
+
+
+async def test_two_lost_answers_to_a_range_are_no_failure(store):
+    store.on("get_range", "range", unavailable, times=2)
+    assert (await run(store)).failure == ""
 
 
 async def test_a_list_without_order_is_fatal(store):

@@ -1,0 +1,89 @@
+"""The store test and one writer on real stores: the mode they get, and that zombies are fenced."""
+
+import os
+import random
+
+import pytest
+
+from seb_appliance.clock import SystemClock
+from seb_appliance.errors import FencedError, StoreUnusableError
+from seb_appliance.storage.opening import run_store_test
+from seb_appliance.storage.s3 import S3Store
+from tests.support.appliances import Appliance, rebuilt
+from tests.support.stores import open_store
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(params=["directory", "moto", "ceph", "swift"])
+async def named_store(request, tmp_path):
+    async with open_store(request.param, request, tmp_path) as store:
+        yield request.param, store
+
+
+async def test_a_zombie_acknowledges_nothing_and_nothing_is_lost(named_store, tmp_path):
+    name, store = named_store
+    one = await Appliance(store, tmp_path / "one").start()
+    assert one.report.mode == ("B" if name == "swift" else "A")
+    assert one.report.warnings == ()
+    for number in range(5):
+        await one.append(number)
+    await one.snapshot()
+    two = await Appliance(store, tmp_path / "two").start(take_over=True)
+    await two.append(10)
+    with pytest.raises(FencedError):
+        await one.append(99)
+    with pytest.raises(FencedError):
+        await one.journal.confirm_in_force()
+    assert await rebuilt(store, tmp_path / "rebuilt") == [*range(5), 10]
+
+
+async def test_a_store_that_overwrites_is_found_out(request, tmp_path):
+    """rclone's server also answers 200 where 206 belongs, so that not even mode B will do."""
+    async with open_store("rclone", request, tmp_path) as store:
+        report = await run_store_test(
+            store, clock=SystemClock(), random_bytes=os.urandom, jitter=random.random
+        )
+        assert report.mode == "B"
+        assert "overwrites" in report.warnings[0]
+        with pytest.raises(StoreUnusableError, match="the store fails its test"):
+            await Appliance(store, tmp_path / "one").start()
+
+
+@pytest.mark.parametrize("status", ["Enabled", "Suspended"])
+async def test_versioning_on_ceph_is_found_out(ceph_server, tmp_path, status):
+    """Create-only PUT then succeeds for several writers at once, without a word."""
+    used, fresh = ceph_server.new_bucket(), ceph_server.new_bucket()
+    stores = [S3Store(used), S3Store(fresh)]
+    one = await Appliance(stores[0], tmp_path / "one").start()
+    with ceph_server.client() as client:
+        for options in (used, fresh):
+            client.put_bucket_versioning(
+                Bucket=options.bucket, VersioningConfiguration={"Status": status}
+            )
+    with pytest.raises(StoreUnusableError, match="seb migrate-mode"):
+        await one.start()
+    two = await Appliance(stores[1], tmp_path / "two").start()
+    assert two.report.mode == "B"
+    assert any(warning.startswith("versioning") for warning in two.report.warnings)
+    for store in stores:
+        await store.close()
+
+
+@pytest.mark.parametrize("mode", ["A", "B"])
+async def test_10_000_entries_replay_in_less_than_8_s(tmp_path, mode, request):
+    """From a directory, into memory: what SQLite adds is measured with the state."""
+    async with open_store("memory", request, tmp_path) as store:
+        one = await Appliance(store, tmp_path / "one").start(mode=mode)
+        for number in range(10_000):
+            await one.append(number)
+    for key, body in store._objects.items():
+        path = tmp_path / "bucket" / key
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(body)
+    async with open_store("directory", request, tmp_path) as directory:
+        two = Appliance(directory, tmp_path / "two")
+        two.clock = SystemClock()
+        await two.start(take_over=True)
+    assert two.replica.numbers == list(range(10_000))
+    assert two.report.replay_seconds < 8
