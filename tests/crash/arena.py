@@ -1,0 +1,188 @@
+"""One bucket, the appliances that come and go on it, producers and a consumer; and the verdict."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from seb_appliance.clock import SystemClock
+from seb_appliance.failpoints import NO_FAILPOINTS
+from seb_appliance.formats.entry import ORIGIN
+from seb_appliance.state.database import StateDatabase
+from seb_appliance.state.digest import state_digest
+from seb_appliance.storage.bases import BaseChain, ClaimedLog
+from seb_appliance.storage.bucket_info import read_bucket_info
+from seb_appliance.storage.create_only import CreateOnlyLog
+from seb_appliance.storage.directory import DirectoryStore
+from seb_appliance.storage.layout import Mode
+from seb_appliance.storage.object_store import ObjectStore
+from seb_appliance.storage.opening import StartOptions, open_journal
+from seb_appliance.storage.patience import Patience
+from seb_appliance.storage.replay import EntryReader, Replay
+from seb_appliance.storage.s3 import S3Store
+from tests.support.bucket_server import BucketServer
+from tests.support.checker import check
+from tests.support.consumer import Consumer
+from tests.support.faultproxy import FaultProxy
+from tests.support.load import read_topic
+from tests.support.process import Bucket, SebProcess
+from tests.support.producer import Doors, Load
+
+TOPICS = ("orders", "iot.kitchen")
+PRODUCERS = 8
+
+
+def rounds(ci: int) -> int:
+    """How often to do it: SEB_TEST_ROUNDS, or `ci` times."""
+    return int(os.environ.get("SEB_TEST_ROUNDS", ci))
+
+
+@dataclass
+class Arena:
+    """`proxy` and `server` are there for a bucket on S3 only."""
+
+    mode: Mode
+    folder: Path
+    bucket: Bucket
+    store: ObjectStore
+    proxy: FaultProxy | None = None
+    server: BucketServer | None = None
+    load: Load = field(default_factory=lambda: Load(Doors("", []), TOPICS))
+    consumers: dict[str, Consumer] = field(default_factory=dict)
+    processes: list[SebProcess] = field(default_factory=list)
+
+    def start(
+        self,
+        data: str = "local",
+        *flags: str,
+        fresh: bool = False,
+        take_over: bool = False,
+        fail: str = "",
+    ) -> SebProcess:
+        """A new process. `fresh`: without what is in the data directory, which makes it another
+        appliance to the bucket."""
+        if fresh:
+            shutil.rmtree(self.folder / data, ignore_errors=True)
+        if fresh or take_over:
+            flags = (*flags, "--take-over")
+        self.processes.append(SebProcess(self.bucket, self.folder / data, flags, fail))
+        return self.processes[-1]
+
+    async def begin(
+        self, seb: SebProcess, producers: int = PRODUCERS, key: str | None = None
+    ) -> None:
+        """Producers and consumers at the first appliance, which is ready and has the admin key."""
+        self.load.doors.key = key or seb.admin_key
+        self.serve_from(seb)
+        self.load.start(producers)
+        await self.load.until_acked(10)
+        self.consumers = {topic: Consumer(self.load.doors, topic) for topic in TOPICS}
+
+    def serve_from(self, *running: SebProcess) -> None:
+        """Where producers and consumers knock from now on."""
+        self.load.doors.ports[:] = [seb.port for seb in running]
+
+    async def verdict(self, seb: SebProcess) -> None:
+        """End the load, and hold the log that `seb` serves against what everybody was told."""
+        await self.load.stop()
+        for consumer in self.consumers.values():
+            await consumer.stop()
+        for topic in self.load.topics:
+            log = await read_topic(seb.port, self.load.doors.key, topic)
+            calls = [call for call in self.load.calls if call.topic == topic]
+            reads = self.consumers[topic].reads if topic in self.consumers else ()
+            check(calls, log, reads)
+            print(f"{topic}: {len(calls)} calls, {len(log)} records, {len(reads)} consumed")
+        print(f"{len(self.processes)} starts; {dict(self.load.answers.most_common())}")
+
+    async def stop_and_compare(self, seb: SebProcess) -> None:
+        """Stop it cleanly: its state equals what the journal alone amounts to."""
+        seb.process.terminate()
+        assert await seb.ended() == 0, seb.shown
+        assert "Traceback" not in seb.shown
+        rebuilt = self.folder / "rebuilt" / "state.sqlite"
+        rebuilt.parent.mkdir()
+        await rebuild(self.store, rebuilt)
+        assert state_digest(rebuilt) == state_digest(seb.data / "state.sqlite")
+
+
+Place = Callable[[Mode, Path], AbstractAsyncContextManager[Arena]]
+
+
+async def rebuild(store: ObjectStore, path: Path) -> None:
+    """The state at `path`, from the first entry of the journal on, without any snapshot."""
+    patience = Patience(SystemClock(), random.random, give_up_after_s=10)
+    database = await StateDatabase.open(path)
+    reader = EntryReader(store, patience)
+    replay = Replay(reader, database, NO_FAILPOINTS, lambda *_: None)
+    info = await read_bucket_info(store, patience)
+    assert info is not None
+    log: CreateOnlyLog | ClaimedLog
+    if info.mode == "A":
+        log = CreateOnlyLog(store, patience, reader, replay, info.id_bytes)
+    else:
+        chain = BaseChain(store, patience, info.id_bytes)
+        log = ClaimedLog(store, patience, reader, replay, chain)
+    await log.look()
+    await log.replay(ORIGIN)
+    await database.close()
+
+
+@asynccontextmanager
+async def directory_arena(mode: Mode, folder: Path) -> AsyncIterator[Arena]:
+    """A directory would always choose mode A; a bucket that was begun in mode B stays in it."""
+    store = DirectoryStore(folder / "bucket")
+    if mode == "B":
+        await _begin_in_mode_b(store, folder / "seed")
+    arena = Arena(mode, folder, Bucket.directory(folder / "bucket"), store)
+    async with _closing(arena):
+        yield arena
+
+
+@asynccontextmanager
+async def s3_arena(mode: Mode, folder: Path, **settings: str) -> AsyncIterator[Arena]:
+    """A small S3 server behind a proxy that can do harm. In mode B it answers 501 to the
+    condition."""
+    async with AsyncExitStack() as stack:
+        server = await stack.enter_async_context(BucketServer(create_only=mode == "A"))
+        proxy = await stack.enter_async_context(FaultProxy(server.port))
+        bucket = Bucket.s3(server.options, proxy.port, **{"linger": "10ms", **settings})
+        store = S3Store(server.options)
+        arena = Arena(mode, folder, bucket, store, proxy, server)
+        await stack.enter_async_context(_closing(arena))
+        yield arena
+
+
+@asynccontextmanager
+async def _closing(arena: Arena) -> AsyncIterator[None]:
+    try:
+        yield
+    finally:
+        for seb in arena.processes:
+            seb.kill()
+        await arena.load.stop()
+        for consumer in arena.consumers.values():
+            await consumer.stop()
+        await arena.store.close()
+
+
+async def _begin_in_mode_b(store: ObjectStore, data: Path) -> None:
+    data.mkdir()
+    database = await StateDatabase.open(data / "state.sqlite")
+    await open_journal(
+        store,
+        database,
+        data,
+        StartOptions(mode="B"),
+        clock=SystemClock(),
+        failpoints=NO_FAILPOINTS,
+        random_bytes=os.urandom,
+        jitter=random.random,
+        progress=lambda *_: None,
+    )
+    await database.close()

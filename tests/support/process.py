@@ -1,0 +1,146 @@
+"""`seb serve` as a process that a test starts, stops, pauses and kills. Always by its own pid."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from seb_appliance.storage.s3 import S3Options
+from tests.support.load import Connection, LostError, NotSentError
+from tests.support.servers.s3_server import die_with_parent, free_port
+
+ROOT = Path(__file__).parents[2]
+READY_S = 10.0  # "serving again" (docs/OPERATIONS.md)
+POLL_S = 0.01
+
+
+@dataclass(frozen=True)
+class Bucket:
+    """What a process needs to be told to use this bucket."""
+
+    address: str
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def directory(cls, path: Path) -> Bucket:
+        return cls(f"file:{path}")
+
+    @classmethod
+    def s3(cls, options: S3Options, port: int, **settings: str) -> Bucket:
+        """The bucket of `options` behind a server or proxy on `port`; `settings` without SEB_."""
+        assert options.access_key_id is not None
+        assert options.secret_access_key is not None
+        given = {
+            "s3_endpoint": f"http://127.0.0.1:{port}",
+            "s3_region": "us-east-1",
+            "s3_access_key_id": options.access_key_id,
+            "s3_secret_access_key": options.secret_access_key,
+            "s3_immediate_list": "on",
+            **settings,
+        }
+        environment = {f"SEB_{name.upper()}": value for name, value in given.items()}
+        return cls(f"s3://{options.bucket}/{options.prefix}", environment)
+
+
+class SebProcess:
+    """One `seb serve`. `port` is open before the process is ready; `shown`: all that it printed."""
+
+    def __init__(
+        self, bucket: Bucket, data: Path, flags: Sequence[str] = (), fail: str = ""
+    ) -> None:
+        data.parent.mkdir(parents=True, exist_ok=True)
+        self.data = data
+        self.port = free_port()
+        self.started_s = time.monotonic()
+        self._output = data.with_name(f"{data.name}.{self.port}.output")
+        ours = {name: text for name, text in os.environ.items() if not name.startswith("SEB_")}
+        command = [sys.executable, "-m", "seb_appliance", "serve", "--bucket", bucket.address]
+        command += ["--data", str(data), "--port", str(self.port), *flags]
+        with self._output.open("wb") as sink:
+            self.process = subprocess.Popen(
+                command,
+                cwd=ROOT,
+                env={**ours, **bucket.environment, "SEB_FAIL": fail}
+                if fail
+                else {**ours, **bucket.environment},
+                stdin=subprocess.DEVNULL,
+                stdout=sink,
+                stderr=subprocess.STDOUT,
+                preexec_fn=die_with_parent,
+            )
+
+    @property
+    def shown(self) -> str:
+        return self._output.read_text(errors="replace")
+
+    @property
+    def admin_key(self) -> str:
+        return (self.data / "admin.key").read_text().strip()
+
+    @property
+    def running(self) -> bool:
+        return self.process.poll() is None
+
+    def rss_bytes(self, field_name: str = "VmRSS") -> int:
+        """`VmHWM`: the most it ever was."""
+        for line in Path(f"/proc/{self.process.pid}/status").read_text().splitlines():
+            if line.startswith(field_name + ":"):
+                return int(line.split()[1]) * 1024
+        raise AssertionError(f"no {field_name} of process {self.process.pid}")
+
+    def send(self, number: signal.Signals) -> None:
+        if self.running:
+            self.process.send_signal(number)
+
+    def kill(self) -> None:
+        """Kill -9, and wait: nothing of it runs any more."""
+        self.process.kill()
+        self.process.wait()
+
+    async def ready(self, within_s: float = READY_S) -> float:
+        """Seconds from the start of the process until /readyz is green. Fails when that takes
+        longer than `within_s`, or when the process ends."""
+        connection = Connection(self.port)
+        try:
+            while (waited_s := time.monotonic() - self.started_s) < within_s and self.running:
+                try:
+                    answer = await connection.request("GET", "/readyz", timeout_s=0.5)
+                except (NotSentError, LostError):
+                    await asyncio.sleep(POLL_S)
+                    continue
+                if answer.status == 200:
+                    return time.monotonic() - self.started_s
+                await asyncio.sleep(POLL_S)
+        finally:
+            connection.close()
+        code = self.process.poll()
+        raise AssertionError(f"not ready after {waited_s:.1f} s (exit {code}): {self.shown}")
+
+    async def ended(self, within_s: float = 30.0) -> int:
+        """The exit code (negative: the signal that killed it)."""
+        until_s = time.monotonic() + within_s
+        while (code := self.process.poll()) is None:
+            assert time.monotonic() < until_s, f"still running after {within_s} s: {self.shown}"
+            await asyncio.sleep(POLL_S)
+        return code
+
+
+@asynccontextmanager
+async def seb_process(
+    bucket: Bucket, data: Path, *flags: str, fail: str = ""
+) -> AsyncIterator[SebProcess]:
+    """An appliance that is ready; killed at the end if it still runs."""
+    running = SebProcess(bucket, data, flags, fail)
+    try:
+        await running.ready()
+        yield running
+    finally:
+        running.kill()
