@@ -97,8 +97,8 @@ class Arena:
             calls = [call for call in self.load.calls if call.topic == topic]
             reads = self.consumers[topic].reads if topic in self.consumers else ()
             check(calls, log, reads)
-            print(f"{topic}: {len(calls)} calls, {len(log)} records, {len(reads)} consumed")
-        print(f"{len(self.processes)} starts; {dict(self.load.answers.most_common())}")
+        told = dict(self.load.answers.most_common())
+        print(f"{len(self.processes)} starts, {len(self.load.calls)} calls: {told}")
 
     async def stop_and_compare(self, seb: SebProcess) -> None:
         """Stop it cleanly: its state equals what the journal alone amounts to."""
@@ -119,7 +119,7 @@ async def rebuild(store: ObjectStore, path: Path) -> None:
     patience = Patience(SystemClock(), random.random, give_up_after_s=10)
     database = await StateDatabase.open(path)
     reader = EntryReader(store, patience)
-    replay = Replay(reader, database, NO_FAILPOINTS, lambda *_: None)
+    replay = Replay(reader, database, SystemClock(), NO_FAILPOINTS, lambda *_: None)
     info = await read_bucket_info(store, patience)
     assert info is not None
     log: CreateOnlyLog | ClaimedLog

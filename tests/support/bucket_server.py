@@ -70,6 +70,10 @@ class BucketServer:
             secret_access_key="testtest",
         )
 
+    def remove(self, key: str) -> None:
+        if self.objects.pop(key, None) is not None:
+            self._names.remove(key)
+
     async def __aenter__(self) -> Self:
         self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0, limit=1 << 20)
         return self
@@ -117,8 +121,7 @@ class BucketServer:
         if method == "PUT":
             return self._put(key, body, create_only=headers.get("if-none-match") == "*")
         if method == "DELETE":
-            if self.objects.pop(key, None) is not None:
-                self._names.remove(key)
+            self.remove(key)
             return _Answer(204)
         if key not in self.objects:
             return _error(404, "NoSuchKey")

@@ -1,0 +1,121 @@
+"""A signal under load: what was acknowledged is there, who waits is told, the exit code says it."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from seb_appliance.storage.layout import Mode
+from tests.crash.arena import TOPICS, directory_arena, rounds, s3_arena
+from tests.support.faultproxy import Rule
+from tests.support.load import Connection
+
+pytestmark = pytest.mark.slow
+
+GRACE_S = 20.0
+TOLD = {"201", "shutting_down", "not sent", "lost"}
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("mode", ["A", "B"])
+async def test_a_stop_under_load_loses_nothing_and_exits_0(
+    mode: Mode, number: signal.Signals, tmp_path: Path
+) -> None:
+    async with directory_arena(mode, tmp_path) as arena:
+        seb = arena.start(take_over=True)
+        await seb.ready()
+        await arena.begin(seb)
+        for _ in range(rounds(2)):
+            seb.send(number)
+            stopped_s = time.monotonic()
+            assert await seb.ended(GRACE_S + 5) == 0, seb.shown
+            assert time.monotonic() - stopped_s < 5
+            assert "Traceback" not in seb.shown
+            at = len(arena.load.calls)
+            seb = arena.start()
+            arena.serve_from(seb)
+            await seb.ready()
+            assert {call.answer for call in arena.load.calls[:at]} <= {*TOLD, ""}
+            await arena.load.until_acked(5, seb.port)
+        await arena.verdict(seb)
+        await arena.stop_and_compare(seb)
+
+
+async def test_a_stop_ends_long_polls_and_answers_who_waits_for_a_window(tmp_path: Path) -> None:
+    async with directory_arena("A", tmp_path) as arena:
+        seb = arena.start("local", "--linger", "10s")
+        await seb.ready()
+        connections = [Connection(seb.port, seb.admin_key) for _ in range(20)]
+        path = f"/v1/topics/{TOPICS[0]}/records"
+        made = await connections[0].request("PUT", f"/v1/topics/{TOPICS[0]}", b"{}")
+        assert made.status == 201
+        wait = f"{path}?offset=latest&wait=60s"
+        produced = [c.request("POST", path, b"waits") for c in connections[:10]]
+        read = [c.request("GET", wait) for c in connections[10:]]
+        asked = asyncio.gather(*produced, *read)
+        await waiting(seb.port, producers=10, readers=10)
+        seb.process.terminate()
+        assert await seb.ended() == 0, seb.shown
+        answers = await asked
+        assert [answer.status for answer in answers] == [201] * 10 + [200] * 10
+        for connection in connections:
+            connection.close()
+
+
+async def test_a_kill_in_the_middle_of_a_stop_loses_nothing(tmp_path: Path) -> None:
+    async with directory_arena("A", tmp_path) as arena:
+        seb = arena.start()
+        await seb.ready()
+        await arena.begin(seb)
+        for i in range(rounds(3)):
+            seb.process.terminate()
+            await asyncio.sleep(0.03 * (i % 4))
+            seb.kill()
+            seb = arena.start(fresh=i % 2 == 1)
+            arena.serve_from(seb)
+            await seb.ready()
+            await arena.load.until_acked(5, seb.port)
+        await arena.verdict(seb)
+        await arena.stop_and_compare(seb)
+
+
+async def test_a_bucket_that_is_away_makes_a_stop_unfinished_and_callers_are_told(
+    tmp_path: Path,
+) -> None:
+    async with s3_arena("A", tmp_path, shutdown_grace="1s", s3_read_timeout="1s") as arena:
+        assert arena.proxy is not None
+        seb = arena.start()
+        await seb.ready()
+        await arena.begin(seb)
+        arena.proxy.add(Rule("hang", method="PUT"))
+        at = len(arena.load.calls)
+        await waiting(seb.port, producers=1)
+        seb.process.terminate()
+        assert await seb.ended(10) == 71, seb.shown
+        await arena.load.stop()
+        told = {call.answer for call in arena.load.calls[at:]}
+        assert told <= {"outcome_unknown", "shutting_down", "not sent", "lost", "201"}
+        assert "outcome_unknown" in {call.answer for call in arena.load.calls}
+        arena.proxy.clear()
+        again = arena.start()
+        await again.ready()
+        await arena.verdict(again)
+
+
+async def waiting(port: int, *, producers: int, readers: int = 0) -> None:
+    """Until so many wait, as /metrics tells."""
+    connection = Connection(port)
+    until_s = time.monotonic() + 10
+    while True:
+        text = (await connection.request("GET", "/metrics")).body.decode()
+        lines = dict(line.rsplit(" ", 1) for line in text.splitlines() if line[0] != "#")
+        waits = float(lines["seb_pending_bytes"]) >= producers
+        if waits and float(lines["seb_waiting_readers"]) >= readers:
+            break
+        assert time.monotonic() < until_s, text
+        await asyncio.sleep(0.01)
+    connection.close()
