@@ -57,7 +57,7 @@ class Connection:
         """Raises NotSentError or LostError (also when `timeout_s` have passed)."""
         try:
             async with asyncio.timeout(timeout_s):
-                await self._open()
+                await self.open()
         except (OSError, TimeoutError) as error:
             self.close()
             raise NotSentError(str(error)) from error
@@ -76,7 +76,8 @@ class Connection:
             self._writer.close()
         self._reader = self._writer = None
 
-    async def _open(self) -> None:
+    async def open(self) -> None:
+        """Connect, if it is not connected. Raises OSError."""
         if self._reader is None or self._reader.at_eof():
             self.close()
             self._reader, self._writer = await asyncio.open_connection("127.0.0.1", self.port)
