@@ -53,7 +53,6 @@ _DENIED_CODES: Final = frozenset(
         "ExpiredToken",
         "InvalidAccessKeyId",
         "InvalidToken",
-        "NoSuchBucket",
         "SignatureDoesNotMatch",
     }
 )
@@ -61,9 +60,16 @@ _REGION_HEADER: Final = "x-amz-bucket-region"
 _SKEW_CODES: Final = frozenset({"RequestTimeTooSkewed", "RequestExpired"})
 
 
-def meaning(error: Exception, key: str, clock_offset_s: float) -> StoreError:
-    """The error of ours that says what is known now. `key` names the object, for people."""
+def meaning(error: Exception, key: str, clock_offset_s: float, where: str) -> StoreError:
+    """The error of ours that says what is known now. `key` names the object, for people, and
+    `where` the bucket: `bucket "orders" at https://…`."""
     if isinstance(error, ClientError):
+        if _code(error) == "NoSuchBucket":
+            return StoreDeniedError(
+                f"{where} does not exist (NoSuchBucket). Check --bucket, or the endpoint in "
+                "SEB_S3_ENDPOINT.",
+                key=key,
+            )
         return _meaning_of_answer(error, key, clock_offset_s)
     if isinstance(error, _CREDENTIALS_ERRORS):
         return StoreDeniedError(f"no credentials for the object store: {error}", key=key)

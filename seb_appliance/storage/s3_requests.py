@@ -54,6 +54,7 @@ class S3Requests:
         self._base = base
         self._failpoints = failpoints
         self._wall_s = wall_s
+        self._where = f'bucket "{options.bucket}" at {options.endpoint_url or "AWS"}'
         self.clock_offset_s = 0.0
         self._signing_offset_s = 0.0
         self._client = s3_client.connect(
@@ -166,7 +167,7 @@ class S3Requests:
         try:
             yield
         except s3_answers.CLIENT_ERRORS as error:
-            meaning = s3_answers.meaning(error, key, self.clock_offset_s)
+            meaning = s3_answers.meaning(error, key, self.clock_offset_s, self._where)
             if isinstance(meaning, StoreClockSkewError):
                 self._signing_offset_s = meaning.clock_offset_s
             raise meaning from error
