@@ -1,8 +1,8 @@
 """The fencing protocol, checked in every interleaving: what holds, and what each rule is for.
 
 `python -m tests.model.fencing_model` runs the small bounds that CI runs, with `--full` the large
-ones (millions of states; some gigabytes and the better part of an hour). Change these models before
-the protocol is changed.
+ones (nine million states: a quarter of an hour, two gigabytes). Change these models before the
+protocol is changed.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from tests.model.create_only_model import CreateOnlyModel
 from tests.model.explorer import Model, explore
 
 SMALL_STATES_MAX = 700_000
-FULL_STATES_MAX = 60_000_000
+FULL_STATES_MAX = 10_000_000
 
 _CALM = {"unclear": (0, 0), "outwaits": False}
 _THREE = {"unclear": (0, 0, 0), "snapshots": (0, 0, 0), "outwaits": False}
@@ -38,14 +38,14 @@ SOUND_AT_LENGTH: dict[str, Model] = {
     "A: three writers": CreateOnlyModel(
         starts=(1, 1, 1), appends=(2, 1, 1), snapshots=(2, 0, 0), unclear=(0, 0, 1)
     ),
-    "B: two writers, all of it": ClaimsModel(appends=(1, 1)),
+    "B: the other one outwaits": ClaimsModel(appends=(1, 1), unclear=(1, 0)),
     "B: snapshots and unclear answers": ClaimsModel(
         kept=1, appends=(2, 1), snapshots=(1, 1), outwaits=False
     ),
-    "B: three writers, a restart": ClaimsModel(**_THREE, starts=(1, 1, 2), appends=(1, 0, 1)),
-    "B: three writers, one outwaited": ClaimsModel(
-        **{**_THREE, "outwaits": True}, starts=(1, 1, 1), appends=(1, 0, 1)
+    "B: snapshots and outwaiting": ClaimsModel(
+        kept=1, appends=(1, 1), snapshots=(1, 1), unclear=(0, 1)
     ),
+    "B: three writers, a restart": ClaimsModel(**_THREE, starts=(1, 1, 2), appends=(1, 0, 1)),
 }
 
 BROKEN: dict[str, Model] = {
