@@ -7,6 +7,7 @@ import contextlib
 import fcntl
 import gc
 import os
+import resource
 import signal
 import socket
 from collections.abc import AsyncIterator, Iterator
@@ -15,7 +16,7 @@ from typing import Any
 
 from rich.console import Console
 
-from seb_appliance import start_screen
+from seb_appliance import limits, start_screen
 from seb_appliance.admin_key import reset_admin_key
 from seb_appliance.assembly import Appliance
 from seb_appliance.errors import ConfigurationError, FencedError, StartError
@@ -29,6 +30,7 @@ EXIT_FAILED = 70
 EXIT_UNFINISHED = 71
 EXIT_FENCED = 75
 _BACKLOG = 2048
+_FILES_BESIDE_CONNECTIONS = 1_000  # the bucket's, SQLite's, the cache's: never starved by clients
 
 
 def serve(settings: Settings, console: Console) -> int:
@@ -36,6 +38,7 @@ def serve(settings: Settings, console: Console) -> int:
     import uvloop
 
     configure_logs(settings.log_level)
+    _allow_many_files()
     with (
         _data_directory(settings.data),
         _listening(settings) as listener,
@@ -119,6 +122,16 @@ async def _doors(appliance: Appliance, listener: socket.socket) -> AsyncIterator
         control.close()
         server.should_exit = True
         await running
+
+
+def _allow_many_files() -> None:
+    """Raise our own limit of open files (by default 1,024), as far as we are allowed to."""
+    wanted = limits.CONNECTIONS_MAX + _FILES_BESIDE_CONNECTIONS
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY:
+        wanted = min(wanted, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def _stop_signal() -> asyncio.Future[None]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import random
 import time
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,12 @@ PUTS_THAT_FAIL = [
     Rule("status", code=412),
     *(Rule("status", code=code) for code in (409, 429, 500, 502, 503, 504, 507, 400)),
 ]
+LISTS_THAT_FAIL = [
+    Rule("reset"),
+    Rule("hang"),
+    Rule("truncate"),
+    *(Rule("status", code=code) for code in (429, 500, 503)),
+]
 TOLD_UNKNOWN = {"outcome_unknown", "lost"}
 
 
@@ -36,20 +43,26 @@ async def begun(arena: Arena, *flags: str) -> SebProcess:
     return seb
 
 
+def faults(mode: Mode) -> list[Rule]:
+    """Each several times, now and then."""
+    puts = [replace(rule, method="PUT", match="/journal/", p=0.5) for rule in PUTS_THAT_FAIL]
+    if mode == "A":
+        return puts
+    # No condition is sent, so no store answers that it does not hold.
+    puts = [rule for rule in puts if rule.action != "lie412" and rule.code != 412]
+    return puts + [replace(rule, method="GET", match="claims", p=0.5) for rule in LISTS_THAT_FAIL]
+
+
 @pytest.mark.parametrize("mode", ["A", "B"])
-async def test_puts_that_fail_in_every_way_lose_and_double_nothing(
+async def test_requests_that_fail_in_every_way_lose_and_double_nothing(
     mode: Mode, tmp_path: Path
 ) -> None:
-    dice = random.Random(f"faults/{mode}")
     async with s3_arena(mode, tmp_path, s3_read_timeout="400ms") as arena:
         assert arena.proxy is not None
         seb = await begun(arena)
-        for fault in PUTS_THAT_FAIL:
-            if fault.code == 412 and mode == "B":
-                continue  # no condition is sent, so no store answers that
+        for rule in faults(mode):
+            rule.count = 3
             arena.proxy.clear()
-            rule = Rule(**{**vars(fault), "method": "PUT", "match": "/journal/", "p": 0.5})
-            rule.count = dice.choice((2, 4))
             arena.proxy.add(rule)
             await until(lambda rule=rule: rule.count == 0)
             await arena.load.until_acked(10)
@@ -146,7 +159,7 @@ async def test_a_put_that_lands_after_the_take_over_changes_nothing(
         await arena.stop_and_compare(last)
 
 
-async def until(condition, within_s: float = 20.0) -> None:
+async def until(condition: Callable[[], bool], within_s: float = 20.0) -> None:
     until_s = time.monotonic() + within_s
     while not condition():
         assert time.monotonic() < until_s, "it did not come to pass"

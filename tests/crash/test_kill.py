@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import random
 from pathlib import Path
 
@@ -10,6 +9,7 @@ import pytest
 
 from seb_appliance.storage.layout import Mode
 from tests.crash.arena import Arena, Place, directory_arena, rounds, s3_arena
+from tests.support.load import pass_time
 
 pytestmark = pytest.mark.slow
 
@@ -72,7 +72,7 @@ async def test_kills_at_random_moments_lose_and_double_nothing(mode: Mode, tmp_p
         await seb.ready()
         await arena.begin(seb)
         for i in range(rounds(13)):
-            await asyncio.sleep(dice.uniform(0, 0.5))
+            await pass_time(dice.uniform(0, 0.5))
             seb.kill()
             seb = arena.start(fresh=i % 2 == 1)
             arena.serve_from(seb)

@@ -12,7 +12,7 @@ import pytest
 from seb_appliance.storage.layout import Mode
 from tests.crash.arena import TOPICS, directory_arena, rounds, s3_arena
 from tests.support.faultproxy import Rule
-from tests.support.load import Connection
+from tests.support.load import Connection, pass_time
 
 pytestmark = pytest.mark.slow
 
@@ -20,8 +20,7 @@ GRACE_S = 20.0
 TOLD = {"201", "shutting_down", "not sent", "lost"}
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-@pytest.mark.parametrize("mode", ["A", "B"])
+@pytest.mark.parametrize(("mode", "number"), [("A", signal.SIGTERM), ("B", signal.SIGINT)])
 async def test_a_stop_under_load_loses_nothing_and_exits_0(
     mode: Mode, number: signal.Signals, tmp_path: Path
 ) -> None:
@@ -73,7 +72,7 @@ async def test_a_kill_in_the_middle_of_a_stop_loses_nothing(tmp_path: Path) -> N
         await arena.begin(seb)
         for i in range(rounds(3)):
             seb.process.terminate()
-            await asyncio.sleep(0.03 * (i % 4))
+            await pass_time(0.03 * (i % 4))
             seb.kill()
             seb = arena.start(fresh=i % 2 == 1)
             arena.serve_from(seb)

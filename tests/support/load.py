@@ -102,6 +102,11 @@ class Connection:
         return Response(int(head[0].split(" ")[1]), got, content)
 
 
+async def pass_time(seconds: float) -> None:
+    """Choose a moment, or measure over a while. Never to wait for something: poll for that."""
+    await asyncio.sleep(seconds)
+
+
 async def read_topic(port: int, key: str, topic: str, offset: int = 0) -> list[tuple[int, bytes]]:
     """All records from `offset` on, as (offset, value), to the log end that the last page tells."""
     connection = Connection(port, key)
