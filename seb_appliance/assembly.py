@@ -34,6 +34,7 @@ from seb_appliance.storage.store_clock import StoreClock
 # How long one entry takes to replay, in seconds, until a start has measured it (16 at a time).
 _REPLAY_S = {"memory": 0.0005, "disk": 0.0005, "s3": 0.01}
 _MEASURED_FROM = 100
+_SNAPSHOT_PATIENCE_S = 60.0
 
 
 def broker_settings(settings: Settings) -> BrokerSettings:
@@ -164,14 +165,16 @@ def _snapshots(
 ) -> SnapshotKeeper:
     entry_s = _REPLAY_S[store.durability]
     if report.entries_replayed >= _MEASURED_FROM:
-        entry_s = report.seconds / report.entries_replayed
+        entry_s = report.replay_seconds / report.entries_replayed
     schedule = SnapshotSchedule(
         clock,
         entry_s=entry_s,
         snapshot_seq=report.newest_snapshot_seq,
         seq=applied_seq,
     )
-    bucket = SnapshotStore(store, Patience(clock, random.random), failpoints)
+    # One that cannot be stored for a minute is given up: `failure` says so, the next is made later.
+    patience = Patience(clock, random.random, give_up_after_s=_SNAPSHOT_PATIENCE_S)
+    bucket = SnapshotStore(store, patience, failpoints)
     return SnapshotKeeper(database, follower, bucket, schedule, settings.data / "snapshot.new")
 
 

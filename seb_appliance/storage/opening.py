@@ -215,7 +215,8 @@ class _Opening:
             reasons = "; ".join(check.detail for check in report.checks if not check.passed)
             raise StoreUnusableError(
                 f"the bucket is used in mode A (create-only PUT), which the store does not allow "
-                f"now: {reasons}. Undo that change, or run seb migrate-mode."
+                f"now: {reasons}. Undo that change: "
+                "a bucket's mode is never changed by itself."
             )
         return mode
 

@@ -138,7 +138,7 @@ async def test_in_mode_b_a_bucket_without_bases_is_damaged(store, tmp_path):
 async def test_a_store_that_lost_create_only_stops_a_bucket_in_mode_a(store, tmp_path):
     one = await Appliance(store, tmp_path / "one").start()
     store.creates = "501"
-    with pytest.raises(StoreUnusableError, match="seb migrate-mode") as refused:
+    with pytest.raises(StoreUnusableError, match="never changed by itself") as refused:
         await one.start()
     assert refused.value.exit_code == 74
 
