@@ -27,6 +27,11 @@ def _log(appliance: Appliance) -> Iterator[Sample]:
         ("seb_read_records_total", "Records handed to readers.", counters.read_records),
         ("seb_deadlines_total", "Callers told outcome_unknown.", counters.deadlines_passed),
         ("seb_snapshots_total", "Snapshots put into the bucket.", appliance.snapshots.published),
+        (
+            "seb_snapshot_failures_total",
+            "Snapshots that could not be made.",
+            appliance.snapshots.failures,
+        ),
     ):
         yield Sample(name, text, "counter", value)
     position = appliance.journal.position

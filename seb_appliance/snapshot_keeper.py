@@ -6,6 +6,7 @@ Asked after each applied entry and never by a timer, so that an idle appliance w
 from __future__ import annotations
 
 import asyncio
+import logging
 from pathlib import Path
 
 from seb_appliance.errors import SebError, StoreError
@@ -13,6 +14,8 @@ from seb_appliance.state.checks import prepare
 from seb_appliance.state.database import StateDatabase
 from seb_appliance.state.follower import StateFollower
 from seb_appliance.storage.snapshots import SnapshotSchedule, SnapshotStore
+
+_log = logging.getLogger(__name__)
 
 
 class SnapshotKeeper:
@@ -32,7 +35,7 @@ class SnapshotKeeper:
         self._schedule = schedule
         self._scratch = scratch
         self._making: asyncio.Task[None] | None = None
-        self.published = 0
+        self.published = self.failures = 0
         self.failure = ""
 
     def applied(self, seq: int) -> None:
@@ -60,7 +63,10 @@ class SnapshotKeeper:
             position = await self._database.save(self._scratch)
             await self._snapshots.publish(self._scratch, position, _check)
         except (StoreError, SebError, OSError) as error:
+            # Nothing is lost by it: the next start replays more. Counted, logged, tried again.
+            self.failures += 1
             self.failure = f"no snapshot could be made: {error}"
+            _log.warning(self.failure)
             return
         finally:
             await asyncio.to_thread(self._scratch.unlink, missing_ok=True)
