@@ -14,7 +14,8 @@ from tests.support.process import SebProcess
 
 pytestmark = pytest.mark.slow
 
-DAMAGES = ["flipped", "flipped everywhere", "cut short", "emptied", "without its log"]
+SEEN = ["flipped everywhere", "cut short", "emptied"]
+DAMAGES = ["flipped", *SEEN, "without its log"]
 
 
 async def restarted(arena: Arena, seb: SebProcess, *, cache: bool) -> SebProcess:
@@ -141,6 +142,9 @@ async def test_a_damaged_state_file_is_rebuilt_from_the_bucket(tmp_path: Path) -
             seb = arena.start()
             arena.serve_from(seb)
             await seb.ready()
+            # One bit may lie where nothing is; a lost log leaves an older, sound state.
+            if damage in SEEN:
+                assert "was damaged" in seb.shown
         await arena.load.until_acked(5, seb.port)
         await arena.verdict(seb)
         for topic in TOPICS:

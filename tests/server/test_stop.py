@@ -49,11 +49,11 @@ async def test_a_stop_ends_long_polls_and_answers_who_waits_for_a_window(tmp_pat
         seb = arena.start("local", "--linger", "10s")
         await seb.ready()
         connections = [Connection(seb.port, seb.admin_key) for _ in range(20)]
-        path = f"/v1/topics/{TOPICS[0]}/records"
-        made = await connections[0].request("PUT", f"/v1/topics/{TOPICS[0]}", b"{}")
-        assert made.status == 201
-        wait = f"{path}?offset=latest&wait=60s"
-        produced = [c.request("POST", path, b"waits") for c in connections[:10]]
+        path, quiet = (f"/v1/topics/{topic}" for topic in TOPICS)
+        for topic in (path, quiet):
+            assert (await connections[0].request("PUT", topic, b"{}")).status == 201
+        wait = f"{quiet}/records?offset=latest&wait=60s"
+        produced = [c.request("POST", f"{path}/records", b"waits") for c in connections[:10]]
         read = [c.request("GET", wait) for c in connections[10:]]
         asked = asyncio.gather(*produced, *read)
         await waiting(seb.port, producers=10, readers=10)
