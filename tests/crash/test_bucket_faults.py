@@ -142,12 +142,12 @@ async def test_a_put_that_lands_after_the_take_over_changes_nothing(
     async with s3_arena(mode, tmp_path) as arena:
         assert arena.proxy is not None
         old = await begun(arena)
-        arena.proxy.add(Rule("late", method="PUT", match="/journal/", delay=8, count=1))
+        arena.proxy.add(Rule("late", method="PUT", match="/journal/", delay=6, count=1))
         await until(lambda: arena.proxy.faults["late"] == 1)
         old.kill()
         new = arena.start("other", take_over=True)
         arena.serve_from(new)
-        await new.ready(8)
+        await new.ready()
         await arena.load.until_acked(10, new.port)
         await arena.proxy.late_landed()
         await arena.load.until_acked(10, new.port)

@@ -91,7 +91,7 @@ async def test_of_two_that_take_over_at_the_same_moment_one_serves(
         seb = arena.start(NAMES[0], take_over=True)
         await seb.ready()
         await arena.begin(seb)
-        for _ in range(rounds(2)):
+        for _ in range(rounds(1)):
             others = [name for name in NAMES if name != seb.data.name]
             both = [arena.start(name, take_over=True) for name in others]
             arena.serve_from(seb, *both)
@@ -108,7 +108,7 @@ async def test_of_two_that_take_over_at_the_same_moment_one_serves(
 async def test_of_two_that_begin_a_bucket_at_the_same_moment_one_serves(
     mode: Mode, tmp_path: Path
 ) -> None:
-    for i in range(rounds(2)):
+    for i in range(rounds(1)):
         async with s3_arena(mode, tmp_path / str(i)) as arena:
             both = [arena.start(name) for name in NAMES[:2]]
             seb, loser = await winner_and_loser(arena, *both)
