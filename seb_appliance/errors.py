@@ -70,7 +70,7 @@ class BadParameterError(RefusedError):
 
 class BadNameError(RefusedError):
     code = "bad_name"
-    title = "Not a topic name"
+    title = "Not a name"
 
 
 class UnauthenticatedError(RefusedError):
@@ -94,6 +94,11 @@ class NotFoundError(RefusedError):
 class TopicNotFoundError(NotFoundError):
     code = "topic_not_found"
     title = "No such topic"
+
+
+class GroupNotFoundError(NotFoundError):
+    code = "group_not_found"
+    title = "No such consumer group"
 
 
 class ApiKeyNotFoundError(NotFoundError):
@@ -135,6 +140,37 @@ class LastAdminKeyError(RefusedError):
     code = "last_admin_key"
     status = 409
     title = "The last admin key cannot be taken away"
+
+
+class CommitBeyondEndError(RefusedError):
+    code = "commit_beyond_end"
+    title = "The offset is beyond the log end"
+
+
+class OffsetConflictError(RefusedError):
+    """A compare-and-set found something else; `committed` tells what is there."""
+
+    code = "offset_conflict"
+    status = 409
+    title = "The committed offset is not the expected one"
+
+
+class CommitBackwardError(RefusedError):
+    code = "commit_backward"
+    status = 409
+    title = "The commit would move an offset back"
+
+
+class StaleGenerationError(RefusedError):
+    code = "stale_generation"
+    status = 409
+    title = "The lease of this consumer is not in force"
+
+
+class LeaseHeldError(RefusedError):
+    code = "lease_held"
+    status = 409
+    title = "Somebody else holds the lease of this group"
 
 
 class OffsetExpiredError(RefusedError):

@@ -17,6 +17,10 @@ from litestar.types import HTTPScope, Message, Receive, Scope, Send
 from seb_appliance import __version__
 from seb_appliance.api import (
     api_keys,
+    group_leases,
+    group_offsets,
+    group_records,
+    groups,
     health,
     metrics,
     records_consume,
@@ -52,6 +56,10 @@ def create_app(
         *records_produce.routes(broker, options),
         *records_consume.routes(broker),
         *topics.routes(broker),
+        *groups.routes(broker),
+        *group_records.routes(broker),
+        *group_offsets.routes(broker),
+        *group_leases.routes(broker),
         *api_keys.routes(broker),
         *health.routes(broker),
         *metrics.routes(samples, options),

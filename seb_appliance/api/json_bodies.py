@@ -13,6 +13,7 @@ from seb_appliance.api.media_types import media_type
 from seb_appliance.api.parameters import refuse_unsupported
 from seb_appliance.api.produce_json import bad_json, check_utf8
 from seb_appliance.broker.broker import Broker
+from seb_appliance.broker.budget import Reservation
 from seb_appliance.errors import UnsupportedMediaTypeError
 
 T = TypeVar("T")
@@ -27,18 +28,42 @@ async def read_json(
 
     Raises UnsupportedMediaTypeError, RequestTooLargeError, BadJsonError.
     """
-    refuse_unsupported(call.headers)
-    body, reservation = await read_body(
-        request.receive, call.headers, broker.pending, limits.MANAGE_BYTES_MAX
+    value, reservation = await read_held_json(
+        request, call, broker, decoder, limits.MANAGE_BYTES_MAX
     )
-    with reservation:
-        if body and media_type(call.headers.get(b"content-type", b"")) not in _TYPES:
-            raise UnsupportedMediaTypeError(
-                "Send the body as JSON (curl: -H 'Content-Type: application/json').",
-                supported=[named for named in _TYPES if named],
-            )
+    reservation.release()
+    return value
+
+
+async def read_held_json(
+    request: AnyRequest,
+    call: Call,
+    broker: Broker,
+    decoder: msgspec.json.Decoder[T],
+    max_bytes: int,
+) -> tuple[T, Reservation]:
+    """As `read_json`, and the reservation that holds the body's bytes; the caller owns both."""
+    refuse_unsupported(call.headers)
+    body, reservation = await read_body(request.receive, call.headers, broker.pending, max_bytes)
+    try:
+        _check_type(body, call)
         check_utf8(body)
-        try:
-            return decoder.decode(body or b"{}")
-        except (msgspec.DecodeError, RecursionError) as error:
-            raise bad_json(error) from error
+        return _decoded(body or b"{}", decoder), reservation
+    except BaseException:
+        reservation.release()
+        raise
+
+
+def _check_type(body: bytes, call: Call) -> None:
+    if body and media_type(call.headers.get(b"content-type", b"")) not in _TYPES:
+        raise UnsupportedMediaTypeError(
+            "Send the body as JSON (curl: -H 'Content-Type: application/json').",
+            supported=[named for named in _TYPES if named],
+        )
+
+
+def _decoded(body: bytes, decoder: msgspec.json.Decoder[T]) -> T:
+    try:
+        return decoder.decode(body)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise bad_json(error) from error

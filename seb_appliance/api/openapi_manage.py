@@ -39,7 +39,7 @@ _TOPIC: Final = {
 }
 _NEW_API_KEY: Final = {
     "name": "checkout",
-    "grants": [{"operation": "produce", "topics": "orders.*"}],
+    "grants": [{"operation": "consume", "topics": "orders.*", "groups": "lake.**"}],
     "expires": None,
 }
 _API_KEY: Final = {
@@ -48,7 +48,7 @@ _API_KEY: Final = {
     **_NEW_API_KEY,
 }
 _TOPIC_REPLY: Final = {_JSON: Content(schema=ref(TopicOut), example=_TOPIC)}
-_REMOVAL_ERRORS: Final[ErrorTypes] = (
+REMOVAL_ERRORS: Final[ErrorTypes] = (
     FencedError,
     ShuttingDownError,
     StoreUnavailableError,
@@ -115,7 +115,7 @@ TOPICS: Final = [
         description="A topic made anew under the name starts at offset 0 with another `topic_id`.",
         parameters=[parameters.TOPIC],
         replies={204: Reply(description="Deleted")},
-        errors=(*_REMOVAL_ERRORS, BadNameError, TopicNotFoundError),
+        errors=(*REMOVAL_ERRORS, BadNameError, TopicNotFoundError),
     ),
 ]
 
@@ -175,7 +175,7 @@ API_KEYS: Final = [
         summary="Revoke an API key, durably and at once",
         parameters=[parameters.API_KEY_ID],
         replies={204: Reply(description="Revoked")},
-        errors=(*_REMOVAL_ERRORS, ApiKeyNotFoundError, LastAdminKeyError),
+        errors=(*REMOVAL_ERRORS, ApiKeyNotFoundError, LastAdminKeyError),
     ),
 ]
 

@@ -29,17 +29,13 @@ def header(name: str, description: str, example: Any = None) -> Json:
     return _parameter("header", name, description, {"type": "string"}, example)
 
 
-TOPIC: Final = _parameter(
-    "path",
-    "topic",
-    "Name of the topic.",
-    {
-        "type": "string",
-        "pattern": r"^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*$",
-        "maxLength": limits.NAME_LENGTH_MAX,
-    },
-    "orders.eu",
-)
+_NAME: Final[Json] = {
+    "type": "string",
+    "pattern": r"^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*$",
+    "maxLength": limits.NAME_LENGTH_MAX,
+}
+TOPIC: Final = _parameter("path", "topic", "Name of the topic.", _NAME, "orders.eu")
+GROUP: Final = _parameter("path", "group", "Name of the consumer group.", _NAME, "lake.orders")
 RECORD_OFFSET: Final = _parameter(
     "path",
     "offset",

@@ -28,9 +28,9 @@ from seb_appliance.errors import (
     UnsupportedMediaTypeError,
 )
 
-_BYTES: Final[Json] = {"type": "string", "format": "binary"}
+BYTES: Final[Json] = {"type": "string", "format": "binary"}
 _TIME: Final = "2026-11-21T10:00:00.000123Z"
-_RECORD: Final = {
+RECORD: Final = {
     "offset": 17,
     "timestamp": _TIME,
     "key": "customer-7",
@@ -54,13 +54,13 @@ _NDJSON: Final = Content(
     schema={"type": "string", "description": "One Record object per line."},
     example='{"value":"a"}\n{"value":null,"key":"customer-7"}\n',
 )
-_ONE_RECORD: Final = Content(schema=_BYTES, example="hello")
+_ONE_RECORD: Final = Content(schema=BYTES, example="hello")
 
-_POSITIONS: Final = {
+POSITIONS: Final = {
     "Seb-Next-Offset": "Where the next read goes on.",
     "Seb-Log-End-Offset": "The offset that the next record of the topic gets.",
 }
-_READ_ERRORS: Final[ErrorTypes] = (
+READ_ERRORS: Final[ErrorTypes] = (
     BadNameError,
     TopicNotFoundError,
     NotAcceptableError,
@@ -98,7 +98,7 @@ OPERATIONS: Final = [
             "application/x-ndjson": _NDJSON,
             "application/ndjson": _NDJSON,
             "application/jsonl": _NDJSON,
-            "application/vnd.seb.batch": Content(schema=_BYTES),
+            "application/vnd.seb.batch": Content(schema=BYTES),
         },
         body_required=False,
         replies={
@@ -132,7 +132,7 @@ OPERATIONS: Final = [
                         example={
                             "topic": "orders.eu",
                             "topic_id": 3,
-                            "records": [_RECORD],
+                            "records": [RECORD],
                             "next_offset": 18,
                             "log_start_offset": 0,
                             "log_end_offset": 18,
@@ -141,12 +141,12 @@ OPERATIONS: Final = [
                     "application/x-ndjson": Content(
                         schema={"type": "string", "description": "One RecordOut per line."}
                     ),
-                    "application/vnd.seb.batch": Content(schema=_BYTES),
+                    "application/vnd.seb.batch": Content(schema=BYTES),
                 },
-                headers=_POSITIONS,
+                headers=POSITIONS,
             )
         },
-        errors=(*_READ_ERRORS, OffsetOutOfRangeError),
+        errors=(*READ_ERRORS, OffsetOutOfRangeError),
     ),
     Operation(
         method="GET",
@@ -160,8 +160,8 @@ OPERATIONS: Final = [
             200: Reply(
                 description="The record",
                 content={
-                    "application/json": Content(schema=ref(RecordOut), example=_RECORD),
-                    "application/octet-stream": Content(schema=_BYTES),
+                    "application/json": Content(schema=ref(RecordOut), example=RECORD),
+                    "application/octet-stream": Content(schema=BYTES),
                 },
                 headers={
                     "Seb-Offset": "Raw: its offset.",
@@ -173,7 +173,7 @@ OPERATIONS: Final = [
             ),
             304: Reply(description="Raw: the client has it already (If-None-Match)"),
         },
-        errors=(*_READ_ERRORS, RecordNotFoundError),
+        errors=(*READ_ERRORS, RecordNotFoundError),
     ),
 ]
 SCHEMAS: Final = [Envelope, Record, Produced, RecordsOut, RecordOut]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Coroutine, Sequence
+from typing import Any, Final, TypeVar
 from urllib.parse import quote_from_bytes
 
 import msgspec
@@ -36,6 +36,8 @@ from seb_appliance.errors import (
     RequestTimeoutError,
 )
 from seb_appliance.formats.columns import Bytes
+
+T = TypeVar("T")
 
 READ_QUERY: Final = frozenset(
     {"offset", "until", "max_records", "max_bytes", "wait", "values", "format"}
@@ -111,23 +113,21 @@ def held(broker: Broker, headers: Headers, body: Sequence[Bytes]) -> Answer:
     return Answer(200, headers, body, reservation=reservation)
 
 
-async def _read_unless_gone(
-    broker: Broker, topic: str, request: ReadRequest, receive: Receive
-) -> ReadResult:
-    """The read; it ends early when the client leaves, so that a waiting place becomes free."""
-    if not request.wait_ms:
-        return await broker.read(topic, request)
-    reading = asyncio.create_task(broker.read(topic, request))
+async def unless_gone(reading: Coroutine[Any, Any, T], receive: Receive, *, waits: bool) -> T:
+    """The read; if it waits, it ends early when the client leaves, and its place becomes free."""
+    if not waits:
+        return await reading
+    task = asyncio.create_task(reading)
     leaving = asyncio.create_task(_disconnected(receive))
     try:
-        await asyncio.wait({reading, leaving}, return_when=asyncio.FIRST_COMPLETED)
-        if not reading.done():
+        await asyncio.wait({task, leaving}, return_when=asyncio.FIRST_COMPLETED)
+        if not task.done():
             raise RequestTimeoutError("The client left before there was a record.")
-        return reading.result()
+        return task.result()
     finally:
-        reading.cancel()
+        task.cancel()
         leaving.cancel()
-        await asyncio.gather(reading, leaving, return_exceptions=True)
+        await asyncio.gather(task, leaving, return_exceptions=True)
 
 
 async def _disconnected(receive: Receive) -> None:
@@ -201,7 +201,9 @@ def routes(broker: Broker) -> list[HTTPRouteHandler]:
         chosen = answer_type(call)
         shape = value_shape(call.query)
         wanted = read_request(call.query)
-        result = await _read_unless_gone(broker, topic, wanted, request.receive)
+        result = await unless_gone(
+            broker.read(topic, wanted), request.receive, waits=wanted.wait_ms > 0
+        )
         return held(broker, consumed_headers(result, chosen), encode(result, chosen, shape))
 
     @get("/v1/topics/{topic:str}/records/{offset:str}")

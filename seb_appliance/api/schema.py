@@ -12,7 +12,7 @@ from litestar import get
 from litestar.handlers import HTTPRouteHandler
 from litestar.types import ASGIApp
 
-from seb_appliance.api import openapi_manage, openapi_records
+from seb_appliance.api import openapi_groups, openapi_manage, openapi_records
 from seb_appliance.api.answers import Answer, Headers
 from seb_appliance.api.auth import AnyRequest
 from seb_appliance.api.openapi import document
@@ -20,7 +20,9 @@ from seb_appliance.api.options import ApiOptions
 from seb_appliance.api.parameters import read_headers
 from seb_appliance.errors import NotFoundError
 
-OPERATIONS: Final = [*openapi_records.OPERATIONS, *openapi_manage.OPERATIONS]
+_PARTS: Final = (openapi_records, openapi_groups, openapi_manage)
+OPERATIONS: Final = [operation for part in _PARTS for operation in part.OPERATIONS]
+SCHEMAS: Final = [schema for part in _PARTS for schema in part.SCHEMAS]
 CONTENT_TYPE: Final = b"application/vnd.oai.openapi+json"
 
 # Files of the page: name in the URL → (path under the static folder, content type).
@@ -39,9 +41,7 @@ _PAGE_POLICY: Final = (
 
 @functools.cache
 def openapi_json() -> bytes:
-    return msgspec.json.encode(
-        document(OPERATIONS, [*openapi_records.SCHEMAS, *openapi_manage.SCHEMAS])
-    )
+    return msgspec.json.encode(document(OPERATIONS, SCHEMAS))
 
 
 def routes(options: ApiOptions) -> list[HTTPRouteHandler]:

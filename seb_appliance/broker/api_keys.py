@@ -106,22 +106,35 @@ class ApiKeys:
         return self._views[api_key_id]
 
 
-def may(key: ApiKeyView, operation: str, topic: str | None = None) -> bool:
-    """Whether a grant of `key` covers `operation` on `topic` (None: on no topic in particular)."""
+def may(
+    key: ApiKeyView, operation: str, topic: str | None = None, group: str | None = None
+) -> bool:
+    """Whether one grant of `key` covers `operation` on `topic` and for `group` (None: on none in
+    particular)."""
     return any(
         grant.operation == "admin"
         or (
-            grant.operation == operation and (topic is None or pattern_matches(grant.topics, topic))
+            grant.operation == operation
+            and (topic is None or pattern_matches(grant.topics, topic))
+            and (group is None or pattern_matches(grant.groups, group))
         )
         for grant in key.grants
     )
 
 
-def authorize(key: ApiKeyView, operation: str, topic: str | None = None) -> None:
+def authorize(
+    key: ApiKeyView, operation: str, topic: str | None = None, group: str | None = None
+) -> None:
     """Raises ForbiddenError that names the missing grant."""
-    if not may(key, operation, topic):
-        missing = {"operation": operation} | ({"topics": topic} if topic else {})
-        where = f" on topic {topic!r}" if topic else ""
+    if not may(key, operation, topic, group):
+        missing = {"operation": operation}
+        where = ""
+        if topic is not None:
+            missing["topics"] = topic
+            where += f" on topic {topic!r}"
+        if group is not None:
+            missing["groups"] = group
+            where += f" for group {group!r}"
         raise ForbiddenError(
             f"The API key {key.api_key_id} has no grant for {operation!r}{where}.",
             missing_grant=missing,

@@ -19,7 +19,9 @@ from seb_appliance.broker.admission import Admission, Refusal
 from seb_appliance.broker.api_keys import NewSecret
 from seb_appliance.broker.budget import ByteBudget, Reservation
 from seb_appliance.broker.catalog import Catalog, Topic
+from seb_appliance.broker.consumer_groups import ConsumerGroups
 from seb_appliance.broker.counters import Counters
+from seb_appliance.broker.group_admission import GroupAdmission
 from seb_appliance.broker.names import check_pattern, check_topic_name
 from seb_appliance.broker.ports import Journal, LoadedState, SectionSource, State
 from seb_appliance.broker.readiness import ReadinessCheck
@@ -82,7 +84,7 @@ class Broker:
         self._random_bytes = random_bytes
         self._failpoints = failpoints
         self._after_apply = on_applied
-        self._catalog = Catalog(loaded)
+        self._catalog = Catalog(loaded, clock.monotonic_s)
         self._admission = Admission(self._catalog, loaded.next_topic_id)
         self._waiting = WaitingReaders(clock)
         self._acknowledger = Acknowledger(
@@ -105,6 +107,7 @@ class Broker:
         self._reads = Reads(
             self._catalog, SectionReader(source, executor), self._waiting, clock, self.counters
         )
+        self.groups = self._consumer_groups()
         self._readiness = ReadinessCheck(
             journal,
             state,
@@ -114,6 +117,16 @@ class Broker:
             on_fenced=self._sequencer.give_up,
         )
         self._writer: asyncio.Task[None] | None = None
+
+    def _consumer_groups(self) -> ConsumerGroups:
+        return ConsumerGroups(
+            self._catalog,
+            GroupAdmission(self._admission, self._catalog.groups),
+            self._reads,
+            self._operate,
+            linger_ms=self._settings.linger_ms,
+            clock=self._clock,
+        )
 
     # --- life ---
 
@@ -259,12 +272,16 @@ class Broker:
         """The API key of a token. Raises UnauthenticatedError."""
         return self._catalog.api_keys.authenticate(token, self._clock.wall_us())
 
-    def authorize(self, key: ApiKeyView, operation: str, topic: str | None = None) -> None:
+    def authorize(
+        self, key: ApiKeyView, operation: str, topic: str | None = None, group: str | None = None
+    ) -> None:
         """Raises ForbiddenError that names the missing grant. `admin` grants everything."""
-        api_keys.authorize(key, operation, topic)
+        api_keys.authorize(key, operation, topic, group)
 
-    def may(self, key: ApiKeyView, operation: str, topic: str | None = None) -> bool:
-        return api_keys.may(key, operation, topic)
+    def may(
+        self, key: ApiKeyView, operation: str, topic: str | None = None, group: str | None = None
+    ) -> bool:
+        return api_keys.may(key, operation, topic, group)
 
     def api_keys(self) -> list[ApiKeyView]:
         """All that are in force or expired, oldest first; revoked ones are gone."""
@@ -295,6 +312,7 @@ class Broker:
             )
         for grant in grants:
             check_pattern(grant.topics)
+            check_pattern(grant.groups)
         now_us = self._clock.wall_us()
         if expires_us is not None and expires_us <= now_us:
             raise BadRequestError("The API key would have expired already.")
@@ -329,9 +347,11 @@ class Broker:
                 f"SQLite is {self._state.lag_entries} entries behind; nothing was stored."
             )
 
-    async def _operate(self, admit: Callable[[Window], bool | None]) -> bool:
-        """Admit an operator's event and wait until it is applied. `admit` says False when it had
-        nothing to add; then nothing is waited for."""
+    async def _operate(
+        self, admit: Callable[[Window], bool | None], linger_ms: int | None = None
+    ) -> bool:
+        """Admit events and wait until they are applied, an operator's (`linger_ms` None) soon.
+        `admit` says False when it had nothing to add; then nothing is waited for."""
         self._check_writable()
         window = self._sequencer.open_window()
         try:
@@ -339,7 +359,8 @@ class Broker:
                 return False
         except Refusal as refusal:
             raise await self._settled(refusal) from None
-        linger_ms = min(limits.OPERATOR_LINGER_MS, self._settings.linger_ms)
+        if linger_ms is None:
+            linger_ms = min(limits.OPERATOR_LINGER_MS, self._settings.linger_ms)
         done = self._acknowledger.done(window)
         self._sequencer.close_within(window, linger_ms / 1000)
         await self._acknowledger.by_deadline(done)

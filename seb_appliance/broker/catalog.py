@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from seb_appliance.broker.api_keys import ApiKeys
+from seb_appliance.broker.groups import Groups
 from seb_appliance.broker.index import TopicIndex
 from seb_appliance.broker.ports import EntryRef, LoadedState, SectionRef
 from seb_appliance.errors import TopicNotFoundError
@@ -15,6 +17,11 @@ from seb_appliance.formats.operations import (
     ApiKeyRevoked,
     Append,
     EpochStarted,
+    GroupDeleted,
+    GroupReset,
+    LeaseReleased,
+    LeaseTaken,
+    OffsetsCommitted,
     Section,
     TopicChanged,
     TopicCreated,
@@ -46,7 +53,8 @@ class Topic:
 class Catalog:
     """Memory's working copy of the state. `apply` mirrors state/projection.py in memory."""
 
-    def __init__(self, loaded: LoadedState) -> None:
+    def __init__(self, loaded: LoadedState, monotonic_s: Callable[[], float]) -> None:
+        self._monotonic_s = monotonic_s  # leases live by it
         self.position: Position = loaded.position
         self.api_keys = ApiKeys()
         self._by_name: dict[str, Topic] = {}
@@ -57,10 +65,11 @@ class Catalog:
             self._add_topic(Topic(row.topic_id, row.name, row.created_us, row.settings))
         for key in loaded.api_keys:
             self.api_keys.add(key)
-        for ref, sections_at, sections in loaded.entries:
-            self._note_writer(ref)
-            for section in sections:
-                self._add_section(ref.seq, sections_at, section)
+        for entry in loaded.entries:
+            self._note_writer(entry.ref)
+            for section in entry.sections:
+                self._add_section(entry.ref.seq, entry.created_us, entry.sections_at, section)
+        self.groups = Groups(loaded.group_offsets, loaded.leases, monotonic_s())
 
     def find(self, name: str) -> Topic | None:
         return self._by_name.get(name)
@@ -92,6 +101,10 @@ class Catalog:
             index.crcs[row],
         )
 
+    def find_id(self, topic_id: int) -> Topic | None:
+        """None when the topic was deleted."""
+        return self._by_id.get(topic_id)
+
     def apply(self, entry: Entry) -> list[Topic]:
         """Put an entry in force; the topics that changed (for those who wait on them)."""
         header = entry.header
@@ -103,7 +116,9 @@ class Catalog:
             match operation:
                 case Append(section=number):
                     section = entry.contents.sections[number]
-                    changed += self._add_section(header.seq, header.sections_at, section)
+                    changed += self._add_section(
+                        header.seq, header.created_us, header.sections_at, section
+                    )
                 case TopicCreated():
                     self._add_topic(
                         Topic(
@@ -119,11 +134,20 @@ class Catalog:
                     topic = self._by_id.pop(operation.topic_id)
                     del self._by_name[topic.name]
                     topic.deleted = True
+                    self.groups.forget_topic(topic.topic_id)
                     changed.append(topic)
                 case ApiKeyCreated():
                     self.api_keys.add(operation)
                 case ApiKeyRevoked():
                     self.api_keys.remove(operation.api_key_id)
+                case OffsetsCommitted() | GroupReset():
+                    self.groups.commit(operation.group, operation.offsets, header.created_us)
+                case GroupDeleted():
+                    self.groups.delete(operation.group)
+                case LeaseTaken():
+                    self.groups.take_lease(operation, header.seq, self._monotonic_s())
+                case LeaseReleased():
+                    self.groups.release_lease(operation.group)
                 case EpochStarted():
                     pass
         return changed
@@ -132,12 +156,14 @@ class Catalog:
         self._by_name[topic.name] = topic
         self._by_id[topic.topic_id] = topic
 
-    def _add_section(self, seq: int, sections_at: int, section: Section) -> list[Topic]:
+    def _add_section(
+        self, seq: int, created_us: int, sections_at: int, section: Section
+    ) -> list[Topic]:
         topic = self._by_id.get(section.topic_id)
         if topic is None:  # deleted later in the log: its rows are of no use to anyone
             return []
         assert section.base_offset == topic.log_end_offset, (section, topic.log_end_offset)
-        topic.index.add(seq, sections_at, section)
+        topic.index.add(seq, sections_at, created_us, section)
         topic.log_end_offset = section.last_offset + 1
         return [topic]
 

@@ -16,8 +16,17 @@ _RULE: Final = (
 
 def check_topic_name(name: str) -> str:
     """`name` itself, or BadNameError with a sentence that says what is wrong with it."""
+    return _check_name(name, "topic")
+
+
+def check_group_name(name: str) -> str:
+    """Groups are named by the rule for topics."""
+    return _check_name(name, "group")
+
+
+def _check_name(name: str, what: str) -> str:
     if not name:
-        raise BadNameError(f"A topic name is empty. {_RULE}")
+        raise BadNameError(f"A {what} name is empty. {_RULE}")
     if len(name) > limits.NAME_LENGTH_MAX:
         raise BadNameError(f"The name has {len(name)} characters. {_RULE}")
     for word in name.split("."):
@@ -35,7 +44,7 @@ def check_pattern(pattern: str) -> str:
         word in {"*", "**"} or _WORD.fullmatch(word) for word in words
     ):
         raise BadParameterError(
-            f"{pattern[:200]!r} is not a topic pattern: words, * (one word) or ** (zero or more "
+            f"{pattern[:200]!r} is not a pattern: words, * (one word) or ** (zero or more "
             f"words) joined by dots, at most {limits.NAME_LENGTH_MAX} characters"
         )
     return pattern

@@ -112,18 +112,45 @@ class TopicRow:
 
 
 @dataclass(frozen=True, slots=True)
-class LoadedState:
-    """Everything the broker keeps in memory, as of `position`.
+class EntryRow:
+    """A journal entry with records of living topics; only their sections. `sections_at`: position
+    in the object of the first section."""
 
-    `entries`: (ref, position of the first section in the object, sections) of every journal entry
-    that holds records of a living topic, oldest first. `next_topic_id` has never been given out.
-    """
+    ref: EntryRef
+    created_us: int
+    sections_at: int
+    sections: list[Section]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupOffsetRow:
+    group: str
+    topic_id: int
+    offset: int
+    metadata: str
+    committed_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseRow:
+    group: str
+    generation: int
+    holder: str
+    ttl_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedState:
+    """Everything the broker keeps in memory, as of `position`; `entries` oldest first.
+    `next_topic_id` has never been given out."""
 
     position: Position
     next_topic_id: int = 1
     topics: list[TopicRow] = field(default_factory=list)
     api_keys: list[ApiKeyCreated] = field(default_factory=list)  # those not revoked
-    entries: list[tuple[EntryRef, int, list[Section]]] = field(default_factory=list)
+    entries: list[EntryRow] = field(default_factory=list)
+    group_offsets: list[GroupOffsetRow] = field(default_factory=list)
+    leases: list[LeaseRow] = field(default_factory=list)
 
 
 class State(Protocol):

@@ -56,10 +56,10 @@ class Reads:
         """Raises TopicNotFoundError (also for a topic deleted while we waited),
         OffsetExpiredError, OffsetOutOfRangeError, CorruptObjectError, StoreError."""
         topic = self._catalog.topic(name)
-        offset = await self._resolve(topic, request.start)
+        offset = await self.resolve(topic, request.start)
         until = limits.OFFSET_MAX + 1
         if request.until is not None:
-            until = await self._resolve(topic, request.until)
+            until = await self.resolve(topic, request.until)
         self._check_range(topic, offset)
         give_up_s = self._clock.monotonic_s() + request.wait_ms / 1000
         while offset == topic.log_end_offset and offset < until:
@@ -76,7 +76,8 @@ class Reads:
             name, topic.topic_id, slices, next_offset, topic.log_start_offset, topic.log_end_offset
         )
 
-    async def _resolve(self, topic: Topic, start: From) -> int:
+    async def resolve(self, topic: Topic, start: From) -> int:
+        """The offset that `start` means now. An offset given as such is not checked."""
         if start.offset is not None:
             return start.offset
         if start.last is not None:

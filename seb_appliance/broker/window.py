@@ -102,9 +102,10 @@ class Window:
             self.steps.append(topic_id)
         return runs
 
-    def add_event(self, event: Event) -> None:
+    def add_event(self, event: Event, size_bytes: int = 512) -> None:
+        """`size_bytes`: about what the event takes in the table of contents."""
         self.steps.append(event)
-        self.size_bytes += 512  # about; events are few
+        self.size_bytes += size_bytes
 
     def when_done(
         self, on_stored: Callable[[float], None], on_failed: Callable[[Exception], None]
@@ -116,9 +117,16 @@ class Window:
     def resolve(self, put_s: float) -> None:
         for callback in self._on_stored:
             callback(put_s)
-        self.is_done = True
+        self._end()
 
     def fail(self, error: Exception) -> None:
         for callback in self._on_failed:
             callback(error)
+        self._end()
+
+    def _end(self) -> None:
+        """Let go of everything: a topic remembers the window that changed it last."""
         self.is_done = True
+        self.steps.clear()
+        self._on_stored.clear()
+        self._on_failed.clear()

@@ -26,10 +26,12 @@ class TopicSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
 
 
 class Grant(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What an API key may do, on topics that match a pattern (`*` one word, `**` zero or more)."""
+    """What an API key may do, on topics that match a pattern (`*` one word, `**` zero or more), and
+    for consumer groups that match another."""
 
     operation: Literal["produce", "consume", "manage", "admin"]
     topics: str = "**"
+    groups: str = "**"
 
 
 class _Operation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -88,7 +90,65 @@ class ApiKeyRevoked(_Operation, frozen=True, kw_only=True, tag="api_key_revoked"
     revoked_us: Whole
 
 
-Event = EpochStarted | TopicCreated | TopicChanged | TopicDeleted | ApiKeyCreated | ApiKeyRevoked
+class CommittedOffset(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """The next offset that a group will read of a topic, and a note of the committer's."""
+
+    topic_id: Whole
+    offset: Whole
+    metadata: str = ""
+
+
+class OffsetsCommitted(_Operation, frozen=True, kw_only=True, tag="offsets_committed"):
+    """These offsets replace the group's own for the same topics; its others stay."""
+
+    version: Literal[1] = 1
+    group: str
+    offsets: tuple[CommittedOffset, ...]
+
+
+class GroupReset(_Operation, frozen=True, kw_only=True, tag="group_reset"):
+    """As `OffsetsCommitted`, by an operator: offsets may have gone back."""
+
+    version: Literal[1] = 1
+    group: str
+    offsets: tuple[CommittedOffset, ...]
+
+
+class GroupDeleted(_Operation, frozen=True, kw_only=True, tag="group_deleted"):
+    """The group's offsets and its lease are gone."""
+
+    version: Literal[1] = 1
+    group: str
+
+
+class LeaseTaken(_Operation, frozen=True, kw_only=True, tag="lease_taken"):
+    """`holder` alone may commit for the group while the lease lives. Its generation is the seq of
+    the entry that holds this event."""
+
+    version: Literal[1] = 1
+    group: str
+    holder: str
+    ttl_ms: Whole
+
+
+class LeaseReleased(_Operation, frozen=True, kw_only=True, tag="lease_released"):
+    version: Literal[1] = 1
+    group: str
+
+
+Event = (
+    EpochStarted
+    | TopicCreated
+    | TopicChanged
+    | TopicDeleted
+    | ApiKeyCreated
+    | ApiKeyRevoked
+    | OffsetsCommitted
+    | GroupReset
+    | GroupDeleted
+    | LeaseTaken
+    | LeaseReleased
+)
 Operation = Append | Event
 
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from itertools import groupby
-from operator import itemgetter
+from operator import attrgetter
 from typing import Any, Final
 
 from sqlalchemy import (
@@ -26,26 +27,55 @@ from sqlalchemy import (
     select,
     update,
 )
+from sqlalchemy.dialects import sqlite
 
 from seb_appliance.errors import CorruptObjectError
-from seb_appliance.formats.entry import Entry, Position
+from seb_appliance.formats.entry import Entry, EntryHeader, Position
 from seb_appliance.formats.operations import (
     ApiKeyCreated,
     ApiKeyRevoked,
     Append,
     Event,
+    GroupDeleted,
+    GroupReset,
+    LeaseReleased,
+    LeaseTaken,
+    OffsetsCommitted,
     TopicChanged,
     TopicCreated,
     TopicDeleted,
 )
 from seb_appliance.state import rows
 from seb_appliance.state.digest import CHECKSUM_MODULUS, row_checksum
-from seb_appliance.state.schema import api_keys, journal_entries, journal_state, topics
+from seb_appliance.state.schema import (
+    api_keys,
+    group_offsets,
+    journal_entries,
+    journal_state,
+    leases,
+    topics,
+)
 
-Change = tuple[Insert | Update | Delete, rows.Row]
+
+def _upsert(table: Table) -> Insert:
+    """Insert a row, or replace the one with its key."""
+    statement = sqlite.insert(table)
+    replaced = {c.name: c for c in statement.excluded if not table.c[c.name].primary_key}
+    return statement.on_conflict_do_update(index_elements=table.primary_key, set_=replaced)
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One statement with its parameters. `exact`: it must meet exactly one row."""
+
+    statement: Insert | Update | Delete
+    parameters: rows.Row
+    exact: bool = True
+
 
 _OF_TOPIC: Final = (TopicCreated, TopicChanged, TopicDeleted)
 _OF_API_KEY: Final = (ApiKeyCreated, ApiKeyRevoked)
+_OF_GROUP: Final = (OffsetsCommitted, GroupReset, GroupDeleted, LeaseTaken, LeaseReleased)
 
 _INSERT_ENTRY: Final = insert(journal_entries)
 _INSERT_TOPIC: Final = insert(topics)
@@ -53,6 +83,15 @@ _UPDATE_TOPIC: Final = update(topics).where(topics.c.topic_id == bindparam("of_t
 _DELETE_TOPIC: Final = delete(topics).where(topics.c.topic_id == bindparam("of_topic_id"))
 _INSERT_API_KEY: Final = insert(api_keys)
 _DELETE_API_KEY: Final = delete(api_keys).where(api_keys.c.api_key_id == bindparam("of_api_key_id"))
+_SET_OFFSET: Final = _upsert(group_offsets)
+_SET_LEASE: Final = _upsert(leases)
+_DELETE_OFFSETS: Final = delete(group_offsets).where(
+    group_offsets.c.group_name == bindparam("of_group")
+)
+_DELETE_OFFSETS_ON: Final = delete(group_offsets).where(
+    group_offsets.c.topic_id == bindparam("of_topic_id")
+)
+_DELETE_LEASE: Final = delete(leases).where(leases.c.group_name == bindparam("of_group"))
 
 
 def project(connection: Connection, entries: Sequence[Entry]) -> Position:
@@ -65,16 +104,17 @@ def project(connection: Connection, entries: Sequence[Entry]) -> Position:
     _check_chain(entries, rows.to_position(state), state.bucket_id)
     entry_rows = [rows.of_entry(entry) for entry in entries]
     connection.execute(_INSERT_ENTRY, entry_rows)
-    events = [
-        operation
+    placed = [
+        (operation, entry.header)
         for entry in entries
         for operation in entry.contents.operations
         if not isinstance(operation, Append)
     ]
+    events = [event for event, _ in placed]
     added = _checksum(journal_entries, (row.values() for row in entry_rows))
     if events:
         added -= _checksum_of_touched(connection, events)
-        _apply(connection, events)
+        _apply(connection, [change for each in placed for change in changes_of(*each)])
         added += _checksum_of_touched(connection, events)
     given = [event.topic_id + 1 for event in events if isinstance(event, TopicCreated)]
     header = entries[-1].header
@@ -86,21 +126,37 @@ def project(connection: Connection, entries: Sequence[Entry]) -> Position:
     return header.position
 
 
-def change_of(event: Event) -> Change | None:
-    """The statement for one event and its parameters; None when no row tells of it."""
+def changes_of(event: Event, header: EntryHeader) -> list[Change]:
+    """The statements for one event of the entry with `header`."""
     match event:
         case TopicCreated():
-            return _INSERT_TOPIC, rows.of_topic(event)
+            return [Change(_INSERT_TOPIC, rows.of_topic(event))]
         case TopicChanged():
             settings = rows.of_settings(event.settings)
-            return _UPDATE_TOPIC, {"of_topic_id": event.topic_id, "settings": settings}
+            return [Change(_UPDATE_TOPIC, {"of_topic_id": event.topic_id, "settings": settings})]
         case TopicDeleted():
-            return _DELETE_TOPIC, {"of_topic_id": event.topic_id}
+            of_topic = {"of_topic_id": event.topic_id}
+            return [Change(_DELETE_TOPIC, of_topic), Change(_DELETE_OFFSETS_ON, of_topic, False)]
         case ApiKeyCreated():
-            return _INSERT_API_KEY, rows.of_api_key(event)
+            return [Change(_INSERT_API_KEY, rows.of_api_key(event))]
         case ApiKeyRevoked():
-            return _DELETE_API_KEY, {"of_api_key_id": event.api_key_id}
-    return None
+            return [Change(_DELETE_API_KEY, {"of_api_key_id": event.api_key_id})]
+        case OffsetsCommitted() | GroupReset():
+            return [
+                Change(_SET_OFFSET, rows.of_group_offset(event.group, item, header.created_us))
+                for item in event.offsets
+            ]
+        case GroupDeleted():
+            of_group = {"of_group": event.group}
+            return [
+                Change(_DELETE_OFFSETS, of_group, exact=False),
+                Change(_DELETE_LEASE, of_group, exact=False),
+            ]
+        case LeaseTaken():
+            return [Change(_SET_LEASE, rows.of_lease(event, header.seq))]
+        case LeaseReleased():
+            return [Change(_DELETE_LEASE, {"of_group": event.group})]
+    return []
 
 
 def _check_chain(entries: Sequence[Entry], position: Position, bucket_id: bytes | None) -> None:
@@ -119,25 +175,37 @@ def _check_chain(entries: Sequence[Entry], position: Position, bucket_id: bytes 
         position, bucket_id = header.position, header.bucket_id
 
 
-def _apply(connection: Connection, events: Iterable[Event]) -> None:
-    """Run the events' statements in order; neighbours of one kind go to SQLite together."""
-    changes = [change for change in map(change_of, events) if change]
-    for statement, group in groupby(changes, key=itemgetter(0)):
-        parameters = [parameter for _, parameter in group]
-        result = connection.execute(statement, parameters)
-        if result.rowcount != len(parameters):
+def _apply(connection: Connection, changes: Iterable[Change]) -> None:
+    """Run statements in order; neighbours of one kind go to SQLite together."""
+    for statement, neighbours in groupby(changes, key=attrgetter("statement")):
+        together = list(neighbours)
+        result = connection.execute(statement, [change.parameters for change in together])
+        if together[0].exact and result.rowcount != len(together):
             raise CorruptObjectError(
-                f"{len(parameters)} events on {statement.table.name} met {result.rowcount} rows:"
-                f" {parameters}"
+                f"{len(together)} events on {statement.table.name} met {result.rowcount} rows:"
+                f" {[change.parameters for change in together]}"
             )
 
 
 def _checksum_of_touched(connection: Connection, events: Sequence[Event]) -> int:
-    """The sum over those rows of topics and API keys that `events` name, as they are now."""
-    topic_ids = [event.topic_id for event in events if isinstance(event, _OF_TOPIC)]
-    api_key_ids = [event.api_key_id for event in events if isinstance(event, _OF_API_KEY)]
-    return _checksum(topics, _rows_with(connection, topics.c.topic_id, topic_ids)) + _checksum(
-        api_keys, _rows_with(connection, api_keys.c.api_key_id, api_key_ids)
+    """The sum over those rows that `events` name, as they are now."""
+    of_topics = [event.topic_id for event in events if isinstance(event, _OF_TOPIC)]
+    deleted = [event.topic_id for event in events if isinstance(event, TopicDeleted)]
+    of_keys = [event.api_key_id for event in events if isinstance(event, _OF_API_KEY)]
+    of_groups = list({event.group for event in events if isinstance(event, _OF_GROUP)})
+    offsets = {
+        tuple(row)
+        for column, names in (
+            (group_offsets.c.group_name, of_groups),
+            (group_offsets.c.topic_id, deleted),
+        )
+        for row in _rows_with(connection, column, names)
+    }
+    return (
+        _checksum(topics, _rows_with(connection, topics.c.topic_id, of_topics))
+        + _checksum(api_keys, _rows_with(connection, api_keys.c.api_key_id, of_keys))
+        + _checksum(leases, _rows_with(connection, leases.c.group_name, of_groups))
+        + _checksum(group_offsets, offsets)
     )
 
 

@@ -6,12 +6,19 @@ import msgspec
 from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from seb_appliance.broker.ports import EntryRef, LoadedState
+from seb_appliance.broker.ports import EntryRow, GroupOffsetRow, LeaseRow, LoadedState
 from seb_appliance.errors import BadBatchError, CorruptObjectError
 from seb_appliance.formats.entry import Position
-from seb_appliance.formats.operations import Section, decode_sections
+from seb_appliance.formats.operations import decode_sections
 from seb_appliance.state import rows
-from seb_appliance.state.schema import api_keys, journal_entries, journal_state, topics
+from seb_appliance.state.schema import (
+    api_keys,
+    group_offsets,
+    journal_entries,
+    journal_state,
+    leases,
+    topics,
+)
 
 _ENTRIES_AT_ONCE = 500  # the event loop gets a turn between
 
@@ -34,6 +41,8 @@ async def load(connection: AsyncConnection) -> LoadedState:
     found_keys = await connection.execute(
         select(api_keys).order_by(api_keys.c.created_us, api_keys.c.api_key_id)
     )
+    found_offsets = await connection.execute(select(group_offsets))
+    found_leases = await connection.execute(select(leases))
     try:
         living = [rows.to_topic(row) for row in found_topics]
         return LoadedState(
@@ -42,19 +51,24 @@ async def load(connection: AsyncConnection) -> LoadedState:
             topics=living,
             api_keys=[rows.to_api_key(row) for row in found_keys],
             entries=await _load_entries(connection, {topic.topic_id for topic in living}),
+            group_offsets=[GroupOffsetRow(*row) for row in found_offsets],
+            leases=[LeaseRow(*row) for row in found_leases],
         )
     except (BadBatchError, msgspec.DecodeError) as error:
         raise CorruptObjectError(f"a row of the local state cannot be read: {error}") from error
 
 
-async def _load_entries(
-    connection: AsyncConnection, living: set[int]
-) -> list[tuple[EntryRef, int, list[Section]]]:
+async def _load_entries(connection: AsyncConnection, living: set[int]) -> list[EntryRow]:
     """Entries with records of living topics, oldest first; sections of dead topics are left out."""
     entries = []
     columns = journal_entries.c
     query = select(
-        columns.seq, columns.epoch, columns.writer_id, columns.sections_at, columns.contents
+        columns.seq,
+        columns.epoch,
+        columns.writer_id,
+        columns.created_us,
+        columns.sections_at,
+        columns.contents,
     ).order_by(columns.seq)
     async with connection.stream(query) as result:
         async for partition in result.partitions(_ENTRIES_AT_ONCE):
@@ -65,5 +79,5 @@ async def _load_entries(
                     if section.topic_id in living
                 ]
                 if sections:
-                    entries.append((rows.to_entry_ref(row), row.sections_at, sections))
+                    entries.append(rows.to_entry(row, sections))
     return entries

@@ -11,11 +11,14 @@ from typing import Any, Final, TypeAlias
 import msgspec
 import sqlalchemy
 
-from seb_appliance.broker.ports import EntryRef, TopicRow
+from seb_appliance.broker.ports import EntryRef, EntryRow, TopicRow
 from seb_appliance.formats.entry import Entry, Position
 from seb_appliance.formats.operations import (
     ApiKeyCreated,
+    CommittedOffset,
     Grant,
+    LeaseTaken,
+    Section,
     TopicCreated,
     TopicSettings,
     encode_contents,
@@ -68,6 +71,25 @@ def of_api_key(created: ApiKeyCreated) -> Row:
     }
 
 
+def of_group_offset(group: str, item: CommittedOffset, committed_us: int) -> Row:
+    return {
+        "group_name": group,
+        "topic_id": item.topic_id,
+        "next_offset": item.offset,
+        "metadata": item.metadata,
+        "committed_us": committed_us,
+    }
+
+
+def of_lease(taken: LeaseTaken, generation: int) -> Row:
+    return {
+        "group_name": taken.group,
+        "generation": generation,
+        "holder": taken.holder,
+        "ttl_ms": taken.ttl_ms,
+    }
+
+
 def of_position(position: Position) -> Row:
     return {
         "applied_seq": position.seq,
@@ -105,5 +127,6 @@ def to_api_key(row: ResultRow) -> ApiKeyCreated:
     )
 
 
-def to_entry_ref(row: ResultRow) -> EntryRef:
-    return EntryRef(row.seq, row.epoch, row.writer_id)
+def to_entry(row: ResultRow, sections: list[Section]) -> EntryRow:
+    ref = EntryRef(row.seq, row.epoch, row.writer_id)
+    return EntryRow(ref, row.created_us, row.sections_at, sections)

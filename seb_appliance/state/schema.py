@@ -24,7 +24,7 @@ from sqlalchemy import (
 from seb_appliance.formats.entry import ORIGIN
 from seb_appliance.state.digest import CHECKSUM_MODULUS, row_checksum
 
-NEWEST_REVISION: Final = "0001"
+NEWEST_REVISION: Final = "0002"
 
 metadata: Final = MetaData(
     naming_convention={
@@ -70,6 +70,32 @@ api_keys: Final = Table(
     Column("grants", Text, nullable=False),  # JSON
     Column("created_us", Integer, nullable=False),
     Column("expires_us", Integer),
+    sqlite_strict=True,
+    sqlite_with_rowid=False,
+)
+
+# The next offset that a group reads of a topic.
+group_offsets: Final = Table(
+    "group_offsets",
+    metadata,
+    Column("group_name", Text, primary_key=True),
+    Column("topic_id", Integer, primary_key=True, autoincrement=False),
+    Column("next_offset", Integer, nullable=False),
+    Column("metadata", Text, nullable=False),
+    Column("committed_us", Integer, nullable=False),
+    sqlite_strict=True,
+    sqlite_with_rowid=False,
+)
+
+# `generation` is the seq of the entry that granted the lease; how much of its time is left is known
+# in memory only.
+leases: Final = Table(
+    "leases",
+    metadata,
+    Column("group_name", Text, primary_key=True),
+    Column("generation", Integer, nullable=False),
+    Column("holder", Text, nullable=False),
+    Column("ttl_ms", Integer, nullable=False),
     sqlite_strict=True,
     sqlite_with_rowid=False,
 )

@@ -30,6 +30,7 @@ from seb_appliance.formats.operations import Grant, TopicSettings
 from seb_appliance.settings import load
 from seb_appliance.storage.counted import CountedStore
 from seb_appliance.storage.memory import MemoryStore
+from tests.model.group_rules import GroupRules, ModelGroup
 
 ADMIN = ApiKeyView("model", "model", (Grant(operation="admin"),), 0)
 HISTORIES = int(os.environ.get("TEST_HISTORIES", "40"))
@@ -48,7 +49,7 @@ class PlainPutStore(MemoryStore):
         raise StoreUnsupportedError("501", key=key)
 
 
-class ApplianceMachine(RuleBasedStateMachine):
+class ApplianceMachine(GroupRules, RuleBasedStateMachine):
     """`model`: topic name → values in offset order; only what was acknowledged is in it."""
 
     store_class: type[MemoryStore] = MemoryStore
@@ -60,6 +61,7 @@ class ApplianceMachine(RuleBasedStateMachine):
         self.data = Path(tempfile.mkdtemp())
         self.store = self.store_class()
         self.model: dict[str, list[bytes | None]] = {}
+        self.groups: dict[str, ModelGroup] = {}
         self.keys: set[str] = set()
         self.topic_ids: set[int] = set()
         self.open()
@@ -148,6 +150,7 @@ class ApplianceMachine(RuleBasedStateMachine):
         self.topic_ids.add(self.broker.topic(name).topic_id)
         self.run(self.broker.delete_topic(name))
         del self.model[name]
+        self.forget_topic(name)
 
     @rule(target=tokens)
     def create_key(self) -> str:

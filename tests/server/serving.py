@@ -71,9 +71,11 @@ def serving(
     seb: Sequence[str] = (sys.executable, "-m", "seb_appliance"),
     data: str = "local",
     cwd: Path | None = None,
+    port: int = 0,
 ) -> Iterator[Serving]:
-    """An appliance on `folder`/bucket that is ready; killed at the end if it still runs."""
-    port, output = free_port(), folder / f"{data}.output"
+    """An appliance on `folder`/bucket that is ready; killed at the end if it still runs.
+    `port` 0: a free one."""
+    port, output = port or free_port(), folder / f"{data}.output"
     command = [*seb, "serve", "--bucket", f"file:{folder / 'bucket'}"]
     command += ["--data", str(folder / data), "--port", str(port), *flags]
     with output.open("wb") as sink:

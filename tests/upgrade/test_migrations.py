@@ -17,24 +17,28 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import create_engine
 
+from seb_appliance.broker.ports import GroupOffsetRow
 from seb_appliance.bundled import bundled
 from seb_appliance.errors import ConfigurationError, CorruptObjectError
+from seb_appliance.formats.operations import CommittedOffset, OffsetsCommitted
 from seb_appliance.state import checks, migrate
 from seb_appliance.state.database import StateDatabase
 from seb_appliance.state.digest import state_digest
 from seb_appliance.state.schema import NEWEST_REVISION, metadata
-from tests.unit.state.journal import sample
+from tests.unit.state.journal import Journal, sample
 
-ADD_A_COLUMN = """
+# What a release after this one might do.
+LATER_REVISION = f"{int(NEWEST_REVISION) + 1:04}"
+ADD_A_COLUMN = f"""
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0002"
-down_revision = "0001"
+revision = "{LATER_REVISION}"
+down_revision = "{NEWEST_REVISION}"
 
 
 def upgrade():
-    with op.batch_alter_table("topics", table_kwargs={"sqlite_strict": True}) as topics:
+    with op.batch_alter_table("topics", table_kwargs={{"sqlite_strict": True}}) as topics:
         topics.add_column(sa.Column("colour", sa.Text, nullable=False, server_default="red"))
 """
 
@@ -42,13 +46,13 @@ def upgrade():
 def _migrations_with(tmp_path: Path, script: str) -> Path:
     folder = tmp_path / "migrations"
     shutil.copytree(bundled("migrations"), folder, ignore=shutil.ignore_patterns("__pycache__"))
-    (folder / "versions" / "0002_later.py").write_text(script)
+    (folder / "versions" / f"{LATER_REVISION}_later.py").write_text(script)
     return folder
 
 
-async def _state(path: Path) -> Path:
+async def _state(path: Path, journal: Journal | None = None) -> Path:
     database = await StateDatabase.open(path)
-    await database.apply(sample().entries)
+    await database.apply((journal or sample()).entries)
     await database.close()
     return path
 
@@ -95,7 +99,7 @@ async def test_a_migration_keeps_the_rows_and_sets_the_checksum_anew(tmp_path: P
     with _reading(path) as connection:
         assert connection.execute("SELECT topic_id, name FROM topics").fetchall() == names
         assert connection.execute("SELECT DISTINCT colour FROM topics").fetchall() == [("red",)]
-        assert checks.read_checked_revision(connection) == "0002"
+        assert checks.read_checked_revision(connection) == LATER_REVISION
 
 
 async def test_a_migration_that_fails_midway_changes_nothing(tmp_path: Path) -> None:
@@ -115,15 +119,54 @@ async def test_an_older_file_is_migrated_when_it_is_opened(
 ) -> None:
     path = await _state(tmp_path / "state.sqlite")
     folder = _migrations_with(tmp_path, ADD_A_COLUMN)
-    monkeypatch.setattr(migrate, "NEWEST_REVISION", "0002")
+    monkeypatch.setattr(migrate, "NEWEST_REVISION", LATER_REVISION)
     monkeypatch.setattr(migrate, "bundled", lambda name: tmp_path / name)
     assert folder == tmp_path / "migrations"
-    monkeypatch.setattr(checks, "_check_shape", lambda connection: None)  # the code's is 0001's
+    monkeypatch.setattr(checks, "_check_shape", lambda connection: None)  # the code's is older
     database = await StateDatabase.open(path)
     assert (database.set_aside, await database.position()) == ("", sample().position)
     await database.close()
     with _reading(path) as connection:
-        assert checks.read_checked_revision(connection) == "0002"
+        assert checks.read_checked_revision(connection) == LATER_REVISION
+
+
+def _as_of_0001(newest: Path, path: Path) -> None:
+    """The rows of `newest` in a file of revision 0001, as a release of that time wrote them."""
+    sqlite3.connect(path).close()
+    migrate.upgrade(path, to="0001")
+    with _reading(path) as connection, connection:
+        connection.execute("ATTACH ? AS newest", (str(newest),))
+        for table in ("topics", "journal_entries", "api_keys", "journal_state"):
+            columns = connection.execute("SELECT name FROM pragma_table_info(?)", (table,))
+            listed = ", ".join(name for (name,) in columns)
+            connection.execute(
+                f"INSERT OR REPLACE INTO main.{table} SELECT {listed} FROM newest.{table}"
+            )
+        # A grant had no pattern for groups then.
+        connection.execute("""UPDATE api_keys SET grants = replace(grants, ',"groups":"**"', '')""")
+    migrate.upgrade(path, to="0001")  # sets the checksum of these rows
+
+
+async def test_a_state_from_before_there_were_groups_goes_on_with_groups(tmp_path: Path) -> None:
+    journal = sample(with_groups=False)
+    newest = await _state(tmp_path / "newest.sqlite", journal)
+    path = tmp_path / "state.sqlite"
+    _as_of_0001(newest, path)
+    with _reading(path) as connection:
+        assert checks.read_checked_revision(connection) == "0001"
+        grants = connection.execute("SELECT grants FROM api_keys").fetchone()[0]
+        assert "topics" in grants
+        assert "groups" not in grants
+    database, other = await StateDatabase.open(path), await StateDatabase.open(newest)
+    assert database.set_aside == ""
+    assert await database.load() == await other.load()
+    commit = OffsetsCommitted(group="g", offsets=(CommittedOffset(1, 7, "note"),))
+    await database.apply([journal.write(commit)])
+    row = (await database.load()).group_offsets
+    assert row == [GroupOffsetRow("g", 1, 7, "note", journal.entries[-1].header.created_us)]
+    await database.close()
+    await other.close()
+    checks.prepare(path)
 
 
 @pytest.mark.parametrize("revision", ["", "1", "00001", "abcd", "0001 "])
@@ -136,7 +179,7 @@ def test_only_an_older_revision_needs_an_upgrade() -> None:
     assert migrate.needs_upgrade("0000")
     assert not migrate.needs_upgrade(NEWEST_REVISION)
     with pytest.raises(ConfigurationError, match="newer release"):
-        migrate.needs_upgrade("0002")
+        migrate.needs_upgrade(LATER_REVISION)
 
 
 def test_making_and_opening_a_state_does_not_import_alembic(tmp_path: Path) -> None:

@@ -55,6 +55,8 @@ def test_operation_ids_are_unique_and_stay_what_they_are():
     assert set(ids) >= {
         "produce", "consume", "getRecord", "listTopics", "createTopic", "getTopic", "changeTopic",
         "deleteTopic", "listApiKeys", "createApiKey", "getApiKey", "revokeApiKey",
+        "consumeInGroup", "commitOffsets", "listGroups", "getGroup", "deleteGroup", "resetGroup",
+        "takeLease", "releaseLease",
     }  # fmt: skip
 
 

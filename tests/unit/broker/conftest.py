@@ -10,11 +10,13 @@ from dataclasses import dataclass
 import pytest
 
 from seb_appliance.broker.broker import Broker
+from seb_appliance.broker.group_admission import Commit
+from seb_appliance.broker.group_views import GroupView
 from seb_appliance.broker.ports import LoadedState
 from seb_appliance.broker.settings import BrokerSettings
 from seb_appliance.broker.values import ApiKeyView, Appended, From, NewRecords, ReadRequest
 from seb_appliance.formats.entry import ORIGIN
-from seb_appliance.formats.operations import Grant, TopicSettings
+from seb_appliance.formats.operations import CommittedOffset, Grant, TopicSettings
 from tests.support.fakes import FakeClock, FakeJournal, FakeSource, FakeState, settle
 
 ADMIN = ApiKeyView("admin", "admin", (Grant(operation="admin"),), 0)
@@ -48,6 +50,39 @@ class House:
         task = asyncio.ensure_future(self.broker.create_topic(name, TopicSettings(**settings)))
         await self.clock.advance(1)
         await task
+
+    def committing(
+        self, group: str, offsets: dict[str, int], **conditions: object
+    ) -> asyncio.Task[tuple[CommittedOffset, ...]]:
+        """A commit that is under way; it holds 100 bytes of the budget."""
+        commit = Commit(group, offsets, **conditions)  # type: ignore[arg-type]
+        reservation = self.broker.pending.reserve(100)
+        return asyncio.ensure_future(self.broker.groups.commit(commit, reservation))
+
+    async def commit(
+        self, group: str, offsets: dict[str, int], **conditions: object
+    ) -> tuple[CommittedOffset, ...]:
+        """A commit, with the time it needs."""
+        return await self.done(self.committing(group, offsets, **conditions))
+
+    async def filled(self, topic: str, count: int = 10) -> int:
+        """A topic with `count` records of one entry each; its id."""
+        for n in range(count):
+            topic_id = (await self.appended(topic, str(n).encode())).topic_id
+        return topic_id
+
+    def group(self, name: str = "g") -> GroupView:
+        return self.broker.groups.describe(name, lambda *_: True)
+
+    def group_names(self) -> list[str]:
+        return [view.group for view in self.broker.groups.page("", 100, lambda *_: True)[0]]
+
+    def stand(self, topic: str = "t") -> int | None:
+        """Where group g stands on the topic."""
+        if "g" not in self.group_names():
+            return None
+        found = (t.committed_offset for t in self.group().topics if t.topic == topic)
+        return next(found, None)
 
     async def done(self, coroutine):
         """The result of an operator's call, with the time it needs."""

@@ -6,6 +6,7 @@ import pytest
 
 from seb_appliance.broker.settings import BrokerSettings
 from seb_appliance.broker.values import NewRecords
+from seb_appliance.broker.window import Window
 from seb_appliance.errors import (
     FencedError,
     OutcomeUnknownError,
@@ -14,7 +15,7 @@ from seb_appliance.errors import (
     ShuttingDownError,
     TopicNotFoundError,
 )
-from seb_appliance.formats.operations import Append, TopicCreated
+from seb_appliance.formats.operations import Append, TopicCreated, TopicDeleted
 from tests.support.fakes import settle
 from tests.unit.broker.conftest import ADMIN, House
 
@@ -231,3 +232,16 @@ async def test_optional_columns_fill_up_when_a_later_append_brings_them(house: H
     await house.clock.advance(1)
     await plain, await keyed
     assert await house.values("t") == [b"a", None]
+
+
+@pytest.mark.parametrize("end", ["resolve", "fail"])
+async def test_a_window_that_is_done_holds_nothing(end: str) -> None:
+    """A topic and a group remember the window that changed them last, for as long as they live."""
+    window = Window()
+    told: list[object] = []
+    window.when_done(told.append, told.append)
+    window.add_event(TopicDeleted(topic_id=1))
+    getattr(window, end)(0.5)
+    assert told == [0.5]
+    assert window.is_done
+    assert window.steps == window._on_stored == window._on_failed == []

@@ -19,9 +19,15 @@ from seb_appliance.formats.operations import (
     ApiKeyCreated,
     ApiKeyRevoked,
     Append,
+    CommittedOffset,
     Contents,
     EpochStarted,
     Grant,
+    GroupDeleted,
+    GroupReset,
+    LeaseReleased,
+    LeaseTaken,
+    OffsetsCommitted,
     Operation,
     Section,
     TopicChanged,
@@ -45,11 +51,20 @@ topic_settings = st.builds(
     max_record_bytes=st.none() | small,
 )
 grants = st.builds(Grant, operation=st.sampled_from(["produce", "admin"]), topics=names)
+committed = st.lists(
+    st.builds(CommittedOffset, topic_id=small, offset=small, metadata=st.sampled_from(["", "✓"])),
+    max_size=3,
+).map(tuple)
 events: st.SearchStrategy[Operation] = st.one_of(
     st.builds(EpochStarted, software=names),
     st.builds(TopicCreated, topic_id=small, name=names, created_us=small, settings=topic_settings),
     st.builds(TopicChanged, topic_id=small, settings=topic_settings),
     st.builds(TopicDeleted, topic_id=small),
+    st.builds(OffsetsCommitted, group=st.just("g"), offsets=committed),
+    st.builds(GroupReset, group=st.just("g"), offsets=committed),
+    st.builds(GroupDeleted, group=st.just("g")),
+    st.builds(LeaseTaken, group=st.just("g"), holder=st.just("worker-é"), ttl_ms=small),
+    st.builds(LeaseReleased, group=st.just("g")),
     st.builds(
         ApiKeyCreated,
         api_key_id=names,
@@ -183,16 +198,23 @@ def pack(operations: object, sections: object = ()) -> bytes:
 
 
 DELETED = {"type": "topic_deleted", "version": 1, "topic_id": 1}
+COMMITTED = {"type": "offsets_committed", "version": 1, "group": "g"}
+LEASED = {"type": "lease_taken", "version": 1, "group": "g", "holder": "a"}
 BAD_CONTENTS = {
     "nothing": b"",
     "not msgpack": b"\xc1",
     "cut short": pack([DELETED])[:-1],
     "bytes after it": pack([DELETED]) + b"\0",
-    "an unknown event": pack([{"type": "group_reset", "version": 1}]),
+    "an unknown event": pack([{"type": "group_renamed", "version": 1}]),
     "an unknown version": pack([DELETED | {"version": 2}]),
     "an unknown field": pack([DELETED | {"reason": "x"}]),
     "a missing field": pack([{"type": "topic_deleted", "version": 1}]),
     "a text for a number": pack([DELETED | {"topic_id": "1"}]),
+    "an offset below zero": pack([COMMITTED | {"offsets": [[1, -1, ""]]}]),
+    "an offset of 2^53": pack([COMMITTED | {"offsets": [[1, 2**53, ""]]}]),
+    "an offset of topic -1": pack([COMMITTED | {"offsets": [[-1, 1, ""]]}]),
+    "an offset with a fourth member": pack([COMMITTED | {"offsets": [[1, 1, "", 1]]}]),
+    "a lease for less than no time": pack([LEASED | {"ttl_ms": -1}]),
     "a third part": msgspec.msgpack.encode([[], [], []]),
     "a section of nine members": pack([], [[1, 0, 0, 1, 0, 0, 0, 0, 0]]),
     "an operation that names no section": pack([{"type": "append", "section": 0}]),

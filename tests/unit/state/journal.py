@@ -9,10 +9,13 @@ from seb_appliance.formats.entry import ORIGIN, Entry, Position
 from seb_appliance.formats.operations import (
     ApiKeyCreated,
     Append,
+    CommittedOffset,
     Contents,
     EpochStarted,
     Event,
     Grant,
+    LeaseTaken,
+    OffsetsCommitted,
     Section,
     TopicCreated,
     TopicSettings,
@@ -84,12 +87,18 @@ def section(topic_id: int, base_offset: int = 0, *, count: int = 1, start: int =
     )
 
 
-def sample(entries: int = 40) -> Journal:
-    """A journal with every kind of operation in it, and `entries` entries at least."""
+def sample(entries: int = 40, *, with_groups: bool = True) -> Journal:
+    """A journal of `entries` entries at least that leaves rows in every table (those of consumer
+    groups if asked)."""
     journal = Journal()
     journal.write(EpochStarted(software="test"))
     journal.write(topic_created(1), topic_created(2, linger_ms=50), api_key_created("aaaa"))
     while len(journal.entries) < entries:
         offset = len(journal.entries)
-        journal.write(sections=[section(1, offset), section(2, offset, start=8)])
+        events: list[Event] = []
+        if with_groups:
+            committed = CommittedOffset(1 + offset % 2, offset, f"note {offset}")
+            events.append(OffsetsCommitted(group=f"group-{offset % 3}", offsets=(committed,)))
+            events.append(LeaseTaken(group="group-0", holder=f"worker-{offset}", ttl_ms=1_000))
+        journal.write(*events, sections=[section(1, offset), section(2, offset, start=8)])
     return journal

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from seb_appliance.broker.ports import EntryRef, EntryRow
 from seb_appliance.errors import ConfigurationError, CorruptObjectError
 from seb_appliance.formats.entry import ORIGIN
 from seb_appliance.formats.operations import (
@@ -169,10 +170,10 @@ async def test_loading_leaves_out_sections_of_deleted_topics(database: StateData
     journal.write(TopicDeleted(topic_id=2))
     await database.apply(journal.entries)
     loaded = await database.load()
-    assert [(ref.seq, at, sections) for ref, at, sections in loaded.entries] == [
-        (both.header.seq, both.header.sections_at, [section(1)])
-    ]
-    assert loaded.entries[0][0].writer_id == both.header.writer_id
+    header = both.header
+    ref = EntryRef(header.seq, header.epoch, header.writer_id)
+    expected = EntryRow(ref, header.created_us, header.sections_at, [section(1)])
+    assert loaded.entries == [expected]
 
 
 async def test_a_saved_copy_restored_elsewhere_is_the_same_state(

@@ -10,13 +10,26 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seb_appliance.broker.ports import EntryRef, LoadedState, TopicRow
+from seb_appliance.broker.ports import (
+    EntryRef,
+    EntryRow,
+    GroupOffsetRow,
+    LeaseRow,
+    LoadedState,
+    TopicRow,
+)
 from seb_appliance.formats.entry import Entry
 from seb_appliance.formats.operations import (
     ApiKeyCreated,
     ApiKeyRevoked,
+    CommittedOffset,
     EpochStarted,
     Event,
+    GroupDeleted,
+    GroupReset,
+    LeaseReleased,
+    LeaseTaken,
+    OffsetsCommitted,
     Section,
     TopicChanged,
     TopicDeleted,
@@ -24,7 +37,7 @@ from seb_appliance.formats.operations import (
 )
 from seb_appliance.state.database import StateDatabase
 from seb_appliance.state.digest import state_digest
-from tests.unit.state.journal import Journal, api_key_created, section, topic_created
+from tests.unit.state.journal import START_US, Journal, api_key_created, section, topic_created
 
 KINDS = ["create", "change", "delete", "key", "revoke", "append", "append", "seal", "seal"]
 
@@ -45,6 +58,8 @@ class Model:
         self.journal = Journal()
         self.topics: dict[int, TopicRow] = {}
         self.api_keys: dict[str, ApiKeyCreated] = {}
+        self.group_offsets: dict[tuple[str, int], GroupOffsetRow] = {}
+        self.leases: dict[str, LeaseRow] = {}
         self.next_topic_id = 1
         self._next_api_key = 0
         self._next_offset: dict[int, int] = {}
@@ -64,13 +79,17 @@ class Model:
             topics=[self.topics[topic_id] for topic_id in sorted(self.topics)],
             api_keys=[self.api_keys[api_key_id] for api_key_id in sorted(self.api_keys)],
             entries=[loaded for entry in self.journal.entries if (loaded := self._living(entry))],
+            group_offsets=[row for _, row in sorted(self.group_offsets.items())],
+            leases=[row for _, row in sorted(self.leases.items())],
         )
 
-    def _living(self, entry: Entry) -> tuple[EntryRef, int, list[Section]] | None:
+    def _living(self, entry: Entry) -> EntryRow | None:
         header = entry.header
         sections = [one for one in entry.contents.sections if one.topic_id in self.topics]
         ref = EntryRef(header.seq, header.epoch, header.writer_id)
-        return (ref, header.sections_at, sections) if sections else None
+        if not sections:
+            return None
+        return EntryRow(ref, header.created_us, header.sections_at, sections)
 
     def _create(self, number: int) -> None:
         names = {row.name for row in self.topics.values()}
@@ -94,6 +113,48 @@ class Model:
         if topic := self._some_topic(number):
             self._events.append(TopicDeleted(topic_id=topic.topic_id))
             del self.topics[topic.topic_id]
+            for place in [place for place in self.group_offsets if place[1] == topic.topic_id]:
+                del self.group_offsets[place]
+
+    def _commit(self, number: int) -> None:
+        self._move(OffsetsCommitted, number)
+
+    def _reset(self, number: int) -> None:
+        self._move(GroupReset, number)
+
+    def _move(self, kind: type[OffsetsCommitted | GroupReset], number: int) -> None:
+        group = f"group-{number % 3}"
+        topics = sorted(self.topics)[: number % 4]
+        items = [CommittedOffset(topic_id, number + topic_id, str(number)) for topic_id in topics]
+        if items:
+            self._events.append(kind(group=group, offsets=tuple(items)))
+        for item in items:
+            self.group_offsets[group, item.topic_id] = GroupOffsetRow(
+                group, item.topic_id, item.offset, item.metadata, self._next_created_us
+            )
+
+    def _forget(self, number: int) -> None:
+        group = f"group-{number % 3}"
+        self._events.append(GroupDeleted(group=group))
+        self.leases.pop(group, None)
+        for place in [place for place in self.group_offsets if place[0] == group]:
+            del self.group_offsets[place]
+
+    def _lease(self, number: int) -> None:
+        group, holder = f"group-{number % 3}", f"worker-{number}"
+        self._events.append(LeaseTaken(group=group, holder=holder, ttl_ms=number))
+        seq = self.journal.position.seq + 1
+        self.leases[group] = LeaseRow(group, seq, holder, number)
+
+    def _release(self, number: int) -> None:
+        if self.leases:
+            group = sorted(self.leases)[number % len(self.leases)]
+            self._events.append(LeaseReleased(group=group))
+            del self.leases[group]
+
+    @property
+    def _next_created_us(self) -> int:
+        return START_US + self.journal.position.seq + 1
 
     def _key(self, number: int) -> None:
         created = api_key_created(f"k{self._next_api_key:03}", number if number % 2 else None)

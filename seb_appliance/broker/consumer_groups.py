@@ -1,0 +1,299 @@
+"""What a caller can do with consumer groups: read on, commit, reset, look, lease.
+
+Two readers of one group get the same records unless they hold a lease. A commit waits for `linger`
+like a record and rides in the same entry; only an operator's reset hurries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection
+from dataclasses import replace
+
+from seb_appliance import limits
+from seb_appliance.broker.budget import Reservation
+from seb_appliance.broker.catalog import Catalog, Topic
+from seb_appliance.broker.group_admission import Commit, GroupAdmission, NewPosition
+from seb_appliance.broker.group_refusals import lease_held, no_such_group
+from seb_appliance.broker.group_views import (
+    GroupRead,
+    GroupTopicView,
+    GroupView,
+    Lag,
+    LeaseView,
+    ResetRow,
+)
+from seb_appliance.broker.groups import Committed, Lease
+from seb_appliance.broker.names import (
+    check_group_name,
+    check_pattern,
+    check_topic_name,
+)
+from seb_appliance.broker.patterns import PatternTrie
+from seb_appliance.broker.reads import Reads
+from seb_appliance.broker.values import From, ReadRequest, ReadResult
+from seb_appliance.broker.window import Window
+from seb_appliance.clock import Clock
+from seb_appliance.errors import BadRequestError
+from seb_appliance.formats.operations import CommittedOffset
+
+# Admits in the open window and waits until that is applied; see Broker. The number is how long the
+# window may wait, in ms (None: as for an operator); False from the admission means that there was
+# nothing to wait for.
+Submit = Callable[[Callable[[Window], bool | None], int | None], Awaitable[bool]]
+
+
+# Whether a caller may see a group (None), or where it stands on a topic.
+Sees = Callable[[str, str | None], bool]
+
+
+class ConsumerGroups:
+    def __init__(
+        self,
+        catalog: Catalog,
+        admission: GroupAdmission,
+        reads: Reads,
+        submit: Submit,
+        *,
+        linger_ms: int,
+        clock: Clock,
+    ) -> None:
+        self._catalog = catalog
+        self._admission = admission
+        self._reads = reads
+        self._submit = submit
+        self._linger_ms = linger_ms
+        self._clock = clock
+
+    # --- consumers ---
+
+    async def read(
+        self, group: str, topic: str, request: ReadRequest, *, default: From
+    ) -> GroupRead:
+        """Read from the committed offset, or from `default` when there is none. Raises what
+        `Reads.read` raises; OffsetExpiredError when retention has overtaken the group."""
+        check_group_name(group)
+        found = self._catalog.topic(topic)
+        committed = self._committed(group, found.topic_id)
+        start = From(offset=committed.offset) if committed is not None else default
+        result = await self._reads.read(topic, replace(request, start=start))
+        began = committed.offset if committed is not None else _began(result)
+        return GroupRead(
+            result,
+            committed.offset if committed is not None else None,
+            self._lag(found, began, result.log_end_offset),
+        )
+
+    async def commit(self, commit: Commit, reservation: Reservation) -> tuple[CommittedOffset, ...]:
+        """What is committed now, in the order of `commit.offsets`; all of it or nothing, and
+        durable. Takes `reservation` over: it is released when the commit waits no longer.
+
+        Raises TopicNotFoundError, CommitBeyondEndError, CommitBackwardError, OffsetConflictError,
+        StaleGenerationError, and what an append raises.
+        """
+        admitted: tuple[CommittedOffset, ...] = ()
+        now_s = self._clock.monotonic_s()
+
+        def admit(window: Window) -> None:
+            nonlocal admitted
+            admitted = self._admission.admit_commit(window, commit, now_s)
+            window.when_done(lambda _: reservation.release(), lambda _: reservation.release())
+
+        try:
+            check_commit(commit)
+            await self._submit(admit, self._linger_ms)
+        finally:
+            if not admitted:
+                reservation.release()
+        return admitted
+
+    async def take_lease(self, group: str, holder: str, ttl_ms: int) -> LeaseView:
+        """Take the group's lease, or renew it. Raises LeaseHeldError."""
+        check_group_name(group)
+        if not limits.LEASE_TTL_MS_MIN <= ttl_ms <= limits.LEASE_TTL_MS_MAX:
+            raise BadRequestError(
+                f"ttl_ms is {limits.LEASE_TTL_MS_MIN} to {limits.LEASE_TTL_MS_MAX}, not {ttl_ms}."
+            )
+        if not 1 <= len(holder) <= limits.NAME_LENGTH_MAX:
+            raise BadRequestError(f"A holder has 1 to {limits.NAME_LENGTH_MAX} characters.")
+        now_s = self._clock.monotonic_s()
+        granted = await self._submit(
+            lambda window: self._admission.admit_lease(window, group, holder, ttl_ms, now_s),
+            None,
+        )
+        found = self._catalog.groups.get(group)
+        lease = found.lease if found is not None else None
+        if lease is None or lease.holder != holder:  # taken away within the very same entry
+            raise lease_held(group, lease.holder if lease is not None else "nobody", 0)
+        if not granted:
+            lease.renew(ttl_ms, now_s)
+        return self._lease_view(lease)
+
+    async def release_lease(self, group: str, generation: int) -> None:
+        """Give the lease back. Raises StaleGenerationError when it is not in force."""
+        now_s = self._clock.monotonic_s()
+        await self._submit(
+            lambda window: self._admission.admit_lease_released(window, group, generation, now_s),
+            None,
+        )
+
+    # --- operators ---
+
+    def page(self, after: str, most: int, sees: Sees) -> tuple[list[GroupView], str | None]:
+        """Groups in order of their names behind `after`, and the name to go on after (None: these
+        were the last). There may be fewer than `most`, since the work for one page is bounded."""
+        views: list[GroupView] = []
+        names = self._catalog.groups.names(after, limits.GROUPS_PER_PAGE_LOOKED_AT)
+        rows, last = 0, after
+        for last in names:
+            view = self._view(last, sees)
+            if view is not None:
+                views.append(view)
+                rows += len(view.topics)
+            if len(views) == most or rows >= limits.GROUPS_PER_PAGE_LOOKED_AT:
+                break
+        return views, last if self._catalog.groups.names(last, 1) else None
+
+    def describe(self, group: str, sees: Sees) -> GroupView:
+        """Raises GroupNotFoundError, also for a group with nothing that `sees` lets through."""
+        view = self._view(group, sees)
+        if view is None:
+            raise no_such_group(group)
+        return view
+
+    def topics_of(self, group: str) -> list[str]:
+        """The topics on which the group has an offset, by name. Raises GroupNotFoundError."""
+        found = self._catalog.groups.get(group)
+        if found is None:
+            raise no_such_group(group)
+        topics = map(self._catalog.find_id, found.offsets)
+        return sorted(topic.name for topic in topics if topic is not None)
+
+    def pick(self, group: str, patterns: Collection[str]) -> list[str]:
+        """Topics for a reset: those named plainly, and those of the group that a pattern with * or
+        ** matches. Raises TopicNotFoundError, GroupNotFoundError, BadParameterError."""
+        picked: set[str] = set()
+        trie: PatternTrie[None] = PatternTrie()
+        wild = False
+        for pattern in patterns:
+            if "*" in pattern:
+                trie.add(check_pattern(pattern), None)
+                wild = True
+            else:
+                picked.add(self._catalog.topic(check_topic_name(pattern)).name)
+        if wild:
+            picked.update(name for name in self.topics_of(group) if trie.match(name))
+        return sorted(picked)
+
+    async def plan_reset(
+        self, group: str, topics: Collection[str], to: From | None, shift: int
+    ) -> list[ResetRow]:
+        """Where a reset would put the group: at `to`, or `shift` from where it stands, within
+        what can be read. Topics on which a group has no offset are not shifted."""
+        check_group_name(group)
+        rows = []
+        for name in topics:
+            topic = self._catalog.topic(name)
+            committed = self._committed(group, topic.topic_id)
+            before = committed.offset if committed is not None else None
+            if to is not None:
+                wanted = await self._reads.resolve(topic, to)
+            elif before is not None:
+                wanted = before + shift
+            else:
+                continue
+            after = min(max(wanted, topic.log_start_offset), topic.log_end_offset)
+            rows.append(ResetRow(name, topic.topic_id, before, after))
+        return rows
+
+    async def reset(self, group: str, rows: Collection[ResetRow]) -> None:
+        """Put a plan in force. Raises TopicNotFoundError, OffsetConflictError (the topic was made
+        anew since)."""
+        positions = [NewPosition(row.topic, row.topic_id, row.after) for row in rows]
+        if positions:
+            await self._submit(
+                lambda window: self._admission.admit_reset(window, group, positions), None
+            )
+
+    async def delete(self, group: str) -> None:
+        """Its offsets and its lease are gone. Raises GroupNotFoundError."""
+        await self._submit(lambda window: self._admission.admit_deleted(window, group), None)
+
+    # --- inside ---
+
+    def _committed(self, group: str, topic_id: int) -> Committed | None:
+        found = self._catalog.groups.get(group)
+        return found.offsets.get(topic_id) if found is not None else None
+
+    def _view(self, group: str, sees: Sees) -> GroupView | None:
+        """None if there is no such group, or nothing of it to be seen."""
+        found = self._catalog.groups.get(group)
+        if found is None or not sees(group, None):
+            return None
+        topics = [
+            self._topic_view(topic, committed)
+            for topic_id, committed in found.offsets.items()
+            if (topic := self._catalog.find_id(topic_id)) is not None and sees(group, topic.name)
+        ]
+        if found.offsets and not topics:
+            return None
+        lease = found.lease
+        alive = lease is not None and lease.is_alive(self._clock.monotonic_s())
+        return GroupView(
+            group,
+            sorted(topics, key=lambda view: view.topic),
+            self._lease_view(lease) if lease is not None and alive else None,
+        )
+
+    def _lease_view(self, lease: Lease) -> LeaseView:
+        left_ms = lease.left_ms(self._clock.monotonic_s())
+        return LeaseView(lease.generation, lease.holder, lease.ttl_ms, left_ms)
+
+    def _topic_view(self, topic: Topic, committed: Committed) -> GroupTopicView:
+        return GroupTopicView(
+            topic.name,
+            topic.topic_id,
+            committed.offset,
+            committed.metadata,
+            committed.committed_us,
+            topic.log_start_offset,
+            topic.log_end_offset,
+            self._lag(topic, committed.offset, topic.log_end_offset),
+        )
+
+    def _lag(self, topic: Topic, offset: int, end: int) -> Lag:
+        unread_since_us = topic.index.created_at(offset, end)
+        age_us = 0 if unread_since_us is None else self._clock.wall_us() - unread_since_us
+        records = max(0, end - offset)
+        return Lag(records, topic.index.bytes_from(offset, end), max(0, age_us) / 1_000_000)
+
+
+def _began(result: ReadResult) -> int:
+    """The offset at which a read began, or found its first record."""
+    if not result.slices:
+        return result.next_offset
+    return int(result.slices[0].batch.offsets()[result.slices[0].begin])
+
+
+def check_commit(commit: Commit) -> None:
+    """The limits of a commit, and that it speaks of the topics it commits. Raises
+    BadRequestError, BadNameError."""
+    check_group_name(commit.group)
+    if commit.generation is not None and commit.generation < 1:
+        raise BadRequestError("A generation is what taking a lease has answered: 1 or more.")
+    if not 1 <= len(commit.offsets) <= limits.OFFSETS_PER_COMMIT_MAX:
+        raise BadRequestError(
+            f"A commit has 1 to {limits.OFFSETS_PER_COMMIT_MAX} offsets, not {len(commit.offsets)}."
+        )
+    for what, named in (
+        ("metadata", commit.metadata),
+        ("expected", commit.expected),
+        ("topic_ids", commit.topic_ids),
+    ):
+        for topic in named:
+            if topic not in commit.offsets:
+                raise BadRequestError(f"{what} names {topic[:200]!r}, which is not in offsets.")
+    for text in commit.metadata.values():
+        if len(text) > limits.COMMIT_METADATA_CHARACTERS_MAX:
+            raise BadRequestError(
+                f"metadata has at most {limits.COMMIT_METADATA_CHARACTERS_MAX} characters a topic."
+            )
