@@ -65,6 +65,7 @@ class Appliance:
     executor: ThreadPoolExecutor
     failpoints: Failpoints
     clock: Clock
+    opened_s: float  # on the monotonic clock
 
     @classmethod
     async def open(
@@ -117,6 +118,7 @@ class Appliance:
             executor=executor,
             failpoints=failpoints,
             clock=clock,
+            opened_s=clock.monotonic_s(),
         )
 
     async def start(self) -> asyncio.Task[None]:

@@ -14,6 +14,7 @@ from seb_appliance.api.options import ApiOptions
 from seb_appliance.assembly import Appliance
 from seb_appliance.bundled import bundled
 from seb_appliance.samples import samples
+from seb_appliance.status import status
 
 _KEEP_ALIVE_S = 75  # longer than clients keep theirs: never closed under a request
 _GRACE_S = 2  # answers are on their way by then: the broker has drained before
@@ -33,6 +34,7 @@ class HttpServer(uvicorn.Server):
                 failpoints=appliance.failpoints,
             ),
             samples=lambda: samples(appliance),
+            status=lambda: status(appliance),
         )
         super().__init__(
             uvicorn.Config(

@@ -25,7 +25,8 @@ class Setting:
 
     A `secret` is never shown and has no flag (flags are in every process list). A `flag_only`
     setting is a decision about one start and has neither a variable nor a place in the file; a
-    `variable_only` one is for our tests.
+    `variable_only` one is for our tests. A `client` setting is for the commands that talk HTTP to
+    an appliance (`seb topics`, …), and no flag of `seb serve`.
     """
 
     name: str
@@ -38,6 +39,7 @@ class Setting:
     secret: bool = False
     flag_only: bool = False
     variable_only: bool = False
+    client: bool = False
 
     @property
     def attribute(self) -> str:
@@ -275,6 +277,21 @@ SETTINGS: Final[tuple[Setting, ...]] = (
         10_000,
         range=(100, 300_000),
         help="How long the S3 server may be silent before a request counts as unanswered.",
+    ),
+    Setting(
+        "url",
+        "text",
+        "http://127.0.0.1:51313",
+        client=True,
+        help="Where the appliance is, for the commands that talk to it.",
+    ),
+    Setting(
+        "key_file",
+        "path",
+        None,
+        default_words="admin.key in the data directory, for an appliance on this machine",
+        client=True,
+        help="File that holds the API key with which they talk.",
     ),
     Setting(
         "fail",

@@ -79,6 +79,8 @@ class Settings:
     s3_immediate_list: bool
     s3_connect_timeout_ms: int
     s3_read_timeout_ms: int
+    url: str
+    key_file: Path | None
     fail: str
     sources: Mapping[str, str] = field(default_factory=dict, compare=False)
 

@@ -38,6 +38,11 @@ class SnapshotKeeper:
         self.published = self.failures = 0
         self.failure = ""
 
+    @property
+    def newest_seq(self) -> int:
+        """Up to which entry the newest snapshot in the bucket reaches; 0 when there is none."""
+        return self._schedule.snapshot_seq
+
     def applied(self, seq: int) -> None:
         """Entry `seq` is applied; a snapshot is begun if one is due."""
         self._schedule.applied(seq)

@@ -28,6 +28,7 @@ from seb_appliance.api import (
     schema,
     topics,
 )
+from seb_appliance.api import status as status_api
 from seb_appliance.api.answers import DEFAULT_HEADERS, Answer
 from seb_appliance.api.metrics import Sample
 from seb_appliance.api.options import ApiOptions
@@ -38,6 +39,7 @@ from seb_appliance.api.problems import (
     problem_body,
     problem_headers,
 )
+from seb_appliance.api.status import Status
 from seb_appliance.broker.broker import Broker
 from seb_appliance.errors import RefusedError
 
@@ -49,9 +51,10 @@ def create_app(
     broker: Broker,
     *,
     options: ApiOptions,
+    status: Callable[[], Status],
     samples: Callable[[], Iterable[Sample]] = tuple,
 ) -> Api:
-    """The ASGI application. `samples` are what /metrics shows."""
+    """The ASGI application. `samples` are what /metrics shows, `status` what /v1/status does."""
     handlers: list[HTTPRouteHandler] = [
         *records_produce.routes(broker, options),
         *records_consume.routes(broker),
@@ -61,6 +64,7 @@ def create_app(
         *group_offsets.routes(broker),
         *group_leases.routes(broker),
         *api_keys.routes(broker),
+        *status_api.routes(broker, status),
         *health.routes(broker),
         *metrics.routes(samples, options),
         *schema.routes(options),

@@ -8,6 +8,7 @@ from seb_appliance.api import openapi_parameters as parameters
 from seb_appliance.api.api_keys import ApiKeyMade, ApiKeyOut, ApiKeysOut, NewApiKey
 from seb_appliance.api.openapi import Content, ErrorTypes, Operation, Reply, ref
 from seb_appliance.api.openapi_records import WRITE_ERRORS
+from seb_appliance.api.status import StatusOut
 from seb_appliance.api.topics import TopicChanges, TopicOut, TopicsOut
 from seb_appliance.errors import (
     ApiKeyNotFoundError,
@@ -46,6 +47,36 @@ _API_KEY: Final = {
     "api_key_id": "k3m9x2ap",
     "created": "2026-11-21T10:00:00.000123Z",
     **_NEW_API_KEY,
+}
+_STATUS: Final = {
+    "version": "0.1.0",
+    "started": "2026-11-21T10:00:00.000123Z",
+    "uptime_s": 512.4,
+    "journal": {
+        "seq": 1207,
+        "epoch": 4,
+        "fencing_mode": "A",
+        "durability": "s3",
+        "bucket_id": "5f1d6c0be3a2479b8c2e6a90d417f35a",
+    },
+    "bucket": {
+        "description": "s3://orders/seb",
+        "last_answer_age_s": 0.4,
+        "failing_s": None,
+        "failure": "",
+    },
+    "state": {"lag_entries": 0, "failure": ""},
+    "snapshots": {"seq": 1100, "entries_since": 107, "failure": ""},
+    "waiting": {
+        "pending_bytes": 2048,
+        "pending_bytes_max": 67108864,
+        "reading_bytes": 0,
+        "reading_bytes_max": 67108864,
+        "waiting_readers": 3,
+    },
+    "counts": {"topics": 14, "groups": 6, "api_keys": 11, "records": 1204338},
+    "ready": True,
+    "problems": [],
 }
 _TOPIC_REPLY: Final = {_JSON: Content(schema=ref(TopicOut), example=_TOPIC)}
 REMOVAL_ERRORS: Final[ErrorTypes] = (
@@ -182,6 +213,21 @@ API_KEYS: Final = [
 SYSTEM: Final = [
     Operation(
         method="GET",
+        path="/v1/status",
+        operation_id="getStatus",
+        tag="System",
+        summary="How the appliance is, for its operator: an admin key is needed",
+        description="Ready when there are no `problems`. The bucket is asked only when its last "
+        "answer is over 30 s old.",
+        replies={
+            200: Reply(
+                description="How it is",
+                content={_JSON: Content(schema=ref(StatusOut), example=_STATUS)},
+            )
+        },
+    ),
+    Operation(
+        method="GET",
         path="/healthz",
         operation_id="healthz",
         tag="System",
@@ -263,4 +309,5 @@ SCHEMAS: Final = [
     ApiKeyOut,
     ApiKeyMade,
     ApiKeysOut,
+    StatusOut,
 ]

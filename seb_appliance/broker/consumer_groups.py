@@ -138,6 +138,11 @@ class ConsumerGroups:
 
     # --- operators ---
 
+    @property
+    def count(self) -> int:
+        """How many groups there are."""
+        return len(self._catalog.groups)
+
     def page(self, after: str, most: int, sees: Sees) -> tuple[list[GroupView], str | None]:
         """Groups in order of their names behind `after`, and the name to go on after (None: these
         were the last). There may be fewer than `most`, since the work for one page is bounded."""

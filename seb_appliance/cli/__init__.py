@@ -1,10 +1,12 @@
 """The command line, `seb`. Each command imports what it needs when it runs, so that help is quick.
 
-Exit codes: 0 done, 1 it failed, 73 to 78 as in docs/OPERATIONS.md, 130 interrupted.
+Exit codes: 0 done, 1 it failed, 130 interrupted; those of `seb serve` stand in docs/OPERATIONS.md,
+those of the commands that talk to an appliance in docs/CLI.md.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from typing import Final
@@ -13,9 +15,16 @@ import click
 
 from seb_appliance import __version__
 from seb_appliance.cli.admin import admin
+from seb_appliance.cli.api_keys import api_keys
+from seb_appliance.cli.consume import consume
 from seb_appliance.cli.doctor import doctor
+from seb_appliance.cli.failures import CommandError, ReaderLeftError
+from seb_appliance.cli.groups import groups
 from seb_appliance.cli.inspect import inspect
+from seb_appliance.cli.produce import produce
 from seb_appliance.cli.serve import serve
+from seb_appliance.cli.status import status
+from seb_appliance.cli.topics import topics
 from seb_appliance.errors import ConfigurationError, SebError, StartError
 
 INTERRUPTED: Final = 130
@@ -26,6 +35,15 @@ class _InOrder(click.Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         return list(self.commands)
+
+    def invoke(self, ctx: click.Context) -> object:
+        """Told in our own words, because click would end the process with 1."""
+        try:
+            result: object = super().invoke(ctx)
+            sys.stdout.flush()
+        except BrokenPipeError as error:
+            raise ReaderLeftError from error
+        return result
 
 
 @click.group(
@@ -41,6 +59,12 @@ def seb() -> None:
 
 
 seb.add_command(serve)
+seb.add_command(status)
+seb.add_command(produce)
+seb.add_command(consume)
+seb.add_command(topics)
+seb.add_command(groups)
+seb.add_command(api_keys)
 seb.add_command(doctor)
 seb.add_command(inspect)
 seb.add_command(admin)
@@ -60,10 +84,13 @@ def run(arguments: Sequence[str]) -> int:
         return _fail(error.detail, error.exit_code)
     except SebError as error:
         return _fail(error.detail, 1)
+    except CommandError as error:
+        return _fail(error.sentence, error.exit_code)
     except (click.Abort, KeyboardInterrupt):
         return INTERRUPTED
-    except BrokenPipeError:
-        sys.stderr.close()  # `seb inspect … | head`: nobody is left to tell
+    except ReaderLeftError:
+        # What is left in the buffer goes nowhere, instead of failing when the process ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     return result if isinstance(result, int) else 0
 

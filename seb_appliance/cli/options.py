@@ -15,8 +15,9 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 def with_settings(*names: str) -> Callable[[Command], Command]:
-    """Add `--config` and the flags of the named settings (of all, when none is named)."""
-    chosen = [s for s in SETTINGS if s.has_flag and (not names or s.name in names)]
+    """Add `--config` and the flags of the named settings (when none is named: of all that the
+    appliance itself has)."""
+    chosen = [s for s in SETTINGS if s.has_flag and (s.name in names if names else not s.client)]
 
     def add(command: Command) -> Command:
         for setting in reversed(chosen):

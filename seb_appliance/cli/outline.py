@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from seb_appliance.cli.output import printable
+
 
 def outline(value: dict[str, Any] | list[Any], indent: str = "") -> str:
     """One member a line, names aligned, nested ones below it; empty lists and maps are left out.
@@ -42,4 +44,4 @@ def _plain(value: object) -> str:
         return "yes" if value else "no"
     if isinstance(value, list):
         return ", ".join(map(_plain, value))
-    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in str(value))
+    return printable(str(value))

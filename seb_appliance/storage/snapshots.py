@@ -146,7 +146,7 @@ class SnapshotSchedule:
         in the bucket (0: none); `seq`: of the last applied entry."""
         self._clock = clock
         self._entry_s = entry_s
-        self._snapshot_seq = snapshot_seq
+        self.snapshot_seq = snapshot_seq
         self._seq = seq
         self._next_s = clock.monotonic_s()
 
@@ -157,10 +157,10 @@ class SnapshotSchedule:
     @property
     def has_new_entries(self) -> bool:
         """Whether a clean stop should leave a snapshot."""
-        return self._seq > self._snapshot_seq
+        return self._seq > self.snapshot_seq
 
     def due(self) -> bool:
-        tail_s = (self._seq - self._snapshot_seq) * self._entry_s
+        tail_s = (self._seq - self.snapshot_seq) * self._entry_s
         return tail_s > self.TAIL_S_MAX and self._clock.monotonic_s() >= self._next_s
 
     def started(self) -> None:
@@ -168,4 +168,4 @@ class SnapshotSchedule:
         self._next_s = self._clock.monotonic_s() + limits.SNAPSHOT_INTERVAL_S_MIN
 
     def published(self, seq: int) -> None:
-        self._snapshot_seq = max(self._snapshot_seq, seq)
+        self.snapshot_seq = max(self.snapshot_seq, seq)

@@ -24,7 +24,8 @@ def all_errors(kind: type[errors.SebError]) -> set[type[errors.SebError]]:
 
 
 def test_every_route_is_listed_and_every_listed_route_is_there():
-    api = create_app(object(), options=ApiOptions(pages=Path(), static=Path()))  # type: ignore[arg-type]
+    options = ApiOptions(pages=Path(), static=Path())
+    api = create_app(object(), options=options, status=lambda: None)  # type: ignore[arg-type,return-value]
     served = {
         (method, re.sub(r":str\}", "}", route.path))
         for route in api.litestar.routes
@@ -56,7 +57,7 @@ def test_operation_ids_are_unique_and_stay_what_they_are():
         "produce", "consume", "getRecord", "listTopics", "createTopic", "getTopic", "changeTopic",
         "deleteTopic", "listApiKeys", "createApiKey", "getApiKey", "revokeApiKey",
         "consumeInGroup", "commitOffsets", "listGroups", "getGroup", "deleteGroup", "resetGroup",
-        "takeLease", "releaseLease",
+        "takeLease", "releaseLease", "getStatus",
     }  # fmt: skip
 
 

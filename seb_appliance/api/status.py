@@ -1,0 +1,101 @@
+"""`GET /v1/status`: how the appliance is, for its operator."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+from litestar import get
+from litestar.handlers import HTTPRouteHandler
+from litestar.types import ASGIApp
+
+from seb_appliance.api.answers import json_answer
+from seb_appliance.api.auth import AnyRequest, enter
+from seb_appliance.broker.broker import Broker
+
+
+class JournalStatus(msgspec.Struct):
+    """`seq` and `epoch` of the last entry; `durability`: `s3`, `disk` or `memory`."""
+
+    seq: int
+    epoch: int
+    fencing_mode: str
+    durability: str
+    bucket_id: str
+
+
+class BucketStatus(msgspec.Struct):
+    """`failing_s`: since how long it fails; null while all is well, and `failure` is "" then."""
+
+    description: str
+    last_answer_age_s: float
+    failing_s: float | None
+    failure: str
+
+
+class StateStatus(msgspec.Struct):
+    """SQLite: how many entries it is behind, and why it does not follow ("" if it does)."""
+
+    lag_entries: int
+    failure: str
+
+
+class SnapshotStatus(msgspec.Struct):
+    """`seq`: up to which entry the newest one reaches; null when there is none yet."""
+
+    seq: int | None
+    entries_since: int
+    failure: str
+
+
+class WaitingStatus(msgspec.Struct):
+    """What waits, beside its limits."""
+
+    pending_bytes: int
+    pending_bytes_max: int
+    reading_bytes: int
+    reading_bytes_max: int
+    waiting_readers: int
+
+
+class Counts(msgspec.Struct):
+    """What there is now; `records`: those that can be read, over all topics."""
+
+    topics: int
+    groups: int
+    api_keys: int
+    records: int
+
+
+class Status(msgspec.Struct):
+    """What the composition root knows."""
+
+    version: str
+    started: str
+    uptime_s: float
+    journal: JournalStatus
+    bucket: BucketStatus
+    state: StateStatus
+    snapshots: SnapshotStatus
+    waiting: WaitingStatus
+    counts: Counts
+
+
+class StatusOut(Status):
+    """`problems`: sentences for the operator; ready when there are none."""
+
+    ready: bool
+    problems: list[str]
+
+
+def routes(broker: Broker, status: Callable[[], Status]) -> list[HTTPRouteHandler]:
+    @get("/v1/status")
+    async def get_status(request: AnyRequest) -> ASGIApp:
+        call = enter(request, broker)
+        broker.authorize(call.key, "admin")
+        readiness = await broker.readiness()
+        known = msgspec.structs.asdict(status())
+        answer = StatusOut(**known, ready=readiness.ready, problems=readiness.problems)
+        return json_answer(200, answer)
+
+    return [get_status]

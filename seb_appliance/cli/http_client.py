@@ -1,0 +1,240 @@
+"""HTTP to one appliance: one connection, kept alive; refusals become sentences and exit codes.
+
+A request is never sent twice here, except by `patiently`, which asks each error whether that is
+safe.
+"""
+
+from __future__ import annotations
+
+import http.client
+import ipaddress
+import json
+import select
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any, Final, TypeVar
+from urllib.parse import SplitResult, urlencode, urlsplit
+
+from seb_appliance import __version__
+from seb_appliance.cli.failures import REFUSED, UNAVAILABLE, UNKNOWN, AnswerError
+from seb_appliance.errors import ConfigurationError
+
+T = TypeVar("T")
+
+CONNECT_S: Final = 10.0
+ANSWER_S: Final = 120.0  # longer than a producer waits for the bucket, and than any long poll
+PATIENCE_S: Final = 60.0
+RETRY_S_MAX: Final = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A success. Header names are in lower case."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+    def number(self, header: str) -> int:
+        """A header that is a whole number."""
+        return int(self.headers[header])
+
+
+class HttpClient:
+    """`url` is where the appliance's paths begin; `token` the API key. Not for threads."""
+
+    def __init__(
+        self,
+        url: str,
+        token: str,
+        *,
+        monotonic_s: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._url = parse_url(url)
+        self._token = token
+        self._monotonic_s = monotonic_s
+        self._sleep = sleep
+        self._connection: http.client.HTTPConnection | None = None
+        self._has_answered = False
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, object] | None = None,
+        json_body: object = None,
+        body: bytes | None = None,
+        content_type: str = "application/json",
+    ) -> Answer:
+        """One request, sent once. Raises AnswerError for everything but a success."""
+        if json_body is not None:
+            body = json.dumps(json_body).encode()
+        headers = {
+            "Authorization": f"Bearer {self._token}",
+            "User-Agent": f"seb/{__version__}",
+            "Accept": "application/json",
+        }
+        if body is not None:
+            headers["Content-Type"] = content_type
+        target = self._url.path.rstrip("/") + path
+        given = {name: value for name, value in (query or {}).items() if value is not None}
+        if given:
+            target += f"?{urlencode(given)}"
+        response, content = self._exchange(method, target, body, headers)
+        if "seb-version" not in response.headers:
+            raise self._foreign(method, response)
+        self._has_answered = True
+        if not 200 <= response.status < 300:
+            raise _refusal(response, json.loads(content))
+        lowered = {name.lower(): value for name, value in response.getheaders()}
+        return Answer(response.status, lowered, content)
+
+    def patiently(self, ask: Callable[[], T]) -> T:
+        """What `ask` answers, asked again for up to a minute while its error says that nothing
+        happened and that it may work later; but at once when nobody has answered here yet."""
+        give_up_s = self._monotonic_s() + PATIENCE_S
+        pause_s = 0.1
+        while True:
+            try:
+                return ask()
+            except AnswerError as error:
+                pause_s = min(RETRY_S_MAX, max(2 * pause_s, error.retry_after_s))
+                too_late = self._monotonic_s() + pause_s > give_up_s
+                if too_late or not error.harmless or not self._has_answered:
+                    raise
+            self._sleep(pause_s)
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _exchange(
+        self, method: str, target: str, body: bytes | None, headers: dict[str, str]
+    ) -> tuple[http.client.HTTPResponse, bytes]:
+        connection = self._connected()
+        try:
+            connection.request(method, target, body, headers)
+            response = connection.getresponse()
+            content = response.read()
+            if not _is_whole(response):
+                raise http.client.IncompleteRead(content)  # noqa: TRY301 - as Python's own
+        except BaseException as error:
+            self.close()  # half an answer may be left in it
+            if isinstance(error, OSError | http.client.HTTPException):
+                raise self._lost(method, error) from error
+            raise
+        return response, content
+
+    def _connected(self) -> http.client.HTTPConnection:
+        if self._connection is not None and _is_open(self._connection):
+            return self._connection
+        self.close()
+        secure = self._url.scheme == "https"
+        kind = http.client.HTTPSConnection if secure else http.client.HTTPConnection
+        assert self._url.hostname is not None
+        connection = kind(self._url.hostname, self._url.port, timeout=CONNECT_S)
+        try:
+            connection.connect()
+        except OSError as error:
+            raise AnswerError(
+                f"cannot reach an appliance at {self._url.geturl()} ({reason(error)}). "
+                "Is it running? --url or SEB_URL says where it is.",
+                UNAVAILABLE,
+                harmless=True,
+            ) from error
+        connection.sock.settimeout(ANSWER_S)
+        self._connection = connection
+        return connection
+
+    def _lost(self, method: str, error: Exception) -> AnswerError:
+        """The request was sent, at least in part, and no whole answer came."""
+        what = f"{self._url.geturl()} did not answer ({reason(error)})"
+        if method == "GET":
+            return AnswerError(f"{what}.", UNAVAILABLE, harmless=True)
+        return AnswerError(f"{what}; the change may have been made or not.", UNKNOWN)
+
+    def _foreign(self, method: str, response: http.client.HTTPResponse) -> AnswerError:
+        """Somebody else answered; if it is a proxy, the request may have come through."""
+        what = f"{self._url.geturl()} answered {response.status} {response.reason}"
+        sentence = f"{what}, but not as an appliance does. Is --url right?"
+        if response.status < 500:
+            return AnswerError(sentence, REFUSED, status=response.status)
+        if method == "GET":
+            return AnswerError(sentence, UNAVAILABLE, status=response.status, harmless=True)
+        return AnswerError(sentence, UNKNOWN, status=response.status)
+
+
+def _is_open(connection: http.client.HTTPConnection) -> bool:
+    """Whether a request would get through. Between two requests, only the end of a connection is
+    there to be read; after an answer that closes it, Python has done so."""
+    if connection.sock is None:
+        return False
+    return not select.select([connection.sock], [], [], 0)[0]
+
+
+def _is_whole(response: http.client.HTTPResponse) -> bool:
+    """Python takes headers that end too early for all of them, and reads on to the end."""
+    said = response.headers
+    bodiless = response.status == HTTPStatus.NO_CONTENT
+    return bodiless or "content-length" in said or "transfer-encoding" in said
+
+
+def _refusal(response: http.client.HTTPResponse, problem: dict[str, Any]) -> AnswerError:
+    """What a problem document says."""
+    unknown = problem["side_effects"] != "none"
+    retryable = bool(problem["retryable"])
+    return AnswerError(
+        f"{problem['detail'].rstrip('.')} ({problem['code']}).",
+        UNKNOWN if unknown else UNAVAILABLE if retryable else REFUSED,
+        status=response.status,
+        harmless=retryable and not unknown,
+        retry_after_s=float(response.headers.get("retry-after", "1")),
+        problem=problem,
+    )
+
+
+def parse_url(url: str) -> SplitResult:
+    """Raises ConfigurationError."""
+    if "@" in url:  # not shown: it may hold the API key
+        raise ConfigurationError("url holds a user or a password; the API key is in --key-file")
+    try:
+        parts = urlsplit(url)
+        is_good = parts.port is None or parts.port > 0
+    except ValueError:
+        is_good = False
+    if (
+        not is_good
+        or not url.isascii()
+        or not url.isprintable()
+        or " " in url
+        or parts.scheme not in ("http", "https")
+        or not parts.hostname
+        or parts.query
+        or parts.fragment
+    ):
+        raise ConfigurationError(f"url {url!r} is not one such as http://127.0.0.1:51313")
+    return parts
+
+
+def is_local(url: str) -> bool:
+    """Whether the appliance runs on this machine."""
+    host = parse_url(url).hostname or ""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def reason(error: Exception) -> str:
+    """The few words of an error that a person needs."""
+    if isinstance(error, TimeoutError):
+        return "no answer in time"
+    return getattr(error, "strerror", None) or str(error) or type(error).__name__

@@ -1,0 +1,82 @@
+"""Lines from a file or a pipe, in batches: what is there goes out, nobody waits for more.
+
+A thread reads ahead while a batch is on its way, so that a slow bucket makes batches bigger.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import threading
+from collections.abc import Iterator
+from typing import Final
+
+from seb_appliance import limits
+from seb_appliance.cli.failures import CommandError
+from seb_appliance.cli.http_client import reason
+
+READ_BYTES: Final = 256 * limits.KIB
+READS_AHEAD: Final = 8
+BATCH_BYTES: Final = 1 * limits.MIB  # soft: a batch has at least one line
+
+
+class Lines:
+    """`descriptor`: of an open file, which stays open. The end of the last line may be missing."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._ahead: queue.Queue[bytes | OSError] = queue.Queue(READS_AHEAD)
+        self._ended = False
+
+    def batches(self) -> Iterator[list[bytes]]:
+        """Lines without their ends. Raises CommandError for one that no record can hold."""
+        threading.Thread(target=self._read, name="lines", daemon=True).start()
+        rest = b""
+        while not self._ended:
+            lines = (rest + self._take()).split(b"\n")
+            rest = lines.pop()
+            if len(rest) > limits.RECORD_BYTES_MAX:
+                raise CommandError("a line is longer than 16 MiB, which no record can be")
+            yield from _parts(lines)
+        if rest:
+            yield [rest]
+
+    def _take(self) -> bytes:
+        """What has been read ahead, at least something; b"" at the end."""
+        pieces: list[bytes] = []
+        taken = 0
+        while not self._ended and taken < BATCH_BYTES:
+            try:
+                piece = self._ahead.get(block=not pieces)
+            except queue.Empty:
+                break
+            if isinstance(piece, OSError):
+                raise CommandError(f"cannot read the lines ({reason(piece)})") from piece
+            self._ended = not piece
+            pieces.append(piece)
+            taken += len(piece)
+        return b"".join(pieces)
+
+    def _read(self) -> None:
+        piece = b" "
+        while piece:
+            try:
+                piece = os.read(self._descriptor, READ_BYTES)
+            except OSError as error:
+                self._ahead.put(error)
+                return
+            self._ahead.put(piece)
+
+
+def _parts(lines: list[bytes]) -> Iterator[list[bytes]]:
+    """Pieces of a list that fit into a request each."""
+    part: list[bytes] = []
+    size = 0
+    for line in lines:
+        if part and (len(part) == limits.RECORDS_PER_REQUEST_MAX or size + len(line) > BATCH_BYTES):
+            yield part
+            part, size = [], 0
+        part.append(line)
+        size += len(line)
+    if part:
+        yield part

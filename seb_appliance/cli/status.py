@@ -1,0 +1,56 @@
+"""`seb status`: how the appliance is, for its operator."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from seb_appliance.cli.failures import UNAVAILABLE
+from seb_appliance.cli.outline import outline
+from seb_appliance.cli.output import moment, say, say_json, size, span
+from seb_appliance.cli.reaching import path_of, talks
+
+if TYPE_CHECKING:
+    from seb_appliance.cli.http_client import HttpClient
+
+Json = dict[str, Any]
+
+
+@click.command
+@talks
+def status(client: HttpClient, as_json: bool) -> int:
+    """Show how the appliance is. Needs an admin key. Exit code 69 when it is not ready."""
+    found = client.request("GET", path_of("status")).json()
+    if as_json:
+        say_json(found)
+    else:
+        say(outline(_members(found)))
+    return 0 if found["ready"] else UNAVAILABLE
+
+
+def _members(found: Json) -> Json:
+    journal, bucket, state = found["journal"], found["bucket"], found["state"]
+    snapshots, waiting, counts = found["snapshots"], found["waiting"], found["counts"]
+    newest = "none yet" if not snapshots["seq"] else f"of entry {snapshots['seq']:,}"
+    pending, pending_max = waiting["pending_bytes"], waiting["pending_bytes_max"]
+    reading, reading_max = waiting["reading_bytes"], waiting["reading_bytes_max"]
+    return {
+        "ready": found["ready"],
+        "problems": found["problems"],
+        "version": found["version"],
+        "started": f"{moment(found['started'])}, {span(found['uptime_s'])} ago",
+        "bucket": bucket["description"],
+        "last answer": f"{span(bucket['last_answer_age_s'])} ago",
+        "failing": bucket["failure"] or "no",
+        "journal": f"entry {journal['seq']:,}, epoch {journal['epoch']}, "
+        f"fencing mode {journal['fencing_mode']}, durability {journal['durability']}",
+        "snapshot": f"{newest}, {snapshots['entries_since']:,} entries since",
+        "snapshot fails": snapshots["failure"] or "no",
+        "SQLite": f"{state['lag_entries']:,} entries behind",
+        "waiting": f"{size(pending)} of {size(pending_max)} for the bucket, "
+        f"{size(reading)} of {size(reading_max)} for readers",
+        "readers": f"{waiting['waiting_readers']:,} wait at a log end",
+        "holds": f"{counts['records']:,} records, {counts['topics']:,} topics, "
+        f"{counts['groups']:,} groups, {counts['api_keys']:,} API keys",
+    }

@@ -1,0 +1,82 @@
+"""How one appliance is, gathered from its rooms when its operator asks (`GET /v1/status`)."""
+
+from __future__ import annotations
+
+from seb_appliance import __version__
+from seb_appliance.api.status import (
+    BucketStatus,
+    Counts,
+    JournalStatus,
+    SnapshotStatus,
+    StateStatus,
+    Status,
+    WaitingStatus,
+)
+from seb_appliance.api.times import format_time
+from seb_appliance.assembly import Appliance
+
+
+def status(appliance: Appliance) -> Status:
+    clock = appliance.clock
+    up_s = clock.monotonic_s() - appliance.opened_s
+    return Status(
+        version=__version__,
+        started=format_time(clock.wall_us() - int(up_s * 1_000_000)),
+        uptime_s=up_s,
+        journal=_journal(appliance),
+        bucket=_bucket(appliance),
+        state=StateStatus(appliance.follower.lag_entries, appliance.follower.failure),
+        snapshots=_snapshots(appliance),
+        waiting=_waiting(appliance),
+        counts=_counts(appliance),
+    )
+
+
+def _journal(appliance: Appliance) -> JournalStatus:
+    journal = appliance.journal
+    return JournalStatus(
+        seq=journal.position.seq,
+        epoch=journal.epoch,
+        fencing_mode=journal.mode,
+        durability=journal.durability,
+        bucket_id=journal.bucket_id.hex(),
+    )
+
+
+def _bucket(appliance: Appliance) -> BucketStatus:
+    health, now_s = appliance.journal.health, appliance.clock.monotonic_s()
+    since_s = health.failing_since_s
+    return BucketStatus(
+        description=appliance.store.description,
+        last_answer_age_s=now_s - health.last_success_s,
+        failing_s=None if since_s is None else now_s - since_s,
+        failure=health.failure,
+    )
+
+
+def _snapshots(appliance: Appliance) -> SnapshotStatus:
+    newest = appliance.snapshots.newest_seq
+    since = appliance.journal.position.seq - newest
+    return SnapshotStatus(newest or None, since, appliance.snapshots.failure)
+
+
+def _waiting(appliance: Appliance) -> WaitingStatus:
+    pending, reading = appliance.broker.pending, appliance.broker.reading
+    return WaitingStatus(
+        pending_bytes=pending.used_bytes,
+        pending_bytes_max=pending.limit_bytes,
+        reading_bytes=reading.used_bytes,
+        reading_bytes_max=reading.limit_bytes,
+        waiting_readers=appliance.broker.waiting_readers,
+    )
+
+
+def _counts(appliance: Appliance) -> Counts:
+    broker = appliance.broker
+    topics = broker.topics()
+    return Counts(
+        topics=len(topics),
+        groups=broker.groups.count,
+        api_keys=len(broker.api_keys()),
+        records=sum(topic.log_end_offset - topic.log_start_offset for topic in topics),
+    )

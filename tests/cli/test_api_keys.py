@@ -1,0 +1,84 @@
+"""`seb api-keys …`"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+
+def test_an_api_key_is_made_listed_shown_and_revoked(seb):
+    made = seb.good(
+        "api-keys", "create", "checkout", "--grant", "produce:orders.*",
+        "--grant", "consume:orders.*:lake", "--expires", "90d", "--json",
+    ).json  # fmt: skip
+    assert made["grants"] == [
+        {"operation": "produce", "topics": "orders.*", "groups": "**"},
+        {"operation": "consume", "topics": "orders.*", "groups": "lake"},
+    ]
+    ahead = datetime.fromisoformat(made["expires"]) - datetime.now(UTC)
+    assert timedelta(days=89) < ahead <= timedelta(days=90)
+    row = next(r for r in seb.good("api-keys").rows if r[0] == made["api_key_id"])
+    assert row[1:4] == ["checkout", "produce:orders.*,", "consume:orders.*:lake"]
+    shown = seb.good("api-keys", "show", made["api_key_id"])
+    assert "consume:orders.*:lake" in shown.out
+    assert made["secret"] not in shown.out + seb.good("api-keys").out
+    seb.good("api-keys", "revoke", made["api_key_id"], "--yes")
+    assert "(api_key_not_found)" in seb.refused("api-keys", "show", made["api_key_id"])
+
+
+def test_the_secret_is_shown_once_and_works(seb):
+    told = seb.good("api-keys", "create", "once", "--grant", "produce:mine")
+    secret = next(line.split()[1] for line in told.out.splitlines() if line.startswith("secret"))
+    assert "stored nowhere" in told.err
+    path = seb.folder / "mine.key"
+    path.write_text(f"{secret}\n")
+    seb.good("topics", "create", "mine")
+    seb.good("produce", "mine", "--key-file", str(path), stdin=b"x")
+    assert "(forbidden)" in seb.refused("consume", "mine", "--key-file", str(path))
+    assert "(forbidden)" in seb.refused("api-keys", "list", "--key-file", str(path))
+    assert "(forbidden)" in seb.refused("status", "--key-file", str(path))
+
+
+def test_revoking_asks(seb):
+    made = seb.good("api-keys", "create", "asked", "--grant", "manage", "--json").json
+    told = seb("api-keys", "revoke", made["api_key_id"], stdin=b"\n")
+    assert told.code == 1
+    assert "asked" in told.err
+    assert seb.good("api-keys", "show", made["api_key_id"])
+    seb.good("api-keys", "revoke", made["api_key_id"], stdin=b"y\n")
+
+
+def test_the_last_admin_key_stays(seb):
+    admin = next(row[0] for row in seb.good("api-keys").rows if row[1] == "admin")
+    assert "(last_admin_key)" in seb.refused("api-keys", "revoke", admin, "--yes")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["create", "x"],
+        ["create", "x", "--grant", ""],
+        ["create", "x", "--grant", "produce:"],
+        ["create", "x", "--grant", "consume:a:b:c"],
+        ["create", "x", "--grant", "admin", "--expires", "90"],
+        ["create", "x", "--grant", "admin", "--expires", "999999999999999d"],
+        ["show"],
+    ],
+)
+def test_what_cannot_be_meant_is_told_before_anything_is_sent(seb, arguments):
+    assert seb.refused("api-keys", *arguments, code=78)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (["show", "nope"], "api_key_not_found"),
+        (["revoke", "nope", "--yes"], "api_key_not_found"),
+        (["create", "x", "--grant", "rule:a"], "bad_json"),
+        (["create", "x", "--grant", "produce:a..b"], "bad_parameter"),
+        (["create", "x", "--grant", "admin", "--expires", "0"], "bad_request"),
+    ],
+)
+def test_a_refusal_is_one_sentence_with_its_code(seb, arguments, code):
+    assert seb.refused("api-keys", *arguments).endswith(f"({code}).")

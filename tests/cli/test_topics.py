@@ -1,0 +1,90 @@
+"""`seb topics …`"""
+
+from __future__ import annotations
+
+import pytest
+
+
+def test_a_topic_is_made_listed_changed_shown_and_deleted(seb):
+    assert seb.good("topics", "create", "a.one", "--linger", "20ms").out == "a.one is made\n"
+    assert seb.good("topics", "list", "--pattern", "a.*").rows[0][:7] == [
+        "a.one", "0", "0", "B", "0", "0", "20ms",
+    ]  # fmt: skip
+    changed = seb.good(
+        "topics", "change", "a.one", "linger=default", "early_flush=on", "max_record_bytes=64KiB"
+    )
+    assert "64KiB  (its own)" in changed.out
+    shown = seb.good("topics", "show", "a.one", "--json").json
+    assert shown["settings"] == {"linger_ms": None, "early_flush": True, "max_record_bytes": 65536}
+    assert seb.good("topics", "delete", "a.one", "--yes").out == "a.one is deleted\n"
+    assert seb.good("topics", "list", "--pattern", "a.*").out == "no topics\n"
+
+
+def test_the_group_without_a_command_lists(seb):
+    seb.good("topics", "create", "listed")
+    assert seb.good("topics").out == seb.good("topics", "list").out
+    assert seb.good("topics", "--json").json == seb.good("topics", "list", "--json").json
+    assert "listed" in seb.good("topics").out
+
+
+def test_numbers_stand_to_the_right(seb):
+    seb.good("produce", "right.long-name", stdin=b"x\n" * 1234)
+    seb.good("topics", "create", "right.b")
+    lines = seb.good("topics", "list", "--pattern", "right.*").out.splitlines()
+    assert lines[0].startswith("topic            records  ")
+    assert lines[1].startswith("right.b                0  ")
+    assert lines[2].startswith("right.long-name    1,234  ")
+
+
+def test_a_topic_that_is_there_with_the_same_settings_is_fine(seb):
+    seb.good("topics", "create", "twice", "--early-flush", "on")
+    again = seb.good("topics", "create", "twice", "--early-flush", "on")
+    assert "there already" in again.out
+    assert "(topic_differs)" in seb.refused("topics", "create", "twice")
+
+
+def test_deleting_asks_for_the_name(seb):
+    seb.good("topics", "create", "asked")
+    assert "nothing was deleted" in seb.refused("topics", "delete", "asked", stdin=b"yes\n")
+    assert "nothing was deleted" in seb.refused("topics", "delete", "asked")
+    assert seb.good("topics", "show", "asked").code == 0
+    told = seb.good("topics", "delete", "asked", "--json", stdin=b"asked\n")
+    assert told.json == {"deleted": "asked"}
+    assert "(topic_not_found)" in seb.refused("topics", "delete", "asked")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["change", "t"],
+        ["change", "t", "linger"],
+        ["change", "t", "linger=1ms", "linger=2ms"],
+        ["change", "t", "lingering=1ms"],
+        ["change", "t", "linger=10"],
+        ["change", "t", "early_flush=yes"],
+        ["create", "t", "--max-record-bytes", "1MB"],
+        ["create"],
+        ["make", "t"],
+        ["list", "--patern", "a"],
+    ],
+)
+def test_what_cannot_be_meant_is_told_before_anything_is_sent(seb, arguments):
+    assert seb.refused("topics", *arguments, code=78)
+    assert "(topic_not_found)" in seb.refused("topics", "show", "t")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (["show", "nope"], "topic_not_found"),
+        (["change", "nope", "linger=1ms"], "topic_not_found"),
+        (["create", "a..b"], "bad_name"),
+        (["create", "a/b"], "bad_name"),
+        (["create", ""], "bad_name"),
+        (["create", "ümlaut"], "bad_name"),
+        (["create", "x", "--linger", "1h"], "bad_request"),
+        (["list", "--pattern", "***"], "bad_parameter"),
+    ],
+)
+def test_a_refusal_is_one_sentence_with_its_code(seb, arguments, code):
+    assert seb.refused("topics", *arguments).endswith(f"({code}).")

@@ -1,0 +1,130 @@
+"""`seb …` as processes beside a real appliance: pipes, signals, restarts."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.server.serving import ENVIRONMENT, Serving, free_port, serving
+
+pytestmark = pytest.mark.slow
+
+
+@contextmanager
+def seb(running: Serving, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
+    """A command with pipes; killed at the end if it still runs."""
+    client = {"SEB_URL": f"http://127.0.0.1:{running.port}", "SEB_DATA": str(running.data)}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "seb_appliance", *arguments],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**ENVIRONMENT, **client},
+    )
+    try:
+        with process:
+            yield process
+            process.kill()
+    finally:
+        process.kill()
+
+
+def put(process: subprocess.Popen[bytes], line: bytes) -> None:
+    assert process.stdin is not None
+    process.stdin.write(line)
+    process.stdin.flush()
+
+
+def take(process: subprocess.Popen[bytes]) -> bytes:
+    assert process.stdout is not None
+    return process.stdout.readline()
+
+
+def test_lines_go_through_as_they_come(tmp_path: Path) -> None:
+    with serving(tmp_path) as running, seb(running, "produce", "live", "--json") as producer:
+        put(producer, b"one\n")
+        assert json.loads(take(producer))["offset"] == 0
+        with seb(running, "consume", "live", "--follow") as consumer:
+            assert take(consumer) == b"one\n"
+            put(producer, b"two\n")
+            assert take(consumer) == b"two\n"
+            put(producer, b"three")
+            _, err = producer.communicate(timeout=30)
+            assert producer.returncode == 0
+            assert err == b"3 records acknowledged, the last at offset 2\n"
+            assert take(consumer) == b"three\n"
+
+
+@pytest.mark.parametrize("command", ["produce", "consume"])
+def test_an_interruption_is_quiet(tmp_path: Path, command: str) -> None:
+    flags = {"produce": ["--json"], "consume": ["--follow"]}[command]
+    with serving(tmp_path) as running:
+        running.request("POST", "/v1/topics/live/records", b"hello")
+        with seb(running, command, "live", *flags) as process:
+            put(process, b"one\n")
+            assert take(process)
+            process.send_signal(signal.SIGINT)
+            assert process.wait(30) == 130
+            assert process.stderr is not None
+            told = process.stderr.read()
+        assert b"Traceback" not in told
+        assert told.strip() in (b"", b"1 record acknowledged, the last at offset 1")
+
+
+@pytest.mark.parametrize("command", [["consume", "long"], ["consume", "long", "--json"]])
+def test_a_reader_that_has_enough_is_fine(tmp_path: Path, command: list[str]) -> None:
+    with serving(tmp_path) as running:
+        with seb(running, "produce", "long") as producer:
+            producer.communicate(b"a long line to fill pipes\n" * 50_000, timeout=60)
+            assert producer.returncode == 0
+        with seb(running, *command) as consumer:
+            assert take(consumer)
+            assert consumer.stdout is not None
+            consumer.stdout.close()
+            assert consumer.wait(30) == 0
+            assert consumer.stderr is not None
+            assert consumer.stderr.read() == b""
+
+
+def test_a_producer_and_a_consumer_outlive_a_restart(tmp_path: Path) -> None:
+    port = free_port()
+    with (
+        serving(tmp_path, port=port) as running,
+        seb(running, "produce", "live", "--json") as producer,
+    ):
+        put(producer, b"one\n")
+        assert take(producer)
+        with seb(running, "consume", "live", "--follow") as consumer:
+            assert take(consumer) == b"one\n"
+            assert running.stop() == 0
+            put(producer, b"two\n")
+            with serving(tmp_path, port=port):
+                assert json.loads(take(producer))["offset"] == 1
+                assert take(consumer) == b"two\n"
+
+
+def test_a_producer_whose_appliance_dies_says_what_is_not_known(tmp_path: Path) -> None:
+    """The window stays open for 5 s: the second line waits in it when the process is killed."""
+    with serving(tmp_path) as running:
+        running.request("PUT", "/v1/topics/slow", b'{"linger_ms": 5000}')
+        with seb(running, "produce", "slow") as producer:
+            put(producer, b"one\n")
+            wait_until_pending(running)
+            running.process.kill()
+            _, err = producer.communicate(timeout=30)
+        assert producer.returncode == 71
+        assert b"the next 1 may be stored or not" in err
+
+
+def wait_until_pending(running: Serving) -> None:
+    while True:
+        found = json.loads(running.request("GET", "/v1/status")[1])
+        if found["waiting"]["pending_bytes"]:
+            return

@@ -1,0 +1,81 @@
+"""docs/CLI.md names every command that talks to an appliance, with every option and exit code."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+
+from seb_appliance.cli import INTERRUPTED, failures, seb
+from seb_appliance.errors import ConfigurationError
+
+TEXT = (Path(__file__).parents[2] / "docs" / "CLI.md").read_text(encoding="utf-8")
+ON_THE_MACHINE = {"serve", "doctor", "inspect", "admin"}
+EVERYWHERE = {"--url", "--key-file", "--config", "--json", "--help"}
+
+
+def commands() -> Iterator[tuple[str, click.Command]]:
+    """By their full names, those that are described in docs/CLI.md."""
+    for name, command in seb.commands.items():
+        if name in ON_THE_MACHINE:
+            continue
+        if isinstance(command, click.Group):
+            for below, found in command.commands.items():
+                yield f"seb {name} {below}", found
+        else:
+            yield f"seb {name}", command
+
+
+COMMANDS = dict(commands())
+
+
+def described(name: str) -> str:
+    """The section of a command, or its row of a group's table."""
+    if len(name.split()) == 2:
+        section = re.search(rf"^## {name}\b.*?(?=^## |\Z)", TEXT, re.MULTILINE | re.DOTALL)
+        assert section is not None, name
+        return section[0]
+    row = re.search(rf"^\| `{name}\b.*$", TEXT, re.MULTILINE)
+    assert row is not None, name
+    return row[0]
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_command_is_described_with_its_options_and_no_others(name: str) -> None:
+    options = {
+        flag
+        for parameter in COMMANDS[name].params
+        if isinstance(parameter, click.Option)
+        for flag in (*parameter.opts, *parameter.secondary_opts)
+    }
+    named = set(re.findall(r"--[a-z][a-z-]*", described(name))) - {"--json"}
+    assert named == options - EVERYWHERE
+    assert options >= EVERYWHERE - {"--help"}
+    for option in EVERYWHERE:
+        assert f"| `{option}` |" in TEXT
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_command_is_described_with_its_arguments(name: str) -> None:
+    shown = " ".join(
+        (parameter.metavar or str(parameter.name).upper()).replace("...", "…")
+        for parameter in COMMANDS[name].params
+        if isinstance(parameter, click.Argument)
+    )
+    assert f"{name} {shown}".rstrip() in described(name)
+
+
+def test_no_command_is_described_that_is_not_there() -> None:
+    rows = re.findall(r"^\| `(seb [a-z-]+ [a-z-]+)", TEXT, re.MULTILINE)
+    sections = re.findall(r"^## (seb [a-z-]+)", TEXT, re.MULTILINE)
+    assert set(rows) == {name for name in COMMANDS if len(name.split()) == 3}
+    assert {name.removeprefix("seb ") for name in sections} == set(seb.commands) - ON_THE_MACHINE
+
+
+def test_every_exit_code_is_described() -> None:
+    described_codes = {int(code) for code in re.findall(r"^\| (\d+) \|", TEXT, re.MULTILINE)}
+    ours = {failures.REFUSED, failures.UNAVAILABLE, failures.UNKNOWN}
+    assert described_codes == {0, *ours, ConfigurationError.exit_code, INTERRUPTED}
