@@ -173,6 +173,34 @@ class LeaseHeldError(RefusedError):
     title = "Somebody else holds the lease of this group"
 
 
+class StaleEpochError(RefusedError):
+    code = "stale_epoch"
+    status = 403
+    title = "A newer epoch of this producer is in force"
+
+
+class SequenceGapError(RefusedError):
+    """`expected` and `received` tell which seq was missed."""
+
+    code = "sequence_gap"
+    status = 409
+    title = "The producer's seq does not follow its last one"
+
+
+class PreconditionFailedError(RefusedError):
+    """`log_end_offset` tells where the log ends."""
+
+    code = "precondition_failed"
+    status = 412
+    title = "The log does not end where it was expected to"
+
+
+class IdempotencyMismatchError(RefusedError):
+    code = "idempotency_mismatch"
+    status = 422
+    title = "Another request was made with this Idempotency-Key"
+
+
 class OffsetExpiredError(RefusedError):
     code = "offset_expired"
     status = 410

@@ -27,6 +27,7 @@ from seb_appliance.api import (
     records_produce,
     schema,
     topics,
+    transactions,
 )
 from seb_appliance.api import status as status_api
 from seb_appliance.api.answers import DEFAULT_HEADERS, Answer
@@ -57,6 +58,7 @@ def create_app(
     """The ASGI application. `samples` are what /metrics shows, `status` what /v1/status does."""
     handlers: list[HTTPRouteHandler] = [
         *records_produce.routes(broker, options),
+        *transactions.routes(broker, options),
         *records_consume.routes(broker),
         *topics.routes(broker),
         *groups.routes(broker),

@@ -46,7 +46,7 @@ async def read_held_json(
     refuse_unsupported(call.headers)
     body, reservation = await read_body(request.receive, call.headers, broker.pending, max_bytes)
     try:
-        _check_type(body, call)
+        check_json_type(body, call)
         check_utf8(body)
         return _decoded(body or b"{}", decoder), reservation
     except BaseException:
@@ -54,7 +54,8 @@ async def read_held_json(
         raise
 
 
-def _check_type(body: bytes, call: Call) -> None:
+def check_json_type(body: bytes, call: Call) -> None:
+    """Raises UnsupportedMediaTypeError; no body needs no type."""
     if body and media_type(call.headers.get(b"content-type", b"")) not in _TYPES:
         raise UnsupportedMediaTypeError(
             "Send the body as JSON (curl: -H 'Content-Type: application/json').",

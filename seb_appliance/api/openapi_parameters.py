@@ -95,7 +95,43 @@ CONSUME: Final[list[Json]] = [
         enum=list(FORMATS),
     ),
 ]
+TIMEOUT: Final = header("Seb-Timeout", "Shortens the acknowledgement time-out of 30s.", "5s")
+CONTENT_ENCODING: Final = header(
+    "Content-Encoding", "`gzip` or `zstd`; limits count inflated bytes.", "zstd"
+)
+IDEMPOTENCY_KEY: Final = header(
+    "Idempotency-Key",
+    "Makes a retry safe: the same request under the same key is done once and gets the same "
+    f"answer, for 24 hours (the newest {limits.REMEMBERED_REQUESTS_MAX:,} such requests). 1 to "
+    f"{limits.IDEMPOTENCY_KEY_CHARACTERS_MAX} visible ASCII characters, of the API key's own.",
+    "01JD2ZK7V9-invoice-8217",
+)
+SAFE_APPEND: Final[list[Json]] = [
+    IDEMPOTENCY_KEY,
+    header(
+        "Producer-Id",
+        "Names an idempotent producer, instead of Idempotency-Key. Producer-Epoch and Producer-Seq "
+        f"go with it. 1 to {limits.NAME_LENGTH_MAX} visible ASCII characters.",
+        "meter-17",
+    ),
+    header("Producer-Epoch", "A producer that lost its place takes a higher one, at seq 0.", "0"),
+    header(
+        "Producer-Seq",
+        "0, 1, 2, … for the producer's requests to one topic; one that was seen is not done again.",
+        "41",
+    ),
+    header("If-Match", "The log end offset, in quotes: append only there.", '"17"'),
+    query(
+        "expected_offset",
+        "As If-Match, without quotes.",
+        17,
+        type="integer",
+        minimum=0,
+        maximum=limits.OFFSET_MAX,
+    ),
+]
 PRODUCE: Final[list[Json]] = [
+    *SAFE_APPEND,
     header("Seb-Key", "Record key of a single record, percent-encoded.", "customer-7"),
     header("Seb-Timestamp", "Timestamp of a single record.", "2026-11-21T10:00:00.000123Z"),
     header(
@@ -103,7 +139,7 @@ PRODUCE: Final[list[Json]] = [
         "Header `name` of a single record, percent-encoded; any number of them, any name.",
         "checkout",
     ),
-    header("Seb-Timeout", "Shortens the acknowledgement time-out of 30s.", "5s"),
-    header("Content-Encoding", "`gzip` or `zstd`; limits count inflated bytes.", "zstd"),
+    TIMEOUT,
+    CONTENT_ENCODING,
 ]
 PATTERN: Final = query("pattern", "Words between dots: `*` one, `**` zero or more.", "orders.*")

@@ -15,29 +15,33 @@ from seb_appliance.errors import (
     BadNameError,
     CorruptObjectError,
     FencedError,
+    IdempotencyMismatchError,
     NotAcceptableError,
     OffsetExpiredError,
     OffsetOutOfRangeError,
     OutcomeUnknownError,
+    PreconditionFailedError,
     RecordNotFoundError,
     RecordTooLargeError,
     RequestTooLargeError,
+    SequenceGapError,
     ShuttingDownError,
+    StaleEpochError,
     StoreUnavailableError,
     TopicNotFoundError,
     UnsupportedMediaTypeError,
 )
 
 BYTES: Final[Json] = {"type": "string", "format": "binary"}
-_TIME: Final = "2026-11-21T10:00:00.000123Z"
+TIME: Final = "2026-11-21T10:00:00.000123Z"
 RECORD: Final = {
     "offset": 17,
-    "timestamp": _TIME,
+    "timestamp": TIME,
     "key": "customer-7",
     "value": '{"total": 21}',
     "headers": {"source": "checkout"},
 }
-_NEW_RECORD: Final = {
+NEW_RECORD: Final = {
     "value": {"total": 21},
     "key": "customer-7",
     "headers": {"source": "checkout"},
@@ -48,7 +52,11 @@ _PRODUCED: Final = {
     "offset": 17,
     "count": 1,
     "last_offset": 17,
-    "timestamp": _TIME,
+    "timestamp": TIME,
+}
+DURABILITY: Final = {"Seb-Durability": "What stored means: `s3`, `disk` or `memory`."}
+REPLAYED: Final = {
+    "Idempotency-Replayed": "`true`: the request was done before, and this is its answer."
 }
 _NDJSON: Final = Content(
     schema={"type": "string", "description": "One Record object per line."},
@@ -88,13 +96,15 @@ OPERATIONS: Final = [
         tag="Records",
         summary="Append records",
         description="All records of a request get consecutive offsets, or none is stored. 201 "
-        "means that the bucket has them. 504 `outcome_unknown` means that they may be stored yet.",
+        "means that the bucket has them. 504 `outcome_unknown` means that they may be stored yet: "
+        "with an Idempotency-Key, or as an idempotent producer, send the same again until it is "
+        "answered.",
         parameters=[parameters.TOPIC, *parameters.PRODUCE],
         body={
             "application/octet-stream": _ONE_RECORD,
             "text/plain": _ONE_RECORD,
             "application/x-www-form-urlencoded": _ONE_RECORD,
-            "application/json": Content(schema=ref(Envelope), example={"records": [_NEW_RECORD]}),
+            "application/json": Content(schema=ref(Envelope), example={"records": [NEW_RECORD]}),
             "application/x-ndjson": _NDJSON,
             "application/ndjson": _NDJSON,
             "application/jsonl": _NDJSON,
@@ -106,12 +116,28 @@ OPERATIONS: Final = [
                 description="Stored",
                 content={"application/json": Content(schema=ref(Produced), example=_PRODUCED)},
                 headers={
-                    "Seb-Durability": "What stored means: `s3`, `disk` or `memory`.",
+                    **DURABILITY,
+                    **REPLAYED,
                     "Server-Timing": "Milliseconds in the window, and of the bucket's PUT.",
                 },
-            )
+            ),
+            200: Reply(
+                description="A producer's seq that was stored before, with its offsets; they are "
+                "null when five later ones have been stored since",
+                content={"application/json": Content(schema=ref(Produced), example=_PRODUCED)},
+                headers=DURABILITY,
+            ),
         },
-        errors=(*WRITE_ERRORS, BadBatchError, RecordTooLargeError, TopicNotFoundError),
+        errors=(
+            *WRITE_ERRORS,
+            BadBatchError,
+            RecordTooLargeError,
+            TopicNotFoundError,
+            StaleEpochError,
+            SequenceGapError,
+            PreconditionFailedError,
+            IdempotencyMismatchError,
+        ),
     ),
     Operation(
         method="GET",

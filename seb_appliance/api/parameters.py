@@ -18,7 +18,7 @@ _API_KEY_START: Final = "seb_"
 _NO_QUERY: Final[dict[str, str]] = {}
 
 # These change what a write means: to ignore one would be a lie to a careful client.
-_UNSUPPORTED: Final = {
+_PROMISES: Final = {
     b"idempotency-key": "Idempotency-Key",
     b"producer-id": "Producer-Id",
     b"producer-epoch": "Producer-Epoch",
@@ -41,19 +41,21 @@ def read_headers(raw: list[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
             headers[name] = value
         elif name == b"authorization":
             raise UnauthenticatedError("Two Authorization headers were sent; send one.")
-        elif name in _ONCE or name in _UNSUPPORTED or name.startswith(b"seb-"):
+        elif name in _ONCE or name in _PROMISES or name.startswith(b"seb-"):
             raise BadParameterError(f"The header {name.decode('latin-1')} was sent twice.")
         else:
             headers[name] += b", " + value
     return headers
 
 
-def refuse_unsupported(headers: dict[bytes, bytes]) -> None:
-    """Raises BadParameterError for a header that asks for a promise this version cannot give."""
-    for name in _UNSUPPORTED.keys() & headers.keys():
+def refuse_unsupported(
+    headers: dict[bytes, bytes], understood: frozenset[bytes] = frozenset()
+) -> None:
+    """Raises BadParameterError for a header that asks for a promise this route cannot give."""
+    for name in (_PROMISES.keys() & headers.keys()) - understood:
         raise BadParameterError(
-            f"{_UNSUPPORTED[name]} is not supported by this version; it would be unsafe to ignore "
-            "it. Nothing was stored."
+            f"{_PROMISES[name]} is not supported here; it would be unsafe to ignore it. Nothing "
+            "was stored."
         )
 
 

@@ -6,7 +6,7 @@ import math
 import re
 import threading
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
@@ -16,6 +16,8 @@ from seb_appliance.api.produce_bodies import check_key, pack_headers, too_many_r
 from seb_appliance.api.times import AwareTime, to_us
 from seb_appliance.broker.values import NewRecords
 from seb_appliance.errors import BadJsonError
+
+T = TypeVar("T")
 
 RIGHT_FORMS: Final = (
     'Send {"records":[{"value":{"temp":21}}]} as application/json, or one record\'s bytes as '
@@ -54,7 +56,7 @@ class _Left(threading.local):
 _left = _Left()
 
 
-class _CountedRecord(Record):
+class CountedRecord(Record):
     """Stops the decoder at the limit: a body of `{},{},…` would take 50 times its size."""
 
     def __post_init__(self) -> None:
@@ -64,7 +66,7 @@ class _CountedRecord(Record):
 
 
 class _CountedEnvelope(msgspec.Struct, forbid_unknown_fields=True):
-    records: list[_CountedRecord]
+    records: list[CountedRecord]
 
 
 _envelope_decoder: Final = msgspec.json.Decoder(Envelope)
@@ -75,19 +77,28 @@ _text_decoder: Final = msgspec.json.Decoder(str)
 
 def parse_json(body: bytes) -> NewRecords:
     """`{"records":[…]}`. Raises BadJsonError, RequestTooLargeError, RecordTooLargeError."""
-    check_utf8(body)
-    _left.count = limits.RECORDS_PER_REQUEST_MAX
     few = body.count(b"{") <= limits.RECORDS_PER_REQUEST_MAX  # then no counting is needed
-    decoder = _envelope_decoder if few else _counted_decoder
-    try:
-        records: Sequence[Record] = decoder.decode(body).records
-    except (msgspec.DecodeError, RecursionError) as error:
-        raise bad_json(error, hint=RIGHT_FORMS) from error
-    if len(records) > limits.RECORDS_PER_REQUEST_MAX:
-        raise too_many_records()
+    records: Sequence[Record] = (
+        decode_counted(body, _envelope_decoder, hint=RIGHT_FORMS)[0].records
+        if few
+        else decode_counted(body, _counted_decoder, hint=RIGHT_FORMS)[0].records
+    )
     if not records:
         raise BadJsonError(f"The list of records is empty. {RIGHT_FORMS}")
-    return _columns(records, "$.records[{}]")
+    return to_columns(records, "$.records[{}]")
+
+
+def decode_counted(
+    body: bytes, decoder: msgspec.json.Decoder[T], *, hint: str = ""
+) -> tuple[T, int]:
+    """The body, and how many counted records were in it (`CountedRecord`), also those that another
+    member of the same name has replaced. Raises as `parse_json`."""
+    check_utf8(body)
+    _left.count = limits.RECORDS_PER_REQUEST_MAX
+    try:
+        return decoder.decode(body), limits.RECORDS_PER_REQUEST_MAX - _left.count
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise bad_json(error, hint=hint) from error
 
 
 def parse_ndjson(body: bytes) -> NewRecords:
@@ -107,7 +118,7 @@ def parse_ndjson(body: bytes) -> NewRecords:
         raise too_many_records()
     if not records:
         raise BadJsonError('There is no line with a record such as {"value":"hello"}.')
-    return _columns(records, "record {}")
+    return to_columns(records, "record {}")
 
 
 def check_utf8(body: bytes) -> None:
@@ -133,8 +144,11 @@ def bad_json(error: Exception, *, where: str = "", hint: str = "") -> BadJsonErr
     return BadJsonError(where + message, errors=errors)
 
 
-def _columns(records: Sequence[Record], place: str) -> NewRecords:
-    """`place` names a record for people: a format with its number, from 0."""
+def to_columns(records: Sequence[Record], place: str) -> NewRecords:
+    """At least one record; `place` names one for people: a format with its number, from 0.
+
+    Raises BadJsonError, RecordTooLargeError.
+    """
     values: list[bytes | None] = []
     keys: list[bytes | None] = []
     for i, record in enumerate(records):

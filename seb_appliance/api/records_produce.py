@@ -11,6 +11,7 @@ from litestar.handlers import HTTPRouteHandler
 from litestar.types import ASGIApp
 
 from seb_appliance import limits
+from seb_appliance.api import conditions
 from seb_appliance.api.answers import JSON, Answer, Headers
 from seb_appliance.api.auth import AnyRequest, enter
 from seb_appliance.api.bodies import read_body
@@ -20,6 +21,7 @@ from seb_appliance.api.parameters import duration_ms, refuse_unsupported
 from seb_appliance.api.produce_bodies import parse_batches, parse_single, refuse_record_headers
 from seb_appliance.api.produce_json import parse_json, parse_ndjson
 from seb_appliance.api.times import format_time
+from seb_appliance.broker.appending import Conditions
 from seb_appliance.broker.broker import Broker
 from seb_appliance.broker.values import Appended, NewBatches, NewRecords
 from seb_appliance.errors import BadParameterError, UnsupportedMediaTypeError
@@ -42,15 +44,19 @@ _CHECK_IN_THREAD_BYTES: Final = 64 * limits.KIB
 _encoder: Final = msgspec.json.Encoder()
 
 
+REPLAYED: Final = (b"idempotency-replayed", b"true")
+
+
 class Produced(msgspec.Struct):
-    """The answer to an append: offsets are `offset` to `last_offset`, both inclusive."""
+    """The answer to an append: offsets are `offset` to `last_offset`, both inclusive. All that is
+    null was stored by a seq of the producer that is too long ago to be remembered."""
 
     topic: str
     topic_id: int
-    offset: int
-    count: int
-    last_offset: int
-    timestamp: str
+    offset: int | None
+    count: int | None
+    last_offset: int | None
+    timestamp: str | None
 
 
 def body_kind(content_type: bytes | None) -> BodyKind:
@@ -97,34 +103,33 @@ def timeout_ms(headers: dict[bytes, bytes]) -> int | None:
     return timeout
 
 
-def produced(appended: Appended) -> tuple[Headers, bytes]:
-    """Headers and body of the 201."""
-    body = _encoder.encode(
-        Produced(
-            appended.topic,
-            appended.topic_id,
-            appended.offset,
-            appended.count,
-            appended.offset + appended.count - 1,
-            format_time(appended.timestamp_us),
-        )
-    )
-    timing = f"window;dur={appended.window_s * 1000:.1f}, put;dur={appended.put_s * 1000:.1f}"
-    headers = [
-        (b"content-type", JSON),
-        (b"seb-durability", appended.durability.encode()),
-        (b"server-timing", timing.encode()),
-    ]
-    return headers, body
+def produced(appended: Appended, agreed: Conditions) -> tuple[int, Headers, bytes]:
+    """Status, headers and body. A producer's duplicate is answered with 200, all else with 201."""
+    made = Produced(appended.topic, appended.topic_id, None, None, None, None)
+    if appended.offset is not None:
+        made.offset, made.count = appended.offset, appended.count
+        made.last_offset = appended.offset + appended.count - 1
+        made.timestamp = format_time(appended.timestamp_us)
+    headers = [(b"content-type", JSON), (b"seb-durability", appended.durability.encode())]
+    status = 201
+    if not appended.replayed:
+        timing = f"window;dur={appended.window_s * 1000:.1f}, put;dur={appended.put_s * 1000:.1f}"
+        headers.append((b"server-timing", timing.encode()))
+    elif agreed.request is not None:
+        headers.append(REPLAYED)
+    else:
+        status = 200
+    return status, headers, _encoder.encode(made)
 
 
 def routes(broker: Broker, options: ApiOptions) -> list[HTTPRouteHandler]:
     @post("/v1/topics/{topic:str}/records")
     async def produce(request: AnyRequest) -> ASGIApp:
-        call = enter(request, broker)
+        call = enter(request, broker, conditions.QUERY)
         topic: str = request.scope["path_params"]["topic"]
         broker.authorize(call.key, "produce", topic)
-        refuse_unsupported(call.headers)
+        refuse_unsupported(call.headers, conditions.UNDERSTOOD)
+        asked = conditions.read_conditions(call)
         kind = body_kind(call.headers.get(b"content-type"))
         deadline_ms = timeout_ms(call.headers)
         body, reservation = await read_body(
@@ -133,11 +138,12 @@ def routes(broker: Broker, options: ApiOptions) -> list[HTTPRouteHandler]:
         options.failpoints.reach("K1")
         try:
             records = await parse(kind, body, call.headers, options.max_request_bytes)
+            agreed = await asked.conditions(call, request.scope["path"], body)
         except BaseException:
             reservation.release()
             raise
-        appended = await broker.append(call.key, topic, records, reservation, deadline_ms)
-        headers, answer = produced(appended)
-        return Answer(201, headers, answer, failpoints=options.failpoints)
+        appended = await broker.append(call.key, topic, records, reservation, deadline_ms, agreed)
+        status, headers, answer = produced(appended, agreed)
+        return Answer(status, headers, answer, failpoints=options.failpoints)
 
     return [produce]

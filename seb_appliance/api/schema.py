@@ -12,7 +12,12 @@ from litestar import get
 from litestar.handlers import HTTPRouteHandler
 from litestar.types import ASGIApp
 
-from seb_appliance.api import openapi_groups, openapi_manage, openapi_records
+from seb_appliance.api import (
+    openapi_groups,
+    openapi_manage,
+    openapi_records,
+    openapi_transactions,
+)
 from seb_appliance.api.answers import Answer, Headers
 from seb_appliance.api.auth import AnyRequest
 from seb_appliance.api.openapi import document
@@ -20,7 +25,7 @@ from seb_appliance.api.options import ApiOptions
 from seb_appliance.api.parameters import read_headers
 from seb_appliance.errors import NotFoundError
 
-_PARTS: Final = (openapi_records, openapi_groups, openapi_manage)
+_PARTS: Final = (openapi_records, openapi_transactions, openapi_groups, openapi_manage)
 OPERATIONS: Final = [operation for part in _PARTS for operation in part.OPERATIONS]
 SCHEMAS: Final = [schema for part in _PARTS for schema in part.SCHEMAS]
 CONTENT_TYPE: Final = b"application/vnd.oai.openapi+json"

@@ -90,10 +90,11 @@ class Acknowledger:
         finally:
             timer.cancel()
 
-    async def once_stored(self, window: Window | None) -> None:
-        """Wait until a window is applied, if there is one and it is not. Raises as it fails."""
+    async def once_stored(self, window: Window | None, timeout_ms: int | None = None) -> None:
+        """Wait until a window is applied, if there is one and it is not. Raises as it fails, and
+        OutcomeUnknownError after `timeout_ms`."""
         if window is not None and not window.is_done:
-            await self.by_deadline(self.done(window))
+            await self.by_deadline(self.done(window), timeout_ms)
 
 
 def _fail(future: asyncio.Future[_T], error: Exception) -> None:

@@ -13,19 +13,16 @@ from dataclasses import dataclass
 from seb_appliance import limits
 from seb_appliance.broker.api_keys import is_admin
 from seb_appliance.broker.catalog import Catalog, no_such_topic
+from seb_appliance.broker.prepared import Prepared, prepare
 from seb_appliance.broker.values import NewBatches, NewRecords
-from seb_appliance.broker.window import RECORD_OVERHEAD_BYTES, Window
+from seb_appliance.broker.window import Window
 from seb_appliance.errors import (
     ApiKeyNotFoundError,
-    BadBatchError,
-    BadParameterError,
     BadRequestError,
     LastAdminKeyError,
-    RecordTooLargeError,
     RefusedError,
     TopicDiffersError,
 )
-from seb_appliance.formats.batch import EXPLICIT_OFFSETS
 from seb_appliance.formats.operations import (
     ApiKeyCreated,
     ApiKeyRevoked,
@@ -53,6 +50,7 @@ class AdmittedTopic:
     settings: TopicSettings
     next_offset: int
     changed_in: Window | None = None  # the window that creates or last changes it
+    appended_in: Window | None = None  # the window of its newest records
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,58 +85,45 @@ class Admission:
         topic = self._topics.get(name)
         return topic.changed_in if topic is not None else None
 
+    def deleted_in(self, name: str) -> Window | None:
+        """The window that deletes the topic; None when that was long ago."""
+        return self._deleted_in.get(name)
+
     def missing(self, name: str) -> Refusal:
         """The refusal for a topic that is not there, or will not be."""
-        return Refusal(no_such_topic(name), self._deleted_in.get(name))
+        return Refusal(no_such_topic(name), self.deleted_in(name))
 
     # --- records ---
 
-    def admit_append(
-        self,
-        window: Window,
-        name: str,
-        records: NewRecords | NewBatches,
-        *,
-        max_record_bytes: int,
-        now_us: int,
-        create_missing: bool = False,
-    ) -> AdmittedAppend:
-        """The place of the records. A missing topic is created before them in the same window when
-        `create_missing` says so."""
-        topic = self._topics.get(name)
-        if topic is None and not create_missing:
-            raise self.missing(name)
+    def prepare(
+        self, records: NewRecords | NewBatches, max_record_bytes: int, now_us: int
+    ) -> Prepared:
+        """Check records and give them timestamps; they are not placed yet. Raises Refusal."""
         self._last_timestamp_us = max(self._last_timestamp_us, now_us)
-        if isinstance(records, NewBatches):
-            _check_batches(records, max_record_bytes, now_us)
-            count, timestamp_us = records.count, records.batches[-1][0].largest_timestamp_us
-            topic = topic or self._create(window, name, TopicSettings(), now_us)
-            offset = topic.next_offset
-            window.runs_of(topic.topic_id, offset).add_batches(records.batches)
-            window.size_bytes += sum(len(stored) + 72 for _, stored in records.batches)
-        else:
-            count = len(records.values)
-            size_bytes = _check_records(records, max_record_bytes)
-            timestamps_us = self._timestamps(records, now_us)
-            timestamp_us = timestamps_us[-1]
-            topic = topic or self._create(window, name, TopicSettings(), now_us)
-            offset = topic.next_offset
-            window.runs_of(topic.topic_id, offset).add_plain(records, timestamps_us)
-            window.size_bytes += size_bytes
-        topic.next_offset += count
-        return AdmittedAppend(topic.topic_id, offset, count, timestamp_us)
+        try:
+            return prepare(records, max_record_bytes, self._last_timestamp_us, now_us)
+        except RefusedError as error:
+            raise Refusal(error, None) from None
 
-    def _timestamps(self, records: NewRecords, now_us: int) -> list[int]:
-        given = records.timestamps_us
-        if given is None:
-            return [self._last_timestamp_us] * len(records.values)
-        timestamps_us = [self._last_timestamp_us if t is None else t for t in given]
-        _check_timestamps(
-            min((t for t in given if t is not None), default=now_us),
-            max((t for t in given if t is not None), default=now_us),
-            now_us,
-        )
-        return timestamps_us
+    def check_room_for(self, missing_topics: int) -> None:
+        """Raises Refusal when so many topics more are too many."""
+        if missing_topics and len(self._topics) + missing_topics > limits.TOPICS_MAX:
+            raise Refusal(BadRequestError(f"There are {limits.TOPICS_MAX} topics already."), None)
+
+    def place(self, window: Window, name: str, prepared: Prepared, now_us: int) -> AdmittedAppend:
+        """The offsets of prepared records; a missing topic is created before them in the window.
+        Never refuses: all checks were made."""
+        topic = self._topics.get(name) or self._create(window, name, TopicSettings(), now_us)
+        offset = topic.next_offset
+        runs = window.runs_of(topic.topic_id, offset)
+        if isinstance(prepared.records, NewBatches):
+            runs.add_batches(prepared.records.batches)
+        else:
+            runs.add_plain(prepared.records, prepared.timestamps_us)
+        window.size_bytes += prepared.size_bytes
+        topic.next_offset += prepared.count
+        topic.appended_in = window
+        return AdmittedAppend(topic.topic_id, offset, prepared.count, prepared.timestamp_us)
 
     # --- topics ---
 
@@ -156,14 +141,13 @@ class Admission:
                 )
                 raise Refusal(error, found.changed_in)
             return False
+        self.check_room_for(1)
         self._create(window, name, settings, now_us)
         return True
 
     def _create(
         self, window: Window, name: str, settings: TopicSettings, now_us: int
     ) -> AdmittedTopic:
-        if len(self._topics) >= limits.TOPICS_MAX:
-            raise Refusal(BadRequestError(f"There are {limits.TOPICS_MAX} topics already."), None)
         topic_id = self._next_topic_id
         self._next_topic_id += 1
         topic = self._topics[name] = AdmittedTopic(topic_id, settings, 0, window)
@@ -228,45 +212,3 @@ class Admission:
         }
         self._api_key_changed_in[api_key_id] = window
         window.add_event(ApiKeyRevoked(api_key_id=api_key_id, revoked_us=now_us))
-
-
-def _check_records(records: NewRecords, max_record_bytes: int) -> int:
-    """About how many bytes the records take when encoded. Raises Refusal."""
-    sizes = [len(value) for value in records.values if value is not None]
-    largest = max(sizes, default=0)
-    _check_size(largest, max_record_bytes)
-    size_bytes = sum(sizes) + RECORD_OVERHEAD_BYTES * len(records.values)
-    if records.keys is not None:
-        size_bytes += sum(len(key) for key in records.keys if key is not None)
-    if records.headers is not None:
-        size_bytes += sum(map(len, records.headers))
-    return size_bytes
-
-
-def _check_batches(records: NewBatches, max_record_bytes: int, now_us: int) -> None:
-    _check_size(records.largest_value_bytes, max_record_bytes)
-    for header, _ in records.batches:
-        if header.flags & EXPLICIT_OFFSETS or header.base_offset != 0:
-            raise Refusal(
-                BadBatchError("Leave the offsets of new batches 0: the appliance gives them."), None
-            )
-        _check_timestamps(header.smallest_timestamp_us, header.largest_timestamp_us, now_us)
-
-
-def _check_size(largest_bytes: int, max_record_bytes: int) -> None:
-    if largest_bytes > max_record_bytes:
-        raise Refusal(
-            RecordTooLargeError(
-                f"A record has {largest_bytes} bytes; this topic takes {max_record_bytes} at most.",
-                max_record_bytes=max_record_bytes,
-            ),
-            None,
-        )
-
-
-def _check_timestamps(smallest_us: int, largest_us: int, now_us: int) -> None:
-    if smallest_us < 0 or largest_us > now_us + limits.TIMESTAMP_AHEAD_US_MAX:
-        raise Refusal(
-            BadParameterError("A record's timestamp is before 1970 or over 24 hours ahead of now."),
-            None,
-        )

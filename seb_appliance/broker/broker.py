@@ -14,14 +14,17 @@ import msgspec
 
 from seb_appliance import limits
 from seb_appliance.broker import api_keys
-from seb_appliance.broker.acknowledging import Acknowledger
-from seb_appliance.broker.admission import Admission, Refusal
 from seb_appliance.broker.api_keys import NewSecret
+from seb_appliance.broker.appending import (
+    NO_CONDITIONS,
+    Conditions,
+    Transacted,
+    Transaction,
+)
 from seb_appliance.broker.budget import ByteBudget, Reservation
 from seb_appliance.broker.catalog import Catalog, Topic
 from seb_appliance.broker.consumer_groups import ConsumerGroups
 from seb_appliance.broker.counters import Counters
-from seb_appliance.broker.group_admission import GroupAdmission
 from seb_appliance.broker.names import check_pattern, check_topic_name
 from seb_appliance.broker.ports import Journal, LoadedState, SectionSource, State
 from seb_appliance.broker.readiness import ReadinessCheck
@@ -41,15 +44,11 @@ from seb_appliance.broker.values import (
 )
 from seb_appliance.broker.waiting import WaitingReaders
 from seb_appliance.broker.window import Window
+from seb_appliance.broker.writes import Writes
 from seb_appliance.clock import Clock
 from seb_appliance.errors import (
     ApiKeyNotFoundError,
     BadRequestError,
-    OutcomeUnknownError,
-    OverloadedError,
-    SebError,
-    ShuttingDownError,
-    StoreUnavailableError,
 )
 from seb_appliance.failpoints import NO_FAILPOINTS, Failpoints
 from seb_appliance.formats.operations import ApiKeyCreated, Grant, TopicSettings
@@ -57,6 +56,8 @@ from seb_appliance.formats.operations import ApiKeyCreated, Grant, TopicSettings
 
 class Broker:
     """One per process. All methods run on one event loop; `start` before anything else."""
+
+    _writer: asyncio.Task[None] | None = None
 
     def __init__(
         self,
@@ -76,23 +77,12 @@ class Broker:
         self.pending = ByteBudget(settings.max_pending_bytes, "records that wait for the bucket")
         self.reading = ByteBudget(settings.max_reading_bytes, "answers that are being read")
         self.counters = Counters()
-        self.stopping = False
-        self._journal = journal
-        self._state = state
         self._settings = settings
         self._clock = clock
         self._random_bytes = random_bytes
-        self._failpoints = failpoints
         self._after_apply = on_applied
         self._catalog = Catalog(loaded, clock.monotonic_s)
-        self._admission = Admission(self._catalog, loaded.next_topic_id)
         self._waiting = WaitingReaders(clock)
-        self._acknowledger = Acknowledger(
-            clock=clock,
-            counters=self.counters,
-            longest_wait_ms=settings.ack_timeout_ms,
-            durability=journal.durability,
-        )
         self._sequencer = Sequencer(
             self._catalog,
             journal,
@@ -107,26 +97,26 @@ class Broker:
         self._reads = Reads(
             self._catalog, SectionReader(source, executor), self._waiting, clock, self.counters
         )
-        self.groups = self._consumer_groups()
-        self._readiness = ReadinessCheck(
-            journal,
-            state,
-            self.pending,
-            clock,
-            failure=lambda: self._sequencer.failure,
-            on_fenced=self._sequencer.give_up,
-        )
-        self._writer: asyncio.Task[None] | None = None
-
-    def _consumer_groups(self) -> ConsumerGroups:
-        return ConsumerGroups(
+        self._writes = Writes(
             self._catalog,
-            GroupAdmission(self._admission, self._catalog.groups),
-            self._reads,
-            self._operate,
-            linger_ms=self._settings.linger_ms,
-            clock=self._clock,
+            loaded.next_topic_id,
+            self._sequencer,
+            state,
+            settings,
+            durability=journal.durability,
+            clock=clock,
+            counters=self.counters,
+            failpoints=failpoints,
         )
+        self.groups = ConsumerGroups(
+            self._catalog,
+            self._writes.group_admission,
+            self._reads,
+            self._writes.operate,
+            linger_ms=settings.linger_ms,
+            clock=clock,
+        )
+        self._readiness = ReadinessCheck(journal, state, self.pending, clock, self._sequencer)
 
     # --- life ---
 
@@ -136,13 +126,18 @@ class Broker:
         return self._writer
 
     @property
+    def stopping(self) -> bool:
+        """Nothing new is taken any more."""
+        return self._writes.stopping
+
+    @property
     def failure(self) -> Exception | None:
         """Why nothing is written any more (FencedError, or a bug); None while all is well."""
         return self._sequencer.failure
 
     def stop_accepting(self) -> None:
         """New writes are refused, waiting readers go, what is in the window is sealed now."""
-        self.stopping = True
+        self._writes.stopping = True
         self._waiting.stop()
         self._sequencer.flush()
 
@@ -182,41 +177,29 @@ class Broker:
         records: NewRecords | NewBatches,
         reservation: Reservation,
         timeout_ms: int | None = None,
+        conditions: Conditions = NO_CONDITIONS,
     ) -> Appended:
         """Admit, and answer when the bucket has them (all of them, in order, in one entry).
 
         Takes `reservation` over: it is released when the records wait no longer. Raises
         TopicNotFoundError, RecordTooLargeError, BadBatchError, OverloadedError,
-        ShuttingDownError, FencedError; OutcomeUnknownError after `timeout_ms`.
+        ShuttingDownError, FencedError; OutcomeUnknownError after `timeout_ms`; for `conditions`
+        IdempotencyMismatchError, SequenceGapError, StaleEpochError, PreconditionFailedError.
         """
-        try:
-            self._check_writable()
-            window = self._sequencer.open_window()
-            known = self._admission.find(check_topic_name(topic))
-            settings = self._settings.effective(known.settings if known else TopicSettings())
-            assert settings.linger_ms is not None
-            assert settings.max_record_bytes is not None
-            admitted = self._admission.admit_append(
-                window,
-                topic,
-                records,
-                max_record_bytes=settings.max_record_bytes,
-                now_us=self._clock.wall_us(),
-                create_missing=self._settings.auto_create_topics
-                and api_keys.may(key, "manage", topic),
-            )
-        except Refusal as refusal:
-            reservation.release()
-            raise await self._settled(refusal) from None
-        except BaseException:
-            reservation.release()
-            raise
-        self._failpoints.reach("K2")
-        acknowledged = self._acknowledger.appended(window, topic, admitted, reservation)
-        self._sequencer.close_within(
-            window, settings.linger_ms / 1000, early=bool(settings.early_flush)
-        )
-        return await self._acknowledger.by_deadline(acknowledged, timeout_ms)
+        return await self._writes.append(key, topic, records, reservation, timeout_ms, conditions)
+
+    async def transact(
+        self,
+        key: ApiKeyView,
+        transaction: Transaction,
+        reservation: Reservation,
+        timeout_ms: int | None = None,
+    ) -> Transacted:
+        """Records to several topics and a group's offsets, in one entry or not at all.
+
+        Raises what `append` and `ConsumerGroups.commit` raise. Takes `reservation` over.
+        """
+        return await self._writes.transact(key, transaction, reservation, timeout_ms)
 
     async def read(self, topic: str, request: ReadRequest) -> ReadResult:
         """Records as of the last applied entry; see `Reads.read` for what is raised."""
@@ -239,32 +222,34 @@ class Broker:
         check_topic_name(name)
         self._settings.check(settings)
 
-        made = await self._operate(
-            lambda window: self._admission.admit_topic_created(
+        made = await self._writes.operate(
+            lambda window: self._writes.admission.admit_topic_created(
                 window, name, settings, self._clock.wall_us()
             )
         )
         if not made:
-            await self._acknowledger.once_stored(self._admission.changed_in(name))
+            await self._writes.once_stored(self._writes.admission.changed_in(name))
         return self.topic(name), made
 
     async def change_topic(self, name: str, changes: dict[str, int | bool | None]) -> TopicView:
         """Change the settings named in `changes`; None goes back to the default."""
 
         def admit(window: Window) -> None:
-            known = self._admission.find(name)
+            known = self._writes.admission.find(name)
             if known is None:
-                raise self._admission.missing(name)
+                raise self._writes.admission.missing(name)
             settings = msgspec.structs.replace(known.settings, **changes)
             self._settings.check(settings)
-            self._admission.admit_topic_changed(window, name, settings)
+            self._writes.admission.admit_topic_changed(window, name, settings)
 
-        await self._operate(admit)
+        await self._writes.operate(admit)
         return self.topic(name)
 
     async def delete_topic(self, name: str) -> None:
         """The topic and its records are gone; a new one of that name starts at offset 0."""
-        await self._operate(lambda window: self._admission.admit_topic_deleted(window, name))
+        await self._writes.operate(
+            lambda window: self._writes.admission.admit_topic_deleted(window, name)
+        )
 
     # --- API keys ---
 
@@ -325,56 +310,19 @@ class Broker:
             created_us=now_us,
             expires_us=expires_us,
         )
-        await self._operate(lambda window: self._admission.admit_api_key_created(window, event))
+        await self._writes.operate(
+            lambda window: self._writes.admission.admit_api_key_created(window, event)
+        )
         return self.api_key(drawn.api_key_id), drawn.token
 
     async def revoke_api_key(self, api_key_id: str) -> None:
         """Durable before it returns. Raises ApiKeyNotFoundError, LastAdminKeyError."""
         now_us = self._clock.wall_us()
-        await self._operate(
-            lambda window: self._admission.admit_api_key_revoked(window, api_key_id, now_us)
+        await self._writes.operate(
+            lambda window: self._writes.admission.admit_api_key_revoked(window, api_key_id, now_us)
         )
 
     # --- inside ---
-
-    def _check_writable(self) -> None:
-        if self.stopping:
-            raise ShuttingDownError("The appliance is stopping; nothing was stored.")
-        if isinstance(self.failure, SebError):
-            raise self.failure.again()
-        if self._state.lag_entries >= limits.STATE_LAG_ENTRIES_MAX:
-            raise OverloadedError(
-                f"SQLite is {self._state.lag_entries} entries behind; nothing was stored."
-            )
-
-    async def _operate(
-        self, admit: Callable[[Window], bool | None], linger_ms: int | None = None
-    ) -> bool:
-        """Admit events and wait until they are applied, an operator's (`linger_ms` None) soon.
-        `admit` says False when it had nothing to add; then nothing is waited for."""
-        self._check_writable()
-        window = self._sequencer.open_window()
-        try:
-            if admit(window) is False:
-                return False
-        except Refusal as refusal:
-            raise await self._settled(refusal) from None
-        if linger_ms is None:
-            linger_ms = min(limits.OPERATOR_LINGER_MS, self._settings.linger_ms)
-        done = self._acknowledger.done(window)
-        self._sequencer.close_within(window, linger_ms / 1000)
-        await self._acknowledger.by_deadline(done)
-        return True
-
-    async def _settled(self, refusal: Refusal) -> SebError:
-        """The refusal's error, once what it rests on is stored; or why it never will be."""
-        try:
-            await self._acknowledger.once_stored(refusal.after)
-        except OutcomeUnknownError:
-            return StoreUnavailableError(
-                "The answer rests on a change that the bucket has not taken yet; try again."
-            )
-        return refusal.error
 
     def _applied(self, changed: list[Topic]) -> None:
         self._waiting.wake(changed)

@@ -10,6 +10,7 @@ from seb_appliance.broker.api_keys import ApiKeys
 from seb_appliance.broker.groups import Groups
 from seb_appliance.broker.index import TopicIndex
 from seb_appliance.broker.ports import EntryRef, LoadedState, SectionRef
+from seb_appliance.broker.remembered import Producers, RememberedRequests
 from seb_appliance.errors import TopicNotFoundError
 from seb_appliance.formats.entry import Entry, Position
 from seb_appliance.formats.operations import (
@@ -70,6 +71,8 @@ class Catalog:
             for section in entry.sections:
                 self._add_section(entry.ref.seq, entry.created_us, entry.sections_at, section)
         self.groups = Groups(loaded.group_offsets, loaded.leases, monotonic_s())
+        self.requests = RememberedRequests(loaded.requests)
+        self.producers = Producers(loaded.producers)
 
     def find(self, name: str) -> Topic | None:
         return self._by_name.get(name)
@@ -112,10 +115,12 @@ class Catalog:
         self.position = header.position
         self._note_writer(EntryRef(header.seq, header.epoch, header.writer_id))
         changed: list[Topic] = []
+        self.producers.forget_idle(header.created_us)
         for operation in entry.contents.operations:
             match operation:
                 case Append(section=number):
                     section = entry.contents.sections[number]
+                    self.producers.apply(section.topic_id, section.producers, header.created_us)
                     changed += self._add_section(
                         header.seq, header.created_us, header.sections_at, section
                     )
@@ -135,6 +140,7 @@ class Catalog:
                     del self._by_name[topic.name]
                     topic.deleted = True
                     self.groups.forget_topic(topic.topic_id)
+                    self.producers.forget_topic(topic.topic_id)
                     changed.append(topic)
                 case ApiKeyCreated():
                     self.api_keys.add(operation)
@@ -150,6 +156,8 @@ class Catalog:
                     self.groups.release_lease(operation.group)
                 case EpochStarted():
                     pass
+        self.requests.apply(entry.contents.results, header.created_us)
+        self.producers.keep_newest()
         return changed
 
     def _add_topic(self, topic: Topic) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from seb_appliance.broker.remembered import Producer, RememberedRequest
 from seb_appliance.formats.columns import Bytes
 from seb_appliance.formats.entry import EncodedEntry, Entry, Position
 from seb_appliance.formats.operations import ApiKeyCreated, Contents, Section, TopicSettings
@@ -151,6 +152,8 @@ class LoadedState:
     entries: list[EntryRow] = field(default_factory=list)
     group_offsets: list[GroupOffsetRow] = field(default_factory=list)
     leases: list[LeaseRow] = field(default_factory=list)
+    requests: list[RememberedRequest] = field(default_factory=list)  # oldest first
+    producers: list[Producer] = field(default_factory=list)  # longest idle first
 
 
 class State(Protocol):

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 
 from seb_appliance import limits
 from seb_appliance.broker.budget import ByteBudget
 from seb_appliance.broker.ports import Journal, State
+from seb_appliance.broker.sequencer import Sequencer
 from seb_appliance.broker.values import Readiness
 from seb_appliance.clock import Clock
 from seb_appliance.errors import FencedError, StoreError
@@ -25,16 +25,13 @@ class ReadinessCheck:
         state: State,
         pending: ByteBudget,
         clock: Clock,
-        *,
-        failure: Callable[[], Exception | None],
-        on_fenced: Callable[[FencedError], None],
+        sequencer: Sequencer,
     ) -> None:
         self._journal = journal
         self._state = state
         self._pending = pending
         self._clock = clock
-        self._failure = failure
-        self._on_fenced = on_fenced
+        self._sequencer = sequencer
         self._asking: asyncio.Task[str] | None = None
 
     async def check(self) -> Readiness:
@@ -42,7 +39,7 @@ class ReadinessCheck:
         problems: list[str] = []
         if self._is_stale:
             problems += await self._answer()
-        failure = self._failure()
+        failure = self._sequencer.failure
         if failure is not None:
             problems.append(f"nothing can be written any more: {failure}")
         health = self._journal.health
@@ -60,7 +57,7 @@ class ReadinessCheck:
 
     def look_for_newer_writer(self) -> None:
         """A reader came by: an idle zombie must not serve old data for ever. Does not wait."""
-        if self._is_stale and self._failure() is None:
+        if self._is_stale and self._sequencer.failure is None:
             self._ask()
 
     @property
@@ -86,7 +83,7 @@ class ReadinessCheck:
         try:
             await self._journal.confirm_in_force()
         except FencedError as error:
-            self._on_fenced(error)
+            self._sequencer.give_up(error)
             return error.detail
         except StoreError as error:
             return f"the bucket does not answer: {error.detail}"

@@ -25,7 +25,7 @@ def seal(window: Window, created_us: int) -> tuple[Contents, list[Bytes]]:
         sections.append(section)
         parts += section_parts
         start += section.length
-    return Contents(operations, sections), parts
+    return Contents(operations, sections, window.results), parts
 
 
 def _seal_topic(runs: TopicRuns, start: int, created_us: int) -> tuple[Section, list[Bytes]]:
@@ -58,6 +58,7 @@ def _seal_topic(runs: TopicRuns, start: int, created_us: int) -> tuple[Section, 
         length=length,
         crc=crc,
         largest_timestamp_us=largest_us,
+        producers=tuple(runs.producers),
     )
     return section, parts
 

@@ -150,7 +150,7 @@ class Sequencer:
             contents, parts = await loop.run_in_executor(self._executor, seal, window, created_us)
         else:
             contents, parts = seal(window, created_us)
-        window.topics.clear()  # the records live on in `parts` only
+        window.topics = {}  # the records live on in `parts` only
         self._failpoints.reach("K3")
         encoded = await self._journal.append(contents, parts, created_us)
         return encoded, self._clock.monotonic_s() - window.sealed_s

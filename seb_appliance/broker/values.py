@@ -45,16 +45,19 @@ class NewBatches:
 
 @dataclass(frozen=True, slots=True)
 class Appended:
-    """An acknowledged append. Durations in seconds: waiting for the seal, and the bucket's PUT."""
+    """An acknowledged append. Durations in seconds: waiting for the seal, and the bucket's PUT.
+    `replayed`: the request was done before, and this is its answer; `offset` is None (`count` and
+    `timestamp_us` are 0) when it was a producer's seq too long ago to be remembered."""
 
     topic: str
     topic_id: int
-    offset: int
+    offset: int | None
     count: int
     timestamp_us: int
     durability: str
     window_s: float
     put_s: float
+    replayed: bool = False
 
 
 @dataclass(frozen=True, slots=True)

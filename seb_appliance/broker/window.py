@@ -12,10 +12,7 @@ from dataclasses import dataclass, field
 from seb_appliance import limits
 from seb_appliance.broker.values import NewRecords
 from seb_appliance.formats.batch import BatchHeader
-from seb_appliance.formats.operations import Event
-
-# What a record takes in a batch beside its own bytes: timestamp, three starts, two bitmaps' bits.
-RECORD_OVERHEAD_BYTES = 24
+from seb_appliance.formats.operations import Event, ProducerAppend, RequestResult
 
 
 @dataclass(slots=True)
@@ -57,6 +54,7 @@ class TopicRuns:
     base_offset: int
     next_offset: int
     runs: list[PlainRun | ClientRun] = field(default_factory=list)
+    producers: list[ProducerAppend] = field(default_factory=list)
 
     def add_plain(self, records: NewRecords, timestamps_us: list[int]) -> None:
         if not self.runs or not isinstance(self.runs[-1], PlainRun):
@@ -80,6 +78,7 @@ class Window:
         self.is_done = False
         self.steps: list[Event | int] = []
         self.topics: dict[int, TopicRuns] = {}
+        self.results: list[RequestResult] = []
         self.size_bytes = 0
         self.callers = 0
         self.sealed_s = 0.0
@@ -125,8 +124,11 @@ class Window:
         self._end()
 
     def _end(self) -> None:
-        """Let go of everything: a topic remembers the window that changed it last."""
+        """Let go of everything: others may hold on to the window for long, as a topic does to the
+        one that changed it last. What is in the entry (`results`) lives on there."""
         self.is_done = True
-        self.steps.clear()
-        self._on_stored.clear()
-        self._on_failed.clear()
+        self.steps = []
+        self.topics = {}
+        self.results = []
+        self._on_stored = []
+        self._on_failed = []

@@ -152,7 +152,20 @@ Event = (
 Operation = Append | Event
 
 
-class Section(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+class ProducerAppend(
+    msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, gc=False
+):
+    """One request of an idempotent producer: where its records went."""
+
+    producer_id: str
+    epoch: Whole
+    seq: Whole
+    offset: Whole
+    count: Whole
+    timestamp_us: int
+
+
+class Section(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, gc=False):
     """Batches of one topic, back to back. `start` counts from the first byte after the padded
     table of contents; offsets are inclusive; `crc` is the CRC-32C of the section's bytes."""
 
@@ -164,6 +177,29 @@ class Section(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_field
     length: Whole
     crc: Whole
     largest_timestamp_us: Whole
+    producers: tuple[ProducerAppend, ...] = ()  # no list: a start reads a million sections
+
+
+class Produced(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """What one request appended to one topic: `offset` is the first of `count`."""
+
+    topic_id: Whole
+    offset: Whole
+    count: Whole
+    timestamp_us: int
+
+
+class RequestResult(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """What a request with an Idempotency-Key did, so that it is never done twice.
+
+    `scope`: 16 bytes, a hash of API key id, route and Idempotency-Key. `body_hash`: 16 bytes, a
+    hash of what was sent, to tell another request under the same key; what it committed is known
+    from there.
+    """
+
+    scope: bytes
+    body_hash: bytes
+    produced: list[Produced]
 
 
 class Contents(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -171,6 +207,7 @@ class Contents(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fiel
 
     operations: list[Operation]
     sections: list[Section]
+    results: list[RequestResult] = []
 
 
 # msgspec lets a text that is not UTF-8 through as the codec's own error.
@@ -185,6 +222,7 @@ class _SectionsOnly(msgspec.Struct, frozen=True, array_like=True, forbid_unknown
 
     operations: msgspec.Raw
     sections: list[Section]
+    results: msgspec.Raw = msgspec.Raw()
 
 
 _sections_decoder: Final = msgspec.msgpack.Decoder(_SectionsOnly)

@@ -6,15 +6,13 @@ file is at each commit exactly the state as of one entry.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from operator import attrgetter
-from typing import Any, Final
+from typing import Final
 
 from sqlalchemy import (
-    Column,
     Connection,
     Delete,
     Insert,
@@ -22,7 +20,6 @@ from sqlalchemy import (
     Update,
     bindparam,
     delete,
-    func,
     insert,
     select,
     update,
@@ -45,8 +42,9 @@ from seb_appliance.formats.operations import (
     TopicCreated,
     TopicDeleted,
 )
-from seb_appliance.state import rows
+from seb_appliance.state import retries, rows
 from seb_appliance.state.digest import CHECKSUM_MODULUS, row_checksum
+from seb_appliance.state.found import checksum_of, rows_with
 from seb_appliance.state.schema import (
     api_keys,
     group_offsets,
@@ -111,11 +109,12 @@ def project(connection: Connection, entries: Sequence[Entry]) -> Position:
         if not isinstance(operation, Append)
     ]
     events = [event for event, _ in placed]
-    added = _checksum(journal_entries, (row.values() for row in entry_rows))
+    added = checksum_of(journal_entries, (row.values() for row in entry_rows))
     if events:
         added -= _checksum_of_touched(connection, events)
         _apply(connection, [change for each in placed for change in changes_of(*each)])
         added += _checksum_of_touched(connection, events)
+    added += retries.project(connection, entries)
     given = [event.topic_id + 1 for event in events if isinstance(event, TopicCreated)]
     header = entries[-1].header
     changed = rows.of_position(header.position) | {
@@ -199,29 +198,14 @@ def _checksum_of_touched(connection: Connection, events: Sequence[Event]) -> int
             (group_offsets.c.group_name, of_groups),
             (group_offsets.c.topic_id, deleted),
         )
-        for row in _rows_with(connection, column, names)
+        for row in rows_with(connection, column, names)
     }
     return (
-        _checksum(topics, _rows_with(connection, topics.c.topic_id, of_topics))
-        + _checksum(api_keys, _rows_with(connection, api_keys.c.api_key_id, of_keys))
-        + _checksum(leases, _rows_with(connection, leases.c.group_name, of_groups))
-        + _checksum(group_offsets, offsets)
+        checksum_of(topics, rows_with(connection, topics.c.topic_id, of_topics))
+        + checksum_of(api_keys, rows_with(connection, api_keys.c.api_key_id, of_keys))
+        + checksum_of(leases, rows_with(connection, leases.c.group_name, of_groups))
+        + checksum_of(group_offsets, offsets)
     )
-
-
-def _rows_with(
-    connection: Connection, column: Column[Any], values: Sequence[int | str]
-) -> Sequence[rows.ResultRow]:
-    """The table's rows whose `column` is one of `values`, however many these are."""
-    if not values:
-        return ()
-    # One JSON parameter: SQLite bounds the number of parameters.
-    wanted = select(func.json_each(json.dumps(values)).table_valued("value").c.value)
-    return connection.execute(select(column.table).where(column.in_(wanted))).all()
-
-
-def _checksum(table: Table, found: Iterable[Iterable[Any]]) -> int:
-    return sum(row_checksum(table.name, row) for row in found)
 
 
 def _update_state(

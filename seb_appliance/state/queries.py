@@ -10,13 +10,15 @@ from seb_appliance.broker.ports import EntryRow, GroupOffsetRow, LeaseRow, Loade
 from seb_appliance.errors import BadBatchError, CorruptObjectError
 from seb_appliance.formats.entry import Position
 from seb_appliance.formats.operations import decode_sections
-from seb_appliance.state import rows
+from seb_appliance.state import retries, rows
 from seb_appliance.state.schema import (
     api_keys,
     group_offsets,
     journal_entries,
     journal_state,
     leases,
+    producers,
+    requests,
     topics,
 )
 
@@ -42,6 +44,8 @@ async def load(connection: AsyncConnection) -> LoadedState:
         select(api_keys).order_by(api_keys.c.created_us, api_keys.c.api_key_id)
     )
     found_offsets = await connection.execute(select(group_offsets))
+    found_requests = await connection.execute(select(requests).order_by(requests.c.place))
+    found_producers = await connection.execute(select(producers).order_by(producers.c.place))
     found_leases = await connection.execute(select(leases))
     try:
         living = [rows.to_topic(row) for row in found_topics]
@@ -53,6 +57,8 @@ async def load(connection: AsyncConnection) -> LoadedState:
             entries=await _load_entries(connection, {topic.topic_id for topic in living}),
             group_offsets=[GroupOffsetRow(*row) for row in found_offsets],
             leases=[LeaseRow(*row) for row in found_leases],
+            requests=[retries.to_request(row) for row in found_requests],
+            producers=[retries.to_producer(row) for row in found_producers],
         )
     except (BadBatchError, msgspec.DecodeError) as error:
         raise CorruptObjectError(f"a row of the local state cannot be read: {error}") from error

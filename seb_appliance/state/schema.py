@@ -24,7 +24,7 @@ from sqlalchemy import (
 from seb_appliance.formats.entry import ORIGIN
 from seb_appliance.state.digest import CHECKSUM_MODULUS, row_checksum
 
-NEWEST_REVISION: Final = "0002"
+NEWEST_REVISION: Final = "0003"
 
 metadata: Final = MetaData(
     naming_convention={
@@ -98,6 +98,32 @@ leases: Final = Table(
     Column("ttl_ms", Integer, nullable=False),
     sqlite_strict=True,
     sqlite_with_rowid=False,
+)
+
+# What requests with an Idempotency-Key did. `place` orders them: the entry's seq and the place in
+# its list of results. `result` is the msgpack of what the entry holds.
+requests: Final = Table(
+    "requests",
+    metadata,
+    Column("scope", Text, primary_key=True),  # in hex
+    Column("place", Integer, nullable=False, unique=True),
+    Column("created_us", Integer, nullable=False),
+    Column("result", LargeBinary, nullable=False),
+    sqlite_strict=True,
+)
+
+# Idempotent producers on one topic. `place` orders them by their last request; `recent` is the
+# msgpack of their last requests.
+producers: Final = Table(
+    "producers",
+    metadata,
+    Column("topic_id", Integer, primary_key=True, autoincrement=False),
+    Column("producer_id", Text, primary_key=True),
+    Column("place", Integer, nullable=False, unique=True),
+    Column("epoch", Integer, nullable=False),
+    Column("recent", LargeBinary, nullable=False),
+    Column("used_us", Integer, nullable=False),
+    sqlite_strict=True,
 )
 
 # The position: the last entry that is projected into this file. `bucket_id` is known with the first

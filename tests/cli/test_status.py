@@ -17,11 +17,11 @@ def test_the_status_is_told_to_people_and_programs(seb):
 
 
 def test_an_appliance_that_is_not_ready_ends_with_69(seb):
-    seb.appliance.appliance.broker.stopping = True
+    seb.appliance.appliance.broker._writes.stopping = True
     try:
         told = seb("status")
     finally:
-        seb.appliance.appliance.broker.stopping = False
+        seb.appliance.appliance.broker._writes.stopping = False
     assert told.code == 69
     assert "the appliance is stopping" in told.out
 

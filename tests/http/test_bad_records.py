@@ -217,11 +217,9 @@ async def test_other_media_types_are_told_which_would_do(seb, content_type):
 @pytest.mark.parametrize(
     "headers",
     [
-        {"idempotency-key": "a"},
         {"producer-id": "p"},
         {"producer-epoch": "1"},
         {"producer-seq": "1"},
-        {"if-match": '"3"'},
         {"ce-specversion": "1.0"},
         {"seb-timeout": "0s"},
         {"seb-timeout": "5"},

@@ -19,12 +19,12 @@ async def test_health_and_readiness_need_no_key(seb):
 
 
 async def test_an_appliance_that_is_not_ready_tells_its_own_machine_why(seb):
-    seb.appliance.broker.stopping = True
+    seb.appliance.broker._writes.stopping = True
     try:
         answer = await seb.client.get("/readyz")
         outside = await seb.client.get("/readyz", headers={"x-forwarded-for": "192.0.2.1"})
     finally:
-        seb.appliance.broker.stopping = False
+        seb.appliance.broker._writes.stopping = False
     assert (answer.status_code, answer.json()["code"]) == (503, "not_ready")
     assert answer.json()["problems"]
     assert "problems" not in outside.json()

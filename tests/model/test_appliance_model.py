@@ -49,7 +49,7 @@ class PlainPutStore(MemoryStore):
         raise StoreUnsupportedError("501", key=key)
 
 
-class ApplianceMachine(GroupRules, RuleBasedStateMachine):
+class LogMachine(RuleBasedStateMachine):
     """`model`: topic name → values in offset order; only what was acknowledged is in it."""
 
     store_class: type[MemoryStore] = MemoryStore
@@ -61,7 +61,6 @@ class ApplianceMachine(GroupRules, RuleBasedStateMachine):
         self.data = Path(tempfile.mkdtemp())
         self.store = self.store_class()
         self.model: dict[str, list[bytes | None]] = {}
-        self.groups: dict[str, ModelGroup] = {}
         self.keys: set[str] = set()
         self.topic_ids: set[int] = set()
         self.open()
@@ -152,6 +151,9 @@ class ApplianceMachine(GroupRules, RuleBasedStateMachine):
         del self.model[name]
         self.forget_topic(name)
 
+    def forget_topic(self, name: str) -> None:
+        """What a machine models beside the log and takes along with a deleted topic."""
+
     @rule(target=tokens)
     def create_key(self) -> str:
         view, token = self.run(
@@ -210,6 +212,14 @@ class ApplianceMachine(GroupRules, RuleBasedStateMachine):
     def the_keys_are_the_model(self) -> None:
         if self.keys:
             assert {key.api_key_id for key in self.broker.api_keys()} == self.keys
+
+
+class ApplianceMachine(GroupRules, LogMachine):
+    """With consumer groups, too."""
+
+    def __init__(self) -> None:
+        self.groups: dict[str, ModelGroup] = {}
+        super().__init__()
 
 
 class PlainPutMachine(ApplianceMachine):

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from seb_appliance import limits
 from seb_appliance.broker.admission import Admission
 from seb_appliance.broker.catalog import Catalog
 from seb_appliance.broker.sealing import seal
@@ -48,20 +49,16 @@ async def write_entries(folder: Path, count: int) -> None:
         jitter=random.random,
         progress=lambda *_: None,
     )
-    admission = Admission(Catalog(await database.load()), 1)
+    admission = Admission(Catalog(await database.load(), clock.monotonic_s), 1)
     await database.close()
     position = journal.position
     for i in range(count):
         window, now_us = Window(), clock.wall_us()
         for topic in {i % TOPICS, 7 * i % TOPICS}:
-            admission.admit_append(
-                window,
-                f"topic-{topic}",
-                NewRecords([b"x" * 100] * 5),
-                max_record_bytes=1000,
-                now_us=now_us,
-                create_missing=True,
+            prepared = admission.prepare(
+                NewRecords([b"x" * 100] * 5), limits.RECORD_BYTES_MAX, now_us
             )
+            admission.place(window, f"topic-{topic}", prepared, now_us)
         contents, parts = seal(window, now_us)
         encoded = encode(
             contents,

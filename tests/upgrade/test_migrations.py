@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
+import msgspec
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.config import Config
@@ -18,14 +19,21 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import create_engine
 
 from seb_appliance.broker.ports import GroupOffsetRow
+from seb_appliance.broker.remembered import RememberedRequest
 from seb_appliance.bundled import bundled
 from seb_appliance.errors import ConfigurationError, CorruptObjectError
-from seb_appliance.formats.operations import CommittedOffset, OffsetsCommitted
+from seb_appliance.formats.operations import (
+    CommittedOffset,
+    OffsetsCommitted,
+    Produced,
+    ProducerAppend,
+    RequestResult,
+)
 from seb_appliance.state import checks, migrate
 from seb_appliance.state.database import StateDatabase
 from seb_appliance.state.digest import state_digest
 from seb_appliance.state.schema import NEWEST_REVISION, metadata
-from tests.unit.state.journal import Journal, sample
+from tests.unit.state.journal import Journal, sample, section
 
 # What a release after this one might do.
 LATER_REVISION = f"{int(NEWEST_REVISION) + 1:04}"
@@ -130,28 +138,36 @@ async def test_an_older_file_is_migrated_when_it_is_opened(
         assert checks.read_checked_revision(connection) == LATER_REVISION
 
 
-def _as_of_0001(newest: Path, path: Path) -> None:
-    """The rows of `newest` in a file of revision 0001, as a release of that time wrote them."""
+_TABLES = {
+    "0001": ("topics", "journal_entries", "api_keys", "journal_state"),
+    "0002": ("topics", "journal_entries", "api_keys", "group_offsets", "leases", "journal_state"),
+}
+
+
+def _as_of(revision: str, newest: Path, path: Path) -> None:
+    """The rows of `newest` in a file of an older revision, as a release of that time wrote them."""
     sqlite3.connect(path).close()
-    migrate.upgrade(path, to="0001")
+    migrate.upgrade(path, to=revision)
     with _reading(path) as connection, connection:
         connection.execute("ATTACH ? AS newest", (str(newest),))
-        for table in ("topics", "journal_entries", "api_keys", "journal_state"):
+        for table in _TABLES[revision]:
             columns = connection.execute("SELECT name FROM pragma_table_info(?)", (table,))
             listed = ", ".join(name for (name,) in columns)
             connection.execute(
                 f"INSERT OR REPLACE INTO main.{table} SELECT {listed} FROM newest.{table}"
             )
-        # A grant had no pattern for groups then.
-        connection.execute("""UPDATE api_keys SET grants = replace(grants, ',"groups":"**"', '')""")
-    migrate.upgrade(path, to="0001")  # sets the checksum of these rows
+        if revision == "0001":  # a grant had no pattern for groups then
+            connection.execute(
+                """UPDATE api_keys SET grants = replace(grants, ',"groups":"**"', '')"""
+            )
+    migrate.upgrade(path, to=revision)  # sets the checksum of these rows
 
 
 async def test_a_state_from_before_there_were_groups_goes_on_with_groups(tmp_path: Path) -> None:
     journal = sample(with_groups=False)
     newest = await _state(tmp_path / "newest.sqlite", journal)
     path = tmp_path / "state.sqlite"
-    _as_of_0001(newest, path)
+    _as_of("0001", newest, path)
     with _reading(path) as connection:
         assert checks.read_checked_revision(connection) == "0001"
         grants = connection.execute("SELECT grants FROM api_keys").fetchone()[0]
@@ -166,6 +182,35 @@ async def test_a_state_from_before_there_were_groups_goes_on_with_groups(tmp_pat
     assert row == [GroupOffsetRow("g", 1, 7, "note", journal.entries[-1].header.created_us)]
     await database.close()
     await other.close()
+    checks.prepare(path)
+
+
+async def test_a_state_from_before_retries_were_remembered_goes_on_remembering(
+    tmp_path: Path,
+) -> None:
+    journal = sample()
+    newest = await _state(tmp_path / "newest.sqlite", journal)
+    path = tmp_path / "state.sqlite"
+    _as_of("0002", newest, path)
+    with _reading(path) as connection:
+        assert checks.read_checked_revision(connection) == "0002"
+
+    database, other = await StateDatabase.open(path), await StateDatabase.open(newest)
+    assert database.set_aside == ""
+    assert await database.load() == await other.load()
+    await other.close()
+    result = RequestResult(b"s" * 16, b"b" * 16, [Produced(1, 99, 1, 5)])
+    producers = (ProducerAppend("p", 0, 0, 99, 1, 5),)
+    appended = msgspec.structs.replace(section(1, 99), producers=producers)
+    entry = journal.write(sections=[appended], results=[result])
+    await database.apply([entry])
+    loaded = await database.load()
+    created_us = entry.header.created_us
+    assert loaded.requests == [RememberedRequest(result, created_us)]
+    assert [(p.producer_id, p.next_seq, p.used_us) for p in loaded.producers] == [
+        ("p", 1, created_us)
+    ]
+    await database.close()
     checks.prepare(path)
 
 

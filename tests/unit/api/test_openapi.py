@@ -57,7 +57,7 @@ def test_operation_ids_are_unique_and_stay_what_they_are():
         "produce", "consume", "getRecord", "listTopics", "createTopic", "getTopic", "changeTopic",
         "deleteTopic", "listApiKeys", "createApiKey", "getApiKey", "revokeApiKey",
         "consumeInGroup", "commitOffsets", "listGroups", "getGroup", "deleteGroup", "resetGroup",
-        "takeLease", "releaseLease", "getStatus",
+        "takeLease", "releaseLease", "getStatus", "transact",
     }  # fmt: skip
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import pytest
 
+from seb_appliance.broker.appending import NO_CONDITIONS, Conditions
 from seb_appliance.broker.broker import Broker
 from seb_appliance.broker.group_admission import Commit
 from seb_appliance.broker.group_views import GroupView
@@ -33,12 +34,18 @@ class House:
     state: FakeState
 
     def append(
-        self, topic: str, *values: bytes, key: ApiKeyView = ADMIN, timeout_ms: int | None = None
+        self,
+        topic: str,
+        *values: bytes,
+        key: ApiKeyView = ADMIN,
+        timeout_ms: int | None = None,
+        conditions: Conditions = NO_CONDITIONS,
     ) -> asyncio.Task[Appended]:
-        """Admitted when this returns; acknowledged when the task is done."""
+        """Admitted at the next turn of the loop; acknowledged when the task is done."""
         reservation = self.broker.pending.reserve(sum(map(len, values)))
+        records = NewRecords(list(values))
         return asyncio.ensure_future(
-            self.broker.append(key, topic, NewRecords(list(values)), reservation, timeout_ms)
+            self.broker.append(key, topic, records, reservation, timeout_ms, conditions)
         )
 
     async def appended(self, topic: str, *values: bytes) -> Appended:

@@ -16,6 +16,7 @@ from seb_appliance.formats.operations import (
     Grant,
     LeaseTaken,
     OffsetsCommitted,
+    RequestResult,
     Section,
     TopicCreated,
     TopicSettings,
@@ -36,19 +37,25 @@ class Journal:
     def position(self) -> Position:
         return self.entries[-1].header.position if self.entries else ORIGIN
 
-    def write(self, *events: Event, sections: Iterable[Section] = ()) -> Entry:
+    def write(
+        self,
+        *events: Event,
+        sections: Iterable[Section] = (),
+        results: Iterable[RequestResult] = (),
+        created_us: int | None = None,
+    ) -> Entry:
         listed = list(sections)
         appends = [Append(section=i) for i in range(len(listed))]
         seq = self.position.seq + 1
         encoded = entry_format.encode(
-            Contents([*events, *appends], listed),
+            Contents([*events, *appends], listed, list(results)),
             [b"r" * section.length for section in listed],
             after=self.position,
             epoch=1,
             writer_id=b"W" * 16,
             entry_id=seq.to_bytes(16, "big"),
             bucket_id=self._bucket_id,
-            created_us=START_US + seq,
+            created_us=START_US + seq if created_us is None else created_us,
         )
         self.entries.append(entry_format.decode(encoded.body))
         return self.entries[-1]

@@ -164,7 +164,7 @@ async def test_flipped_bits_anywhere_never_make_another_state(
         path.write_bytes(damaged)
         set_aside += bool(await _rebuilt(path))
         assert state_digest(path) == sound
-    assert set_aside > rounds // 2  # the others hit what no row uses
+    assert set_aside > rounds // 3  # the others hit what no row uses
 
 
 @pytest.mark.parametrize("rounds", [10, pytest.param(200, marks=pytest.mark.slow)])

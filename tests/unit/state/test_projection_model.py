@@ -40,6 +40,7 @@ from seb_appliance.state.digest import state_digest
 from tests.unit.state.journal import START_US, Journal, api_key_created, section, topic_created
 
 KINDS = ["create", "change", "delete", "key", "revoke", "append", "append", "seal", "seal"]
+KINDS += ["commit", "commit", "reset", "forget", "lease", "release"]
 
 # Each step is a kind and a number that picks among what is possible then.
 steps = st.lists(

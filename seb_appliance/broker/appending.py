@@ -1,0 +1,239 @@
+"""Appends and transactions: admitted whole or refused whole, answered when they are stored.
+
+All checks come first, against everything admitted so far; then records are placed and offsets
+committed, which cannot fail. A request lies in one window, so in one entry, so it is atomic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from seb_appliance import limits
+from seb_appliance.broker import api_keys
+from seb_appliance.broker.admission import Admission, AdmittedAppend, Refusal
+from seb_appliance.broker.group_admission import Commit, GroupAdmission
+from seb_appliance.broker.names import check_topic_name
+from seb_appliance.broker.prepared import Prepared
+from seb_appliance.broker.repeats import Earlier, ProducerStamp, Repeats, RequestStamp
+from seb_appliance.broker.sequencer import Sequencer
+from seb_appliance.broker.settings import BrokerSettings
+from seb_appliance.broker.values import ApiKeyView, NewBatches, NewRecords
+from seb_appliance.broker.window import Window
+from seb_appliance.clock import Clock
+from seb_appliance.errors import BadRequestError, PreconditionFailedError
+from seb_appliance.formats.operations import (
+    CommittedOffset,
+    Produced,
+    ProducerAppend,
+    RequestResult,
+    TopicSettings,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Conditions:
+    """What makes an append safe to repeat, or conditional; each may be absent.
+
+    `expected_offset`: the log must end there.
+    """
+
+    request: RequestStamp | None = None
+    producer: ProducerStamp | None = None
+    expected_offset: int | None = None
+
+
+NO_CONDITIONS = Conditions()
+_NO_TOPIC = 0  # an id that no topic has
+
+
+@dataclass(frozen=True, slots=True)
+class Transaction:
+    """Records to topics and offsets of one group, in one entry or not at all. Every offset must
+    go forward, whatever `commit` says, so that a blind retry is refused."""
+
+    produce: Mapping[str, NewRecords | NewBatches]
+    commit: Commit | None = None
+    request: RequestStamp | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Transacted:
+    """`produced` in the order of the request; `committed` by topic name."""
+
+    produced: dict[str, Produced]
+    committed: dict[str, int]
+    durability: str
+    replayed: bool = False
+
+
+@dataclass(slots=True)
+class Admitted:
+    """What was admitted, in `window`, which may stay open for `linger_ms`."""
+
+    window: Window
+    appends: dict[str, AdmittedAppend] = field(default_factory=dict)
+    linger_ms: int = 0
+    early_flush: bool = False
+
+    @property
+    def produced(self) -> dict[str, Produced]:
+        return {
+            topic: Produced(placed.topic_id, placed.offset, placed.count, placed.timestamp_us)
+            for topic, placed in self.appends.items()
+        }
+
+
+class Appending:
+    """The decisions; `Broker` does the waiting."""
+
+    def __init__(
+        self,
+        sequencer: Sequencer,
+        admission: Admission,
+        repeats: Repeats,
+        groups: GroupAdmission,
+        settings: BrokerSettings,
+        clock: Clock,
+    ) -> None:
+        self._sequencer = sequencer
+        self._admission = admission
+        self._repeats = repeats
+        self._groups = groups
+        self._settings = settings
+        self._clock = clock
+
+    def append(
+        self,
+        key: ApiKeyView,
+        topic: str,
+        records: NewRecords | NewBatches,
+        conditions: Conditions,
+    ) -> Admitted | Earlier:
+        """Raises Refusal, BadNameError."""
+        earlier = self._earlier(conditions.request, (topic,), is_append=True)
+        if earlier is not None:
+            return earlier
+        admitted = self._begin()
+        max_record_bytes = self._open(key, topic, admitted)
+        earlier = self._earlier_append(topic, conditions.producer)
+        if earlier is not None:
+            return earlier
+        self._check_end(topic, conditions.expected_offset)
+        self._place(admitted, {topic: self._prepare(records, max_record_bytes)})
+        placed = admitted.appends[topic]
+        if conditions.producer is not None:
+            self._note_producer(admitted.window, placed, conditions.producer)
+        self._remember(admitted, conditions.request)
+        return admitted
+
+    def transact(self, key: ApiKeyView, transaction: Transaction) -> Admitted | Earlier:
+        """Raises Refusal, BadNameError, BadRequestError."""
+        if not transaction.produce and transaction.commit is None:
+            raise BadRequestError("A transaction produces, commits, or both.")
+        if len(transaction.produce) > limits.TRANSACTION_TOPICS_MAX:
+            raise BadRequestError(
+                f"A transaction writes to {limits.TRANSACTION_TOPICS_MAX} topics at most, not "
+                f"{len(transaction.produce)}."
+            )
+        earlier = self._earlier(transaction.request, transaction.produce, is_append=False)
+        if earlier is not None:
+            return earlier
+        admitted = self._begin()
+        prepared = {
+            topic: self._prepare(records, self._open(key, topic, admitted))
+            for topic, records in transaction.produce.items()
+        }
+        offsets: tuple[CommittedOffset, ...] = ()
+        commit = transaction.commit
+        if commit is not None:
+            forward = replace(commit, allow_backward=False, strictly_forward=True)
+            offsets = self._groups.check_commit(forward, self._clock.monotonic_s())
+            if not prepared:
+                admitted.linger_ms = self._settings.linger_ms
+        self._admission.check_room_for(
+            sum(self._admission.find(topic) is None for topic in prepared)
+        )
+        self._place(admitted, prepared)
+        if commit is not None:
+            self._groups.admit_checked(admitted.window, commit.group, offsets)
+        self._remember(admitted, transaction.request)
+        return admitted
+
+    def _begin(self) -> Admitted:
+        return Admitted(self._sequencer.open_window(), linger_ms=limits.LINGER_MS_MAX)
+
+    def _open(self, key: ApiKeyView, topic: str, admitted: Admitted) -> int:
+        """How many bytes a record of the topic may have. The topic is there, or may be made;
+        `admitted` learns how long its window may wait for it."""
+        known = self._admission.find(check_topic_name(topic))
+        if known is None and not (
+            self._settings.auto_create_topics and api_keys.may(key, "manage", topic)
+        ):
+            raise self._admission.missing(topic)
+        settings = self._settings.effective(known.settings if known else TopicSettings())
+        assert settings.linger_ms is not None
+        assert settings.max_record_bytes is not None
+        admitted.linger_ms = min(admitted.linger_ms, settings.linger_ms)
+        admitted.early_flush |= bool(settings.early_flush)
+        if known is None:
+            self._admission.check_room_for(1)
+        return settings.max_record_bytes
+
+    def _prepare(self, records: NewRecords | NewBatches, max_record_bytes: int) -> Prepared:
+        return self._admission.prepare(records, max_record_bytes, self._clock.wall_us())
+
+    def _place(self, admitted: Admitted, prepared: Mapping[str, Prepared]) -> None:
+        now_us = self._clock.wall_us()
+        for topic, records in prepared.items():
+            admitted.appends[topic] = self._admission.place(admitted.window, topic, records, now_us)
+
+    def _check_end(self, topic: str, expected_offset: int | None) -> None:
+        if expected_offset is None:
+            return
+        known = self._admission.find(topic)
+        end = known.next_offset if known is not None else 0
+        if end != expected_offset:
+            error = PreconditionFailedError(
+                f"The log of {topic!r} ends at {end}, not at {expected_offset}.",
+                log_end_offset=end,
+            )
+            after = known.appended_in if known is not None else self._admission.deleted_in(topic)
+            raise Refusal(error, after)
+
+    # --- repeats ---
+
+    def _earlier(
+        self, request: RequestStamp | None, topics: Iterable[str], *, is_append: bool
+    ) -> Earlier | None:
+        if request is None:
+            return None
+        topic_ids = [self._topic_id(topic) for topic in topics]
+        return self._repeats.earlier(request, topic_ids, is_append=is_append)
+
+    def _earlier_append(self, topic: str, stamp: ProducerStamp | None) -> Earlier | None:
+        if stamp is None:
+            return None
+        return self._repeats.earlier_append(self._topic_id(topic) or _NO_TOPIC, stamp)
+
+    def _topic_id(self, topic: str) -> int | None:
+        known = self._admission.find(topic)
+        return known.topic_id if known is not None else None
+
+    def _note_producer(self, window: Window, placed: AdmittedAppend, stamp: ProducerStamp) -> None:
+        append = ProducerAppend(
+            stamp.producer_id,
+            stamp.epoch,
+            stamp.seq,
+            placed.offset,
+            placed.count,
+            placed.timestamp_us,
+        )
+        self._repeats.note_append(window, placed.topic_id, append, self._clock.wall_us())
+
+    def _remember(self, admitted: Admitted, request: RequestStamp | None) -> None:
+        if request is None:
+            return
+        produced = list(admitted.produced.values())
+        result = RequestResult(request.scope, request.body_hash, produced)
+        self._repeats.remember(admitted.window, result)

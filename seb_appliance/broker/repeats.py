@@ -1,0 +1,143 @@
+"""Admission of requests that may be repeats: by Idempotency-Key, and by a producer's seq.
+
+A repeat of something that is not stored yet waits for it and gets its answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from seb_appliance.broker.admission import Refusal
+from seb_appliance.broker.ahead import Ahead
+from seb_appliance.broker.remembered import (
+    Producer,
+    Producers,
+    RememberedRequests,
+    first_append,
+)
+from seb_appliance.broker.window import Window
+from seb_appliance.errors import IdempotencyMismatchError, SequenceGapError, StaleEpochError
+from seb_appliance.formats.operations import Produced, ProducerAppend, RequestResult
+
+# What is remembered takes room in the entry's table of contents: at most so much beside a text.
+_RESULT_BYTES: Final = 48
+_PRODUCED_BYTES: Final = 40
+_PRODUCER_APPEND_BYTES: Final = 64
+
+
+@dataclass(frozen=True, slots=True)
+class RequestStamp:
+    """16-byte hashes: of API key, route and Idempotency-Key; of the body that was sent."""
+
+    scope: bytes
+    body_hash: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerStamp:
+    producer_id: str
+    epoch: int
+    seq: int
+
+
+@dataclass(frozen=True, slots=True)
+class Earlier:
+    """The request was made before: what it did, once `after` (if given) is stored. `produced` is
+    None when it was a producer's seq too long ago to be remembered."""
+
+    produced: Sequence[Produced] | None
+    after: Window | None
+
+
+class Repeats:
+    def __init__(self, requests: RememberedRequests, producers: Producers) -> None:
+        self._requests = requests
+        self._producers = producers
+        self._requests_ahead: Ahead[bytes, RequestResult] = Ahead()
+        self._producers_ahead: Ahead[tuple[int, str], Producer] = Ahead()
+
+    # --- requests ---
+
+    def earlier(
+        self, stamp: RequestStamp, topic_ids: Sequence[int | None], *, is_append: bool
+    ) -> Earlier | None:
+        """What a request with this key did; None when there was none. `topic_ids`: of the topics
+        that this one writes to, in its order.
+
+        An append to a topic that is gone is forgotten with it. A transaction may have done more
+        than that, so it is refused, as is another body. Raises Refusal.
+        """
+        after = self._requests_ahead.window_of(stamp.scope)
+        found = self._requests_ahead.get(stamp.scope) or self._requests.get(stamp.scope)
+        if found is None:
+            return None
+        gone = [item.topic_id for item in found.produced] != list(topic_ids)
+        if gone and is_append:
+            return None
+        other = found.body_hash != stamp.body_hash
+        if gone or other:
+            what = "another body" if other else "topics that are gone or were made anew"
+            error = IdempotencyMismatchError(
+                f"This Idempotency-Key was used for {what}; take a new key for a new request."
+            )
+            raise Refusal(error, after)
+        return Earlier(found.produced, after)
+
+    def remember(self, window: Window, result: RequestResult) -> None:
+        window.results.append(result)
+        window.size_bytes += _RESULT_BYTES + _PRODUCED_BYTES * len(result.produced)
+        self._requests_ahead.set(result.scope, result, window)
+
+    # --- producers ---
+
+    def earlier_append(self, topic_id: int, stamp: ProducerStamp) -> Earlier | None:
+        """None when this is the producer's next request. Raises Refusal for a gap, a stale epoch,
+        or an epoch that does not begin at seq 0."""
+        key = (topic_id, stamp.producer_id)
+        after = self._producers_ahead.window_of(key)
+        known = self._producers_ahead.get(key) or self._producers.get(*key)
+        if known is not None and stamp.epoch < known.epoch:
+            raise Refusal(
+                StaleEpochError(
+                    f"Epoch {known.epoch} of producer {stamp.producer_id!r} is in force; "
+                    f"{stamp.epoch} is over.",
+                    current_epoch=known.epoch,
+                ),
+                after,
+            )
+        expected = known.next_seq if known is not None and stamp.epoch == known.epoch else 0
+        if stamp.seq > expected:
+            raise Refusal(
+                SequenceGapError(
+                    f"Seq {expected} of producer {stamp.producer_id!r} is expected, {stamp.seq} "
+                    "was received.",
+                    expected=expected,
+                    received=stamp.seq,
+                ),
+                after,
+            )
+        if stamp.seq == expected:
+            return None
+        assert known is not None
+        for append in known.recent:
+            if append.seq == stamp.seq:
+                produced = Produced(topic_id, append.offset, append.count, append.timestamp_us)
+                return Earlier([produced], after)
+        return Earlier(None, after)
+
+    def note_append(
+        self, window: Window, topic_id: int, append: ProducerAppend, now_us: int
+    ) -> None:
+        """The request was admitted at the offsets that `append` names."""
+        key = (topic_id, append.producer_id)
+        known = self._producers_ahead.get(key) or self._producers.get(*key)
+        producer = (
+            known.after(append, now_us)
+            if known is not None
+            else first_append(topic_id, append, now_us)
+        )
+        window.topics[topic_id].producers.append(append)
+        window.size_bytes += _PRODUCER_APPEND_BYTES + len(append.producer_id.encode())
+        self._producers_ahead.set(key, producer, window)

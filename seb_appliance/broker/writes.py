@@ -1,0 +1,212 @@
+"""Writes: decided at once, against all that was admitted before; answered when they are stored."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from seb_appliance import limits
+from seb_appliance.broker.acknowledging import Acknowledger
+from seb_appliance.broker.admission import Admission, Refusal
+from seb_appliance.broker.appending import (
+    Admitted,
+    Appending,
+    Conditions,
+    Transacted,
+    Transaction,
+)
+from seb_appliance.broker.budget import Reservation
+from seb_appliance.broker.catalog import Catalog
+from seb_appliance.broker.consumer_groups import check_commit
+from seb_appliance.broker.counters import Counters
+from seb_appliance.broker.group_admission import GroupAdmission
+from seb_appliance.broker.ports import State
+from seb_appliance.broker.repeats import Earlier, Repeats
+from seb_appliance.broker.sequencer import Sequencer
+from seb_appliance.broker.settings import BrokerSettings
+from seb_appliance.broker.values import ApiKeyView, Appended, NewBatches, NewRecords
+from seb_appliance.broker.window import Window
+from seb_appliance.clock import Clock
+from seb_appliance.errors import (
+    OutcomeUnknownError,
+    OverloadedError,
+    SebError,
+    ShuttingDownError,
+    StoreUnavailableError,
+)
+from seb_appliance.failpoints import Failpoints
+
+
+class Writes:
+    """`admission` and `group_admission` are the views ahead of the catalog; nothing else changes
+    them. `stopping`: nothing is taken any more."""
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        next_topic_id: int,
+        sequencer: Sequencer,
+        state: State,
+        settings: BrokerSettings,
+        *,
+        durability: str,
+        clock: Clock,
+        counters: Counters,
+        failpoints: Failpoints,
+    ) -> None:
+        self.stopping = False
+        self.admission = Admission(catalog, next_topic_id)
+        self.group_admission = GroupAdmission(self.admission, catalog.groups)
+        self._catalog = catalog
+        self._sequencer = sequencer
+        self._state = state
+        self._settings = settings
+        self._durability = durability
+        self._failpoints = failpoints
+        self._acknowledger = Acknowledger(
+            clock=clock,
+            counters=counters,
+            longest_wait_ms=settings.ack_timeout_ms,
+            durability=durability,
+        )
+        self._appending = Appending(
+            sequencer,
+            self.admission,
+            Repeats(catalog.requests, catalog.producers),
+            self.group_admission,
+            settings,
+            clock,
+        )
+
+    async def append(
+        self,
+        key: ApiKeyView,
+        topic: str,
+        records: NewRecords | NewBatches,
+        reservation: Reservation,
+        timeout_ms: int | None,
+        conditions: Conditions,
+    ) -> Appended:
+        """See `Broker.append`."""
+        decided = await self._decide(
+            lambda: self._appending.append(key, topic, records, conditions), reservation
+        )
+        if isinstance(decided, Earlier):
+            await self._acknowledger.once_stored(decided.after, timeout_ms)
+            return self._appended_before(topic, decided)
+        acknowledged = self._acknowledger.appended(
+            decided.window, topic, decided.appends[topic], reservation
+        )
+        self._let_close(decided)
+        return await self._acknowledger.by_deadline(acknowledged, timeout_ms)
+
+    async def transact(
+        self,
+        key: ApiKeyView,
+        transaction: Transaction,
+        reservation: Reservation,
+        timeout_ms: int | None,
+    ) -> Transacted:
+        """See `Broker.transact`."""
+
+        def decide() -> Admitted | Earlier:
+            if transaction.commit is not None:
+                check_commit(transaction.commit)
+            return self._appending.transact(key, transaction)
+
+        decided = await self._decide(decide, reservation)
+        committed = dict(transaction.commit.offsets) if transaction.commit is not None else {}
+        if isinstance(decided, Earlier):
+            await self._acknowledger.once_stored(decided.after, timeout_ms)
+            assert decided.produced is not None
+            produced = dict(zip(transaction.produce, decided.produced, strict=True))
+            return Transacted(produced, committed, self._durability, replayed=True)
+        done = self._acknowledger.done(decided.window)
+        decided.window.when_done(lambda _: reservation.release(), lambda _: reservation.release())
+        self._let_close(decided)
+        await self._acknowledger.by_deadline(done, timeout_ms)
+        return Transacted(decided.produced, committed, self._durability)
+
+    async def operate(
+        self, admit: Callable[[Window], bool | None], linger_ms: int | None = None
+    ) -> bool:
+        """Admit events and wait until they are applied, an operator's (`linger_ms` None) soon.
+        `admit` says False when it had nothing to add; then nothing is waited for."""
+        self._check_writable()
+        window = self._sequencer.open_window()
+        try:
+            if admit(window) is False:
+                return False
+        except Refusal as refusal:
+            raise await self._settled(refusal) from None
+        if linger_ms is None:
+            linger_ms = min(limits.OPERATOR_LINGER_MS, self._settings.linger_ms)
+        done = self._acknowledger.done(window)
+        self._sequencer.close_within(window, linger_ms / 1000)
+        await self._acknowledger.by_deadline(done)
+        return True
+
+    async def once_stored(self, window: Window | None) -> None:
+        """Wait until what was admitted in a window is applied. Raises as it fails."""
+        await self._acknowledger.once_stored(window)
+
+    # --- inside ---
+
+    def _check_writable(self) -> None:
+        if self.stopping:
+            raise ShuttingDownError("The appliance is stopping; nothing was stored.")
+        if isinstance(self._sequencer.failure, SebError):
+            raise self._sequencer.failure.again()
+        if self._state.lag_entries >= limits.STATE_LAG_ENTRIES_MAX:
+            raise OverloadedError(
+                f"SQLite is {self._state.lag_entries} entries behind; nothing was stored."
+            )
+
+    async def _decide(
+        self, decide: Callable[[], Admitted | Earlier], reservation: Reservation
+    ) -> Admitted | Earlier:
+        """The decision; unless something was admitted, `reservation` is released."""
+        try:
+            self._check_writable()
+            decided = decide()
+        except Refusal as refusal:
+            reservation.release()
+            raise await self._settled(refusal) from None
+        except BaseException:
+            reservation.release()
+            raise
+        if isinstance(decided, Earlier):
+            reservation.release()
+        else:
+            self._failpoints.reach("K2")
+        return decided
+
+    def _let_close(self, admitted: Admitted) -> None:
+        linger_s = admitted.linger_ms / 1000
+        self._sequencer.close_within(admitted.window, linger_s, early=admitted.early_flush)
+
+    def _appended_before(self, topic: str, earlier: Earlier) -> Appended:
+        if earlier.produced is None:
+            topic_id = self._catalog.topic(topic).topic_id
+            return Appended(topic, topic_id, None, 0, 0, self._durability, 0.0, 0.0, replayed=True)
+        (done,) = earlier.produced
+        return Appended(
+            topic,
+            done.topic_id,
+            done.offset,
+            done.count,
+            done.timestamp_us,
+            self._durability,
+            window_s=0.0,
+            put_s=0.0,
+            replayed=True,
+        )
+
+    async def _settled(self, refusal: Refusal) -> SebError:
+        """The refusal's error, once what it rests on is stored; or why it never will be."""
+        try:
+            await self._acknowledger.once_stored(refusal.after)
+        except OutcomeUnknownError:
+            return StoreUnavailableError(
+                "The answer rests on a change that the bucket has not taken yet; try again."
+            )
+        return refusal.error

@@ -1,0 +1,210 @@
+"""Projection of what makes retries safe: results of requests, and producers.
+
+broker/remembered.py keeps the same in memory by the same rules. The rows are the same whether
+entries come one by one or many at once: results may be taken together, because what one of them
+forgets no later one brings back; producers are taken entry by entry, because one that is forgotten
+begins anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+from sqlalchemy import (
+    Column,
+    ColumnElement,
+    Connection,
+    Select,
+    Table,
+    delete,
+    func,
+    insert,
+    select,
+    tuple_,
+)
+
+from seb_appliance import limits
+from seb_appliance.broker.remembered import Producer, RememberedRequest, first_append
+from seb_appliance.formats.entry import Entry
+from seb_appliance.formats.operations import (
+    Append,
+    ProducerAppend,
+    RequestResult,
+    TopicDeleted,
+)
+from seb_appliance.state import rows
+from seb_appliance.state.found import checksum_of, rows_with
+from seb_appliance.state.schema import producers, requests
+
+_PLACES_IN_ENTRY: Final = 1 << 20  # more than one entry can hold
+
+_encode: Final = msgspec.msgpack.Encoder().encode
+_decode_result: Final = msgspec.msgpack.Decoder(RequestResult).decode
+_KEY: Final = tuple_(producers.c.topic_id, producers.c.producer_id)
+_decode_recent: Final = msgspec.msgpack.Decoder(tuple[ProducerAppend, ...]).decode
+
+
+def project(connection: Connection, entries: Sequence[Entry]) -> int:
+    """Apply what `entries` say; how much the file's checksum grows by it."""
+    return _project_requests(connection, entries) + _project_producers(connection, entries)
+
+
+def to_request(row: rows.ResultRow) -> RememberedRequest:
+    return RememberedRequest(_decode_result(row.result), row.created_us)
+
+
+def to_producer(row: rows.ResultRow) -> Producer:
+    recent = _decode_recent(row.recent)
+    return Producer(row.topic_id, row.producer_id, row.epoch, recent, row.used_us)
+
+
+# --- requests ---
+
+
+def _project_requests(connection: Connection, entries: Sequence[Entry]) -> int:
+    fresh: dict[str, rows.Row] = {}
+    for entry in entries:
+        for i, result in enumerate(entry.contents.results):
+            fresh[result.scope.hex()] = {
+                "scope": result.scope.hex(),
+                "place": entry.header.seq * _PLACES_IN_ENTRY + i,
+                "created_us": entry.header.created_us,
+                "result": _encode(result),
+            }
+    added = _replace(connection, requests.c.scope, list(fresh), list(fresh.values()))
+    cutoff_us = entries[-1].header.created_us - limits.REMEMBERED_REQUESTS_US
+    gone = _forget_old(connection, requests, requests.c.created_us, cutoff_us)
+    if fresh:
+        gone += _keep_newest(connection, requests, limits.REMEMBERED_REQUESTS_MAX)
+    return added - gone
+
+
+# --- producers ---
+
+# A topic and the append of a producer to it, or None when the topic was deleted.
+_Step = tuple[int, ProducerAppend | None]
+
+
+def _project_producers(connection: Connection, entries: Sequence[Entry]) -> int:
+    added = 0
+    for entry in entries:
+        steps = list(_steps(entry))
+        if not steps and entry is not entries[-1]:
+            continue
+        cutoff_us = entry.header.created_us - limits.PRODUCER_IDLE_US
+        added -= _forget_old(connection, producers, producers.c.used_us, cutoff_us)
+        if steps:
+            added += _apply(connection, entry, steps)
+            added -= _keep_newest(connection, producers, limits.PRODUCERS_MAX)
+    return added
+
+
+def _steps(entry: Entry) -> Iterator[_Step]:
+    for operation in entry.contents.operations:
+        if isinstance(operation, TopicDeleted):
+            yield operation.topic_id, None
+        elif isinstance(operation, Append):
+            section = entry.contents.sections[operation.section]
+            for append in section.producers:
+                yield section.topic_id, append
+
+
+def _apply(connection: Connection, entry: Entry, steps: Sequence[_Step]) -> int:
+    before = {(row.topic_id, row.producer_id): row for row in _touched(connection, steps)}
+    after = _after(entry, steps, before)
+    changed = [key for key in before if after.get(key) is not before[key]]
+    fresh = [row for row in after.values() if isinstance(row, dict)]
+    if changed:
+        connection.execute(delete(producers).where(_KEY.in_(_json(changed, "$[0]", "$[1]"))))
+    if fresh:
+        connection.execute(insert(producers), fresh)
+    return checksum_of(producers, (row.values() for row in fresh)) - checksum_of(
+        producers, (before[key] for key in changed)
+    )
+
+
+def _touched(connection: Connection, steps: Sequence[_Step]) -> Iterator[rows.ResultRow]:
+    """The rows that the steps name, perhaps twice."""
+    named = {(topic_id, append.producer_id) for topic_id, append in steps if append is not None}
+    if named:
+        wanted = _json(sorted(named), "$[0]", "$[1]")
+        yield from connection.execute(select(producers).where(_KEY.in_(wanted)))
+    gone = [topic_id for topic_id, append in steps if append is None]
+    yield from rows_with(connection, producers.c.topic_id, gone)
+
+
+def _after(
+    entry: Entry, steps: Sequence[_Step], before: Mapping[tuple[int, str], rows.ResultRow]
+) -> dict[tuple[int, str], Any]:
+    """The rows once all steps were taken: those of `before` that nothing touched, and new ones."""
+    after: dict[tuple[int, str], Any] = dict(before)
+    known = {key: to_producer(row) for key, row in before.items()}
+    header = entry.header
+    for i, (topic_id, append) in enumerate(steps):
+        if append is None:
+            for key in [key for key in after if key[0] == topic_id]:
+                del after[key], known[key]
+            continue
+        key = (topic_id, append.producer_id)
+        known[key] = (
+            known[key].after(append, header.created_us)
+            if key in known
+            else first_append(topic_id, append, header.created_us)
+        )
+        after[key] = {
+            "topic_id": topic_id,
+            "producer_id": append.producer_id,
+            "place": header.seq * _PLACES_IN_ENTRY + i,
+            "epoch": append.epoch,
+            "recent": _encode(known[key].recent),
+            "used_us": header.created_us,
+        }
+    return after
+
+
+# --- both ---
+
+
+def _replace(
+    connection: Connection, key: Column[Any], keys: list[str], fresh: list[rows.Row]
+) -> int:
+    """Put `fresh` in the place of the rows with these keys; what the checksum grows by."""
+    if not fresh:
+        return 0
+    table = key.table
+    assert isinstance(table, Table)
+    before = rows_with(connection, key, keys)
+    if before:
+        connection.execute(delete(table).where(key.in_(_json(keys))))
+    connection.execute(insert(table), fresh)
+    return checksum_of(table, (row.values() for row in fresh)) - checksum_of(table, before)
+
+
+def _forget_old(connection: Connection, table: Table, time: Column[Any], cutoff_us: int) -> int:
+    """Delete the rows from before `cutoff_us`; their checksum. Times ascend with places, so all
+    rows are looked at only when one has to go."""
+    oldest_us = connection.execute(select(time).order_by(table.c.place).limit(1)).scalar()
+    if oldest_us is None or oldest_us >= cutoff_us:
+        return 0
+    return _delete(connection, table, time < cutoff_us)
+
+
+def _keep_newest(connection: Connection, table: Table, most: int) -> int:
+    """Delete all but the `most` newest rows; their checksum."""
+    newest = select(table.c.place).order_by(table.c.place.desc()).limit(1).offset(most)
+    last = connection.execute(newest).scalar()
+    return 0 if last is None else _delete(connection, table, table.c.place <= last)
+
+
+def _delete(connection: Connection, table: Table, which: ColumnElement[bool]) -> int:
+    gone = connection.execute(select(table).where(which)).all()
+    connection.execute(delete(table).where(which))
+    return checksum_of(table, gone)
+
+
+def _json(values: Sequence[Any], *paths: str) -> Select[Any]:
+    """The values as rows of one column; or as one column for each path into them."""
+    value = func.json_each(msgspec.json.encode(values).decode()).table_valued("value").c.value
+    return select(*(func.json_extract(value, path) for path in paths)) if paths else select(value)
