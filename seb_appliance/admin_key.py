@@ -6,6 +6,7 @@ import asyncio
 import os
 from pathlib import Path
 
+from seb_appliance.broker.audit import AT_THE_MACHINE
 from seb_appliance.broker.broker import Broker
 from seb_appliance.formats.operations import Grant
 
@@ -20,12 +21,12 @@ async def ensure_admin_key(broker: Broker, data: Path) -> None:
     new one. The file comes before the key: a crash between them leaves a file that the next start
     replaces; the other way round it would leave a key that nobody knows.
     """
-    if broker.api_keys():
+    if broker.access.all():
         return
-    secret = broker.draw_secret()
+    secret = broker.access.draw_secret()
     new = await asyncio.to_thread(_write_private, data, secret.token)
     await asyncio.to_thread(new.replace, data / FILE_NAME)
-    await broker.create_api_key("admin", _GRANTS, None, secret)
+    await broker.access.create("admin", _GRANTS, secret=secret)
 
 
 async def reset_admin_key(broker: Broker, data: Path) -> Path:
@@ -33,9 +34,9 @@ async def reset_admin_key(broker: Broker, data: Path) -> Path:
 
     The key comes before the file: until the new key works, the file holds the old one.
     """
-    secret = broker.draw_secret()
+    secret = broker.access.draw_secret()
     new = await asyncio.to_thread(_write_private, data, secret.token)
-    await broker.create_api_key("admin", _GRANTS, None, secret)
+    await broker.access.create("admin", _GRANTS, secret=secret, by=AT_THE_MACHINE)
     return await asyncio.to_thread(new.replace, data / FILE_NAME)
 
 

@@ -16,6 +16,7 @@ from seb_appliance.broker.broker import Broker
 from seb_appliance.broker.settings import BrokerSettings
 from seb_appliance.clock import Clock, SystemClock
 from seb_appliance.failpoints import Failpoints
+from seb_appliance.last_used_keeper import LastUsedKeeper
 from seb_appliance.settings import Settings
 from seb_appliance.snapshot_keeper import SnapshotKeeper
 from seb_appliance.state.database import StateDatabase
@@ -61,6 +62,7 @@ class Appliance:
     report: StartReport
     sections: BucketSections
     snapshots: SnapshotKeeper
+    last_used: LastUsedKeeper
     broker: Broker
     executor: ThreadPoolExecutor
     failpoints: Failpoints
@@ -93,8 +95,12 @@ class Appliance:
         seq = journal.position.seq
         snapshots = _snapshots(settings, store, database, follower, report, seq, clock, failpoints)
         executor = ThreadPoolExecutor(2, thread_name_prefix="broker")
+        loaded = await follower.load()
+        last_used = await LastUsedKeeper.open(
+            settings.data / "local.sqlite", {row.api_key_id for row in loaded.api_keys}, clock
+        )
         broker = Broker(
-            await follower.load(),
+            loaded,
             journal,
             sections,
             follower,
@@ -104,6 +110,7 @@ class Appliance:
             random_bytes=os.urandom,
             failpoints=failpoints,
             on_applied=lambda: snapshots.applied(journal.position.seq),
+            last_used=last_used.last_used,
         )
         return cls(
             settings=settings,
@@ -114,6 +121,7 @@ class Appliance:
             report=report,
             sections=sections,
             snapshots=snapshots,
+            last_used=last_used,
             broker=broker,
             executor=executor,
             failpoints=failpoints,
@@ -147,6 +155,7 @@ class Appliance:
     async def close(self) -> None:
         """End everything, whatever state it is in. What was not drained fails as "unknown"."""
         await self.broker.stop()
+        await self.last_used.close()
         await self.follower.close()
         await self.snapshots.close()
         await self.sections.close()

@@ -254,6 +254,18 @@ class OverloadedError(UnavailableError):
     title = "Too much is waiting for the bucket"
 
 
+class QuotaExceededError(UnavailableError):
+    """The API key used up what it may use a second; `retry_after_s` says when there is more."""
+
+    code = "quota_exceeded"
+    status = 429
+    title = "The API key's quota is used up"
+
+    def __init__(self, detail: str, *, retry_after_s: int = 1, **data: object) -> None:
+        super().__init__(detail, **data)
+        self.retry_after_s = retry_after_s
+
+
 class StoreUnavailableError(UnavailableError):
     """The object store does not answer, or refuses us."""
 

@@ -70,6 +70,18 @@ HTTP_STALLED_S_MAX: Final = 60  # a reader that takes nothing for so long is cut
 CONTROL_LINE_BYTES_MAX: Final = 64 * KIB
 MANAGE_BYTES_MAX: Final = 256 * KIB  # a body that manages something: settings, grants
 API_KEY_NAME_LENGTH_MAX: Final = 200
+API_KEY_DESCRIPTION_LENGTH_MAX: Final = 1_000
+API_KEY_OVERLAP_MS_DEFAULT: Final = 24 * 3_600_000
+API_KEY_OVERLAP_MS_MAX: Final = 30 * 24 * 3_600_000
+GRANT_DECISIONS_KEPT: Final = 50_000  # about 15 MB when all are in use
+GRANTS_COMPILED_MAX: Final = 1_000  # API keys whose grants lie ready to be matched
+LAST_USED_WRITTEN_EVERY_S: Final = 60
+
+# The audit
+AUDIT_KEPT: Final = 10_000
+AUDIT_JSON_LENGTH_MAX: Final = 4_096
+AUDIT_PER_PAGE_DEFAULT: Final = 100
+AUDIT_PER_PAGE_MAX: Final = 1_000
 
 # Formats: what a decoder will at most allocate
 BATCH_BODY_BYTES_MAX: Final = 64 * MIB

@@ -70,6 +70,6 @@ def _recovery(appliance: Appliance) -> str:
     )
     return (
         f"{began} + {report.entries_replayed:,} entries → {records:,} records, "
-        f"{len(topics):,} topics, {len(broker.api_keys()):,} API keys, "
+        f"{len(topics):,} topics, {len(broker.access.all()):,} API keys, "
         f"ready in {report.seconds:.1f} s"
     )

@@ -77,6 +77,6 @@ def _counts(appliance: Appliance) -> Counts:
     return Counts(
         topics=len(topics),
         groups=broker.groups.count,
-        api_keys=len(broker.api_keys()),
+        api_keys=len(broker.access.all()),
         records=sum(topic.log_end_offset - topic.log_start_offset for topic in topics),
     )

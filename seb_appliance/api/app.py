@@ -12,11 +12,20 @@ from typing import Any, Final, cast
 from litestar import Litestar
 from litestar.enums import ScopeType
 from litestar.handlers import HTTPRouteHandler
-from litestar.types import HTTPScope, Message, Receive, Scope, Send
+from litestar.types import (
+    HTTPReceiveMessage,
+    HTTPScope,
+    Message,
+    Receive,
+    Scope,
+    Send,
+    WebSocketReceiveMessage,
+)
 
 from seb_appliance import __version__
 from seb_appliance.api import (
     api_keys,
+    audit,
     group_leases,
     group_offsets,
     group_records,
@@ -31,6 +40,7 @@ from seb_appliance.api import (
 )
 from seb_appliance.api import status as status_api
 from seb_appliance.api.answers import DEFAULT_HEADERS, Answer
+from seb_appliance.api.auth import METER_STATE
 from seb_appliance.api.metrics import Sample
 from seb_appliance.api.options import ApiOptions
 from seb_appliance.api.paths import check_raw_path
@@ -42,6 +52,7 @@ from seb_appliance.api.problems import (
 )
 from seb_appliance.api.status import Status
 from seb_appliance.broker.broker import Broker
+from seb_appliance.broker.quotas import Meter
 from seb_appliance.errors import RefusedError
 
 REQUEST_ID_HEADER: Final = b"seb-request-id"
@@ -66,6 +77,7 @@ def create_app(
         *group_offsets.routes(broker),
         *group_leases.routes(broker),
         *api_keys.routes(broker),
+        *audit.routes(broker),
         *status_api.routes(broker, status),
         *health.routes(broker),
         *metrics.routes(samples, options),
@@ -93,8 +105,9 @@ class Api:
             await self.litestar(scope, receive, send)
             return
         request_id = self._new_request_id()
-        scope.setdefault("state", {})[REQUEST_ID_STATE] = request_id
-        sender = _with_headers(send, request_id.encode())
+        state = scope.setdefault("state", {})
+        state[REQUEST_ID_STATE] = request_id
+        sender = _with_headers(send, request_id.encode(), state)
         try:
             check_raw_path(scope["raw_path"])
         except RefusedError as error:
@@ -105,10 +118,25 @@ class Api:
             # A copy: the server looks at its own scope to leave the body out.
             inner: dict[str, Any] = {**scope, "method": "GET"}
             scope = cast("HTTPScope", inner)
-        await self.litestar(scope, receive, sender)
+        await self.litestar(scope, _charged(receive, state), sender)
 
 
-def _with_headers(send: Send, request_id: bytes) -> Send:
+def _charged(receive: Receive, state: dict[str, Any]) -> Receive:
+    """What comes in is charged to the meter of the API key, once that is known and has one."""
+
+    async def receiver() -> HTTPReceiveMessage | WebSocketReceiveMessage:
+        message = await receive()
+        meter: Meter | None = state.get(METER_STATE)
+        if meter is not None and message["type"] == "http.request":
+            meter.charge_in(len(message["body"]))
+        return message
+
+    return receiver
+
+
+def _with_headers(send: Send, request_id: bytes, state: dict[str, Any]) -> Send:
+    """Adds what every answer has, and charges its body to the meter of the API key."""
+
     async def sender(message: Message) -> None:
         if message["type"] == "http.response.start":
             headers = list(message["headers"])
@@ -116,6 +144,10 @@ def _with_headers(send: Send, request_id: bytes) -> Send:
             headers += [default for default in DEFAULT_HEADERS if default[0] not in given]
             headers += [(REQUEST_ID_HEADER, request_id), VERSION_HEADER]
             message["headers"] = headers
+        elif message["type"] == "http.response.body":
+            meter: Meter | None = state.get(METER_STATE)
+            if meter is not None:
+                meter.charge_out(len(message["body"]))
         await send(message)
 
     return sender

@@ -5,38 +5,48 @@ from __future__ import annotations
 import base64
 import binascii
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from litestar import Request
 
 from seb_appliance.api.parameters import read_headers, read_query
+from seb_appliance.api.peers import peer_address
 from seb_appliance.api.problems import API_KEY_STATE
+from seb_appliance.broker.audit import Actor
 from seb_appliance.broker.broker import Broker
 from seb_appliance.broker.values import ApiKeyView
 from seb_appliance.errors import UnauthenticatedError
+
+METER_STATE: Final = "seb_meter"  # who the bytes of a request and its answer are charged to
 
 AnyRequest = Request[Any, Any, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """An authenticated request whose query parameters are all known ones."""
+    """An authenticated request whose query parameters are all known ones. `address`: the peer's."""
 
     key: ApiKeyView
     headers: dict[bytes, bytes]
     query: dict[str, str]
+    address: str
+
+    @property
+    def actor(self) -> Actor:
+        return Actor(self.key.api_key_id, self.address)
 
 
 def enter(request: AnyRequest, broker: Broker, known: frozenset[str] = frozenset()) -> Call:
     """The call of a request; `known` are the query parameters of the route.
 
-    Raises UnauthenticatedError, then BadParameterError.
+    Raises UnauthenticatedError, then QuotaExceededError, then BadParameterError.
     """
     scope = request.scope
     headers = read_headers(list(scope["headers"]))
-    key = broker.authenticate(token_of(headers.get(b"authorization")))
+    key = broker.access.authenticate(token_of(headers.get(b"authorization")))
     scope["state"][API_KEY_STATE] = key
-    return Call(key, headers, read_query(scope["query_string"], known))
+    scope["state"][METER_STATE] = broker.access.meters.enter(key)
+    return Call(key, headers, read_query(scope["query_string"], known), peer_address(scope))
 
 
 def token_of(authorization: bytes | None) -> str:

@@ -23,6 +23,7 @@ from seb_appliance.errors import (
     InternalError,
     MethodNotAllowedError,
     OverloadedError,
+    QuotaExceededError,
     RequestTimeoutError,
     SebError,
     UnauthenticatedError,
@@ -40,7 +41,12 @@ EVERYWHERE: Final[ErrorTypes] = (
     InternalError,
     OverloadedError,
 )
-WITH_API_KEY: Final[ErrorTypes] = (BadParameterError, UnauthenticatedError, ForbiddenError)
+WITH_API_KEY: Final[ErrorTypes] = (
+    BadParameterError,
+    UnauthenticatedError,
+    ForbiddenError,
+    QuotaExceededError,
+)
 
 DESCRIPTION: Final = """\
 Records go in by POST and are acknowledged once the bucket has them; they come out by GET, at \

@@ -1,21 +1,18 @@
-"""Topics, API keys, health and this document itself, as the OpenAPI document shows them."""
+"""Topics, health and this document itself, as the OpenAPI document shows them."""
 
 from __future__ import annotations
 
 from typing import Final
 
 from seb_appliance.api import openapi_parameters as parameters
-from seb_appliance.api.api_keys import ApiKeyMade, ApiKeyOut, ApiKeysOut, NewApiKey
 from seb_appliance.api.openapi import Content, ErrorTypes, Operation, Reply, ref
 from seb_appliance.api.openapi_records import WRITE_ERRORS
 from seb_appliance.api.status import StatusOut
 from seb_appliance.api.topics import TopicChanges, TopicOut, TopicsOut
 from seb_appliance.errors import (
-    ApiKeyNotFoundError,
     BadNameError,
     FencedError,
     ForbiddenError,
-    LastAdminKeyError,
     NotFoundError,
     NotReadyError,
     OutcomeUnknownError,
@@ -37,16 +34,6 @@ _TOPIC: Final = {
     "log_start_offset": 0,
     "log_end_offset": 18,
     "size_bytes": 4096,
-}
-_NEW_API_KEY: Final = {
-    "name": "checkout",
-    "grants": [{"operation": "consume", "topics": "orders.*", "groups": "lake.**"}],
-    "expires": None,
-}
-_API_KEY: Final = {
-    "api_key_id": "k3m9x2ap",
-    "created": "2026-11-21T10:00:00.000123Z",
-    **_NEW_API_KEY,
 }
 _STATUS: Final = {
     "version": "0.1.0",
@@ -150,66 +137,6 @@ TOPICS: Final = [
     ),
 ]
 
-API_KEYS: Final = [
-    Operation(
-        method="GET",
-        path="/v1/api-keys",
-        operation_id="listApiKeys",
-        tag="API keys",
-        summary="List the API keys, without their secrets",
-        replies={
-            200: Reply(
-                description="API keys",
-                content={_JSON: Content(schema=ref(ApiKeysOut), example={"api_keys": [_API_KEY]})},
-            )
-        },
-    ),
-    Operation(
-        method="POST",
-        path="/v1/api-keys",
-        operation_id="createApiKey",
-        tag="API keys",
-        summary="Make an API key; its secret is shown in this answer only",
-        body={_JSON: Content(schema=ref(NewApiKey), example=_NEW_API_KEY)},
-        replies={
-            201: Reply(
-                description="Made",
-                content={
-                    _JSON: Content(
-                        schema=ref(ApiKeyMade), example={**_API_KEY, "secret": "seb_k3m9x2ap_…_…"}
-                    )
-                },
-            )
-        },
-        errors=WRITE_ERRORS,
-    ),
-    Operation(
-        method="GET",
-        path="/v1/api-keys/{api_key_id}",
-        operation_id="getApiKey",
-        tag="API keys",
-        summary="Show an API key, without its secret",
-        parameters=[parameters.API_KEY_ID],
-        replies={
-            200: Reply(
-                description="The API key",
-                content={_JSON: Content(schema=ref(ApiKeyOut), example=_API_KEY)},
-            )
-        },
-        errors=(ApiKeyNotFoundError,),
-    ),
-    Operation(
-        method="DELETE",
-        path="/v1/api-keys/{api_key_id}",
-        operation_id="revokeApiKey",
-        tag="API keys",
-        summary="Revoke an API key, durably and at once",
-        parameters=[parameters.API_KEY_ID],
-        replies={204: Reply(description="Revoked")},
-        errors=(*REMOVAL_ERRORS, ApiKeyNotFoundError, LastAdminKeyError),
-    ),
-]
-
 SYSTEM: Final = [
     Operation(
         method="GET",
@@ -299,15 +226,11 @@ SYSTEM: Final = [
         api_key=False,
     ),
 ]
-OPERATIONS: Final = [*TOPICS, *API_KEYS, *SYSTEM]
+OPERATIONS: Final = [*TOPICS, *SYSTEM]
 SCHEMAS: Final = [
     TopicSettings,
     TopicChanges,
     TopicOut,
     TopicsOut,
-    NewApiKey,
-    ApiKeyOut,
-    ApiKeyMade,
-    ApiKeysOut,
     StatusOut,
 ]

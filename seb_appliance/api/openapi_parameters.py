@@ -143,3 +143,21 @@ PRODUCE: Final[list[Json]] = [
     CONTENT_ENCODING,
 ]
 PATTERN: Final = query("pattern", "Words between dots: `*` one, `**` zero or more.", "orders.*")
+AUDIT: Final[list[Json]] = [
+    query(
+        "before",
+        "Only actions with a smaller number: `next_before` of the page before.",
+        type="integer",
+        minimum=1,
+    ),
+    query(
+        "limit",
+        "At most so many.",
+        type="integer",
+        minimum=1,
+        maximum=limits.AUDIT_PER_PAGE_MAX,
+        default=limits.AUDIT_PER_PAGE_DEFAULT,
+    ),
+    query("actor", "Only actions of the API key with this id.", "k3m9x2ap"),
+    query("subject", "Only actions on the topic, group or API key named so.", "orders.eu"),
+]

@@ -10,6 +10,13 @@ from litestar.types import Scope
 _FORWARDED: Final = frozenset({b"forwarded", b"x-forwarded-for", b"x-real-ip"})
 
 
+def peer_address(scope: Scope) -> str:
+    """The address of whoever opened the connection: behind a proxy, the proxy's. What a client says
+    of itself in headers counts for nothing. A Unix socket has none: ""."""
+    client = scope.get("client")
+    return client[0] if client is not None else ""
+
+
 def is_local(scope: Scope) -> bool:
     """Whether a process on this machine asks for itself, and not for somebody else as a proxy."""
     client = scope.get("client")

@@ -27,6 +27,7 @@ from seb_appliance.errors import (
 CONTENT_TYPE: Final = b"application/problem+json"
 REQUEST_ID_STATE: Final = "seb_request_id"
 API_KEY_STATE: Final = "seb_api_key"
+_RETRY_LATER: Final = (http.HTTPStatus.TOO_MANY_REQUESTS, http.HTTPStatus.SERVICE_UNAVAILABLE)
 _RETRY_AFTER_S: Final = 1  # where the error itself does not say
 
 _log = logging.getLogger("seb.api")
@@ -73,7 +74,7 @@ def problem_headers(error: SebError) -> Headers:
         headers.append((b"www-authenticate", b'Bearer realm="seb"'))
     if error.status == http.HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
         headers.append((b"connection", b"close"))  # else the rest of the body would be drained
-    if error.status == http.HTTPStatus.SERVICE_UNAVAILABLE:
+    if error.status in _RETRY_LATER:
         after_s = getattr(error, "retry_after_s", _RETRY_AFTER_S)
         headers.append((b"retry-after", str(after_s).encode()))
     if isinstance(error, MethodNotAllowedError) and error.data.get("allow"):

@@ -142,7 +142,9 @@ def routes(broker: Broker, options: ApiOptions) -> list[HTTPRouteHandler]:
         except BaseException:
             reservation.release()
             raise
-        appended = await broker.append(call.key, topic, records, reservation, deadline_ms, agreed)
+        appended = await broker.append(
+            call.key, topic, records, reservation, deadline_ms, agreed, address=call.address
+        )
         status, headers, answer = produced(appended, agreed)
         return Answer(status, headers, answer, failpoints=options.failpoints)
 

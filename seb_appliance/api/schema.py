@@ -13,6 +13,7 @@ from litestar.handlers import HTTPRouteHandler
 from litestar.types import ASGIApp
 
 from seb_appliance.api import (
+    openapi_access,
     openapi_groups,
     openapi_manage,
     openapi_records,
@@ -25,7 +26,13 @@ from seb_appliance.api.options import ApiOptions
 from seb_appliance.api.parameters import read_headers
 from seb_appliance.errors import NotFoundError
 
-_PARTS: Final = (openapi_records, openapi_transactions, openapi_groups, openapi_manage)
+_PARTS: Final = (
+    openapi_records,
+    openapi_transactions,
+    openapi_groups,
+    openapi_access,
+    openapi_manage,
+)
 OPERATIONS: Final = [operation for part in _PARTS for operation in part.OPERATIONS]
 SCHEMAS: Final = [schema for part in _PARTS for schema in part.SCHEMAS]
 CONTENT_TYPE: Final = b"application/vnd.oai.openapi+json"

@@ -16,7 +16,8 @@ from seb_appliance.api.json_bodies import read_json
 from seb_appliance.api.parameters import refuse_unsupported
 from seb_appliance.api.times import format_time
 from seb_appliance.broker.broker import Broker
-from seb_appliance.broker.names import check_pattern, pattern_matches
+from seb_appliance.broker.names import check_pattern
+from seb_appliance.broker.patterns import PatternTrie
 from seb_appliance.broker.values import TopicView
 from seb_appliance.formats.operations import TopicSettings
 
@@ -70,11 +71,12 @@ def routes(broker: Broker) -> list[HTTPRouteHandler]:
     @get("/v1/topics")
     async def list_topics(request: AnyRequest) -> ASGIApp:
         call = enter(request, broker, LIST_QUERY)
-        pattern = check_pattern(call.query.get("pattern", "**"))
+        wanted: PatternTrie[None] = PatternTrie(names_kept=0)
+        wanted.add(check_pattern(call.query.get("pattern", "**")), None)
         seen = [
             topic_out(view)
             for view in broker.topics()
-            if pattern_matches(pattern, view.name) and may_see(broker, call.key, view.name)
+            if wanted.match(view.name) and may_see(broker, call.key, view.name)
         ]
         return json_answer(200, TopicsOut(seen))
 
@@ -92,7 +94,7 @@ def routes(broker: Broker) -> list[HTTPRouteHandler]:
         topic: str = request.scope["path_params"]["topic"]
         broker.authorize(call.key, "manage", topic)
         settings = await read_json(request, call, broker, _settings_decoder)
-        view, made = await broker.create_topic(topic, settings)
+        view, made = await broker.create_topic(topic, settings, call.actor)
         return json_answer(201 if made else 200, topic_out(view))
 
     @patch("/v1/topics/{topic:str}")
@@ -106,8 +108,9 @@ def routes(broker: Broker) -> list[HTTPRouteHandler]:
             for name, value in msgspec.structs.asdict(asked).items()
             if value is not UNSET
         }
-        view = await broker.change_topic(topic, changes) if changes else broker.topic(topic)
-        return json_answer(200, topic_out(view))
+        if not changes:
+            return json_answer(200, topic_out(broker.topic(topic)))
+        return json_answer(200, topic_out(await broker.change_topic(topic, changes, call.actor)))
 
     @delete("/v1/topics/{topic:str}", status_code=200)  # the answer itself says 204
     async def delete_topic(request: AnyRequest) -> ASGIApp:
@@ -115,7 +118,7 @@ def routes(broker: Broker) -> list[HTTPRouteHandler]:
         topic: str = request.scope["path_params"]["topic"]
         broker.authorize(call.key, "manage", topic)
         refuse_unsupported(call.headers)
-        await broker.delete_topic(topic)
+        await broker.delete_topic(topic, call.actor)
         return Answer(204, [])
 
     return [list_topics, get_topic, create_topic, change_topic, delete_topic]

@@ -69,7 +69,9 @@ def routes(broker: Broker, options: ApiOptions) -> list[HTTPRouteHandler]:
             reservation.release()
             raise
         transaction = Transaction(asked.produce, asked.commit, request_stamp)
-        done = await broker.transact(call.key, transaction, reservation, deadline_ms)
+        done = await broker.transact(
+            call.key, transaction, reservation, deadline_ms, address=call.address
+        )
         return _answer(done, transaction)
 
     return [transact]

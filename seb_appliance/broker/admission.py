@@ -11,21 +11,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from seb_appliance import limits
-from seb_appliance.broker.api_keys import is_admin
 from seb_appliance.broker.catalog import Catalog, no_such_topic
 from seb_appliance.broker.prepared import Prepared, prepare
 from seb_appliance.broker.values import NewBatches, NewRecords
 from seb_appliance.broker.window import Window
-from seb_appliance.errors import (
-    ApiKeyNotFoundError,
-    BadRequestError,
-    LastAdminKeyError,
-    RefusedError,
-    TopicDiffersError,
-)
+from seb_appliance.errors import BadRequestError, RefusedError, TopicDiffersError
 from seb_appliance.formats.operations import (
-    ApiKeyCreated,
-    ApiKeyRevoked,
     TopicChanged,
     TopicCreated,
     TopicDeleted,
@@ -71,8 +62,6 @@ class Admission:
             for topic in catalog.topics()
         }
         self._deleted_in: dict[str, Window] = {}
-        self._api_keys = {key.api_key_id: key for key in catalog.api_keys.events()}
-        self._api_key_changed_in: dict[str, Window] = {}
         self._next_topic_id = next_topic_id
         # The appliance's own record timestamps never go back, whatever the clock does.
         self._last_timestamp_us = catalog.position.created_us
@@ -175,40 +164,3 @@ class Admission:
         }
         self._deleted_in[name] = window
         window.add_event(TopicDeleted(topic_id=topic.topic_id))
-
-    # --- API keys ---
-
-    def admit_api_key_created(self, window: Window, event: ApiKeyCreated) -> None:
-        if len(self._api_keys) >= limits.API_KEYS_MAX:
-            raise Refusal(
-                BadRequestError(f"There are {limits.API_KEYS_MAX} API keys already."), None
-            )
-        assert event.api_key_id not in self._api_keys, event.api_key_id
-        self._api_keys[event.api_key_id] = event
-        self._api_key_changed_in[event.api_key_id] = window
-        window.add_event(event)
-
-    def admit_api_key_revoked(self, window: Window, api_key_id: str, now_us: int) -> None:
-        changed_in = self._api_key_changed_in.get(api_key_id)
-        if api_key_id not in self._api_keys:
-            raise Refusal(
-                ApiKeyNotFoundError(f"There is no API key with the id {api_key_id!r}."), changed_in
-            )
-        admins = [key for key in self._api_keys.values() if is_admin(key, now_us)]
-        if [key.api_key_id for key in admins] == [api_key_id]:
-            pending = [w for w in self._api_key_changed_in.values() if not w.is_done]
-            raise Refusal(
-                LastAdminKeyError(
-                    "This is the last API key with the grant admin that has not expired; "
-                    "make another one first."
-                ),
-                pending[-1] if pending else None,
-            )
-        del self._api_keys[api_key_id]
-        self._api_key_changed_in = {
-            changed: within
-            for changed, within in self._api_key_changed_in.items()
-            if not within.is_done
-        }
-        self._api_key_changed_in[api_key_id] = window
-        window.add_event(ApiKeyRevoked(api_key_id=api_key_id, revoked_us=now_us))

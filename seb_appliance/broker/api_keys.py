@@ -1,4 +1,4 @@
-"""API keys: their tokens, who holds which, and what a grant allows.
+"""API keys: their tokens, and which are in force. What they may do is in grants.py.
 
 A token is `seb_<id>_<secret>_<checksum>`: 8 characters of base32, 43 of base64url (32 random
 bytes), 6 of base62 (CRC-32 of all before it, so that typos and secret scanners need no look-up).
@@ -11,20 +11,26 @@ import base64
 import hashlib
 import hmac
 import zlib
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 from typing import Final
 
-from seb_appliance.broker.names import pattern_matches
+from seb_appliance.broker.grants import grants_admin
+from seb_appliance.broker.ports import ApiKeyRow
 from seb_appliance.broker.values import ApiKeyView
-from seb_appliance.errors import ForbiddenError, UnauthenticatedError
-from seb_appliance.formats.operations import ApiKeyCreated
+from seb_appliance.errors import ApiKeyNotFoundError, UnauthenticatedError
+from seb_appliance.formats.operations import (
+    ApiKeyChanged,
+    ApiKeyCreated,
+    ApiKeyRevoked,
+    ApiKeyRotated,
+)
 
 _BASE62: Final = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _ID_AT, _SECRET_AT, _CHECKSUM_AT, _LENGTH = 4, 13, 57, 63
 _NO_SUCH_SECRET: Final = b"\0" * 32  # compared for unknown ids, so that they take as long
 
-_REFUSED: Final = "The API key is not valid: unknown, expired, revoked or mistyped."
+_REFUSED: Final = "The API key is not valid: unknown, expired, disabled, revoked or mistyped."
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +42,10 @@ class NewSecret:
     secret_sha256: bytes
 
 
-def draw_secret(random_bytes: Callable[[int], bytes]) -> NewSecret:
-    api_key_id = base64.b32encode(random_bytes(5)).decode().lower()
+def draw_secret(random_bytes: Callable[[int], bytes], api_key_id: str | None = None) -> NewSecret:
+    """A new secret for that API key, or for a new one."""
+    if api_key_id is None:
+        api_key_id = base64.b32encode(random_bytes(5)).decode().lower()
     secret = base64.urlsafe_b64encode(random_bytes(32)).decode().rstrip("=")
     body = f"seb_{api_key_id}_{secret}"
     return NewSecret(api_key_id, f"{body}_{_checksum(body)}", _sha256(secret))
@@ -56,22 +64,71 @@ def _sha256(secret: str) -> bytes:
     return hashlib.sha256(secret.encode()).digest()
 
 
+ApiKeyEvent = ApiKeyCreated | ApiKeyChanged | ApiKeyRotated | ApiKeyRevoked
+
+
+def after(row: ApiKeyRow | None, event: ApiKeyEvent) -> ApiKeyRow | None:
+    """An API key once `event` is in force; None when there is no such key."""
+    if isinstance(event, ApiKeyCreated):
+        return ApiKeyRow(
+            event.api_key_id,
+            event.name,
+            event.secret_sha256,
+            event.grants,
+            event.created_us,
+            event.expires_us,
+            event.description,
+            event.disabled,
+            event.quotas,
+        )
+    assert row is not None, event
+    match event:
+        case ApiKeyChanged():
+            return replace(
+                row,
+                name=event.name,
+                description=event.description,
+                grants=event.grants,
+                expires_us=event.expires_us,
+                disabled=event.disabled,
+                quotas=event.quotas,
+            )
+        case ApiKeyRotated():
+            return replace(
+                row,
+                secret_sha256=event.secret_sha256,
+                previous_sha256=row.secret_sha256,
+                overlap_until_us=event.overlap_until_us,
+            )
+        case ApiKeyRevoked():
+            return None
+
+
+def administers(row: ApiKeyRow, now_us: int) -> bool:
+    """Whether this API key can administer now."""
+    alive = row.expires_us is None or row.expires_us > now_us
+    return alive and not row.disabled and grants_admin(row.grants)
+
+
+def no_such_api_key(api_key_id: str) -> ApiKeyNotFoundError:
+    return ApiKeyNotFoundError(f"There is no API key with the id {api_key_id[:100]!r}.")
+
+
 class ApiKeys:
     """The keys that are in force. Changed only by applying journal entries."""
 
-    def __init__(self) -> None:
-        self._by_id: dict[str, ApiKeyCreated] = {}
+    def __init__(self, rows: Iterable[ApiKeyRow]) -> None:
+        self._rows: dict[str, ApiKeyRow] = {}
         self._views: dict[str, ApiKeyView] = {}
+        for row in rows:
+            self._put(row)
 
-    def add(self, event: ApiKeyCreated) -> None:
-        self._by_id[event.api_key_id] = event
-        self._views[event.api_key_id] = ApiKeyView(
-            event.api_key_id, event.name, event.grants, event.created_us, event.expires_us
-        )
-
-    def remove(self, api_key_id: str) -> None:
-        self._by_id.pop(api_key_id, None)
-        self._views.pop(api_key_id, None)
+    def apply(self, event: ApiKeyEvent) -> None:
+        row = after(self._rows.get(event.api_key_id), event)
+        if row is not None:
+            self._put(row)
+        else:
+            del self._rows[event.api_key_id], self._views[event.api_key_id]
 
     def get(self, api_key_id: str) -> ApiKeyView | None:
         return self._views.get(api_key_id)
@@ -79,8 +136,8 @@ class ApiKeys:
     def all(self) -> list[ApiKeyView]:
         return sorted(self._views.values(), key=lambda key: (key.created_us, key.api_key_id))
 
-    def events(self) -> list[ApiKeyCreated]:
-        return list(self._by_id.values())
+    def rows(self) -> list[ApiKeyRow]:
+        return list(self._rows.values())
 
     def authenticate(self, token: str, now_us: int) -> ApiKeyView:
         """The key of a token. Raises UnauthenticatedError; unknown ids do the same work."""
@@ -96,52 +153,36 @@ class ApiKeys:
                 "The API key is mistyped or cut: it looks like seb_…_…_… and has 63 characters."
             )
         api_key_id = token[_ID_AT : _SECRET_AT - 1]
-        found = self._by_id.get(api_key_id)
-        expected = found.secret_sha256 if found else _NO_SUCH_SECRET
+        found = self._rows.get(api_key_id)
         given = _sha256(token[_SECRET_AT : _CHECKSUM_AT - 1])
-        if not hmac.compare_digest(given, expected) or found is None:
+        newest, previous = _secrets(found, now_us)
+        is_newest = hmac.compare_digest(given, newest)
+        is_previous = hmac.compare_digest(given, previous)
+        if found is None or not (is_newest or is_previous):
             raise UnauthenticatedError(_REFUSED)
-        if found.expires_us is not None and found.expires_us <= now_us:
+        if found.disabled or (found.expires_us is not None and found.expires_us <= now_us):
             raise UnauthenticatedError(_REFUSED)
         return self._views[api_key_id]
 
-
-def may(
-    key: ApiKeyView, operation: str, topic: str | None = None, group: str | None = None
-) -> bool:
-    """Whether one grant of `key` covers `operation` on `topic` and for `group` (None: on none in
-    particular)."""
-    return any(
-        grant.operation == "admin"
-        or (
-            grant.operation == operation
-            and (topic is None or pattern_matches(grant.topics, topic))
-            and (group is None or pattern_matches(grant.groups, group))
-        )
-        for grant in key.grants
-    )
-
-
-def authorize(
-    key: ApiKeyView, operation: str, topic: str | None = None, group: str | None = None
-) -> None:
-    """Raises ForbiddenError that names the missing grant."""
-    if not may(key, operation, topic, group):
-        missing = {"operation": operation}
-        where = ""
-        if topic is not None:
-            missing["topics"] = topic
-            where += f" on topic {topic!r}"
-        if group is not None:
-            missing["groups"] = group
-            where += f" for group {group!r}"
-        raise ForbiddenError(
-            f"The API key {key.api_key_id} has no grant for {operation!r}{where}.",
-            missing_grant=missing,
+    def _put(self, row: ApiKeyRow) -> None:
+        self._rows[row.api_key_id] = row
+        self._views[row.api_key_id] = ApiKeyView(
+            row.api_key_id,
+            row.name,
+            row.grants,
+            row.created_us,
+            row.expires_us,
+            row.description,
+            row.disabled,
+            row.quotas,
+            row.overlap_until_us,
         )
 
 
-def is_admin(event: ApiKeyCreated, now_us: int) -> bool:
-    """Whether this key can administer now."""
-    alive = event.expires_us is None or event.expires_us > now_us
-    return alive and any(grant.operation == "admin" for grant in event.grants)
+def _secrets(row: ApiKeyRow | None, now_us: int) -> tuple[bytes, bytes]:
+    """The hashes of the newest secret and of the one before, where they work."""
+    if row is None:
+        return _NO_SUCH_SECRET, _NO_SUCH_SECRET
+    overlaps = row.overlap_until_us is not None and now_us < row.overlap_until_us
+    previous = row.previous_sha256 if overlaps else None
+    return row.secret_sha256, previous or _NO_SUCH_SECRET

@@ -10,8 +10,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from seb_appliance import limits
-from seb_appliance.broker import api_keys
+from seb_appliance.broker import audit
 from seb_appliance.broker.admission import Admission, AdmittedAppend, Refusal
+from seb_appliance.broker.audit import Actor
+from seb_appliance.broker.grants import Authorizer
 from seb_appliance.broker.group_admission import Commit, GroupAdmission
 from seb_appliance.broker.names import check_topic_name
 from seb_appliance.broker.prepared import Prepared
@@ -93,6 +95,7 @@ class Appending:
         admission: Admission,
         repeats: Repeats,
         groups: GroupAdmission,
+        authorizer: Authorizer,
         settings: BrokerSettings,
         clock: Clock,
     ) -> None:
@@ -100,6 +103,7 @@ class Appending:
         self._admission = admission
         self._repeats = repeats
         self._groups = groups
+        self._authorizer = authorizer
         self._settings = settings
         self._clock = clock
 
@@ -109,8 +113,10 @@ class Appending:
         topic: str,
         records: NewRecords | NewBatches,
         conditions: Conditions,
+        address: str,
     ) -> Admitted | Earlier:
-        """Raises Refusal, BadNameError."""
+        """`address`: the producer's, for the audit of a topic that is made for the records.
+        Raises Refusal, BadNameError."""
         earlier = self._earlier(conditions.request, (topic,), is_append=True)
         if earlier is not None:
             return earlier
@@ -120,15 +126,18 @@ class Appending:
         if earlier is not None:
             return earlier
         self._check_end(topic, conditions.expected_offset)
-        self._place(admitted, {topic: self._prepare(records, max_record_bytes)})
+        prepared = {topic: self._prepare(records, max_record_bytes)}
+        self._place(admitted, prepared, Actor(key.api_key_id, address))
         placed = admitted.appends[topic]
         if conditions.producer is not None:
             self._note_producer(admitted.window, placed, conditions.producer)
         self._remember(admitted, conditions.request)
         return admitted
 
-    def transact(self, key: ApiKeyView, transaction: Transaction) -> Admitted | Earlier:
-        """Raises Refusal, BadNameError, BadRequestError."""
+    def transact(
+        self, key: ApiKeyView, transaction: Transaction, address: str
+    ) -> Admitted | Earlier:
+        """`address`: as in `append`. Raises Refusal, BadNameError, BadRequestError."""
         if not transaction.produce and transaction.commit is None:
             raise BadRequestError("A transaction produces, commits, or both.")
         if len(transaction.produce) > limits.TRANSACTION_TOPICS_MAX:
@@ -154,7 +163,7 @@ class Appending:
         self._admission.check_room_for(
             sum(self._admission.find(topic) is None for topic in prepared)
         )
-        self._place(admitted, prepared)
+        self._place(admitted, prepared, Actor(key.api_key_id, address))
         if commit is not None:
             self._groups.admit_checked(admitted.window, commit.group, offsets)
         self._remember(admitted, transaction.request)
@@ -168,7 +177,7 @@ class Appending:
         `admitted` learns how long its window may wait for it."""
         known = self._admission.find(check_topic_name(topic))
         if known is None and not (
-            self._settings.auto_create_topics and api_keys.may(key, "manage", topic)
+            self._settings.auto_create_topics and self._authorizer.may(key, "manage", topic)
         ):
             raise self._admission.missing(topic)
         settings = self._settings.effective(known.settings if known else TopicSettings())
@@ -183,10 +192,15 @@ class Appending:
     def _prepare(self, records: NewRecords | NewBatches, max_record_bytes: int) -> Prepared:
         return self._admission.prepare(records, max_record_bytes, self._clock.wall_us())
 
-    def _place(self, admitted: Admitted, prepared: Mapping[str, Prepared]) -> None:
+    def _place(self, admitted: Admitted, prepared: Mapping[str, Prepared], by: Actor) -> None:
         now_us = self._clock.wall_us()
+        window = admitted.window
         for topic, records in prepared.items():
-            admitted.appends[topic] = self._admission.place(admitted.window, topic, records, now_us)
+            is_new = self._admission.find(topic) is None
+            admitted.appends[topic] = self._admission.place(window, topic, records, now_us)
+            if is_new:
+                made = self._admission.find(topic)
+                audit.note_topic_created(window, by, now_us, topic, made)
 
     def _check_end(self, topic: str, expected_offset: int | None) -> None:
         if expected_offset is None:

@@ -12,21 +12,30 @@ from concurrent.futures import Executor
 
 import msgspec
 
-from seb_appliance import limits
-from seb_appliance.broker import api_keys
-from seb_appliance.broker.api_keys import NewSecret
+from seb_appliance.broker import audit
+from seb_appliance.broker.access import Access
 from seb_appliance.broker.appending import (
     NO_CONDITIONS,
     Conditions,
     Transacted,
     Transaction,
 )
+from seb_appliance.broker.audit import THE_APPLIANCE, Action, Actor
 from seb_appliance.broker.budget import ByteBudget, Reservation
 from seb_appliance.broker.catalog import Catalog, Topic
 from seb_appliance.broker.consumer_groups import ConsumerGroups
 from seb_appliance.broker.counters import Counters
-from seb_appliance.broker.names import check_pattern, check_topic_name
-from seb_appliance.broker.ports import Journal, LoadedState, SectionSource, State
+from seb_appliance.broker.grants import Authorizer
+from seb_appliance.broker.last_used import LastUsed
+from seb_appliance.broker.names import check_topic_name
+from seb_appliance.broker.ports import (
+    AuditQuery,
+    AuditRow,
+    Journal,
+    LoadedState,
+    SectionSource,
+    State,
+)
 from seb_appliance.broker.readiness import ReadinessCheck
 from seb_appliance.broker.reads import Reads
 from seb_appliance.broker.sections import SectionReader
@@ -46,12 +55,8 @@ from seb_appliance.broker.waiting import WaitingReaders
 from seb_appliance.broker.window import Window
 from seb_appliance.broker.writes import Writes
 from seb_appliance.clock import Clock
-from seb_appliance.errors import (
-    ApiKeyNotFoundError,
-    BadRequestError,
-)
 from seb_appliance.failpoints import NO_FAILPOINTS, Failpoints
-from seb_appliance.formats.operations import ApiKeyCreated, Grant, TopicSettings
+from seb_appliance.formats.operations import TopicSettings
 
 
 class Broker:
@@ -72,6 +77,7 @@ class Broker:
         random_bytes: Callable[[int], bytes],
         failpoints: Failpoints = NO_FAILPOINTS,
         on_applied: Callable[[], None] = lambda: None,
+        last_used: LastUsed | None = None,
     ) -> None:
         assert loaded.position.seq <= journal.position.seq, (loaded.position, journal.position)
         self.pending = ByteBudget(settings.max_pending_bytes, "records that wait for the bucket")
@@ -79,30 +85,22 @@ class Broker:
         self.counters = Counters()
         self._settings = settings
         self._clock = clock
-        self._random_bytes = random_bytes
+        self._state = state
         self._after_apply = on_applied
         self._catalog = Catalog(loaded, clock.monotonic_s)
         self._waiting = WaitingReaders(clock)
-        self._sequencer = Sequencer(
-            self._catalog,
-            journal,
-            source,
-            state,
-            clock=clock,
-            failpoints=failpoints,
-            executor=executor,
-            counters=self.counters,
-            on_applied=self._applied,
-        )
+        self._sequencer = self._make_sequencer(journal, source, executor, failpoints)
         self._reads = Reads(
             self._catalog, SectionReader(source, executor), self._waiting, clock, self.counters
         )
+        authorizer = Authorizer()
         self._writes = Writes(
             self._catalog,
             loaded.next_topic_id,
             self._sequencer,
             state,
             settings,
+            authorizer,
             durability=journal.durability,
             clock=clock,
             counters=self.counters,
@@ -116,7 +114,43 @@ class Broker:
             linger_ms=settings.linger_ms,
             clock=clock,
         )
+        self.access = self._make_access(last_used, authorizer, random_bytes)
         self._readiness = ReadinessCheck(journal, state, self.pending, clock, self._sequencer)
+
+    def _make_sequencer(
+        self,
+        journal: Journal,
+        source: SectionSource,
+        executor: Executor,
+        failpoints: Failpoints,
+    ) -> Sequencer:
+        return Sequencer(
+            self._catalog,
+            journal,
+            source,
+            self._state,
+            clock=self._clock,
+            failpoints=failpoints,
+            executor=executor,
+            counters=self.counters,
+            on_applied=self._applied,
+        )
+
+    def _make_access(
+        self,
+        last_used: LastUsed | None,
+        authorizer: Authorizer,
+        random_bytes: Callable[[int], bytes],
+    ) -> Access:
+        return Access(
+            self._catalog.api_keys,
+            self._writes.operate,
+            self._writes.once_stored,
+            last_used or LastUsed({}, self._clock, lambda: None),
+            authorizer,
+            clock=self._clock,
+            random_bytes=random_bytes,
+        )
 
     # --- life ---
 
@@ -178,15 +212,20 @@ class Broker:
         reservation: Reservation,
         timeout_ms: int | None = None,
         conditions: Conditions = NO_CONDITIONS,
+        *,
+        address: str = "",
     ) -> Appended:
         """Admit, and answer when the bucket has them (all of them, in order, in one entry).
+        `address`: the producer's, for the audit of a topic that is made for the records.
 
         Takes `reservation` over: it is released when the records wait no longer. Raises
         TopicNotFoundError, RecordTooLargeError, BadBatchError, OverloadedError,
         ShuttingDownError, FencedError; OutcomeUnknownError after `timeout_ms`; for `conditions`
         IdempotencyMismatchError, SequenceGapError, StaleEpochError, PreconditionFailedError.
         """
-        return await self._writes.append(key, topic, records, reservation, timeout_ms, conditions)
+        return await self._writes.append(
+            key, topic, records, reservation, timeout_ms, conditions, address
+        )
 
     async def transact(
         self,
@@ -194,12 +233,15 @@ class Broker:
         transaction: Transaction,
         reservation: Reservation,
         timeout_ms: int | None = None,
+        *,
+        address: str = "",
     ) -> Transacted:
         """Records to several topics and a group's offsets, in one entry or not at all.
+        `address`: as in `append`.
 
         Raises what `append` and `ConsumerGroups.commit` raise. Takes `reservation` over.
         """
-        return await self._writes.transact(key, transaction, reservation, timeout_ms)
+        return await self._writes.transact(key, transaction, reservation, timeout_ms, address)
 
     async def read(self, topic: str, request: ReadRequest) -> ReadResult:
         """Records as of the last applied entry; see `Reads.read` for what is raised."""
@@ -216,22 +258,30 @@ class Broker:
         """All topics, by name."""
         return [self._view(topic) for topic in self._catalog.topics()]
 
-    async def create_topic(self, name: str, settings: TopicSettings) -> tuple[TopicView, bool]:
+    async def create_topic(
+        self, name: str, settings: TopicSettings, by: Actor = THE_APPLIANCE
+    ) -> tuple[TopicView, bool]:
         """The topic, and whether it was made now. Raises TopicDiffersError when it exists with
         other settings, BadNameError, BadRequestError."""
         check_topic_name(name)
         self._settings.check(settings)
 
-        made = await self._writes.operate(
-            lambda window: self._writes.admission.admit_topic_created(
-                window, name, settings, self._clock.wall_us()
-            )
-        )
+        def admit(window: Window) -> bool:
+            now_us = self._clock.wall_us()
+            made = self._writes.admission.admit_topic_created(window, name, settings, now_us)
+            if made:
+                topic = self._writes.admission.find(name)
+                audit.note_topic_created(window, by, now_us, name, topic)
+            return made
+
+        made = await self._writes.operate(admit)
         if not made:
             await self._writes.once_stored(self._writes.admission.changed_in(name))
         return self.topic(name), made
 
-    async def change_topic(self, name: str, changes: dict[str, int | bool | None]) -> TopicView:
+    async def change_topic(
+        self, name: str, changes: dict[str, int | bool | None], by: Actor = THE_APPLIANCE
+    ) -> TopicView:
         """Change the settings named in `changes`; None goes back to the default."""
 
         def admit(window: Window) -> None:
@@ -240,89 +290,47 @@ class Broker:
                 raise self._writes.admission.missing(name)
             settings = msgspec.structs.replace(known.settings, **changes)
             self._settings.check(settings)
+            before = audit.of_topic(known.topic_id, known.settings)
             self._writes.admission.admit_topic_changed(window, name, settings)
+            after = audit.of_topic(known.topic_id, settings)
+            self._note(window, by, Action("topic_changed", "topic", name, before, after))
 
         await self._writes.operate(admit)
         return self.topic(name)
 
-    async def delete_topic(self, name: str) -> None:
+    async def delete_topic(self, name: str, by: Actor = THE_APPLIANCE) -> None:
         """The topic and its records are gone; a new one of that name starts at offset 0."""
-        await self._writes.operate(
-            lambda window: self._writes.admission.admit_topic_deleted(window, name)
-        )
 
-    # --- API keys ---
+        def admit(window: Window) -> None:
+            known = self._writes.admission.find(name)
+            self._writes.admission.admit_topic_deleted(window, name)
+            assert known is not None, name
+            before = audit.of_topic(known.topic_id, known.settings)
+            self._note(window, by, Action("topic_deleted", "topic", name, before))
 
-    def authenticate(self, token: str) -> ApiKeyView:
-        """The API key of a token. Raises UnauthenticatedError."""
-        return self._catalog.api_keys.authenticate(token, self._clock.wall_us())
+        await self._writes.operate(admit)
+
+    # --- who may, and who did ---
 
     def authorize(
         self, key: ApiKeyView, operation: str, topic: str | None = None, group: str | None = None
     ) -> None:
         """Raises ForbiddenError that names the missing grant. `admin` grants everything."""
-        api_keys.authorize(key, operation, topic, group)
+        self.access.authorize(key, operation, topic, group)
 
     def may(
         self, key: ApiKeyView, operation: str, topic: str | None = None, group: str | None = None
     ) -> bool:
-        return api_keys.may(key, operation, topic, group)
+        return self.access.may(key, operation, topic, group)
 
-    def api_keys(self) -> list[ApiKeyView]:
-        """All that are in force or expired, oldest first; revoked ones are gone."""
-        return self._catalog.api_keys.all()
-
-    def api_key(self, api_key_id: str) -> ApiKeyView:
-        """Raises ApiKeyNotFoundError."""
-        found = self._catalog.api_keys.get(api_key_id)
-        if found is None:
-            raise ApiKeyNotFoundError(f"There is no API key with the id {api_key_id!r}.")
-        return found
-
-    def draw_secret(self) -> NewSecret:
-        """A new secret. It is worth nothing until `create_api_key` has stored its hash."""
-        return api_keys.draw_secret(self._random_bytes)
-
-    async def create_api_key(
-        self,
-        name: str,
-        grants: tuple[Grant, ...],
-        expires_us: int | None,
-        secret: NewSecret | None = None,
-    ) -> tuple[ApiKeyView, str]:
-        """The API key and its token, which is shown once and stored nowhere."""
-        if not 1 <= len(grants) <= limits.GRANTS_PER_API_KEY_MAX:
-            raise BadRequestError(
-                f"An API key has 1 to {limits.GRANTS_PER_API_KEY_MAX} grants, not {len(grants)}."
-            )
-        for grant in grants:
-            check_pattern(grant.topics)
-            check_pattern(grant.groups)
-        now_us = self._clock.wall_us()
-        if expires_us is not None and expires_us <= now_us:
-            raise BadRequestError("The API key would have expired already.")
-        drawn = secret or self.draw_secret()
-        event = ApiKeyCreated(
-            api_key_id=drawn.api_key_id,
-            name=name,
-            secret_sha256=drawn.secret_sha256,
-            grants=grants,
-            created_us=now_us,
-            expires_us=expires_us,
-        )
-        await self._writes.operate(
-            lambda window: self._writes.admission.admit_api_key_created(window, event)
-        )
-        return self.api_key(drawn.api_key_id), drawn.token
-
-    async def revoke_api_key(self, api_key_id: str) -> None:
-        """Durable before it returns. Raises ApiKeyNotFoundError, LastAdminKeyError."""
-        now_us = self._clock.wall_us()
-        await self._writes.operate(
-            lambda window: self._writes.admission.admit_api_key_revoked(window, api_key_id, now_us)
-        )
+    async def audit(self, query: AuditQuery) -> list[AuditRow]:
+        """What operators did, newest first. Raises OverloadedError while SQLite does not follow."""
+        return await self._state.audit(query)
 
     # --- inside ---
+
+    def _note(self, window: Window, by: Actor, action: Action) -> None:
+        audit.note(window, by, self._clock.wall_us(), action)
 
     def _applied(self, changed: list[Topic]) -> None:
         self._waiting.wake(changed)

@@ -14,9 +14,12 @@ from seb_appliance.broker.remembered import Producers, RememberedRequests
 from seb_appliance.errors import TopicNotFoundError
 from seb_appliance.formats.entry import Entry, Position
 from seb_appliance.formats.operations import (
+    ApiKeyChanged,
     ApiKeyCreated,
     ApiKeyRevoked,
+    ApiKeyRotated,
     Append,
+    AuditNoted,
     EpochStarted,
     GroupDeleted,
     GroupReset,
@@ -57,15 +60,13 @@ class Catalog:
     def __init__(self, loaded: LoadedState, monotonic_s: Callable[[], float]) -> None:
         self._monotonic_s = monotonic_s  # leases live by it
         self.position: Position = loaded.position
-        self.api_keys = ApiKeys()
+        self.api_keys = ApiKeys(loaded.api_keys)
         self._by_name: dict[str, Topic] = {}
         self._by_id: dict[int, Topic] = {}
         # Which writer wrote which entries: (first seq, epoch, writer id), ascending.
         self._writers: list[tuple[int, int, bytes]] = []
         for row in loaded.topics:
             self._add_topic(Topic(row.topic_id, row.name, row.created_us, row.settings))
-        for key in loaded.api_keys:
-            self.api_keys.add(key)
         for entry in loaded.entries:
             self._note_writer(entry.ref)
             for section in entry.sections:
@@ -142,10 +143,8 @@ class Catalog:
                     self.groups.forget_topic(topic.topic_id)
                     self.producers.forget_topic(topic.topic_id)
                     changed.append(topic)
-                case ApiKeyCreated():
-                    self.api_keys.add(operation)
-                case ApiKeyRevoked():
-                    self.api_keys.remove(operation.api_key_id)
+                case ApiKeyCreated() | ApiKeyChanged() | ApiKeyRotated() | ApiKeyRevoked():
+                    self.api_keys.apply(operation)
                 case OffsetsCommitted() | GroupReset():
                     self.groups.commit(operation.group, operation.offsets, header.created_us)
                 case GroupDeleted():
@@ -154,7 +153,7 @@ class Catalog:
                     self.groups.take_lease(operation, header.seq, self._monotonic_s())
                 case LeaseReleased():
                     self.groups.release_lease(operation.group)
-                case EpochStarted():
+                case EpochStarted() | AuditNoted():
                     pass
         self.requests.apply(entry.contents.results, header.created_us)
         self.producers.keep_newest()

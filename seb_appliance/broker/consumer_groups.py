@@ -10,6 +10,8 @@ from collections.abc import Awaitable, Callable, Collection
 from dataclasses import replace
 
 from seb_appliance import limits
+from seb_appliance.broker import audit
+from seb_appliance.broker.audit import THE_APPLIANCE, Action, Actor
 from seb_appliance.broker.budget import Reservation
 from seb_appliance.broker.catalog import Catalog, Topic
 from seb_appliance.broker.group_admission import Commit, GroupAdmission, NewPosition
@@ -210,20 +212,46 @@ class ConsumerGroups:
             rows.append(ResetRow(name, topic.topic_id, before, after))
         return rows
 
-    async def reset(self, group: str, rows: Collection[ResetRow]) -> None:
+    async def reset(
+        self, group: str, rows: Collection[ResetRow], by: Actor = THE_APPLIANCE
+    ) -> None:
         """Put a plan in force. Raises TopicNotFoundError, OffsetConflictError (the topic was made
         anew since)."""
         positions = [NewPosition(row.topic, row.topic_id, row.after) for row in rows]
-        if positions:
-            await self._submit(
-                lambda window: self._admission.admit_reset(window, group, positions), None
-            )
+        before = audit.of_offsets([(row.topic, row.before) for row in rows])
+        after = audit.of_offsets([(row.topic, row.after) for row in rows])
 
-    async def delete(self, group: str) -> None:
+        def admit(window: Window) -> None:
+            self._admission.admit_reset(window, group, positions)
+            self._note(window, by, Action("group_reset", "group", group, before, after))
+
+        if positions:
+            await self._submit(admit, None)
+
+    async def delete(self, group: str, by: Actor = THE_APPLIANCE) -> None:
         """Its offsets and its lease are gone. Raises GroupNotFoundError."""
-        await self._submit(lambda window: self._admission.admit_deleted(window, group), None)
+
+        def admit(window: Window) -> None:
+            before = audit.of_offsets(self._offsets(group))
+            self._admission.admit_deleted(window, group)
+            self._note(window, by, Action("group_deleted", "group", group, before))
+
+        await self._submit(admit, None)
 
     # --- inside ---
+
+    def _note(self, window: Window, by: Actor, action: Action) -> None:
+        audit.note(window, by, self._clock.wall_us(), action)
+
+    def _offsets(self, group: str) -> list[tuple[str, int | None]]:
+        """Where the group stands, by topic; nothing when there is no such group."""
+        found = self._catalog.groups.get(group)
+        offsets = found.offsets.items() if found is not None else ()
+        return [
+            (topic.name, committed.offset)
+            for topic_id, committed in offsets
+            if (topic := self._catalog.find_id(topic_id)) is not None
+        ]
 
     def _committed(self, group: str, topic_id: int) -> Committed | None:
         found = self._catalog.groups.get(group)

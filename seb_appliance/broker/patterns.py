@@ -32,9 +32,11 @@ class _Node(Generic[T]):
 
 
 class PatternTrie(Generic[T]):
-    """Patterns (checked by names.check_pattern), each with the values filed under it."""
+    """Patterns (checked by names.check_pattern), each with the values filed under it.
+    `names_kept`: for how many names the answer is remembered."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, names_kept: int = CACHED_NAMES_MAX) -> None:
+        self._names_kept = names_kept
         self._root: _Node[T] = _Node()
         self._known: OrderedDict[str, frozenset[T]] = OrderedDict()
 
@@ -67,7 +69,7 @@ class PatternTrie(Generic[T]):
         known = self._known.get(name)
         if known is None:
             known = self._known[name] = self._find(name.split("."))
-            if len(self._known) > CACHED_NAMES_MAX:
+            if len(self._known) > self._names_kept:
                 self._known.popitem(last=False)
         return known
 

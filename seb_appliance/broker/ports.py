@@ -10,7 +10,13 @@ from typing import Protocol
 from seb_appliance.broker.remembered import Producer, RememberedRequest
 from seb_appliance.formats.columns import Bytes
 from seb_appliance.formats.entry import EncodedEntry, Entry, Position
-from seb_appliance.formats.operations import ApiKeyCreated, Contents, Section, TopicSettings
+from seb_appliance.formats.operations import (
+    Contents,
+    Grant,
+    Quotas,
+    Section,
+    TopicSettings,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +119,50 @@ class TopicRow:
 
 
 @dataclass(frozen=True, slots=True)
+class ApiKeyRow:
+    """An API key that is not revoked. `previous_sha256`: the secret before the newest one, which
+    works until `overlap_until_us`; None when there was none."""
+
+    api_key_id: str
+    name: str
+    secret_sha256: bytes
+    grants: tuple[Grant, ...]
+    created_us: int
+    expires_us: int | None
+    description: str
+    disabled: bool
+    quotas: Quotas
+    previous_sha256: bytes | None = None
+    overlap_until_us: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AuditRow:
+    """One action. `number` counts them from 1 on, without gaps; the rest is as in AuditNoted."""
+
+    number: int
+    at_us: int
+    actor: str
+    address: str
+    action: str
+    subject_kind: str
+    subject: str
+    before: str | None
+    after: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class AuditQuery:
+    """The `most` newest actions with a number below `before` (None: any), by this actor and on
+    this subject (None: any)."""
+
+    most: int
+    before: int | None = None
+    actor: str | None = None
+    subject: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class EntryRow:
     """A journal entry with records of living topics; only their sections. `sections_at`: position
     in the object of the first section."""
@@ -148,7 +198,7 @@ class LoadedState:
     position: Position
     next_topic_id: int = 1
     topics: list[TopicRow] = field(default_factory=list)
-    api_keys: list[ApiKeyCreated] = field(default_factory=list)  # those not revoked
+    api_keys: list[ApiKeyRow] = field(default_factory=list)
     entries: list[EntryRow] = field(default_factory=list)
     group_offsets: list[GroupOffsetRow] = field(default_factory=list)
     leases: list[LeaseRow] = field(default_factory=list)
@@ -174,6 +224,10 @@ class State(Protocol):
 
     async def drain(self) -> None:
         """Wait until nothing is behind, or `failure` is set."""
+
+    async def audit(self, query: AuditQuery) -> list[AuditRow]:
+        """Actions in all entries taken so far, newest first. Raises OverloadedError while SQLite
+        does not follow."""
 
 
 class Replica(Protocol):

@@ -7,9 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from seb_appliance.formats.batch import Batch, BatchHeader
-from seb_appliance.formats.operations import Grant, TopicSettings
+from seb_appliance.formats.operations import Grant, Quotas, TopicSettings
+
+NO_QUOTAS: Final = Quotas()
 
 
 @dataclass(slots=True)
@@ -125,13 +128,18 @@ class ReadResult:
 
 @dataclass(frozen=True, slots=True)
 class ApiKeyView:
-    """An API key without its secret."""
+    """An API key without its secret. `overlap_until_us`: until when the secret before the newest
+    one works; None when there is no such secret."""
 
     api_key_id: str
     name: str
     grants: tuple[Grant, ...]
     created_us: int
     expires_us: int | None = None
+    description: str = ""
+    disabled: bool = False
+    quotas: Quotas = NO_QUOTAS
+    overlap_until_us: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from seb_appliance.broker.budget import Reservation
 from seb_appliance.broker.catalog import Catalog
 from seb_appliance.broker.consumer_groups import check_commit
 from seb_appliance.broker.counters import Counters
+from seb_appliance.broker.grants import Authorizer
 from seb_appliance.broker.group_admission import GroupAdmission
 from seb_appliance.broker.ports import State
 from seb_appliance.broker.repeats import Earlier, Repeats
@@ -47,6 +48,7 @@ class Writes:
         sequencer: Sequencer,
         state: State,
         settings: BrokerSettings,
+        authorizer: Authorizer,
         *,
         durability: str,
         clock: Clock,
@@ -73,6 +75,7 @@ class Writes:
             self.admission,
             Repeats(catalog.requests, catalog.producers),
             self.group_admission,
+            authorizer,
             settings,
             clock,
         )
@@ -85,10 +88,11 @@ class Writes:
         reservation: Reservation,
         timeout_ms: int | None,
         conditions: Conditions,
+        address: str,
     ) -> Appended:
         """See `Broker.append`."""
         decided = await self._decide(
-            lambda: self._appending.append(key, topic, records, conditions), reservation
+            lambda: self._appending.append(key, topic, records, conditions, address), reservation
         )
         if isinstance(decided, Earlier):
             await self._acknowledger.once_stored(decided.after, timeout_ms)
@@ -105,13 +109,14 @@ class Writes:
         transaction: Transaction,
         reservation: Reservation,
         timeout_ms: int | None,
+        address: str,
     ) -> Transacted:
         """See `Broker.transact`."""
 
         def decide() -> Admitted | Earlier:
             if transaction.commit is not None:
                 check_commit(transaction.commit)
-            return self._appending.transact(key, transaction)
+            return self._appending.transact(key, transaction, address)
 
         decided = await self._decide(decide, reservation)
         committed = dict(transaction.commit.offsets) if transaction.commit is not None else {}

@@ -34,6 +34,17 @@ class Grant(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     groups: str = "**"
 
 
+PerSecond = Annotated[int, msgspec.Meta(ge=1, le=limits.OFFSET_MAX)]
+
+
+class Quotas(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What an API key may use a second, on the mean; None: as much as it likes."""
+
+    requests_per_second: PerSecond | None = None
+    bytes_in_per_second: PerSecond | None = None
+    bytes_out_per_second: PerSecond | None = None
+
+
 class _Operation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     pass
 
@@ -82,6 +93,33 @@ class ApiKeyCreated(_Operation, frozen=True, kw_only=True, tag="api_key_created"
     grants: tuple[Grant, ...]
     created_us: Whole
     expires_us: Whole | None
+    description: str = ""
+    disabled: bool = False
+    quotas: Quotas = Quotas()
+
+
+class ApiKeyChanged(_Operation, frozen=True, kw_only=True, tag="api_key_changed"):
+    """All that can be changed of an API key, as it is after the change."""
+
+    version: Literal[1] = 1
+    api_key_id: str
+    name: str
+    description: str
+    grants: tuple[Grant, ...]
+    expires_us: Whole | None
+    disabled: bool
+    quotas: Quotas
+
+
+class ApiKeyRotated(_Operation, frozen=True, kw_only=True, tag="api_key_rotated"):
+    """The API key has a new secret. The one before works until `overlap_until_us`, the one before
+    that no more."""
+
+    version: Literal[1] = 1
+    api_key_id: str
+    secret_sha256: bytes
+    rotated_us: Whole
+    overlap_until_us: Whole
 
 
 class ApiKeyRevoked(_Operation, frozen=True, kw_only=True, tag="api_key_revoked"):
@@ -136,18 +174,39 @@ class LeaseReleased(_Operation, frozen=True, kw_only=True, tag="lease_released")
     group: str
 
 
+class AuditNoted(_Operation, frozen=True, kw_only=True, tag="audit_noted"):
+    """Who did what: stands beside the events that an operator's action made, in the same entry.
+
+    `actor` is the id of an API key, "" for the appliance itself; `address` is the peer's. `before`
+    and `after` are small JSON texts. Changes nothing but what is remembered of actions.
+    """
+
+    version: Literal[1] = 1
+    at_us: Whole
+    actor: str
+    address: str
+    action: str
+    subject_kind: str
+    subject: str
+    before: str | None
+    after: str | None
+
+
 Event = (
     EpochStarted
     | TopicCreated
     | TopicChanged
     | TopicDeleted
     | ApiKeyCreated
+    | ApiKeyChanged
+    | ApiKeyRotated
     | ApiKeyRevoked
     | OffsetsCommitted
     | GroupReset
     | GroupDeleted
     | LeaseTaken
     | LeaseReleased
+    | AuditNoted
 )
 Operation = Append | Event
 
@@ -226,6 +285,11 @@ class _SectionsOnly(msgspec.Struct, frozen=True, array_like=True, forbid_unknown
 
 
 _sections_decoder: Final = msgspec.msgpack.Decoder(_SectionsOnly)
+
+
+def encoded_bytes(event: Event) -> int:
+    """How many bytes the event takes in a table of contents."""
+    return len(_encoder.encode(event))
 
 
 def encode_contents(contents: Contents) -> bytes:

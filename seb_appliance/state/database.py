@@ -16,11 +16,11 @@ from typing import Any, Final, TypeVar
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from seb_appliance.broker.ports import LoadedState
+from seb_appliance.broker.ports import AuditQuery, AuditRow, LoadedState
 from seb_appliance.errors import CorruptObjectError
 from seb_appliance.failpoints import NO_FAILPOINTS, Failpoints
 from seb_appliance.formats.entry import ORIGIN, Entry, Position
-from seb_appliance.state import checks, files, migrate, queries
+from seb_appliance.state import audit, checks, files, migrate, queries
 from seb_appliance.state.connection import writer_engine
 from seb_appliance.state.failures import told_of
 from seb_appliance.state.projection import project
@@ -118,6 +118,10 @@ class StateDatabase:
     async def load(self) -> LoadedState:
         """Everything the broker keeps in memory. Raises CorruptObjectError."""
         return await self._transact(queries.load)
+
+    async def audit(self, query: AuditQuery) -> list[AuditRow]:
+        """Actions in the entries projected so far, newest first."""
+        return await self._transact(partial(audit.read, query=query))
 
     async def _transact(self, work: Callable[[AsyncConnection], Awaitable[_Result]]) -> _Result:
         """What `work` returns for the connection, in one transaction that is committed after it."""

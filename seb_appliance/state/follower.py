@@ -11,9 +11,9 @@ import asyncio
 from collections import deque
 from typing import Final
 
-from seb_appliance.broker.ports import LoadedState
+from seb_appliance.broker.ports import AuditQuery, AuditRow, LoadedState
 from seb_appliance.clock import Clock
-from seb_appliance.errors import CorruptObjectError
+from seb_appliance.errors import CorruptObjectError, OverloadedError
 from seb_appliance.failpoints import Failpoints
 from seb_appliance.formats.entry import Entry
 from seb_appliance.state.database import StateDatabase
@@ -57,6 +57,16 @@ class StateFollower:
         """Wait until nothing is behind, or `failure` is set."""
         while self._behind and not self._failure:
             await self._tried.wait()
+
+    async def audit(self, query: AuditQuery) -> list[AuditRow]:
+        """Actions in all entries taken so far, newest first. Raises OverloadedError while SQLite
+        does not follow."""
+        taken_seq = self._behind[-1].header.seq if self._behind else 0
+        while self._behind and self._behind[0].header.seq <= taken_seq:
+            if self._failure:
+                raise OverloadedError("SQLite does not follow; the audit cannot be read now.")
+            await self._tried.wait()
+        return await self._database.audit(query)
 
     async def close(self) -> None:
         """Project what is behind, if SQLite lets us, and end."""

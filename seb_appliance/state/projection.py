@@ -29,8 +29,10 @@ from sqlalchemy.dialects import sqlite
 from seb_appliance.errors import CorruptObjectError
 from seb_appliance.formats.entry import Entry, EntryHeader, Position
 from seb_appliance.formats.operations import (
+    ApiKeyChanged,
     ApiKeyCreated,
     ApiKeyRevoked,
+    ApiKeyRotated,
     Append,
     Event,
     GroupDeleted,
@@ -42,7 +44,7 @@ from seb_appliance.formats.operations import (
     TopicCreated,
     TopicDeleted,
 )
-from seb_appliance.state import retries, rows
+from seb_appliance.state import audit, retries, rows
 from seb_appliance.state.digest import CHECKSUM_MODULUS, row_checksum
 from seb_appliance.state.found import checksum_of, rows_with
 from seb_appliance.state.schema import (
@@ -72,7 +74,7 @@ class Change:
 
 
 _OF_TOPIC: Final = (TopicCreated, TopicChanged, TopicDeleted)
-_OF_API_KEY: Final = (ApiKeyCreated, ApiKeyRevoked)
+_OF_API_KEY: Final = (ApiKeyCreated, ApiKeyChanged, ApiKeyRotated, ApiKeyRevoked)
 _OF_GROUP: Final = (OffsetsCommitted, GroupReset, GroupDeleted, LeaseTaken, LeaseReleased)
 
 _INSERT_ENTRY: Final = insert(journal_entries)
@@ -80,6 +82,12 @@ _INSERT_TOPIC: Final = insert(topics)
 _UPDATE_TOPIC: Final = update(topics).where(topics.c.topic_id == bindparam("of_topic_id"))
 _DELETE_TOPIC: Final = delete(topics).where(topics.c.topic_id == bindparam("of_topic_id"))
 _INSERT_API_KEY: Final = insert(api_keys)
+_UPDATE_API_KEY: Final = update(api_keys).where(api_keys.c.api_key_id == bindparam("of_api_key_id"))
+_ROTATE_API_KEY: Final = _UPDATE_API_KEY.values(
+    previous_sha256=api_keys.c.secret_sha256,  # as it was before this statement
+    secret_sha256=bindparam("new_sha256"),
+    overlap_until_us=bindparam("until_us"),
+)
 _DELETE_API_KEY: Final = delete(api_keys).where(api_keys.c.api_key_id == bindparam("of_api_key_id"))
 _SET_OFFSET: Final = _upsert(group_offsets)
 _SET_LEASE: Final = _upsert(leases)
@@ -114,6 +122,7 @@ def project(connection: Connection, entries: Sequence[Entry]) -> Position:
         added -= _checksum_of_touched(connection, events)
         _apply(connection, [change for each in placed for change in changes_of(*each)])
         added += _checksum_of_touched(connection, events)
+        added += audit.project(connection, events)
     added += retries.project(connection, entries)
     given = [event.topic_id + 1 for event in events if isinstance(event, TopicCreated)]
     header = entries[-1].header
@@ -138,6 +147,11 @@ def changes_of(event: Event, header: EntryHeader) -> list[Change]:
             return [Change(_DELETE_TOPIC, of_topic), Change(_DELETE_OFFSETS_ON, of_topic, False)]
         case ApiKeyCreated():
             return [Change(_INSERT_API_KEY, rows.of_api_key(event))]
+        case ApiKeyChanged():
+            of_key = {"of_api_key_id": event.api_key_id}
+            return [Change(_UPDATE_API_KEY, of_key | rows.of_api_key_changed(event))]
+        case ApiKeyRotated():
+            return [Change(_ROTATE_API_KEY, rows.of_api_key_rotated(event))]
         case ApiKeyRevoked():
             return [Change(_DELETE_API_KEY, {"of_api_key_id": event.api_key_id})]
         case OffsetsCommitted() | GroupReset():

@@ -11,13 +11,16 @@ from typing import Any, Final, TypeAlias
 import msgspec
 import sqlalchemy
 
-from seb_appliance.broker.ports import EntryRef, EntryRow, TopicRow
+from seb_appliance.broker.ports import ApiKeyRow, EntryRef, EntryRow, TopicRow
 from seb_appliance.formats.entry import Entry, Position
 from seb_appliance.formats.operations import (
+    ApiKeyChanged,
     ApiKeyCreated,
+    ApiKeyRotated,
     CommittedOffset,
     Grant,
     LeaseTaken,
+    Quotas,
     Section,
     TopicCreated,
     TopicSettings,
@@ -29,6 +32,7 @@ ResultRow: TypeAlias = sqlalchemy.Row[*tuple[Any, ...]]
 
 _encode_json: Final = msgspec.json.Encoder().encode
 _decode_settings: Final = msgspec.json.Decoder(TopicSettings).decode
+_decode_quotas: Final = msgspec.json.Decoder(Quotas).decode
 _decode_grants: Final = msgspec.json.Decoder(tuple[Grant, ...]).decode
 
 
@@ -54,7 +58,7 @@ def of_topic(created: TopicCreated) -> Row:
     }
 
 
-def of_settings(settings: TopicSettings) -> str:
+def of_settings(settings: TopicSettings | Quotas) -> str:
     """JSON of what was set, so that a setting of a later release changes no older row."""
     fields = msgspec.structs.asdict(settings)
     return _encode_json({name: x for name, x in fields.items() if x is not None}).decode()
@@ -68,6 +72,30 @@ def of_api_key(created: ApiKeyCreated) -> Row:
         "grants": _encode_json(created.grants).decode(),
         "created_us": created.created_us,
         "expires_us": created.expires_us,
+        "description": created.description,
+        "disabled": int(created.disabled),
+        "quotas": of_settings(created.quotas),
+        "previous_sha256": None,
+        "overlap_until_us": None,
+    }
+
+
+def of_api_key_changed(changed: ApiKeyChanged) -> Row:
+    return {
+        "name": changed.name,
+        "grants": _encode_json(changed.grants).decode(),
+        "expires_us": changed.expires_us,
+        "description": changed.description,
+        "disabled": int(changed.disabled),
+        "quotas": of_settings(changed.quotas),
+    }
+
+
+def of_api_key_rotated(rotated: ApiKeyRotated) -> Row:
+    return {
+        "of_api_key_id": rotated.api_key_id,
+        "new_sha256": rotated.secret_sha256,
+        "until_us": rotated.overlap_until_us,
     }
 
 
@@ -116,14 +144,19 @@ def to_topic(row: ResultRow) -> TopicRow:
     return TopicRow(row.topic_id, row.name, row.created_us, _decode_settings(row.settings))
 
 
-def to_api_key(row: ResultRow) -> ApiKeyCreated:
-    return ApiKeyCreated(
-        api_key_id=row.api_key_id,
-        name=row.name,
-        secret_sha256=row.secret_sha256,
-        grants=_decode_grants(row.grants),
-        created_us=row.created_us,
-        expires_us=row.expires_us,
+def to_api_key(row: ResultRow) -> ApiKeyRow:
+    return ApiKeyRow(
+        row.api_key_id,
+        row.name,
+        row.secret_sha256,
+        _decode_grants(row.grants),
+        row.created_us,
+        row.expires_us,
+        row.description,
+        bool(row.disabled),
+        _decode_quotas(row.quotas),
+        row.previous_sha256,
+        row.overlap_until_us,
     )
 
 

@@ -24,7 +24,7 @@ from sqlalchemy import (
 from seb_appliance.formats.entry import ORIGIN
 from seb_appliance.state.digest import CHECKSUM_MODULUS, row_checksum
 
-NEWEST_REVISION: Final = "0003"
+NEWEST_REVISION: Final = "0004"
 
 metadata: Final = MetaData(
     naming_convention={
@@ -61,6 +61,7 @@ journal_entries: Final = Table(
     sqlite_strict=True,
 )
 
+# `previous_sha256` is the secret before the last rotation, which works until `overlap_until_us`.
 api_keys: Final = Table(
     "api_keys",
     metadata,
@@ -70,6 +71,11 @@ api_keys: Final = Table(
     Column("grants", Text, nullable=False),  # JSON
     Column("created_us", Integer, nullable=False),
     Column("expires_us", Integer),
+    Column("description", Text, nullable=False),
+    Column("disabled", Integer, nullable=False),  # 0 or 1
+    Column("quotas", Text, nullable=False),  # JSON of those that there are
+    Column("previous_sha256", LargeBinary),
+    Column("overlap_until_us", Integer),
     sqlite_strict=True,
     sqlite_with_rowid=False,
 )
@@ -123,6 +129,22 @@ producers: Final = Table(
     Column("epoch", Integer, nullable=False),
     Column("recent", LargeBinary, nullable=False),
     Column("used_us", Integer, nullable=False),
+    sqlite_strict=True,
+)
+
+# What operators did, numbered from 1 on; only the newest are kept. `before` and `after` are JSON.
+audit: Final = Table(
+    "audit",
+    metadata,
+    Column("number", Integer, primary_key=True, autoincrement=False),
+    Column("at_us", Integer, nullable=False),
+    Column("actor", Text, nullable=False),
+    Column("address", Text, nullable=False),
+    Column("action", Text, nullable=False),
+    Column("subject_kind", Text, nullable=False),
+    Column("subject", Text, nullable=False),
+    Column("before", Text),
+    Column("after", Text),
     sqlite_strict=True,
 )
 

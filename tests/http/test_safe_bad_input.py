@@ -16,6 +16,14 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 PATH = "/v1/transactions"
 
 
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def gone(seb):
+    """A topic that was deleted, before it is watched that nothing happens."""
+    await seb.client.put("/v1/topics/gone")
+    await seb.client.delete("/v1/topics/gone")
+    return "gone"
+
+
 @pytest_asyncio.fixture(loop_scope="module", autouse=True)
 async def _nothing_happens(seb):
     async with nothing_happens(seb):
@@ -190,10 +198,8 @@ async def test_a_commit_of_too_many_bytes(seb):
     await refused(seb, "POST", PATH, 413, "request_too_large", content=body, headers=JSON)
 
 
-async def test_a_commit_to_a_deleted_topic(seb):
-    await seb.client.put("/v1/topics/gone")
-    await seb.client.delete("/v1/topics/gone")
-    asked = {"produce": {"target": RECORD}, "commit": {"group": "g", "offsets": {"gone": 0}}}
+async def test_a_commit_to_a_deleted_topic(seb, gone):
+    asked = {"produce": {"target": RECORD}, "commit": {"group": "g", "offsets": {gone: 0}}}
     await refused(seb, "POST", PATH, 404, "topic_not_found", json=asked)
 
 

@@ -21,6 +21,7 @@ from hypothesis.stateful import (
 )
 
 from seb_appliance.assembly import Appliance
+from seb_appliance.broker.ports import AuditQuery
 from seb_appliance.broker.values import ApiKeyView, From, NewBatches, NewRecords, ReadRequest
 from seb_appliance.errors import StoreUnsupportedError, TopicNotFoundError
 from seb_appliance.failpoints import NO_FAILPOINTS
@@ -63,6 +64,10 @@ class LogMachine(RuleBasedStateMachine):
         self.model: dict[str, list[bytes | None]] = {}
         self.keys: set[str] = set()
         self.topic_ids: set[int] = set()
+        # By API key id: what was changed last, and the secrets that work when it is enabled.
+        self.changed: dict[str, tuple[bool, tuple[Grant, ...]]] = {}
+        self.actions = 0  # in the audit, which never shrinks
+        self.secrets: dict[str, list[str]] = {}
         self.open()
 
     def run(self, coroutine):
@@ -92,7 +97,7 @@ class LogMachine(RuleBasedStateMachine):
 
     @initialize()
     def note_admin_key(self) -> None:
-        self.keys = {key.api_key_id for key in self.broker.api_keys()}
+        self.keys = {key.api_key_id for key in self.broker.access.all()}
 
     @rule(name=names, records=record_lists)
     def append(self, name: str, records: list[tuple[bytes | None, bytes | None]]) -> None:
@@ -157,7 +162,7 @@ class LogMachine(RuleBasedStateMachine):
     @rule(target=tokens)
     def create_key(self) -> str:
         view, token = self.run(
-            self.broker.create_api_key("k", (Grant(operation="produce", topics="b.*"),), None)
+            self.broker.access.create("k", (Grant(operation="produce", topics="b.*"),), None)
         )
         self.keys.add(view.api_key_id)
         return token
@@ -166,8 +171,27 @@ class LogMachine(RuleBasedStateMachine):
     def revoke_key(self, token: str) -> None:
         api_key_id = token.split("_")[1]
         if api_key_id in self.keys:
-            self.run(self.broker.revoke_api_key(api_key_id))
+            self.run(self.broker.access.revoke(api_key_id))
             self.keys.remove(api_key_id)
+
+    @rule(token=tokens, disabled=st.booleans(), topics=st.sampled_from(["b.*", "**"]))
+    def change_key(self, token: str, disabled: bool, topics: str) -> None:
+        api_key_id = token.split("_")[1]
+        if api_key_id in self.keys:
+            grants = (Grant(operation="produce", topics=topics),)
+            changes = {"disabled": disabled, "grants": grants}
+            view = self.run(self.broker.access.change(api_key_id, changes))
+            assert (view.disabled, view.grants) == (disabled, grants)
+            self.changed[api_key_id] = (disabled, grants)
+
+    @rule(token=tokens, overlap_ms=st.sampled_from([0, 86_400_000]))
+    def rotate_key(self, token: str, overlap_ms: int) -> None:
+        """The rotated token takes the place of the one before in `secrets`."""
+        api_key_id = token.split("_")[1]
+        if api_key_id in self.keys:
+            before = self.secrets.get(api_key_id, [token])[-1]
+            _, new = self.run(self.broker.access.rotate(api_key_id, overlap_ms))
+            self.secrets[api_key_id] = [before, new] if overlap_ms else [new]
 
     @rule()
     def stop_and_start(self) -> None:
@@ -211,7 +235,24 @@ class LogMachine(RuleBasedStateMachine):
     @invariant()
     def the_keys_are_the_model(self) -> None:
         if self.keys:
-            assert {key.api_key_id for key in self.broker.api_keys()} == self.keys
+            assert {key.api_key_id for key in self.broker.access.all()} == self.keys
+        for api_key_id in self.keys & self.changed.keys():
+            view = self.broker.access.get(api_key_id)
+            assert (view.disabled, view.grants) == self.changed[api_key_id]
+        for api_key_id in self.keys & self.secrets.keys():
+            for token in self.secrets[api_key_id]:
+                if not self.broker.access.get(api_key_id).disabled:
+                    self.run(self._authenticated(token))
+
+    async def _authenticated(self, token: str) -> ApiKeyView:
+        return self.broker.access.authenticate(token)
+
+    @invariant()
+    def the_audit_has_no_gaps(self) -> None:
+        rows = self.run(self.broker.audit(AuditQuery(10_000)))
+        assert [row.number for row in rows] == list(range(len(rows), 0, -1))
+        assert len(rows) >= self.actions
+        self.actions = len(rows)
 
 
 class ApplianceMachine(GroupRules, LogMachine):

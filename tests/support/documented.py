@@ -60,5 +60,5 @@ def check_problem(response: httpx2.Response) -> None:
         assert response.headers["www-authenticate"].startswith("Bearer")
     if response.status_code == 413:
         assert response.headers["connection"] == "close"
-    if response.status_code == 503:
+    if response.status_code in (429, 503):
         assert int(response.headers["retry-after"]) >= 1

@@ -7,12 +7,20 @@ import heapq
 import itertools
 from collections.abc import Callable, Sequence
 
-from seb_appliance.broker.ports import LoadedState, SectionRef, StoreHealth
+import msgspec
+
+from seb_appliance.broker.ports import (
+    AuditQuery,
+    AuditRow,
+    LoadedState,
+    SectionRef,
+    StoreHealth,
+)
 from seb_appliance.errors import FencedError, StoreUncertainError
 from seb_appliance.formats import entry as entry_format
 from seb_appliance.formats.columns import Bytes
 from seb_appliance.formats.entry import ORIGIN, EncodedEntry, Entry, Position
-from seb_appliance.formats.operations import Contents
+from seb_appliance.formats.operations import AuditNoted, Contents
 
 START_US = 1_800_000_000_000_000
 
@@ -160,3 +168,18 @@ class FakeState:
         self.entries.append(entry)
 
     async def drain(self) -> None: ...
+
+    async def audit(self, query: AuditQuery) -> list[AuditRow]:
+        """All actions, newest first, whatever the query."""
+        noted = [
+            operation
+            for entry in self.entries
+            for operation in entry.contents.operations
+            if isinstance(operation, AuditNoted)
+        ]
+        rows = []
+        for number, event in enumerate(noted, 1):
+            fields = msgspec.structs.asdict(event)
+            del fields["version"]
+            rows.append(AuditRow(number, **fields))
+        return rows[::-1][: query.most]

@@ -18,7 +18,7 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import create_engine
 
-from seb_appliance.broker.ports import GroupOffsetRow
+from seb_appliance.broker.ports import AuditQuery, GroupOffsetRow
 from seb_appliance.broker.remembered import RememberedRequest
 from seb_appliance.bundled import bundled
 from seb_appliance.errors import ConfigurationError, CorruptObjectError
@@ -27,6 +27,7 @@ from seb_appliance.formats.operations import (
     OffsetsCommitted,
     Produced,
     ProducerAppend,
+    Quotas,
     RequestResult,
 )
 from seb_appliance.state import checks, migrate
@@ -138,9 +139,12 @@ async def test_an_older_file_is_migrated_when_it_is_opened(
         assert checks.read_checked_revision(connection) == LATER_REVISION
 
 
+_TABLES_0001 = ("topics", "journal_entries", "api_keys", "journal_state")
+_TABLES_0002 = (*_TABLES_0001, "group_offsets", "leases")
 _TABLES = {
-    "0001": ("topics", "journal_entries", "api_keys", "journal_state"),
-    "0002": ("topics", "journal_entries", "api_keys", "group_offsets", "leases", "journal_state"),
+    "0001": _TABLES_0001,
+    "0002": _TABLES_0002,
+    "0003": (*_TABLES_0002, "requests", "producers"),
 }
 
 
@@ -210,6 +214,20 @@ async def test_a_state_from_before_retries_were_remembered_goes_on_remembering(
     assert [(p.producer_id, p.next_seq, p.used_us) for p in loaded.producers] == [
         ("p", 1, created_us)
     ]
+    await database.close()
+    checks.prepare(path)
+
+
+async def test_api_keys_from_before_there_were_quotas_have_none(tmp_path: Path) -> None:
+    newest = await _state(tmp_path / "newest.sqlite")
+    path = tmp_path / "state.sqlite"
+    _as_of("0003", newest, path)
+    database = await StateDatabase.open(path)
+    assert database.set_aside == ""
+    (row,) = (await database.load()).api_keys
+    assert (row.description, row.disabled, row.quotas) == ("", False, Quotas())
+    assert (row.previous_sha256, row.overlap_until_us) == (None, None)
+    assert await database.audit(AuditQuery(10)) == []
     await database.close()
     checks.prepare(path)
 

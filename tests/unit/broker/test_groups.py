@@ -120,8 +120,9 @@ async def test_a_plan_changes_nothing_and_a_reset_puts_it_in_force(house: House)
     assert house.stand() == 7
     await house.done(house.broker.groups.reset("g", rows))
     assert house.stand() == 0
-    [event] = house.journal.entries[-1].entry.contents.operations
+    event, noted = house.journal.entries[-1].entry.contents.operations
     assert event == GroupReset(group="g", offsets=(CommittedOffset(topic_id, 0),))
+    assert (noted.action, noted.subject) == ("group_reset", "g")
 
 
 async def test_a_reset_to_a_time_finds_the_record_of_that_time(house: House) -> None:

@@ -2,7 +2,8 @@
 
 import pytest
 
-from seb_appliance.broker.names import check_pattern, pattern_matches
+from seb_appliance.broker.names import check_pattern
+from tests.support.patterns import pattern_matches
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seb_appliance.broker.names import pattern_matches
 from seb_appliance.broker.patterns import CACHED_NAMES_MAX, PatternTrie
+from tests.support.patterns import pattern_matches
 
 words = st.sampled_from(["a", "b", "c"])
 names = st.lists(words, min_size=1, max_size=6).map(".".join)

@@ -119,61 +119,61 @@ async def test_a_bad_name_is_refused(house: House, name: str) -> None:
 
 
 async def test_an_api_key_works_once_it_is_stored_and_not_after_it_is_revoked(house: House) -> None:
-    await house.done(house.broker.create_api_key("root", ADMIN_GRANT, None, _secret(1)))
+    await house.done(house.broker.access.create("root", ADMIN_GRANT, secret=_secret(1)))
     view, token = await house.done(
-        house.broker.create_api_key("a", (Grant(operation="produce", topics="a.*"),), None)
+        house.broker.access.create("a", (Grant(operation="produce", topics="a.*"),), None)
     )
-    assert house.broker.authenticate(token) == view
+    assert house.broker.access.authenticate(token) == view
     house.broker.authorize(view, "produce", "a.b")
     for operation, topic in (("produce", "b.a"), ("consume", "a.b"), ("admin", None)):
         with pytest.raises(ForbiddenError):
             house.broker.authorize(view, operation, topic)
-    await house.done(house.broker.revoke_api_key(view.api_key_id))
+    await house.done(house.broker.access.revoke(view.api_key_id))
     with pytest.raises(UnauthenticatedError):
-        house.broker.authenticate(token)
+        house.broker.access.authenticate(token)
     with pytest.raises(ApiKeyNotFoundError):
-        await house.broker.revoke_api_key(view.api_key_id)
+        await house.broker.access.revoke(view.api_key_id)
 
 
 async def test_an_expired_api_key_is_refused(house: House) -> None:
     expires_us = house.clock.wall_us() + 5_000_000
-    _, token = await house.done(house.broker.create_api_key("a", ADMIN_GRANT, expires_us))
-    house.broker.authenticate(token)
+    _, token = await house.done(house.broker.access.create("a", ADMIN_GRANT, expires_us))
+    house.broker.access.authenticate(token)
     await house.clock.advance(5)
     with pytest.raises(UnauthenticatedError):
-        house.broker.authenticate(token)
+        house.broker.access.authenticate(token)
 
 
 async def test_the_last_admin_key_cannot_be_revoked_not_even_two_at_once(house: House) -> None:
-    one, _ = await house.done(house.broker.create_api_key("1", ADMIN_GRANT, None, _secret(1)))
-    two, _ = await house.done(house.broker.create_api_key("2", ADMIN_GRANT, None, _secret(2)))
-    first = asyncio.ensure_future(house.broker.revoke_api_key(one.api_key_id))
-    second = asyncio.ensure_future(house.broker.revoke_api_key(two.api_key_id))
+    one, _ = await house.done(house.broker.access.create("1", ADMIN_GRANT, secret=_secret(1)))
+    two, _ = await house.done(house.broker.access.create("2", ADMIN_GRANT, secret=_secret(2)))
+    first = asyncio.ensure_future(house.broker.access.revoke(one.api_key_id))
+    second = asyncio.ensure_future(house.broker.access.revoke(two.api_key_id))
     await house.clock.advance(1)
     await first
     with pytest.raises(LastAdminKeyError):
         await second
-    assert [key.api_key_id for key in house.broker.api_keys()] == [two.api_key_id]
+    assert [key.api_key_id for key in house.broker.access.all()] == [two.api_key_id]
 
 
 @pytest.mark.parametrize("flaw", range(63))
 async def test_a_token_with_one_wrong_character_is_refused(house: House, flaw: int) -> None:
-    _, token = await house.done(house.broker.create_api_key("a", ADMIN_GRANT, None))
+    _, token = await house.done(house.broker.access.create("a", ADMIN_GRANT, None))
     other = "x" if token[flaw] != "x" else "y"
     with pytest.raises(UnauthenticatedError):
-        house.broker.authenticate(token[:flaw] + other + token[flaw + 1 :])
+        house.broker.access.authenticate(token[:flaw] + other + token[flaw + 1 :])
 
 
 @pytest.mark.parametrize("grants", [(), ADMIN_GRANT * 101])
 async def test_a_key_without_or_with_too_many_grants_is_refused(house: House, grants) -> None:
     with pytest.raises(BadRequestError):
-        await house.broker.create_api_key("a", grants, None)
+        await house.broker.access.create("a", grants, None)
 
 
 @pytest.mark.parametrize("pattern", ["", "a.", ".a", "***", "a**", "#", "a/b", "x" * 200])
 async def test_a_grant_on_a_bad_pattern_is_refused(house: House, pattern: str) -> None:
     with pytest.raises(BadParameterError):
-        await house.broker.create_api_key("a", (Grant(operation="produce", topics=pattern),), None)
+        await house.broker.access.create("a", (Grant(operation="produce", topics=pattern),), None)
 
 
 def _secret(seed: int):

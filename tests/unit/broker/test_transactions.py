@@ -25,7 +25,7 @@ from seb_appliance.errors import (
     StaleGenerationError,
     TopicNotFoundError,
 )
-from seb_appliance.formats.operations import Append, OffsetsCommitted, TopicCreated
+from seb_appliance.formats.operations import Append, AuditNoted, OffsetsCommitted, TopicCreated
 from tests.unit.broker.conftest import ADMIN, House
 
 TOO_LARGE = b"x" * (limits.RECORD_BYTES_DEFAULT + 1)
@@ -87,7 +87,8 @@ async def ground(house: House) -> House:
 async def test_everything_lies_in_one_entry(ground: House) -> None:
     answer = await done(ground, {"a": [b"1", b"2"], "b": [b"3"]}, {"in": 7})
     kinds = [type(o) for o in ground.journal.entries[-1].entry.contents.operations]
-    assert kinds == [TopicCreated, Append, TopicCreated, Append, OffsetsCommitted]
+    made = [TopicCreated, Append, AuditNoted]
+    assert kinds == [*made, *made, OffsetsCommitted]
     assert {t: (p.offset, p.count) for t, p in answer.produced.items()} == {
         "a": (0, 2),
         "b": (0, 1),
@@ -96,6 +97,21 @@ async def test_everything_lies_in_one_entry(ground: House) -> None:
     assert await ground.values("a") == [b"1", b"2"]
     assert committed(ground) == 7
     assert ground.broker.pending.used_bytes == 0
+
+
+async def test_the_topics_that_a_transaction_makes_are_noted_with_who_and_where(
+    ground: House,
+) -> None:
+    asked = transaction({"in": [b"1"], "a": [b"2"], "b": [b"3"]})
+    reservation = ground.broker.pending.reserve(100)
+    await ground.done(ground.broker.transact(ADMIN, asked, reservation, address="192.0.2.7"))
+    operations = ground.journal.entries[-1].entry.contents.operations
+    noted = [o for o in operations if isinstance(o, AuditNoted)]
+    assert [(n.action, n.subject) for n in noted] == [
+        ("topic_created", "a"),
+        ("topic_created", "b"),
+    ]
+    assert {(n.actor, n.address) for n in noted} == {(ADMIN.api_key_id, "192.0.2.7")}
 
 
 async def test_a_transaction_may_only_produce_or_only_commit(ground: House) -> None:

@@ -15,7 +15,7 @@ from seb_appliance.errors import (
     ShuttingDownError,
     TopicNotFoundError,
 )
-from seb_appliance.formats.operations import Append, TopicCreated, TopicDeleted
+from seb_appliance.formats.operations import Append, AuditNoted, TopicCreated, TopicDeleted
 from tests.support.fakes import settle
 from tests.unit.broker.conftest import ADMIN, House
 
@@ -34,7 +34,7 @@ async def test_appends_of_one_window_share_one_entry_and_one_batch(house: House)
     assert [(await t).offset for t in tasks] == [0, 1, 0]
     (encoded,) = house.journal.entries
     kinds = [type(operation) for operation in encoded.entry.contents.operations]
-    assert kinds == [TopicCreated, Append, TopicCreated, Append]
+    assert kinds == [TopicCreated, Append, AuditNoted, TopicCreated, Append, AuditNoted]
     assert [s.record_count for s in encoded.entry.contents.sections] == [3, 1]
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from seb_appliance.broker.ports import ApiKeyRow
 from seb_appliance.formats import entry as entry_format
 from seb_appliance.formats.entry import ORIGIN, Entry, Position
 from seb_appliance.formats.operations import (
     ApiKeyCreated,
     Append,
+    AuditNoted,
     CommittedOffset,
     Contents,
     EpochStarted,
@@ -78,6 +80,28 @@ def api_key_created(api_key_id: str, expires_us: int | None = None) -> ApiKeyCre
         grants=(Grant(operation="produce", topics="logs.*"), Grant(operation="admin")),
         created_us=START_US,
         expires_us=expires_us,
+    )
+
+
+def api_key_row(created: ApiKeyCreated) -> ApiKeyRow:
+    """The key right after it was made."""
+    members = {name: getattr(created, name) for name in ApiKeyCreated.__struct_fields__[1:]}
+    return ApiKeyRow(**members)
+
+
+def audit_noted(number: int, **members: str) -> AuditNoted:
+    return AuditNoted(
+        **{
+            "at_us": START_US + number,
+            "actor": "aaaa",
+            "address": "192.0.2.1",
+            "action": "topic_changed",
+            "subject_kind": "topic",
+            "subject": f"topic-{number}",
+            "before": None,
+            "after": f'{{"n":{number}}}',
+            **members,
+        }
     )
 
 

@@ -11,11 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from seb_appliance.broker.ports import EntryRef, EntryRow
+from seb_appliance.broker.ports import ApiKeyRow, EntryRef, EntryRow
 from seb_appliance.errors import ConfigurationError, CorruptObjectError
 from seb_appliance.formats.entry import ORIGIN
 from seb_appliance.formats.operations import (
     ApiKeyRevoked,
+    ApiKeyRotated,
     TopicChanged,
     TopicDeleted,
     TopicSettings,
@@ -356,3 +357,29 @@ async def _reopened_and_closed(path: Path) -> StateDatabase:
     database = await StateDatabase.open(path)
     await database.close()
     return database
+
+
+async def test_a_rotation_keeps_the_secret_before_and_none_older(database: StateDatabase) -> None:
+    journal = Journal()
+    journal.write(api_key_created("a"), api_key_created("b"))
+    first = (await _applied(database, journal))["a"].secret_sha256
+    for number in (1, 2):
+        journal.write(
+            ApiKeyRotated(
+                api_key_id="a",
+                secret_sha256=bytes([number]) * 32,
+                rotated_us=number,
+                overlap_until_us=10 + number,
+            )
+        )
+        found = (await _applied(database, journal))["a"]
+        assert found.secret_sha256 == bytes([number]) * 32
+        assert found.previous_sha256 == (first if number == 1 else b"\1" * 32)
+        assert found.overlap_until_us == 10 + number
+    assert (await _applied(database, journal))["b"].previous_sha256 is None
+
+
+async def _applied(database: StateDatabase, journal: Journal) -> dict[str, ApiKeyRow]:
+    seq = (await database.position()).seq
+    await database.apply(journal.entries[seq:])
+    return {row.api_key_id: row for row in (await database.load()).api_keys}

@@ -7,10 +7,16 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from seb_appliance import limits
 from seb_appliance.broker.ports import (
+    ApiKeyRow,
+    AuditQuery,
+    AuditRow,
     EntryRef,
     EntryRow,
     GroupOffsetRow,
@@ -20,16 +26,19 @@ from seb_appliance.broker.ports import (
 )
 from seb_appliance.formats.entry import Entry
 from seb_appliance.formats.operations import (
-    ApiKeyCreated,
+    ApiKeyChanged,
     ApiKeyRevoked,
+    ApiKeyRotated,
     CommittedOffset,
     EpochStarted,
     Event,
+    Grant,
     GroupDeleted,
     GroupReset,
     LeaseReleased,
     LeaseTaken,
     OffsetsCommitted,
+    Quotas,
     Section,
     TopicChanged,
     TopicDeleted,
@@ -37,10 +46,18 @@ from seb_appliance.formats.operations import (
 )
 from seb_appliance.state.database import StateDatabase
 from seb_appliance.state.digest import state_digest
-from tests.unit.state.journal import START_US, Journal, api_key_created, section, topic_created
+from tests.unit.state.journal import (
+    START_US,
+    Journal,
+    api_key_created,
+    api_key_row,
+    audit_noted,
+    section,
+    topic_created,
+)
 
-KINDS = ["create", "change", "delete", "key", "revoke", "append", "append", "seal", "seal"]
-KINDS += ["commit", "commit", "reset", "forget", "lease", "release"]
+KINDS = ["create", "change", "delete", "key", "change_key", "rotate", "revoke", "note"]
+KINDS += ["append", "append", "seal", "seal", "commit", "reset", "forget", "lease", "release"]
 
 # Each step is a kind and a number that picks among what is possible then.
 steps = st.lists(
@@ -58,9 +75,10 @@ class Model:
     def __init__(self) -> None:
         self.journal = Journal()
         self.topics: dict[int, TopicRow] = {}
-        self.api_keys: dict[str, ApiKeyCreated] = {}
+        self.api_keys: dict[str, ApiKeyRow] = {}
         self.group_offsets: dict[tuple[str, int], GroupOffsetRow] = {}
         self.leases: dict[str, LeaseRow] = {}
+        self.audit: list[AuditRow] = []
         self.next_topic_id = 1
         self._next_api_key = 0
         self._next_offset: dict[int, int] = {}
@@ -83,6 +101,9 @@ class Model:
             group_offsets=[row for _, row in sorted(self.group_offsets.items())],
             leases=[row for _, row in sorted(self.leases.items())],
         )
+
+    def newest_actions(self) -> list[AuditRow]:
+        return self.audit[::-1][: limits.AUDIT_KEPT]
 
     def _living(self, entry: Entry) -> EntryRow | None:
         header = entry.header
@@ -161,7 +182,51 @@ class Model:
         created = api_key_created(f"k{self._next_api_key:03}", number if number % 2 else None)
         self._next_api_key += 1
         self._events.append(created)
-        self.api_keys[created.api_key_id] = created
+        self.api_keys[created.api_key_id] = api_key_row(created)
+
+    def _change_key(self, number: int) -> None:
+        if row := self._some_key(number):
+            after = replace(
+                row,
+                name=f"name {number}",
+                description="changed",
+                grants=(Grant(operation="consume", topics=f"t{number}.*", groups="g.**"),),
+                expires_us=number if number % 3 else None,
+                disabled=bool(number % 2),
+                quotas=Quotas(requests_per_second=number + 1),
+            )
+            changed = {name: getattr(after, name) for name in ApiKeyChanged.__struct_fields__[2:]}
+            self._events.append(ApiKeyChanged(api_key_id=row.api_key_id, **changed))
+            self.api_keys[row.api_key_id] = after
+
+    def _rotate(self, number: int) -> None:
+        if row := self._some_key(number):
+            fresh = number.to_bytes(32, "big")
+            self._events.append(
+                ApiKeyRotated(
+                    api_key_id=row.api_key_id,
+                    secret_sha256=fresh,
+                    rotated_us=number,
+                    overlap_until_us=number + 1,
+                )
+            )
+            self.api_keys[row.api_key_id] = replace(
+                row,
+                secret_sha256=fresh,
+                previous_sha256=row.secret_sha256,
+                overlap_until_us=number + 1,
+            )
+
+    def _note(self, number: int) -> None:
+        self._events.append(audit_noted(number))
+        fields = msgspec.structs.asdict(self._events[-1])
+        del fields["version"]
+        self.audit.append(AuditRow(len(self.audit) + 1, **fields))
+
+    def _some_key(self, number: int) -> ApiKeyRow | None:
+        if not self.api_keys:
+            return None
+        return self.api_keys[sorted(self.api_keys)[number % len(self.api_keys)]]
 
     def _revoke(self, number: int) -> None:
         if self.api_keys:
@@ -195,6 +260,7 @@ async def _check(model: Model, folder: Path, batch: int) -> None:
     for first in range(0, len(entries), batch):
         await followed.apply(entries[first : first + batch])
     assert await followed.load() == model.loaded()
+    assert await followed.audit(AuditQuery(limits.AUDIT_KEPT + 1)) == model.newest_actions()
     await followed.save(folder / "copy")
     await followed.close()
 
@@ -218,5 +284,6 @@ def test_the_tables_hold_what_a_model_in_memory_holds(
     for kind, number in steps:
         model.step(kind, number)
     model.seal()
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(limits, "AUDIT_KEPT", 3)
         asyncio.run(_check(model, Path(folder), batch))

@@ -1,0 +1,202 @@
+"""Who may do what: who a token is, what it may do, and what operators do to API keys."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from seb_appliance import limits
+from seb_appliance.broker import audit
+from seb_appliance.broker.api_key_admission import ApiKeyAdmission
+from seb_appliance.broker.api_keys import ApiKeys, NewSecret, draw_secret, no_such_api_key
+from seb_appliance.broker.audit import THE_APPLIANCE, Action, Actor
+from seb_appliance.broker.consumer_groups import Submit
+from seb_appliance.broker.grants import Authorizer
+from seb_appliance.broker.last_used import LastUsed
+from seb_appliance.broker.names import check_pattern
+from seb_appliance.broker.quotas import Meters
+from seb_appliance.broker.values import NO_QUOTAS, ApiKeyView
+from seb_appliance.broker.window import Window
+from seb_appliance.clock import Clock
+from seb_appliance.errors import BadRequestError
+from seb_appliance.formats.operations import ApiKeyCreated, ApiKeyRotated, Grant, Quotas
+
+
+class Access:
+    def __init__(
+        self,
+        api_keys: ApiKeys,
+        submit: Submit,
+        once_stored: Callable[[Window | None], Awaitable[None]],
+        last_used: LastUsed,
+        authorizer: Authorizer,
+        *,
+        clock: Clock,
+        random_bytes: Callable[[int], bytes],
+    ) -> None:
+        self.last_used = last_used
+        self.meters = Meters(clock)
+        self._api_keys = api_keys
+        self._admission = ApiKeyAdmission(api_keys.rows())
+        self._authorizer = authorizer
+        self._submit = submit
+        self._once_stored = once_stored
+        self._clock = clock
+        self._random_bytes = random_bytes
+
+    # --- callers ---
+
+    def authenticate(self, token: str) -> ApiKeyView:
+        """The API key of a token. Raises UnauthenticatedError."""
+        key = self._api_keys.authenticate(token, self._clock.wall_us())
+        self.last_used.note(key.api_key_id)
+        return key
+
+    def authorize(
+        self, key: ApiKeyView, operation: str, topic: str | None = None, group: str | None = None
+    ) -> None:
+        """Raises ForbiddenError that names the missing grant. `admin` grants everything."""
+        self._authorizer.authorize(key, operation, topic, group)
+
+    def may(
+        self, key: ApiKeyView, operation: str, topic: str | None = None, group: str | None = None
+    ) -> bool:
+        return self._authorizer.may(key, operation, topic, group)
+
+    # --- operators ---
+
+    def all(self) -> list[ApiKeyView]:
+        """Oldest first, also those that are expired or disabled; revoked ones are gone."""
+        return self._api_keys.all()
+
+    def get(self, api_key_id: str) -> ApiKeyView:
+        """Raises ApiKeyNotFoundError."""
+        found = self._api_keys.get(api_key_id)
+        if found is None:
+            raise no_such_api_key(api_key_id)
+        return found
+
+    def draw_secret(self) -> NewSecret:
+        """A new API key's secret. It is worth nothing until `create` has stored its hash."""
+        return draw_secret(self._random_bytes)
+
+    async def create(
+        self,
+        name: str,
+        grants: tuple[Grant, ...],
+        expires_us: int | None = None,
+        *,
+        description: str = "",
+        disabled: bool = False,
+        quotas: Quotas = NO_QUOTAS,
+        secret: NewSecret | None = None,
+        by: Actor = THE_APPLIANCE,
+    ) -> tuple[ApiKeyView, str]:
+        """The API key and its token, which is shown once and stored nowhere."""
+        now_us = self._clock.wall_us()
+        check_grants(grants)
+        _check_expiry(expires_us, now_us)
+        drawn = secret or self.draw_secret()
+        event = ApiKeyCreated(
+            api_key_id=drawn.api_key_id,
+            name=name,
+            secret_sha256=drawn.secret_sha256,
+            grants=grants,
+            created_us=now_us,
+            expires_us=expires_us,
+            description=description,
+            disabled=disabled,
+            quotas=quotas,
+        )
+
+        def admit(window: Window) -> None:
+            made = audit.of_api_key(self._admission.admit_created(window, event))
+            self._note(window, by, "api_key_created", drawn.api_key_id, None, made)
+
+        await self._submit(admit, None)
+        return self.get(drawn.api_key_id), drawn.token
+
+    async def change(
+        self, api_key_id: str, changes: dict[str, Any], by: Actor = THE_APPLIANCE
+    ) -> ApiKeyView:
+        """Change the members that `changes` names: name, description, grants, expires_us,
+        disabled, quotas (a dict of those that change). Raises ApiKeyNotFoundError,
+        LastAdminKeyError, BadRequestError, BadParameterError."""
+        now_us = self._clock.wall_us()
+        if "grants" in changes:
+            check_grants(changes["grants"])
+        _check_expiry(changes.get("expires_us"), now_us)
+
+        def admit(window: Window) -> bool:
+            changed = self._admission.admit_changed(window, api_key_id, changes, now_us)
+            if changed is None:
+                return False
+            before, after = map(audit.of_api_key, changed)
+            self._note(window, by, "api_key_changed", api_key_id, before, after)
+            return True
+
+        if not await self._submit(admit, None):
+            await self._once_stored(self._admission.changed_in(api_key_id))
+        return self.get(api_key_id)
+
+    async def rotate(
+        self, api_key_id: str, overlap_ms: int, by: Actor = THE_APPLIANCE
+    ) -> tuple[ApiKeyView, str]:
+        """The API key and its new token, shown once. The one before works for `overlap_ms` more.
+        Raises ApiKeyNotFoundError."""
+        now_us = self._clock.wall_us()
+        drawn = draw_secret(self._random_bytes, api_key_id)
+        event = ApiKeyRotated(
+            api_key_id=api_key_id,
+            secret_sha256=drawn.secret_sha256,
+            rotated_us=now_us,
+            overlap_until_us=now_us + overlap_ms * 1000,
+        )
+
+        def admit(window: Window) -> None:
+            self._admission.admit_rotated(window, event)
+            until = {"overlap_until_us": event.overlap_until_us}
+            self._note(window, by, "api_key_rotated", api_key_id, None, until)
+
+        await self._submit(admit, None)
+        return self.get(api_key_id), drawn.token
+
+    async def revoke(self, api_key_id: str, by: Actor = THE_APPLIANCE) -> None:
+        """Durable before it returns. Raises ApiKeyNotFoundError, LastAdminKeyError."""
+        now_us = self._clock.wall_us()
+
+        def admit(window: Window) -> None:
+            gone = self._admission.admit_revoked(window, api_key_id, now_us)
+            self._note(window, by, "api_key_revoked", api_key_id, audit.of_api_key(gone), None)
+
+        await self._submit(admit, None)
+
+    def _note(
+        self,
+        window: Window,
+        by: Actor,
+        name: str,
+        api_key_id: str,
+        before: dict[str, Any] | None,
+        after: dict[str, Any] | None,
+    ) -> None:
+        action = Action(name, "api_key", api_key_id, before, after)
+        audit.note(window, by, self._clock.wall_us(), action)
+
+
+def check_grants(grants: tuple[Grant, ...]) -> None:
+    """Raises BadRequestError for too few or too many, BadParameterError for a pattern."""
+    if not 1 <= len(grants) <= limits.GRANTS_PER_API_KEY_MAX:
+        raise BadRequestError(
+            f"An API key has 1 to {limits.GRANTS_PER_API_KEY_MAX} grants, not {len(grants)}."
+        )
+    for grant in grants:
+        check_pattern(grant.topics)
+        check_pattern(grant.groups)
+
+
+def _check_expiry(expires_us: int | None, now_us: int) -> None:
+    if expires_us is not None and expires_us <= now_us:
+        raise BadRequestError(
+            "The API key would have expired already; disable or revoke it instead."
+        )

@@ -1,0 +1,107 @@
+"""What API keys use a second, held against their quotas. In memory: a restart forgives debts.
+
+A token bucket holds what may be used at once: a second's worth. Requests are taken one by one.
+Bytes are charged as they come and go, when it is known how many they are, so a bucket may be
+overdrawn; then it has to fill up again before the next request. The mean is kept all the same.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import OrderedDict
+from typing import Final
+
+from seb_appliance import limits
+from seb_appliance.broker.values import NO_QUOTAS, ApiKeyView
+from seb_appliance.clock import Clock
+from seb_appliance.errors import QuotaExceededError
+from seb_appliance.formats.operations import Quotas
+
+_ROUNDING: Final = 1e-6  # what sums of many small refills may be off
+
+
+class TokenBucket:
+    """`per_second` None: bottomless."""
+
+    __slots__ = ("_at_s", "_left", "_per_second")
+
+    def __init__(self, per_second: int | None, now_s: float) -> None:
+        self._per_second = per_second
+        self._left = float(per_second or 0)
+        self._at_s = now_s
+
+    def charge(self, amount: float, now_s: float) -> None:
+        if self._per_second is not None:
+            self._fill(self._per_second, now_s)
+            self._left -= amount
+
+    def missing_s(self, amount: float, now_s: float) -> float:
+        """Seconds until it holds `amount`; 0 when it does."""
+        if self._per_second is None:
+            return 0.0
+        self._fill(self._per_second, now_s)
+        missing = amount - self._left
+        return missing / self._per_second if missing > _ROUNDING else 0.0
+
+    def _fill(self, per_second: int, now_s: float) -> None:
+        self._left = min(per_second, self._left + (now_s - self._at_s) * per_second)
+        self._at_s = now_s
+
+
+class Meter:
+    """The buckets of one API key."""
+
+    def __init__(self, quotas: Quotas, clock: Clock) -> None:
+        self.quotas = quotas
+        self._clock = clock
+        now_s = clock.monotonic_s()
+        self._requests = TokenBucket(quotas.requests_per_second, now_s)
+        self._bytes_in = TokenBucket(quotas.bytes_in_per_second, now_s)
+        self._bytes_out = TokenBucket(quotas.bytes_out_per_second, now_s)
+
+    def enter(self) -> None:
+        """Take one request. Raises QuotaExceededError, and takes nothing then."""
+        now_s = self._clock.monotonic_s()
+        for name, bucket, amount in (
+            ("requests_per_second", self._requests, 1),
+            ("bytes_in_per_second", self._bytes_in, 0),
+            ("bytes_out_per_second", self._bytes_out, 0),
+        ):
+            missing_s = bucket.missing_s(amount, now_s)
+            if missing_s > 0:
+                allowed = getattr(self.quotas, name)
+                raise QuotaExceededError(
+                    f"The API key may use {allowed} {name.replace('_', ' ')} and has used them; "
+                    "nothing was done. Send it again after the time in Retry-After.",
+                    retry_after_s=math.ceil(missing_s),
+                    quota=name,
+                    allowed=allowed,
+                )
+        self._requests.charge(1, now_s)
+
+    def charge_in(self, size_bytes: int) -> None:
+        self._bytes_in.charge(size_bytes, self._clock.monotonic_s())
+
+    def charge_out(self, size_bytes: int) -> None:
+        self._bytes_out.charge(size_bytes, self._clock.monotonic_s())
+
+
+class Meters:
+    """The meters of all API keys that have quotas."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._by_id: OrderedDict[str, Meter] = OrderedDict()
+
+    def enter(self, key: ApiKeyView) -> Meter | None:
+        """A request of `key` begins: the meter to charge its bytes to; None without quotas.
+        Raises QuotaExceededError."""
+        if key.quotas == NO_QUOTAS:
+            return None
+        meter = self._by_id.get(key.api_key_id)
+        if meter is None or meter.quotas != key.quotas:
+            meter = self._by_id[key.api_key_id] = Meter(key.quotas, self._clock)
+            if len(self._by_id) > limits.API_KEYS_MAX:  # of keys that are long revoked
+                self._by_id.popitem(last=False)
+        meter.enter()
+        return meter

@@ -1,0 +1,64 @@
+"""The audit: actions numbered as they come, the newest kept.
+
+The numbers follow from the journal alone and the newest is never deleted, so the rows are the same
+whether entries came one by one, many at once, or after a snapshot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from sqlalchemy import Connection, delete, func, insert, select
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from seb_appliance import limits
+from seb_appliance.broker.ports import AuditQuery, AuditRow
+from seb_appliance.formats.operations import AuditNoted, Event
+from seb_appliance.state import rows
+from seb_appliance.state.found import checksum_of
+from seb_appliance.state.schema import audit
+
+_NEWEST: Final = select(func.max(audit.c.number))
+
+
+def project(connection: Connection, events: Sequence[Event]) -> int:
+    """Add the actions among `events`; how much the file's checksum grows by it."""
+    noted = [event for event in events if isinstance(event, AuditNoted)]
+    if not noted:
+        return 0
+    newest = connection.execute(_NEWEST).scalar() or 0
+    fresh = [_row(number, event) for number, event in enumerate(noted, newest + 1)]
+    connection.execute(insert(audit), fresh)
+    added = checksum_of(audit, (row.values() for row in fresh))
+    too_old = audit.c.number <= newest + len(fresh) - limits.AUDIT_KEPT
+    gone = connection.execute(select(audit).where(too_old)).all()
+    if gone:
+        connection.execute(delete(audit).where(too_old))
+    return added - checksum_of(audit, gone)
+
+
+async def read(connection: AsyncConnection, *, query: AuditQuery) -> list[AuditRow]:
+    """The newest actions that `query` asks for, newest first."""
+    wanted = select(audit).order_by(audit.c.number.desc()).limit(query.most)
+    if query.before is not None:
+        wanted = wanted.where(audit.c.number < query.before)
+    if query.actor is not None:
+        wanted = wanted.where(audit.c.actor == query.actor)
+    if query.subject is not None:
+        wanted = wanted.where(audit.c.subject == query.subject)
+    return [AuditRow(*row) for row in await connection.execute(wanted)]
+
+
+def _row(number: int, event: AuditNoted) -> rows.Row:
+    return {
+        "number": number,
+        "at_us": event.at_us,
+        "actor": event.actor,
+        "address": event.address,
+        "action": event.action,
+        "subject_kind": event.subject_kind,
+        "subject": event.subject,
+        "before": event.before,
+        "after": event.after,
+    }
