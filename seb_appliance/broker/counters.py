@@ -15,7 +15,6 @@ class Counters:
     put_seconds: float = 0.0
     reads: int = 0
     read_records: int = 0
-    read_bytes: int = 0
     deadlines_passed: int = 0
 
     def note_entry(self, entry: Entry, put_s: float) -> None:
