@@ -134,7 +134,8 @@ class S3Store:
         """Make one request in a thread; `body_bytes` None: of a size that is not known.
 
         The time-outs of the sockets count from byte to byte; the one here bounds the whole. The
-        thread then goes on by itself until its socket gives up.
+        thread then goes on by itself until its socket gives up. (Not `wait_for`: in Python 3.11 it
+        swallows a cancellation that comes together with the answer, and a stop would never end.)
         """
         timeout_s: float | None = None
         if body_bytes is not None:
@@ -143,7 +144,8 @@ class S3Store:
             timeout_s = waiting_s + body_bytes / SLOWEST_BYTES_PER_S
         future = asyncio.get_running_loop().run_in_executor(executor, self._call, request)
         try:
-            return await asyncio.wait_for(future, timeout_s)
+            async with asyncio.timeout(timeout_s):
+                return await future
         except TimeoutError as error:
             raise StoreUncertainError(
                 f"{key}: no answer from {self.description} within {timeout_s:.0f} s", key=key

@@ -23,6 +23,7 @@ from seb_appliance.errors import (
     StoreUncertainError,
     StoreUnsupportedError,
 )
+from seb_appliance.storage.object_store import ObjectInfo
 from seb_appliance.storage.s3 import S3Options, S3Store
 from tests.support.faultproxy import FaultProxy, Rule
 from tests.support.servers.s3_server import S3Server
@@ -249,6 +250,23 @@ async def test_many_stuck_reads_do_not_hold_up_a_put(options: S3Options, proxy: 
     await store.close()
 
 
+async def test_a_caller_who_is_cancelled_as_the_answer_comes_is_cancelled(
+    options: S3Options, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loop = asyncio.get_running_loop()
+    answer: asyncio.Future[ObjectInfo] = loop.create_future()
+    monkeypatch.setattr(loop, "run_in_executor", lambda *_: answer)
+    store = S3Store(options)
+    asked = asyncio.create_task(store.head("a"))
+    answer.add_done_callback(lambda _: asked.cancel())
+    await asyncio.sleep(0)
+    answer.set_exception(StoreUncertainError("a: no answer", key="a"))
+    with pytest.raises(asyncio.CancelledError):
+        await asked
+    monkeypatch.undo()
+    await store.close()
+
+
 async def test_an_answer_that_trickles_is_given_up(options: S3Options) -> None:
     given_up, ended = asyncio.Event(), asyncio.Event()
 
@@ -274,6 +292,7 @@ async def test_an_answer_that_trickles_is_given_up(options: S3Options) -> None:
 _CREATE_AND_DIE = """\
 import asyncio, sys
 from seb_appliance.failpoints import Failpoints
+from seb_appliance.storage.object_store import ObjectInfo
 from seb_appliance.storage.s3 import S3Options, S3Store
 options = S3Options("bucket-of-tests", "", sys.argv[1], "us-east-1", "test", "testtest")
 store = S3Store(options, Failpoints(sys.argv[2]))
