@@ -248,6 +248,12 @@ class Broker:
         self._readiness.look_for_newer_writer()
         return await self._reads.read(topic, request)
 
+    def read_at_once(self, topic: str, request: ReadRequest) -> ReadResult | None:
+        """As `read`, if it need not wait for anything: neither for a record nor for bytes that are
+        not in memory. Else None. Does no I/O."""
+        self._readiness.look_for_newer_writer()
+        return self._reads.read_at_once(topic, request)
+
     # --- topics ---
 
     def topic(self, name: str) -> TopicView:

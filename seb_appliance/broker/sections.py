@@ -6,14 +6,15 @@ import asyncio
 from collections import OrderedDict
 from concurrent.futures import Executor
 from dataclasses import dataclass
+from typing import Final, TypeAlias
 
 from seb_appliance.broker.ports import SectionRef, SectionSource
 from seb_appliance.errors import BadBatchError, CorruptObjectError
 from seb_appliance.formats import batch
-from seb_appliance.formats.batch import Batch
+from seb_appliance.formats.batch import Batch, BatchHeader
 
-_DECODE_IN_THREAD_BYTES = 64 * 1024
-_KEPT_BYTES = 16 * 1024 * 1024
+KEPT_BYTES: Final = 16 * 1024 * 1024
+_DECODE_IN_THREAD_BYTES: Final = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,23 +25,47 @@ class StoredBatch:
     stored: memoryview
 
 
+# The batches of one section, in offset order.
+DecodedSection: TypeAlias = "list[StoredBatch]"
+
+_Place: TypeAlias = tuple[int, int]
+
+
 class SectionReader:
-    """Reads a section once for all who ask at the same time, and keeps the last 16 MiB decoded."""
+    """Reads a section once for all who ask at the same time, and keeps the last 16 MiB decoded:
+    what lies here was checked, and is handed out as it is."""
 
     def __init__(self, source: SectionSource, executor: Executor) -> None:
         self._source = source
         self._executor = executor
-        self._kept: OrderedDict[tuple[int, int], list[StoredBatch]] = OrderedDict()
+        self._kept: OrderedDict[_Place, tuple[DecodedSection, int]] = OrderedDict()
         self._kept_bytes = 0
-        self._under_way: dict[tuple[int, int], asyncio.Task[list[StoredBatch]]] = {}
+        self._under_way: dict[_Place, asyncio.Task[DecodedSection]] = {}
 
-    async def read(self, ref: SectionRef) -> list[StoredBatch]:
-        """The section's batches, in offset order. Raises CorruptObjectError, StoreError."""
+    def at_hand(self, ref: SectionRef) -> DecodedSection | None:
+        """As `read`, if that takes no I/O and no long work; else None. Raises
+        CorruptObjectError."""
         place = (ref.entry.seq, ref.at)
         kept = self._kept.get(place)
         if kept is not None:
             self._kept.move_to_end(place)
-            return kept
+            return kept[0]
+        if ref.length > _DECODE_IN_THREAD_BYTES:
+            return None
+        data = self._source.at_hand(ref)
+        if data is None:
+            return None
+        headers = _headers(data, ref)
+        if _memory_bytes(headers) > _DECODE_IN_THREAD_BYTES:  # compressed
+            return None
+        return self._keep(place, _decode(data, ref), headers)
+
+    async def read(self, ref: SectionRef) -> DecodedSection:
+        """The section's batches. Raises CorruptObjectError, StoreError."""
+        section = self.at_hand(ref)
+        if section is not None:
+            return section
+        place = (ref.entry.seq, ref.at)
         task = self._under_way.get(place)
         if task is None:
             task = asyncio.create_task(self._fetch(ref))
@@ -48,42 +73,71 @@ class SectionReader:
             task.add_done_callback(lambda _: self._under_way.pop(place, None))
         return await asyncio.shield(task)  # a reader that leaves must not end it for the others
 
-    async def _fetch(self, ref: SectionRef) -> list[StoredBatch]:
+    async def _fetch(self, ref: SectionRef) -> DecodedSection:
         data = await self._source.read(ref)
-        try:
-            if len(data) > _DECODE_IN_THREAD_BYTES:
-                loop = asyncio.get_running_loop()
-                decoded = await loop.run_in_executor(self._executor, _decode, data, ref)
-            else:
-                decoded = _decode(data, ref)
-        except BadBatchError as error:
-            raise CorruptObjectError(
-                f"offsets {ref.base_offset} to {ref.last_offset} cannot be read: {error.detail}",
-                offset=ref.base_offset,
-                until=ref.last_offset + 1,
-            ) from error
-        self._keep((ref.entry.seq, ref.at), decoded, len(data))
-        return decoded
+        headers = _headers(data, ref)
+        if _memory_bytes(headers) > _DECODE_IN_THREAD_BYTES:
+            loop = asyncio.get_running_loop()
+            decoded = await loop.run_in_executor(self._executor, _decode, data, ref)
+        else:
+            decoded = _decode(data, ref)
+        return self._keep((ref.entry.seq, ref.at), decoded, headers)
 
-    def _keep(self, place: tuple[int, int], decoded: list[StoredBatch], size: int) -> None:
-        if size > _KEPT_BYTES:
-            return
-        self._kept[place] = decoded
-        self._kept_bytes += size
-        while self._kept_bytes > _KEPT_BYTES:
-            _, oldest = self._kept.popitem(last=False)
-            self._kept_bytes -= sum(len(item.stored) for item in oldest)
+    def _keep(
+        self, place: _Place, section: DecodedSection, headers: list[BatchHeader]
+    ) -> DecodedSection:
+        size_bytes = _memory_bytes(headers)
+        if size_bytes <= KEPT_BYTES and place not in self._kept:
+            self._kept[place] = (section, size_bytes)
+            self._kept_bytes += size_bytes
+            while self._kept_bytes > KEPT_BYTES:
+                _, (_, oldest_bytes) = self._kept.popitem(last=False)
+                self._kept_bytes -= oldest_bytes
+        return section
 
 
-def _decode(data: bytes, ref: SectionRef) -> list[StoredBatch]:
-    decoded = []
+def _headers(data: bytes, ref: SectionRef) -> list[BatchHeader]:
+    """The checked headers of the section's batches."""
+    try:
+        headers = [header for _, header in batch.walk(data)]
+    except BadBatchError as error:
+        raise _corrupt(ref, error.detail) from error
     next_offset = ref.base_offset
-    for at, header in batch.walk(data):
+    for header in headers:
         if header.base_offset != next_offset:
-            raise BadBatchError(f"a batch begins at {header.base_offset}, not at {next_offset}")
+            raise _corrupt(ref, f"a batch begins at {header.base_offset}, not at {next_offset}")
         next_offset = header.last_offset + 1
-        stored = memoryview(data)[at : at + header.total_bytes]
-        decoded.append(StoredBatch(batch.decode(data, at), stored))
     if next_offset != ref.last_offset + 1:
-        raise BadBatchError(f"the batches end at {next_offset}, not at {ref.last_offset + 1}")
+        raise _corrupt(ref, f"the batches end at {next_offset}, not at {ref.last_offset + 1}")
+    return headers
+
+
+def _memory_bytes(headers: list[BatchHeader]) -> int:
+    """What the decoded batches take: their stored bytes, and the body of a compressed one."""
+    return sum(
+        header.total_bytes + (header.inflated_bytes if header.flags & batch.ZSTD else 0)
+        for header in headers
+    )
+
+
+def _decode(data: bytes, ref: SectionRef) -> DecodedSection:
+    whole = memoryview(data)
+    decoded = []
+    at = 0
+    try:
+        while at < len(data):
+            found = batch.decode(data, at)
+            end = at + found.header.total_bytes
+            decoded.append(StoredBatch(found, whole[at:end]))
+            at = end
+    except BadBatchError as error:
+        raise _corrupt(ref, error.detail) from error
     return decoded
+
+
+def _corrupt(ref: SectionRef, why: str) -> CorruptObjectError:
+    return CorruptObjectError(
+        f"offsets {ref.base_offset} to {ref.last_offset} cannot be read: {why}",
+        offset=ref.base_offset,
+        until=ref.last_offset + 1,
+    )

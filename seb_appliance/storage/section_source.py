@@ -63,14 +63,22 @@ class BucketSections:
             cache, body = self._cache, entry.body
             self._in_cache_thread(lambda: cache.put_entry(seq, body))
 
+    def at_hand(self, ref: SectionRef) -> bytes | None:
+        """The section's bytes if its entry is among the newest; else None."""
+        body = self._tail.get(ref.entry.seq)
+        if body is None:
+            return None
+        data = body[ref.at : ref.at + ref.length]
+        if crc32c(data) != ref.crc:
+            return None
+        self.from_memory += 1
+        return data
+
     async def read(self, ref: SectionRef) -> bytes:
         """The section's bytes. Raises CorruptObjectError, StoreError."""
-        body = self._tail.get(ref.entry.seq)
-        if body is not None:
-            data = body[ref.at : ref.at + ref.length]
-            if crc32c(data) == ref.crc:
-                self.from_memory += 1
-                return data
+        at_hand = self.at_hand(ref)
+        if at_hand is not None:
+            return at_hand
         cached = await self._from_disk(ref)
         if cached is not None:
             self.from_disk += 1

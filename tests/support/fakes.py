@@ -142,9 +142,13 @@ class FakeSource:
         self.bodies: dict[int, bytes] = {}
         self.reads = 0
         self.away = False
+        self.in_memory = False  # whether sections can be had without waiting
 
     def keep(self, entry: EncodedEntry) -> None:
         self.bodies[entry.entry.header.seq] = entry.body
+
+    def at_hand(self, ref: SectionRef) -> bytes | None:
+        return self.bodies[ref.entry.seq][ref.at : ref.at + ref.length] if self.in_memory else None
 
     async def read(self, ref: SectionRef) -> bytes:
         self.reads += 1

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from seb_appliance.broker.values import From, NewBatches, NewRecords, ReadRequest
+from seb_appliance.broker.values import From, NewBatches, NewRecords, ReadRequest, ReadResult
 from seb_appliance.errors import (
     BadBatchError,
     OffsetOutOfRangeError,
@@ -180,3 +180,75 @@ async def test_a_reader_of_an_idle_appliance_makes_it_look_for_a_newer_writer(
     assert house.journal.confirmations == 1
     assert house.broker.failure is not None
     assert not (await house.broker.readiness()).ready
+
+
+# --- at once ---
+
+
+def at_once(house: House, start: From | None = None, **limits: int) -> ReadResult | None:
+    return house.broker.read_at_once("t", ReadRequest(start or From(earliest=True), **limits))
+
+
+async def test_what_is_in_memory_is_read_at_once_with_the_same_answer(house: House) -> None:
+    await three_entries(house)
+    for request in (
+        ReadRequest(From(earliest=True)),
+        ReadRequest(From(offset=1), max_records=3),
+        ReadRequest(From(offset=1), until=From(offset=4), wait_ms=1_000),
+        ReadRequest(From(last=2), max_bytes=1),
+        ReadRequest(From(latest=True)),
+    ):
+        read = await house.broker.read("t", request)
+        assert house.broker.read_at_once("t", request) == read
+
+
+async def test_a_section_that_is_not_in_memory_is_not_read_at_once(house: House) -> None:
+    await three_entries(house)
+    await house.values("t", max_records=2)
+    assert at_once(house, max_records=2) is not None
+    counted = house.broker.counters.reads
+    assert at_once(house) is None
+    assert house.source.reads == 1
+    assert house.broker.counters.reads == counted
+    house.source.in_memory = True
+    assert at_once(house) == await house.broker.read("t", ReadRequest(From(earliest=True)))
+    assert house.source.reads == 1
+
+
+async def test_a_reader_that_would_wait_is_not_answered_at_once(house: House) -> None:
+    await three_entries(house)
+    assert at_once(house, From(latest=True), wait_ms=1) is None
+    assert at_once(house, From(timestamp_us=1)) is None
+    assert house.clock.armed == 0
+
+
+async def test_a_read_at_once_refuses_what_a_read_refuses(house: House) -> None:
+    with pytest.raises(TopicNotFoundError):
+        at_once(house)
+    await three_entries(house)
+    with pytest.raises(OffsetOutOfRangeError):
+        at_once(house, From(offset=6), wait_ms=1)
+
+
+async def test_many_batches_are_collected_like_one_by_one(house: House) -> None:
+    values = [bytes([65 + i]) * (1 + i % 7) for i in range(40)]
+    for i in range(0, 40, 4):
+        await house.appended("t", *values[i : i + 4])
+    for begin in range(0, 40, 3):
+        for max_bytes in (1, 5, 20, 1_000):
+            for max_records in (1, 3, 4, 9, 100):
+                for end in (begin + 2, 40):
+                    expected = []
+                    for value in values[begin:end][:max_records]:
+                        size = sum(map(len, [*expected, value]))
+                        if expected and size > max_bytes:
+                            break
+                        expected.append(value)
+                    got = await house.values(
+                        "t",
+                        From(offset=begin),
+                        until=From(offset=end),
+                        max_bytes=max_bytes,
+                        max_records=max_records,
+                    )
+                    assert got == expected, (begin, max_bytes, max_records, end)
