@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
-import msgspec
 from litestar import get
 from litestar.handlers import HTTPRouteHandler
 from litestar.types import ASGIApp
@@ -12,14 +12,14 @@ from litestar.types import ASGIApp
 from seb_appliance.api import parameters
 from seb_appliance.api.answers import Headers
 from seb_appliance.api.auth import AnyRequest, enter
-from seb_appliance.api.encode_json import RecordsOut, ValueShape, records
+from seb_appliance.api.encode_json import RecordsOut, ValueShape, framed
 from seb_appliance.api.records_consume import (
     FORMATS,
     READ_QUERY,
     answer_type,
     consumed_headers,
     encode,
-    held,
+    encoded,
     read_request,
     unless_gone,
     value_shape,
@@ -31,8 +31,6 @@ from seb_appliance.formats.columns import Bytes
 
 GROUP_READ_QUERY: Final = (READ_QUERY - {"offset"}) | {"default"}
 DEFAULTS: Final = ("earliest", "latest")
-
-_encoder: Final = msgspec.json.Encoder()
 
 
 class GroupRecordsOut(RecordsOut):
@@ -60,14 +58,14 @@ def _headers(group: str, read: GroupRead, chosen: str) -> Headers:
     return headers
 
 
-def _encode(group: str, read: GroupRead, chosen: str, shape: ValueShape) -> list[Bytes]:
+def _encode(group: str, read: GroupRead, chosen: str, shape: ValueShape) -> Iterable[Bytes]:
     result = read.result
     if chosen != FORMATS["json"]:
         return encode(result, chosen, shape)
-    answer = GroupRecordsOut(
+    frame = GroupRecordsOut(
         result.topic,
         result.topic_id,
-        list(records(result, shape)),
+        [],
         result.next_offset,
         result.log_start_offset,
         result.log_end_offset,
@@ -77,7 +75,7 @@ def _encode(group: str, read: GroupRead, chosen: str, shape: ValueShape) -> list
         read.lag.bytes,
         read.lag.seconds,
     )
-    return [_encoder.encode(answer)]
+    return framed(frame, result, shape)
 
 
 def routes(broker: Broker) -> list[HTTPRouteHandler]:
@@ -97,6 +95,8 @@ def routes(broker: Broker) -> list[HTTPRouteHandler]:
             request.receive,
             waits=wanted.wait_ms > 0,
         )
-        return held(broker, _headers(group, read, chosen), _encode(group, read, chosen, shape))
+        return await encoded(
+            broker, _headers(group, read, chosen), _encode(group, read, chosen, shape)
+        )
 
     return [consume_in_group]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Iterable, Sequence
 from typing import Any, Final, TypeVar
 from urllib.parse import quote_from_bytes
 
@@ -20,8 +20,8 @@ from seb_appliance.api.auth import AnyRequest, Call, enter
 from seb_appliance.api.encode_json import (
     VALUE_SHAPES,
     ValueShape,
-    encode_json,
-    encode_ndjson,
+    json_parts,
+    ndjson_parts,
     records,
 )
 from seb_appliance.api.media_types import negotiate
@@ -88,13 +88,14 @@ def value_shape(query: dict[str, str]) -> ValueShape:
     return parameters.choice(query.get("values", "text"), "values", VALUE_SHAPES)
 
 
-def encode(result: ReadResult, chosen: str, shape: ValueShape) -> list[Bytes]:
-    """The body of a consume answer, in parts."""
+def encode(result: ReadResult, chosen: str, shape: ValueShape) -> Iterable[Bytes]:
+    """The body of a consume answer, in parts that are made when they are asked for: stored bytes as
+    they are, JSON a millisecond at a time."""
     if chosen == FORMATS["batch"]:
         return [piece.stored for piece in result.slices]
     if chosen == FORMATS["ndjson"]:
-        return [encode_ndjson(result, shape)]
-    return [encode_json(result, shape)]
+        return ndjson_parts(result, shape)
+    return json_parts(result, shape)
 
 
 def consumed_headers(result: ReadResult, chosen: str) -> Headers:
@@ -110,6 +111,25 @@ def consumed_headers(result: ReadResult, chosen: str) -> Headers:
 def held(broker: Broker, headers: Headers, body: Sequence[Bytes]) -> Answer:
     """A 200 whose bytes count against the budget for readers until they are sent."""
     reservation = broker.reading.reserve(sum(map(len, body)))
+    return Answer(200, headers, body, reservation=reservation)
+
+
+async def encoded(broker: Broker, headers: Headers, parts: Iterable[Bytes]) -> Answer:
+    """As `held`, of parts that are still to be made: others run between them, and an answer that
+    the budget has no room for is not made to its end."""
+    if isinstance(parts, list):
+        return held(broker, headers, parts)
+    body: list[Bytes] = []
+    reservation = broker.reading.reserve(0)
+    try:
+        for part in parts:
+            if body:
+                await asyncio.sleep(0)
+            reservation.grow(len(part))
+            body.append(part)
+    except BaseException:
+        reservation.release()
+        raise
     return Answer(200, headers, body, reservation=reservation)
 
 
@@ -204,7 +224,9 @@ def routes(broker: Broker) -> list[HTTPRouteHandler]:
         result = await unless_gone(
             broker.read(topic, wanted), request.receive, waits=wanted.wait_ms > 0
         )
-        return held(broker, consumed_headers(result, chosen), encode(result, chosen, shape))
+        return await encoded(
+            broker, consumed_headers(result, chosen), encode(result, chosen, shape)
+        )
 
     @get("/v1/topics/{topic:str}/records/{offset:str}")
     async def consume_one(request: AnyRequest) -> ASGIApp:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Final, TypeAlias
 
@@ -17,6 +18,19 @@ def format_time(timestamp_us: int) -> str:
     """`2026-11-21T10:00:00.000123Z`. Beyond the year 9999, which no record reaches, it raises."""
     moment = EPOCH + timedelta(microseconds=timestamp_us)
     return moment.isoformat(timespec="microseconds")[:-6] + "Z"
+
+
+def format_times(timestamps_us: Iterable[int]) -> list[str]:
+    """`format_time` of many; the date is worked out once a second."""
+    texts: list[str] = []
+    prefix = ""
+    prefix_s: int | None = None
+    for timestamp_us in timestamps_us:
+        second, fraction = divmod(timestamp_us, 1_000_000)
+        if second != prefix_s:
+            prefix, prefix_s = format_time(second * 1_000_000)[:-7], second
+        texts.append(f"{prefix}{fraction:06d}Z")
+    return texts
 
 
 def to_us(moment: datetime) -> int:

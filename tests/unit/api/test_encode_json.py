@@ -3,15 +3,27 @@
 from __future__ import annotations
 
 import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seb_appliance.api.encode_json import encode_json, encode_ndjson
+from seb_appliance.api import encode_json as module
+from seb_appliance.api.encode_json import ValueShape, json_parts, ndjson_parts
 from seb_appliance.broker.values import BatchSlice, ReadResult
 from seb_appliance.formats import batch
 from seb_appliance.formats.columns import BinaryColumn, Columns, int64s
+from tests.support.plain_encoder import plain_json, plain_ndjson
 
+SHAPES: tuple[ValueShape, ...] = ("text", "json", "base64")
 VALUES = st.lists(st.none() | st.binary(max_size=30), min_size=1, max_size=6)
+
+
+def encode_json(result: ReadResult, shape: ValueShape) -> bytes:
+    return b"".join(json_parts(result, shape))
+
+
+def encode_ndjson(result: ReadResult, shape: ValueShape) -> bytes:
+    return b"".join(ndjson_parts(result, shape))
 
 
 def result(values, keys=None, headers=None, begin=0, end=None) -> ReadResult:
@@ -85,3 +97,56 @@ def test_a_json_null_is_not_taken_for_a_tombstone():
     )["records"]
     assert "value_base64" not in tombstone
     assert (null["value"], null["value_base64"]) == (None, "IG51bGw=")
+
+
+CONTENTS = st.one_of(
+    st.text(max_size=12).map(str.encode),
+    st.text('abc "\\\n', max_size=12).map(str.encode),
+    st.binary(max_size=12),
+    st.sampled_from(
+        [b"null", b" null ", b"1e3", b'{"a": [1, "\xc3\xa4"]}', b'"\xff"', b"[" * 3_000]
+    ),
+)
+HEADERS = st.just(b"") | st.dictionaries(st.text(max_size=4), CONTENTS, min_size=1, max_size=3).map(
+    msgspec.msgpack.encode
+)
+TIMES_US = st.integers(min_value=0, max_value=4_000_000_000_000_000)
+
+
+@st.composite
+def pieces(draw) -> BatchSlice:
+    """Some records of a batch that may have any column, none, or gaps between its offsets."""
+    count = draw(st.integers(min_value=1, max_value=12))
+
+    def listed(items, size=count):
+        return draw(st.lists(items, min_size=size, max_size=size))
+
+    gaps = listed(st.integers(min_value=1, max_value=3)) if draw(st.booleans()) else None
+    columns = Columns(
+        int64s(listed(TIMES_US)),
+        BinaryColumn.of(listed(draw(st.sampled_from([CONTENTS, st.none() | CONTENTS])))),
+        BinaryColumn.of(listed(st.none() | CONTENTS)) if draw(st.booleans()) else None,
+        BinaryColumn.of(listed(HEADERS)) if draw(st.booleans()) else None,
+        None if gaps is None else int64s(100 + sum(gaps[:i]) for i in range(count)),
+    )
+    last = 100 + (count if gaps is None else sum(gaps)) - 1
+    stored = batch.encode(columns, base_offset=100, last_offset=last, created_us=0)
+    begin = draw(st.integers(min_value=0, max_value=count - 1))
+    end = draw(st.integers(min_value=begin + 1, max_value=count))
+    return BatchSlice(batch.decode(stored), begin, end, memoryview(stored))
+
+
+@given(st.lists(pieces(), max_size=3), st.sampled_from(SHAPES), st.integers(1, 4))
+def test_the_bytes_are_those_of_encoding_record_after_record(slices, shape, at_once):
+    answer = ReadResult('t"records":[]', 1, slices, 200, 0, 300)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "_PART_RECORDS", at_once)
+        assert encode_json(answer, shape) == plain_json(answer, shape)
+        assert encode_ndjson(answer, shape) == plain_ndjson(answer, shape)
+
+
+def test_parts_are_small_whatever_the_size_of_the_values():
+    small = result([b"x" * 10] * 5_000)
+    assert [part.count(b"\n") for part in ndjson_parts(small, "text")] == [512] * 9 + [392]
+    large = result([b"x" * 100_000] * 10)
+    assert [part.count(b"\n") for part in ndjson_parts(large, "text")] == [2] * 5
