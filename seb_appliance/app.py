@@ -30,6 +30,9 @@ EXIT_FAILED = 70
 EXIT_UNFINISHED = 71
 EXIT_FENCED = 75
 _BACKLOG = 2048
+# A window of a thousand appends is garbage all at once, without cycles: looking for cycles after
+# every 700 objects took a tenth of the time.
+_GC_THRESHOLDS = (50_000, 20, 20)
 _FILES_BESIDE_CONNECTIONS = 1_000  # the bucket's, SQLite's, the cache's: never starved by clients
 
 
@@ -63,6 +66,7 @@ async def _serve(settings: Settings, listener: socket.socket, console: Console) 
             start_screen.show(console, appliance, listener.getsockname()[1])
             gc.collect()
             gc.freeze()  # what lives now lives as long as the process: collections skip it
+            gc.set_threshold(*_GC_THRESHOLDS)
             waited_for: set[asyncio.Future[None]] = {writer, stop}
             await asyncio.wait(waited_for, return_when=asyncio.FIRST_COMPLETED)
             drained = await appliance.drain()

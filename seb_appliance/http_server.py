@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import uvicorn
 
 from seb_appliance.api.app import create_app
+from seb_appliance.api.fastlane import FastLaneProtocol
 from seb_appliance.api.http_protocol import SebHttpProtocol
 from seb_appliance.api.options import ApiOptions
+from seb_appliance.api.plain_answers import PlainAnswers
 from seb_appliance.assembly import Appliance
 from seb_appliance.bundled import bundled
 from seb_appliance.samples import samples
@@ -22,24 +25,29 @@ _STATIC = Path(__file__).parent / "ui" / "static"
 
 
 class HttpServer(uvicorn.Server):
-    def __init__(self, appliance: Appliance) -> None:
+    """`fast_lane` False: every request goes through the application."""
+
+    def __init__(self, appliance: Appliance, *, fast_lane: bool = True) -> None:
         settings = appliance.settings
+        options = ApiOptions(
+            pages=bundled("templates") / "pages",
+            static=_STATIC,
+            max_request_bytes=settings.max_request_bytes,
+            metrics_public=settings.metrics_public,
+            failpoints=appliance.failpoints,
+        )
+        self.plain_answers = PlainAnswers(appliance.broker, options)
         app = create_app(
             appliance.broker,
-            options=ApiOptions(
-                pages=bundled("templates") / "pages",
-                static=_STATIC,
-                max_request_bytes=settings.max_request_bytes,
-                metrics_public=settings.metrics_public,
-                failpoints=appliance.failpoints,
-            ),
-            samples=lambda: samples(appliance),
+            options=options,
+            samples=lambda: samples(appliance, self.plain_answers),
             status=lambda: status(appliance),
         )
+        fast = partial(FastLaneProtocol, answers=self.plain_answers)
         super().__init__(
             uvicorn.Config(
                 app,
-                http=SebHttpProtocol,
+                http=fast if fast_lane else SebHttpProtocol,  # type: ignore[arg-type]
                 ws="none",
                 lifespan="off",
                 log_config=None,

@@ -6,11 +6,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from seb_appliance.api.metrics import Sample
+from seb_appliance.api.plain_answers import PlainAnswers
 from seb_appliance.assembly import Appliance
 
 
-def samples(appliance: Appliance) -> Iterator[Sample]:
+def samples(appliance: Appliance, plain: PlainAnswers) -> Iterator[Sample]:
     yield from _log(appliance)
+    text = "Requests answered by the fast lane, without the application."
+    yield Sample("seb_fast_lane_requests_total", text, "counter", plain.answered)
     yield from _waiting(appliance)
     yield from _bucket(appliance)
     yield from _cache(appliance)

@@ -7,7 +7,7 @@ be): request id, version, security headers, HEAD, and the check of the raw path.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, Final, cast
+from typing import Any, cast
 
 from litestar import Litestar
 from litestar.enums import ScopeType
@@ -22,7 +22,6 @@ from litestar.types import (
     WebSocketReceiveMessage,
 )
 
-from seb_appliance import __version__
 from seb_appliance.api import (
     api_keys,
     audit,
@@ -39,7 +38,7 @@ from seb_appliance.api import (
     transactions,
 )
 from seb_appliance.api import status as status_api
-from seb_appliance.api.answers import DEFAULT_HEADERS, Answer
+from seb_appliance.api.answers import Answer
 from seb_appliance.api.auth import METER_STATE
 from seb_appliance.api.metrics import Sample
 from seb_appliance.api.options import ApiOptions
@@ -51,12 +50,10 @@ from seb_appliance.api.problems import (
     problem_headers,
 )
 from seb_appliance.api.status import Status
+from seb_appliance.api.wire import with_defaults
 from seb_appliance.broker.broker import Broker
 from seb_appliance.broker.quotas import Meter
 from seb_appliance.errors import RefusedError
-
-REQUEST_ID_HEADER: Final = b"seb-request-id"
-VERSION_HEADER: Final = (b"seb-version", __version__.encode())
 
 
 def create_app(
@@ -139,11 +136,7 @@ def _with_headers(send: Send, request_id: bytes, state: dict[str, Any]) -> Send:
 
     async def sender(message: Message) -> None:
         if message["type"] == "http.response.start":
-            headers = list(message["headers"])
-            given = {name for name, _ in headers}
-            headers += [default for default in DEFAULT_HEADERS if default[0] not in given]
-            headers += [(REQUEST_ID_HEADER, request_id), VERSION_HEADER]
-            message["headers"] = headers
+            message["headers"] = with_defaults(list(message["headers"]), request_id)
         elif message["type"] == "http.response.body":
             meter: Meter | None = state.get(METER_STATE)
             if meter is not None:

@@ -8,8 +8,6 @@ is told as a problem document, too.
 from __future__ import annotations
 
 import asyncio
-import http
-import os
 import socket
 from typing import Any, Final
 
@@ -18,10 +16,11 @@ from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
-from seb_appliance import __version__, limits
-from seb_appliance.api.answers import DEFAULT_HEADERS
+from seb_appliance import limits
 from seb_appliance.api.lingering import LingeringTransport
+from seb_appliance.api.options import new_request_id
 from seb_appliance.api.problems import problem_body, problem_headers
+from seb_appliance.api.wire import header_lines, status_line, with_defaults
 from seb_appliance.errors import (
     BadRequestError,
     HeadersTooLargeError,
@@ -163,12 +162,13 @@ class SebHttpProtocol(HttpToolsProtocol):
         elif self._phase == "body" and (not answering or self.cycle.response_started):
             self.transport.abort()  # it was answered before its body was complete
         else:
-            allowed_s = _ALLOWED_S[self._phase]
-            self._refuse(
-                RequestTimeoutError(
-                    f"The {self._phase} of the request took more than {allowed_s} s."
-                )
-            )
+            self._refuse_late()
+
+    def _refuse_late(self) -> None:
+        allowed_s = _ALLOWED_S[self._phase]
+        self._refuse(
+            RequestTimeoutError(f"The {self._phase} of the request took more than {allowed_s} s.")
+        )
 
     def _refuse(self, error: SebError) -> None:
         """Answer without the application and hang up; an answer under way only gets to its end."""
@@ -183,6 +183,15 @@ class SebHttpProtocol(HttpToolsProtocol):
             cycle.message_event.set()
         self.transport.write(refusal_bytes(error))
         self.transport.linger()
+
+    def _begin_body(self) -> None:
+        """A body begins to arrive that is taken without the parser."""
+        self._phase = "body"
+        self._arm(_ALLOWED_S["body"])
+
+    def _end_body(self) -> None:
+        self._phase = ""
+        self._disarm()
 
     def _arm(self, seconds: float) -> None:
         self._disarm()
@@ -216,18 +225,14 @@ def _headers_too_large() -> HeadersTooLargeError:
 
 def refusal_bytes(error: SebError) -> bytes:
     """A whole HTTP/1.1 answer that ends the connection."""
-    request_id = os.urandom(8).hex()
+    request_id = new_request_id()
     body = problem_body(error, request_id)
     headers = [header for header in problem_headers(error) if header[0] != b"connection"]
-    given = {name for name, _ in headers}
-    headers += [header for header in DEFAULT_HEADERS if header[0] not in given]
-    headers += [
-        (b"seb-request-id", request_id.encode()),
-        (b"seb-version", __version__.encode()),
-        (b"content-length", str(len(body)).encode()),
-        (b"connection", b"close"),
-    ]
-    phrase = http.HTTPStatus(error.status).phrase
-    lines = [f"HTTP/1.1 {error.status} {phrase}".encode()]
-    lines += [name + b": " + value for name, value in headers]
-    return b"\r\n".join([*lines, b"", body])
+    lines = header_lines(
+        [
+            *with_defaults(headers, request_id.encode()),
+            (b"content-length", str(len(body)).encode()),
+            (b"connection", b"close"),
+        ]
+    )
+    return b"".join((status_line(error.status), lines, b"\r\n", body))

@@ -5,14 +5,20 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
+from typing import Final
 
 from seb_appliance import limits
 from seb_appliance.failpoints import NO_FAILPOINTS, Failpoints
 
+_PROCESS: Final = os.urandom(4).hex()
+_requests: Final = count()
 
-def random_request_id() -> str:
-    return os.urandom(8).hex()
+
+def new_request_id() -> str:
+    """16 hexadecimal digits: half of them the process's, half a count."""
+    return f"{_PROCESS}{next(_requests) & 0xFFFFFFFF:08x}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,4 +30,4 @@ class ApiOptions:
     max_request_bytes: int = limits.REQUEST_BYTES_MAX
     metrics_public: bool = False
     failpoints: Failpoints = NO_FAILPOINTS
-    new_request_id: Callable[[], str] = field(default=random_request_id)
+    new_request_id: Callable[[], str] = field(default=new_request_id)

@@ -103,23 +103,35 @@ def timeout_ms(headers: dict[bytes, bytes]) -> int | None:
     return timeout
 
 
+def produced_body(topic: str, topic_id: int, offset: int, count: int, timestamp_us: int) -> bytes:
+    """`Produced` as JSON. Topic names need no escapes."""
+    return (
+        f'{{"topic":"{topic}","topic_id":{topic_id},"offset":{offset},"count":{count},'
+        f'"last_offset":{offset + count - 1},"timestamp":"{format_time(timestamp_us)}"}}'
+    ).encode()
+
+
+def produced_timing(window_s: float, put_s: float) -> bytes:
+    return f"window;dur={window_s * 1000:.1f}, put;dur={put_s * 1000:.1f}".encode()
+
+
 def produced(appended: Appended, agreed: Conditions) -> tuple[int, Headers, bytes]:
     """Status, headers and body. A producer's duplicate is answered with 200, all else with 201."""
-    made = Produced(appended.topic, appended.topic_id, None, None, None, None)
-    if appended.offset is not None:
-        made.offset, made.count = appended.offset, appended.count
-        made.last_offset = appended.offset + appended.count - 1
-        made.timestamp = format_time(appended.timestamp_us)
+    topic, topic_id, offset = appended.topic, appended.topic_id, appended.offset
+    if offset is None:
+        body = _encoder.encode(Produced(topic, topic_id, None, None, None, None))
+    else:
+        body = produced_body(topic, topic_id, offset, appended.count, appended.timestamp_us)
     headers = [(b"content-type", JSON), (b"seb-durability", appended.durability.encode())]
     status = 201
     if not appended.replayed:
-        timing = f"window;dur={appended.window_s * 1000:.1f}, put;dur={appended.put_s * 1000:.1f}"
-        headers.append((b"server-timing", timing.encode()))
+        timing = produced_timing(appended.window_s, appended.put_s)
+        headers.append((b"server-timing", timing))
     elif agreed.request is not None:
         headers.append(REPLAYED)
     else:
         status = 200
-    return status, headers, _encoder.encode(made)
+    return status, headers, body
 
 
 def routes(broker: Broker, options: ApiOptions) -> list[HTTPRouteHandler]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Annotated, Final, TypeAlias
 
 import msgspec
@@ -16,8 +17,13 @@ AwareTime: TypeAlias = Annotated[datetime, msgspec.Meta(tz=True)]
 
 def format_time(timestamp_us: int) -> str:
     """`2026-11-21T10:00:00.000123Z`. Beyond the year 9999, which no record reaches, it raises."""
-    moment = EPOCH + timedelta(microseconds=timestamp_us)
-    return moment.isoformat(timespec="microseconds")[:-6] + "Z"
+    seconds, us = divmod(timestamp_us, 1_000_000)
+    return f"{_format_second(seconds)}.{us:06d}Z"
+
+
+@lru_cache(maxsize=1024)  # what is written and read together is of few seconds
+def _format_second(seconds: int) -> str:
+    return (EPOCH + timedelta(seconds=seconds)).isoformat()[:-6]
 
 
 def format_times(timestamps_us: Iterable[int]) -> list[str]:

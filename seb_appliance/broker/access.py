@@ -8,7 +8,13 @@ from typing import Any
 from seb_appliance import limits
 from seb_appliance.broker import audit
 from seb_appliance.broker.api_key_admission import ApiKeyAdmission
-from seb_appliance.broker.api_keys import ApiKeys, NewSecret, draw_secret, no_such_api_key
+from seb_appliance.broker.api_keys import (
+    FOR_EVER_US,
+    ApiKeys,
+    NewSecret,
+    draw_secret,
+    no_such_api_key,
+)
 from seb_appliance.broker.audit import THE_APPLIANCE, Action, Actor
 from seb_appliance.broker.consumer_groups import Submit
 from seb_appliance.broker.grants import Authorizer
@@ -51,6 +57,18 @@ class Access:
         key = self._api_keys.authenticate(token, self._clock.wall_us())
         self.last_used.note(key.api_key_id)
         return key
+
+    def holds_until_us(self, key: ApiKeyView) -> int:
+        """Until when (µs since the epoch) an authentication that gave `key` just now can be taken
+        for another request with the same token, as `still_holds` does."""
+        return self._api_keys.holds_until_us(key, self._clock.wall_us())
+
+    def still_holds(self, key: ApiKeyView, until_us: int) -> bool:
+        """Whether an earlier authentication of the same token is good now: the API key has not
+        changed in any way since, grants and quotas included, and `until_us` is not reached."""
+        if self._api_keys.get(key.api_key_id) is not key:
+            return False
+        return until_us == FOR_EVER_US or self._clock.wall_us() < until_us
 
     def authorize(
         self, key: ApiKeyView, operation: str, topic: str | None = None, group: str | None = None

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TypeVar
+from collections import deque
+from typing import Protocol, TypeVar
 
 from seb_appliance.broker.admission import AdmittedAppend
-from seb_appliance.broker.budget import Reservation
+from seb_appliance.broker.budget import ByteBudget, Reservation
 from seb_appliance.broker.counters import Counters
 from seb_appliance.broker.values import Appended
 from seb_appliance.broker.window import Window
-from seb_appliance.clock import Clock
+from seb_appliance.clock import Clock, Timer
 from seb_appliance.errors import OutcomeUnknownError, SebError
 
 _T = TypeVar("_T")
@@ -77,12 +78,7 @@ class Acknowledger:
         def give_up() -> None:
             if not future.done():
                 self._counters.deadlines_passed += 1
-                future.set_exception(
-                    OutcomeUnknownError(
-                        f"The bucket has not answered within {allowed_ms} ms. What was sent is on "
-                        "its way and may be stored yet: look before sending it again."
-                    )
-                )
+                future.set_exception(_too_late(allowed_ms))
 
         timer = self._clock.call_later(allowed_ms / 1000, give_up)
         try:
@@ -90,11 +86,100 @@ class Acknowledger:
         finally:
             timer.cancel()
 
+    def together(self, window: Window, budget: ByteBudget) -> Together:
+        """For the many callers of a window who need no future each."""
+        return Together(window, budget, self._clock, self._counters, self._longest_wait_ms)
+
     async def once_stored(self, window: Window | None, timeout_ms: int | None = None) -> None:
         """Wait until a window is applied, if there is one and it is not. Raises as it fails, and
         OutcomeUnknownError after `timeout_ms`."""
         if window is not None and not window.is_done:
             await self.by_deadline(self.done(window), timeout_ms)
+
+
+class Told(Protocol):
+    """Who waits for an append and is told by a call: once, by one of these. They never raise."""
+
+    def stored(self, append: AdmittedAppend, window_s: float, put_s: float) -> None: ...
+
+    def failed(self, error: SebError) -> None: ...
+
+
+class Together:
+    """Callers of one window who are told together: one callback and one timer for all of them.
+
+    They are told on the loop's next turn, when the writer has begun its next PUT. Their bytes of
+    `budget` are given back with it.
+    """
+
+    def __init__(
+        self,
+        window: Window,
+        budget: ByteBudget,
+        clock: Clock,
+        counters: Counters,
+        longest_wait_ms: int,
+    ) -> None:
+        self.window = window
+        self._budget = budget
+        self._clock = clock
+        self._counters = counters
+        self._longest_wait_ms = longest_wait_ms
+        self._size_bytes = 0
+        self._waiting: deque[tuple[float, Told, AdmittedAppend]] = deque()
+        self._timer: Timer | None = None
+        self._loop = asyncio.get_running_loop()
+        window.when_done(self._stored, self._failed)
+
+    def add(self, told: Told, append: AdmittedAppend, size_bytes: int, now_s: float) -> None:
+        """`size_bytes` of the budget are taken. Their time is as long as anybody's."""
+        self._budget.take(size_bytes)
+        self._size_bytes += size_bytes
+        self._waiting.append((now_s, told, append))
+        if self._timer is None:
+            self._timer = self._clock.call_later(self._longest_wait_ms / 1000, self._give_up)
+
+    def _stored(self, put_s: float) -> None:
+        self._release()
+        self._loop.call_soon(self._tell_stored, put_s)
+
+    def _failed(self, error: Exception) -> None:
+        self._release()
+        assert isinstance(error, SebError), error
+        self._loop.call_soon(self._tell_failed, error)
+
+    def _release(self) -> None:
+        self._budget.give_back(self._size_bytes)
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _tell_stored(self, put_s: float) -> None:
+        sealed_s = self.window.sealed_s
+        for admitted_s, told, append in self._waiting:
+            told.stored(append, sealed_s - admitted_s, put_s)
+
+    def _tell_failed(self, error: SebError) -> None:
+        for _, told, _ in self._waiting:
+            told.failed(error.again())
+
+    def _give_up(self) -> None:
+        """The time of the first who wait is up; the others' comes within the window's linger."""
+        now_s = self._clock.monotonic_s()
+        wait_s = self._longest_wait_ms / 1000
+        while self._waiting and self._waiting[0][0] + wait_s <= now_s:
+            _, told, _ = self._waiting.popleft()
+            self._counters.deadlines_passed += 1
+            told.failed(_too_late(self._longest_wait_ms))
+        if self._waiting:
+            left_s = self._waiting[0][0] + wait_s - now_s
+            self._timer = self._clock.call_later(left_s, self._give_up)
+
+
+def _too_late(allowed_ms: int) -> OutcomeUnknownError:
+    return OutcomeUnknownError(
+        f"The bucket has not answered within {allowed_ms} ms. What was sent is on its way and may "
+        "be stored yet: look before sending it again."
+    )
 
 
 def _fail(future: asyncio.Future[_T], error: Exception) -> None:

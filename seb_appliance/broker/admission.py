@@ -8,11 +8,14 @@ not yet stored says so (`Refusal.after`): it is answered when that window is sto
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+
+import msgspec
 
 from seb_appliance import limits
 from seb_appliance.broker.catalog import Catalog, no_such_topic
-from seb_appliance.broker.prepared import Prepared, prepare
+from seb_appliance.broker.prepared import RECORD_OVERHEAD_BYTES, Prepared, prepare
 from seb_appliance.broker.values import NewBatches, NewRecords
 from seb_appliance.broker.window import Window
 from seb_appliance.errors import BadRequestError, RefusedError, TopicDiffersError
@@ -38,14 +41,16 @@ class AdmittedTopic:
     """A topic as it will be once everything admitted so far is stored."""
 
     topic_id: int
-    settings: TopicSettings
+    settings: TopicSettings  # as set
+    effective: TopicSettings  # with the defaults filled in
     next_offset: int
     changed_in: Window | None = None  # the window that creates or last changes it
     appended_in: Window | None = None  # the window of its newest records
 
 
-@dataclass(frozen=True, slots=True)
-class AdmittedAppend:
+class AdmittedAppend(msgspec.Struct, frozen=True, gc=False):
+    """Made for every append, so of the kind that is cheapest to make."""
+
     topic_id: int
     offset: int
     count: int
@@ -56,9 +61,18 @@ class Admission:
     """The view ahead of the catalog. Each `admit_…` either adds to the window and changes the view,
     or raises `Refusal` and changes nothing."""
 
-    def __init__(self, catalog: Catalog, next_topic_id: int) -> None:
+    def __init__(
+        self,
+        catalog: Catalog,
+        next_topic_id: int,
+        effective: Callable[[TopicSettings], TopicSettings],
+    ) -> None:
+        """`effective` fills in the defaults of a topic's settings."""
+        self._effective = effective
         self._topics = {
-            topic.name: AdmittedTopic(topic.topic_id, topic.settings, topic.log_end_offset)
+            topic.name: AdmittedTopic(
+                topic.topic_id, topic.settings, effective(topic.settings), topic.log_end_offset
+            )
             for topic in catalog.topics()
         }
         self._deleted_in: dict[str, Window] = {}
@@ -114,6 +128,21 @@ class Admission:
         topic.appended_in = window
         return AdmittedAppend(topic.topic_id, offset, prepared.count, prepared.timestamp_us)
 
+    def place_value(
+        self, window: Window, topic: AdmittedTopic, value: bytes, now_us: int
+    ) -> AdmittedAppend:
+        """`prepare` and `place` of one record that is nothing but its value, no longer than the
+        topic allows."""
+        if now_us > self._last_timestamp_us:
+            self._last_timestamp_us = now_us
+        offset = topic.next_offset
+        runs = window.runs_of(topic.topic_id, offset)
+        runs.add_value(value, self._last_timestamp_us)
+        window.size_bytes += len(value) + RECORD_OVERHEAD_BYTES
+        topic.next_offset = offset + 1
+        topic.appended_in = window
+        return AdmittedAppend(topic.topic_id, offset, 1, self._last_timestamp_us)
+
     # --- topics ---
 
     def admit_topic_created(
@@ -139,7 +168,9 @@ class Admission:
     ) -> AdmittedTopic:
         topic_id = self._next_topic_id
         self._next_topic_id += 1
-        topic = self._topics[name] = AdmittedTopic(topic_id, settings, 0, window)
+        topic = self._topics[name] = AdmittedTopic(
+            topic_id, settings, self._effective(settings), 0, window
+        )
         self._deleted_in.pop(name, None)
         window.add_event(
             TopicCreated(topic_id=topic_id, name=name, created_us=now_us, settings=settings)
@@ -151,6 +182,7 @@ class Admission:
         if topic is None:
             raise self.missing(name)
         topic.settings = settings
+        topic.effective = self._effective(settings)
         topic.changed_in = window
         window.add_event(TopicChanged(topic_id=topic.topic_id, settings=settings))
 

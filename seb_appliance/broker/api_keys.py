@@ -30,6 +30,8 @@ _BASE62: Final = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz
 _ID_AT, _SECRET_AT, _CHECKSUM_AT, _LENGTH = 4, 13, 57, 63
 _NO_SUCH_SECRET: Final = b"\0" * 32  # compared for unknown ids, so that they take as long
 
+FOR_EVER_US: Final = 2**63
+
 _REFUSED: Final = "The API key is not valid: unknown, expired, disabled, revoked or mistyped."
 
 
@@ -163,6 +165,12 @@ class ApiKeys:
         if found.disabled or (found.expires_us is not None and found.expires_us <= now_us):
             raise UnauthenticatedError(_REFUSED)
         return self._views[api_key_id]
+
+    def holds_until_us(self, key: ApiKeyView, now_us: int) -> int:
+        """Until when an authentication that gave `key` just now is good, unless the API key is
+        changed: then `get` gives another view. The end of an overlap counts for both secrets."""
+        ends_us = (key.expires_us, key.overlap_until_us)
+        return min((us for us in ends_us if us is not None and us > now_us), default=FOR_EVER_US)
 
     def _put(self, row: ApiKeyRow) -> None:
         self._rows[row.api_key_id] = row

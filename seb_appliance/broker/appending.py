@@ -86,6 +86,9 @@ class Admitted:
         }
 
 
+AtOnce = tuple[Window, AdmittedAppend, int, bool]  # with linger in ms, and early flush
+
+
 class Appending:
     """The decisions; `Broker` does the waiting."""
 
@@ -134,6 +137,31 @@ class Appending:
         self._remember(admitted, conditions.request)
         return admitted
 
+    def append_at_once(
+        self, topic: str, records: bytes | NewRecords | NewBatches, now_us: int
+    ) -> AtOnce | None:
+        """Admit records without conditions (bytes: one that is nothing but its value) to a topic
+        that is there; None, and nothing is changed, where that is not possible: `append` then
+        says why, or makes the topic."""
+        known = self._admission.find(topic)
+        if known is None:
+            return None
+        settings = known.effective
+        assert settings.linger_ms is not None
+        assert settings.max_record_bytes is not None
+        window = self._sequencer.open_window()
+        if isinstance(records, bytes):
+            if len(records) > settings.max_record_bytes:
+                return None
+            placed = self._admission.place_value(window, known, records, now_us)
+        else:
+            try:
+                prepared = self._admission.prepare(records, settings.max_record_bytes, now_us)
+            except Refusal:
+                return None
+            placed = self._admission.place(window, topic, prepared, now_us)
+        return window, placed, settings.linger_ms, settings.early_flush is True
+
     def transact(
         self, key: ApiKeyView, transaction: Transaction, address: str
     ) -> Admitted | Earlier:
@@ -180,7 +208,7 @@ class Appending:
             self._settings.auto_create_topics and self._authorizer.may(key, "manage", topic)
         ):
             raise self._admission.missing(topic)
-        settings = self._settings.effective(known.settings if known else TopicSettings())
+        settings = known.effective if known else self._settings.effective(TopicSettings())
         assert settings.linger_ms is not None
         assert settings.max_record_bytes is not None
         admitted.linger_ms = min(admitted.linger_ms, settings.linger_ms)

@@ -14,6 +14,7 @@ import msgspec
 
 from seb_appliance.broker import audit
 from seb_appliance.broker.access import Access
+from seb_appliance.broker.acknowledging import Told
 from seb_appliance.broker.appending import (
     NO_CONDITIONS,
     Conditions,
@@ -84,6 +85,7 @@ class Broker:
         self.reading = ByteBudget(settings.max_reading_bytes, "answers that are being read")
         self.counters = Counters()
         self._settings = settings
+        self._journal = journal
         self._clock = clock
         self._state = state
         self._after_apply = on_applied
@@ -105,6 +107,7 @@ class Broker:
             clock=clock,
             counters=self.counters,
             failpoints=failpoints,
+            pending=self.pending,
         )
         self.groups = ConsumerGroups(
             self._catalog,
@@ -158,6 +161,11 @@ class Broker:
         """Begin to write. The task ends only when nothing can be written any more: `failure`."""
         self._writer = asyncio.create_task(self._sequencer.run(), name="sequencer")
         return self._writer
+
+    @property
+    def durability(self) -> str:
+        """Where an acknowledged record is: `s3`, `disk` or `memory`."""
+        return self._journal.durability
 
     @property
     def stopping(self) -> bool:
@@ -226,6 +234,25 @@ class Broker:
         return await self._writes.append(
             key, topic, records, reservation, timeout_ms, conditions, address
         )
+
+    def append_at_once(
+        self,
+        key: ApiKeyView,
+        topic: str,
+        records: bytes | NewRecords | NewBatches,
+        size_bytes: int,
+        told: Told,
+    ) -> bool:
+        """The short way of `append`, for records without conditions (bytes: one record that is
+        nothing but its value) to a topic that is there: admitted before this returns True, and
+        `told` is called when they are stored, never will be, or the time is up. `size_bytes` of
+        `pending` are taken until then.
+
+        False: nothing happened; `append` knows why and says it.
+        """
+        now_us = self._clock.wall_us()
+        self.access.last_used.note(key.api_key_id, now_us)
+        return self._writes.append_at_once(topic, records, size_bytes, now_us, told)
 
     async def transact(
         self,

@@ -23,6 +23,9 @@ class ByteBudget:
         reservation.grow(size_bytes)
         return reservation
 
+    def has_room_for(self, size_bytes: int) -> bool:
+        return self.used_bytes + size_bytes <= self.limit_bytes
+
     def take(self, size_bytes: int) -> None:
         if self.used_bytes + size_bytes > self.limit_bytes:
             self.refusals += 1

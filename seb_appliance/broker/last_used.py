@@ -18,8 +18,11 @@ class LastUsed:
         self._clock = clock
         self._on_changed = on_changed
 
-    def note(self, api_key_id: str) -> None:
-        self._used_us[api_key_id] = self._clock.wall_us()
+    def note(self, api_key_id: str, now_us: int | None = None) -> None:
+        """`now_us`: if it is known already."""
+        self._used_us[api_key_id] = self._clock.wall_us() if now_us is None else now_us
+        if api_key_id in self._changed:
+            return
         self._changed.add(api_key_id)
         if len(self._changed) == 1:
             self._on_changed()

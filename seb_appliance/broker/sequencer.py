@@ -68,16 +68,19 @@ class Sequencer:
             self._open = Window()
         return self._open
 
-    def close_within(self, window: Window, linger_s: float, *, early: bool = False) -> None:
+    def close_within(
+        self, window: Window, linger_s: float, *, early: bool = False, now_s: float | None = None
+    ) -> None:
         """Something was added to `window`: it closes when it is full, and in `linger_s` at the
-        latest; at once if `early` and nobody else waits."""
+        latest; at once if `early` and nobody else waits. `now_s`: if it is known already."""
         window.callers += 1
         if window.is_full:
             self._open = None
             self._full.append(window)
             self._wake.set()
             return
-        now_s = self._clock.monotonic_s()
+        if now_s is None:
+            now_s = self._clock.monotonic_s()
         if early and window.callers == 1 and self._in_flight is None and not self._full:
             window.deadline_s = now_s
             self._wake.set()

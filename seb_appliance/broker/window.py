@@ -56,6 +56,16 @@ class TopicRuns:
     runs: list[PlainRun | ClientRun] = field(default_factory=list)
     producers: list[ProducerAppend] = field(default_factory=list)
 
+    def add_value(self, value: bytes, timestamp_us: int) -> None:
+        """One record with neither record key nor headers."""
+        run = self.runs[-1] if self.runs else None
+        if isinstance(run, PlainRun) and run.keys is None and run.headers is None:
+            run.values.append(value)
+            run.timestamps_us.append(timestamp_us)
+            self.next_offset += 1
+        else:
+            self.add_plain(NewRecords([value]), [timestamp_us])
+
     def add_plain(self, records: NewRecords, timestamps_us: list[int]) -> None:
         if not self.runs or not isinstance(self.runs[-1], PlainRun):
             self.runs.append(PlainRun())

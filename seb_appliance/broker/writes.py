@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from seb_appliance import limits
-from seb_appliance.broker.acknowledging import Acknowledger
+from seb_appliance.broker.acknowledging import Acknowledger, Together, Told
 from seb_appliance.broker.admission import Admission, Refusal
 from seb_appliance.broker.appending import (
     Admitted,
@@ -14,7 +14,7 @@ from seb_appliance.broker.appending import (
     Transacted,
     Transaction,
 )
-from seb_appliance.broker.budget import Reservation
+from seb_appliance.broker.budget import ByteBudget, Reservation
 from seb_appliance.broker.catalog import Catalog
 from seb_appliance.broker.consumer_groups import check_commit
 from seb_appliance.broker.counters import Counters
@@ -54,9 +54,12 @@ class Writes:
         clock: Clock,
         counters: Counters,
         failpoints: Failpoints,
+        pending: ByteBudget,
     ) -> None:
         self.stopping = False
-        self.admission = Admission(catalog, next_topic_id)
+        self._pending = pending
+        self._together: Together | None = None  # of the window that was open last
+        self.admission = Admission(catalog, next_topic_id, settings.effective)
         self.group_admission = GroupAdmission(self.admission, catalog.groups)
         self._catalog = catalog
         self._sequencer = sequencer
@@ -64,6 +67,7 @@ class Writes:
         self._settings = settings
         self._durability = durability
         self._failpoints = failpoints
+        self._clock = clock
         self._acknowledger = Acknowledger(
             clock=clock,
             counters=counters,
@@ -102,6 +106,34 @@ class Writes:
         )
         self._let_close(decided)
         return await self._acknowledger.by_deadline(acknowledged, timeout_ms)
+
+    def append_at_once(
+        self,
+        topic: str,
+        records: bytes | NewRecords | NewBatches,
+        size_bytes: int,
+        now_us: int,
+        told: Told,
+    ) -> bool:
+        """See `Broker.append_at_once`; `now_us` is on the wall clock."""
+        if (
+            self.stopping
+            or self._sequencer.failure is not None
+            or self._state.lag_entries >= limits.STATE_LAG_ENTRIES_MAX
+            or not self._pending.has_room_for(size_bytes)
+        ):
+            return False
+        admitted = self._appending.append_at_once(topic, records, now_us)
+        if admitted is None:
+            return False
+        window, append, linger_ms, early = admitted
+        self._failpoints.reach("K2")
+        if self._together is None or self._together.window is not window:
+            self._together = self._acknowledger.together(window, self._pending)
+        now_s = self._clock.monotonic_s()
+        self._together.add(told, append, size_bytes, now_s)
+        self._sequencer.close_within(window, linger_ms / 1000, early=early, now_s=now_s)
+        return True
 
     async def transact(
         self,

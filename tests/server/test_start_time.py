@@ -12,6 +12,7 @@ from seb_appliance import limits
 from seb_appliance.broker.admission import Admission
 from seb_appliance.broker.catalog import Catalog
 from seb_appliance.broker.sealing import seal
+from seb_appliance.broker.settings import BrokerSettings
 from seb_appliance.broker.values import NewRecords
 from seb_appliance.broker.window import Window
 from seb_appliance.clock import SystemClock
@@ -49,7 +50,9 @@ async def write_entries(folder: Path, count: int) -> None:
         jitter=random.random,
         progress=lambda *_: None,
     )
-    admission = Admission(Catalog(await database.load(), clock.monotonic_s), 1)
+    admission = Admission(
+        Catalog(await database.load(), clock.monotonic_s), 1, BrokerSettings().effective
+    )
     await database.close()
     position = journal.position
     for i in range(count):

@@ -40,7 +40,9 @@ class RunningAppliance:
 
 
 @contextlib.asynccontextmanager
-async def running_appliance(data: Path, **flags: str | bool) -> AsyncIterator[RunningAppliance]:
+async def running_appliance(
+    data: Path, *, fast_lane: bool = True, **flags: str | bool
+) -> AsyncIterator[RunningAppliance]:
     """`data` is made if it is missing; `flags` are settings, as on the command line."""
     data.mkdir(parents=True, exist_ok=True)
     in_force = settings.load(
@@ -49,7 +51,7 @@ async def running_appliance(data: Path, **flags: str | bool) -> AsyncIterator[Ru
     store = make_store(in_force, NO_FAILPOINTS)
     appliance = await Appliance.open(in_force, store, NO_FAILPOINTS, lambda *_: None)
     listener = socket.create_server(("127.0.0.1", 0))
-    server = HttpServer(appliance)
+    server = HttpServer(appliance, fast_lane=fast_lane)
     try:
         await appliance.start()
         serving = asyncio.create_task(server.serve(sockets=[listener]))

@@ -1,0 +1,163 @@
+"""Answers to plain requests, without an ASGI scope, a task or a future.
+
+Whatever is going to be refused is passed on untouched to the application, which says why; so the
+rules of the API stand in one place, and both lanes call the same functions for what they share.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from seb_appliance import limits
+from seb_appliance.api.answers import DEFAULT_HEADERS, JSON, Headers
+from seb_appliance.api.options import ApiOptions
+from seb_appliance.api.plain_heads import PlainConsume, PlainHead, PlainHeads, PlainProduce
+from seb_appliance.api.problems import problem_body, problem_headers
+from seb_appliance.api.produce_bodies import parse_batches, parse_single
+from seb_appliance.api.produce_json import parse_json, parse_ndjson
+from seb_appliance.api.records_consume import consumed_headers, encode
+from seb_appliance.api.records_produce import produced_body, produced_timing
+from seb_appliance.api.wire import (
+    REQUEST_ID_HEADER,
+    VERSION_HEADER,
+    header_lines,
+    status_line,
+    with_defaults,
+)
+from seb_appliance.broker.acknowledging import Told
+from seb_appliance.broker.admission import AdmittedAppend
+from seb_appliance.broker.broker import Broker
+from seb_appliance.broker.budget import ByteBudget, Reservation
+from seb_appliance.broker.grants import grants_admin
+from seb_appliance.broker.values import NewBatches, NewRecords
+from seb_appliance.errors import OverloadedError, SebError
+from seb_appliance.formats.columns import Bytes
+
+# More work than this is not done on the event loop: the application has threads for it.
+BODY_BYTES_MAX: Final = 64 * limits.KIB
+
+_CLOSE: Final = b"connection: close\r\n"
+
+
+class PlainAnswers:
+    """One for all connections. `answered`: requests that took this way."""
+
+    def __init__(self, broker: Broker, options: ApiOptions) -> None:
+        self.answered = 0
+        self.failpoints = options.failpoints
+        self._broker = broker
+        self._heads = PlainHeads(broker, min(options.max_request_bytes, BODY_BYTES_MAX))
+        self._max_request_bytes = options.max_request_bytes
+        self._new_request_id = options.new_request_id
+        self._dates: Headers = []
+        self._before_timing = b""
+        defaults = header_lines(DEFAULT_HEADERS)
+        self._after_length = b"\r\n%b%b: " % (defaults, REQUEST_ID_HEADER)
+        self._end = b"\r\n%b\r\n" % header_lines([VERSION_HEADER])
+        self._end_close = b"\r\n%b%b\r\n" % (header_lines([VERSION_HEADER]), _CLOSE)
+
+    def find(self, head: bytes) -> PlainHead | None:
+        """See `PlainHeads.find`."""
+        return self._heads.find(head)
+
+    def reserve(self, size_bytes: int) -> Reservation | None:
+        """For a body that is still coming; None when there is no room."""
+        return _reserve(self._broker.pending, size_bytes)
+
+    # --- produce ---
+
+    def produce(self, plain: PlainProduce, body: bytes, told: Told) -> bool:
+        """Whether the records are admitted; `told` hears of them. If not, nothing happened."""
+        self.failpoints.reach("K1")
+        try:
+            records = self._parse(plain, body)
+        except SebError:
+            return False
+        return self._broker.append_at_once(plain.key, plain.topic, records, len(body), told)
+
+    def _parse(self, plain: PlainProduce, body: bytes) -> bytes | NewRecords | NewBatches:
+        if plain.kind == "single":
+            return parse_single(body, plain.headers) if plain.headers else body
+        if plain.kind == "batch":
+            return parse_batches(body, self._max_request_bytes)
+        return parse_json(body) if plain.kind == "json" else parse_ndjson(body)
+
+    def produced(
+        self,
+        plain: PlainProduce,
+        append: AdmittedAppend,
+        window_s: float,
+        put_s: float,
+        dates: Headers,
+        *,
+        close: bool,
+    ) -> bytes:
+        """The whole answer. `dates`: the headers that the server gives every answer."""
+        if dates is not self._dates:
+            self._dates = dates
+            named = [(b"content-type", JSON), (b"seb-durability", self._broker.durability.encode())]
+            lines = header_lines([*dates, *named])
+            self._before_timing = b"%b%bserver-timing: " % (status_line(201), lines)
+        self.answered += 1
+        body = produced_body(
+            plain.topic, append.topic_id, append.offset, append.count, append.timestamp_us
+        )
+        return b"".join(
+            (
+                self._before_timing,
+                produced_timing(window_s, put_s),
+                b"\r\ncontent-length: %d" % len(body),
+                self._after_length,
+                self._new_request_id().encode(),
+                self._end_close if close else self._end,
+                body,
+            )
+        )
+
+    # --- consume ---
+
+    def consumed(
+        self, plain: PlainConsume, dates: Headers, *, close: bool
+    ) -> tuple[list[Bytes], Reservation] | None:
+        """The parts of the whole answer, and what holds their bytes until they are sent; None when
+        there is something to wait for, or to refuse. Does no I/O."""
+        try:
+            result = self._broker.read_at_once(plain.topic, plain.wanted)
+        except SebError:
+            return None
+        if result is None:
+            return None
+        parts = list(encode(result, plain.chosen, plain.shape))
+        length = sum(map(len, parts))
+        reservation = _reserve(self._broker.reading, length)
+        if reservation is None:
+            return None
+        self.answered += 1
+        self._broker.access.last_used.note(plain.key.api_key_id)
+        headers = consumed_headers(result, plain.chosen)
+        headers.append((b"content-length", str(length).encode()))
+        parts.insert(0, self._head(200, headers, dates, self._new_request_id(), close=close))
+        return parts, reservation
+
+    def refused(
+        self, plain: PlainProduce, error: SebError, dates: Headers, *, close: bool
+    ) -> bytes:
+        """The whole answer to an append that was admitted and came to nothing."""
+        self.answered += 1
+        request_id = self._new_request_id()
+        body = problem_body(error, request_id, to_admin=grants_admin(plain.key.grants))
+        headers = [*problem_headers(error), (b"content-length", str(len(body)).encode())]
+        return self._head(error.status, headers, dates, request_id, close=close) + body
+
+    def _head(
+        self, status: int, headers: Headers, dates: Headers, request_id: str, *, close: bool
+    ) -> bytes:
+        lines = header_lines([*dates, *with_defaults(headers, request_id.encode())])
+        return b"".join((status_line(status), lines, _CLOSE if close else b"", b"\r\n"))
+
+
+def _reserve(budget: ByteBudget, size_bytes: int) -> Reservation | None:
+    try:
+        return budget.reserve(size_bytes)
+    except OverloadedError:
+        return None

@@ -1,0 +1,202 @@
+"""Request heads that need no application: what they ask for is worked out once and remembered.
+
+A client sends the same head (request line and headers) over and over; only the body differs. The
+same bytes mean the same request, as far as its head goes, so the second time they cost one look-up.
+What is remembered holds for one API key in one state (`Access.still_holds`); nothing is kept of a
+head that failed.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+import httptools
+
+from seb_appliance import limits
+from seb_appliance.api.answers import BATCH
+from seb_appliance.api.auth import Call, token_of
+from seb_appliance.api.encode_json import ValueShape
+from seb_appliance.api.parameters import read_headers, read_query
+from seb_appliance.api.records_consume import READ_QUERY, answer_type, read_request, value_shape
+from seb_appliance.api.records_produce import BodyKind, body_kind
+from seb_appliance.broker.broker import Broker
+from seb_appliance.broker.names import check_topic_name
+from seb_appliance.broker.values import NO_QUOTAS, ApiKeyView, ReadRequest
+from seb_appliance.errors import SebError
+
+HEADS_KEPT: Final = 4_096
+HEAD_BYTES_MAX: Final = 1 * limits.KIB  # a longer one is not kept: at most 4 MiB in all
+
+_PLAIN_URL: Final = re.compile(rb"/v1/topics/([A-Za-z0-9_.-]{1,128})/records(?:\?(.*))?")
+# Whoever sends one of these gets the whole application.
+_NOT_PLAIN: Final = frozenset(
+    {
+        b"transfer-encoding",
+        b"content-encoding",
+        b"expect",
+        b"upgrade",
+        b"seb-timeout",
+        b"idempotency-key",
+        b"producer-id",
+        b"producer-epoch",
+        b"producer-seq",
+        b"if-match",
+        b"if-unmodified-since",
+        b"ce-specversion",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class PlainProduce:
+    """An append without conditions. `headers`: those that shape a single record."""
+
+    key: ApiKeyView
+    until_us: int
+    topic: str
+    kind: BodyKind
+    headers: dict[bytes, bytes]
+    content_length: int
+
+
+@dataclass(frozen=True, slots=True)
+class PlainConsume:
+    """A read; `chosen` is the media type of the answer."""
+
+    key: ApiKeyView
+    until_us: int
+    topic: str
+    wanted: ReadRequest
+    chosen: str
+    shape: ValueShape
+    content_length: int = 0
+
+
+PlainHead = PlainProduce | PlainConsume
+
+
+class PlainHeads:
+    """`max_request_bytes`: bodies that say they are longer are not plain."""
+
+    def __init__(self, broker: Broker, max_request_bytes: int) -> None:
+        self._broker = broker
+        self._access = broker.access
+        self._max_request_bytes = max_request_bytes
+        self._known: dict[bytes, PlainHead] = {}
+
+    def find(self, head: bytes) -> PlainHead | None:
+        """What `head` (to its empty line, included) asks for; None when it is not plain, or will
+        be refused: the application says why."""
+        known = self._known.get(head)
+        if known is not None and self._access.still_holds(known.key, known.until_us):
+            return known
+        found = self._read(head)
+        if found is not None and len(head) <= HEAD_BYTES_MAX:
+            if len(self._known) >= HEADS_KEPT:
+                self._known.clear()
+            self._known[head] = found
+        return found
+
+    def _read(self, head: bytes) -> PlainHead | None:
+        request = _ParsedHead.of(head)
+        if request is None:
+            return None
+        url = _PLAIN_URL.fullmatch(request.url)
+        if url is None or len(head) > limits.HTTP_HEADER_BYTES_MAX:
+            return None
+        topic = url[1].decode()
+        try:
+            headers = read_headers(request.headers)
+            if _NOT_PLAIN & headers.keys() or headers.get(b"connection", b"").lower() not in (
+                b"",
+                b"keep-alive",
+            ):
+                return None
+            check_topic_name(topic)
+            key = self._access.authenticate(token_of(headers.get(b"authorization")))
+            if key.quotas != NO_QUOTAS:
+                return None
+            if request.method == b"POST" and url[2] is None:
+                return self._produce(key, topic, headers)
+            if request.method == b"GET":
+                return self._consume(key, topic, headers, url[2] or b"")
+        except SebError:
+            pass
+        return None
+
+    def _produce(
+        self, key: ApiKeyView, topic: str, headers: dict[bytes, bytes]
+    ) -> PlainProduce | None:
+        length = headers.get(b"content-length", b"")
+        if not length or int(length) > self._max_request_bytes:
+            return None
+        self._access.authorize(key, "produce", topic)
+        kind = body_kind(headers.get(b"content-type"))
+        shaping = {name: value for name, value in headers.items() if name.startswith(b"seb-")}
+        if shaping and kind != "single":
+            return None
+        until_us = self._access.holds_until_us(key)
+        return PlainProduce(key, until_us, topic, kind, shaping, int(length))
+
+    def _consume(
+        self, key: ApiKeyView, topic: str, headers: dict[bytes, bytes], query_string: bytes
+    ) -> PlainConsume | None:
+        if headers.get(b"content-length", b"0") != b"0":
+            return None
+        self._access.authorize(key, "consume", topic)
+        query = read_query(query_string, READ_QUERY)
+        chosen = answer_type(Call(key, headers, query, address=""))
+        wanted = read_request(query)
+        large = (
+            wanted.max_records > limits.FETCH_RECORDS_DEFAULT
+            or wanted.max_bytes > limits.FETCH_BYTES_DEFAULT
+        )
+        if large and chosen != BATCH.decode():
+            return None  # many milliseconds of encoding: not without letting others run in between
+        until_us = self._access.holds_until_us(key)
+        return PlainConsume(key, until_us, topic, wanted, chosen, value_shape(query))
+
+
+class _ParsedHead:
+    """What the parser says of a head, by the same rules as for every other request."""
+
+    def __init__(self) -> None:
+        self.url = b""
+        self.headers: list[tuple[bytes, bytes]] = []
+        self.method = b""
+        self._begun = 0
+        self._complete = False
+
+    @classmethod
+    def of(cls, head: bytes) -> _ParsedHead | None:
+        """None when it is not the whole head of one HTTP/1.1 request that keeps its connection."""
+        parsed = cls()
+        parser = httptools.HttpRequestParser(parsed)
+        try:
+            parser.feed_data(head)
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade):
+            return None
+        hosts = sum(name == b"host" for name, _ in parsed.headers)
+        if (
+            not parsed._complete
+            or parsed._begun != 1
+            or hosts != 1
+            or parser.get_http_version() != "1.1"
+        ):
+            return None
+        parsed.method = parser.get_method()
+        return parsed
+
+    def on_message_begin(self) -> None:
+        self._begun += 1
+
+    def on_url(self, url: bytes) -> None:
+        self.url += url
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self.headers.append((name.lower(), value))
+
+    def on_headers_complete(self) -> None:
+        self._complete = True

@@ -1,0 +1,204 @@
+"""The fast lane and the application answer alike, byte for byte but for times and request ids."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from seb_appliance.formats import batch
+from seb_appliance.formats.columns import BinaryColumn, Columns, int64s
+from tests.support.appliance import RunningAppliance, running_appliance
+from tests.support.lanes import Lane, masked
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+LIMITED = {"requests_per_second": 1_000}
+BATCH = batch.encode(
+    Columns(int64s([7, 8, 9]), BinaryColumn.of([b"a", b"b", b"c"])), base_offset=0, created_us=9
+)
+
+
+@dataclass(frozen=True)
+class Case:
+    """`head` without its request line's method, host and key; None for `key`: the admin's."""
+
+    name: str
+    method: str = "POST"
+    path: str = "/v1/topics/t/records"
+    headers: tuple[str, ...] = ()
+    body: bytes = b""
+    host: str = "Host: x"
+    key: str | None = None
+    version: str = "HTTP/1.1"
+    sized: bool = True
+    taken: bool = False  # by the fast lane
+    answers: int = 1
+    raw: bytes = field(default=b"", repr=False)
+
+    def request(self, keys: dict[str, str]) -> bytes:
+        lines = [f"{self.method} {self.path} {self.version}", self.host]
+        token = keys[self.key or "admin"]
+        lines += [f"Authorization: Bearer {token}"] if token else []
+        lines += self.headers
+        if self.sized and self.method == "POST":
+            lines.append(f"Content-Length: {len(self.body)}")
+        return "\r\n".join([*filter(None, lines), "", ""]).encode() + self.body + self.raw
+
+
+JSON, NDJSON, SEB = (
+    f"Content-Type: application/{kind}" for kind in ("json", "x-ndjson", "vnd.seb.batch")
+)
+CASES = [
+    Case("bytes", body=b"hello", taken=True),
+    Case("nothing", taken=True),
+    Case("text", headers=("Content-Type: text/plain; charset=utf-8",), body=b"x", taken=True),
+    Case("a record key", headers=("Seb-Key: a%20b", "Seb-Header-n: 1"), body=b"x", taken=True),
+    Case("a timestamp", headers=("Seb-Timestamp: 2026-01-01T00:00:00Z",), body=b"x", taken=True),
+    Case("json", headers=(JSON,), body=b'{"records":[{"value":{"a":1}}]}', taken=True),
+    Case("ndjson", headers=(NDJSON,), body=b'{"value":"a"}\n{"value":"b"}\n', taken=True),
+    Case("a batch", headers=(SEB,), body=BATCH, taken=True),
+    Case("keep-alive", headers=("Connection: keep-alive",), body=b"x", taken=True),
+    Case("other headers", headers=("traceparent: 00-1", "User-Agent: x"), body=b"x", taken=True),
+    Case("close", headers=("Connection: close",), body=b"x"),
+    Case("HTTP/1.0", version="HTTP/1.0", body=b"x"),
+    Case("no host", host="", body=b"x"),
+    Case("two hosts", headers=("Host: y",), body=b"x"),
+    Case("an upgrade", headers=("Connection: Upgrade", "Upgrade: h2c"), body=b"x"),
+    Case("a query", path="/v1/topics/t/records?a=b", body=b"x"),
+    Case("an unknown seb header", headers=("Seb-Colour: red",), body=b"x"),
+    Case("a header for one beside many", headers=(NDJSON, "Seb-Key: a"), body=b'{"value":1}'),
+    Case("a bad key", headers=("Seb-Key: %zz",), body=b"x"),
+    Case("two keys", headers=("Seb-Key: a", "Seb-Key: b"), body=b"x"),
+    Case("a bad timestamp", headers=("Seb-Timestamp: now",), body=b"x"),
+    Case("bad json", headers=(JSON,), body=b"{"),
+    Case("a tombstone without a key", headers=(NDJSON,), body=b'{"value":null}'),
+    Case("a bad batch", headers=(SEB,), body=BATCH[:-1]),
+    Case("an unknown type", headers=("Content-Type: application/pdf",), body=b"x"),
+    Case("zstd", headers=("Content-Encoding: br",), body=b"x"),
+    Case("gzip that is none", headers=("Content-Encoding: gzip",), body=b"x"),
+    Case("a short time-out", headers=("Seb-Timeout: 10s",), body=b"x"),
+    Case("an idempotency key", headers=("Idempotency-Key: a",), body=b"x"),
+    Case("a condition", headers=('If-Match: "9999"',), body=b"x"),
+    Case("a new topic", path="/v1/topics/made/records", body=b"x"),
+    Case("a bad name", path="/v1/topics/a..b/records", body=b"x"),
+    Case("a long name", path=f"/v1/topics/{'a' * 200}/records", body=b"x"),
+    Case("an escape", path="/v1/topics/%74/records", body=b"x"),
+    Case("no api key", key="none", body=b"x"),
+    Case("a wrong api key", key="wrong", body=b"x"),
+    Case("a key that may not", key="consumer", body=b"x"),
+    Case("a key with quotas", key="limited", body=b"x"),
+    Case("two api keys", headers=("Authorization: Bearer x",), body=b"x"),
+    Case("too long a record", body=b"x" * 5_000),
+    Case("too long a request", headers=("Content-Length: 99999999",), sized=False),
+    Case("a length that is none", headers=("Content-Length: x",), sized=False),
+    Case("two lengths", headers=("Content-Length: 1",), body=b"xx"),
+    Case("no length", sized=False),
+    Case(
+        "chunks",
+        headers=("Transfer-Encoding: chunked",),
+        sized=False,
+        body=b"3\r\nabc\r\n0\r\n\r\n",
+    ),
+    Case("expect", headers=("Expect: 100-continue",), body=b"x"),
+    Case("pipelined", body=b"x", raw=b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n", answers=2),
+    Case("nonsense behind", body=b"x", raw=b"\0nonsense\r\n\r\n"),
+    Case("an unknown method", method="BREW"),
+    Case("put", method="PUT", headers=("Content-Length: 0",)),
+    Case("head", method="HEAD", headers=("Accept: application/json",)),
+    Case("read", method="GET", taken=True),
+    Case("read some", method="GET", path="/v1/topics/t/records?offset=1&max_records=2", taken=True),
+    Case("read lines", method="GET", headers=("Accept: application/x-ndjson",), taken=True),
+    Case("read a batch", method="GET", path="/v1/topics/fixed/records?format=batch", taken=True),
+    Case("read base64", method="GET", path="/v1/topics/t/records?values=base64", taken=True),
+    Case("read the end", method="GET", path="/v1/topics/t/records?offset=latest", taken=True),
+    Case("read much", method="GET", path="/v1/topics/t/records?max_records=100000"),
+    Case("read beyond", method="GET", path="/v1/topics/t/records?offset=9999"),
+    Case(
+        "read until a time", method="GET", path="/v1/topics/t/records?until=@2020-01-01T00:00:00Z"
+    ),
+    Case("read nothing", method="GET", path="/v1/topics/missing/records"),
+    Case("read badly", method="GET", path="/v1/topics/t/records?offset=x"),
+    Case("read with a body", method="GET", headers=("Content-Length: 1",), body=b"x"),
+    Case("read what is not there", method="GET", headers=("Accept: image/png",)),
+    Case("read without the right", method="GET", key="producer"),
+    Case("read with quotas", method="GET", key="limited"),
+]
+
+
+@dataclass(frozen=True)
+class Both:
+    fast: RunningAppliance
+    slow: RunningAppliance
+    keys: dict[str, dict[str, str]]  # by lane, then by name
+
+    async def answers(self, case: Case, *cuts: int) -> tuple[bytes, bytes]:
+        """Of both lanes; the request is cut at `cuts`."""
+        found = []
+        for name, seb in (("fast", self.fast), ("slow", self.slow)):
+            request = case.request(self.keys[name])
+            edges = [0, *sorted(cut % len(request) for cut in cuts), len(request)]
+            pieces = [request[a:b] for a, b in pairwise(edges) if b > a]
+            lane = Lane(seb)
+            found.append(masked(await lane.answers(*pieces, count=case.answers)))
+            lane.leave()
+        return found[0], found[1]
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def both(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Both]:
+    async with contextlib.AsyncExitStack() as stack:
+        lanes: dict[str, RunningAppliance] = {}
+        keys: dict[str, dict[str, str]] = {}
+        for name in ("fast", "slow"):
+            data: Path = tmp_path_factory.mktemp(name)
+            running = running_appliance(
+                data, fast_lane=name == "fast", max_record_bytes="4KiB", max_request_bytes="1MiB"
+            )
+            lanes[name] = seb = await stack.enter_async_context(running)
+            await seb.client.put("/v1/topics/t", json={})
+            seb_batch = {"content-type": "application/vnd.seb.batch"}
+            await seb.client.post("/v1/topics/fixed/records", content=BATCH, headers=seb_batch)
+            keys[name] = {"admin": seb.admin_key, "none": "", "wrong": "seb_wrong"}
+            for who, grants, quotas in (
+                ("producer", ["produce"], {}),
+                ("consumer", ["consume"], {}),
+                ("limited", ["produce", "consume"], LIMITED),
+            ):
+                new = {"name": who, "grants": [{"operation": o, "topics": "**"} for o in grants]}
+                made = await seb.client.post("/v1/api-keys", json=new | {"quotas": quotas})
+                keys[name][who] = made.json()["secret"]
+        yield Both(lanes["fast"], lanes["slow"], keys)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+async def test_both_lanes_give_the_same_answer(both: Both, case: Case) -> None:
+    before = both.fast.server.plain_answers.answered
+    for _ in range(3):  # a head is remembered from the first time on
+        fast, slow = await both.answers(case)
+        assert fast == slow
+    assert (both.fast.server.plain_answers.answered - before == 3) == case.taken
+    assert both.slow.server.plain_answers.answered == 0
+
+
+@pytest.mark.parametrize("case", [c for c in CASES if len(c.body) < 1_000], ids=lambda c: c.name)
+async def test_a_request_that_comes_in_two_pieces_is_answered_alike(both: Both, case: Case) -> None:
+    length = min(len(case.request(keys)) for keys in both.keys.values())
+    for cut in range(1, length, 7 if case.taken else 23):
+        fast, slow = await both.answers(case, cut)
+        assert fast == slow, cut
+
+
+@pytest.mark.parametrize("case", [c for c in CASES if c.taken][:9:4], ids=lambda c: c.name)
+async def test_a_request_cut_at_every_byte_is_answered_alike(both: Both, case: Case) -> None:
+    length = min(len(case.request(keys)) for keys in both.keys.values())
+    fast, slow = await both.answers(case, *range(1, length))
+    assert fast == slow
+    for cut in range(1, length):
+        fast, slow = await both.answers(case, cut)
+        assert fast == slow, cut

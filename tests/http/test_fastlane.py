@@ -1,0 +1,232 @@
+"""What the fast lane does beside answering: waiting, leaving, order, time-outs, revocation."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from seb_appliance.api import http_protocol
+from tests.support.appliance import RunningAppliance, running_appliance
+from tests.support.lanes import Lane
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+BATCH = "application/vnd.seb.batch"
+
+
+def produce(key: str, body: bytes = b"x", topic: str = "t") -> bytes:
+    head = f"POST /v1/topics/{topic}/records HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {key}\r\n"
+    return head.encode() + b"Content-Length: %d\r\n\r\n" % len(body) + body
+
+
+def consume(key: str, query: str = "", topic: str = "t") -> bytes:
+    head = f"GET /v1/topics/{topic}/records{query} HTTP/1.1\r\nHost: x\r\n"
+    return (
+        f"{head}Authorization: Bearer {key}\r\nAccept: application/vnd.seb.batch\r\n\r\n".encode()
+    )
+
+
+async def turns(count: int = 20) -> None:
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+async def end_of(seb: RunningAppliance, topic: str) -> int:
+    return int((await seb.client.get(f"/v1/topics/{topic}")).json()["log_end_offset"])
+
+
+async def test_records_of_a_client_that_left_are_stored_and_nobody_is_told(
+    seb: RunningAppliance,
+) -> None:
+    await seb.client.put("/v1/topics/left", json={})
+    lane = Lane(seb)
+    lane.protocol.data_received(produce(seb.admin_key, topic="left"))
+    lane.leave()
+    while not await end_of(seb, "left"):
+        await asyncio.sleep(0)
+    assert lane.said == b""
+    assert seb.appliance.broker.pending.used_bytes == 0
+
+
+async def test_what_arrives_behind_a_waiting_append_is_answered_after_it(
+    seb: RunningAppliance,
+) -> None:
+    await seb.client.put("/v1/topics/t", json={})
+    lane = Lane(seb)
+    lane.protocol.data_received(produce(seb.admin_key))
+    assert not lane.paused
+    health = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
+    lane.protocol.data_received(health[:10])
+    assert lane.paused
+    lane.protocol.data_received(health[10:])
+    said = await lane.answers(b"", count=2)
+    assert said.startswith(b"HTTP/1.1 201")
+    assert b"\r\n\r\n{" in said
+    assert b'"}HTTP/1.1 200 OK' in said
+    assert not lane.paused
+    lane.leave()
+
+
+async def test_a_changed_api_key_is_looked_at_anew(seb: RunningAppliance) -> None:
+    await seb.client.put("/v1/topics/t", json={})
+    grants = [{"operation": "produce", "topics": "**"}]
+    made = (await seb.client.post("/v1/api-keys", json={"name": "k", "grants": grants})).json()
+    request, path = produce(made["secret"]), f"/v1/api-keys/{made['api_key_id']}"
+    expected = [
+        ({}, b"201"),
+        ({"grants": [{"operation": "consume", "topics": "**"}]}, b"403"),
+        ({"grants": grants}, b"201"),
+        ({"disabled": True}, b"401"),
+        ({"disabled": False, "quotas": {"requests_per_second": 1}}, b"201"),
+        ({}, b"429"),
+    ]
+    for change, status in expected:
+        if change:
+            assert (await seb.client.patch(path, json=change)).status_code == 200
+        lane = Lane(seb)
+        assert (await lane.answers(request))[9:12] == status, change
+        lane.leave()
+    await seb.client.delete(path)
+    lane = Lane(seb)
+    assert (await lane.answers(request))[9:12] == b"401"
+    lane.leave()
+
+
+async def test_a_head_of_an_expired_api_key_is_forgotten(tmp_path: Path) -> None:
+    async with running_appliance(tmp_path) as seb:
+        broker = seb.appliance.broker
+        await seb.client.put("/v1/topics/t", json={})
+        now_us = seb.appliance.clock.wall_us()
+        key = broker.access.get(seb.admin_key.split("_")[1])
+        assert broker.access.still_holds(key, broker.access.holds_until_us(key))
+        assert not broker.access.still_holds(key, now_us)
+
+
+async def test_a_bucket_that_is_too_slow_is_told_as_an_unknown_outcome(tmp_path: Path) -> None:
+    async with running_appliance(tmp_path, ack_timeout="1s", linger="500ms") as seb:
+        await seb.client.put("/v1/topics/t", json={})
+        create = seb.appliance.store.create
+        stuck = asyncio.Event()
+
+        async def late(key: str, body: bytes) -> None:
+            await stuck.wait()
+            await create(key, body)
+
+        seb.appliance.store.create = late  # type: ignore[method-assign]
+        lanes = [Lane(seb), Lane(seb)]
+        answers = await asyncio.gather(*(lane.answers(produce(seb.admin_key)) for lane in lanes))
+        for answer in answers:
+            assert answer.startswith(b"HTTP/1.1 504")
+            assert b'"code":"outcome_unknown"' in answer
+        assert seb.appliance.broker.counters.deadlines_passed == 2
+        assert seb.appliance.broker.pending.used_bytes == 2
+        stuck.set()
+        while seb.appliance.broker.pending.used_bytes:
+            await asyncio.sleep(0)
+        seb.appliance.store.create = create  # type: ignore[method-assign]
+        assert (await lanes[0].answers(produce(seb.admin_key), count=2)).count(b"HTTP/1.1 201") == 1
+        for lane in lanes:
+            lane.leave()
+
+
+async def test_a_fenced_writer_answers_those_who_wait(tmp_path: Path) -> None:
+    async with running_appliance(tmp_path, linger="10s") as seb:
+        await seb.client.put("/v1/topics/t", json={})
+        lane = Lane(seb)
+        lane.protocol.data_received(produce(seb.admin_key))
+        await seb.appliance.broker.stop()
+        assert (await lane.answers(b"")).startswith(b"HTTP/1.1 504")
+        lane.leave()
+        lane = Lane(seb)
+        assert b"503 Service" in await lane.answers(produce(seb.admin_key))
+        lane.leave()
+
+
+async def test_an_answer_under_way_is_the_last_one_when_the_server_stops(tmp_path: Path) -> None:
+    async with running_appliance(tmp_path, linger="100ms") as seb:
+        await seb.client.put("/v1/topics/t", json={})
+        lane = Lane(seb)
+        lane.protocol.data_received(produce(seb.admin_key))
+        lane.protocol.shutdown()
+        assert not lane.closed
+        said = await lane.answers(b"")
+        assert b"201 Created" in said
+        assert b"connection: close" in said
+        assert lane.closed
+        lane.leave()
+
+
+async def test_an_answer_holds_its_bytes_until_the_client_took_them(seb: RunningAppliance) -> None:
+    await seb.client.put("/v1/topics/big", json={})
+    await seb.client.post("/v1/topics/big/records", content=b"x" * 100_000)
+    await seb.client.get("/v1/topics/big/records")  # from now on it is in memory
+    lane = Lane(seb)
+    write = lane.write
+
+    def full(data: bytes) -> None:
+        write(data)
+        lane.protocol.pause_writing()
+
+    lane.write = full  # type: ignore[method-assign]
+    reading = seb.appliance.broker.reading
+    lane.protocol.data_received(consume(seb.admin_key, topic="big"))
+    assert reading.used_bytes > 100_000
+    lane.protocol.data_received(consume(seb.admin_key, topic="big"))
+    assert lane.paused
+    assert lane.said.count(b"HTTP/1.1") == 1
+    lane.write = write  # type: ignore[method-assign]
+    lane.protocol.resume_writing()
+    await turns()
+    assert reading.used_bytes == 0
+    assert lane.said.count(b"HTTP/1.1 200") == 2
+    lane.leave()
+
+
+async def test_a_client_that_leaves_gives_back_what_it_held(seb: RunningAppliance) -> None:
+    await seb.client.put("/v1/topics/t", json={})
+    broker = seb.appliance.broker
+    lane = Lane(seb)
+    lane.protocol.data_received(produce(seb.admin_key, b"x" * 1_000)[:-10])
+    assert broker.pending.used_bytes == 1_000
+    lane.leave()
+    assert broker.pending.used_bytes == 0
+
+
+async def test_a_connection_at_rest_is_closed_when_its_time_is_up(
+    seb: RunningAppliance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await seb.client.put("/v1/topics/t", json={})
+    monkeypatch.setattr(seb.server.config, "timeout_keep_alive", 0.05)
+    lane = Lane(seb)
+    for count in (1, 2):
+        await lane.answers(produce(seb.admin_key), count=count)
+    assert not lane.closed
+    async with asyncio.timeout(5):
+        while not lane.closed:
+            await asyncio.sleep(0)
+    lane.leave()
+
+
+async def test_a_body_that_stays_away_is_timed_out(
+    seb: RunningAppliance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(http_protocol._ALLOWED_S, "body", 0.05)
+    await seb.client.put("/v1/topics/t", json={})
+    lane = Lane(seb)
+    assert b'"code":"request_timeout"' in await lane.answers(produce(seb.admin_key)[:-1])
+    assert seb.appliance.broker.pending.used_bytes == 0
+    lane.leave()
+
+
+async def test_more_heads_than_are_kept_are_answered_as_well(
+    seb: RunningAppliance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("seb_appliance.api.plain_heads.HEADS_KEPT", 3)
+    await seb.client.put("/v1/topics/t", json={})
+    lane = Lane(seb)
+    for i in range(10):
+        await lane.answers(produce(seb.admin_key, b"x" * i), count=i + 1)
+    assert lane.said.count(b"HTTP/1.1 201") == 10
+    lane.leave()

@@ -1,0 +1,90 @@
+"""One connection of a running appliance without a socket: what is given to it, and what it says."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import socket
+from typing import Any
+
+from tests.support.appliance import RunningAppliance
+
+_VARIES = re.compile(
+    rb"(?<=date: )[^\r]*|(?<=seb-request-id: )[^\r]*|(?<=urn:seb:request:)[0-9a-f]*"
+    rb"|(?<=server-timing: )[^\r]*|(?<=\"timestamp\":\")[^\"]*"
+    rb"|(?<=The API key )[a-z2-7]{8}|(?<=seb!).{68}",  # the header of a batch
+    re.DOTALL,
+)
+
+
+def masked(answer: bytes) -> bytes:
+    """An answer without what differs from one time to the next."""
+    return _VARIES.sub(b"*", answer)
+
+
+class Lane(asyncio.Transport):
+    """The transport of one connection; `said` is all that the server wrote."""
+
+    def __init__(self, seb: RunningAppliance) -> None:
+        super().__init__()
+        self.said = b""
+        self.closed = self.paused = self._bodiless = False
+        self._socket = socket.socket()
+        config, state = seb.server.config, seb.server.server_state
+        kind: Any = config.http_protocol_class
+        self.protocol = kind(config=config, server_state=state, app_state={})
+        self.protocol.connection_made(self)
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        addresses = {"peername": ("127.0.0.1", 1), "sockname": ("127.0.0.1", 2)}
+        return self._socket if name == "socket" else addresses.get(name, default)
+
+    def write(self, data: Any) -> None:
+        self.said += bytes(data)
+
+    def write_eof(self) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self.closed = True
+
+    def abort(self) -> None:
+        self.close()
+
+    def is_closing(self) -> bool:
+        return self.closed
+
+    def pause_reading(self) -> None:
+        self.paused = True
+
+    def resume_reading(self) -> None:
+        self.paused = False
+
+    async def answers(self, *pieces: bytes, count: int = 1) -> bytes:
+        """Give it the pieces, one by one as it reads, until it gave so many answers or hung up."""
+        self._bodiless = pieces[0].startswith(b"H")  # HEAD
+        for piece in pieces:
+            while self.paused and not self.closed:
+                await asyncio.sleep(0)
+            if not self.closed:
+                self.protocol.data_received(piece)
+        async with asyncio.timeout(20):
+            while not self.closed and self._complete() < count:
+                await asyncio.sleep(0)
+        return self.said
+
+    def _complete(self) -> int:
+        """How many whole answers were given (none of them is chunked)."""
+        at = complete = 0
+        while (end := self.said.find(b"\r\n\r\n", at)) >= 0:
+            length = re.search(rb"content-length: (\d+)", self.said[at:end])
+            is_interim = self.said.startswith(b"HTTP/1.1 100", at)
+            at = end + 4 + (int(length[1]) if length and not self._bodiless else 0)
+            complete += not is_interim and at <= len(self.said)
+        return complete
+
+    def leave(self) -> None:
+        """The client hangs up."""
+        self.closed = True
+        self.protocol.connection_lost(None)
+        self._socket.close()
