@@ -18,9 +18,9 @@ from uvicorn.server import ServerState
 
 from seb_appliance.api.http_protocol import SebHttpProtocol
 from seb_appliance.api.plain_answers import PlainAnswers
-from seb_appliance.api.plain_heads import PlainConsume, PlainProduce
-from seb_appliance.broker.admission import AdmittedAppend
+from seb_appliance.api.plain_heads import PlainCommit, PlainConsume, PlainProduce
 from seb_appliance.broker.budget import Reservation
+from seb_appliance.broker.group_admission import Commit
 from seb_appliance.errors import SebError
 
 _EMPTY_LINE: Final = b"\r\n\r\n"
@@ -28,9 +28,9 @@ _EMPTY_LINE: Final = b"\r\n\r\n"
 
 @dataclass(slots=True)
 class _Arriving:
-    """A plain append whose body is not complete."""
+    """A plain request whose body is not complete."""
 
-    plain: PlainProduce
+    plain: PlainProduce | PlainCommit
     reservation: Reservation
     missing: int
     parts: list[bytes] = field(default_factory=list)
@@ -53,7 +53,8 @@ class FastLaneProtocol(SebHttpProtocol):
         self._answers = answers
         self._arriving: _Arriving | None = None
         self._busy = False
-        self._waiting: PlainProduce | None = None  # for the bucket
+        self._waiting: PlainProduce | PlainCommit | None = None  # for the bucket
+        self._commit: Commit | None = None  # that waits
         self._sending: Reservation | None = None  # an answer that the client takes slowly
         self._held = b""  # what arrived behind the request that is being answered
         self._closing = False  # once the answer under way is out
@@ -121,11 +122,11 @@ class FastLaneProtocol(SebHttpProtocol):
         elif isinstance(plain, PlainConsume):
             self._consume(plain, data)
         elif missing == 0:
-            self._produce(plain, data, end)
+            self._write(plain, data, end)
         else:
             self._begin_arriving(plain, data, missing)
 
-    def _begin_arriving(self, plain: PlainProduce, data: bytes, missing: int) -> None:
+    def _begin_arriving(self, plain: PlainProduce | PlainCommit, data: bytes, missing: int) -> None:
         reservation = self._answers.reserve(plain.content_length)
         if reservation is None:
             super().data_received(data)
@@ -142,7 +143,7 @@ class FastLaneProtocol(SebHttpProtocol):
         self._forget_arriving()
         whole = b"".join(arriving.parts)
         if arriving.missing == 0:
-            self._produce(arriving.plain, whole, len(whole) - arriving.plain.content_length)
+            self._write(arriving.plain, whole, len(whole) - arriving.plain.content_length)
         else:
             super().data_received(whole)
 
@@ -152,8 +153,14 @@ class FastLaneProtocol(SebHttpProtocol):
             self._arriving = None
             self._end_body()
 
-    def _produce(self, plain: PlainProduce, data: bytes, body_at: int) -> None:
-        if not self._answers.produce(plain, data[body_at:], self):
+    def _write(self, plain: PlainProduce | PlainCommit, data: bytes, body_at: int) -> None:
+        """Append or commit."""
+        if isinstance(plain, PlainProduce):
+            admitted = self._answers.produce(plain, data[body_at:], self)
+        else:
+            self._commit = self._answers.commit(plain, data[body_at:], self)
+            admitted = self._commit is not None
+        if not admitted:
             super().data_received(data)
             return
         self._waiting = plain
@@ -185,13 +192,17 @@ class FastLaneProtocol(SebHttpProtocol):
 
     # --- from the broker to the last byte ---
 
-    def stored(self, append: AdmittedAppend, window_s: float, put_s: float) -> None:
+    def stored(self, admitted: Any, window_s: float, put_s: float) -> None:
         """See `broker.acknowledging.Told`. A client that left is told nothing."""
         plain, self._waiting = self._waiting, None
         if plain is None:
             return
-        dates = self.server_state.default_headers
-        answer = self._answers.produced(plain, append, window_s, put_s, dates, close=self._closing)
+        dates, close = self.server_state.default_headers, self._closing
+        if isinstance(plain, PlainProduce):
+            answer = self._answers.produced(plain, admitted, window_s, put_s, dates, close=close)
+        else:
+            assert self._commit is not None
+            answer = self._answers.committed(self._commit, admitted, dates, close=close)
         failpoints = self._answers.failpoints
         if failpoints.armed("K11"):
             self.transport.write(answer[: (answer.find(_EMPTY_LINE) + len(answer)) // 2])

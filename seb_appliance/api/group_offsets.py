@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Final
 
 import msgspec
@@ -10,13 +11,14 @@ from litestar.handlers import HTTPRouteHandler
 from litestar.types import ASGIApp
 
 from seb_appliance import limits
-from seb_appliance.api.answers import json_answer
+from seb_appliance.api.answers import JSON, Answer
 from seb_appliance.api.auth import AnyRequest, enter
-from seb_appliance.api.json_bodies import read_held_json
+from seb_appliance.api.json_bodies import decode_json, read_held_json
 from seb_appliance.broker.broker import Broker
 from seb_appliance.broker.group_admission import Commit
 from seb_appliance.broker.names import check_topic_name
-from seb_appliance.formats.operations import Whole
+from seb_appliance.broker.values import ApiKeyView
+from seb_appliance.formats.operations import CommittedOffset, Whole
 
 Metadata = Annotated[str, msgspec.Meta(max_length=limits.COMMIT_METADATA_CHARACTERS_MAX)]
 Generation = Annotated[int, msgspec.Meta(ge=1, le=limits.OFFSET_MAX)]
@@ -46,6 +48,33 @@ class OffsetsOut(msgspec.Struct):
 
 
 _decoder: Final = msgspec.json.Decoder(NewOffsets)
+_encoder: Final = msgspec.json.Encoder()
+
+
+def parse_offsets(body: bytes) -> NewOffsets:
+    """Raises BadJsonError."""
+    return decode_json(body, _decoder)
+
+
+def authorized_commit(broker: Broker, key: ApiKeyView, group: str, asked: NewOffsets) -> Commit:
+    """What is to be committed. Raises ForbiddenError, BadNameError."""
+    for topic in asked.offsets:
+        broker.authorize(key, "consume", check_topic_name(topic), group)
+    return Commit(
+        group,
+        asked.offsets,
+        asked.metadata,
+        asked.expected,
+        asked.topic_ids,
+        asked.generation,
+        asked.allow_backward,
+    )
+
+
+def committed_body(commit: Commit, stored: Sequence[CommittedOffset]) -> bytes:
+    """`stored` in the order of the commit's offsets."""
+    topic_ids = {topic: item.topic_id for topic, item in zip(commit.offsets, stored, strict=True)}
+    return _encoder.encode(OffsetsOut(commit.group, dict(commit.offsets), topic_ids))
 
 
 def routes(broker: Broker) -> list[HTTPRouteHandler]:
@@ -58,24 +87,11 @@ def routes(broker: Broker) -> list[HTTPRouteHandler]:
             request, call, broker, _decoder, limits.COMMIT_BYTES_MAX
         )
         try:
-            for topic in asked.offsets:
-                broker.authorize(call.key, "consume", check_topic_name(topic), group)
+            commit = authorized_commit(broker, call.key, group, asked)
         except BaseException:
             reservation.release()
             raise
-        commit = Commit(
-            group,
-            asked.offsets,
-            asked.metadata,
-            asked.expected,
-            asked.topic_ids,
-            asked.generation,
-            asked.allow_backward,
-        )
         stored = await broker.groups.commit(commit, reservation)
-        topic_ids = {
-            topic: item.topic_id for topic, item in zip(asked.offsets, stored, strict=True)
-        }
-        return json_answer(200, OffsetsOut(group, asked.offsets, topic_ids))
+        return Answer(200, [(b"content-type", JSON)], committed_body(commit, stored))
 
     return [commit_offsets]

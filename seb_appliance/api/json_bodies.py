@@ -46,25 +46,26 @@ async def read_held_json(
     refuse_unsupported(call.headers)
     body, reservation = await read_body(request.receive, call.headers, broker.pending, max_bytes)
     try:
-        check_json_type(body, call)
-        check_utf8(body)
-        return _decoded(body or b"{}", decoder), reservation
+        check_json_type(body, call.headers)
+        return decode_json(body, decoder), reservation
     except BaseException:
         reservation.release()
         raise
 
 
-def check_json_type(body: bytes, call: Call) -> None:
+def check_json_type(body: bytes, headers: dict[bytes, bytes]) -> None:
     """Raises UnsupportedMediaTypeError; no body needs no type."""
-    if body and media_type(call.headers.get(b"content-type", b"")) not in _TYPES:
+    if body and media_type(headers.get(b"content-type", b"")) not in _TYPES:
         raise UnsupportedMediaTypeError(
             "Send the body as JSON (curl: -H 'Content-Type: application/json').",
             supported=[named for named in _TYPES if named],
         )
 
 
-def _decoded(body: bytes, decoder: msgspec.json.Decoder[T]) -> T:
+def decode_json(body: bytes, decoder: msgspec.json.Decoder[T]) -> T:
+    """An empty body counts as `{}`. Raises BadJsonError."""
+    check_utf8(body)
     try:
-        return decoder.decode(body)
+        return decoder.decode(body or b"{}")
     except (msgspec.DecodeError, RecursionError) as error:
         raise bad_json(error) from error

@@ -6,12 +6,20 @@ rules of the API stand in one place, and both lanes call the same functions for 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from seb_appliance import limits
 from seb_appliance.api.answers import DEFAULT_HEADERS, JSON, Headers
+from seb_appliance.api.group_offsets import authorized_commit, committed_body, parse_offsets
 from seb_appliance.api.options import ApiOptions
-from seb_appliance.api.plain_heads import PlainConsume, PlainHead, PlainHeads, PlainProduce
+from seb_appliance.api.plain_heads import (
+    PlainCommit,
+    PlainConsume,
+    PlainHead,
+    PlainHeads,
+    PlainProduce,
+)
 from seb_appliance.api.problems import problem_body, problem_headers
 from seb_appliance.api.produce_bodies import parse_batches, parse_single
 from seb_appliance.api.produce_json import parse_json, parse_ndjson
@@ -29,9 +37,11 @@ from seb_appliance.broker.admission import AdmittedAppend
 from seb_appliance.broker.broker import Broker
 from seb_appliance.broker.budget import ByteBudget, Reservation
 from seb_appliance.broker.grants import grants_admin
+from seb_appliance.broker.group_admission import Commit
 from seb_appliance.broker.values import NewBatches, NewRecords
 from seb_appliance.errors import OverloadedError, SebError
 from seb_appliance.formats.columns import Bytes
+from seb_appliance.formats.operations import CommittedOffset
 
 # More work than this is not done on the event loop: the application has threads for it.
 BODY_BYTES_MAX: Final = 64 * limits.KIB
@@ -114,6 +124,29 @@ class PlainAnswers:
             )
         )
 
+    # --- commit ---
+
+    def commit(self, plain: PlainCommit, body: bytes, told: Told) -> Commit | None:
+        """What is admitted; `told` hears of it. If None, nothing happened."""
+        try:
+            asked = parse_offsets(body)
+            commit = authorized_commit(self._broker, plain.key, plain.group, asked)
+            if not self._broker.groups.commit_at_once(commit, len(body), told):
+                return None
+        except SebError:
+            return None
+        self._broker.access.last_used.note(plain.key.api_key_id)
+        return commit
+
+    def committed(
+        self, commit: Commit, stored: Sequence[CommittedOffset], dates: Headers, *, close: bool
+    ) -> bytes:
+        """The whole answer."""
+        self.answered += 1
+        body = committed_body(commit, stored)
+        headers = [(b"content-type", JSON), (b"content-length", str(len(body)).encode())]
+        return self._head(200, headers, dates, self._new_request_id(), close=close) + body
+
     # --- consume ---
 
     def consumed(
@@ -139,10 +172,8 @@ class PlainAnswers:
         parts.insert(0, self._head(200, headers, dates, self._new_request_id(), close=close))
         return parts, reservation
 
-    def refused(
-        self, plain: PlainProduce, error: SebError, dates: Headers, *, close: bool
-    ) -> bytes:
-        """The whole answer to an append that was admitted and came to nothing."""
+    def refused(self, plain: PlainHead, error: SebError, dates: Headers, *, close: bool) -> bytes:
+        """The whole answer to what was admitted and came to nothing."""
         self.answered += 1
         request_id = self._new_request_id()
         body = problem_body(error, request_id, to_admin=grants_admin(plain.key.grants))

@@ -18,18 +18,20 @@ from seb_appliance import limits
 from seb_appliance.api.answers import BATCH
 from seb_appliance.api.auth import Call, token_of
 from seb_appliance.api.encode_json import ValueShape
+from seb_appliance.api.json_bodies import check_json_type
 from seb_appliance.api.parameters import read_headers, read_query
 from seb_appliance.api.records_consume import READ_QUERY, answer_type, read_request, value_shape
 from seb_appliance.api.records_produce import BodyKind, body_kind
 from seb_appliance.broker.broker import Broker
-from seb_appliance.broker.names import check_topic_name
+from seb_appliance.broker.names import check_group_name, check_topic_name
 from seb_appliance.broker.values import NO_QUOTAS, ApiKeyView, ReadRequest
 from seb_appliance.errors import SebError
 
 HEADS_KEPT: Final = 4_096
 HEAD_BYTES_MAX: Final = 1 * limits.KIB  # a longer one is not kept: at most 4 MiB in all
 
-_PLAIN_URL: Final = re.compile(rb"/v1/topics/([A-Za-z0-9_.-]{1,128})/records(?:\?(.*))?")
+_RECORDS_URL: Final = re.compile(rb"/v1/topics/([A-Za-z0-9_.-]{1,128})/records(?:\?(.*))?")
+_OFFSETS_URL: Final = re.compile(rb"/v1/groups/([A-Za-z0-9_.-]{1,128})/offsets")
 # Whoever sends one of these gets the whole application.
 _NOT_PLAIN: Final = frozenset(
     {
@@ -74,7 +76,17 @@ class PlainConsume:
     content_length: int = 0
 
 
-PlainHead = PlainProduce | PlainConsume
+@dataclass(frozen=True, slots=True)
+class PlainCommit:
+    """A commit of offsets, for a group that the key may commit for."""
+
+    key: ApiKeyView
+    until_us: int
+    group: str
+    content_length: int
+
+
+PlainHead = PlainProduce | PlainConsume | PlainCommit
 
 
 class PlainHeads:
@@ -103,10 +115,8 @@ class PlainHeads:
         request = _ParsedHead.of(head)
         if request is None:
             return None
-        url = _PLAIN_URL.fullmatch(request.url)
-        if url is None or len(head) > limits.HTTP_HEADER_BYTES_MAX:
+        if len(head) > limits.HTTP_HEADER_BYTES_MAX:
             return None
-        topic = url[1].decode()
         try:
             headers = read_headers(request.headers)
             if _NOT_PLAIN & headers.keys() or headers.get(b"connection", b"").lower() not in (
@@ -114,17 +124,38 @@ class PlainHeads:
                 b"keep-alive",
             ):
                 return None
-            check_topic_name(topic)
             key = self._access.authenticate(token_of(headers.get(b"authorization")))
             if key.quotas != NO_QUOTAS:
                 return None
-            if request.method == b"POST" and url[2] is None:
-                return self._produce(key, topic, headers)
-            if request.method == b"GET":
-                return self._consume(key, topic, headers, url[2] or b"")
+            return self._of(key, request.method, request.url, headers)
         except SebError:
-            pass
+            return None
+
+    def _of(
+        self, key: ApiKeyView, method: bytes, url: bytes, headers: dict[bytes, bytes]
+    ) -> PlainHead | None:
+        records = _RECORDS_URL.fullmatch(url)
+        if records is None:
+            offsets = _OFFSETS_URL.fullmatch(url)
+            if offsets is not None and method == b"PUT":
+                return self._commit(key, check_group_name(offsets[1].decode()), headers)
+            return None
+        topic = check_topic_name(records[1].decode())
+        if method == b"POST" and records[2] is None:
+            return self._produce(key, topic, headers)
+        if method == b"GET":
+            return self._consume(key, topic, headers, records[2] or b"")
         return None
+
+    def _commit(
+        self, key: ApiKeyView, group: str, headers: dict[bytes, bytes]
+    ) -> PlainCommit | None:
+        length = headers.get(b"content-length", b"0")
+        if length == b"0" or int(length) > self._max_request_bytes:
+            return None
+        self._access.authorize(key, "consume", group=group)
+        check_json_type(b"{}", headers)
+        return PlainCommit(key, self._access.holds_until_us(key), group, int(length))
 
     def _produce(
         self, key: ApiKeyView, topic: str, headers: dict[bytes, bytes]

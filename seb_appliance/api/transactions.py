@@ -61,7 +61,7 @@ def routes(broker: Broker, options: ApiOptions) -> list[HTTPRouteHandler]:
         )
         options.failpoints.reach("K1")
         try:
-            check_json_type(body, call)
+            check_json_type(body, call.headers)
             asked = parse_transaction(body)
             _authorize(broker, call, asked)
             request_stamp = await stamp(key, call, request.scope["path"], body)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from seb_appliance.broker.admission import AdmittedAppend
 from seb_appliance.broker.budget import ByteBudget, Reservation
@@ -98,9 +98,10 @@ class Acknowledger:
 
 
 class Told(Protocol):
-    """Who waits for an append and is told by a call: once, by one of these. They never raise."""
+    """Who waits for what was admitted and is told by a call: once, by one of these. They never
+    raise. `admitted`: what the admission gave."""
 
-    def stored(self, append: AdmittedAppend, window_s: float, put_s: float) -> None: ...
+    def stored(self, admitted: Any, window_s: float, put_s: float) -> None: ...
 
     def failed(self, error: SebError) -> None: ...
 
@@ -126,16 +127,16 @@ class Together:
         self._counters = counters
         self._longest_wait_ms = longest_wait_ms
         self._size_bytes = 0
-        self._waiting: deque[tuple[float, Told, AdmittedAppend]] = deque()
+        self._waiting: deque[tuple[float, Told, Any]] = deque()
         self._timer: Timer | None = None
         self._loop = asyncio.get_running_loop()
         window.when_done(self._stored, self._failed)
 
-    def add(self, told: Told, append: AdmittedAppend, size_bytes: int, now_s: float) -> None:
+    def add(self, told: Told, admitted: Any, size_bytes: int, now_s: float) -> None:
         """`size_bytes` of the budget are taken. Their time is as long as anybody's."""
         self._budget.take(size_bytes)
         self._size_bytes += size_bytes
-        self._waiting.append((now_s, told, append))
+        self._waiting.append((now_s, told, admitted))
         if self._timer is None:
             self._timer = self._clock.call_later(self._longest_wait_ms / 1000, self._give_up)
 
@@ -155,8 +156,8 @@ class Together:
 
     def _tell_stored(self, put_s: float) -> None:
         sealed_s = self.window.sealed_s
-        for admitted_s, told, append in self._waiting:
-            told.stored(append, sealed_s - admitted_s, put_s)
+        for since_s, told, admitted in self._waiting:
+            told.stored(admitted, sealed_s - since_s, put_s)
 
     def _tell_failed(self, error: SebError) -> None:
         for _, told, _ in self._waiting:

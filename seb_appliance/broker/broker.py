@@ -114,6 +114,7 @@ class Broker:
             self._writes.group_admission,
             self._reads,
             self._writes.operate,
+            self._writes.operate_at_once,
             linger_ms=settings.linger_ms,
             clock=clock,
         )

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from seb_appliance import limits
 from seb_appliance.broker import audit
+from seb_appliance.broker.acknowledging import Told
 from seb_appliance.broker.audit import THE_APPLIANCE, Action, Actor
 from seb_appliance.broker.budget import Reservation
 from seb_appliance.broker.catalog import Catalog, Topic
@@ -42,6 +43,7 @@ from seb_appliance.formats.operations import CommittedOffset
 # window may wait, in ms (None: as for an operator); False from the admission means that there was
 # nothing to wait for.
 Submit = Callable[[Callable[[Window], bool | None], int | None], Awaitable[bool]]
+SubmitAtOnce = Callable[[Callable[[Window], object], int, int, Told], bool]
 
 
 # Whether a caller may see a group (None), or where it stands on a topic.
@@ -55,6 +57,7 @@ class ConsumerGroups:
         admission: GroupAdmission,
         reads: Reads,
         submit: Submit,
+        submit_at_once: SubmitAtOnce,
         *,
         linger_ms: int,
         clock: Clock,
@@ -63,6 +66,7 @@ class ConsumerGroups:
         self._admission = admission
         self._reads = reads
         self._submit = submit
+        self._submit_at_once = submit_at_once
         self._linger_ms = linger_ms
         self._clock = clock
 
@@ -107,6 +111,19 @@ class ConsumerGroups:
             if not admitted:
                 reservation.release()
         return admitted
+
+    def commit_at_once(self, commit: Commit, size_bytes: int, told: Told) -> bool:
+        """The short way of `commit`: admitted before this returns True, and `told` is called with
+        what `commit` would give. False, and nothing happened, where it would refuse. `size_bytes`
+        are taken of the broker's `pending`. Raises BadRequestError, BadNameError."""
+        check_commit(commit)
+        now_s = self._clock.monotonic_s()
+        return self._submit_at_once(
+            lambda window: self._admission.admit_commit(window, commit, now_s),
+            self._linger_ms,
+            size_bytes,
+            told,
+        )
 
     async def take_lease(self, group: str, holder: str, ttl_ms: int) -> LeaseView:
         """Take the group's lease, or renew it. Raises LeaseHeldError."""

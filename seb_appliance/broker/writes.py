@@ -116,23 +116,34 @@ class Writes:
         told: Told,
     ) -> bool:
         """See `Broker.append_at_once`; `now_us` is on the wall clock."""
-        if (
-            self.stopping
-            or self._sequencer.failure is not None
-            or self._state.lag_entries >= limits.STATE_LAG_ENTRIES_MAX
-            or not self._pending.has_room_for(size_bytes)
-        ):
+        if not self._may_admit(size_bytes):
             return False
         admitted = self._appending.append_at_once(topic, records, now_us)
         if admitted is None:
             return False
         window, append, linger_ms, early = admitted
         self._failpoints.reach("K2")
-        if self._together is None or self._together.window is not window:
-            self._together = self._acknowledger.together(window, self._pending)
         now_s = self._clock.monotonic_s()
-        self._together.add(told, append, size_bytes, now_s)
+        self._tell_later(window, told, append, size_bytes, now_s)
         self._sequencer.close_within(window, linger_ms / 1000, early=early, now_s=now_s)
+        return True
+
+    def operate_at_once(
+        self, admit: Callable[[Window], object], linger_ms: int, size_bytes: int, told: Told
+    ) -> bool:
+        """As `operate`, without waiting: `told` hears of what `admit` gave. False, and nothing
+        happened, where `operate` would refuse; it says why. `size_bytes` of the pending budget are
+        taken."""
+        if not self._may_admit(size_bytes):
+            return False
+        window = self._sequencer.open_window()
+        try:
+            admitted = admit(window)
+        except Refusal:
+            return False
+        now_s = self._clock.monotonic_s()
+        self._tell_later(window, told, admitted, size_bytes, now_s)
+        self._sequencer.close_within(window, linger_ms / 1000, now_s=now_s)
         return True
 
     async def transact(
@@ -197,6 +208,21 @@ class Writes:
             raise OverloadedError(
                 f"SQLite is {self._state.lag_entries} entries behind; nothing was stored."
             )
+
+    def _may_admit(self, size_bytes: int) -> bool:
+        return (
+            not self.stopping
+            and self._sequencer.failure is None
+            and self._state.lag_entries < limits.STATE_LAG_ENTRIES_MAX
+            and self._pending.has_room_for(size_bytes)
+        )
+
+    def _tell_later(
+        self, window: Window, told: Told, admitted: object, size_bytes: int, now_s: float
+    ) -> None:
+        if self._together is None or self._together.window is not window:
+            self._together = self._acknowledger.together(window, self._pending)
+        self._together.add(told, admitted, size_bytes, now_s)
 
     async def _decide(
         self, decide: Callable[[], Admitted | Earlier], reservation: Reservation

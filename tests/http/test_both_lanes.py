@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -46,7 +47,7 @@ class Case:
         token = keys[self.key or "admin"]
         lines += [f"Authorization: Bearer {token}"] if token else []
         lines += self.headers
-        if self.sized and self.method == "POST":
+        if self.sized and (self.method == "POST" or (self.body and self.method == "PUT")):
             lines.append(f"Content-Length: {len(self.body)}")
         return "\r\n".join([*filter(None, lines), "", ""]).encode() + self.body + self.raw
 
@@ -54,6 +55,7 @@ class Case:
 JSON, NDJSON, SEB = (
     f"Content-Type: application/{kind}" for kind in ("json", "x-ndjson", "vnd.seb.batch")
 )
+COMMIT: dict[str, Any] = {"method": "PUT", "path": "/v1/groups/g/offsets"}
 CASES = [
     Case("bytes", body=b"hello", taken=True),
     Case("nothing", taken=True),
@@ -111,6 +113,18 @@ CASES = [
     Case("an unknown method", method="BREW"),
     Case("put", method="PUT", headers=("Content-Length: 0",)),
     Case("head", method="HEAD", headers=("Accept: application/json",)),
+    Case("commit", body=b'{"offsets":{"t":1}}', taken=True, **COMMIT),
+    Case("commit again", body=b'{"offsets":{"t":1},"metadata":{"t":"m"}}', taken=True, **COMMIT),
+    Case("commit if", body=b'{"offsets":{"t":1},"expected":{"t":1}}', taken=True, **COMMIT),
+    Case("commit if not", body=b'{"offsets":{"t":1},"expected":{"t":0}}', **COMMIT),
+    Case("commit backward", body=b'{"offsets":{"t":0}}', **COMMIT),
+    Case("commit beyond the end", body=b'{"offsets":{"t":9999}}', **COMMIT),
+    Case("commit badly", body=b'{"offsets":{"t":-1}}', **COMMIT),
+    Case("commit nothing", body=b'{"offsets":{}}', **COMMIT),
+    Case("commit for no topic", body=b'{"offsets":{"missing":1}}', **COMMIT),
+    Case("commit of a stranger", body=b'{"offsets":{"t":1},"generation":7}', **COMMIT),
+    Case("commit without the right", body=b'{"offsets":{"t":1}}', key="producer", **COMMIT),
+    Case("commit for a bad name", method="PUT", path="/v1/groups/a..b/offsets", body=b"{}"),
     Case("read", method="GET", taken=True),
     Case("read some", method="GET", path="/v1/topics/t/records?offset=1&max_records=2", taken=True),
     Case("read lines", method="GET", headers=("Accept: application/x-ndjson",), taken=True),
