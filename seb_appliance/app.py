@@ -18,6 +18,7 @@ from rich.console import Console
 
 from seb_appliance import limits, start_screen
 from seb_appliance.admin_key import reset_admin_key
+from seb_appliance.allocator import keep_freed_memory
 from seb_appliance.assembly import Appliance
 from seb_appliance.errors import ConfigurationError, FencedError, StartError
 from seb_appliance.failpoints import Failpoints
@@ -41,6 +42,7 @@ def serve(settings: Settings, console: Console) -> int:
     import uvloop
 
     configure_logs(settings.log_level)
+    keep_freed_memory()
     _allow_many_files()
     with (
         _data_directory(settings.data),

@@ -135,24 +135,27 @@ def parse_batches(body: bytes, max_bytes: int) -> NewBatches:
     """Batches back to back, each checked to its last column; `max_bytes` bounds what they inflate
     to. Raises BadBatchError, RequestTooLargeError, RecordTooLargeError."""
     batches: list[tuple[batch.BatchHeader, memoryview]] = []
-    count = inflated_bytes = largest_value_bytes = 0
+    count = inflated_bytes = largest_value_bytes = at = 0
     view = memoryview(body)
-    for at, header in batch.walk(body):
+    while at < len(body):
+        header = batch.read_header(body, at)
         count += header.count
         inflated_bytes += header.inflated_bytes
         if count > limits.RECORDS_PER_REQUEST_MAX:
             raise too_many_records()
         if inflated_bytes > max_bytes:
             raise RequestTooLargeError(f"The batches inflate to more than {max_bytes} bytes.")
-        end = at + header.total_bytes
-        if any(view[at + batch.HEADER_BYTES + header.stored_bytes : end]):
+        begin, end = at + batch.HEADER_BYTES, at + header.total_bytes
+        if any(view[begin + header.stored_bytes : end]):
             raise BadBatchError("The bytes that pad a batch to a multiple of 8 are zeros.")
-        columns = batch.decode(body, at).columns
+        columns = batch.decode(body, at, header).columns
         largest_value_bytes = max(largest_value_bytes, columns.values.largest())
-        _check_keys(columns.values, columns.keys)
+        if columns.keys is not None or columns.values.valid is not None:
+            _check_keys(columns.values, columns.keys)
         if columns.headers is not None:
             _check_header_column(columns.headers)
-        batches.append((header, view[at + batch.HEADER_BYTES : end]))
+        batches.append((header, view[begin:end]))
+        at = end
     if not batches:
         raise BadBatchError("The body holds no record batch.")
     return NewBatches(batches, largest_value_bytes)

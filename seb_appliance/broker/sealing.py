@@ -64,6 +64,12 @@ def _seal_topic(runs: TopicRuns, start: int, created_us: int) -> tuple[Section, 
 
 
 def _encode(run: PlainRun, base_offset: int, created_us: int) -> bytes:
+    if len(run.values) == 1 and run.keys is None and run.headers is None:
+        value = run.values[0]
+        assert value is not None, "a tombstone has a record key"
+        return batch.encode_value(
+            value, run.timestamps_us[0], base_offset=base_offset, created_us=created_us
+        )
     columns = Columns(
         int64s(run.timestamps_us),
         BinaryColumn.of(run.values),

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
+import msgspec
 from backports import zstd
 from crc32c import crc32c
 
@@ -31,6 +31,7 @@ ZSTD: Final = 256
 KNOWN_FLAGS: Final = KEYS | HEADERS | EXPLICIT_OFFSETS | NULL_VALUES | ZSTD
 
 _HEADER = struct.Struct("<4shqIHIqqqqIIII")
+_ONE_VALUE = struct.Struct("<qii")  # timestamp, and where the value starts and ends
 _HEADER_CRC_AT: Final = 64
 _CRC = struct.Struct("<I")
 _ZSTD_WINDOW_LOG_MAX: Final = 27  # 128 MiB: no frame makes the decoder allocate more
@@ -38,8 +39,7 @@ _ZSTD_WINDOW_LOG_MAX: Final = 27  # 128 MiB: no frame makes the decoder allocate
 assert _HEADER.size == HEADER_BYTES
 
 
-@dataclass(frozen=True, slots=True)
-class BatchHeader:
+class BatchHeader(msgspec.Struct, frozen=True, gc=False):
     """The fixed part of a batch. Times in µs since the epoch, lengths in bytes, last inclusive."""
 
     created_us: int
@@ -79,8 +79,7 @@ class BatchHeader:
         return fields[:_HEADER_CRC_AT] + _CRC.pack(crc) + fields[_HEADER_CRC_AT + 4 :]
 
 
-@dataclass(frozen=True, slots=True)
-class Batch:
+class Batch(msgspec.Struct, frozen=True):
     header: BatchHeader
     columns: Columns
 
@@ -145,6 +144,27 @@ def encode(
     return b"".join((header.pack(), body, b"\0" * pad8(len(body))))
 
 
+def encode_value(value: bytes, timestamp_us: int, *, base_offset: int, created_us: int) -> bytes:
+    """As `encode` of one record that is nothing but its value: a log of many topics with little in
+    each is made of these."""
+    starts = _ONE_VALUE.pack(timestamp_us, 0, len(value))
+    padding = b"\0" * pad8(len(value))
+    stored_bytes = len(starts) + len(value) + len(padding)
+    header = BatchHeader(
+        created_us=created_us,
+        count=1,
+        flags=0,
+        body_crc=crc32c(padding, crc32c(value, crc32c(starts))),
+        base_offset=base_offset,
+        last_offset=base_offset,
+        smallest_timestamp_us=timestamp_us,
+        largest_timestamp_us=timestamp_us,
+        stored_bytes=stored_bytes,
+        inflated_bytes=stored_bytes,
+    )
+    return b"".join((header.pack(), starts, value, padding))
+
+
 def restamp(header: BatchHeader, *, base_offset: int, created_us: int) -> bytes:
     """The 72 header bytes of the same body at another place; the body is not hashed again."""
     return BatchHeader(
@@ -205,9 +225,11 @@ def walk(buffer: Bytes) -> Iterator[tuple[int, BatchHeader]]:
         at += header.total_bytes
 
 
-def decode(buffer: Bytes, at: int = 0) -> Batch:
-    """The batch at `at`, every column checked; wrapped in place unless it is compressed."""
-    header = read_header(buffer, at)
+def decode(buffer: Bytes, at: int = 0, header: BatchHeader | None = None) -> Batch:
+    """The batch at `at`, every column checked; wrapped in place unless it is compressed.
+    `header`: what `read_header` gave for it, if that was asked already."""
+    if header is None:
+        header = read_header(buffer, at)
     stored = memoryview(buffer)[at + HEADER_BYTES : at + HEADER_BYTES + header.stored_bytes]
     if crc32c(stored) != header.body_crc:
         raise BadBatchError("the CRC of the batch body does not agree")

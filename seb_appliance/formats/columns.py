@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from itertools import accumulate, pairwise
+from operator import sub
 from typing import TypeAlias
+
+import msgspec
 
 Bytes = bytes | memoryview
 Ints: TypeAlias = "array[int] | memoryview"
@@ -22,8 +24,7 @@ def pad8(length: int) -> int:
     return -length % 8
 
 
-@dataclass(frozen=True, slots=True)
-class BinaryColumn:
+class BinaryColumn(msgspec.Struct, frozen=True):
     """N byte strings. `valid` is None when none of them is null."""
 
     starts: Ints
@@ -69,11 +70,10 @@ class BinaryColumn:
     def largest(self) -> int:
         """Length of the longest item, in bytes (0 for an empty column)."""
         starts = self.starts.tolist()
-        return max((b - a for a, b in pairwise(starts)), default=0)
+        return max(map(sub, starts[1:], starts), default=0)
 
 
-@dataclass(frozen=True, slots=True)
-class Columns:
+class Columns(msgspec.Struct, frozen=True):
     """N records of one topic. `headers` items are msgpack maps of text to bytes, empty for none.
 
     `offsets` is given only when the offsets have gaps; else record i has base offset + i.

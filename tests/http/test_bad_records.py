@@ -334,7 +334,7 @@ async def test_batches_over_a_limit_are_too_large(seb):
 
 async def test_explicit_offsets_are_the_appliances(seb):
     columns = batch.decode(GOOD).columns
-    from dataclasses import replace
+    from msgspec.structs import replace
 
     from seb_appliance.formats.columns import int64s
 

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Mapping
 from pathlib import Path
 
+from seb_appliance.broker.last_used import LastUsed
 from seb_appliance.errors import ConfigurationError
 from seb_appliance.last_used_keeper import LastUsedKeeper
 from seb_appliance.state.local import LocalFile
@@ -91,3 +92,11 @@ async def test_what_could_not_be_written_is_written_with_the_next(tmp_path: Path
     await _passed(keeper, clock, 60)
     assert keeper.failure == ""
     assert [set(written) for written in file.writes] == [{"a", "b"}]
+
+
+def test_many_uses_of_one_api_key_ask_for_one_writing() -> None:
+    asked: list[str] = []
+    last_used = LastUsed({}, FakeClock(), lambda: asked.append("write"))
+    for _ in range(3):
+        last_used.note("a")
+    assert asked == ["write"]

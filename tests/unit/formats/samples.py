@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import struct
-from dataclasses import replace
 
 import msgspec
 from crc32c import crc32c
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from seb_appliance.formats import batch
 from seb_appliance.formats.columns import BinaryColumn, Columns, int64s, pad8

@@ -58,6 +58,14 @@ def test_a_batch_reads_back_as_it_was_written(
     assert list(read.offsets()) == list(expected)
 
 
+@given(st.binary(max_size=100), st.integers(0, 2**60), st.integers(0, 2**40))
+def test_one_plain_value_is_written_as_a_batch_of_one(value: bytes, time: int, base: int) -> None:
+    columns = Columns(int64s([time]), BinaryColumn.of([value]))
+    assert batch.encode_value(value, time, base_offset=base, created_us=7) == batch.encode(
+        columns, base_offset=base, created_us=7
+    )
+
+
 @given(st.lists(columns(), min_size=1, max_size=4))
 def test_batches_lie_back_to_back_and_are_found_again(several: list[Columns]) -> None:
     several = [Columns(c.timestamps_us, c.values, c.keys, c.headers) for c in several]
