@@ -27,8 +27,8 @@ from seb_appliance.broker.names import check_group_name, check_topic_name
 from seb_appliance.broker.values import NO_QUOTAS, ApiKeyView, ReadRequest
 from seb_appliance.errors import SebError
 
-HEADS_KEPT: Final = 4_096
-HEAD_BYTES_MAX: Final = 1 * limits.KIB  # a longer one is not kept: at most 4 MiB in all
+HEADS_KEPT: Final = 8_192  # in each of two generations
+HEAD_BYTES_MAX: Final = 1 * limits.KIB  # a longer one is not kept: at most 16 MiB in all
 
 _RECORDS_URL: Final = re.compile(rb"/v1/topics/([A-Za-z0-9_.-]{1,128})/records(?:\?(.*))?")
 _OFFSETS_URL: Final = re.compile(rb"/v1/groups/([A-Za-z0-9_.-]{1,128})/offsets")
@@ -96,20 +96,23 @@ class PlainHeads:
         self._broker = broker
         self._access = broker.access
         self._max_request_bytes = max_request_bytes
-        self._known: dict[bytes, PlainHead] = {}
+        self._young: dict[bytes, PlainHead] = {}  # seen since the last generation ended
+        self._old: dict[bytes, PlainHead] = {}
 
     def find(self, head: bytes) -> PlainHead | None:
         """What `head` (to its empty line, included) asks for; None when it is not plain, or will
         be refused: the application says why."""
-        known = self._known.get(head)
+        known = self._young.get(head)
         if known is not None and self._access.still_holds(known.key, known.until_us):
             return known
-        found = self._read(head)
-        if found is not None and len(head) <= HEAD_BYTES_MAX:
-            if len(self._known) >= HEADS_KEPT:
-                self._known.clear()
-            self._known[head] = found
-        return found
+        known = self._old.get(head)
+        if known is None or not self._access.still_holds(known.key, known.until_us):
+            known = self._read(head)
+        if known is not None and len(head) <= HEAD_BYTES_MAX:
+            if len(self._young) >= HEADS_KEPT:
+                self._old, self._young = self._young, {}
+            self._young[head] = known
+        return known
 
     def _read(self, head: bytes) -> PlainHead | None:
         request = _ParsedHead.of(head)
