@@ -92,6 +92,11 @@ ENTRY_HEAD_READ_BYTES: Final = 64 * KIB  # replay reads this much of an entry fi
 OFFSET_MAX: Final = 2**53 - 1  # JSON numbers stay exact
 TIMESTAMP_AHEAD_US_MAX: Final = 24 * 3600 * 1_000_000
 
+# The index of sections: a page is made of so much of the journal, and memory holds up to two pages
+# of each topic
+INDEX_PAGE_ENTRIES: Final = 1_024
+INDEX_PAGE_SECTIONS: Final = 65_536
+
 # Snapshots
 SNAPSHOTS_KEPT: Final = 3
 SNAPSHOT_INTERVAL_S_MIN: Final = 60

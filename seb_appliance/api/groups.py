@@ -174,7 +174,7 @@ def routes(broker: Broker) -> list[HTTPRouteHandler]:
         )
         if after:
             check_group_name(after)
-        views, next_after = broker.groups.page(after, most, group_sees(broker, call))
+        views, next_after = await broker.groups.page(after, most, group_sees(broker, call))
         return json_answer(200, GroupsOut([GroupSummary(*_summary(v)) for v in views], next_after))
 
     @get("/v1/groups/{group:str}")
@@ -184,7 +184,7 @@ def routes(broker: Broker) -> list[HTTPRouteHandler]:
         sees = group_sees(broker, call)
         if not sees(group, None):
             broker.authorize(call.key, "consume", group=group)
-        view = broker.groups.describe(group, sees)
+        view = await broker.groups.describe(group, sees)
         return json_answer(200, GroupOut(*_summary(view), list(map(_topic_out, view.topics))))
 
     @delete("/v1/groups/{group:str}", status_code=200)  # the answer itself says 204

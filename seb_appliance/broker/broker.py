@@ -27,6 +27,7 @@ from seb_appliance.broker.catalog import Catalog, Topic
 from seb_appliance.broker.consumer_groups import ConsumerGroups
 from seb_appliance.broker.counters import Counters
 from seb_appliance.broker.grants import Authorizer
+from seb_appliance.broker.index import SectionIndex
 from seb_appliance.broker.last_used import LastUsed
 from seb_appliance.broker.names import check_topic_name
 from seb_appliance.broker.ports import (
@@ -92,8 +93,14 @@ class Broker:
         self._catalog = Catalog(loaded, clock.monotonic_s)
         self._waiting = WaitingReaders(clock)
         self._sequencer = self._make_sequencer(journal, source, executor, failpoints)
+        self.index = SectionIndex(state)
         self._reads = Reads(
-            self._catalog, SectionReader(source, executor), self._waiting, clock, self.counters
+            self._catalog,
+            self.index,
+            SectionReader(source, executor),
+            self._waiting,
+            clock,
+            self.counters,
         )
         authorizer = Authorizer()
         self._writes = Writes(
@@ -113,6 +120,7 @@ class Broker:
             self._catalog,
             self._writes.group_admission,
             self._reads,
+            self.index,
             self._writes.operate,
             self._writes.operate_at_once,
             linger_ms=settings.linger_ms,
@@ -368,6 +376,7 @@ class Broker:
 
     def _applied(self, changed: list[Topic]) -> None:
         self._waiting.wake(changed)
+        self._catalog.forget_paged(self._state.paged_seq)
         self._after_apply()
 
     def _view(self, topic: Topic) -> TopicView:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Final
 
 from seb_appliance.broker.api_keys import ApiKeys
 from seb_appliance.broker.groups import Groups
-from seb_appliance.broker.index import TopicIndex
-from seb_appliance.broker.ports import EntryRef, LoadedState, SectionRef
+from seb_appliance.broker.index_rows import IndexRows
+from seb_appliance.broker.ports import EntryRef, LoadedState, PagedRow, SectionRef, TopicRow
 from seb_appliance.broker.remembered import Producers, RememberedRequests
 from seb_appliance.errors import TopicNotFoundError
-from seb_appliance.formats.entry import Entry, Position
+from seb_appliance.formats.entry import Entry, EntryHeader, Position
 from seb_appliance.formats.operations import (
     ApiKeyChanged,
     ApiKeyCreated,
@@ -40,9 +42,14 @@ def no_such_topic(name: str) -> TopicNotFoundError:
     )
 
 
+# Topics whose index is swept at each entry: dropping old rows must not hold up anyone.
+_SWEPT_AT_ONCE: Final = 64
+
+
 @dataclass(slots=True)
 class Topic:
-    """A topic as of the last applied entry. `log_end_offset`: what the next record will get."""
+    """A topic as of the last applied entry. `log_end_offset`: what the next record will get.
+    `index`: where its newest records lie (index.py finds the others)."""
 
     topic_id: int
     name: str
@@ -50,7 +57,7 @@ class Topic:
     settings: TopicSettings
     log_start_offset: int = 0
     log_end_offset: int = 0
-    index: TopicIndex = field(default_factory=TopicIndex)
+    index: IndexRows = field(default_factory=IndexRows)
     deleted: bool = False
 
 
@@ -64,11 +71,13 @@ class Catalog:
         self._by_name: dict[str, Topic] = {}
         self._by_id: dict[int, Topic] = {}
         # Which writer wrote which entries: (first seq, epoch, writer id), ascending.
-        self._writers: list[tuple[int, int, bytes]] = []
+        self._writers = [(row.first_seq, row.epoch, row.writer_id) for row in loaded.writers]
+        self._paged_seqs = (0, 0)  # the last but one, and the last that we heard of
+        self._to_sweep: deque[Topic] = deque()
+        paged = {row.topic_id: row for row in loaded.paged}
         for row in loaded.topics:
-            self._add_topic(Topic(row.topic_id, row.name, row.created_us, row.settings))
+            self._add_topic(_loaded_topic(row, paged.get(row.topic_id)))
         for entry in loaded.entries:
-            self._note_writer(entry.ref)
             for section in entry.sections:
                 self._add_section(entry.ref.seq, entry.created_us, entry.sections_at, section)
         self.groups = Groups(loaded.group_offsets, loaded.leases, monotonic_s())
@@ -88,22 +97,29 @@ class Catalog:
     def topics(self) -> list[Topic]:
         return [self._by_name[name] for name in sorted(self._by_name)]
 
-    def section_ref(self, topic: Topic, row: int) -> SectionRef:
-        """Where row `row` of the topic's index lies."""
-        index = topic.index
-        seq = index.seqs[row]
+    def section_ref(self, topic: Topic, rows: IndexRows, row: int) -> SectionRef:
+        """Where row `row` of the topic's `rows` lies."""
+        seq = rows.seqs[row]
         after = bisect_right(self._writers, seq, key=lambda writer: writer[0])
         _, epoch, writer_id = self._writers[after - 1]
-        is_last = row + 1 == len(index)
         return SectionRef(
             EntryRef(seq, epoch, writer_id),
             topic.topic_id,
-            index.bases[row],
-            (topic.log_end_offset if is_last else index.bases[row + 1]) - 1,
-            index.starts[row],
-            index.lengths[row],
-            index.crcs[row],
+            rows.bases[row],
+            rows.end_of(row) - 1,
+            rows.starts[row],
+            rows.lengths[row],
+            rows.crcs[row],
         )
+
+    def forget_paged(self, paged_seq: int) -> None:
+        """The sections of all entries up to and with `paged_seq` are in pages of the index. Those
+        that were so one page earlier leave memory, some topics at a time."""
+        if paged_seq > self._paged_seqs[1]:
+            self._paged_seqs = (self._paged_seqs[1], paged_seq)
+            self._to_sweep = deque(self._by_id.values())
+        for _ in range(min(_SWEPT_AT_ONCE, len(self._to_sweep))):
+            self._to_sweep.popleft().index.forget(self._paged_seqs[0])
 
     def find_id(self, topic_id: int) -> Topic | None:
         """None when the topic was deleted."""
@@ -114,7 +130,7 @@ class Catalog:
         header = entry.header
         assert header.follows(self.position), (header, self.position)
         self.position = header.position
-        self._note_writer(EntryRef(header.seq, header.epoch, header.writer_id))
+        self._note_writer(header)
         changed: list[Topic] = []
         self.producers.forget_idle(header.created_us)
         for operation in entry.contents.operations:
@@ -169,11 +185,21 @@ class Catalog:
         topic = self._by_id.get(section.topic_id)
         if topic is None:  # deleted later in the log: its rows are of no use to anyone
             return []
-        assert section.base_offset == topic.log_end_offset, (section, topic.log_end_offset)
         topic.index.add(seq, sections_at, created_us, section)
         topic.log_end_offset = section.last_offset + 1
         return [topic]
 
-    def _note_writer(self, ref: EntryRef) -> None:
-        if not self._writers or self._writers[-1][1:] != (ref.epoch, ref.writer_id):
-            self._writers.append((ref.seq, ref.epoch, ref.writer_id))
+    def _note_writer(self, header: EntryHeader) -> None:
+        if not self._writers or self._writers[-1][1:] != (header.epoch, header.writer_id):
+            self._writers.append((header.seq, header.epoch, header.writer_id))
+
+
+def _loaded_topic(row: TopicRow, paged: PagedRow | None) -> Topic:
+    """The topic as far as the pages of its index go."""
+    topic = Topic(row.topic_id, row.name, row.created_us, row.settings)
+    if paged is not None:
+        topic.log_end_offset = paged.end_offset
+        topic.index = IndexRows(
+            end=paged.end_offset, newest_us=paged.newest_us, total_bytes=paged.total_bytes
+        )
+    return topic

@@ -26,6 +26,7 @@ from seb_appliance.broker.group_views import (
     ResetRow,
 )
 from seb_appliance.broker.groups import Committed, Lease
+from seb_appliance.broker.index import SectionIndex
 from seb_appliance.broker.names import (
     check_group_name,
     check_pattern,
@@ -36,7 +37,7 @@ from seb_appliance.broker.reads import Reads
 from seb_appliance.broker.values import From, ReadRequest, ReadResult
 from seb_appliance.broker.window import Window
 from seb_appliance.clock import Clock
-from seb_appliance.errors import BadRequestError
+from seb_appliance.errors import BadRequestError, TopicNotFoundError
 from seb_appliance.formats.operations import CommittedOffset
 
 # Admits in the open window and waits until that is applied; see Broker. The number is how long the
@@ -56,6 +57,7 @@ class ConsumerGroups:
         catalog: Catalog,
         admission: GroupAdmission,
         reads: Reads,
+        index: SectionIndex,
         submit: Submit,
         submit_at_once: SubmitAtOnce,
         *,
@@ -65,6 +67,7 @@ class ConsumerGroups:
         self._catalog = catalog
         self._admission = admission
         self._reads = reads
+        self._index = index
         self._submit = submit
         self._submit_at_once = submit_at_once
         self._linger_ms = linger_ms
@@ -86,7 +89,7 @@ class ConsumerGroups:
         return GroupRead(
             result,
             committed.offset if committed is not None else None,
-            self._lag(found, began, result.log_end_offset),
+            await self._lag(found, began, result.log_end_offset),
         )
 
     async def commit(self, commit: Commit, reservation: Reservation) -> tuple[CommittedOffset, ...]:
@@ -162,14 +165,14 @@ class ConsumerGroups:
         """How many groups there are."""
         return len(self._catalog.groups)
 
-    def page(self, after: str, most: int, sees: Sees) -> tuple[list[GroupView], str | None]:
+    async def page(self, after: str, most: int, sees: Sees) -> tuple[list[GroupView], str | None]:
         """Groups in order of their names behind `after`, and the name to go on after (None: these
         were the last). There may be fewer than `most`, since the work for one page is bounded."""
         views: list[GroupView] = []
         names = self._catalog.groups.names(after, limits.GROUPS_PER_PAGE_LOOKED_AT)
         rows, last = 0, after
         for last in names:
-            view = self._view(last, sees)
+            view = await self._view(last, sees)
             if view is not None:
                 views.append(view)
                 rows += len(view.topics)
@@ -177,9 +180,9 @@ class ConsumerGroups:
                 break
         return views, last if self._catalog.groups.names(last, 1) else None
 
-    def describe(self, group: str, sees: Sees) -> GroupView:
+    async def describe(self, group: str, sees: Sees) -> GroupView:
         """Raises GroupNotFoundError, also for a group with nothing that `sees` lets through."""
-        view = self._view(group, sees)
+        view = await self._view(group, sees)
         if view is None:
             raise no_such_group(group)
         return view
@@ -274,14 +277,14 @@ class ConsumerGroups:
         found = self._catalog.groups.get(group)
         return found.offsets.get(topic_id) if found is not None else None
 
-    def _view(self, group: str, sees: Sees) -> GroupView | None:
+    async def _view(self, group: str, sees: Sees) -> GroupView | None:
         """None if there is no such group, or nothing of it to be seen."""
         found = self._catalog.groups.get(group)
         if found is None or not sees(group, None):
             return None
         topics = [
-            self._topic_view(topic, committed)
-            for topic_id, committed in found.offsets.items()
+            await self._topic_view(topic, committed)
+            for topic_id, committed in list(found.offsets.items())
             if (topic := self._catalog.find_id(topic_id)) is not None and sees(group, topic.name)
         ]
         if found.offsets and not topics:
@@ -298,7 +301,7 @@ class ConsumerGroups:
         left_ms = lease.left_ms(self._clock.monotonic_s())
         return LeaseView(lease.generation, lease.holder, lease.ttl_ms, left_ms)
 
-    def _topic_view(self, topic: Topic, committed: Committed) -> GroupTopicView:
+    async def _topic_view(self, topic: Topic, committed: Committed) -> GroupTopicView:
         return GroupTopicView(
             topic.name,
             topic.topic_id,
@@ -307,14 +310,21 @@ class ConsumerGroups:
             committed.committed_us,
             topic.log_start_offset,
             topic.log_end_offset,
-            self._lag(topic, committed.offset, topic.log_end_offset),
+            await self._lag(topic, committed.offset, topic.log_end_offset),
         )
 
-    def _lag(self, topic: Topic, offset: int, end: int) -> Lag:
-        unread_since_us = topic.index.created_at(offset, end)
-        age_us = 0 if unread_since_us is None else self._clock.wall_us() - unread_since_us
-        records = max(0, end - offset)
-        return Lag(records, topic.index.bytes_from(offset, end), max(0, age_us) / 1_000_000)
+    async def _lag(self, topic: Topic, offset: int, end: int) -> Lag:
+        if offset >= end:
+            return Lag(0, 0, 0.0)
+        stands_at = max(offset, topic.log_start_offset)
+        total_bytes = topic.index.total_bytes
+        try:
+            rows = await self._index.rows_of(topic, stands_at)
+        except TopicNotFoundError:  # deleted meanwhile
+            return Lag(0, 0, 0.0)
+        age_us = max(0, self._clock.wall_us() - rows.created_us[rows.row_of(stands_at)])
+        unread_bytes = total_bytes - rows.bytes_before_offset(stands_at)
+        return Lag(end - offset, unread_bytes, age_us / 1_000_000)
 
 
 def _began(result: ReadResult) -> int:

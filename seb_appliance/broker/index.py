@@ -1,66 +1,90 @@
-"""Where the records of one topic lie: one row per section, in arrays, found by bisection.
+"""Finding the row of an offset or of a time: among the newest rows in memory, or in SQLite.
 
-About 60 bytes a section. Rows are in offset order and their ranges touch: a row answers for the
-offsets from its base up to the next row's base.
+SQLite holds the older rows in pages, each of those sections of one topic that were stored in one
+stretch of the journal. A lookup takes one page, whatever the length of the log, and pages looked up
+lately stay in memory.
 """
 
 from __future__ import annotations
 
-from array import array
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left, bisect_right, insort
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Final, TypeAlias
 
-from seb_appliance.formats.operations import Section
+from seb_appliance.broker.index_rows import IndexRows
+from seb_appliance.errors import CorruptObjectError, TopicNotFoundError
+
+if TYPE_CHECKING:
+    from seb_appliance.broker.catalog import Topic
+    from seb_appliance.broker.ports import State
+
+KEPT_ROWS_MAX: Final = 65_536  # 4 MB
+
+_Place: TypeAlias = tuple[int, int]  # topic id, first offset
 
 
-class TopicIndex:
-    def __init__(self) -> None:
-        self.bases = array("q")
-        self.seqs = array("q")
-        self.starts = array("q")  # first byte in the object, from the object's beginning
-        self.lengths = array("q")
-        self.crcs = array("I")
-        # Largest record timestamp up to and including this row: clients' times may go back, the
-        # running maximum does not, so that a time can be found by bisection.
-        self.newest_us = array("q")
-        self.created_us = array("q")  # when the section's entry was made
-        self.bytes_before = array("q")
-        self.total_bytes = 0
+class SectionIndex:
+    """The rows of all topics: `Topic.index` and, for what was dropped from it, pages of `state`."""
 
-    def __len__(self) -> int:
-        return len(self.bases)
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self._kept: OrderedDict[_Place, IndexRows] = OrderedDict()
+        self._begins: dict[int, list[int]] = {}  # of the kept pages, ascending, by topic id
+        self._kept_rows = 0
+        self.lookups = 0
 
-    def add(self, seq: int, sections_at: int, created_us: int, section: Section) -> None:
-        self.bases.append(section.base_offset)
-        self.seqs.append(seq)
-        self.starts.append(sections_at + section.start)
-        self.lengths.append(section.length)
-        self.crcs.append(section.crc)
-        self.created_us.append(created_us)
-        newest = self.newest_us[-1] if self.newest_us else section.largest_timestamp_us
-        self.newest_us.append(max(newest, section.largest_timestamp_us))
-        self.bytes_before.append(self.total_bytes)
-        self.total_bytes += section.length
-
-    def bytes_from(self, offset: int, end: int) -> int:
-        """About how many stored bytes lie from `offset` to the log end `end`."""
-        if offset >= end or not self.bases:
-            return 0
-        row = max(0, self.row_of(offset))
-        row_end = self.bases[row + 1] if row + 1 < len(self.bases) else end
-        unread = (row_end - max(offset, self.bases[row])) / (row_end - self.bases[row])
-        behind = self.bytes_before[row] + self.lengths[row]
-        return int(self.total_bytes - behind + self.lengths[row] * unread)
-
-    def created_at(self, offset: int, end: int) -> int | None:
-        """When the entry of the record at `offset` was made; None at the log end `end`."""
-        if offset >= end or not self.bases:
+    def at_hand(self, topic: Topic, offset: int) -> IndexRows | None:
+        """As `rows_of`, if that takes no I/O."""
+        if offset >= topic.index.begin:
+            return topic.index
+        begins = self._begins.get(topic.topic_id, ())
+        i = bisect_right(begins, offset) - 1
+        if i < 0:
             return None
-        return self.created_us[max(0, self.row_of(offset))]
+        place = (topic.topic_id, begins[i])
+        page = self._kept[place]
+        if offset >= page.end:
+            return None
+        self._kept.move_to_end(place)
+        return page
 
-    def row_of(self, offset: int) -> int:
-        """The row that answers for `offset`; -1 when it is below the first."""
-        return bisect_right(self.bases, offset) - 1
+    async def rows_of(self, topic: Topic, offset: int) -> IndexRows:
+        """Rows, one of which answers for `offset`: from the log start up to before the log end.
+        They are good until the caller waits for something. Raises TopicNotFoundError when the
+        topic was deleted meanwhile, CorruptObjectError."""
+        rows = self.at_hand(topic, offset)
+        if rows is not None:
+            return rows
+        return self._keep(topic, await self._state.index_page(topic.topic_id, offset))
 
-    def row_at_time(self, timestamp_us: int) -> int:
-        """The row with the first record of that timestamp or later; len(self) if none has it."""
-        return bisect_left(self.newest_us, timestamp_us)
+    async def rows_at_time(self, topic: Topic, timestamp_us: int) -> IndexRows | None:
+        """Rows, one of which has the first record of that timestamp or later; None if no record
+        has. Raises as `rows_of`."""
+        newest = topic.index
+        if newest.begin > topic.log_start_offset and newest.newest_before_us >= timestamp_us:
+            page = await self._state.index_page_at(topic.topic_id, timestamp_us)
+            return self._keep(topic, page)
+        return newest if len(newest) and newest.newest >= timestamp_us else None
+
+    def _keep(self, topic: Topic, page: IndexRows | None) -> IndexRows:
+        self.lookups += 1
+        if topic.deleted:
+            raise TopicNotFoundError(f"The topic {topic.name!r} was deleted.", topic=topic.name)
+        if page is None:
+            raise CorruptObjectError(f"the local index of topic {topic.name!r} has a hole")
+        place = (topic.topic_id, page.begin)
+        if place not in self._kept:
+            self._kept[place] = page
+            insort(self._begins.setdefault(topic.topic_id, []), page.begin)
+            self._kept_rows += len(page)
+            while self._kept_rows > KEPT_ROWS_MAX and len(self._kept) > 1:
+                self._drop(*self._kept.popitem(last=False))
+        return page
+
+    def _drop(self, place: _Place, page: IndexRows) -> None:
+        topic_id, begin = place
+        self._kept_rows -= len(page)
+        begins = self._begins[topic_id]
+        del begins[bisect_left(begins, begin)]
+        if not begins:
+            del self._begins[topic_id]

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from seb_appliance.broker.index_rows import IndexRows
 from seb_appliance.broker.remembered import Producer, RememberedRequest
 from seb_appliance.formats.columns import Bytes
 from seb_appliance.formats.entry import EncodedEntry, Entry, Position
@@ -177,6 +178,26 @@ class EntryRow:
 
 
 @dataclass(frozen=True, slots=True)
+class WriterRow:
+    """Who wrote the entries from `first_seq` on, up to the next writer's first."""
+
+    first_seq: int
+    epoch: int
+    writer_id: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class PagedRow:
+    """What the pages of a topic's index add up to: the offset after them, the largest timestamp in
+    them, and the bytes of their sections."""
+
+    topic_id: int
+    end_offset: int
+    newest_us: int
+    total_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
 class GroupOffsetRow:
     group: str
     topic_id: int
@@ -195,13 +216,15 @@ class LeaseRow:
 
 @dataclass(frozen=True, slots=True)
 class LoadedState:
-    """Everything the broker keeps in memory, as of `position`; `entries` oldest first.
-    `next_topic_id` has never been given out."""
+    """Everything the broker keeps in memory, as of `position`; `entries` are those whose sections
+    are in no page yet, oldest first. `next_topic_id` has never been given out."""
 
     position: Position
     next_topic_id: int = 1
     topics: list[TopicRow] = field(default_factory=list)
     api_keys: list[ApiKeyRow] = field(default_factory=list)
+    writers: list[WriterRow] = field(default_factory=list)  # oldest first
+    paged: list[PagedRow] = field(default_factory=list)
     entries: list[EntryRow] = field(default_factory=list)
     group_offsets: list[GroupOffsetRow] = field(default_factory=list)
     leases: list[LeaseRow] = field(default_factory=list)
@@ -222,8 +245,19 @@ class State(Protocol):
         """Entries taken and not yet committed."""
 
     @property
+    def paged_seq(self) -> int:
+        """The last entry whose sections are committed in pages of the index."""
+
+    @property
     def failure(self) -> str:
         """Why SQLite does not follow, in words; "" while it does."""
+
+    async def index_page(self, topic_id: int, offset: int) -> IndexRows | None:
+        """The page that answers for `offset`; None if there is none. Raises CorruptObjectError,
+        ConfigurationError."""
+
+    async def index_page_at(self, topic_id: int, timestamp_us: int) -> IndexRows | None:
+        """The first page with a record of that timestamp or later; raises as `index_page`."""
 
     async def drain(self) -> None:
         """Wait until nothing is behind, or `failure` is set."""

@@ -8,6 +8,8 @@ from seb_appliance import limits
 from seb_appliance.broker.catalog import Catalog, Topic, no_such_topic
 from seb_appliance.broker.collecting import Collected
 from seb_appliance.broker.counters import Counters
+from seb_appliance.broker.index import SectionIndex
+from seb_appliance.broker.index_rows import IndexRows
 from seb_appliance.broker.ports import SectionRef
 from seb_appliance.broker.sections import SectionReader
 from seb_appliance.broker.values import From, ReadRequest, ReadResult
@@ -22,12 +24,14 @@ class Reads:
     def __init__(
         self,
         catalog: Catalog,
+        index: SectionIndex,
         sections: SectionReader,
         waiting: WaitingReaders,
         clock: Clock,
         counters: Counters,
     ) -> None:
         self._catalog = catalog
+        self._index = index
         self._sections = sections
         self._waiting = waiting
         self._clock = clock
@@ -46,7 +50,10 @@ class Reads:
             return None
         collected = _collected(topic, offset, until, request)
         while collected.wants_more:
-            section = self._sections.at_hand(self._ref(topic, collected.next_offset))
+            rows = self._index.at_hand(topic, collected.next_offset)
+            if rows is None:
+                return None
+            section = self._sections.at_hand(self._ref(topic, rows, collected.next_offset))
             if section is None:
                 return None
             collected.take(section)
@@ -69,8 +76,9 @@ class Reads:
                 raise no_such_topic(name)
         collected = _collected(topic, offset, until, request)
         while collected.wants_more:
-            ref = self._ref(topic, collected.next_offset)
-            collected.take(self._sections.at_hand(ref) or await self._sections.read(ref))
+            rows = await self._index.rows_of(topic, collected.next_offset)
+            ref = self._ref(topic, rows, collected.next_offset)
+            collected.take(await self._sections.read(ref))
         return self._result(topic, collected)
 
     async def resolve(self, topic: Topic, start: From) -> int:
@@ -93,16 +101,18 @@ class Reads:
 
     async def _offset_at(self, topic: Topic, timestamp_us: int) -> int:
         """The first offset whose record has that timestamp or later; the log end when none has."""
-        row = topic.index.row_at_time(timestamp_us)
-        if row == len(topic.index):
-            return topic.log_end_offset
-        for stored in await self._sections.read(self._catalog.section_ref(topic, row)):
+        log_end_offset = topic.log_end_offset
+        rows = await self._index.rows_at_time(topic, timestamp_us)
+        if rows is None:
+            return log_end_offset
+        ref = self._catalog.section_ref(topic, rows, rows.row_at_time(timestamp_us))
+        for stored in await self._sections.read(ref):
             if stored.batch.header.largest_timestamp_us < timestamp_us:
                 continue
             timestamps = stored.batch.columns.timestamps_us.tolist()
             first = next(i for i, t in enumerate(timestamps) if t >= timestamp_us)
             return max(stored.batch.offsets()[first], topic.log_start_offset)
-        raise AssertionError(f"index row {row} promises a timestamp of {timestamp_us}")
+        raise AssertionError(f"{ref} promises a timestamp of {timestamp_us}")
 
     def _check_range(self, topic: Topic, offset: int) -> None:
         if offset < topic.log_start_offset:
@@ -117,8 +127,8 @@ class Reads:
                 log_end_offset=topic.log_end_offset,
             )
 
-    def _ref(self, topic: Topic, offset: int) -> SectionRef:
-        return self._catalog.section_ref(topic, topic.index.row_of(offset))
+    def _ref(self, topic: Topic, rows: IndexRows, offset: int) -> SectionRef:
+        return self._catalog.section_ref(topic, rows, rows.row_of(offset))
 
     def _result(self, topic: Topic, collected: Collected) -> ReadResult:
         self._counters.reads += 1

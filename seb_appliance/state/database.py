@@ -16,6 +16,7 @@ from typing import Any, Final, TypeVar
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from seb_appliance.broker.index_rows import IndexRows
 from seb_appliance.broker.ports import AuditQuery, AuditRow, LoadedState
 from seb_appliance.errors import CorruptObjectError
 from seb_appliance.failpoints import NO_FAILPOINTS, Failpoints
@@ -23,6 +24,7 @@ from seb_appliance.formats.entry import ORIGIN, Entry, Position
 from seb_appliance.state import audit, checks, files, migrate, queries
 from seb_appliance.state.connection import writer_engine
 from seb_appliance.state.failures import told_of
+from seb_appliance.state.page_reader import PageReader
 from seb_appliance.state.projection import project
 
 _Result = TypeVar("_Result")
@@ -34,13 +36,16 @@ _POSITION: Final = (
 
 class StateDatabase:
     """Made by `open`. `set_aside` says, for people, why the file found at `open` was not used; ""
-    when it was, or when there was none."""
+    when it was, or when there was none. `paged_seq` is the last entry whose sections are known to
+    be in pages of the index."""
 
     def __init__(self, path: Path, *, set_aside: str = "") -> None:
         """For `open` only: `path` has been checked."""
         self.set_aside = set_aside
         self._path = path
         self._engine = writer_engine(path)
+        self._pages = PageReader(path)
+        self.paged_seq = 0
         self._turn = asyncio.Lock()  # the connection is used by one at a time
 
     @classmethod
@@ -54,7 +59,7 @@ class StateDatabase:
 
     async def close(self) -> None:
         """Close the connection, which moves the whole log into the file."""
-        await _whole(self._while_closed(lambda _: None))
+        await _whole(self._while_closed(lambda _: self._pages.close()))
 
     # --- Replica ---
 
@@ -89,12 +94,13 @@ class StateDatabase:
         ConfigurationError if SQLite cannot write. Nothing is changed then.
         """
 
-        async def projected(connection: AsyncConnection) -> None:
+        async def projected(connection: AsyncConnection) -> int:
             await connection.run_sync(project, entries)
             failpoints.reach("K8")
+            return await queries.read_paged_seq(connection)
 
         if entries:
-            await self._transact(projected)
+            self.paged_seq = await self._transact(projected)
             failpoints.reach("K9")
 
     @staticmethod
@@ -119,6 +125,14 @@ class StateDatabase:
         """Everything the broker keeps in memory. Raises CorruptObjectError."""
         return await self._transact(queries.load)
 
+    async def index_page(self, topic_id: int, offset: int) -> IndexRows | None:
+        """See `broker.ports.State`."""
+        return await self._pages.of_offset(topic_id, offset)
+
+    async def index_page_at(self, topic_id: int, timestamp_us: int) -> IndexRows | None:
+        """See `broker.ports.State`."""
+        return await self._pages.at_time(topic_id, timestamp_us)
+
     async def audit(self, query: AuditQuery) -> list[AuditRow]:
         """Actions in the entries projected so far, newest first."""
         return await self._transact(partial(audit.read, query=query))
@@ -137,6 +151,7 @@ class StateDatabase:
     async def _while_closed(self, change: Callable[[Path], object]) -> None:
         """Close the connection, and let `change` do something to the file before it is reopened."""
         async with self._turn:
+            await asyncio.to_thread(self._pages.disconnect)
             await self._engine.dispose()
             await asyncio.to_thread(change, self._path)
 

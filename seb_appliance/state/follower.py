@@ -11,6 +11,7 @@ import asyncio
 from collections import deque
 from typing import Final
 
+from seb_appliance.broker.index_rows import IndexRows
 from seb_appliance.broker.ports import AuditQuery, AuditRow, LoadedState
 from seb_appliance.clock import Clock
 from seb_appliance.errors import CorruptObjectError, OverloadedError
@@ -52,6 +53,19 @@ class StateFollower:
     def failure(self) -> str:
         """Why SQLite does not follow, in words; "" while it does."""
         return self._failure
+
+    @property
+    def paged_seq(self) -> int:
+        """The last entry whose sections are committed in pages of the index."""
+        return self._database.paged_seq
+
+    async def index_page(self, topic_id: int, offset: int) -> IndexRows | None:
+        """See `broker.ports.State`."""
+        return await self._database.index_page(topic_id, offset)
+
+    async def index_page_at(self, topic_id: int, timestamp_us: int) -> IndexRows | None:
+        """See `broker.ports.State`."""
+        return await self._database.index_page_at(topic_id, timestamp_us)
 
     async def drain(self) -> None:
         """Wait until nothing is behind, or `failure` is set."""

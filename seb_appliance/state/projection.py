@@ -44,7 +44,7 @@ from seb_appliance.formats.operations import (
     TopicCreated,
     TopicDeleted,
 )
-from seb_appliance.state import audit, retries, rows
+from seb_appliance.state import audit, index_pages, retries, rows
 from seb_appliance.state.digest import CHECKSUM_MODULUS, row_checksum
 from seb_appliance.state.found import checksum_of, rows_with
 from seb_appliance.state.schema import (
@@ -54,7 +54,9 @@ from seb_appliance.state.schema import (
     journal_state,
     leases,
     topics,
+    writers,
 )
+from seb_appliance.state.schema import index_pages as pages
 
 
 def _upsert(table: Table) -> Insert:
@@ -97,6 +99,7 @@ _DELETE_OFFSETS: Final = delete(group_offsets).where(
 _DELETE_OFFSETS_ON: Final = delete(group_offsets).where(
     group_offsets.c.topic_id == bindparam("of_topic_id")
 )
+_DELETE_PAGES_OF: Final = delete(pages).where(pages.c.topic_id == bindparam("of_topic_id"))
 _DELETE_LEASE: Final = delete(leases).where(leases.c.group_name == bindparam("of_group"))
 
 
@@ -108,6 +111,14 @@ def project(connection: Connection, entries: Sequence[Entry]) -> Position:
     """
     state = connection.execute(select(journal_state)).one()
     _check_chain(entries, rows.to_position(state), state.bucket_id)
+    for stretch, ends in list(index_pages.stretches(connection, entries)):
+        _project(connection, stretch, ends=ends)
+    return entries[-1].header.position
+
+
+def _project(connection: Connection, entries: Sequence[Entry], *, ends: bool) -> None:
+    """Apply `entries`, which lie in one stretch of the journal; whether it `ends` with them."""
+    state = connection.execute(select(journal_state)).one()
     entry_rows = [rows.of_entry(entry) for entry in entries]
     connection.execute(_INSERT_ENTRY, entry_rows)
     placed = [
@@ -124,6 +135,8 @@ def project(connection: Connection, entries: Sequence[Entry]) -> Position:
         added += _checksum_of_touched(connection, events)
         added += audit.project(connection, events)
     added += retries.project(connection, entries)
+    added += _project_writers(connection, entries, state)
+    added += index_pages.project(connection, entries, ends=ends)
     given = [event.topic_id + 1 for event in events if isinstance(event, TopicCreated)]
     header = entries[-1].header
     changed = rows.of_position(header.position) | {
@@ -131,7 +144,21 @@ def project(connection: Connection, entries: Sequence[Entry]) -> Position:
         "next_topic_id": max([state.next_topic_id, *given]),
     }
     _update_state(connection, state, changed, added)
-    return header.position
+
+
+def _project_writers(
+    connection: Connection, entries: Sequence[Entry], state: rows.ResultRow
+) -> int:
+    """Note each writer at its first entry; what that adds to the checksum."""
+    fresh = []
+    known = (state.epoch, state.writer_id)
+    for header in (entry.header for entry in entries):
+        if (header.epoch, header.writer_id) != known:
+            known = (header.epoch, header.writer_id)
+            fresh.append(rows.of_writer(header))
+    if fresh:
+        connection.execute(insert(writers), fresh)
+    return checksum_of(writers, (row.values() for row in fresh))
 
 
 def changes_of(event: Event, header: EntryHeader) -> list[Change]:
@@ -144,7 +171,11 @@ def changes_of(event: Event, header: EntryHeader) -> list[Change]:
             return [Change(_UPDATE_TOPIC, {"of_topic_id": event.topic_id, "settings": settings})]
         case TopicDeleted():
             of_topic = {"of_topic_id": event.topic_id}
-            return [Change(_DELETE_TOPIC, of_topic), Change(_DELETE_OFFSETS_ON, of_topic, False)]
+            return [
+                Change(_DELETE_TOPIC, of_topic),
+                Change(_DELETE_OFFSETS_ON, of_topic, exact=False),
+                Change(_DELETE_PAGES_OF, of_topic, exact=False),
+            ]
         case ApiKeyCreated():
             return [Change(_INSERT_API_KEY, rows.of_api_key(event))]
         case ApiKeyChanged():
@@ -215,7 +246,8 @@ def _checksum_of_touched(connection: Connection, events: Sequence[Event]) -> int
         for row in rows_with(connection, column, names)
     }
     return (
-        checksum_of(topics, rows_with(connection, topics.c.topic_id, of_topics))
+        checksum_of(pages, rows_with(connection, pages.c.topic_id, deleted))
+        + checksum_of(topics, rows_with(connection, topics.c.topic_id, of_topics))
         + checksum_of(api_keys, rows_with(connection, api_keys.c.api_key_id, of_keys))
         + checksum_of(leases, rows_with(connection, leases.c.group_name, of_groups))
         + checksum_of(group_offsets, offsets)

@@ -6,20 +6,28 @@ import msgspec
 from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from seb_appliance.broker.ports import EntryRow, GroupOffsetRow, LeaseRow, LoadedState
+from seb_appliance.broker.ports import (
+    EntryRow,
+    GroupOffsetRow,
+    LeaseRow,
+    LoadedState,
+    WriterRow,
+)
 from seb_appliance.errors import BadBatchError, CorruptObjectError
 from seb_appliance.formats.entry import Position
 from seb_appliance.formats.operations import decode_sections
-from seb_appliance.state import retries, rows
+from seb_appliance.state import index_pages, retries, rows
 from seb_appliance.state.schema import (
     api_keys,
     group_offsets,
+    index_state,
     journal_entries,
     journal_state,
     leases,
     producers,
     requests,
     topics,
+    writers,
 )
 
 _ENTRIES_AT_ONCE = 500  # the event loop gets a turn between
@@ -46,6 +54,7 @@ async def load(connection: AsyncConnection) -> LoadedState:
     found_offsets = await connection.execute(select(group_offsets))
     found_requests = await connection.execute(select(requests).order_by(requests.c.place))
     found_producers = await connection.execute(select(producers).order_by(producers.c.place))
+    found_writers = await connection.execute(select(writers).order_by(writers.c.first_seq))
     found_leases = await connection.execute(select(leases))
     try:
         living = [rows.to_topic(row) for row in found_topics]
@@ -54,7 +63,11 @@ async def load(connection: AsyncConnection) -> LoadedState:
             next_topic_id=state.next_topic_id,
             topics=living,
             api_keys=[rows.to_api_key(row) for row in found_keys],
-            entries=await _load_entries(connection, {topic.topic_id for topic in living}),
+            writers=[WriterRow(*row) for row in found_writers],
+            paged=await connection.run_sync(index_pages.last_pages),
+            entries=await _load_entries(
+                connection, {topic.topic_id for topic in living}, await read_paged_seq(connection)
+            ),
             group_offsets=[GroupOffsetRow(*row) for row in found_offsets],
             leases=[LeaseRow(*row) for row in found_leases],
             requests=[retries.to_request(row) for row in found_requests],
@@ -64,18 +77,31 @@ async def load(connection: AsyncConnection) -> LoadedState:
         raise CorruptObjectError(f"a row of the local state cannot be read: {error}") from error
 
 
-async def _load_entries(connection: AsyncConnection, living: set[int]) -> list[EntryRow]:
-    """Entries with records of living topics, oldest first; sections of dead topics are left out."""
+async def read_paged_seq(connection: AsyncConnection) -> int:
+    """The last entry whose sections are in pages of the index."""
+    paged_seq: int = (await connection.execute(select(index_state.c.paged_seq))).scalar_one()
+    return paged_seq
+
+
+async def _load_entries(
+    connection: AsyncConnection, living: set[int], paged_seq: int
+) -> list[EntryRow]:
+    """Entries behind `paged_seq` with records of living topics, oldest first; sections of dead
+    topics are left out."""
     entries = []
     columns = journal_entries.c
-    query = select(
-        columns.seq,
-        columns.epoch,
-        columns.writer_id,
-        columns.created_us,
-        columns.sections_at,
-        columns.contents,
-    ).order_by(columns.seq)
+    query = (
+        select(
+            columns.seq,
+            columns.epoch,
+            columns.writer_id,
+            columns.created_us,
+            columns.sections_at,
+            columns.contents,
+        )
+        .where(columns.seq > paged_seq)
+        .order_by(columns.seq)
+    )
     async with connection.stream(query) as result:
         async for partition in result.partitions(_ENTRIES_AT_ONCE):
             for row in partition:

@@ -12,7 +12,7 @@ import msgspec
 import sqlalchemy
 
 from seb_appliance.broker.ports import ApiKeyRow, EntryRef, EntryRow, TopicRow
-from seb_appliance.formats.entry import Entry, Position
+from seb_appliance.formats.entry import Entry, EntryHeader, Position
 from seb_appliance.formats.operations import (
     ApiKeyChanged,
     ApiKeyCreated,
@@ -46,6 +46,15 @@ def of_entry(entry: Entry) -> Row:
         "length": header.length,
         "sections_at": header.sections_at,
         "contents": encode_contents(entry.contents),
+    }
+
+
+def of_writer(header: EntryHeader) -> Row:
+    """`header`: of the writer's first entry."""
+    return {
+        "first_seq": header.seq,
+        "epoch": header.epoch,
+        "writer_id": header.writer_id,
     }
 
 

@@ -12,6 +12,7 @@ from sqlalchemy import (
     CheckConstraint,
     Column,
     Connection,
+    Index,
     Integer,
     LargeBinary,
     MetaData,
@@ -24,7 +25,7 @@ from sqlalchemy import (
 from seb_appliance.formats.entry import ORIGIN
 from seb_appliance.state.digest import CHECKSUM_MODULUS, row_checksum
 
-NEWEST_REVISION: Final = "0004"
+NEWEST_REVISION: Final = "0005"
 
 metadata: Final = MetaData(
     naming_convention={
@@ -58,6 +59,45 @@ journal_entries: Final = Table(
     Column("length", Integer, nullable=False),
     Column("sections_at", Integer, nullable=False),
     Column("contents", LargeBinary, nullable=False),
+    sqlite_strict=True,
+)
+
+# Who wrote the entries from `first_seq` on, up to the next writer's first.
+writers: Final = Table(
+    "writers",
+    metadata,
+    Column("first_seq", Integer, primary_key=True, autoincrement=False),
+    Column("epoch", Integer, nullable=False),
+    Column("writer_id", LargeBinary, nullable=False),
+    sqlite_strict=True,
+)
+
+# Where the sections of one topic lie that were stored in one stretch of the journal: the offsets
+# from `base_offset` up to `end_offset`. `newest_us` is the largest timestamp, and `total_bytes` are
+# all bytes, from the log's first section up to this page's last; `sections` is what
+# broker/index_rows.py packs.
+index_pages: Final = Table(
+    "index_pages",
+    metadata,
+    Column("topic_id", Integer, primary_key=True, autoincrement=False),
+    Column("base_offset", Integer, primary_key=True, autoincrement=False),
+    Column("end_offset", Integer, nullable=False),
+    Column("newest_us", Integer, nullable=False),
+    Column("total_bytes", Integer, nullable=False),
+    Column("sections", LargeBinary, nullable=False),
+    Index(None, "topic_id", "newest_us", "base_offset"),
+    sqlite_strict=True,
+)
+
+# How far the pages go: the sections of entries up to `paged_seq` are in them, the
+# `waiting_sections` of later entries are not yet.
+index_state: Final = Table(
+    "index_state",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("paged_seq", Integer, nullable=False),
+    Column("waiting_sections", Integer, nullable=False),
+    CheckConstraint("id = 1", name="one_row"),
     sqlite_strict=True,
 )
 
@@ -177,6 +217,9 @@ alembic_version: Final = Table(
 alembic_version.primary_key.name = "alembic_version_pkc"
 
 
+_NOTHING_PAGED: Final = {"id": 1, "paged_seq": ORIGIN.seq, "waiting_sections": 0}
+
+
 def create(connection: Connection) -> None:
     """Make an empty state at ORIGIN, in the caller's transaction."""
     metadata.create_all(connection)
@@ -195,5 +238,7 @@ def create(connection: Connection) -> None:
     }
     checksum = row_checksum("journal_state", row.values())
     checksum += row_checksum("alembic_version", [NEWEST_REVISION])
+    checksum += row_checksum("index_state", _NOTHING_PAGED.values())
+    connection.execute(insert(index_state), _NOTHING_PAGED)
     row["checksum"] = checksum % CHECKSUM_MODULUS
     connection.execute(insert(journal_state), row)

@@ -144,7 +144,7 @@ class GroupRules:
 
     @invariant()
     def the_groups_are_the_model(self) -> None:
-        views, after = self.broker.groups.page("", 100, lambda *_: True)
+        views, after = self.run(self.broker.groups.page("", 100, lambda *_: True))
         assert after is None
         assert [view.group for view in views] == sorted(self.groups)
         for view in views:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
+from seb_appliance.broker.index_rows import IndexRows
 from seb_appliance.broker.ports import (
     AuditQuery,
     AuditRow,
@@ -163,6 +164,7 @@ class FakeState:
     def __init__(self) -> None:
         self.entries: list[Entry] = []
         self.lag_entries = 0
+        self.paged_seq = 0
         self.failure = ""
 
     async def load(self) -> LoadedState:
@@ -170,6 +172,12 @@ class FakeState:
 
     def follow(self, entry: Entry) -> None:
         self.entries.append(entry)
+
+    async def index_page(self, topic_id: int, offset: int) -> IndexRows | None:
+        raise AssertionError("nothing is in a page")
+
+    async def index_page_at(self, topic_id: int, timestamp_us: int) -> IndexRows | None:
+        raise AssertionError("nothing is in a page")
 
     async def drain(self) -> None: ...
 

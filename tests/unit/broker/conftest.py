@@ -78,17 +78,18 @@ class House:
             topic_id = (await self.appended(topic, str(n).encode())).topic_id
         return topic_id
 
-    def group(self, name: str = "g") -> GroupView:
-        return self.broker.groups.describe(name, lambda *_: True)
+    async def group(self, name: str = "g") -> GroupView:
+        return await self.broker.groups.describe(name, lambda *_: True)
 
-    def group_names(self) -> list[str]:
-        return [view.group for view in self.broker.groups.page("", 100, lambda *_: True)[0]]
+    async def group_names(self) -> list[str]:
+        views, _ = await self.broker.groups.page("", 100, lambda *_: True)
+        return [view.group for view in views]
 
-    def stand(self, topic: str = "t") -> int | None:
+    async def stand(self, topic: str = "t") -> int | None:
         """Where group g stands on the topic."""
-        if "g" not in self.group_names():
+        if "g" not in await self.group_names():
             return None
-        found = (t.committed_offset for t in self.group().topics if t.topic == topic)
+        found = (t.committed_offset for t in (await self.group()).topics if t.topic == topic)
         return next(found, None)
 
     async def done(self, coroutine):

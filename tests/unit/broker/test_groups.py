@@ -36,7 +36,7 @@ async def test_lag_is_counted_in_records_bytes_and_seconds(house: House) -> None
     committed_us = house.clock.wall_us()
     await house.commit("g", {"t": 2})
     now_us = house.clock.wall_us()
-    view = house.group()
+    view = await house.group()
     [topic] = view.topics
     assert (topic.lag.records, topic.log_end_offset) == (2, 4)
     index = house.broker._catalog.topic("t").index
@@ -50,7 +50,7 @@ async def test_a_group_at_the_log_end_has_no_lag(house: House) -> None:
     await house.filled("t", 4)
     await house.commit("g", {"t": 4})
     await house.clock.advance(100)
-    lag = house.group().lag
+    lag = (await house.group()).lag
     assert (lag.records, lag.bytes, lag.seconds) == (0, 0, 0.0)
 
 
@@ -58,7 +58,7 @@ async def test_the_total_lag_adds_records_up_and_takes_the_oldest(house: House) 
     await house.filled("t", 4)
     await house.filled("u", 4)
     await house.commit("g", {"t": 1, "u": 2})
-    view = house.group()
+    view = await house.group()
     t, u = view.topics
     assert view.lag.records == 5
     assert view.lag.bytes == t.lag.bytes + u.lag.bytes
@@ -82,10 +82,10 @@ async def test_groups_are_paged_in_order_of_their_names(house: House) -> None:
     for group in ("c", "a", "d", "b"):
         await house.commit(group, {"t": 1})
     for begin, expected in (("", (["a", "b", "c"], "c")), ("c", (["d"], None)), ("d", ([], None))):
-        views, after = house.broker.groups.page(begin, 3, lambda *_: True)
+        views, after = await house.broker.groups.page(begin, 3, lambda *_: True)
         assert ([view.group for view in views], after) == expected
     await house.done(house.broker.groups.delete("b"))
-    assert house.group_names() == ["a", "c", "d"]
+    assert await house.group_names() == ["a", "c", "d"]
 
 
 async def test_a_page_of_groups_that_are_not_to_be_seen_ends_and_goes_on(
@@ -96,7 +96,7 @@ async def test_a_page_of_groups_that_are_not_to_be_seen_ends_and_goes_on(
     for group in "abcde":
         await house.commit(group, {"t": 1})
     for begin, expected in (("", ([], "c")), ("c", (["e"], None))):
-        views, after = house.broker.groups.page(begin, 2, lambda group, _: group == "e")
+        views, after = await house.broker.groups.page(begin, 2, lambda group, _: group == "e")
         assert ([view.group for view in views], after) == expected
 
 
@@ -104,9 +104,9 @@ async def test_a_group_with_nothing_to_be_seen_is_not_there(house: House) -> Non
     await house.filled("t", 1)
     await house.commit("g", {"t": 1})
     with pytest.raises(GroupNotFoundError):
-        house.broker.groups.describe("g", lambda _, topic: topic is None)
+        await house.broker.groups.describe("g", lambda _, topic: topic is None)
     with pytest.raises(GroupNotFoundError):
-        house.group("none")
+        await house.group("none")
 
 
 # --- resets, deletions ---
@@ -117,9 +117,9 @@ async def test_a_plan_changes_nothing_and_a_reset_puts_it_in_force(house: House)
     await house.commit("g", {"t": 7}, metadata={"t": "note"})
     rows = await house.broker.groups.plan_reset("g", ["t"], EVERYTHING, 0)
     assert rows == [ResetRow("t", topic_id, 7, 0)]
-    assert house.stand() == 7
+    assert await house.stand() == 7
     await house.done(house.broker.groups.reset("g", rows))
-    assert house.stand() == 0
+    assert await house.stand() == 0
     event, noted = house.journal.entries[-1].entry.contents.operations
     assert event == GroupReset(group="g", offsets=(CommittedOffset(topic_id, 0),))
     assert (noted.action, noted.subject) == ("group_reset", "g")
@@ -142,14 +142,14 @@ async def test_a_shift_stays_within_what_can_be_read(house: House) -> None:
 async def test_a_topic_without_an_offset_is_not_shifted(house: House) -> None:
     await house.filled("t", 5)
     assert await reset(house, shift=1) == []
-    assert house.group_names() == []
+    assert await house.group_names() == []
 
 
 async def test_a_reset_makes_an_offset_where_there_was_none(house: House) -> None:
     await house.filled("t", 5)
     [row] = await reset(house, From(latest=True))
     assert (row.before, row.after) == (None, 5)
-    assert house.stand() == 5
+    assert await house.stand() == 5
 
 
 async def test_a_reset_of_a_topic_made_anew_since_the_plan_is_refused(house: House) -> None:
@@ -180,11 +180,11 @@ async def test_a_deleted_group_begins_anew(house: House) -> None:
     await house.filled("t")
     await house.commit("g", {"t": 7})
     await house.done(house.broker.groups.delete("g"))
-    assert house.group_names() == []
+    assert await house.group_names() == []
     with pytest.raises(GroupNotFoundError):
         await house.broker.groups.delete("g")
     await house.commit("g", {"t": 1}, expected={"t": None})
-    assert house.stand() == 1
+    assert await house.stand() == 1
 
 
 async def test_a_commit_behind_a_deletion_of_the_group_in_one_window_begins_anew(
@@ -202,7 +202,7 @@ async def test_a_commit_behind_a_deletion_of_the_group_in_one_window_begins_anew
     await asyncio.gather(deleting, commit)
     with pytest.raises(GroupNotFoundError):
         await again
-    assert (house.stand(), house.stand(topic="u")) == (1, None)
+    assert (await house.stand(), await house.stand(topic="u")) == (1, None)
 
 
 # --- limits ---

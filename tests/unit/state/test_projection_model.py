@@ -22,7 +22,9 @@ from seb_appliance.broker.ports import (
     GroupOffsetRow,
     LeaseRow,
     LoadedState,
+    PagedRow,
     TopicRow,
+    WriterRow,
 )
 from seb_appliance.formats.entry import Entry
 from seb_appliance.formats.operations import (
@@ -58,6 +60,8 @@ from tests.unit.state.journal import (
 
 KINDS = ["create", "change", "delete", "key", "change_key", "rotate", "revoke", "note"]
 KINDS += ["append", "append", "seal", "seal", "commit", "reset", "forget", "lease", "release"]
+
+PAGE_ENTRIES, PAGE_SECTIONS = 4, 3
 
 # Each step is a kind and a number that picks among what is possible then.
 steps = st.lists(
@@ -97,13 +101,34 @@ class Model:
             next_topic_id=self.next_topic_id,
             topics=[self.topics[topic_id] for topic_id in sorted(self.topics)],
             api_keys=[self.api_keys[api_key_id] for api_key_id in sorted(self.api_keys)],
-            entries=[loaded for entry in self.journal.entries if (loaded := self._living(entry))],
+            writers=[WriterRow(1, 1, b"W" * 16)] if self.journal.entries else [],
+            paged=self._paged()[0],
+            entries=[loaded for entry in self._paged()[1] if (loaded := self._living(entry))],
             group_offsets=[row for _, row in sorted(self.group_offsets.items())],
             leases=[row for _, row in sorted(self.leases.items())],
         )
 
     def newest_actions(self) -> list[AuditRow]:
         return self.audit[::-1][: limits.AUDIT_KEPT]
+
+    def _paged(self) -> tuple[list[PagedRow], list[Entry]]:
+        """What is in pages of the index, and the entries that are not."""
+        paged: dict[int, PagedRow] = {}
+        waiting: list[Entry] = []
+        for entry in self.journal.entries:
+            waiting.append(entry)
+            sections = [section for one in waiting for section in one.contents.sections]
+            if len(waiting) < PAGE_ENTRIES and len(sections) < PAGE_SECTIONS:
+                continue
+            for one in sections:
+                so_far = paged.get(one.topic_id, PagedRow(one.topic_id, 0, 0, 0))
+                newest_us = max(so_far.newest_us, one.largest_timestamp_us)
+                total_bytes = so_far.total_bytes + one.length
+                paged[one.topic_id] = PagedRow(
+                    one.topic_id, one.last_offset + 1, newest_us, total_bytes
+                )
+            waiting = []
+        return [paged[topic_id] for topic_id in sorted(self.topics) if topic_id in paged], waiting
 
     def _living(self, entry: Entry) -> EntryRow | None:
         header = entry.header
@@ -286,4 +311,6 @@ def test_the_tables_hold_what_a_model_in_memory_holds(
     model.seal()
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         patch.setattr(limits, "AUDIT_KEPT", 3)
+        patch.setattr(limits, "INDEX_PAGE_ENTRIES", PAGE_ENTRIES)
+        patch.setattr(limits, "INDEX_PAGE_SECTIONS", PAGE_SECTIONS)
         asyncio.run(_check(model, Path(folder), batch))

@@ -1,0 +1,70 @@
+"""Pages of the index, so that a start need not load where all records lie; who wrote when."""
+
+import sqlalchemy as sa
+from alembic import op
+
+from seb_appliance.formats.operations import decode_sections
+from seb_appliance.state.index_pages import is_long, make_pages
+
+revision = "0005"
+down_revision = "0004"
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    op.create_table(
+        "writers",
+        sa.Column("first_seq", sa.Integer, nullable=False, autoincrement=False),
+        sa.Column("epoch", sa.Integer, nullable=False),
+        sa.Column("writer_id", sa.LargeBinary, nullable=False),
+        sa.PrimaryKeyConstraint("first_seq", name=op.f("pk_writers")),
+        sqlite_strict=True,
+    )
+    op.execute(
+        "INSERT INTO writers SELECT min(seq), epoch, writer_id FROM journal_entries"
+        " GROUP BY epoch, writer_id"
+    )
+    op.create_table(
+        "index_pages",
+        sa.Column("topic_id", sa.Integer, nullable=False, autoincrement=False),
+        sa.Column("base_offset", sa.Integer, nullable=False, autoincrement=False),
+        sa.Column("end_offset", sa.Integer, nullable=False),
+        sa.Column("newest_us", sa.Integer, nullable=False),
+        sa.Column("total_bytes", sa.Integer, nullable=False),
+        sa.Column("sections", sa.LargeBinary, nullable=False),
+        sa.PrimaryKeyConstraint("topic_id", "base_offset", name=op.f("pk_index_pages")),
+        sqlite_strict=True,
+    )
+    op.create_index(
+        op.f("ix_index_pages_topic_id_newest_us_base_offset"),
+        "index_pages",
+        ["topic_id", "newest_us", "base_offset"],
+    )
+    op.create_table(
+        "index_state",
+        sa.Column("id", sa.Integer, nullable=False),
+        sa.Column("paged_seq", sa.Integer, nullable=False),
+        sa.Column("waiting_sections", sa.Integer, nullable=False),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_index_state")),
+        sa.CheckConstraint("id = 1", name=op.f("ck_index_state_one_row")),
+        sqlite_strict=True,
+    )
+    paged_seq, waiting_sections = _make_pages(op.get_bind())
+    values = {"paged_seq": paged_seq, "waiting": waiting_sections}
+    op.get_bind().execute(
+        sa.text("INSERT INTO index_state VALUES (1, :paged_seq, :waiting)"), values
+    )
+
+
+def _make_pages(connection: sa.Connection) -> tuple[int, int]:
+    """The pages that there would be had there always been pages: they are a view of the rows of
+    entries, so a release that wants others makes them anew from there, too."""
+    paged_seq = waiting_sections = 0
+    found = connection.exec_driver_sql("SELECT seq, contents FROM journal_entries ORDER BY seq")
+    for seq, contents in found:
+        waiting_sections += len(decode_sections(contents))
+        if is_long(seq - paged_seq, waiting_sections):
+            make_pages(connection, paged_seq, seq)
+            paged_seq, waiting_sections = seq, 0
+    return paged_seq, waiting_sections

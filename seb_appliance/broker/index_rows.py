@@ -1,0 +1,122 @@
+"""Where records lie: one row per section of one topic, in arrays, found by bisection.
+
+60 bytes a section. Rows are in offset order and their ranges touch: a row answers for the offsets
+from its base up to the next row's base, the last one up to `end`. The newest rows of a topic are in
+memory (index.py); the older ones are pages in SQLite, which are packed and unpacked here.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left, bisect_right
+from typing import Final
+
+from seb_appliance.formats.operations import Section
+
+_COLUMNS: Final = "qqqqIqqq"
+ROW_BYTES: Final = sum(array(kind).itemsize for kind in _COLUMNS)
+
+
+class IndexRows:
+    """Rows that follow others, of which these are known: `end`, the offset after them;
+    `newest_us`, the largest timestamp among them; `total_bytes`, of all their sections. The three
+    move on with each row that is added."""
+
+    def __init__(self, *, end: int = 0, newest_us: int = 0, total_bytes: int = 0) -> None:
+        self.bases = array("q")
+        self.seqs = array("q")
+        self.starts = array("q")  # first byte in the object, from the object's beginning
+        self.lengths = array("q")
+        self.crcs = array("I")
+        # Largest record timestamp up to and including this row: clients' times may go back, the
+        # running maximum does not, so that a time can be found by bisection.
+        self.newest_before_us = newest_us
+        self.newest_us = array("q")
+        self.created_us = array("q")  # when the section's entry was made
+        self.bytes_before = array("q")
+        self.end = end
+        self.total_bytes = total_bytes
+
+    def __len__(self) -> int:
+        return len(self.bases)
+
+    @property
+    def begin(self) -> int:
+        """The first offset that a row answers for."""
+        return self.bases[0] if self.bases else self.end
+
+    @property
+    def newest(self) -> int:
+        """The largest timestamp up to the end, in µs."""
+        return self.newest_us[-1] if self.newest_us else self.newest_before_us
+
+    def add(self, seq: int, sections_at: int, created_us: int, section: Section) -> None:
+        assert section.base_offset == self.end, (section, self.end)
+        self.newest_us.append(max(self.newest, section.largest_timestamp_us))
+        self.bases.append(section.base_offset)
+        self.seqs.append(seq)
+        self.starts.append(sections_at + section.start)
+        self.lengths.append(section.length)
+        self.crcs.append(section.crc)
+        self.created_us.append(created_us)
+        self.bytes_before.append(self.total_bytes)
+        self.total_bytes += section.length
+        self.end = section.last_offset + 1
+
+    def forget(self, seq: int) -> None:
+        """Drop the rows of entries up to and with `seq`."""
+        gone = bisect_right(self.seqs, seq)
+        if gone:
+            self.newest_before_us = self.newest_us[gone - 1]
+            for column in self._columns():
+                del column[:gone]
+
+    def row_of(self, offset: int) -> int:
+        """The row that answers for `offset`; -1 when it is below the first."""
+        return bisect_right(self.bases, offset) - 1
+
+    def row_at_time(self, timestamp_us: int) -> int:
+        """The row with the first record of that timestamp or later; len(self) if none has it."""
+        return bisect_left(self.newest_us, timestamp_us)
+
+    def end_of(self, row: int) -> int:
+        """The offset after those that the row answers for."""
+        return self.bases[row + 1] if row + 1 < len(self.bases) else self.end
+
+    def bytes_before_offset(self, offset: int) -> int:
+        """About how many stored bytes of the topic lie before `offset`, which a row answers for."""
+        row = self.row_of(offset)
+        base = self.bases[row]
+        read = (offset - base) / (self.end_of(row) - base)
+        return self.bytes_before[row] + int(self.lengths[row] * read)
+
+    def pack(self) -> bytes:
+        """All rows, column after column."""
+        return b"".join(column.tobytes() for column in self._columns())
+
+    @classmethod
+    def unpack(cls, packed: bytes, *, end: int, total_bytes: int) -> IndexRows:
+        """What `pack` made. Raises ValueError if that cannot be."""
+        count, rest = divmod(len(packed), ROW_BYTES)
+        if rest or not count:
+            raise ValueError(f"{len(packed)} bytes are no rows of an index")
+        rows = cls(end=end, total_bytes=total_bytes)
+        at = 0
+        for column in rows._columns():
+            size = count * column.itemsize
+            column.frombytes(packed[at : at + size])
+            at += size
+        return rows
+
+    def _columns(self) -> tuple[array[int], ...]:
+        """In the order of `_COLUMNS`."""
+        return (
+            self.bases,
+            self.seqs,
+            self.starts,
+            self.lengths,
+            self.crcs,
+            self.newest_us,
+            self.created_us,
+            self.bytes_before,
+        )
