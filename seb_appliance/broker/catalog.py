@@ -185,6 +185,7 @@ class Catalog:
         topic = self._by_id.get(section.topic_id)
         if topic is None:  # deleted later in the log: its rows are of no use to anyone
             return []
+        assert section.base_offset == topic.log_end_offset, (section, topic.log_end_offset)
         topic.index.add(seq, sections_at, created_us, section)
         topic.log_end_offset = section.last_offset + 1
         return [topic]

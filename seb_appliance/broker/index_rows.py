@@ -51,7 +51,6 @@ class IndexRows:
         return self.newest_us[-1] if self.newest_us else self.newest_before_us
 
     def add(self, seq: int, sections_at: int, created_us: int, section: Section) -> None:
-        assert section.base_offset == self.end, (section, self.end)
         self.newest_us.append(max(self.newest, section.largest_timestamp_us))
         self.bases.append(section.base_offset)
         self.seqs.append(seq)

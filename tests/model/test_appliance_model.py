@@ -20,6 +20,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from seb_appliance import limits
 from seb_appliance.assembly import Appliance
 from seb_appliance.broker.ports import AuditQuery
 from seb_appliance.broker.values import ApiKeyView, From, NewBatches, NewRecords, ReadRequest
@@ -59,6 +60,8 @@ class LogMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.runner = asyncio.Runner()
+        self.patch = pytest.MonkeyPatch()
+        self.patch.setattr(limits, "INDEX_PAGE_ENTRIES", 4)  # reads go to pages, too
         self.data = Path(tempfile.mkdtemp())
         self.store = self.store_class()
         self.model: dict[str, list[bytes | None]] = {}
@@ -91,6 +94,7 @@ class LogMachine(RuleBasedStateMachine):
     def teardown(self) -> None:
         self.run(self.appliance.close())
         self.runner.close()
+        self.patch.undo()
         shutil.rmtree(self.data)
 
     # --- rules ---

@@ -18,6 +18,7 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import create_engine
 
+from seb_appliance import limits
 from seb_appliance.broker.ports import AuditQuery, GroupOffsetRow
 from seb_appliance.broker.remembered import RememberedRequest
 from seb_appliance.bundled import bundled
@@ -29,6 +30,7 @@ from seb_appliance.formats.operations import (
     ProducerAppend,
     Quotas,
     RequestResult,
+    TopicDeleted,
 )
 from seb_appliance.state import checks, migrate
 from seb_appliance.state.database import StateDatabase
@@ -141,10 +143,12 @@ async def test_an_older_file_is_migrated_when_it_is_opened(
 
 _TABLES_0001 = ("topics", "journal_entries", "api_keys", "journal_state")
 _TABLES_0002 = (*_TABLES_0001, "group_offsets", "leases")
+_TABLES_0003 = (*_TABLES_0002, "requests", "producers")
 _TABLES = {
     "0001": _TABLES_0001,
     "0002": _TABLES_0002,
-    "0003": (*_TABLES_0002, "requests", "producers"),
+    "0003": _TABLES_0003,
+    "0004": (*_TABLES_0003, "audit"),
 }
 
 
@@ -230,6 +234,23 @@ async def test_api_keys_from_before_there_were_quotas_have_none(tmp_path: Path) 
     assert await database.audit(AuditQuery(10)) == []
     await database.close()
     checks.prepare(path)
+
+
+async def test_the_pages_of_a_migrated_state_are_those_that_the_journal_would_have_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "INDEX_PAGE_ENTRIES", 7)
+    journal = sample(40)
+    journal.write(TopicDeleted(topic_id=2))
+    newest = await _state(tmp_path / "newest.sqlite", journal)
+    path = tmp_path / "state.sqlite"
+    _as_of("0004", newest, path)
+    database = await StateDatabase.open(path)
+    assert database.set_aside == ""
+    (paged,) = (await database.load()).paged
+    assert (paged.topic_id, paged.end_offset) == (1, 35)
+    await database.close()
+    assert state_digest(path) == state_digest(newest)
 
 
 @pytest.mark.parametrize("revision", ["", "1", "00001", "abcd", "0001 "])

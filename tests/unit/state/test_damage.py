@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from seb_appliance import limits
 from seb_appliance.errors import ConfigurationError, CorruptObjectError
 from seb_appliance.formats.entry import ORIGIN
 from seb_appliance.state.database import StateDatabase
@@ -22,6 +23,12 @@ from seb_appliance.state.digest import state_digest
 from tests.unit.state.journal import Journal, sample
 
 JOURNAL = sample(120)
+
+
+@pytest.fixture(autouse=True)
+def _pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The journal is long enough for pages of the index."""
+    monkeypatch.setattr(limits, "INDEX_PAGE_ENTRIES", 50)
 
 
 @pytest.fixture
@@ -108,6 +115,8 @@ DAMAGE = {
     "table less": _sql("DROP TABLE api_keys"),
     "entry less": _sql("DELETE FROM journal_entries WHERE seq = 7"),
     "entry of another length": _sql("UPDATE journal_entries SET length = length + 1 WHERE seq = 7"),
+    "page less": _sql("DELETE FROM index_pages WHERE topic_id = 1"),
+    "page of other rows": _sql("UPDATE index_pages SET sections = zeroblob(length(sections))"),
     "topic less": _sql("DELETE FROM topics WHERE topic_id = 1"),
     "revoked key": _sql("UPDATE api_keys SET expires_us = 1"),
     "position ahead": _sql("UPDATE journal_state SET applied_seq = applied_seq + 1"),
