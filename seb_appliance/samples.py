@@ -28,6 +28,16 @@ def _log(appliance: Appliance) -> Iterator[Sample]:
         ("seb_entry_seconds_total", "Seconds from seal to stored.", counters.put_seconds),
         ("seb_reads_total", "Reads answered.", counters.reads),
         ("seb_read_records_total", "Records handed to readers.", counters.read_records),
+        (
+            "seb_read_ahead_sections_total",
+            "Sections fetched before they were asked for.",
+            counters.fetched_ahead,
+        ),
+        (
+            "seb_index_lookups_total",
+            "Pages of the index read from SQLite.",
+            counters.index_lookups,
+        ),
         ("seb_deadlines_total", "Callers told outcome_unknown.", counters.deadlines_passed),
         ("seb_snapshots_total", "Snapshots put into the bucket.", appliance.snapshots.published),
         (

@@ -93,15 +93,9 @@ class Broker:
         self._catalog = Catalog(loaded, clock.monotonic_s)
         self._waiting = WaitingReaders(clock)
         self._sequencer = self._make_sequencer(journal, source, executor, failpoints)
-        self.index = SectionIndex(state)
-        self._reads = Reads(
-            self._catalog,
-            self.index,
-            SectionReader(source, executor),
-            self._waiting,
-            clock,
-            self.counters,
-        )
+        index = SectionIndex(state, self.counters)
+        sections = SectionReader(source, executor, self.counters)
+        self._reads = Reads(self._catalog, index, sections, self._waiting, clock, self.counters)
         authorizer = Authorizer()
         self._writes = Writes(
             self._catalog,
@@ -120,7 +114,7 @@ class Broker:
             self._catalog,
             self._writes.group_admission,
             self._reads,
-            self.index,
+            index,
             self._writes.operate,
             self._writes.operate_at_once,
             linger_ms=settings.linger_ms,

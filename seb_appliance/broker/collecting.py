@@ -23,6 +23,11 @@ class Collected:
         self._room_records = room_records
 
     @property
+    def end(self) -> int:
+        """The offset before which the answer ends for sure."""
+        return min(self._end, self.next_offset + self._room_records)
+
+    @property
     def wants_more(self) -> bool:
         """Whether the section with `next_offset` is needed."""
         return self.next_offset < self._end and self._room_records > 0 and self.room_bytes > 0

@@ -16,6 +16,8 @@ class Counters:
     reads: int = 0
     read_records: int = 0
     deadlines_passed: int = 0
+    fetched_ahead: int = 0  # sections
+    index_lookups: int = 0  # pages of the index read from SQLite
 
     def note_entry(self, entry: Entry, put_s: float) -> None:
         self.entries += 1

@@ -11,6 +11,7 @@ from bisect import bisect_left, bisect_right, insort
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from seb_appliance.broker.counters import Counters
 from seb_appliance.broker.index_rows import IndexRows
 from seb_appliance.errors import CorruptObjectError, TopicNotFoundError
 
@@ -26,12 +27,12 @@ _Place: TypeAlias = tuple[int, int]  # topic id, first offset
 class SectionIndex:
     """The rows of all topics: `Topic.index` and, for what was dropped from it, pages of `state`."""
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: State, counters: Counters) -> None:
         self._state = state
+        self._counters = counters
         self._kept: OrderedDict[_Place, IndexRows] = OrderedDict()
         self._begins: dict[int, list[int]] = {}  # of the kept pages, ascending, by topic id
         self._kept_rows = 0
-        self.lookups = 0
 
     def at_hand(self, topic: Topic, offset: int) -> IndexRows | None:
         """As `rows_of`, if that takes no I/O."""
@@ -67,7 +68,7 @@ class SectionIndex:
         return newest if len(newest) and newest.newest >= timestamp_us else None
 
     def _keep(self, topic: Topic, page: IndexRows | None) -> IndexRows:
-        self.lookups += 1
+        self._counters.index_lookups += 1
         if topic.deleted:
             raise TopicNotFoundError(f"The topic {topic.name!r} was deleted.", topic=topic.name)
         if page is None:

@@ -11,6 +11,7 @@ from seb_appliance.broker.counters import Counters
 from seb_appliance.broker.index import SectionIndex
 from seb_appliance.broker.index_rows import IndexRows
 from seb_appliance.broker.ports import SectionRef
+from seb_appliance.broker.read_ahead import ReadAhead
 from seb_appliance.broker.sections import SectionReader
 from seb_appliance.broker.values import From, ReadRequest, ReadResult
 from seb_appliance.broker.waiting import WaitingReaders
@@ -33,6 +34,7 @@ class Reads:
         self._catalog = catalog
         self._index = index
         self._sections = sections
+        self._ahead = ReadAhead(catalog, index, sections, clock)
         self._waiting = waiting
         self._clock = clock
         self._counters = counters
@@ -49,15 +51,18 @@ class Reads:
         if request.wait_ms and offset == topic.log_end_offset and offset < until:
             return None
         collected = _collected(topic, offset, until, request)
+        old = False
         while collected.wants_more:
             rows = self._index.at_hand(topic, collected.next_offset)
             if rows is None:
                 return None
-            section = self._sections.at_hand(self._ref(topic, rows, collected.next_offset))
+            ref = self._ref(topic, rows, collected.next_offset)
+            section = self._sections.at_hand(ref)
             if section is None:
                 return None
+            old = self._sections.was_fetched_ahead(ref) or old
             collected.take(section)
-        return self._result(topic, collected)
+        return self._result(topic, offset, collected, old=old)
 
     async def read(self, name: str, request: ReadRequest) -> ReadResult:
         """Raises TopicNotFoundError (also for a topic deleted while we waited),
@@ -75,11 +80,21 @@ class Reads:
             if topic.deleted:
                 raise no_such_topic(name)
         collected = _collected(topic, offset, until, request)
+        old = False
         while collected.wants_more:
             rows = await self._index.rows_of(topic, collected.next_offset)
             ref = self._ref(topic, rows, collected.next_offset)
-            collected.take(await self._sections.read(ref))
-        return self._result(topic, collected)
+            section = self._sections.at_hand(ref)
+            if section is None:
+                # All that this answer has room for comes at one time.
+                self._ahead.fetch(
+                    topic, ref.last_offset + 1, collected.end, collected.room_bytes - ref.length
+                )
+                section = await self._sections.read(ref)
+                old = True
+            old = self._sections.was_fetched_ahead(ref) or old
+            collected.take(section)
+        return self._result(topic, offset, collected, old=old)
 
     async def resolve(self, topic: Topic, start: From) -> int:
         """The offset that `start` means now. An offset given as such is not checked."""
@@ -130,7 +145,10 @@ class Reads:
     def _ref(self, topic: Topic, rows: IndexRows, offset: int) -> SectionRef:
         return self._catalog.section_ref(topic, rows, rows.row_of(offset))
 
-    def _result(self, topic: Topic, collected: Collected) -> ReadResult:
+    def _result(self, topic: Topic, offset: int, collected: Collected, *, old: bool) -> ReadResult:
+        """`old`: some of it was not in memory when it was asked for, or fetched ahead."""
+        if old:
+            self._ahead.moved(topic, offset, collected.next_offset)
         self._counters.reads += 1
         self._counters.read_records += collected.count
         return ReadResult(

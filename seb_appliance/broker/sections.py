@@ -8,12 +8,15 @@ from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
+from seb_appliance.broker.counters import Counters
 from seb_appliance.broker.ports import SectionRef, SectionSource
 from seb_appliance.errors import BadBatchError, CorruptObjectError
 from seb_appliance.formats import batch
 from seb_appliance.formats.batch import Batch, BatchHeader
 
 KEPT_BYTES: Final = 16 * 1024 * 1024
+FETCHED_AHEAD_BYTES_MAX: Final = 8 * 1024 * 1024  # under way at one time
+FETCHED_AHEAD_MAX: Final = 16
 _DECODE_IN_THREAD_BYTES: Final = 64 * 1024
 
 
@@ -35,12 +38,16 @@ class SectionReader:
     """Reads a section once for all who ask at the same time, and keeps the last 16 MiB decoded:
     what lies here was checked, and is handed out as it is."""
 
-    def __init__(self, source: SectionSource, executor: Executor) -> None:
+    def __init__(self, source: SectionSource, executor: Executor, counters: Counters) -> None:
         self._source = source
+        self._counters = counters
         self._executor = executor
         self._kept: OrderedDict[_Place, tuple[DecodedSection, int]] = OrderedDict()
         self._kept_bytes = 0
         self._under_way: dict[_Place, asyncio.Task[DecodedSection]] = {}
+        # What is fetched before it was asked for: bytes on their way, and what nobody read yet.
+        self._coming: dict[_Place, int] = {}
+        self._unread: set[_Place] = set()
 
     def at_hand(self, ref: SectionRef) -> DecodedSection | None:
         """As `read`, if that takes no I/O and no long work; else None. Raises
@@ -65,13 +72,44 @@ class SectionReader:
         section = self.at_hand(ref)
         if section is not None:
             return section
-        place = (ref.entry.seq, ref.at)
-        task = self._under_way.get(place)
-        if task is None:
-            task = asyncio.create_task(self._fetch(ref))
-            self._under_way[place] = task
-            task.add_done_callback(lambda _: self._under_way.pop(place, None))
+        task = self._under_way.get((ref.entry.seq, ref.at)) or self._begin(ref)
         return await asyncio.shield(task)  # a reader that leaves must not end it for the others
+
+    def fetch_ahead(self, ref: SectionRef) -> bool:
+        """Begin to fetch a section that will be asked for soon, unless it is here or coming. False
+        when enough are coming."""
+        place = (ref.entry.seq, ref.at)
+        if place in self._kept or place in self._under_way:
+            return True
+        coming_bytes = sum(self._coming.values()) + ref.length
+        if len(self._coming) >= FETCHED_AHEAD_MAX or coming_bytes > FETCHED_AHEAD_BYTES_MAX:
+            return False
+
+        def arrived(task: asyncio.Task[DecodedSection]) -> None:
+            del self._coming[place]
+            if not task.cancelled() and task.exception() is None:  # else its reader will hear
+                self._unread.add(place)
+
+        self._coming[place] = ref.length
+        self._begin(ref).add_done_callback(arrived)
+        self._counters.fetched_ahead += 1
+        return True
+
+    def was_fetched_ahead(self, ref: SectionRef) -> bool:
+        """Whether the section came before it was asked for; told to the first who asks."""
+        if not self._unread:
+            return False
+        place = (ref.entry.seq, ref.at)
+        found = place in self._unread
+        self._unread.discard(place)
+        return found
+
+    def _begin(self, ref: SectionRef) -> asyncio.Task[DecodedSection]:
+        place = (ref.entry.seq, ref.at)
+        task = asyncio.create_task(self._fetch(ref))
+        self._under_way[place] = task
+        task.add_done_callback(lambda _: self._under_way.pop(place, None))
+        return task
 
     async def _fetch(self, ref: SectionRef) -> DecodedSection:
         data = await self._source.read(ref)
@@ -91,8 +129,9 @@ class SectionReader:
             self._kept[place] = (section, size_bytes)
             self._kept_bytes += size_bytes
             while self._kept_bytes > KEPT_BYTES:
-                _, (_, oldest_bytes) = self._kept.popitem(last=False)
+                oldest, (_, oldest_bytes) = self._kept.popitem(last=False)
                 self._kept_bytes -= oldest_bytes
+                self._unread.discard(oldest)
         return section
 
 

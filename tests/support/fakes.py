@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 import msgspec
 
@@ -144,6 +144,7 @@ class FakeSource:
         self.reads = 0
         self.away = False
         self.in_memory = False  # whether sections can be had without waiting
+        self.pause: Callable[[], Awaitable[None]] | None = None  # before each answer
 
     def keep(self, entry: EncodedEntry) -> None:
         self.bodies[entry.entry.header.seq] = entry.body
@@ -153,6 +154,8 @@ class FakeSource:
 
     async def read(self, ref: SectionRef) -> bytes:
         self.reads += 1
+        if self.pause is not None:
+            await self.pause()
         if self.away:
             raise StoreUncertainError("the bucket does not answer")
         return self.bodies[ref.entry.seq][ref.at : ref.at + ref.length]

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from crc32c import crc32c
 
+from seb_appliance.broker.counters import Counters
 from seb_appliance.broker.ports import EntryRef, SectionRef
+from seb_appliance.broker.sections import SectionReader
 from seb_appliance.clock import SystemClock
 from seb_appliance.errors import CorruptObjectError, StoreDeniedError, StoreUncertainError
 from seb_appliance.failpoints import NO_FAILPOINTS
+from seb_appliance.formats import batch
 from seb_appliance.formats import entry as entry_format
+from seb_appliance.formats.columns import BinaryColumn, Columns, int64s
 from seb_appliance.formats.entry import ORIGIN, EncodedEntry
 from seb_appliance.formats.operations import Contents, Section
 from seb_appliance.storage.disk_cache import DiskCache
@@ -179,3 +184,21 @@ def test_a_disk_that_refuses_costs_the_cache_and_nothing_else(tmp_path: Path) ->
     cache.put_entry(1, b"x")
     assert cache.failures == 1
     assert cache.read(1, 0, 1) is None
+
+
+async def test_many_readers_of_one_cold_section_cost_one_get(
+    store: FlakyStore, tmp_path: Path
+) -> None:
+    columns = Columns(int64s([1, 1]), BinaryColumn.of([b"a", b"b"]))
+    data = batch.encode(columns, base_offset=0, created_us=1)
+    await store.put("entry-1", data)
+    ref = SectionRef(EntryRef(1, 1, b"W" * 16), 1, 0, 1, 0, len(data), crc32c(data))
+    source = sections(store, tmp_path)
+    counters = Counters()
+    with ThreadPoolExecutor(1) as executor:
+        reader = SectionReader(source, executor, counters)
+        reader.fetch_ahead(ref)
+        found = await asyncio.gather(*(reader.read(ref) for _ in range(100)))
+    assert store.asked == 1
+    assert all(section[0].stored == data for section in found)
+    await source.close()
