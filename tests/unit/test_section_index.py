@@ -121,8 +121,9 @@ async def test_every_offset_is_found_in_memory_or_in_a_page(ground: Ground) -> N
 
 
 async def test_memory_keeps_the_newest_rows_and_few_pages(ground: Ground) -> None:
-    for _ in range(12):
+    for n in range(12):
         await ground.fill(PAGE_ENTRIES)
+        assert len(ground.topic().index) >= min(n, 1) * PAGE_ENTRIES, "the newest are at hand"
         await ground.check_all(random.Random(2))
         for topic in ground.catalog.topics():
             assert len(topic.index) <= 2 * PAGE_ENTRIES

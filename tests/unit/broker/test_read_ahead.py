@@ -9,6 +9,7 @@ import pytest
 
 from seb_appliance.broker import read_ahead, sections
 from seb_appliance.broker.values import From, ReadRequest
+from tests.support.fakes import settle
 from tests.unit.broker.conftest import House
 
 DELAY_S = 0.05
@@ -30,6 +31,7 @@ async def read(house: House, offset: int, **limits: int) -> int:
     """One read, with the time it takes; where the next one goes on."""
     request = ReadRequest(From(offset=offset), **limits)
     task = asyncio.ensure_future(house.broker.read("t", request))
+    await settle()
     while not task.done():
         await house.clock.advance(DELAY_S / 5)
     result = await task
