@@ -41,20 +41,37 @@ def upgrade() -> None:
         "index_pages",
         ["topic_id", "newest_us", "base_offset"],
     )
+    paged_seq, waiting_sections = _make_pages(op.get_bind())
+    # SQLite adds no NOT NULL column without a default for ever after: the table is made anew.
+    op.execute("CREATE TEMP TABLE old_journal_state AS SELECT * FROM journal_state")
+    op.drop_table("journal_state")
     op.create_table(
-        "index_state",
+        "journal_state",
         sa.Column("id", sa.Integer, nullable=False),
+        sa.Column("bucket_id", sa.LargeBinary),
+        sa.Column("applied_seq", sa.Integer, nullable=False),
+        sa.Column("epoch", sa.Integer, nullable=False),
+        sa.Column("writer_id", sa.LargeBinary, nullable=False),
+        sa.Column("entry_id", sa.LargeBinary, nullable=False),
+        sa.Column("header_crc", sa.Integer, nullable=False),
+        sa.Column("created_us", sa.Integer, nullable=False),
+        sa.Column("next_topic_id", sa.Integer, nullable=False),
         sa.Column("paged_seq", sa.Integer, nullable=False),
         sa.Column("waiting_sections", sa.Integer, nullable=False),
-        sa.PrimaryKeyConstraint("id", name=op.f("pk_index_state")),
-        sa.CheckConstraint("id = 1", name=op.f("ck_index_state_one_row")),
+        sa.Column("checksum", sa.Integer, nullable=False),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_journal_state")),
+        sa.CheckConstraint("id = 1", name=op.f("ck_journal_state_one_row")),
         sqlite_strict=True,
     )
-    paged_seq, waiting_sections = _make_pages(op.get_bind())
-    values = {"paged_seq": paged_seq, "waiting": waiting_sections}
     op.get_bind().execute(
-        sa.text("INSERT INTO index_state VALUES (1, :paged_seq, :waiting)"), values
+        sa.text(
+            "INSERT INTO journal_state SELECT id, bucket_id, applied_seq, epoch, writer_id,"
+            " entry_id, header_crc, created_us, next_topic_id, :paged_seq, :waiting, checksum"
+            " FROM old_journal_state"
+        ),
+        {"paged_seq": paged_seq, "waiting": waiting_sections},
     )
+    op.execute("DROP TABLE old_journal_state")
 
 
 def _make_pages(connection: sa.Connection) -> tuple[int, int]:

@@ -95,9 +95,9 @@ class StateDatabase:
         """
 
         async def projected(connection: AsyncConnection) -> int:
-            await connection.run_sync(project, entries)
+            paged_seq = await connection.run_sync(project, entries)
             failpoints.reach("K8")
-            return await queries.read_paged_seq(connection)
+            return paged_seq
 
         if entries:
             self.paged_seq = await self._transact(projected)

@@ -11,17 +11,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from sqlalchemy import Connection, func, insert, select, update
+from sqlalchemy import Connection, func, insert, select
 
 from seb_appliance import limits
-from seb_appliance.broker.index_rows import IndexRows
+from seb_appliance.broker.index_rows import IndexRows, PlacedSection
 from seb_appliance.broker.ports import PagedRow
 from seb_appliance.formats.entry import Entry
 from seb_appliance.formats.operations import decode_sections
 from seb_appliance.state import rows
-from seb_appliance.state.digest import row_checksum
 from seb_appliance.state.found import checksum_of
-from seb_appliance.state.schema import index_pages, index_state, journal_entries, topics
+from seb_appliance.state.schema import index_pages, journal_entries, topics
 
 _newest: Final = index_pages.alias("newest")
 _LAST_PAGES: Final = (
@@ -43,18 +42,17 @@ _LAST_PAGES: Final = (
 
 
 def stretches(
-    connection: Connection, entries: Sequence[Entry]
+    entries: Sequence[Entry], paged_seq: int, waiting_sections: int
 ) -> Iterator[tuple[list[Entry], bool]]:
-    """`entries` cut where a stretch of the journal ends; whether it ends with the last of them."""
-    state = connection.execute(select(index_state)).one()
-    paged_seq, waiting = state.paged_seq, state.waiting_sections
+    """`entries` cut where a stretch of the journal ends; whether it ends with the last of them.
+    They follow those `waiting_sections` sections that were stored behind entry `paged_seq`."""
     stretch: list[Entry] = []
     for entry in entries:
         stretch.append(entry)
-        waiting += len(entry.contents.sections)
-        if is_long(entry.header.seq - paged_seq, waiting):
+        waiting_sections += len(entry.contents.sections)
+        if is_long(entry.header.seq - paged_seq, waiting_sections):
             yield stretch, True
-            paged_seq, waiting, stretch = entry.header.seq, 0, []
+            paged_seq, waiting_sections, stretch = entry.header.seq, 0, []
     if stretch:
         yield stretch, False
 
@@ -64,46 +62,28 @@ def is_long(entries: int, sections: int) -> bool:
     return entries >= limits.INDEX_PAGE_ENTRIES or sections >= limits.INDEX_PAGE_SECTIONS
 
 
-def project(connection: Connection, entries: Sequence[Entry], *, ends: bool) -> int:
-    """`entries` were projected; with the last of them a stretch `ends`, or not. How much the file's
-    checksum grows by what is written."""
-    before = connection.execute(select(index_state)).one()
-    sections = sum(len(entry.contents.sections) for entry in entries)
-    after = before._asdict() | {"waiting_sections": before.waiting_sections + sections}
-    added = 0
-    if ends:
-        seq = entries[-1].header.seq
-        added = make_pages(connection, before.paged_seq, seq)
-        after |= {"paged_seq": seq, "waiting_sections": 0}
-    if after != before._asdict():
-        connection.execute(update(index_state), after)
-    table = index_state.name
-    return added + row_checksum(table, after.values()) - row_checksum(table, before)
-
-
 def make_pages(connection: Connection, after_seq: int, seq: int) -> int:
     """Write the pages of the entries behind `after_seq`, up to and with `seq`; what they add to
     the checksum."""
-    pages: dict[int, IndexRows] = {
-        topic_id: IndexRows()
-        for topic_id in connection.execute(select(topics.c.topic_id)).scalars()
-    }
-    for row in last_pages(connection):
-        pages[row.topic_id] = IndexRows(
-            end=row.end_offset, newest_us=row.newest_us, total_bytes=row.total_bytes
-        )
+    living = connection.execute(select(topics.c.topic_id)).scalars()
+    placed: dict[int, list[PlacedSection]] = {topic_id: [] for topic_id in living}
     columns = journal_entries.c
     query = (
-        select(columns.seq, columns.created_us, columns.sections_at, columns.contents)
+        select(columns.seq, columns.sections_at, columns.created_us, columns.contents)
         .where(columns.seq > after_seq, columns.seq <= seq)
         .order_by(columns.seq)
     )
-    for entry in connection.execute(query):
-        for section in decode_sections(entry.contents):
-            page = pages.get(section.topic_id)
-            if page is not None:
-                page.add(entry.seq, entry.sections_at, entry.created_us, section)
-    fresh = [_of_page(topic_id, page) for topic_id, page in pages.items() if page]
+    for entry_seq, sections_at, created_us, contents in connection.execute(query):
+        for section in decode_sections(contents):
+            if section.topic_id in placed:
+                of_topic = placed[section.topic_id]
+                of_topic.append((entry_seq, sections_at, created_us, section))
+    last = {row.topic_id: row for row in last_pages(connection)}
+    fresh = [
+        _page(topic_id, last.get(topic_id, PagedRow(topic_id, 0, 0, 0)), of_topic)
+        for topic_id, of_topic in placed.items()
+        if of_topic
+    ]
     if fresh:
         connection.execute(insert(index_pages), fresh)
     return checksum_of(index_pages, (row.values() for row in fresh))
@@ -114,7 +94,12 @@ def last_pages(connection: Connection) -> list[PagedRow]:
     return [PagedRow(*row) for row in connection.execute(_LAST_PAGES)]
 
 
-def _of_page(topic_id: int, page: IndexRows) -> rows.Row:
+def _page(topic_id: int, before: PagedRow, placed: Sequence[PlacedSection]) -> rows.Row:
+    """The page of these sections, which follow what is paged of the topic."""
+    page = IndexRows(
+        end=before.end_offset, newest_us=before.newest_us, total_bytes=before.total_bytes
+    )
+    page.add_all(placed)
     return {
         "topic_id": topic_id,
         "base_offset": page.begin,

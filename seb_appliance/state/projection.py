@@ -103,22 +103,27 @@ _DELETE_PAGES_OF: Final = delete(pages).where(pages.c.topic_id == bindparam("of_
 _DELETE_LEASE: Final = delete(leases).where(leases.c.group_name == bindparam("of_group"))
 
 
-def project(connection: Connection, entries: Sequence[Entry]) -> Position:
+def project(connection: Connection, entries: Sequence[Entry]) -> int:
     """Apply `entries`, which follow the file's position, in the caller's transaction.
 
-    Returns the new position. Raises CorruptObjectError if one does not follow, or speaks of
-    something that is not there.
+    Returns the last entry whose sections are in pages of the index. Raises CorruptObjectError if an
+    entry does not follow, or speaks of something that is not there.
     """
-    state = connection.execute(select(journal_state)).one()
-    _check_chain(entries, rows.to_position(state), state.bucket_id)
-    for stretch, ends in list(index_pages.stretches(connection, entries)):
-        _project(connection, stretch, ends=ends)
-    return entries[-1].header.position
+    found = connection.execute(select(journal_state)).one()
+    _check_chain(entries, rows.to_position(found), found.bucket_id)
+    state = found._asdict()
+    waiting = state["waiting_sections"]
+    for stretch, ends in index_pages.stretches(entries, state["paged_seq"], waiting):
+        state = _project(connection, stretch, state, ends=ends)
+    paged_seq: int = state["paged_seq"]
+    return paged_seq
 
 
-def _project(connection: Connection, entries: Sequence[Entry], *, ends: bool) -> None:
-    """Apply `entries`, which lie in one stretch of the journal; whether it `ends` with them."""
-    state = connection.execute(select(journal_state)).one()
+def _project(
+    connection: Connection, entries: Sequence[Entry], state: rows.Row, *, ends: bool
+) -> rows.Row:
+    """Apply `entries`, which lie in one stretch of the journal; whether it `ends` with them.
+    `state`: the position's row, before; it is returned as it is after."""
     entry_rows = [rows.of_entry(entry) for entry in entries]
     connection.execute(_INSERT_ENTRY, entry_rows)
     placed = [
@@ -136,22 +141,26 @@ def _project(connection: Connection, entries: Sequence[Entry], *, ends: bool) ->
         added += audit.project(connection, events)
     added += retries.project(connection, entries)
     added += _project_writers(connection, entries, state)
-    added += index_pages.project(connection, entries, ends=ends)
     given = [event.topic_id + 1 for event in events if isinstance(event, TopicCreated)]
     header = entries[-1].header
+    paged_seq = state["paged_seq"]
+    waiting = state["waiting_sections"] + sum(len(entry.contents.sections) for entry in entries)
+    if ends:
+        added += index_pages.make_pages(connection, paged_seq, header.seq)
+        paged_seq, waiting = header.seq, 0
     changed = rows.of_position(header.position) | {
         "bucket_id": header.bucket_id,
-        "next_topic_id": max([state.next_topic_id, *given]),
+        "next_topic_id": max([state["next_topic_id"], *given]),
+        "paged_seq": paged_seq,
+        "waiting_sections": waiting,
     }
-    _update_state(connection, state, changed, added)
+    return _update_state(connection, state, changed, added)
 
 
-def _project_writers(
-    connection: Connection, entries: Sequence[Entry], state: rows.ResultRow
-) -> int:
+def _project_writers(connection: Connection, entries: Sequence[Entry], state: rows.Row) -> int:
     """Note each writer at its first entry; what that adds to the checksum."""
     fresh = []
-    known = (state.epoch, state.writer_id)
+    known = (state["epoch"], state["writer_id"])
     for header in (entry.header for entry in entries):
         if (header.epoch, header.writer_id) != known:
             known = (header.epoch, header.writer_id)
@@ -255,13 +264,15 @@ def _checksum_of_touched(connection: Connection, events: Sequence[Event]) -> int
 
 
 def _update_state(
-    connection: Connection, state: rows.ResultRow, changed: rows.Row, added_checksum: int
-) -> None:
-    """Write the position's row, and the checksum that follows from all that was changed."""
-    before = state._asdict()
+    connection: Connection, state: rows.Row, changed: rows.Row, added_checksum: int
+) -> rows.Row:
+    """Write the position's row, and the checksum that follows from all that was changed; the row
+    that was written."""
+    before = dict(state)
     checksum = before.pop("checksum") + added_checksum
     after = before | changed
     checksum -= row_checksum(journal_state.name, before.values())
     checksum += row_checksum(journal_state.name, after.values())
     after["checksum"] = checksum % CHECKSUM_MODULUS
     connection.execute(update(journal_state), after)
+    return after

@@ -20,7 +20,6 @@ from seb_appliance.state import index_pages, retries, rows
 from seb_appliance.state.schema import (
     api_keys,
     group_offsets,
-    index_state,
     journal_entries,
     journal_state,
     leases,
@@ -66,7 +65,7 @@ async def load(connection: AsyncConnection) -> LoadedState:
             writers=[WriterRow(*row) for row in found_writers],
             paged=await connection.run_sync(index_pages.last_pages),
             entries=await _load_entries(
-                connection, {topic.topic_id for topic in living}, await read_paged_seq(connection)
+                connection, {topic.topic_id for topic in living}, state.paged_seq
             ),
             group_offsets=[GroupOffsetRow(*row) for row in found_offsets],
             leases=[LeaseRow(*row) for row in found_leases],
@@ -75,12 +74,6 @@ async def load(connection: AsyncConnection) -> LoadedState:
         )
     except (BadBatchError, msgspec.DecodeError) as error:
         raise CorruptObjectError(f"a row of the local state cannot be read: {error}") from error
-
-
-async def read_paged_seq(connection: AsyncConnection) -> int:
-    """The last entry whose sections are in pages of the index."""
-    paged_seq: int = (await connection.execute(select(index_state.c.paged_seq))).scalar_one()
-    return paged_seq
 
 
 async def _load_entries(

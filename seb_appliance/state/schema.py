@@ -89,18 +89,6 @@ index_pages: Final = Table(
     sqlite_strict=True,
 )
 
-# How far the pages go: the sections of entries up to `paged_seq` are in them, the
-# `waiting_sections` of later entries are not yet.
-index_state: Final = Table(
-    "index_state",
-    metadata,
-    Column("id", Integer, primary_key=True),
-    Column("paged_seq", Integer, nullable=False),
-    Column("waiting_sections", Integer, nullable=False),
-    CheckConstraint("id = 1", name="one_row"),
-    sqlite_strict=True,
-)
-
 # `previous_sha256` is the secret before the last rotation, which works until `overlap_until_us`.
 api_keys: Final = Table(
     "api_keys",
@@ -189,7 +177,8 @@ audit: Final = Table(
 )
 
 # The position: the last entry that is projected into this file. `bucket_id` is known with the first
-# entry; `checksum` is explained in digest.py.
+# entry; the sections of entries up to `paged_seq` are in pages of the index, the `waiting_sections`
+# of later ones are not yet; `checksum` is explained in digest.py.
 journal_state: Final = Table(
     "journal_state",
     metadata,
@@ -202,6 +191,8 @@ journal_state: Final = Table(
     Column("header_crc", Integer, nullable=False),
     Column("created_us", Integer, nullable=False),
     Column("next_topic_id", Integer, nullable=False),
+    Column("paged_seq", Integer, nullable=False),
+    Column("waiting_sections", Integer, nullable=False),
     Column("checksum", Integer, nullable=False),
     CheckConstraint("id = 1", name="one_row"),
     sqlite_strict=True,
@@ -215,9 +206,6 @@ alembic_version: Final = Table(
     Column("version_num", String(32), primary_key=True),
 )
 alembic_version.primary_key.name = "alembic_version_pkc"
-
-
-_NOTHING_PAGED: Final = {"id": 1, "paged_seq": ORIGIN.seq, "waiting_sections": 0}
 
 
 def create(connection: Connection) -> None:
@@ -235,10 +223,10 @@ def create(connection: Connection) -> None:
         "header_crc": ORIGIN.header_crc,
         "created_us": ORIGIN.created_us,
         "next_topic_id": 1,
+        "paged_seq": ORIGIN.seq,
+        "waiting_sections": 0,
     }
     checksum = row_checksum("journal_state", row.values())
     checksum += row_checksum("alembic_version", [NEWEST_REVISION])
-    checksum += row_checksum("index_state", _NOTHING_PAGED.values())
-    connection.execute(insert(index_state), _NOTHING_PAGED)
     row["checksum"] = checksum % CHECKSUM_MODULUS
     connection.execute(insert(journal_state), row)
