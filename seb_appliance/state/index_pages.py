@@ -9,15 +9,15 @@ that is all that a start has to load.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import Final, TypeAlias
 
 from sqlalchemy import Connection, func, insert, select
 
 from seb_appliance import limits
-from seb_appliance.broker.index_rows import IndexRows, PlacedSection
+from seb_appliance.broker.index_rows import EntryPlace, IndexRows
 from seb_appliance.broker.ports import PagedRow
 from seb_appliance.formats.entry import Entry
-from seb_appliance.formats.operations import decode_sections
+from seb_appliance.formats.operations import Section, decode_sections
 from seb_appliance.state import rows
 from seb_appliance.state.found import checksum_of
 from seb_appliance.state.schema import index_pages, journal_entries, topics
@@ -39,6 +39,9 @@ _LAST_PAGES: Final = (
     )
     .order_by(index_pages.c.topic_id)
 )
+
+# Of one topic: an entry for each section.
+_Found: TypeAlias = tuple[list[EntryPlace], list[Section]]
 
 
 def stretches(
@@ -66,23 +69,25 @@ def make_pages(connection: Connection, after_seq: int, seq: int) -> int:
     """Write the pages of the entries behind `after_seq`, up to and with `seq`; what they add to
     the checksum."""
     living = connection.execute(select(topics.c.topic_id)).scalars()
-    placed: dict[int, list[PlacedSection]] = {topic_id: [] for topic_id in living}
+    found: dict[int, _Found] = {topic_id: ([], []) for topic_id in living}
     columns = journal_entries.c
     query = (
         select(columns.seq, columns.sections_at, columns.created_us, columns.contents)
         .where(columns.seq > after_seq, columns.seq <= seq)
         .order_by(columns.seq)
     )
-    for entry_seq, sections_at, created_us, contents in connection.execute(query):
+    for *place, contents in connection.execute(query):
+        entry = tuple(place)
         for section in decode_sections(contents):
-            if section.topic_id in placed:
-                of_topic = placed[section.topic_id]
-                of_topic.append((entry_seq, sections_at, created_us, section))
+            of_topic = found.get(section.topic_id)
+            if of_topic is not None:
+                of_topic[0].append(entry)
+                of_topic[1].append(section)
     last = {row.topic_id: row for row in last_pages(connection)}
     fresh = [
-        _page(topic_id, last.get(topic_id, PagedRow(topic_id, 0, 0, 0)), of_topic)
-        for topic_id, of_topic in placed.items()
-        if of_topic
+        _page(topic_id, last.get(topic_id, PagedRow(topic_id, 0, 0, 0)), *of_topic)
+        for topic_id, of_topic in found.items()
+        if of_topic[0]
     ]
     if fresh:
         connection.execute(insert(index_pages), fresh)
@@ -94,12 +99,14 @@ def last_pages(connection: Connection) -> list[PagedRow]:
     return [PagedRow(*row) for row in connection.execute(_LAST_PAGES)]
 
 
-def _page(topic_id: int, before: PagedRow, placed: Sequence[PlacedSection]) -> rows.Row:
+def _page(
+    topic_id: int, before: PagedRow, entries: list[EntryPlace], sections: list[Section]
+) -> rows.Row:
     """The page of these sections, which follow what is paged of the topic."""
     page = IndexRows(
         end=before.end_offset, newest_us=before.newest_us, total_bytes=before.total_bytes
     )
-    page.add_all(placed)
+    page.add_all(entries, sections)
     return {
         "topic_id": topic_id,
         "base_offset": page.begin,
