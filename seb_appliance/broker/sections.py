@@ -87,7 +87,8 @@ class SectionReader:
 
         def arrived(task: asyncio.Task[DecodedSection]) -> None:
             del self._coming[place]
-            if not task.cancelled() and task.exception() is None:  # else its reader will hear
+            failed = task.cancelled() or task.exception() is not None  # its reader will hear
+            if not failed and place in self._kept:
                 self._unread.add(place)
 
         self._coming[place] = ref.length
