@@ -275,11 +275,13 @@ async def test_leftovers_of_a_file_that_is_gone_are_not_replayed_into_the_new_on
 FULL_DISK = """
 import asyncio, resource, sys
 from pathlib import Path
+from seb_appliance import limits
 from seb_appliance.errors import ConfigurationError
 from seb_appliance.state.database import StateDatabase
 from tests.unit.state.journal import sample
 
 async def main():
+    limits.INDEX_PAGE_ENTRIES = int(sys.argv[3])
     journal = sample(400)
     database = await StateDatabase.open(Path(sys.argv[1]))
     await database.apply(journal.entries[:100])
@@ -307,7 +309,13 @@ async def test_a_write_that_the_disk_refuses_changes_nothing_and_may_be_repeated
     path: Path, tmp_path: Path, size: int
 ) -> None:
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", FULL_DISK, str(path), str(size), stdout=subprocess.PIPE
+        sys.executable,
+        "-c",
+        FULL_DISK,
+        str(path),
+        str(size),
+        str(limits.INDEX_PAGE_ENTRIES),
+        stdout=subprocess.PIPE,
     )
     out, _ = await process.communicate()
     assert (process.returncode, out) == (0, b"1\n")
