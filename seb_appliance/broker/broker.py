@@ -64,6 +64,7 @@ class Broker:
     """One per process. All methods run on one event loop; `start` before anything else."""
 
     _writer: asyncio.Task[None] | None = None
+    _forgetting: asyncio.Handle | None = None
 
     def __init__(
         self,
@@ -369,6 +370,14 @@ class Broker:
     def _applied(self, changed: list[Topic]) -> None:
         self._waiting.wake(changed)
         self._after_apply()
+        if self._forgetting is None and any(topic.deleted for topic in changed):
+            self._forget_some()
+
+    def _forget_some(self) -> None:
+        """What deleted topics left behind goes in slices, between which others have their turn."""
+        more = self._catalog.groups.forget_some()
+        loop = asyncio.get_running_loop()
+        self._forgetting = loop.call_soon(self._forget_some) if more else None
 
     def _view(self, topic: Topic) -> TopicView:
         return TopicView(

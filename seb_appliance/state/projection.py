@@ -18,9 +18,11 @@ from sqlalchemy import (
     Insert,
     Table,
     Update,
+    and_,
     bindparam,
     delete,
     insert,
+    not_,
     select,
     update,
 )
@@ -46,7 +48,7 @@ from seb_appliance.formats.operations import (
 )
 from seb_appliance.state import audit, retries, rows
 from seb_appliance.state.digest import CHECKSUM_MODULUS, row_checksum
-from seb_appliance.state.found import checksum_of, rows_with
+from seb_appliance.state.found import checksum_of, checksum_where, one_of, rows_with
 from seb_appliance.state.schema import (
     api_keys,
     group_offsets,
@@ -206,19 +208,16 @@ def _checksum_of_touched(connection: Connection, events: Sequence[Event]) -> int
     deleted = [event.topic_id for event in events if isinstance(event, TopicDeleted)]
     of_keys = [event.api_key_id for event in events if isinstance(event, _OF_API_KEY)]
     of_groups = list({event.group for event in events if isinstance(event, _OF_GROUP)})
-    offsets = {
-        tuple(row)
-        for column, names in (
-            (group_offsets.c.group_name, of_groups),
-            (group_offsets.c.topic_id, deleted),
-        )
-        for row in rows_with(connection, column, names)
-    }
+    of_named = one_of(group_offsets.c.group_name, of_groups)
+    offsets = checksum_where(connection, group_offsets, of_named) if of_groups else 0
+    if deleted:  # this looks at all rows
+        others = and_(one_of(group_offsets.c.topic_id, deleted), not_(of_named))
+        offsets += checksum_where(connection, group_offsets, others)
     return (
         checksum_of(topics, rows_with(connection, topics.c.topic_id, of_topics))
         + checksum_of(api_keys, rows_with(connection, api_keys.c.api_key_id, of_keys))
         + checksum_of(leases, rows_with(connection, leases.c.group_name, of_groups))
-        + checksum_of(group_offsets, offsets)
+        + offsets
     )
 
 
