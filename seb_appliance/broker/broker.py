@@ -50,6 +50,7 @@ from seb_appliance.broker.values import (
     Readiness,
     ReadRequest,
     ReadResult,
+    Remembered,
     TopicView,
 )
 from seb_appliance.broker.waiting import WaitingReaders
@@ -204,6 +205,11 @@ class Broker:
     @property
     def waiting_readers(self) -> int:
         return self._waiting.count
+
+    @property
+    def remembered(self) -> Remembered:
+        requests, producers = self._catalog.requests, self._catalog.producers
+        return Remembered(len(requests), requests.reaches_back_to_us, len(producers))
 
     async def readiness(self) -> Readiness:
         """Whether this appliance takes reads and writes, and if not why."""
