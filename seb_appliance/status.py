@@ -69,7 +69,8 @@ def _remembered(appliance: Appliance) -> RememberedStatus:
     oldest_us = kept.oldest_request_us
     return RememberedStatus(
         requests=kept.requests,
-        requests_max=limits.REMEMBERED_REQUESTS_MAX,
+        places=kept.places,
+        places_max=limits.REMEMBERED_REQUESTS_MAX,
         oldest_request=None if oldest_us is None else format_time(oldest_us),
         producers=kept.producers,
         producers_max=limits.PRODUCERS_MAX,

@@ -50,11 +50,13 @@ class SnapshotStatus(msgspec.Struct):
 
 class RememberedStatus(msgspec.Struct):
     """What makes retries safe: results of requests with an Idempotency-Key, and idempotent
-    producers. While there are fewer requests than `requests_max`, those of the last 24 hours are
-    all there; then only those since `oldest_request` (null: there is none)."""
+    producers. A request takes a place for each topic that it wrote to. While fewer than
+    `places_max` are taken, the requests of the last 24 hours are all there; then only those since
+    `oldest_request` (null: there is none)."""
 
     requests: int
-    requests_max: int
+    places: int
+    places_max: int
     oldest_request: str | None
     producers: int
     producers_max: int

@@ -209,7 +209,9 @@ class Broker:
     @property
     def remembered(self) -> Remembered:
         requests, producers = self._catalog.requests, self._catalog.producers
-        return Remembered(len(requests), requests.reaches_back_to_us, len(producers))
+        return Remembered(
+            len(requests), requests.places, requests.reaches_back_to_us, len(producers)
+        )
 
     async def readiness(self) -> Readiness:
         """Whether this appliance takes reads and writes, and if not why."""

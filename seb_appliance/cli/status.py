@@ -59,9 +59,9 @@ def _members(found: Json) -> Json:
 
 
 def _remembered(kept: Json) -> str:
-    requests, most = kept["requests"], kept["requests_max"]
-    reach = "24 h" if requests < most else f"since {moment(kept['oldest_request'])}"
+    is_full = kept["places"] >= kept["places_max"]
+    reach = f"since {moment(kept['oldest_request'])}" if is_full else "of 24 h"
     return (
-        f"{requests:,} of {most:,} requests with an Idempotency-Key, {reach}; "
+        f"{kept['requests']:,} requests with an Idempotency-Key {reach}; "
         f"{kept['producers']:,} producers"
     )

@@ -125,12 +125,14 @@ def project(connection: Connection, entries: Sequence[Entry]) -> Position:
         _apply(connection, [change for each in placed for change in changes_of(*each)])
         added += _checksum_of_touched(connection, events)
         added += audit.project(connection, events)
-    added += retries.project(connection, entries)
+    grown, requests_place = retries.project(connection, entries, state.requests_place)
+    added += grown
     given = [event.topic_id + 1 for event in events if isinstance(event, TopicCreated)]
     header = entries[-1].header
     changed = rows.of_position(header.position) | {
         "bucket_id": header.bucket_id,
         "next_topic_id": max([state.next_topic_id, *given]),
+        "requests_place": requests_place,
     }
     _update_state(connection, state, changed, added)
     return header.position

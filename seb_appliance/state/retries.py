@@ -26,7 +26,7 @@ from sqlalchemy import (
 )
 
 from seb_appliance import limits
-from seb_appliance.broker.remembered import Producer, RememberedRequest, first_append
+from seb_appliance.broker.remembered import Producer, RememberedRequest, first_append, weight_of
 from seb_appliance.formats.entry import Entry
 from seb_appliance.formats.operations import (
     Append,
@@ -46,13 +46,15 @@ _KEY: Final = tuple_(producers.c.topic_id, producers.c.producer_id)
 _decode_recent: Final = msgspec.msgpack.Decoder(tuple[ProducerAppend, ...]).decode
 
 
-def project(connection: Connection, entries: Sequence[Entry]) -> int:
-    """Apply what `entries` say; how much the file's checksum grows by it."""
-    return _project_requests(connection, entries) + _project_producers(connection, entries)
+def project(connection: Connection, entries: Sequence[Entry], place: int) -> tuple[int, int]:
+    """Apply what `entries` say; how much the file's checksum grows by it, and the place of the
+    newest request, which was `place` before."""
+    added, place = _project_requests(connection, entries, place)
+    return added + _project_producers(connection, entries), place
 
 
 def to_request(row: rows.ResultRow) -> RememberedRequest:
-    return RememberedRequest(_decode_result(row.result), row.created_us)
+    return RememberedRequest(_decode_result(row.result), row.created_us, row.place)
 
 
 def to_producer(row: rows.ResultRow) -> Producer:
@@ -63,13 +65,16 @@ def to_producer(row: rows.ResultRow) -> Producer:
 # --- requests ---
 
 
-def _project_requests(connection: Connection, entries: Sequence[Entry]) -> int:
+def _project_requests(
+    connection: Connection, entries: Sequence[Entry], place: int
+) -> tuple[int, int]:
     fresh: dict[str, rows.Row] = {}
     for entry in entries:
-        for i, result in enumerate(entry.contents.results):
+        for result in entry.contents.results:
+            place += weight_of(result)
             fresh[result.scope.hex()] = {
                 "scope": result.scope.hex(),
-                "place": entry.header.seq * _PLACES_IN_ENTRY + i,
+                "place": place,
                 "created_us": entry.header.created_us,
                 "result": _encode(result),
             }
@@ -77,8 +82,9 @@ def _project_requests(connection: Connection, entries: Sequence[Entry]) -> int:
     cutoff_us = entries[-1].header.created_us - limits.REMEMBERED_REQUESTS_US
     gone = _forget_old(connection, requests, requests.c.created_us, cutoff_us)
     if fresh:
-        gone += _keep_newest(connection, requests, limits.REMEMBERED_REQUESTS_MAX)
-    return added - gone
+        too_many = requests.c.place <= place - limits.REMEMBERED_REQUESTS_MAX
+        gone += _delete(connection, requests, too_many)
+    return added - gone, place
 
 
 # --- producers ---
@@ -96,8 +102,10 @@ def _project_producers(connection: Connection, entries: Sequence[Entry]) -> int:
         cutoff_us = entry.header.created_us - limits.PRODUCER_IDLE_US
         added -= _forget_old(connection, producers, producers.c.used_us, cutoff_us)
         if steps:
-            added += _apply(connection, entry, steps)
-            added -= _keep_newest(connection, producers, limits.PRODUCERS_MAX)
+            grown, more = _apply(connection, entry, steps)
+            added += grown
+            if more > 0:  # counting them walks an index: a known producer spares that
+                added -= _keep_newest(connection, producers, limits.PRODUCERS_MAX)
     return added
 
 
@@ -111,7 +119,8 @@ def _steps(entry: Entry) -> Iterator[_Step]:
                 yield section.topic_id, append
 
 
-def _apply(connection: Connection, entry: Entry, steps: Sequence[_Step]) -> int:
+def _apply(connection: Connection, entry: Entry, steps: Sequence[_Step]) -> tuple[int, int]:
+    """How much the checksum grows, and how many producers there are more."""
     before = {(row.topic_id, row.producer_id): row for row in _touched(connection, steps)}
     after = _after(entry, steps, before)
     changed = [key for key in before if after.get(key) is not before[key]]
@@ -120,9 +129,9 @@ def _apply(connection: Connection, entry: Entry, steps: Sequence[_Step]) -> int:
         connection.execute(delete(producers).where(_KEY.in_(_json(changed, "$[0]", "$[1]"))))
     if fresh:
         connection.execute(insert(producers), fresh)
-    return checksum_of(producers, (row.values() for row in fresh)) - checksum_of(
-        producers, (before[key] for key in changed)
-    )
+    gone = checksum_of(producers, (before[key] for key in changed))
+    added = checksum_of(producers, (row.values() for row in fresh))
+    return added - gone, len(fresh) - len(changed)
 
 
 def _touched(connection: Connection, steps: Sequence[_Step]) -> Iterator[rows.ResultRow]:

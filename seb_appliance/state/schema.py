@@ -24,7 +24,7 @@ from sqlalchemy import (
 from seb_appliance.formats.entry import ORIGIN
 from seb_appliance.state.digest import CHECKSUM_MODULUS, row_checksum
 
-NEWEST_REVISION: Final = "0004"
+NEWEST_REVISION: Final = "0005"
 
 metadata: Final = MetaData(
     naming_convention={
@@ -106,8 +106,8 @@ leases: Final = Table(
     sqlite_with_rowid=False,
 )
 
-# What requests with an Idempotency-Key did. `place` orders them: the entry's seq and the place in
-# its list of results. `result` is the msgpack of what the entry holds.
+# What requests with an Idempotency-Key did. `place` orders them, and counts the topics that they
+# wrote to (broker/remembered.py). `result` is the msgpack of what the entry holds.
 requests: Final = Table(
     "requests",
     metadata,
@@ -149,7 +149,7 @@ audit: Final = Table(
 )
 
 # The position: the last entry that is projected into this file. `bucket_id` is known with the first
-# entry; `checksum` is explained in digest.py.
+# entry; `requests_place` is that of the newest request ever; `checksum` is explained in digest.py.
 journal_state: Final = Table(
     "journal_state",
     metadata,
@@ -162,6 +162,7 @@ journal_state: Final = Table(
     Column("header_crc", Integer, nullable=False),
     Column("created_us", Integer, nullable=False),
     Column("next_topic_id", Integer, nullable=False),
+    Column("requests_place", Integer, nullable=False),
     Column("checksum", Integer, nullable=False),
     CheckConstraint("id = 1", name="one_row"),
     sqlite_strict=True,
@@ -192,6 +193,7 @@ def create(connection: Connection) -> None:
         "header_crc": ORIGIN.header_crc,
         "created_us": ORIGIN.created_us,
         "next_topic_id": 1,
+        "requests_place": 0,
     }
     checksum = row_checksum("journal_state", row.values())
     checksum += row_checksum("alembic_version", [NEWEST_REVISION])

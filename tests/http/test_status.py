@@ -75,7 +75,8 @@ async def test_it_tells_how_far_back_retries_are_remembered(seb):
     await seb.client.post(path, content=b"x", headers=numbered)
     found = (await status(seb))["remembered"]
     assert found["requests"] - before["requests"] == found["producers"] - before["producers"] == 1
-    assert found["requests_max"] == limits.REMEMBERED_REQUESTS_MAX
+    assert found["places"] - before["places"] == 1
+    assert found["places_max"] == limits.REMEMBERED_REQUESTS_MAX
     age = datetime.now(UTC) - datetime.fromisoformat(found["oldest_request"])
     assert timedelta(0) <= age < timedelta(minutes=10)
     text = (await seb.client.get("/metrics")).text

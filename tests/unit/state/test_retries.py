@@ -59,7 +59,7 @@ class History:
         self._now_us += hours * HOUR_US
         seq = len(self.journal.entries)
         results = [
-            RequestResult(key.encode() * 16, bytes(16), [Produced(1, seq, i, seq)])
+            RequestResult(key.encode() * 16, bytes(16), [Produced(1, seq, i, seq)] * (seq % 4))
             for i, key in enumerate(keys)
         ]
         by_topic: dict[int, list[ProducerAppend]] = {}
@@ -98,7 +98,7 @@ def in_memory(history: History) -> Catalog:
 
 
 def remembered(catalog: Catalog) -> tuple[list[RememberedRequest], list[Producer]]:
-    return list(catalog.requests._by_scope.values()), list(catalog.producers._by_id.values())
+    return list(catalog.requests), list(catalog.producers._by_id.values())
 
 
 async def loaded_after(path: Path, history: History, batch: int) -> LoadedState:
