@@ -166,10 +166,8 @@ class Groups:
 
     def _holds_more(self, group: Group) -> bool:
         """Whether anything is left of it without the topics that are gone; these are taken out."""
-        for topic_id in self._gone:
-            committed = group.offsets.pop(topic_id, None)
-            if committed is not None:
-                self.offsets_bytes -= committed.size_bytes
+        for topic_id in group.offsets.keys() & self._gone:  # looks at the fewer of the two
+            self.offsets_bytes -= group.offsets.pop(topic_id).size_bytes
         return not group.is_empty
 
     # --- inside ---
