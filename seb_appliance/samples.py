@@ -15,6 +15,7 @@ def samples(appliance: Appliance, plain: PlainAnswers) -> Iterator[Sample]:
     text = "Requests answered by the fast lane, without the application."
     yield Sample("seb_fast_lane_requests_total", text, "counter", plain.answered)
     yield from _waiting(appliance)
+    yield from _remembered(appliance)
     yield from _bucket(appliance)
     yield from _cache(appliance)
 
@@ -73,6 +74,23 @@ def _waiting(appliance: Appliance) -> Iterator[Sample]:
         "gauge",
         appliance.follower.lag_entries,
     )
+
+
+def _remembered(appliance: Appliance) -> Iterator[Sample]:
+    kept = appliance.broker.remembered
+    oldest_us = kept.oldest_request_us
+    age_s = 0.0 if oldest_us is None else (appliance.clock.wall_us() - oldest_us) / 1_000_000
+    for name, text, value in (
+        ("seb_remembered_requests", "Requests with an Idempotency-Key.", kept.requests),
+        ("seb_remembered_requests_oldest_seconds", "Age of the oldest of them.", max(0.0, age_s)),
+        ("seb_remembered_producers", "Idempotent producers that are known.", kept.producers),
+        (
+            "seb_last_used_failing",
+            "1 while it cannot be written down when API keys were last used.",
+            int(bool(appliance.last_used.failure)),
+        ),
+    ):
+        yield Sample(name, text, "gauge", value)
 
 
 def _bucket(appliance: Appliance) -> Iterator[Sample]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from seb_appliance import __version__
+from seb_appliance import __version__, limits
 from seb_appliance.api.status import (
     BucketStatus,
     Counts,
     JournalStatus,
+    LastUsedStatus,
+    RememberedStatus,
     SnapshotStatus,
     StateStatus,
     Status,
@@ -27,6 +29,8 @@ def status(appliance: Appliance) -> Status:
         bucket=_bucket(appliance),
         state=StateStatus(appliance.follower.lag_entries, appliance.follower.failure),
         snapshots=_snapshots(appliance),
+        remembered=_remembered(appliance),
+        last_used=LastUsedStatus(appliance.last_used.failure),
         waiting=_waiting(appliance),
         counts=_counts(appliance),
     )
@@ -58,6 +62,19 @@ def _snapshots(appliance: Appliance) -> SnapshotStatus:
     newest = appliance.snapshots.newest_seq
     since = appliance.journal.position.seq - newest
     return SnapshotStatus(newest or None, since, appliance.snapshots.failure)
+
+
+def _remembered(appliance: Appliance) -> RememberedStatus:
+    kept = appliance.broker.remembered
+    oldest_us = kept.oldest_request_us
+    return RememberedStatus(
+        requests=kept.requests,
+        places=kept.places,
+        places_max=limits.REMEMBERED_REQUESTS_MAX,
+        oldest_request=None if oldest_us is None else format_time(oldest_us),
+        producers=kept.producers,
+        producers_max=limits.PRODUCERS_MAX,
+    )
 
 
 def _waiting(appliance: Appliance) -> WaitingStatus:

@@ -156,7 +156,7 @@ async def _reset(broker: Broker, call: Call, group: str, asked: Reset) -> ResetO
         broker.authorize(call.key, "manage", topic, group)
     rows: list[ResetRow] = await groups.plan_reset(group, topics, to, asked.shift or 0)
     if not asked.dry_run:
-        await groups.reset(group, rows, call.actor)
+        rows = await groups.reset(group, rows, call.actor)
     listed = [ResetTopic(row.topic, row.topic_id, row.before, row.after) for row in rows]
     return ResetOut(group, asked.dry_run, listed)
 

@@ -48,6 +48,27 @@ class SnapshotStatus(msgspec.Struct):
     failure: str
 
 
+class RememberedStatus(msgspec.Struct):
+    """What makes retries safe: results of requests with an Idempotency-Key, and idempotent
+    producers. A request takes a place for each topic that it wrote to. While fewer than
+    `places_max` are taken, the requests of the last 24 hours are all there; then only those since
+    `oldest_request` (null: there is none)."""
+
+    requests: int
+    places: int
+    places_max: int
+    oldest_request: str | None
+    producers: int
+    producers_max: int
+
+
+class LastUsedStatus(msgspec.Struct):
+    """When API keys were last used. `failure`: why it cannot be written down; "" while it can.
+    Nothing else depends on it."""
+
+    failure: str
+
+
 class WaitingStatus(msgspec.Struct):
     """What waits, beside its limits."""
 
@@ -77,6 +98,8 @@ class Status(msgspec.Struct):
     bucket: BucketStatus
     state: StateStatus
     snapshots: SnapshotStatus
+    remembered: RememberedStatus
+    last_used: LastUsedStatus
     waiting: WaitingStatus
     counts: Counts
 

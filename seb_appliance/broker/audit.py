@@ -5,7 +5,7 @@ Only what was admitted is noted. Refused and unauthenticated actions go nowhere 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -82,9 +82,9 @@ def of_api_key(row: ApiKeyRow) -> dict[str, Any]:
     }
 
 
-def of_offsets(offsets: Sequence[tuple[str, int | None]]) -> dict[str, Any]:
+def of_offsets(offsets: Mapping[str, int | None]) -> dict[str, Any]:
     """By topic; None where there was no offset."""
-    return {"offsets": dict(offsets)}
+    return {"offsets": offsets}
 
 
 def _small_json(value: Mapping[str, Any] | None) -> str | None:

@@ -51,6 +51,7 @@ from seb_appliance.broker.values import (
     Readiness,
     ReadRequest,
     ReadResult,
+    Remembered,
     TopicView,
 )
 from seb_appliance.broker.waiting import WaitingReaders
@@ -65,6 +66,7 @@ class Broker:
     """One per process. All methods run on one event loop; `start` before anything else."""
 
     _writer: asyncio.Task[None] | None = None
+    _forgetting: asyncio.Handle | None = None
 
     def __init__(
         self,
@@ -205,6 +207,13 @@ class Broker:
     @property
     def waiting_readers(self) -> int:
         return self._waiting.count
+
+    @property
+    def remembered(self) -> Remembered:
+        requests, producers = self._catalog.requests, self._catalog.producers
+        return Remembered(
+            len(requests), requests.places, requests.reaches_back_to_us, len(producers)
+        )
 
     async def readiness(self) -> Readiness:
         """Whether this appliance takes reads and writes, and if not why."""
@@ -372,6 +381,14 @@ class Broker:
         self._waiting.wake(changed)
         self._catalog.forget_paged(self._state.paged_seq)
         self._after_apply()
+        if self._forgetting is None and any(topic.deleted for topic in changed):
+            self._forget_some()
+
+    def _forget_some(self) -> None:
+        """What deleted topics left behind goes in slices, between which others have their turn."""
+        more = self._catalog.groups.forget_some()
+        loop = asyncio.get_running_loop()
+        self._forgetting = loop.call_soon(self._forget_some) if more else None
 
     def _view(self, topic: Topic) -> TopicView:
         return TopicView(

@@ -81,7 +81,7 @@ class Catalog:
             for section in entry.sections:
                 self._add_section(entry.ref.seq, entry.created_us, entry.sections_at, section)
         self.groups = Groups(loaded.group_offsets, loaded.leases, monotonic_s())
-        self.requests = RememberedRequests(loaded.requests)
+        self.requests = RememberedRequests(loaded.requests, loaded.requests_place)
         self.producers = Producers(loaded.producers)
 
     def find(self, name: str) -> Topic | None:

@@ -234,25 +234,30 @@ class ConsumerGroups:
 
     async def reset(
         self, group: str, rows: Collection[ResetRow], by: Actor = THE_APPLIANCE
-    ) -> None:
-        """Put a plan in force. Raises TopicNotFoundError, OffsetConflictError (the topic was made
-        anew since)."""
+    ) -> list[ResetRow]:
+        """Put a plan in force; what was done: `before` is then where the group came to stand
+        just before, by commits that were under way too. Raises TopicNotFoundError,
+        OffsetConflictError (the topic was made anew since)."""
         positions = [NewPosition(row.topic, row.topic_id, row.after) for row in rows]
-        before = audit.of_offsets([(row.topic, row.before) for row in rows])
-        after = audit.of_offsets([(row.topic, row.after) for row in rows])
+        done: list[ResetRow] = []
 
         def admit(window: Window) -> None:
+            stood = self._admission.offsets_of(group)
             self._admission.admit_reset(window, group, positions)
+            done.extend(replace(row, before=stood.get(row.topic)) for row in rows)
+            before = audit.of_offsets({row.topic: row.before for row in done})
+            after = audit.of_offsets({row.topic: row.after for row in done})
             self._note(window, by, Action("group_reset", "group", group, before, after))
 
         if positions:
             await self._submit(admit, None)
+        return done
 
     async def delete(self, group: str, by: Actor = THE_APPLIANCE) -> None:
         """Its offsets and its lease are gone. Raises GroupNotFoundError."""
 
         def admit(window: Window) -> None:
-            before = audit.of_offsets(self._offsets(group))
+            before = audit.of_offsets(self._admission.offsets_of(group))
             self._admission.admit_deleted(window, group)
             self._note(window, by, Action("group_deleted", "group", group, before))
 
@@ -262,16 +267,6 @@ class ConsumerGroups:
 
     def _note(self, window: Window, by: Actor, action: Action) -> None:
         audit.note(window, by, self._clock.wall_us(), action)
-
-    def _offsets(self, group: str) -> list[tuple[str, int | None]]:
-        """Where the group stands, by topic; nothing when there is no such group."""
-        found = self._catalog.groups.get(group)
-        offsets = found.offsets.items() if found is not None else ()
-        return [
-            (topic.name, committed.offset)
-            for topic_id, committed in offsets
-            if (topic := self._catalog.find_id(topic_id)) is not None
-        ]
 
     def _committed(self, group: str, topic_id: int) -> Committed | None:
         found = self._catalog.groups.get(group)

@@ -17,10 +17,11 @@ from seb_appliance.broker.group_refusals import (
     conflict,
     lease_held,
     made_anew,
+    no_room_for_offsets,
     no_such_group,
     stale_generation,
 )
-from seb_appliance.broker.groups import Groups, Lease
+from seb_appliance.broker.groups import Groups, Lease, offset_bytes
 from seb_appliance.broker.window import Window
 from seb_appliance.errors import BadRequestError
 from seb_appliance.formats.operations import (
@@ -93,6 +94,7 @@ class GroupAdmission:
         self._ahead: dict[str, _AdmittedGroup] = {}
         self._changed: dict[Window, set[str]] = {}  # the groups that each window changes
         self._new: set[str] = set()  # groups that are in no stored entry yet
+        self._growth: dict[Window, int] = {}  # bytes of offsets that each window adds, at most
 
     # --- commits ---
 
@@ -113,9 +115,12 @@ class GroupAdmission:
                 (offset < committed and not commit.allow_backward)
                 or (offset <= committed and commit.strictly_forward)
             ):
-                raise Refusal(backward(commit.group, name, offset, committed), after)
+                strictly = commit.strictly_forward
+                error = backward(commit.group, name, offset, committed, strictly=strictly)
+                raise Refusal(error, after)
             metadata = commit.metadata.get(name, "")
             offsets.append(CommittedOffset(topic.topic_id, offset, metadata))
+        self._check_room_for(commit.group, offsets)
         return tuple(offsets)
 
     def admit_commit(
@@ -140,6 +145,7 @@ class GroupAdmission:
             topic = self._topic(position.topic, position.topic_id)
             assert position.offset <= topic.next_offset, (position, topic.next_offset)
             items.append(CommittedOffset(topic.topic_id, position.offset))
+        self._check_room_for(group, items)
         offsets = tuple(items)
         self._move(window, group, offsets)
         window.add_event(GroupReset(group=group, offsets=offsets), _size(offsets))
@@ -187,6 +193,17 @@ class GroupAdmission:
 
     # --- the view ahead ---
 
+    def offsets_of(self, group: str) -> dict[str, int]:
+        """Where the group will stand, by topic, once everything admitted is stored."""
+        ahead, known = self._ahead.get(group), self._groups.get(group)
+        offsets: dict[int, int] = {}
+        if known is not None and not (ahead is not None and ahead.anew):
+            offsets = {topic_id: item.offset for topic_id, item in known.offsets.items()}
+        if ahead is not None:
+            offsets |= ahead.offsets
+        names = self._topics.names()
+        return {names[i]: offset for i, offset in offsets.items() if i in names}
+
     def _changed_in(self, group: str) -> Window | None:
         ahead = self._ahead.get(group)
         return ahead.changed_in if ahead is not None else None
@@ -232,6 +249,7 @@ class GroupAdmission:
     def _stored(self, window: Window) -> None:
         """What `window` changed is in force: nothing lies over it, unless a later one changes it
         again."""
+        self._growth.pop(window, None)
         for group in self._changed.pop(window):
             self._new.discard(group)
             ahead = self._ahead.get(group)
@@ -240,6 +258,7 @@ class GroupAdmission:
 
     def _move(self, window: Window, group: str, offsets: tuple[CommittedOffset, ...]) -> None:
         self._over(group, window).offsets.update({o.topic_id: o.offset for o in offsets})
+        self._growth[window] = self._growth.get(window, 0) + self._growth_by(group, offsets)
 
     def _topic(self, name: str, wanted_id: int | None) -> AdmittedTopic:
         """The topic, if it is the one with that id (None: any). Raises Refusal."""
@@ -255,7 +274,31 @@ class GroupAdmission:
         if self._groups.get(group) is not None or group in self._new:
             return
         if len(self._groups) + len(self._new) >= limits.GROUPS_MAX:
+            self._groups.forget_all()
+        if len(self._groups) + len(self._new) >= limits.GROUPS_MAX:
             raise Refusal(BadRequestError(f"There are {limits.GROUPS_MAX} groups already."), None)
+
+    def _check_room_for(self, group: str, offsets: Collection[CommittedOffset]) -> None:
+        """The offsets of all groups stay within their bytes. What an entry under way adds counts
+        in full, even where the next one replaces it."""
+        growth = self._growth_by(group, offsets)
+        if not growth:
+            return
+        room = limits.COMMITTED_OFFSETS_BYTES_MAX - growth - sum(self._growth.values())
+        if self._groups.offsets_bytes > room:
+            self._groups.forget_all()
+        if self._groups.offsets_bytes > room:
+            raise Refusal(no_room_for_offsets(), None)
+
+    def _growth_by(self, group: str, offsets: Collection[CommittedOffset]) -> int:
+        """Bytes by which the offsets in force would grow at most."""
+        known = self._groups.get(group)
+        growth = 0
+        for item in offsets:
+            before = known.offsets.get(item.topic_id) if known is not None else None
+            size_bytes = before.size_bytes if before is not None else 0
+            growth += max(0, offset_bytes(item.metadata) - size_bytes)
+        return growth
 
     def _check_lease(self, group: str, generation: int | None, now_s: float) -> None:
         """The lease that lives, if one does, is the caller's. Raises Refusal."""

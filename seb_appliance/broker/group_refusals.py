@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from seb_appliance import limits
 from seb_appliance.errors import (
+    BadRequestError,
     CommitBackwardError,
     CommitBeyondEndError,
     GroupNotFoundError,
@@ -44,12 +46,28 @@ def beyond_end(topic: str, offset: int, end: int) -> CommitBeyondEndError:
     )
 
 
-def backward(group: str, topic: str, offset: int, committed: int) -> CommitBackwardError:
+def backward(
+    group: str, topic: str, offset: int, committed: int, *, strictly: bool
+) -> CommitBackwardError:
+    """`strictly`: every offset had to grow, as in a transaction."""
+    advice = (
+        "In a transaction every offset must: if this step was done already, read on from there."
+        if strictly
+        else "Reset the group, or say allow_backward."
+    )
     return CommitBackwardError(
         f"Group {group!r} stands at {committed} on {topic!r}; {offset} does not go forward. "
-        "Reset the group, or say allow_backward.",
+        f"{advice}",
         topic=topic,
         committed=committed,
+    )
+
+
+def no_room_for_offsets() -> BadRequestError:
+    most = limits.COMMITTED_OFFSETS_BYTES_MAX // limits.MIB
+    return BadRequestError(
+        f"The committed offsets of all groups, with their metadata, take the {most} MiB that they "
+        "may. Delete groups that nobody needs, or commit less metadata."
     )
 
 

@@ -3,6 +3,9 @@
 A lease lives while its time to live has not passed since it was taken or renewed. Only a new
 generation is an event of the journal; renewals stay in memory, and a restart grants the full time
 again.
+
+Deleting a topic takes its offsets out of force at once, and out of memory in slices: there may be
+100,000 groups on it.
 """
 
 from __future__ import annotations
@@ -10,9 +13,19 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Final
 
 from seb_appliance.broker.ports import GroupOffsetRow, LeaseRow
 from seb_appliance.formats.operations import CommittedOffset, LeaseTaken
+
+_OFFSET_BYTES: Final = 256
+_LOOKED_AT_IN_A_SLICE: Final = 1_000  # groups; about a millisecond
+
+
+def offset_bytes(metadata: str) -> int:
+    """About what a committed offset takes in memory; it counts against
+    `limits.COMMITTED_OFFSETS_BYTES_MAX`."""
+    return _OFFSET_BYTES + len(metadata.encode())
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +35,10 @@ class Committed:
     offset: int
     metadata: str
     committed_us: int
+
+    @property
+    def size_bytes(self) -> int:
+        return offset_bytes(self.metadata)
 
 
 @dataclass(slots=True)
@@ -58,7 +75,11 @@ class Group:
 
 
 class Groups:
-    """All groups. Changed only by applying journal entries (and renewals of leases)."""
+    """All groups. Changed only by applying journal entries (and renewals of leases).
+
+    `offsets_bytes`: about what the committed offsets take. Until `forget_some` is done, it and the
+    number of groups count what a deleted topic leaves behind, too; nothing else shows that.
+    """
 
     def __init__(
         self, offsets: Iterable[GroupOffsetRow], leases: Iterable[LeaseRow], now_s: float
@@ -66,9 +87,13 @@ class Groups:
         """`leases` get their full time again: how much of it had passed is not known."""
         self._by_name: dict[str, Group] = {}
         self._names: list[str] = []  # sorted, so that a page of many is found by bisection
+        self.offsets_bytes = 0
+        self._gone: set[int] = set()  # ids of deleted topics on which offsets may lie yet
+        self._leaving: set[int] = set()  # those of them that the pass under way takes out
+        self._passed = ""  # the last group that it has looked at
         for row in offsets:
             committed = Committed(row.offset, row.metadata, row.committed_us)
-            self._made(row.group).offsets[row.topic_id] = committed
+            self._set(self._made(row.group), row.topic_id, committed)
         for lease in leases:
             self._grant(lease.group, lease.generation, lease.holder, lease.ttl_ms, now_s)
 
@@ -76,17 +101,22 @@ class Groups:
         return len(self._by_name)
 
     def get(self, name: str) -> Group | None:
-        return self._by_name.get(name)
+        group = self._by_name.get(name)
+        if group is None or not self._gone or self._holds_more(group):
+            return group
+        self.delete(name)
+        return None
 
     def names(self, after: str, most: int) -> list[str]:
-        """In order, those behind `after` ("": from the first on), `most` at the most."""
+        """In order, those behind `after` ("": from the first on), `most` at the most. Of some of
+        them `get` may find that they are gone."""
         first = bisect_right(self._names, after)
         return self._names[first : first + most]
 
     def commit(self, name: str, offsets: Iterable[CommittedOffset], committed_us: int) -> None:
         group = self._made(name)
         for item in offsets:
-            group.offsets[item.topic_id] = Committed(item.offset, item.metadata, committed_us)
+            self._set(group, item.topic_id, Committed(item.offset, item.metadata, committed_us))
 
     def take_lease(self, event: LeaseTaken, generation: int, now_s: float) -> None:
         self._grant(event.group, generation, event.holder, event.ttl_ms, now_s)
@@ -99,16 +129,53 @@ class Groups:
                 self.delete(name)
 
     def delete(self, name: str) -> None:
-        if self._by_name.pop(name, None) is not None:
+        group = self._by_name.pop(name, None)
+        if group is not None:
             del self._names[bisect_left(self._names, name)]
+            self.offsets_bytes -= sum(item.size_bytes for item in group.offsets.values())
+
+    # --- deleted topics ---
 
     def forget_topic(self, topic_id: int) -> None:
         """The topic was deleted: its offsets go with it, in the same event."""
-        for group in [g for g in self._by_name.values() if topic_id in g.offsets]:
-            del group.offsets[topic_id]
-            if group.is_empty:
-                del self._by_name[group.name]
-        self._names = [name for name in self._names if name in self._by_name]
+        self._gone.add(topic_id)
+
+    def forget_some(self) -> bool:
+        """Take a slice of what deleted topics left behind out of memory; whether there is more.
+        One pass over all groups serves the topics that were gone when it began."""
+        if not self._leaving:
+            self._leaving, self._passed = set(self._gone), ""
+        first = bisect_right(self._names, self._passed)
+        names = self._names[first : first + _LOOKED_AT_IN_A_SLICE]
+        kept = [name for name in names if self._holds_more(self._by_name[name])]
+        if len(kept) < len(names):
+            for name in set(names).difference(kept):
+                del self._by_name[name]
+            self._names[first : first + len(names)] = kept
+        if len(names) < _LOOKED_AT_IN_A_SLICE:
+            self._gone -= self._leaving
+            self._leaving = set()
+        else:
+            self._passed = names[-1]
+        return bool(self._gone)
+
+    def forget_all(self) -> None:
+        """As `forget_some`, to the end: when the numbers must be exact."""
+        while self._gone:
+            self.forget_some()
+
+    def _holds_more(self, group: Group) -> bool:
+        """Whether anything is left of it without the topics that are gone; these are taken out."""
+        for topic_id in group.offsets.keys() & self._gone:  # looks at the fewer of the two
+            self.offsets_bytes -= group.offsets.pop(topic_id).size_bytes
+        return not group.is_empty
+
+    # --- inside ---
+
+    def _set(self, group: Group, topic_id: int, committed: Committed) -> None:
+        before = group.offsets.get(topic_id)
+        self.offsets_bytes += committed.size_bytes - (before.size_bytes if before else 0)
+        group.offsets[topic_id] = committed
 
     def _grant(self, name: str, generation: int, holder: str, ttl_ms: int, now_s: float) -> None:
         self._made(name).lease = Lease(generation, holder, ttl_ms, now_s + ttl_ms / 1000)

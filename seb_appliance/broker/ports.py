@@ -229,6 +229,7 @@ class LoadedState:
     group_offsets: list[GroupOffsetRow] = field(default_factory=list)
     leases: list[LeaseRow] = field(default_factory=list)
     requests: list[RememberedRequest] = field(default_factory=list)  # oldest first
+    requests_place: int = 0  # of the newest request ever
     producers: list[Producer] = field(default_factory=list)  # longest idle first
 
 

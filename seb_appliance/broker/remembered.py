@@ -6,55 +6,111 @@ an entry is applied, against that entry's time: the same on every replay.
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Iterable
+import struct
+from collections import OrderedDict, deque
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import Final
 
 from seb_appliance import limits
-from seb_appliance.formats.operations import ProducerAppend, RequestResult
+from seb_appliance.formats.operations import Produced, ProducerAppend, RequestResult
+
+_HEAD: Final = struct.Struct("<qq16s16s")  # place, created_us, scope, body_hash
+_PRODUCED: Final = struct.Struct("<4q")
 
 
 @dataclass(frozen=True, slots=True)
 class RememberedRequest:
-    """A request that was done; `created_us` is the time of its entry."""
+    """A request that was done; `created_us` is the time of its entry. `place` orders requests, and
+    is so far behind the one before as the request is heavy."""
 
     result: RequestResult
     created_us: int
+    place: int
+
+
+def weight_of(result: RequestResult) -> int:
+    """How many of the 100,000 places a request takes: one for each topic."""
+    return max(1, len(result.produced))
 
 
 class RememberedRequests:
-    """The newest 100,000 requests of the last 24 hours, oldest first."""
+    """The newest requests of the last 24 hours: those of the newest 100,000 places.
 
-    def __init__(self, loaded: Iterable[RememberedRequest]) -> None:
-        self._by_scope = OrderedDict((item.result.scope, item) for item in loaded)
+    A request is one packed row of bytes, about 230 bytes of memory with all that belongs to it.
+    """
+
+    def __init__(self, loaded: Iterable[RememberedRequest], place: int = 0) -> None:
+        """`loaded` oldest first; `place`: of the newest request ever."""
+        self._rows: dict[bytes, bytes] = {}  # by scope
+        self._in_order: deque[bytes] = deque()  # the same rows, and some that were replaced
+        self._place = place
+        for item in loaded:
+            self._add(item.result, item.created_us, item.place)
 
     def __len__(self) -> int:
-        return len(self._by_scope)
+        return len(self._rows)
+
+    def __iter__(self) -> Iterator[RememberedRequest]:
+        """Oldest first."""
+        for row in self._in_order:
+            place, created_us, scope, _ = _HEAD.unpack_from(row)
+            if self._rows.get(scope) is row:
+                yield RememberedRequest(_unpacked(row), created_us, place)
 
     @property
     def reaches_back_to_us(self) -> int | None:
         """Time of the oldest request that is remembered; None when there is none."""
-        oldest = next(iter(self._by_scope.values()), None)
-        return oldest.created_us if oldest is not None else None
+        if not self._in_order:
+            return None
+        created_us: int = _HEAD.unpack_from(self._in_order[0])[1]
+        return created_us
+
+    @property
+    def places(self) -> int:
+        """How many are taken. While these are fewer than the limit, nothing was forgotten before
+        its 24 hours were over."""
+        if not self._in_order:
+            return 0
+        row = self._in_order[0]
+        place: int = _HEAD.unpack_from(row)[0]
+        return self._place - place + weight_of(_unpacked(row))
 
     def get(self, scope: bytes) -> RequestResult | None:
-        found = self._by_scope.get(scope)
-        return found.result if found is not None else None
+        row = self._rows.get(scope)
+        return None if row is None else _unpacked(row)
 
     def apply(self, results: Iterable[RequestResult], created_us: int) -> None:
         """Remember an entry's results and forget what is too old by its time."""
         for result in results:
-            self._by_scope[result.scope] = RememberedRequest(result, created_us)
-            self._by_scope.move_to_end(result.scope)
-        cutoff_us = created_us - limits.REMEMBERED_REQUESTS_US
-        while self._by_scope:
-            oldest = next(iter(self._by_scope.values()))
-            if (
-                oldest.created_us >= cutoff_us
-                and len(self._by_scope) <= limits.REMEMBERED_REQUESTS_MAX
-            ):
-                return
-            self._by_scope.popitem(last=False)
+            self._place += weight_of(result)
+            self._add(result, created_us, self._place)
+        self._forget(created_us - limits.REMEMBERED_REQUESTS_US)
+
+    def _add(self, result: RequestResult, created_us: int, place: int) -> None:
+        row = _HEAD.pack(place, created_us, result.scope, result.body_hash) + b"".join(
+            _PRODUCED.pack(item.topic_id, item.offset, item.count, item.timestamp_us)
+            for item in result.produced
+        )
+        self._rows[result.scope] = row
+        self._in_order.append(row)
+
+    def _forget(self, cutoff_us: int) -> None:
+        """Afterwards the first row in order is remembered, and not replaced."""
+        while self._in_order:
+            row = self._in_order[0]
+            place, created_us, scope, _ = _HEAD.unpack_from(row)
+            if self._rows.get(scope) is row:
+                if created_us >= cutoff_us and place > self._place - limits.REMEMBERED_REQUESTS_MAX:
+                    return
+                del self._rows[scope]
+            self._in_order.popleft()
+
+
+def _unpacked(row: bytes) -> RequestResult:
+    _, _, scope, body_hash = _HEAD.unpack_from(row)
+    produced = [Produced(*item) for item in _PRODUCED.iter_unpack(row[_HEAD.size :])]
+    return RequestResult(scope, body_hash, produced)
 
 
 @dataclass(frozen=True, slots=True)

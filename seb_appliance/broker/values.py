@@ -143,6 +143,18 @@ class ApiKeyView:
 
 
 @dataclass(frozen=True, slots=True)
+class Remembered:
+    """What makes retries safe, as of the last applied entry. `places` of
+    `limits.REMEMBERED_REQUESTS_MAX` are taken. `oldest_request_us`: when the oldest remembered
+    request with an Idempotency-Key was stored; None when there is none."""
+
+    requests: int
+    places: int
+    oldest_request_us: int | None
+    producers: int
+
+
+@dataclass(frozen=True, slots=True)
 class Readiness:
     """`problems`: sentences for the operator; ready when there are none."""
 

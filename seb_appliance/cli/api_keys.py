@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from seb_appliance.cli.api_key_members import (
+    grant_words,
+    member_options,
+    members_from,
+    members_words,
+)
 from seb_appliance.cli.asking import ask, yes_option
 from seb_appliance.cli.outline import outline
-from seb_appliance.cli.output import moment, say, say_json, table
+from seb_appliance.cli.output import moment, say, say_json, table, tell
 from seb_appliance.cli.reaching import ListsByDefault, path_of, talks
-from seb_appliance.quantities import duration_ms
 
 if TYPE_CHECKING:
     from seb_appliance.cli.http_client import HttpClient
@@ -21,7 +25,10 @@ Json = dict[str, Any]
 
 @click.group("api-keys", cls=ListsByDefault)
 def api_keys() -> None:
-    """API keys: list (also without a command), create, show, revoke. Needs an admin key."""
+    """API keys: list (also without a command), create, show, change, rotate, revoke.
+
+    Needs an admin key.
+    """
 
 
 @api_keys.command("list")
@@ -38,42 +45,30 @@ def list_api_keys(client: HttpClient, as_json: bool) -> None:
             key["name"],
             ", ".join(map(grant_words, key["grants"])),
             moment(key["created"]),
-            moment(key["expires"]) or "never",
+            "disabled" if key["disabled"] else moment(key["expires"]) or "never",
+            moment(key["last_used"]),
         )
         for key in answer["api_keys"]
     ]
-    say(table(("id", "name", "grants", "created", "expires"), rows, "no API keys"))
+    say(table(("id", "name", "grants", "created", "expires", "last used"), rows, "no API keys"))
+
+
+_GRANT: Final = "OPERATION[:TOPICS[:GROUPS]], such as consume:orders.*:lake. May be given again."
 
 
 @api_keys.command()
 @click.argument("name")
-@click.option(
-    "--grant",
-    "grants",
-    multiple=True,
-    required=True,
-    metavar="GRANT",
-    help="OPERATION[:TOPICS[:GROUPS]], such as consume:orders.*:lake. May be given again.",
-)
-@click.option("--expires", metavar="DURATION", help="After so long, such as 90d. [never]")
+@click.option("--grant", "grants", multiple=True, required=True, metavar="GRANT", help=_GRANT)
+@member_options
 @talks
-def create(
-    client: HttpClient, as_json: bool, name: str, grants: tuple[str, ...], expires: str | None
-) -> None:
+def create(client: HttpClient, as_json: bool, name: str, **given: Any) -> None:
     """Make an API key called NAME. Its secret is shown once, now.
 
     Operations: produce, consume, manage, admin. Topics and groups are names or patterns (* is one
     word, ** any number), all when they are left out.
     """
-    body = {"name": name, "grants": [parse_grant(grant) for grant in grants]}
-    if expires is not None:
-        body["expires"] = _after(expires)
-    made = client.request("POST", path_of("api-keys"), json_body=body).json()
-    if as_json:
-        say_json(made)
-    else:
-        say(outline({**_members(made), "secret": made["secret"]}))
-        click.echo("The secret is shown this once and stored nowhere.", err=True)
+    body = {"name": name, **members_from(**given)}
+    _show_secret(client.request("POST", path_of("api-keys"), json_body=body).json(), as_json)
 
 
 @api_keys.command()
@@ -81,11 +76,50 @@ def create(
 @talks
 def show(client: HttpClient, as_json: bool, api_key_id: str) -> None:
     """Show the API key ID, without its secret."""
-    found = client.request("GET", path_of("api-keys", api_key_id)).json()
-    if as_json:
-        say_json(found)
-    else:
-        say(outline(_members(found)))
+    _show(client.request("GET", path_of("api-keys", api_key_id)).json(), as_json)
+
+
+@api_keys.command()
+@click.argument("api_key_id", metavar="ID")
+@click.option("--name", metavar="NAME", help="Call it so.")
+@click.option(
+    "--grant", "grants", multiple=True, metavar="GRANT", help=f"In place of all it has: {_GRANT}"
+)
+@member_options
+@click.option("--disable/--enable", "disabled", default=None, help="Refuse it, or take it again.")
+@talks
+def change(
+    client: HttpClient,
+    as_json: bool,
+    api_key_id: str,
+    name: str | None,
+    disabled: bool | None,
+    **given: Any,
+) -> None:
+    """Change the API key ID: what is named, and nothing else. In force at once."""
+    body = members_from(**given)
+    if name is not None:
+        body["name"] = name
+    if disabled is not None:
+        body["disabled"] = disabled
+    if not body:
+        raise click.UsageError("nothing to change is named")
+    path = path_of("api-keys", api_key_id)
+    _show(client.request("PATCH", path, json_body=body).json(), as_json)
+
+
+@api_keys.command()
+@click.argument("api_key_id", metavar="ID")
+@click.option("--overlap", metavar="DURATION", help="How long the secret of now still works. [24h]")
+@talks
+def rotate(client: HttpClient, as_json: bool, api_key_id: str, overlap: str | None) -> None:
+    """Give the API key ID a new secret, which is shown once, now.
+
+    The secret of now works beside it until the overlap is over; 0s ends it at once.
+    """
+    body = {} if overlap is None else {"overlap": overlap}
+    made = client.request("POST", path_of("api-keys", api_key_id, "rotate"), json_body=body)
+    _show_secret(made.json(), as_json)
 
 
 @api_keys.command()
@@ -96,7 +130,7 @@ def revoke(client: HttpClient, as_json: bool, api_key_id: str, yes: bool) -> Non
     """Revoke the API key ID, at once and for ever."""
     if not yes:
         found = client.request("GET", path_of("api-keys", api_key_id)).json()
-        click.echo(outline(_members(found)), err=True)
+        click.echo(outline(members_words(found)), err=True)
         ask("Revoke it?")
     client.request("DELETE", path_of("api-keys", api_key_id))
     if as_json:
@@ -105,38 +139,16 @@ def revoke(client: HttpClient, as_json: bool, api_key_id: str, yes: bool) -> Non
         say(f"{api_key_id} is revoked")
 
 
-def parse_grant(text: str) -> Json:
-    """`consume:orders.*:lake` as the API has it. Raises UsageError."""
-    members = dict(zip(("operation", "topics", "groups"), text.split(":", 2), strict=False))
-    if not all(members.values()) or ":" in members.get("groups", ""):
-        raise click.UsageError(
-            f"{text!r} is not OPERATION[:TOPICS[:GROUPS]], such as produce:orders.*"
-        )
-    return dict(members)
+def _show(key: Json, as_json: bool) -> None:
+    if as_json:
+        say_json(key)
+    else:
+        say(outline(members_words(key)))
 
 
-def grant_words(grant: Json) -> str:
-    """As `parse_grant` reads it, without what means "all"."""
-    words = [grant["operation"], grant["topics"], grant["groups"]]
-    while words[-1] == "**":
-        words.pop()
-    return ":".join(words)
-
-
-def _members(key: Json) -> Json:
-    return {
-        "api key": key["api_key_id"],
-        "name": key["name"],
-        "grants": [grant_words(grant) for grant in key["grants"]],
-        "created": moment(key["created"]),
-        "expires": moment(key["expires"]) or "never",
-    }
-
-
-def _after(text: str) -> str:
-    """The time that lies so far ahead, by this machine's clock. Raises UsageError."""
-    try:
-        ahead = timedelta(milliseconds=duration_ms(text))
-        return (datetime.now(UTC) + ahead).isoformat()
-    except (ValueError, OverflowError) as error:
-        raise click.UsageError(f"--expires: {error}") from error
+def _show_secret(made: Json, as_json: bool) -> None:
+    if as_json:
+        say_json(made)
+    else:
+        say(outline({**members_words(made), "secret": made["secret"]}))
+        tell("The secret is shown this once and stored nowhere.")

@@ -1,7 +1,7 @@
 """HTTP to one appliance: one connection, kept alive; refusals become sentences and exit codes.
 
 A request is never sent twice here, except by `patiently`, which asks each error whether that is
-safe.
+safe, or is told that the appliance knows the request again.
 """
 
 from __future__ import annotations
@@ -72,6 +72,7 @@ class HttpClient:
         json_body: object = None,
         body: bytes | None = None,
         content_type: str = "application/json",
+        more_headers: Mapping[str, str] | None = None,
     ) -> Answer:
         """One request, sent once. Raises AnswerError for everything but a success."""
         if json_body is not None:
@@ -83,6 +84,7 @@ class HttpClient:
         }
         if body is not None:
             headers["Content-Type"] = content_type
+        headers.update(more_headers or {})
         target = self._url.path.rstrip("/") + path
         given = {name: value for name, value in (query or {}).items() if value is not None}
         if given:
@@ -96,18 +98,28 @@ class HttpClient:
         lowered = {name.lower(): value for name, value in response.getheaders()}
         return Answer(response.status, lowered, content)
 
-    def patiently(self, ask: Callable[[], T]) -> T:
+    def patiently(self, ask: Callable[[], T], *, is_known_again: bool = False) -> T:
         """What `ask` answers, asked again for up to a minute while its error says that nothing
-        happened and that it may work later; but at once when nobody has answered here yet."""
+        happened and that it may work later; but at once when nobody has answered here yet.
+
+        `is_known_again`: the appliance does the same request once however often it comes, so it is
+        asked again also when it may have happened. From then on no error can say that it has not:
+        the exit code of what is raised is UNKNOWN.
+        """
         give_up_s = self._monotonic_s() + PATIENCE_S
         pause_s = 0.1
+        in_doubt = False
         while True:
             try:
                 return ask()
             except AnswerError as error:
+                in_doubt = in_doubt or error.exit_code == UNKNOWN
+                again = error.harmless and (self._has_answered or in_doubt)
+                again = again or (is_known_again and error.exit_code == UNKNOWN)
                 pause_s = min(RETRY_S_MAX, max(2 * pause_s, error.retry_after_s))
-                too_late = self._monotonic_s() + pause_s > give_up_s
-                if too_late or not error.harmless or not self._has_answered:
+                if not again or self._monotonic_s() + pause_s > give_up_s:
+                    if in_doubt:
+                        error.exit_code = UNKNOWN
                     raise
             self._sleep(pause_s)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import secrets
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -43,9 +44,10 @@ def produce(
 ) -> None:
     """Store each line of stdin as a record of TOPIC, in order.
 
-    What is there is sent at once, many lines in one request. A request is sent again, for up to a
-    minute, only when the answer says that nothing was stored. Ends with 71 when it is not known
-    whether the last lines were stored. With --json the appliance's answers come, one a line.
+    What is there is sent at once, many lines in one request. A request whose answer is lost, or
+    says that it may work later, is sent again for up to a minute; its lines are stored once. Ends
+    with 71 when it is still not known whether the last lines were stored. With --json the
+    appliance's answers come, one a line.
     """
     from seb_appliance.cli.lines import Lines
 
@@ -66,12 +68,18 @@ def produce(
 
 
 class _Producer:
-    """Sends batches one after another, and knows how many records are acknowledged."""
+    """Sends batches one after another, and knows how many records are acknowledged.
+
+    As an idempotent producer of its own (docs/GUARANTEES.md): the appliance knows each request by
+    its seq, and so does once what is sent again.
+    """
 
     def __init__(self, client: HttpClient, topic: str, as_json: bool) -> None:
         self._client = client
         self._path = path_of("topics", topic, "records")
         self._as_json = as_json
+        self._producer_id = f"seb-produce-{secrets.token_hex(8)}"
+        self._seq = 0
         self._acknowledged = 0
         self._last_offset = -1
 
@@ -80,18 +88,26 @@ class _Producer:
         if not lines:
             return
         body = b"\n".join(lines)
+        numbered = {
+            "Producer-Id": self._producer_id,
+            "Producer-Epoch": "0",
+            "Producer-Seq": str(self._seq),
+        }
 
         def post() -> Answer:
-            return self._client.request("POST", self._path, body=body, content_type=NDJSON)
+            return self._client.request(
+                "POST", self._path, body=body, content_type=NDJSON, more_headers=numbered
+            )
 
         try:
-            answer = self._client.patiently(post)
+            answer = self._client.patiently(post, is_known_again=True)
         except AnswerError as error:
             fate = "may be stored or not" if error.exit_code == UNKNOWN else "are not stored"
             raise CommandError(
                 f"{error.sentence} Before that, {self.so_far()}; the next {len(lines):,} {fate}.",
                 error.exit_code,
             ) from error
+        self._seq += 1
         produced: dict[str, Any] = answer.json()
         self._acknowledged += produced["count"]
         self._last_offset = produced["last_offset"]

@@ -47,6 +47,8 @@ def _members(found: Json) -> Json:
         f"fencing mode {journal['fencing_mode']}, durability {journal['durability']}",
         "snapshot": f"{newest}, {snapshots['entries_since']:,} entries since",
         "snapshot fails": snapshots["failure"] or "no",
+        "remembered": _remembered(found["remembered"]),
+        "last used": found["last_used"]["failure"] or "is written down",
         "SQLite": f"{state['lag_entries']:,} entries behind",
         "waiting": f"{size(pending)} of {size(pending_max)} for the bucket, "
         f"{size(reading)} of {size(reading_max)} for readers",
@@ -54,3 +56,12 @@ def _members(found: Json) -> Json:
         "holds": f"{counts['records']:,} records, {counts['topics']:,} topics, "
         f"{counts['groups']:,} groups, {counts['api_keys']:,} API keys",
     }
+
+
+def _remembered(kept: Json) -> str:
+    is_full = kept["places"] >= kept["places_max"]
+    reach = f"since {moment(kept['oldest_request'])}" if is_full else "of 24 h"
+    return (
+        f"{kept['requests']:,} requests with an Idempotency-Key {reach}; "
+        f"{kept['producers']:,} producers"
+    )

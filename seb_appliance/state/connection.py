@@ -9,6 +9,11 @@ from sqlalchemy import URL, Connection, Engine, create_engine, event
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from seb_appliance.errors import ConfigurationError
+from seb_appliance.state.digest import row_checksum
+
+# An SQL function: the checksum of the row of the named table whose columns follow. What many rows
+# add up to is so worked out in SQLite's thread, and not on the event loop.
+ROW_CHECKSUM: Final = "row_checksum"
 
 # NORMAL: a commit does not wait for the disk. A power cut may take the last transactions, never the
 # file's consistency, and what it takes is replayed from the journal. trusted_schema: a file that
@@ -46,6 +51,7 @@ def _listen(engine: Engine) -> None:
 def _prepare(dbapi_connection: Any, _record: object) -> None:
     # Else sqlite3 begins transactions by rules of its own, and not before DDL.
     dbapi_connection.isolation_level = None
+    dbapi_connection.create_function(ROW_CHECKSUM, -1, _row_checksum, deterministic=True)
     cursor = dbapi_connection.cursor()
     cursor.execute("PRAGMA journal_mode = WAL")
     (mode,) = cursor.fetchone()
@@ -57,6 +63,10 @@ def _prepare(dbapi_connection: Any, _record: object) -> None:
     for pragma in _PRAGMAS:
         cursor.execute(pragma)
     cursor.close()
+
+
+def _row_checksum(table: str, *row: Any) -> int:
+    return row_checksum(table, row)
 
 
 def _begin(connection: Connection) -> None:

@@ -18,9 +18,11 @@ from sqlalchemy import (
     Insert,
     Table,
     Update,
+    and_,
     bindparam,
     delete,
     insert,
+    not_,
     select,
     update,
 )
@@ -46,7 +48,7 @@ from seb_appliance.formats.operations import (
 )
 from seb_appliance.state import audit, index_pages, retries, rows
 from seb_appliance.state.digest import CHECKSUM_MODULUS, row_checksum
-from seb_appliance.state.found import checksum_of, rows_with
+from seb_appliance.state.found import checksum_of, checksum_where, one_of, rows_with
 from seb_appliance.state.schema import (
     api_keys,
     group_offsets,
@@ -139,8 +141,8 @@ def _project(
         _apply(connection, [change for each in placed for change in changes_of(*each)])
         added += _checksum_of_touched(connection, events)
         added += audit.project(connection, events)
-    added += retries.project(connection, entries)
-    added += _project_writers(connection, entries, state)
+    grown, requests_place = retries.project(connection, entries, state["requests_place"])
+    added += grown + _project_writers(connection, entries, state)
     given = [event.topic_id + 1 for event in events if isinstance(event, TopicCreated)]
     header = entries[-1].header
     paged_seq = state["paged_seq"]
@@ -153,6 +155,7 @@ def _project(
         "next_topic_id": max([state["next_topic_id"], *given]),
         "paged_seq": paged_seq,
         "waiting_sections": waiting,
+        "requests_place": requests_place,
     }
     return _update_state(connection, state, changed, added)
 
@@ -246,20 +249,17 @@ def _checksum_of_touched(connection: Connection, events: Sequence[Event]) -> int
     deleted = [event.topic_id for event in events if isinstance(event, TopicDeleted)]
     of_keys = [event.api_key_id for event in events if isinstance(event, _OF_API_KEY)]
     of_groups = list({event.group for event in events if isinstance(event, _OF_GROUP)})
-    offsets = {
-        tuple(row)
-        for column, names in (
-            (group_offsets.c.group_name, of_groups),
-            (group_offsets.c.topic_id, deleted),
-        )
-        for row in rows_with(connection, column, names)
-    }
+    of_named = one_of(group_offsets.c.group_name, of_groups)
+    offsets = checksum_where(connection, group_offsets, of_named) if of_groups else 0
+    if deleted:  # this looks at all rows
+        others = and_(one_of(group_offsets.c.topic_id, deleted), not_(of_named))
+        offsets += checksum_where(connection, group_offsets, others)
     return (
         checksum_of(pages, rows_with(connection, pages.c.topic_id, deleted))
         + checksum_of(topics, rows_with(connection, topics.c.topic_id, of_topics))
         + checksum_of(api_keys, rows_with(connection, api_keys.c.api_key_id, of_keys))
         + checksum_of(leases, rows_with(connection, leases.c.group_name, of_groups))
-        + checksum_of(group_offsets, offsets)
+        + offsets
     )
 
 

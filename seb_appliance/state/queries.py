@@ -70,6 +70,7 @@ async def load(connection: AsyncConnection) -> LoadedState:
             group_offsets=[GroupOffsetRow(*row) for row in found_offsets],
             leases=[LeaseRow(*row) for row in found_leases],
             requests=[retries.to_request(row) for row in found_requests],
+            requests_place=state.requests_place,
             producers=[retries.to_producer(row) for row in found_producers],
         )
     except (BadBatchError, msgspec.DecodeError) as error:

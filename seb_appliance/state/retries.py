@@ -8,7 +8,7 @@ begins anew.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -26,7 +26,7 @@ from sqlalchemy import (
 )
 
 from seb_appliance import limits
-from seb_appliance.broker.remembered import Producer, RememberedRequest, first_append
+from seb_appliance.broker.remembered import Producer, RememberedRequest, first_append, weight_of
 from seb_appliance.formats.entry import Entry
 from seb_appliance.formats.operations import (
     Append,
@@ -35,7 +35,7 @@ from seb_appliance.formats.operations import (
     TopicDeleted,
 )
 from seb_appliance.state import rows
-from seb_appliance.state.found import checksum_of, rows_with
+from seb_appliance.state.found import checksum_of, checksum_where, one_of, rows_with
 from seb_appliance.state.schema import producers, requests
 
 _PLACES_IN_ENTRY: Final = 1 << 20  # more than one entry can hold
@@ -46,13 +46,15 @@ _KEY: Final = tuple_(producers.c.topic_id, producers.c.producer_id)
 _decode_recent: Final = msgspec.msgpack.Decoder(tuple[ProducerAppend, ...]).decode
 
 
-def project(connection: Connection, entries: Sequence[Entry]) -> int:
-    """Apply what `entries` say; how much the file's checksum grows by it."""
-    return _project_requests(connection, entries) + _project_producers(connection, entries)
+def project(connection: Connection, entries: Sequence[Entry], place: int) -> tuple[int, int]:
+    """Apply what `entries` say; how much the file's checksum grows by it, and the place of the
+    newest request, which was `place` before."""
+    added, place = _project_requests(connection, entries, place)
+    return added + _project_producers(connection, entries), place
 
 
 def to_request(row: rows.ResultRow) -> RememberedRequest:
-    return RememberedRequest(_decode_result(row.result), row.created_us)
+    return RememberedRequest(_decode_result(row.result), row.created_us, row.place)
 
 
 def to_producer(row: rows.ResultRow) -> Producer:
@@ -63,13 +65,16 @@ def to_producer(row: rows.ResultRow) -> Producer:
 # --- requests ---
 
 
-def _project_requests(connection: Connection, entries: Sequence[Entry]) -> int:
+def _project_requests(
+    connection: Connection, entries: Sequence[Entry], place: int
+) -> tuple[int, int]:
     fresh: dict[str, rows.Row] = {}
     for entry in entries:
-        for i, result in enumerate(entry.contents.results):
+        for result in entry.contents.results:
+            place += weight_of(result)
             fresh[result.scope.hex()] = {
                 "scope": result.scope.hex(),
-                "place": entry.header.seq * _PLACES_IN_ENTRY + i,
+                "place": place,
                 "created_us": entry.header.created_us,
                 "result": _encode(result),
             }
@@ -77,76 +82,73 @@ def _project_requests(connection: Connection, entries: Sequence[Entry]) -> int:
     cutoff_us = entries[-1].header.created_us - limits.REMEMBERED_REQUESTS_US
     gone = _forget_old(connection, requests, requests.c.created_us, cutoff_us)
     if fresh:
-        gone += _keep_newest(connection, requests, limits.REMEMBERED_REQUESTS_MAX)
-    return added - gone
+        too_many = requests.c.place <= place - limits.REMEMBERED_REQUESTS_MAX
+        gone += _delete(connection, requests, too_many)
+    return added - gone, place
 
 
 # --- producers ---
 
-# A topic and the append of a producer to it, or None when the topic was deleted.
-_Step = tuple[int, ProducerAppend | None]
+# A topic and the append of a producer to it.
+_Step = tuple[int, ProducerAppend]
 
 
 def _project_producers(connection: Connection, entries: Sequence[Entry]) -> int:
     added = 0
     for entry in entries:
-        steps = list(_steps(entry))
-        if not steps and entry is not entries[-1]:
+        gone = [op.topic_id for op in entry.contents.operations if isinstance(op, TopicDeleted)]
+        steps = [step for step in _steps(entry) if step[0] not in gone]
+        if not steps and not gone and entry is not entries[-1]:
             continue
         cutoff_us = entry.header.created_us - limits.PRODUCER_IDLE_US
         added -= _forget_old(connection, producers, producers.c.used_us, cutoff_us)
+        if gone:
+            added -= _forget_topics(connection, gone)
         if steps:
-            added += _apply(connection, entry, steps)
-            added -= _keep_newest(connection, producers, limits.PRODUCERS_MAX)
+            grown, more = _apply(connection, entry, steps)
+            added += grown
+            if more > 0:  # counting them walks an index: a known producer spares that
+                added -= _keep_newest(connection, producers, limits.PRODUCERS_MAX)
     return added
 
 
 def _steps(entry: Entry) -> Iterator[_Step]:
     for operation in entry.contents.operations:
-        if isinstance(operation, TopicDeleted):
-            yield operation.topic_id, None
-        elif isinstance(operation, Append):
+        if isinstance(operation, Append):
             section = entry.contents.sections[operation.section]
             for append in section.producers:
                 yield section.topic_id, append
 
 
-def _apply(connection: Connection, entry: Entry, steps: Sequence[_Step]) -> int:
-    before = {(row.topic_id, row.producer_id): row for row in _touched(connection, steps)}
-    after = _after(entry, steps, before)
-    changed = [key for key in before if after.get(key) is not before[key]]
-    fresh = [row for row in after.values() if isinstance(row, dict)]
-    if changed:
-        connection.execute(delete(producers).where(_KEY.in_(_json(changed, "$[0]", "$[1]"))))
-    if fresh:
-        connection.execute(insert(producers), fresh)
-    return checksum_of(producers, (row.values() for row in fresh)) - checksum_of(
-        producers, (before[key] for key in changed)
-    )
+def _forget_topics(connection: Connection, topic_ids: Sequence[int]) -> int:
+    """Delete the producers of deleted topics, however many these are; their checksum."""
+    which = one_of(producers.c.topic_id, topic_ids)
+    gone = checksum_where(connection, producers, which)
+    connection.execute(delete(producers).where(which))
+    return gone
 
 
-def _touched(connection: Connection, steps: Sequence[_Step]) -> Iterator[rows.ResultRow]:
-    """The rows that the steps name, perhaps twice."""
-    named = {(topic_id, append.producer_id) for topic_id, append in steps if append is not None}
-    if named:
-        wanted = _json(sorted(named), "$[0]", "$[1]")
-        yield from connection.execute(select(producers).where(_KEY.in_(wanted)))
-    gone = [topic_id for topic_id, append in steps if append is None]
-    yield from rows_with(connection, producers.c.topic_id, gone)
+def _apply(connection: Connection, entry: Entry, steps: Sequence[_Step]) -> tuple[int, int]:
+    """How much the checksum grows, and how many producers there are more."""
+    named = {(topic_id, append.producer_id) for topic_id, append in steps}
+    wanted = _json(sorted(named), "$[0]", "$[1]")
+    before = connection.execute(select(producers).where(_KEY.in_(wanted))).all()
+    fresh = _after(entry, steps, before)
+    if before:
+        connection.execute(delete(producers).where(_KEY.in_(wanted)))
+    connection.execute(insert(producers), fresh)
+    added = checksum_of(producers, (row.values() for row in fresh))
+    return added - checksum_of(producers, before), len(fresh) - len(before)
 
 
 def _after(
-    entry: Entry, steps: Sequence[_Step], before: Mapping[tuple[int, str], rows.ResultRow]
-) -> dict[tuple[int, str], Any]:
-    """The rows once all steps were taken: those of `before` that nothing touched, and new ones."""
-    after: dict[tuple[int, str], Any] = dict(before)
-    known = {key: to_producer(row) for key, row in before.items()}
+    entry: Entry, steps: Sequence[_Step], before: Sequence[rows.ResultRow]
+) -> list[rows.Row]:
+    """The rows of all producers that the steps name, once these were taken."""
+    after: dict[tuple[int, str], rows.Row] = {}
+    known = {(row.topic_id, row.producer_id): to_producer(row) for row in before}
     header = entry.header
     for i, (topic_id, append) in enumerate(steps):
-        if append is None:
-            for key in [key for key in after if key[0] == topic_id]:
-                del after[key], known[key]
-            continue
         key = (topic_id, append.producer_id)
         known[key] = (
             known[key].after(append, header.created_us)
@@ -161,7 +163,7 @@ def _after(
             "recent": _encode(known[key].recent),
             "used_us": header.created_us,
         }
-    return after
+    return list(after.values())
 
 
 # --- both ---

@@ -25,7 +25,7 @@ from sqlalchemy import (
 from seb_appliance.formats.entry import ORIGIN
 from seb_appliance.state.digest import CHECKSUM_MODULUS, row_checksum
 
-NEWEST_REVISION: Final = "0005"
+NEWEST_REVISION: Final = "0006"
 
 metadata: Final = MetaData(
     naming_convention={
@@ -134,8 +134,8 @@ leases: Final = Table(
     sqlite_with_rowid=False,
 )
 
-# What requests with an Idempotency-Key did. `place` orders them: the entry's seq and the place in
-# its list of results. `result` is the msgpack of what the entry holds.
+# What requests with an Idempotency-Key did. `place` orders them, and counts the topics that they
+# wrote to (broker/remembered.py). `result` is the msgpack of what the entry holds.
 requests: Final = Table(
     "requests",
     metadata,
@@ -178,7 +178,8 @@ audit: Final = Table(
 
 # The position: the last entry that is projected into this file. `bucket_id` is known with the first
 # entry; the sections of entries up to `paged_seq` are in pages of the index, the `waiting_sections`
-# of later ones are not yet; `checksum` is explained in digest.py.
+# of later ones are not yet; `requests_place` is that of the newest request ever; `checksum` is
+# explained in digest.py.
 journal_state: Final = Table(
     "journal_state",
     metadata,
@@ -193,6 +194,7 @@ journal_state: Final = Table(
     Column("next_topic_id", Integer, nullable=False),
     Column("paged_seq", Integer, nullable=False),
     Column("waiting_sections", Integer, nullable=False),
+    Column("requests_place", Integer, nullable=False),
     Column("checksum", Integer, nullable=False),
     CheckConstraint("id = 1", name="one_row"),
     sqlite_strict=True,
@@ -225,6 +227,7 @@ def create(connection: Connection) -> None:
         "next_topic_id": 1,
         "paged_seq": ORIGIN.seq,
         "waiting_sections": 0,
+        "requests_place": 0,
     }
     checksum = row_checksum("journal_state", row.values())
     checksum += row_checksum("alembic_version", [NEWEST_REVISION])

@@ -49,6 +49,57 @@ def test_revoking_asks(seb):
     seb.good("api-keys", "revoke", made["api_key_id"], stdin=b"y\n")
 
 
+def test_what_is_named_is_changed_and_nothing_else(seb):
+    made = seb.good(
+        "api-keys", "create", "before", "--grant", "produce:a", "--expires", "90d",
+        "--requests-per-second", "9", "--bytes-in-per-second", "1MiB", "--json",
+    ).json  # fmt: skip
+    assert made["quotas"] == {
+        "requests_per_second": 9, "bytes_in_per_second": 1 << 20, "bytes_out_per_second": None,
+    }  # fmt: skip
+    key = made.pop("api_key_id")
+    changed = seb.good(
+        "api-keys", "change", key, "--name", "after", "--description", "for tests",
+        "--grant", "consume:b:c", "--grant", "produce:b", "--expires", "never",
+        "--requests-per-second", "none", "--bytes-out-per-second", "2KiB", "--disable", "--json",
+    ).json  # fmt: skip
+    assert (changed["name"], changed["description"]) == ("after", "for tests")
+    assert [grant["topics"] for grant in changed["grants"]] == ["b", "b"]
+    assert (changed["expires"], changed["disabled"]) == (None, True)
+    assert changed["quotas"] == {
+        "requests_per_second": None, "bytes_in_per_second": 1 << 20, "bytes_out_per_second": 2048,
+    }  # fmt: skip
+    enabled = seb.good("api-keys", "change", key, "--enable", "--json").json
+    assert enabled == {**changed, "disabled": False}
+    shown = seb.good("api-keys", "show", key).out
+    assert "bytes-in-per-second 1MiB, bytes-out-per-second 2KiB" in shown
+
+
+def test_a_disabled_key_is_listed_as_such_and_refused(seb):
+    made = seb.good("api-keys", "create", "off", "--grant", "produce:a", "--json").json
+    path = seb.folder / "off.key"
+    path.write_text(made["secret"])
+    seb.good("api-keys", "change", made["api_key_id"], "--disable")
+    assert "(unauthenticated)" in seb.refused("topics", "list", "--key-file", str(path))
+    row = next(r for r in seb.good("api-keys").rows if r[0] == made["api_key_id"])
+    assert row[-2] == "disabled"
+
+
+@pytest.mark.parametrize(("overlap", "old_works"), [([], True), (["--overlap", "0s"], False)])
+def test_a_rotated_key_shows_its_new_secret_once(seb, overlap, old_works):
+    made = seb.good("api-keys", "create", "turned", "--grant", "manage", "--json").json
+    told = seb.good("api-keys", "rotate", made["api_key_id"], *overlap)
+    assert "stored nowhere" in told.err
+    secret = next(line.split()[1] for line in told.out.splitlines() if line.startswith("secret"))
+    assert secret != made["secret"]
+    path = seb.folder / "turned.key"
+    for token, works in ((secret, True), (made["secret"], old_works)):
+        path.write_text(token)
+        assert (seb("topics", "list", "--key-file", str(path)).code == 0) is works
+    shown = seb.good("api-keys", "show", made["api_key_id"]).out
+    assert secret not in shown
+
+
 def test_the_last_admin_key_stays(seb):
     admin = next(row[0] for row in seb.good("api-keys").rows if row[1] == "admin")
     assert "(last_admin_key)" in seb.refused("api-keys", "revoke", admin, "--yes")
@@ -64,6 +115,12 @@ def test_the_last_admin_key_stays(seb):
         ["create", "x", "--grant", "admin", "--expires", "90"],
         ["create", "x", "--grant", "admin", "--expires", "999999999999999d"],
         ["show"],
+        ["change", "x"],
+        ["change", "x", "--requests-per-second", "9s"],
+        ["change", "x", "--bytes-in-per-second", "1MB"],
+        ["change", "x", "--expires", "soon"],
+        ["change", "x", "--grant", ""],
+        ["rotate"],
     ],
 )
 def test_what_cannot_be_meant_is_told_before_anything_is_sent(seb, arguments):
@@ -75,6 +132,12 @@ def test_what_cannot_be_meant_is_told_before_anything_is_sent(seb, arguments):
     [
         (["show", "nope"], "api_key_not_found"),
         (["revoke", "nope", "--yes"], "api_key_not_found"),
+        (["change", "nope", "--enable"], "api_key_not_found"),
+        (["rotate", "nope"], "api_key_not_found"),
+        (["rotate", "nope", "--overlap", "31d"], "bad_parameter"),
+        (["rotate", "nope", "--overlap", "9"], "bad_parameter"),
+        (["change", "nope", "--requests-per-second", "0"], "bad_json"),
+        (["change", "nope", "--bytes-in-per-second", "0"], "bad_json"),
         (["create", "x", "--grant", "rule:a"], "bad_json"),
         (["create", "x", "--grant", "produce:a..b"], "bad_parameter"),
         (["create", "x", "--grant", "admin", "--expires", "0"], "bad_request"),

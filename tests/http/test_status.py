@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
+from datetime import UTC, datetime, timedelta
+
 import pytest
 
-from seb_appliance import __version__
+from seb_appliance import __version__, limits
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -62,6 +65,38 @@ async def test_it_tells_up_to_where_the_newest_snapshot_reaches(seb):
     assert found["snapshots"] == {
         "seq": found["journal"]["seq"], "entries_since": 0, "failure": ""
     }  # fmt: skip
+
+
+async def test_it_tells_how_far_back_retries_are_remembered(seb):
+    before = (await status(seb))["remembered"]
+    path = "/v1/topics/kept/records"
+    await seb.client.post(path, content=b"x", headers={"Idempotency-Key": "kept"})
+    numbered = {"Producer-Id": "p", "Producer-Epoch": "0", "Producer-Seq": "0"}
+    await seb.client.post(path, content=b"x", headers=numbered)
+    found = (await status(seb))["remembered"]
+    assert found["requests"] - before["requests"] == found["producers"] - before["producers"] == 1
+    assert found["places"] - before["places"] == 1
+    assert found["places_max"] == limits.REMEMBERED_REQUESTS_MAX
+    age = datetime.now(UTC) - datetime.fromisoformat(found["oldest_request"])
+    assert timedelta(0) <= age < timedelta(minutes=10)
+    text = (await seb.client.get("/metrics")).text
+    assert f"seb_remembered_requests {found['requests']}\n" in text
+    assert f"seb_remembered_producers {found['producers']}\n" in text
+    assert re.search(r"^seb_remembered_requests_oldest_seconds [0-9.]+$", text, re.MULTILINE)
+
+
+async def test_it_tells_when_last_used_cannot_be_written_down(seb):
+    """Nothing that was promised depends on it: the appliance stays ready."""
+    assert (await status(seb))["last_used"] == {"failure": ""}
+    seb.appliance.last_used.failure = "the disk is full"
+    try:
+        found = await status(seb)
+        assert "seb_last_used_failing 1\n" in (await seb.client.get("/metrics")).text
+    finally:
+        seb.appliance.last_used.failure = ""
+    assert found["last_used"] == {"failure": "the disk is full"}
+    assert found["ready"] is True
+    assert "seb_last_used_failing 0\n" in (await seb.client.get("/metrics")).text
 
 
 async def test_it_is_for_admin_keys_only(seb):

@@ -232,7 +232,7 @@ def test_what_is_sent_again_is_there_once(machine: type[SafeWritesMachine]) -> N
     run_state_machine_as_test(
         machine,
         settings=settings(
-            max_examples=HISTORIES,
+            max_examples=HISTORIES // 2,
             stateful_step_count=40,
             deadline=None,
             suppress_health_check=list(HealthCheck),

@@ -72,15 +72,20 @@ def serving(
     data: str = "local",
     cwd: Path | None = None,
     port: int = 0,
+    failpoint: str = "",
 ) -> Iterator[Serving]:
     """An appliance on `folder`/bucket that is ready; killed at the end if it still runs.
-    `port` 0: a free one."""
+    `port` 0: a free one. `failpoint`: where it kills itself, as `K10:kill:1`."""
     port, output = port or free_port(), folder / f"{data}.output"
     command = [*seb, "serve", "--bucket", f"file:{folder / 'bucket'}"]
     command += ["--data", str(folder / data), "--port", str(port), *flags]
     with output.open("wb") as sink:
         process = subprocess.Popen(
-            command, stdout=sink, stderr=subprocess.STDOUT, env=ENVIRONMENT, cwd=cwd
+            command,
+            stdout=sink,
+            stderr=subprocess.STDOUT,
+            env={**ENVIRONMENT, **({"SEB_FAIL": failpoint} if failpoint else {})},
+            cwd=cwd,
         )
     try:
         running = Serving(process, port, folder / data, output)

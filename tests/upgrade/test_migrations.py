@@ -214,7 +214,7 @@ async def test_a_state_from_before_retries_were_remembered_goes_on_remembering(
     await database.apply([entry])
     loaded = await database.load()
     created_us = entry.header.created_us
-    assert loaded.requests == [RememberedRequest(result, created_us)]
+    assert loaded.requests == [RememberedRequest(result, created_us, 1)]
     assert [(p.producer_id, p.next_seq, p.used_us) for p in loaded.producers] == [
         ("p", 1, created_us)
     ]
@@ -251,6 +251,30 @@ async def test_the_pages_of_a_migrated_state_are_those_that_the_journal_would_ha
     assert (paged.topic_id, paged.end_offset) == (1, 35)
     await database.close()
     assert state_digest(path) == state_digest(newest)
+
+
+async def test_requests_from_before_there_were_places_count_one_each(tmp_path: Path) -> None:
+    journal = sample()
+    produced = [Produced(1, 99, 1, 5)] * 7
+    before = [RequestResult(letter * 16, b"b" * 16, produced) for letter in (b"z", b"a")]
+    written = [journal.write(results=[result]).header.created_us for result in before]
+    newest = await _state(tmp_path / "newest.sqlite", journal)
+    path = tmp_path / "state.sqlite"
+    _as_of("0004", newest, path)
+    database = await StateDatabase.open(path)
+    assert database.set_aside == ""
+    after = RequestResult(b"m" * 16, b"b" * 16, produced)
+    entry = journal.write(results=[after])
+    await database.apply([entry])
+    loaded = await database.load()
+    assert loaded.requests == [
+        RememberedRequest(before[0], written[0], 1),
+        RememberedRequest(before[1], written[1], 2),
+        RememberedRequest(after, entry.header.created_us, 9),
+    ]
+    assert loaded.requests_place == 9
+    await database.close()
+    checks.prepare(path)
 
 
 @pytest.mark.parametrize("revision", ["", "1", "00001", "abcd", "0001 "])

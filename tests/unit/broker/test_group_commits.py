@@ -53,6 +53,7 @@ async def test_a_commit_below_the_committed_offset_is_refused(house: House) -> N
     with pytest.raises(CommitBackwardError) as caught:
         await house.commit("g", {"t": 2})
     assert caught.value.data == {"topic": "t", "committed": 3}
+    assert caught.value.detail.endswith("Reset the group, or say allow_backward.")
     assert await house.stand() == 3
 
 

@@ -7,7 +7,10 @@ import asyncio
 import pytest
 
 from seb_appliance import limits
+from seb_appliance.broker import groups as groups_module
 from seb_appliance.broker.group_views import ResetRow
+from seb_appliance.broker.groups import Groups, offset_bytes
+from seb_appliance.broker.ports import GroupOffsetRow
 from seb_appliance.broker.values import From, ReadRequest
 from seb_appliance.errors import (
     BadRequestError,
@@ -15,7 +18,7 @@ from seb_appliance.errors import (
     GroupNotFoundError,
     OffsetConflictError,
 )
-from seb_appliance.formats.operations import CommittedOffset, GroupReset
+from seb_appliance.formats.operations import AuditNoted, CommittedOffset, GroupReset
 from tests.support.fakes import settle
 from tests.unit.broker.conftest import House
 
@@ -174,6 +177,117 @@ async def test_a_commit_that_passed_a_reset_in_the_window_is_decided_after_it(
     await resetting
     with pytest.raises(CommitBackwardError):
         await commit
+
+
+async def test_a_reset_notes_where_commits_under_way_had_put_the_group(house: House) -> None:
+    """They are admitted, and not stored when the plan is made."""
+    await house.filled("t")
+    await house.commit("g", {"t": 3})
+    committing = house.committing("g", {"t": 7})
+    await settle()
+    groups = house.broker.groups
+    [planned] = await groups.plan_reset("g", ["t"], From(earliest=True), 0)
+    [done] = await house.done(groups.reset("g", [planned]))
+    await committing
+    assert (planned.before, done.before, done.after) == (3, 7, 0)
+    noted = house.journal.entries[-1].entry.contents.operations[-1]
+    assert isinstance(noted, AuditNoted)
+    assert (noted.action, noted.before) == ("group_reset", '{"offsets":{"t":7}}')
+
+
+async def test_a_deletion_notes_where_commits_under_way_had_put_the_group(house: House) -> None:
+    await house.filled("t")
+    committing = house.committing("g", {"t": 7})
+    await settle()
+    await house.done(house.broker.groups.delete("g"))
+    await committing
+    noted = house.journal.entries[-1].entry.contents.operations[-1]
+    assert isinstance(noted, AuditNoted)
+    assert (noted.action, noted.before) == ("group_deleted", '{"offsets":{"t":7}}')
+
+
+# --- deleted topics ---
+
+
+@pytest.fixture
+def slices_of_two(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(groups_module, "_LOOKED_AT_IN_A_SLICE", 2)
+
+
+async def test_what_a_deleted_topic_leaves_behind_goes_in_slices_and_is_never_seen(
+    house: House, slices_of_two: None
+) -> None:
+    await house.filled("t")
+    await house.filled("u")
+    for name in "abcdefg":
+        await house.commit(name, {"t": 1, "u": 2} if name in "bg" else {"t": 1})
+    await house.done(house.broker.groups.take_lease("f", "worker", 60_000))
+    kept = house.broker._catalog.groups
+    house.broker._forgetting = asyncio.get_running_loop().call_later(9, print)  # held
+    await house.done(house.broker.delete_topic("t"))
+    assert await house.group_names() == ["b", "f", "g"]
+    assert (await house.group("f")).topics == []
+    assert [topic.topic for topic in (await house.group("b")).topics] == ["u"]
+    with pytest.raises(GroupNotFoundError):
+        await house.group("c")
+    house.broker._forgetting.cancel()
+    house.broker._forget_some()
+    await settle()
+    assert house.broker.groups.count == 3
+    assert kept.names("", 9) == ["b", "f", "g"]
+    assert not kept._gone
+    assert kept.offsets_bytes == 2 * offset_bytes("")
+
+
+async def test_a_topic_that_is_deleted_during_a_pass_gets_one_of_its_own(
+    slices_of_two: None,
+) -> None:
+    rows = [GroupOffsetRow(name, topic, 1, "", 0) for name in "abcdef" for topic in (1, 2, 3)]
+    groups = Groups(rows, [], 0)
+    groups.forget_topic(1)
+    assert groups.forget_some()
+    groups.forget_topic(2)
+    while groups.forget_some():
+        pass
+    assert all(set(groups._by_name[name].offsets) == {3} for name in "abcdef")
+
+
+async def test_a_group_that_a_deleted_topic_leaves_behind_takes_no_room(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "GROUPS_MAX", 2)
+    await house.filled("t")
+    await house.filled("u")
+    for name in "ab":
+        await house.commit(name, {"t": 1})
+    house.broker._forgetting = asyncio.get_running_loop().call_later(9, print)  # held
+    await house.done(house.broker.delete_topic("t"))
+    assert house.broker.groups.count == 2
+    await house.commit("c", {"u": 1})
+    assert house.broker.groups.count == 1
+    house.broker._forgetting.cancel()
+
+
+async def test_offsets_take_no_more_than_their_bytes(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for topic in "tuv":
+        await house.filled(topic)
+    monkeypatch.setattr(limits, "COMMITTED_OFFSETS_BYTES_MAX", 2 * offset_bytes("") + 10)
+    committing = [house.committing("g", {"t": 1}), house.committing("h", {"u": 1})]
+    await settle()  # neither is stored yet, and both count
+    with pytest.raises(BadRequestError, match="committed offsets of all groups"):
+        await house.commit("g", {"v": 1})
+    await asyncio.gather(*committing)
+    with pytest.raises(BadRequestError, match="committed offsets of all groups"):
+        await house.commit("h", {"u": 2}, metadata={"u": "eleven chars"})
+    await house.commit("g", {"t": 2}, metadata={"t": "ten chars."})
+    await house.commit("g", {"t": 3}, metadata={"t": "ten others"})
+    rows = await house.broker.groups.plan_reset("h", ["v"], EVERYTHING, 0)
+    with pytest.raises(BadRequestError, match="committed offsets of all groups"):
+        await house.broker.groups.reset("h", rows)
+    await house.done(house.broker.groups.delete("h"))
+    await house.commit("g", {"v": 1})
 
 
 async def test_a_deleted_group_begins_anew(house: House) -> None:

@@ -27,6 +27,8 @@ from tests.unit.broker.conftest import House
 
 DAY_S = 24 * 3600
 
+BODY = b"b" * 16
+
 
 def once(key: str = "k", body: str = "b") -> Conditions:
     return Conditions(request=RequestStamp(key.encode().ljust(16), body.encode().ljust(16)))
@@ -172,13 +174,35 @@ async def test_an_append_is_forgotten_with_its_topic(house: House) -> None:
 def test_only_the_newest_requests_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "REMEMBERED_REQUESTS_MAX", 3)
     requests = RememberedRequests([])
-    results = [RequestResult(b"%d" % i, b"", [Produced(1, i, 1, 0)]) for i in range(5)]
+    results = [RequestResult(b"%d" % i * 16, BODY, [Produced(1, i, 1, 0)]) for i in range(5)]
     requests.apply(results, created_us=1)
     requests.apply([results[2]], created_us=2)  # is the newest again
-    assert [requests.get(b"%d" % i) is not None for i in range(5)] == [False, False, True, True, 1]
+    assert [requests.get(result.scope) == result for result in results] == [0, 0, 1, 1, 1]
     assert (len(requests), requests.reaches_back_to_us) == (3, 1)
-    requests.apply([RequestResult(b"9", b"", [])], created_us=3)
-    assert requests.get(b"3") is None
+    requests.apply([RequestResult(b"9" * 16, BODY, [])], created_us=3)
+    assert [item.result.scope[:1] for item in requests] == [b"4", b"2", b"9"]
+    requests.apply([], created_us=2 + limits.REMEMBERED_REQUESTS_US)
+    assert [item.result.scope[:1] for item in requests] == [b"2", b"9"]
+    assert requests.reaches_back_to_us == 2
+
+
+def test_a_transaction_takes_a_place_for_each_of_its_topics(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(limits, "REMEMBERED_REQUESTS_MAX", 4)
+    requests = RememberedRequests([])
+    produced = [Produced(topic_id, 7, 1, 0) for topic_id in range(3)]
+    requests.apply([RequestResult(b"%d" % i * 16, BODY, []) for i in range(4)], created_us=1)
+    step = RequestResult(b"t" * 16, BODY, produced)
+    requests.apply([step], created_us=2)
+    assert [item.result.scope[:1] for item in requests] == [b"3", b"t"]
+    assert requests.places == 4
+    assert requests.get(step.scope) == step
+    again = RememberedRequests(requests, 7)
+    requests.apply([RequestResult(b"u" * 16, BODY, [])], created_us=3)
+    again.apply([RequestResult(b"u" * 16, BODY, [])], created_us=3)
+    assert list(requests) == list(again)
+    assert [item.result.scope[:1] for item in requests] == [b"t", b"u"]
 
 
 # --- producers ---

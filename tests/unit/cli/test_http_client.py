@@ -13,7 +13,7 @@ from typing import BinaryIO
 import pytest
 
 from seb_appliance.cli.failures import REFUSED, UNAVAILABLE, UNKNOWN, AnswerError
-from seb_appliance.cli.http_client import HttpClient, is_local
+from seb_appliance.cli.http_client import Answer, HttpClient, is_local
 
 OURS = "Seb-Version: 0.1.0\r\n"
 
@@ -236,6 +236,55 @@ def test_what_may_have_happened_is_never_asked_again(said: bytes) -> None:
             client.patiently(lambda: client.request("POST", "/v1/x", body=b"x"))
         assert len(script.requests) == 1
         assert clock.slept == []
+
+
+UNKNOWN_OUTCOME = problem(504, "outcome_unknown", retryable=False, side_effects="unknown")
+
+
+@pytest.mark.parametrize("said", [UNKNOWN_OUTCOME, Cut(), answer(502, "<html>", headers="")])
+def test_a_request_that_is_known_again_is_sent_until_it_is_answered(said: bytes) -> None:
+    with talking(said, said, answer(200, {"a": 1})) as (client, script, _):
+        got = client.patiently(
+            lambda: client.request("POST", "/v1/x", body=b"x"), is_known_again=True
+        )
+        assert got.json() == {"a": 1}
+        assert len(set(script.requests)) == 1
+
+
+def test_a_refusal_of_what_is_known_again_is_final() -> None:
+    with talking(problem(400, "bad_name", retryable=False)) as (client, script, _):
+        with pytest.raises(AnswerError) as caught:
+            client.patiently(
+                lambda: client.request("POST", "/v1/x", body=b"x"), is_known_again=True
+            )
+        assert caught.value.exit_code == REFUSED
+        assert len(script.requests) == 1
+
+
+@pytest.mark.parametrize("then", [problem(401, "unauthenticated", retryable=False), OVERLOADED])
+def test_after_a_lost_answer_no_other_says_that_nothing_happened(then: bytes) -> None:
+    with talking(Cut(), *[then] * 40) as (client, _, _):
+        with pytest.raises(AnswerError) as caught:
+            client.patiently(
+                lambda: client.request("POST", "/v1/x", body=b"x"), is_known_again=True
+            )
+        assert caught.value.exit_code == UNKNOWN
+
+
+def test_one_that_goes_away_with_the_answer_is_waited_for() -> None:
+    """Nobody has answered here yet, but somebody has taken the request."""
+    with talking(Cut()) as (client, script, clock):
+
+        def ask() -> Answer:
+            try:
+                return client.request("POST", "/v1/x", body=b"x")
+            finally:
+                script.listener.close()
+
+        with pytest.raises(AnswerError) as caught:
+            client.patiently(ask, is_known_again=True)
+        assert caught.value.exit_code == UNKNOWN
+        assert 50 < sum(clock.slept) <= 60
 
 
 def test_an_appliance_that_was_never_there_is_not_waited_for() -> None:

@@ -44,13 +44,15 @@ class Journal:
         *events: Event,
         sections: Iterable[Section] = (),
         results: Iterable[RequestResult] = (),
+        last: Iterable[Event] = (),
         created_us: int | None = None,
     ) -> Entry:
+        """`events` come before the appends of `sections`, `last` after them."""
         listed = list(sections)
         appends = [Append(section=i) for i in range(len(listed))]
         seq = self.position.seq + 1
         encoded = entry_format.encode(
-            Contents([*events, *appends], listed, list(results)),
+            Contents([*events, *appends, *last], listed, list(results)),
             [b"r" * section.length for section in listed],
             after=self.position,
             epoch=1,

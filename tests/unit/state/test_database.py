@@ -17,6 +17,8 @@ from seb_appliance.formats.entry import ORIGIN
 from seb_appliance.formats.operations import (
     ApiKeyRevoked,
     ApiKeyRotated,
+    CommittedOffset,
+    OffsetsCommitted,
     TopicChanged,
     TopicDeleted,
     TopicSettings,
@@ -160,6 +162,24 @@ async def test_rows_changed_in_a_later_transaction_keep_the_checksum_true(path: 
         assert database.set_aside == ""
         await database.apply([entry])
         await database.close()
+    assert (await _reopened_and_closed(path)).set_aside == ""
+
+
+async def test_a_topic_deleted_beside_a_commit_keeps_the_checksum_true(path: Path) -> None:
+    """The group that commits has an offset on the deleted topic: that counts once."""
+    journal = Journal()
+    journal.write(topic_created(1), topic_created(2))
+    for group in ("a", "b"):
+        offsets = (CommittedOffset(1, 5), CommittedOffset(2, 5))
+        journal.write(OffsetsCommitted(group=group, offsets=offsets))
+    moved = OffsetsCommitted(group="a", offsets=(CommittedOffset(2, 6),))
+    last = journal.write(moved, TopicDeleted(topic_id=1))
+    database = await StateDatabase.open(path)
+    await database.apply(journal.entries[:-1])
+    await database.apply([last])
+    kept = [(row.group, row.topic_id) for row in (await database.load()).group_offsets]
+    assert sorted(kept) == [("a", 2), ("b", 2)]
+    await database.close()
     assert (await _reopened_and_closed(path)).set_aside == ""
 
 

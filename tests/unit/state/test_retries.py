@@ -59,7 +59,7 @@ class History:
         self._now_us += hours * HOUR_US
         seq = len(self.journal.entries)
         results = [
-            RequestResult(key.encode() * 16, bytes(16), [Produced(1, seq, i, seq)])
+            RequestResult(key.encode() * 16, bytes(16), [Produced(1, seq, i, seq)] * (seq % 4))
             for i, key in enumerate(keys)
         ]
         by_topic: dict[int, list[ProducerAppend]] = {}
@@ -98,7 +98,7 @@ def in_memory(history: History) -> Catalog:
 
 
 def remembered(catalog: Catalog) -> tuple[list[RememberedRequest], list[Producer]]:
-    return list(catalog.requests._by_scope.values()), list(catalog.producers._by_id.values())
+    return list(catalog.requests), list(catalog.producers._by_id.values())
 
 
 async def loaded_after(path: Path, history: History, batch: int) -> LoadedState:
@@ -149,3 +149,24 @@ async def test_a_producer_that_idles_too_long_begins_anew_however_entries_are_ba
     await check(history, tmp_path, 10)
     (producer,) = in_memory(history).producers._by_id.values()
     assert [append.seq for append in producer.recent] == [1]
+
+
+async def test_a_producer_goes_with_a_topic_that_is_deleted_behind_its_append(
+    tmp_path: Path,
+) -> None:
+    """In one entry: first the record, then the deletion."""
+    history = History()
+    history.write(0, [], [(1, "p", False), (2, "p", False), (1, "q", False)], None)
+    plain = section(1, 2)
+    appended = msgspec.structs.replace(
+        plain, producers=(ProducerAppend("r", 0, 0, 2, 1, START_US),)
+    )
+    other = msgspec.structs.replace(
+        section(2, 1, start=8), producers=(ProducerAppend("p", 0, 1, 1, 1, START_US),)
+    )
+    history.journal.write(
+        sections=[appended, other], last=[TopicDeleted(topic_id=1)], created_us=START_US
+    )
+    await check(history, tmp_path, 10)
+    (producer,) = in_memory(history).producers._by_id.values()
+    assert (producer.topic_id, producer.producer_id, producer.next_seq) == (2, "p", 2)
