@@ -71,6 +71,7 @@ class Settings:
     cache_bytes: int
     log_level: str
     metrics_public: bool
+    store_latency_ms: int
     s3_endpoint: str | None
     s3_region: str | None
     s3_access_key_id: str | None
@@ -137,6 +138,8 @@ def _check_relations(settings: Settings) -> None:
                 f"data ({settings.data}) and bucket ({settings.bucket}) must lie side by side, "
                 "neither inside the other"
             )
+    if settings.store_latency_ms and settings.address.kind == "s3":
+        raise ConfigurationError("store_latency is for a directory or memory, not for s3://")
     if settings.window_linger_ms > settings.ack_timeout_ms // 2:
         raise ConfigurationError(
             f"linger ({format_duration(settings.window_linger_ms)}) must be at most half of "
