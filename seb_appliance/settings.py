@@ -128,6 +128,11 @@ def load(
     return settings
 
 
+def environment_without_settings() -> dict[str, str]:
+    """This process's variables, without ours: for an appliance that is told everything."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("SEB_")}
+
+
 def _check_relations(settings: Settings) -> None:
     """What must hold between settings; BucketAddress.parse checks the bucket."""
     if settings.address.kind == "file":

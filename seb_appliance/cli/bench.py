@@ -1,0 +1,328 @@
+"""`seb bench WORKLOAD`: load, latency, and whether every record was right."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Self
+
+import click
+
+from seb_appliance import limits
+from seb_appliance.cli.failures import REFUSED, UNAVAILABLE, WRONG, CommandError
+from seb_appliance.cli.options import settings_from, with_settings
+from seb_appliance.cli.output import say, tell
+from seb_appliance.cli.reaching import url_and_key
+from seb_appliance.errors import ConfigurationError, StartError
+from seb_appliance.quantities import duration_ms, size_bytes
+from seb_appliance.settings import Settings, environment_without_settings
+
+if TYPE_CHECKING:
+    from seb_appliance.bench.plan import Plan
+    from seb_appliance.bench.processes import EmbeddedOptions
+    from seb_appliance.bench.result import Result
+    from seb_appliance.bench.session import Session
+    from seb_appliance.bench.targets import Target
+
+WORKLOADS: Final = ("produce", "consume", "e2e", "mixed", "fan")
+BODIES: Final = ("single", "json", "ndjson", "batch")
+PRESETS: Final = ("256B@3000", "1KiB@3000", "5KiB@2000", "1KiB@20000", "1MiB@100")
+TOPOLOGIES: Final = ("1:1", "20:1", "1:20", "20x20")
+INTERRUPTED: Final = 130
+
+_COUNT: Final = click.IntRange(1, limits.BENCH_CONNECTIONS_MAX)
+
+
+class _Quantity(click.ParamType[int]):
+    def __init__(self, name: str, smallest: int, largest: int) -> None:
+        self.name = name
+        self._smallest, self._largest = smallest, largest
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        try:
+            number = (duration_ms if self.name == "DURATION" else size_bytes)(str(value))
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+        if not self._smallest <= number <= self._largest:
+            self.fail(f"{value!r} is too small or too large", param, ctx)
+        return number
+
+
+_DURATION: Final = _Quantity("DURATION", 100, limits.BENCH_DURATION_MS_MAX)
+_WARM_UP: Final = _Quantity("DURATION", 0, limits.BENCH_DURATION_MS_MAX)
+_SIZE: Final = _Quantity("SIZE", 1, limits.RECORD_BYTES_MAX)
+
+
+@click.command
+@click.argument("workload", type=click.Choice(WORKLOADS), metavar="WORKLOAD")
+@click.option("--preset", type=click.Choice(PRESETS), help="Record size at a fixed rate.")
+@click.option("--topology", type=click.Choice(TOPOLOGIES), help="Of fan: producers and consumers.")
+@click.option("--body", type=click.Choice(BODIES), help="How records travel. [single]")
+@click.option("--record-bytes", type=_SIZE, metavar="SIZE", help="Value of a record. [1KiB]")
+@click.option(
+    "--records-per-request",
+    type=click.IntRange(1, limits.RECORDS_PER_REQUEST_MAX),
+    metavar="N",
+    help="[1]",
+)
+@click.option("--connections", type=_COUNT, metavar="N", help="Producers (consume: readers). [16]")
+@click.option(
+    "--consumers", type=_COUNT, metavar="N", help="Of e2e, mixed, fan; each gets everything. [1]"
+)
+@click.option(
+    "--topics",
+    type=click.IntRange(1, limits.TOPICS_MAX),
+    metavar="N",
+    help="Spread over so many. [1]",
+)
+@click.option(
+    "--rate",
+    type=click.FloatRange(0.1, 10_000_000),
+    metavar="N",
+    help="Records a second, sent when they are due, however late answers come. "
+    "[each connection sends when it was answered]",
+)
+@click.option("--duration", type=_DURATION, metavar="DURATION", help="[10s]")
+@click.option("--warm-up", type=_WARM_UP, metavar="DURATION", help="Not measured. [1s]")
+@click.option("--target", type=click.Choice(("seb", "seb-go")), default="seb", help="Whose API.")
+@click.option("--embedded", is_flag=True, help="Start an appliance for this, and stop it.")
+@click.option("--store", type=click.Choice(("disk", "memory")), help="Its bucket. [disk]")
+@click.option(
+    "--directory",
+    type=click.Path(path_type=Path, file_okay=False, exists=True),
+    metavar="DIR",
+    help="On whose disk its bucket is. [the system's temporary directory]",
+)
+@click.option("--linger", metavar="DURATION", help="Its linger. [10ms]")
+@click.option("--store-latency", metavar="DURATION", help="How far away its bucket is. [0ms]")
+@click.option("--against", type=click.Choice(("null",)), help="Also a server that only answers.")
+@click.option("--keep", is_flag=True, help="Do not delete the topics afterwards.")
+@click.option(
+    "--report",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Write a page (HTML) with the latency curve, too.",
+)
+@click.option("--json", "as_json", is_flag=True, help="JSON, for programs.")
+@with_settings("url", "key_file")
+def bench(
+    config: Path | None,
+    url: str | None,
+    key_file: str | None,
+    as_json: bool,
+    report: Path | None,
+    **asked: Any,
+) -> int:
+    """Measure an appliance, and check every record.
+
+    \b
+    WORKLOAD is one of
+      produce   send records
+      consume   read records that are there already
+      e2e       send records and wait for them at the other end
+      mixed     send records, while others are read
+      fan       e2e with several producers and consumers of one topic
+
+    It works on topics of its own, and deletes them. Ends with 65 when a record was lost, doubled,
+    out of order or damaged.
+    """
+    settings = settings_from(config, {"url": url, "key_file": key_file})
+    session = _session(settings, asked)
+    result = _measure(session)
+    if report is not None:
+        _write_report(report, result)
+    if as_json:
+        import msgspec
+
+        say(msgspec.json.format(msgspec.json.encode(result), indent=2).decode())
+    else:
+        from seb_appliance.bench.report_text import report as words
+
+        say(words(result))
+    return _exit_code(result)
+
+
+def _session(settings: Settings, asked: dict[str, Any]) -> Session:
+    """Raises ConfigurationError."""
+    _need_parts()
+    from seb_appliance.bench.session import Session
+
+    plan = make_plan(asked)
+    if asked["against"] and (plan.workload not in ("produce", "consume") or plan.rate is not None):
+        raise ConfigurationError("--against is for produce and consume without --rate")
+    own = None
+    if asked["embedded"]:
+        if asked["target"] != "seb":
+            raise ConfigurationError("--embedded starts an appliance, no seb-go")
+        own = _embedded(asked)
+    else:
+        for name in ("store", "directory", "linger", "store_latency"):
+            if asked[name] is not None:
+                flag = name.replace("_", "-")
+                raise ConfigurationError(f"--{flag} is for --embedded; a running one has its own")
+    return Session(
+        plan=plan,
+        target=None if own is not None else _target(settings, asked["target"]),
+        embedded=own,
+        against_null=asked["against"] is not None,
+        keep_topics=asked["keep"],
+    )
+
+
+def make_plan(asked: dict[str, Any]) -> Plan:
+    """What the options say; those that are given win over a preset and a topology.
+
+    Raises ConfigurationError."""
+    from seb_appliance.bench.plan import PRESETS, TOPOLOGIES, Plan
+
+    workload = asked["workload"]
+    chosen: dict[str, Any] = {}
+    if asked["preset"] is not None:
+        chosen |= PRESETS[asked["preset"]]
+    if asked["topology"] is not None and workload != "fan":
+        raise ConfigurationError("--topology is for fan")
+    if workload == "fan":
+        chosen["connections"], chosen["consumers"] = TOPOLOGIES[asked["topology"] or "1:1"]
+    for name in ("body", "record_bytes", "records_per_request", "connections", "consumers"):
+        if asked[name] is not None:
+            chosen[name] = asked[name]
+    for name in ("topics", "rate"):
+        if asked[name] is not None:
+            chosen[name] = asked[name]
+    for name in ("duration", "warm_up"):
+        if asked[name] is not None:
+            chosen[f"{name}_s"] = asked[name] / 1000
+    if workload == "consume":
+        if asked["consumers"] is not None:
+            raise ConfigurationError("the readers of consume are its --connections")
+        chosen.pop("rate", None)
+        if asked["rate"] is not None:
+            raise ConfigurationError("consume reads as fast as it goes: leave --rate out")
+    if workload == "produce" and asked["consumers"] is not None:
+        raise ConfigurationError("produce has no --consumers; mixed, e2e and fan have")
+    return Plan(workload=workload, **chosen).check()
+
+
+def _embedded(asked: dict[str, Any]) -> EmbeddedOptions:
+    from seb_appliance.bench.processes import EmbeddedOptions
+
+    flags: list[str] = []
+    for name in ("linger", "store_latency"):
+        if asked[name] is not None:
+            flags += [f"--{name.replace('_', '-')}", asked[name]]
+    return EmbeddedOptions(
+        store=asked["store"] or "disk",
+        directory=asked["directory"],
+        flags=tuple(flags),
+        environment=environment_without_settings(),
+    )
+
+
+def _target(settings: Settings, kind: str) -> Target:
+    from seb_appliance.bench.go_target import GoTarget
+    from seb_appliance.bench.targets import Address, SebTarget
+    from seb_appliance.cli.http_client import parse_url
+
+    url, token = url_and_key(settings, ours=kind == "seb")
+    parts = parse_url(url)
+    secured = parts.scheme == "https"
+    assert parts.hostname is not None
+    address = Address(
+        parts.hostname, parts.port or (443 if secured else 80), parts.path.rstrip("/"), secured
+    )
+    return SebTarget(address, token) if kind == "seb" else GoTarget(address, token)
+
+
+def _need_parts() -> None:
+    """Raises StartError when the extra is not installed."""
+    try:
+        import hdrh.histogram  # noqa: F401
+    except ModuleNotFoundError as error:
+        raise StartError(
+            f"this needs {error.name}, which is not installed: pip install 'seb-appliance[bench]'"
+        ) from error
+
+
+def _measure(session: Session) -> Result:
+    """Raises CommandError."""
+    from seb_appliance.bench.failures import BenchError
+    from seb_appliance.bench.machine import allow_many_files
+
+    allow_many_files()
+    try:
+        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+            return runner.run(_until_stopped(session))
+    except BenchError as error:
+        code = REFUSED if error.reachable else UNAVAILABLE
+        raise CommandError(str(error), code) from error
+
+
+async def _until_stopped(session: Session) -> Result:
+    """The first interrupt ends the load and leaves a report; the second one ends it all."""
+    from seb_appliance.bench.session import run_session
+
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def interrupted() -> None:
+        stop.set()
+        loop.remove_signal_handler(signal.SIGINT)
+
+    loop.add_signal_handler(signal.SIGINT, interrupted)
+    with _Progress() as progress:
+        return await run_session(session, stop, progress.show)
+
+
+def _loop_factory() -> Any:
+    """uvloop's where it is installed."""
+    try:
+        import uvloop
+    except ModuleNotFoundError:
+        return None
+    return uvloop.new_event_loop
+
+
+class _Progress:
+    """A line on a terminal, nothing elsewhere."""
+
+    def __init__(self) -> None:
+        self._is_shown = sys.stderr.isatty()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def show(self, phase: str, done: float) -> None:
+        if self._is_shown:
+            filled = round(min(1.0, done) * 30)
+            bar = "█" * filled + "·" * (30 - filled) if done else ""
+            sys.stderr.write(f"\r\033[K{phase} {bar}")
+            sys.stderr.flush()
+
+    def __exit__(self, *_: object) -> None:
+        if self._is_shown:
+            sys.stderr.write("\r\033[K")
+            sys.stderr.flush()
+
+
+def _write_report(path: Path, result: Result) -> None:
+    """Raises CommandError."""
+    from seb_appliance.bench.report_html import page
+
+    try:
+        path.write_text(page(result), encoding="utf-8")
+    except OSError as error:
+        raise CommandError(f"cannot write {path} ({error.strerror})") from error
+
+
+def _exit_code(result: Result) -> int:
+    if not result.is_right:
+        tell("seb: records are not what was sent")
+        return WRONG
+    if result.failure is not None:
+        tell(f"seb: {result.failure}")
+        return UNAVAILABLE
+    if not result.is_whole:
+        return INTERRUPTED
+    return 0 if any(row.requests for row in result.rows) else REFUSED
