@@ -24,21 +24,18 @@ def latency_chart(curves: Sequence[tuple[str, Curve]]) -> str:
     """Latency, logarithmic, over the number of nines: each step to the right is ten times rarer.
     A curve ends where its samples do: one in a hundred thousand needs a hundred thousand."""
     last = max(_nines_of(curve.samples) for _, curve in curves)
-    values = [v for _, curve in curves for p, v in curve.at if _within(p, curve)]
-    low = math.floor(math.log10(max(1, min(values))))
-    high = max(low + 1, math.ceil(math.log10(max(1, *values))))
-    lines = [
-        (what, [(_nines(p), math.log10(max(1, v))) for p, v in curve.at if _within(p, curve)])
-        for what, curve in curves
-    ]
+    lines = [(what, _shown(curve)) for what, curve in curves]
+    values = [y for _, points in lines for _, y in points]
+    low = math.floor(min(values))
+    high = max(low + 1, math.ceil(max(values)))
     ticks = [(50.0, "50"), (90.0, "90"), (99.0, "99"), (99.9, "99.9"), (99.99, "99.99")]
-    ticks.append((99.999, "99.999 %"))
+    ticks.append((99.999, "99.999"))
     return _chart(
         lines,
         x_range=(_nines(50.0), max(last, 1.0)),
         y_range=(low, high),
         x_ticks=[(_nines(p), text) for p, text in ticks if _nines(p) <= max(last, 1.0) + 1e-9],
-        y_ticks=[(float(y), duration(10**y)) for y in range(low, high + 1)],
+        y_ticks=_decades(low, high),
     )
 
 
@@ -56,8 +53,19 @@ def throughput_chart(rates: Sequence[tuple[str, Points]]) -> str:
     )
 
 
-def _within(percentile: float, curve: Curve) -> bool:
-    return percentile < 100 and _nines(percentile) <= _nines_of(curve.samples) + 1e-9
+def _shown(curve: Curve) -> list[tuple[float, float]]:
+    """What the samples can tell of a curve; the largest one ends it."""
+    end = _nines_of(curve.samples)
+    points = [(_nines(p), v) for p, v in curve.at if p < 100 and _nines(p) < end]
+    points.append((end, curve.at[-1][1]))
+    return [(x, math.log10(max(1, v))) for x, v in points]
+
+
+def _decades(low: int, high: int) -> list[tuple[float, str]]:
+    """Ticks of a logarithmic axis of µs; between the decades, too, when there are few."""
+    steps = (1, 2, 5) if high - low <= 2 else (1,)
+    values = [m * 10**y for y in range(low, high) for m in steps] + [10**high]
+    return [(math.log10(value), duration(value)) for value in values]
 
 
 def _nines(percentile: float) -> float:

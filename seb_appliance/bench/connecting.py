@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from seb_appliance.bench.exchange import Exchange
+from seb_appliance.bench.exchange_large import LargeExchange
 from seb_appliance.bench.failures import BenchError
 from seb_appliance.bench.targets import Address
 
@@ -17,7 +18,7 @@ ANSWER_S: Final = 60.0  # longer than an appliance lets a producer wait for the 
 CONNECT_S: Final = 10.0
 _AT_ONCE: Final = 100  # connections opened together: a server's backlog is short
 
-SomeExchange = TypeVar("SomeExchange", bound=Exchange)
+SomeExchange = TypeVar("SomeExchange", bound=Exchange | LargeExchange)
 
 
 @dataclass(frozen=True, slots=True)

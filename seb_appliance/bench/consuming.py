@@ -16,7 +16,7 @@ from crc32c import crc32c
 from seb_appliance import limits
 from seb_appliance.bench.accounts import Account, Findings, TopicCheck
 from seb_appliance.bench.connecting import Caller, connect
-from seb_appliance.bench.exchange import Exchange
+from seb_appliance.bench.exchange_large import LargeExchange
 from seb_appliance.bench.failures import BenchError
 from seb_appliance.bench.meters import Meter
 from seb_appliance.bench.plan import Plan
@@ -185,7 +185,7 @@ class Consuming:
             reader.abort()
 
 
-class Reader(Exchange):
+class Reader(LargeExchange):
     def __init__(self, all_of_them: Consuming, number: int) -> None:
         super().__init__()
         self._all = all_of_them
@@ -203,7 +203,7 @@ class Reader(Exchange):
         self._sent_s = now_s
         self.send(asked.request, now_s)
 
-    def answered(self, status: int, head: bytes, body: bytes) -> None:  # noqa: ARG002
+    def answered(self, status: int, head: bytes, body: memoryview) -> None:  # noqa: ARG002
         everyone, asked = self._all, self._asked
         assert asked is not None
         if status != 200:

@@ -68,10 +68,10 @@ class Exchange(asyncio.Protocol):
                     self.abort()
                 return
             head = data[:end]
-            length = _content_length(head)
+            length = content_length(head)
             if length == len(data) - end - 4:  # nearly always
                 self.busy_since_s = None
-                self.answered(_status(head), head, data[end + 4 :])
+                self.answered(status_of(head), head, data[end + 4 :])
                 return
             self._begin_body(head, length, data[end + 4 :])
             return
@@ -84,7 +84,7 @@ class Exchange(asyncio.Protocol):
             self._end_body(b"".join(self._parts))
 
     def _begin_body(self, head: bytes, length: int | None, begin: bytes) -> None:
-        self._head, self._status = head, _status(head)
+        self._head, self._status = head, status_of(head)
         self._parts.append(begin)
         self._is_chunked = length is None
         if length is None:
@@ -133,7 +133,7 @@ def unchunked(raw: bytes) -> bytes | None:
             return None
         size = int(raw[at:end].split(b";")[0], 16)
         if size == 0:
-            return b"".join(parts)
+            return b"".join(parts) if raw[end + 2 : end + 4] == b"\r\n" else None
         at = end + 2
         if len(raw) < at + size + 2:
             return None
@@ -141,16 +141,17 @@ def unchunked(raw: bytes) -> bytes | None:
         at += size + 2
 
 
-def _status(head: bytes) -> int:
+def status_of(head: bytes) -> int:
+    """Of an answer's first line."""
     return int(head[9:12])
 
 
-def _content_length(head: bytes) -> int | None:
+def content_length(head: bytes) -> int | None:
     """None: the body comes in chunks. Of an answer without either, nothing is expected."""
-    at = head.find(b"content-length: ")
+    at = head.find(b"\r\ncontent-length: ")  # as uvicorn writes it
     if at >= 0:
-        end = head.find(b"\r", at)
-        return int(head[at + 16 : end if end >= 0 else len(head)])
+        end = head.find(b"\r", at + 2)
+        return int(head[at + 18 : end if end >= 0 else len(head)])
     length = header(head, b"content-length")
     if length is not None:
         return int(length)

@@ -15,14 +15,23 @@ BodyKind = Literal["single", "json", "ndjson", "batch"]
 WORKLOADS: Final = ("produce", "consume", "e2e", "mixed", "fan")
 BODY_KINDS: Final = ("single", "json", "ndjson", "batch")
 
-# What others publish at a fixed rate; the rate is in records a second.
+# What others publish at a fixed rate; the rate is in records a second. A connection has one request
+# on its way, so that so many records over 25 of them must go several at a time.
 PRESETS: Final[dict[str, dict[str, Any]]] = {
-    "256B@3000": {"record_bytes": 256, "rate": 3_000.0, "connections": 16},
-    "1KiB@3000": {"record_bytes": 1_024, "rate": 3_000.0, "connections": 16},
-    "5KiB@2000": {"record_bytes": 5 * 1_024, "rate": 2_000.0, "connections": 16},
-    "1KiB@20000": {"record_bytes": 1_024, "rate": 20_000.0, "connections": 25},
-    "1MiB@100": {"record_bytes": limits.MIB, "rate": 100.0, "connections": 8},
+    "256B@3000": {"record_bytes": 256, "rate": 3_000.0},
+    "1KiB@3000": {"record_bytes": 1_024, "rate": 3_000.0},
+    "5KiB@2000": {"record_bytes": 5 * 1_024, "rate": 2_000.0},
+    "1KiB@20000": {
+        "record_bytes": 1_024,
+        "rate": 20_000.0,
+        "connections": 25,
+        "body": "batch",
+        "records_per_request": 32,
+    },
+    "1MiB@100": {"record_bytes": limits.MIB, "rate": 100.0, "connections": 32},
 }
+CONNECTIONS: Final = 16
+CONNECTIONS_AT_A_RATE: Final = 256  # idle ones cost nothing; too few make requests wait for one
 
 # producers:consumers on one topic; each consumer gets the records of all producers.
 TOPOLOGIES: Final[dict[str, tuple[int, int]]] = {
@@ -43,7 +52,7 @@ class Plan:
     body: BodyKind = "single"
     record_bytes: int = 1_024
     records_per_request: int = 1
-    connections: int = 16
+    connections: int = CONNECTIONS
     consumers: int = 1
     topics: int = 1
     rate: float | None = None

@@ -21,15 +21,18 @@ from seb_appliance.bench.plan import Plan
 from seb_appliance.bench.targets import Target
 
 REFUSED_PAUSE_S: Final = 0.1
+LATE_S: Final = 0.005
 _CREATED: Final = 201
 
 
 @dataclass(slots=True)
 class Outcome:
-    """What became of requests that were not acknowledged. `refused`: how often, by code."""
+    """What became of requests that were not acknowledged at once. `refused`: how often, by code.
+    `late`: no connection was free when they were due."""
 
     refused: Counter[str] = field(default_factory=Counter)
     lost: int = 0
+    late: int = 0
     not_sent: int = 0
     failure: BenchError | None = None  # why the run could not go on
 
@@ -157,6 +160,8 @@ class Producer(Exchange):
         if intended_s is None:
             everyone.idle.append(self)
             return
+        if now_s - intended_s > LATE_S:
+            everyone.outcome.late += 1
         times = self._account.intended_s
         number = self._number = len(times)
         times.append(intended_s)

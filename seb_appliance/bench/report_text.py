@@ -84,6 +84,8 @@ def trouble_words(result: Result) -> str:
     told = [f"{count:,} refused ({code})" for code, count in sorted(result.refused.items())]
     if result.lost:
         told.append(f"{result.lost:,} without an answer")
+    if result.late:
+        told.append(f"{result.late:,} sent late (no connection was free when they were due)")
     if result.not_sent:
         told.append(f"{result.not_sent:,} were due and never sent")
     return ", ".join(told)

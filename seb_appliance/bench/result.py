@@ -22,20 +22,11 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     requests: int
     records: int
     size_bytes: int
+    requests_per_s: float
+    records_per_s: float
+    bytes_per_s: float
     latency: Curve | None
     over_time: list[tuple[float, float]]
-
-    @property
-    def requests_per_s(self) -> float:
-        return self.requests / self.seconds if self.seconds else 0.0
-
-    @property
-    def records_per_s(self) -> float:
-        return self.records / self.seconds if self.seconds else 0.0
-
-    @property
-    def bytes_per_s(self) -> float:
-        return self.size_bytes / self.seconds if self.seconds else 0.0
 
 
 class Verified(msgspec.Struct, frozen=True, kw_only=True):
@@ -84,7 +75,8 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     rows: list[Row]
     refused: dict[str, int]
     lost: int
-    not_sent: int
+    late: int  # sent more than 5 ms after they were due
+    not_sent: int  # due, and never sent
     failure: str | None
     generator_cpu: float  # cores
     verified: Verified | None
@@ -127,6 +119,9 @@ def row_of(meters: Sequence[Meter]) -> Row | None:
         requests=total.requests,
         records=total.records,
         size_bytes=total.size_bytes,
+        requests_per_s=round(total.requests / total.at_s, 1),
+        records_per_s=round(total.records / total.at_s, 1),
+        bytes_per_s=round(total.size_bytes / total.at_s, 1),
         latency=latencies.curve(),
         over_time=over_time,
     )
@@ -141,6 +136,7 @@ def merged(outcomes: list[Outcome]) -> Outcome:
     for outcome in outcomes:
         whole.refused.update(outcome.refused)
         whole.lost += outcome.lost
+        whole.late += outcome.late
         whole.not_sent += outcome.not_sent
         whole.failure = whole.failure or outcome.failure
     return whole

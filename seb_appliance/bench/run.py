@@ -85,6 +85,7 @@ def result_of(
         rows=[row for meters in alike if (row := row_of(meters)) is not None],
         refused=dict(outcome.refused),
         lost=outcome.lost,
+        late=outcome.late,
         not_sent=outcome.not_sent,
         failure=None if outcome.failure is None else str(outcome.failure),
         generator_cpu=round(sum(one.generator_cpu for one in slices) / len(slices), 3),
@@ -101,10 +102,10 @@ class _Measurement:
         self._conditions = conditions
         self._known = known
         self._created_us = time.time_ns() // 1000
-        prefix = f"bench-{secrets.token_hex(4)}"
+        prefix = f"bench.{secrets.token_hex(4)}"
         numbers = range(plan.topics)
-        self._topics = [f"{prefix}-{number}" for number in numbers if plan.workload != "consume"]
-        self._filled = [f"{prefix}-filled-{number}" for number in numbers if self._must_fill]
+        self._topics = [f"{prefix}.{number}" for number in numbers if plan.workload != "consume"]
+        self._filled = [f"{prefix}.filled.{number}" for number in numbers if self._must_fill]
         self._producing: Producing | None = None
         self._following: Following | None = None
         self._consuming: Consuming | None = None

@@ -67,7 +67,12 @@ _SIZE: Final = _Quantity("SIZE", 1, limits.RECORD_BYTES_MAX)
     metavar="N",
     help="[1]",
 )
-@click.option("--connections", type=_COUNT, metavar="N", help="Producers (consume: readers). [16]")
+@click.option(
+    "--connections",
+    type=_COUNT,
+    metavar="N",
+    help="Producers (consume: readers). [16, at a rate 256]",
+)
 @click.option(
     "--consumers", type=_COUNT, metavar="N", help="Of e2e, mixed, fan; each gets everything. [1]"
 )
@@ -175,7 +180,7 @@ def make_plan(asked: dict[str, Any]) -> Plan:
     """What the options say; those that are given win over a preset and a topology.
 
     Raises ConfigurationError."""
-    from seb_appliance.bench.plan import PRESETS, TOPOLOGIES, Plan
+    from seb_appliance.bench.plan import CONNECTIONS_AT_A_RATE, PRESETS, TOPOLOGIES, Plan
 
     workload = asked["workload"]
     chosen: dict[str, Any] = {}
@@ -202,6 +207,8 @@ def make_plan(asked: dict[str, Any]) -> Plan:
             raise ConfigurationError("consume reads as fast as it goes: leave --rate out")
     if workload == "produce" and asked["consumers"] is not None:
         raise ConfigurationError("produce has no --consumers; mixed, e2e and fan have")
+    if "rate" in chosen:
+        chosen.setdefault("connections", CONNECTIONS_AT_A_RATE)
     return Plan(workload=workload, **chosen).check()
 
 
