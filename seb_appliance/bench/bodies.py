@@ -25,6 +25,8 @@ from seb_appliance.formats.columns import BinaryColumn, Columns, int64s
 VALUE_HEAD_BYTES: Final = 32
 PRODUCERS_MAX: Final = 0x10000
 
+assert VALUE_HEAD_BYTES < limits.BENCH_RECORD_BYTES_MIN
+
 _NUMBER: Final = b"@" * 16  # stands where the request's number goes; the filler holds no such text
 _FILLER_BYTES: Final = 4 * limits.MIB
 

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from seb_appliance import limits
-from seb_appliance.bench.bodies import VALUE_HEAD_BYTES
 from seb_appliance.errors import ConfigurationError
 
 Workload = Literal["produce", "consume", "e2e", "mixed", "fan"]
@@ -82,9 +81,10 @@ class Plan:
             raise ConfigurationError(
                 "a body of one record cannot hold several: say --body batch, ndjson or json"
             )
-        if not VALUE_HEAD_BYTES < self.record_bytes <= limits.RECORD_BYTES_MAX:
+        smallest = limits.BENCH_RECORD_BYTES_MIN
+        if not smallest <= self.record_bytes <= limits.RECORD_BYTES_MAX:
             raise ConfigurationError(
-                f"--record-bytes is {VALUE_HEAD_BYTES + 1} bytes (a record carries its producer, "
+                f"--record-bytes is {smallest} bytes (a record carries its producer, "
                 "number and checksum) to 16MiB"
             )
         request_bytes = self.records_per_request * self.record_bytes

@@ -23,6 +23,7 @@ from seb_appliance.bench.run import Conditions, Measured, Progress, measure, res
 from seb_appliance.bench.targets import Address, SebTarget, Target
 
 PAIRS: Final = 5
+SLICE_S_MIN: Final = 1.0
 _FSYNC_ALLOWED_US: Final = 10_000
 
 
@@ -104,7 +105,11 @@ async def _alternate(
     """Slices against the target and the null server in turn, so that what else the machine does
     meets both; those against the target go into `slices`."""
     plan = session.plan
-    part = replace(plan, duration_s=plan.duration_s / PAIRS, warm_up_s=min(plan.warm_up_s, 0.5))
+    part = replace(
+        plan,
+        duration_s=max(SLICE_S_MIN, plan.duration_s / PAIRS),
+        warm_up_s=min(plan.warm_up_s, SLICE_S_MIN),
+    )
     null_rates: list[float] = []
     ratios: list[float] = []
     async with null_server() as address:

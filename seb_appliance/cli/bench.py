@@ -11,6 +11,14 @@ from typing import TYPE_CHECKING, Any, Final, Self
 import click
 
 from seb_appliance import limits
+from seb_appliance.bench.plan import (
+    BODY_KINDS,
+    CONNECTIONS_AT_A_RATE,
+    PRESETS,
+    TOPOLOGIES,
+    WORKLOADS,
+    Plan,
+)
 from seb_appliance.cli.failures import REFUSED, UNAVAILABLE, WRONG, CommandError
 from seb_appliance.cli.options import settings_from, with_settings
 from seb_appliance.cli.output import say, tell
@@ -20,16 +28,11 @@ from seb_appliance.quantities import duration_ms, size_bytes
 from seb_appliance.settings import Settings, environment_without_settings
 
 if TYPE_CHECKING:
-    from seb_appliance.bench.plan import Plan
     from seb_appliance.bench.processes import EmbeddedOptions
     from seb_appliance.bench.result import Result
     from seb_appliance.bench.session import Session
     from seb_appliance.bench.targets import Target
 
-WORKLOADS: Final = ("produce", "consume", "e2e", "mixed", "fan")
-BODIES: Final = ("single", "json", "ndjson", "batch")
-PRESETS: Final = ("256B@3000", "1KiB@3000", "5KiB@2000", "1KiB@20000", "1MiB@100")
-TOPOLOGIES: Final = ("1:1", "20:1", "1:20", "20x20")
 INTERRUPTED: Final = 130
 
 _COUNT: Final = click.IntRange(1, limits.BENCH_CONNECTIONS_MAX)
@@ -57,9 +60,11 @@ _SIZE: Final = _Quantity("SIZE", 1, limits.RECORD_BYTES_MAX)
 
 @click.command
 @click.argument("workload", type=click.Choice(WORKLOADS), metavar="WORKLOAD")
-@click.option("--preset", type=click.Choice(PRESETS), help="Record size at a fixed rate.")
-@click.option("--topology", type=click.Choice(TOPOLOGIES), help="Of fan: producers and consumers.")
-@click.option("--body", type=click.Choice(BODIES), help="How records travel. [single]")
+@click.option("--preset", type=click.Choice(tuple(PRESETS)), help="Record size at a fixed rate.")
+@click.option(
+    "--topology", type=click.Choice(tuple(TOPOLOGIES)), help="Of fan: producers and consumers."
+)
+@click.option("--body", type=click.Choice(BODY_KINDS), help="How records travel. [single]")
 @click.option("--record-bytes", type=_SIZE, metavar="SIZE", help="Value of a record. [1KiB]")
 @click.option(
     "--records-per-request",
@@ -180,8 +185,6 @@ def make_plan(asked: dict[str, Any]) -> Plan:
     """What the options say; those that are given win over a preset and a topology.
 
     Raises ConfigurationError."""
-    from seb_appliance.bench.plan import CONNECTIONS_AT_A_RATE, PRESETS, TOPOLOGIES, Plan
-
     workload = asked["workload"]
     chosen: dict[str, Any] = {}
     if asked["preset"] is not None:
