@@ -12,7 +12,8 @@ from seb_appliance.bench.exchange_large import LargeExchange
 
 PLAIN = b"HTTP/1.1 201 Created\r\ncontent-length: 5\r\nX-Other: 1\r\n\r\nhello"
 CAPITALS = b"HTTP/1.1 201 Created\r\nX-Content-Length: 9\r\nContent-Length:5\r\n\r\nhello"
-CHUNKED = b"HTTP/1.1 201 Created\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nhel\r\n2;x=y\r\nlo\r\n0\r\n\r\n"
+_CHUNKS = b"3\r\nhel\r\n2;x=y\r\nlo\r\n0\r\n\r\n"
+CHUNKED = b"HTTP/1.1 201 Created\r\nTransfer-Encoding: chunked\r\n\r\n" + _CHUNKS
 EMPTY = b"HTTP/1.1 204 No Content\r\nDate: now\r\n\r\n"
 
 Got = list[tuple[int, bytes]]
