@@ -21,14 +21,14 @@ from seb_appliance.bench.failures import BenchError
 from seb_appliance.bench.meters import Meter
 from seb_appliance.bench.plan import Plan
 from seb_appliance.bench.producing import Outcome
-from seb_appliance.bench.reading_back import for_each
+from seb_appliance.bench.reading_back import ask_records, for_each
 from seb_appliance.bench.targets import Target
 from seb_appliance.errors import SebError
 
 FILL_BYTES: Final = 32 * limits.MIB
 FILL_REQUESTS_MAX: Final = 64
 FILL_RECORDS: Final = 1_024
-SINGLE_READS: Final = 4_096
+SINGLE_READS: Final = 1_024
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +49,16 @@ def filling(plan: Plan) -> Plan:
     return replace(plan, body="batch", records_per_request=count, connections=plan.topics)
 
 
-async def fill(plan: Plan, target: Target, topics: Sequence[str], created_us: int) -> list[Account]:
+async def fill(
+    wanted: Plan, target: Target, topics: Sequence[str], created_us: int
+) -> list[Account]:
     """Put records into each topic, one producer for each. Raises BenchError."""
-    plan = filling(plan)
+    plan = filling(wanted)
     per_request = plan.records_per_request * plan.record_bytes
-    requests = max(1, min(FILL_REQUESTS_MAX, FILL_BYTES // per_request // len(topics)))
+    most = FILL_REQUESTS_MAX
+    if wanted.body == "single":
+        most = -(-SINGLE_READS // plan.records_per_request // len(topics))
+    requests = max(1, min(most, FILL_BYTES // per_request // len(topics)))
     accounts = [Account(number) for number in range(len(topics))]
 
     async def produce(caller: Caller, index: int) -> None:
@@ -82,8 +87,9 @@ async def learn(
         told = accounts[index].acknowledged[index]
         end = told.offsets[-1] + per_request
         begin = told.offsets[0]
+        crcs: dict[int, int] = {}
         if plan.body == "single":
-            await _check_whole(caller, target, topics[index], check, begin, end)
+            crcs = await _check_whole(caller, target, topics[index], check, begin, end)
             end = min(end, begin + max(1, SINGLE_READS // len(topics)))
         offset = begin
         while offset < end:
@@ -96,12 +102,14 @@ async def learn(
                 raise BenchError(
                     f"{topics[index]}: an answer that cannot be read ({error})"
                 ) from error
+            crc = crc32c(answer.body)
             if plan.body != "single":
                 check.take(read.values, read.offsets)
+            elif crc != crcs.get(offset):
+                check.findings.wrong_one(f"{topics[index]}: another record at offset {offset}")
             if read.next_offset <= offset:
                 check.findings.wrong_one(f"{topics[index]}: nothing at offset {offset}")
                 break
-            crc = crc32c(answer.body)
             known[index].append(Known(request, len(read.values), len(answer.body), crc))
             offset = read.next_offset
         found.add(check.settle(accounts))
@@ -112,16 +120,20 @@ async def learn(
 
 async def _check_whole(
     caller: Caller, target: Target, topic: str, check: TopicCheck, begin: int, end: int
-) -> None:
+) -> dict[int, int]:
+    """Check all records together; by offset, the CRC-32C of each value."""
+    crcs: dict[int, int] = {}
     offset = begin
     while offset < end:
-        request = target.read(topic, "batch", offset, limits.BENCH_RECORDS_PER_READ, 0)
-        answer = await caller.good(request)
-        read = target.records("batch", offset, answer.head, answer.body)
+        read = await ask_records(caller, target, topic, offset)
+        if isinstance(read, str):
+            raise BenchError(read)
         check.take(read.values, read.offsets)
+        crcs.update(zip(read.offsets, map(crc32c, read.values), strict=True))
         if read.next_offset <= offset:
             break
         offset = read.next_offset
+    return crcs
 
 
 class Consuming:
