@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import json
 import ssl
 from collections.abc import Callable, Sequence
@@ -81,7 +82,9 @@ async def connect(
     opened: list[SomeExchange] = []
     while len(opened) < count:
         numbers = range(len(opened), min(count, len(opened) + _AT_ONCE))
-        opened += await asyncio.gather(*(_open(address, make, number) for number in numbers))
+        opened += await asyncio.gather(
+            *(open_one(address, functools.partial(make, number)) for number in numbers)
+        )
     return opened
 
 
@@ -89,13 +92,14 @@ async def call(address: Address) -> Caller:
     return (await connect(address, lambda _: Caller(), 1))[0]
 
 
-async def _open(address: Address, make: Callable[[int], SomeExchange], number: int) -> SomeExchange:
+async def open_one(address: Address, make: Callable[[], SomeExchange]) -> SomeExchange:
+    """One open connection. Raises BenchError."""
     loop = asyncio.get_running_loop()
     secured = ssl.create_default_context() if address.tls else None
     try:
         async with asyncio.timeout(CONNECT_S):
             _, exchange = await loop.create_connection(
-                lambda: make(number), address.host, address.port, ssl=secured
+                make, address.host, address.port, ssl=secured
             )
     except (OSError, TimeoutError) as error:
         words = getattr(error, "strerror", None) or str(error) or "no answer in time"

@@ -12,7 +12,7 @@ import msgspec
 
 from seb_appliance.bench.accounts import Account
 from seb_appliance.bench.bodies import BodyMaker
-from seb_appliance.bench.connecting import CONNECT_S, connect
+from seb_appliance.bench.connecting import connect, open_one
 from seb_appliance.bench.exchange import Exchange
 from seb_appliance.bench.failures import BenchError
 from seb_appliance.bench.meters import Meter
@@ -122,17 +122,10 @@ class Producing:
         task.add_done_callback(self._reopening.discard)
 
     async def _reopen(self, producer: Producer) -> None:
-        address = self.target.address
         try:
-            async with asyncio.timeout(CONNECT_S):
-                await asyncio.get_running_loop().create_connection(
-                    lambda: producer, address.host, address.port
-                )
-        except (OSError, TimeoutError) as error:
-            self.outcome.failure = BenchError(
-                f"{address.host}:{address.port} does not answer any more ({error})",
-                reachable=False,
-            )
+            await open_one(self.target.address, lambda: producer)
+        except BenchError as error:
+            self.outcome.failure = error
             self.failed.set()
             return
         producer.take(self.clock())
