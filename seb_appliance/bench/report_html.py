@@ -98,7 +98,8 @@ def _cost(result: Result) -> list[tuple[str, str]]:
     pairs = [("load generator", generator(result))]
     if result.appliance is not None:
         used = result.appliance
-        pairs.append(("appliance, peak memory", f"{used.peak_bytes / 2**20:,.0f} MiB"))
+        bucket = " with its bucket" if used.holds_bucket else ""
+        pairs.append(("appliance, peak memory", f"{used.peak_bytes / 2**20:,.0f} MiB{bucket}"))
         pairs.append(("appliance, processor", f"{used.cpu_s:.2f} s"))
         if used.cpu_us_per_request is not None:
             pairs.append(("appliance, a request", f"{used.cpu_us_per_request:,.1f} µs"))

@@ -25,7 +25,9 @@ def _lines(result: Result) -> Iterator[tuple[str, str]]:
             yield from zip(("latency", "", ""), latency_lines(row.latency), strict=False)
     if result.appliance is not None:
         used = result.appliance
-        text = f"peak memory {used.peak_bytes / 2**20:,.0f} MiB, {used.cpu_s:.2f} s of processor"
+        bucket = " with its bucket" if used.holds_bucket else ""
+        peak = f"{used.peak_bytes / 2**20:,.0f} MiB{bucket}"
+        text = f"peak memory {peak}, {used.cpu_s:.2f} s of processor"
         if used.cpu_us_per_request is not None:
             text += f", {used.cpu_us_per_request:,.1f} µs a request"
         yield "appliance", text

@@ -38,8 +38,10 @@ class Verified(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Appliance(msgspec.Struct, frozen=True, kw_only=True):
-    """An embedded appliance: all of its life's peak, and processor time of the measured part."""
+    """An embedded appliance: all of its life's peak, and processor time of the measured part.
+    `holds_bucket`: its memory is also the bucket."""
 
+    holds_bucket: bool
     peak_bytes: int
     cpu_s: float
     cpu_us_per_request: float | None

@@ -41,7 +41,8 @@ class Session:
 async def run_session(session: Session, stop: asyncio.Event, progress: Progress) -> Result:
     """Raises BenchError when nothing could be measured."""
     async with _target(session) as (target, own):
-        watch = _Watch(own, probes=session.embedded is not None and _on_disk(session))
+        in_memory = session.embedded is not None and session.embedded.store == "memory"
+        watch = _Watch(own, probes=_waits_for_disk(session), in_memory=in_memory)
         conditions = Conditions(
             stop=stop,
             progress=progress,
@@ -78,7 +79,7 @@ async def _target(session: Session) -> AsyncIterator[tuple[Target, Embedded | No
         yield SebTarget(own.address, own.token), own
 
 
-def _on_disk(session: Session) -> bool:
+def _waits_for_disk(session: Session) -> bool:
     """Whether there is a disk whose fsync a record waits for."""
     return (
         session.embedded is not None
@@ -154,8 +155,9 @@ def _requests_per_s(measured: Measured) -> float:
 class _Watch:
     """What the embedded appliance uses, and its disk does, while it is measured."""
 
-    def __init__(self, own: Embedded | None, *, probes: bool) -> None:
+    def __init__(self, own: Embedded | None, *, probes: bool, in_memory: bool) -> None:
         self._own = own
+        self._in_memory = in_memory
         self._probe = FsyncProbe(own.folder) if own is not None and probes else None
         self._cpu_s = 0.0
         self._began: Usage | None = None
@@ -188,6 +190,7 @@ class _Watch:
             return None
         requests = sum(row.requests for row in result.rows)
         return Appliance(
+            holds_bucket=self._in_memory,
             peak_bytes=used.peak_bytes,
             cpu_s=round(self._cpu_s, 2),
             cpu_us_per_request=round(self._cpu_s * 1e6 / requests, 2) if requests else None,
