@@ -3,8 +3,9 @@
     python benchmarks/ratios.py [--quick]
 
 Where records a second are asked for (NDJSON, reading), the bound is that number over what a null
-server did on the machine it was asked for. Every figure is measured beside what it is divided by. A report: it ends with 1 only when a record
-was wrong or nothing could be measured, never because something was slow.
+server did on the machine it was asked for. Every figure is measured beside what it is divided by.
+A report: it ends with 1 only when a record was wrong or nothing could be measured, never because
+something was slow.
 """
 
 from __future__ import annotations

@@ -28,11 +28,12 @@ _CREATED: Final = 201
 @dataclass(slots=True)
 class Outcome:
     """What became of requests that were not acknowledged at once. `refused`: how often, by code.
-    `late`: no connection was free when they were due."""
+    `late`: no connection was free when they were due; `generator_late`: one was."""
 
     refused: Counter[str] = field(default_factory=Counter)
     lost: int = 0
     late: int = 0
+    generator_late: int = 0
     not_sent: int = 0
     failure: BenchError | None = None  # why the run could not go on
 
@@ -86,7 +87,14 @@ class Producing:
         """Send what is due, as long as somebody can."""
         now_s = self.clock()
         while self.idle and self.schedule.next_s <= now_s:
-            self.idle.pop().take(now_s)
+            self.idle.pop().take(now_s, was_idle=True)
+
+    def late(self, somebody_was_idle: bool) -> None:
+        """A request is sent long after it was due."""
+        if somebody_was_idle:
+            self.outcome.generator_late += 1
+        else:
+            self.outcome.late += 1
 
     def check_time_outs(self, longest_s: float) -> None:
         now_s = self.clock()
@@ -146,7 +154,7 @@ class Producer(Exchange):
         self._topic = 0
         self._intended_s = 0.0
 
-    def take(self, now_s: float) -> None:
+    def take(self, now_s: float, *, was_idle: bool = False) -> None:
         """Send a request if one is due; else wait to be woken."""
         everyone = self._all
         intended_s = everyone.schedule.take(now_s)
@@ -154,7 +162,7 @@ class Producer(Exchange):
             everyone.idle.append(self)
             return
         if now_s - intended_s > LATE_S:
-            everyone.outcome.late += 1
+            everyone.late(was_idle or bool(everyone.idle))
         times = self._account.intended_s
         number = self._number = len(times)
         times.append(intended_s)

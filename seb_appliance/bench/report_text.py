@@ -87,7 +87,9 @@ def trouble_words(result: Result) -> str:
     if result.lost:
         told.append(f"{result.lost:,} without an answer")
     if result.late:
-        told.append(f"{result.late:,} sent late (no connection was free when they were due)")
+        told.append(f"{result.late:,} sent late (no connection was free)")
+    if result.generator_late:
+        told.append(f"{result.generator_late:,} sent late (the load generator had no processor)")
     if result.not_sent:
         told.append(f"{result.not_sent:,} were due and never sent")
     return ", ".join(told)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import Final
 
 import msgspec
 
@@ -12,6 +13,9 @@ from seb_appliance.bench.latencies import Curve, Latencies
 from seb_appliance.bench.machine import Machine
 from seb_appliance.bench.meters import Mark, Meter
 from seb_appliance.bench.producing import Outcome
+
+
+SHORTEST_S: Final = 0.01  # between two marks whose rate is told
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,7 +81,8 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     rows: list[Row]
     refused: dict[str, int]
     lost: int
-    late: int  # sent more than 5 ms after they were due
+    late: int  # sent more than 5 ms after they were due, because no connection was free
+    generator_late: int  # the same, because the load generator got no processor
     not_sent: int  # due, and never sent
     failure: str | None
     generator_cpu: float  # cores
@@ -102,7 +107,7 @@ def row_of(meters: Sequence[Meter]) -> Row | None:
             continue
         first, last = meter.marks[0], meter.marks[-1]
         for a, b in pairwise(meter.marks):
-            if b.at_s > a.at_s:
+            if b.at_s - a.at_s > SHORTEST_S:
                 at_s = total.at_s + b.at_s - first.at_s
                 rate = (b.records - a.records) / (b.at_s - a.at_s)
                 over_time.append((round(at_s, 3), round(rate, 1)))
@@ -139,6 +144,7 @@ def merged(outcomes: list[Outcome]) -> Outcome:
         whole.refused.update(outcome.refused)
         whole.lost += outcome.lost
         whole.late += outcome.late
+        whole.generator_late += outcome.generator_late
         whole.not_sent += outcome.not_sent
         whole.failure = whole.failure or outcome.failure
     return whole

@@ -86,6 +86,7 @@ def result_of(
         refused=dict(outcome.refused),
         lost=outcome.lost,
         late=outcome.late,
+        generator_late=outcome.generator_late,
         not_sent=outcome.not_sent,
         failure=None if outcome.failure is None else str(outcome.failure),
         generator_cpu=round(sum(one.generator_cpu for one in slices) / len(slices), 3),
