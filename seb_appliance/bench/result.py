@@ -14,7 +14,6 @@ from seb_appliance.bench.machine import Machine
 from seb_appliance.bench.meters import Mark, Meter
 from seb_appliance.bench.producing import Outcome
 
-
 SHORTEST_S: Final = 0.01  # between two marks whose rate is told
 
 

@@ -140,3 +140,12 @@ def test_an_api_key_without_the_right_to_make_topics_is_told_so(seb: Seb, tmp_pa
 )  # fmt: skip
 def test_what_cannot_be_measured_is_refused(seb: Seb, options: tuple[str, ...], words: str) -> None:
     assert words in seb.refused("bench", *options, code=78)
+
+
+def test_a_terminal_shows_how_far_it_is_and_keeps_nothing_of_it(seb: Seb) -> None:
+    assert "measuring" not in seb.good("bench", "produce", *SHORT).err
+    seb.patch.setattr("sys.stderr.isatty", lambda: True)
+    told = seb.good("bench", "produce", *SHORT)
+    assert "measuring" in told.err
+    assert told.err.endswith("\r\033[K")
+    assert "\033" not in told.out
