@@ -28,6 +28,10 @@ class Answer:
     head: bytes
     body: bytes
 
+    @property
+    def is_good(self) -> bool:
+        return 200 <= self.status < 300
+
     def words(self) -> str:
         """What a refusal says."""
         try:
@@ -62,7 +66,7 @@ class Caller(Exchange):
     async def good(self, request: bytes, timeout_s: float = ANSWER_S) -> Answer:
         """Raises BenchError with the words of a refusal, too."""
         answer = await self.ask(request, timeout_s)
-        if not 200 <= answer.status < 300:
+        if not answer.is_good:
             raise BenchError(answer.words())
         return answer
 

@@ -8,8 +8,10 @@ from typing import Final
 
 from seb_appliance.bench.accounts import Account, Findings, TopicCheck
 from seb_appliance.bench.connecting import Caller, close_all, connect
+from seb_appliance.bench.failures import BenchError
 from seb_appliance.bench.meters import Meter
 from seb_appliance.bench.plan import Plan
+from seb_appliance.bench.producing import Outcome
 from seb_appliance.bench.reading_back import ask_records
 from seb_appliance.bench.targets import Target
 
@@ -40,6 +42,8 @@ class Following:
             for _ in range(plan.consumers)
             for topic, name in enumerate(topics)
         ]
+        self.outcome = Outcome()
+        self.failed = asyncio.Event()
         self._callers: list[Caller] = []
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -60,9 +64,8 @@ class Following:
             if any(task.done() for task in self._tasks):
                 break
             await asyncio.sleep(0.02)
-        for task in self._tasks:
-            if task.done():
-                task.result()
+        if self.outcome.failure is not None:
+            raise self.outcome.failure
         self.close()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         found = Findings()
@@ -84,7 +87,12 @@ class Following:
         offset = 0
         latencies, accounts = self.meter.latencies, self._accounts
         while True:
-            read = await ask_records(caller, self._target, topic, offset, WAIT_MS)
+            try:
+                read = await ask_records(caller, self._target, topic, offset, WAIT_MS)
+            except BenchError as error:
+                self.outcome.failure = error
+                self.failed.set()
+                return
             now_s = self._clock()
             if isinstance(read, str):
                 check.findings.wrong_one(read)

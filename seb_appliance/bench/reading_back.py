@@ -9,11 +9,15 @@ from typing import Final
 from seb_appliance import limits
 from seb_appliance.bench.accounts import Account, Findings, TopicCheck
 from seb_appliance.bench.connecting import Caller, close_all, connect
+from seb_appliance.bench.failures import BenchError
 from seb_appliance.bench.plan import Plan
 from seb_appliance.bench.targets import Read, Target
 from seb_appliance.errors import SebError
 
 _AT_ONCE: Final = 8
+_BUSY: Final = (429, 503)
+_TRIES: Final = 50
+_PAUSE_S: Final = 0.2
 
 
 async def read_back(
@@ -43,9 +47,17 @@ async def read_back(
 async def ask_records(
     caller: Caller, target: Target, topic: str, offset: int, wait_ms: int = 0
 ) -> Read | str:
-    """Records of a topic from `offset` on, or what is wrong with the answer. Raises BenchError."""
+    """Records of a topic from `offset` on, or what is wrong with the answer. Asks again for a while
+    when the target says that it has too much to do. Raises BenchError."""
     most = limits.BENCH_RECORDS_PER_READ
-    answer = await caller.good(target.read(topic, "batch", offset, most, wait_ms))
+    request = target.read(topic, "batch", offset, most, wait_ms)
+    for _ in range(_TRIES):
+        answer = await caller.ask(request)
+        if answer.status not in _BUSY:
+            break
+        await asyncio.sleep(_PAUSE_S)
+    if not answer.is_good:
+        raise BenchError(answer.words())
     try:
         return target.records("batch", offset, answer.head, answer.body)
     except (ValueError, SebError) as error:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
+from seb_appliance import limits
 from seb_appliance.bench.accounts import Findings
 from seb_appliance.bench.connecting import ANSWER_S, Caller
 from seb_appliance.bench.consuming import Consuming, Known, fill, learn
@@ -113,6 +114,7 @@ class _Measurement:
         self._findings = Findings()
         self._generator_cpu = 0.0
         self._is_verified = False
+        self._failure: BenchError | None = None
 
     @property
     def _must_fill(self) -> bool:
@@ -123,12 +125,15 @@ class _Measurement:
             await self._prepare()
             await self._load()
             await self._verify()
+            failure = self._outcome().failure
+            if failure is not None and not any(meter.requests for meter in self._meters()):
+                raise failure
         finally:
             self._close()
             await self._clean_up()
         return Measured(
             meters=self._meters(),
-            outcome=merged([part.outcome for part in self._parts()]),
+            outcome=self._outcome(),
             findings=self._findings if self._is_verified else None,
             generator_cpu=self._generator_cpu,
         )
@@ -214,22 +219,28 @@ class _Measurement:
         self._mark()
         tick = 1
         is_ended = False
-        while not is_ended and clock() < end_s:
+        while not is_ended and not self._has_enough() and clock() < end_s:
             is_ended = await self._ended_before(min(end_s, measured_from_s + tick * TICK_S))
             tick += 1
             self._mark()
             self._conditions.progress("measuring", (clock() - measured_from_s) / length_s)
-            for part in (self._producing, self._consuming):
-                if part is not None:
-                    part.check_time_outs(ANSWER_S)
+            for part in self._parts():
+                part.check_time_outs(ANSWER_S)
         self._conditions.on_measuring(False)
         self._generator_cpu = (cpu() - cpu_began) / max(1e-9, clock() - began_s)
+
+    def _has_enough(self) -> bool:
+        """More latencies than may be kept: the run ends early, and is whole."""
+        return any(len(meter.latencies) > limits.BENCH_SAMPLES_MAX for meter in self._meters())
 
     async def _ended_before(self, moment_s: float) -> bool:
         """Wait until then; whether the run was stopped or has failed."""
         left_s = max(0.0, moment_s - self._conditions.clock())
         waits = [asyncio.ensure_future(self._conditions.stop.wait())]
-        waits += [asyncio.ensure_future(part.failed.wait()) for part in self._parts()]
+        failures = [part.failed for part in self._parts()]
+        if self._following is not None:
+            failures.append(self._following.failed)
+        waits += [asyncio.ensure_future(failed.wait()) for failed in failures]
         done, pending = await asyncio.wait(
             waits, timeout=left_s, return_when=asyncio.FIRST_COMPLETED
         )
@@ -259,11 +270,18 @@ class _Measurement:
             await asyncio.sleep(0.01)
 
     async def _verify(self) -> None:
-        outcome = merged([part.outcome for part in self._parts()])
-        if outcome.failure is not None or not self._conditions.verify:
+        """What was measured is worth telling, also when the target cannot be read any more."""
+        if self._outcome().failure is not None or not self._conditions.verify:
             return
         self._conditions.progress("verifying", 0.0)
-        self._is_verified = True
+        try:
+            await self._check_records()
+        except BenchError as error:
+            self._failure = error
+        else:
+            self._is_verified = True
+
+    async def _check_records(self) -> None:
         if self._following is not None:
             self._findings.add(await self._following.finish(DRAIN_S))
         elif self._producing is not None:
@@ -273,6 +291,12 @@ class _Measurement:
             self._findings.add(found)
         if self._consuming is not None:
             self._findings.add(self._consuming.findings)
+
+    def _outcome(self) -> Outcome:
+        followed = [] if self._following is None else [self._following.outcome]
+        outcome = merged([*(part.outcome for part in self._parts()), *followed])
+        outcome.failure = outcome.failure or self._failure
+        return outcome
 
     def _mark(self) -> None:
         now_s = self._conditions.clock()

@@ -25,16 +25,21 @@ class GoBroker:
     topics: dict[str, list[bytes]] = field(default_factory=dict)
     posts: int = 0
     port: int = 0
+    key: str = KEY
+    busy_reads: int = 0  # so many reads are answered with 503
     _stall: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def answer(self, method: str, target: str, headers: dict[str, str], body: bytes) -> bytes:
-        if headers.get("authorization", "").removeprefix("Bearer ") != KEY:
+        if headers.get("authorization", "").removeprefix("Bearer ") != self.key:
             return _whole(401, b"invalid auth")
         parts = urlsplit(target)
         query = {name: values[0] for name, values in parse_qs(parts.query).items()}
         log = self.topics.setdefault(query["topic-name"], [])
         if method == "POST":
             return await self._produce(log, headers, body)
+        if self.busy_reads:
+            self.busy_reads -= 1
+            return _whole(503, b"too much to do")
         offset = int(query["offset"])
         if parts.path == "/record":
             return _whole(200, log[offset])

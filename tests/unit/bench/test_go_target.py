@@ -118,3 +118,31 @@ async def test_a_stop_ends_the_load_and_leaves_what_was_measured() -> None:
     assert result.rows[0].requests > 0
     assert result.verified is not None
     assert result.verified.mistakes == []
+
+
+async def test_a_broker_that_cannot_be_read_afterwards_is_told_beside_what_was_measured() -> None:
+    stop = asyncio.Event()
+    async with go_broker() as broker:
+        target = GoTarget(Address("127.0.0.1", broker.port), KEY)
+
+        def progress(phase: str, done: float) -> None:
+            if phase == "verifying":
+                broker.key = "another"
+
+        conditions = Conditions(stop=stop, progress=progress)
+        measured = await measure(plan(), target, conditions)
+    result = result_of(plan(), target, datetime.now(UTC), [measured], stop.is_set())
+    assert result.rows[0].requests > 0
+    assert result.verified is None
+    assert result.failure is not None
+    assert "invalid auth" in result.failure
+
+
+async def test_a_busy_broker_is_read_again_a_little_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("seb_appliance.bench.reading_back._PAUSE_S", 0.0)
+    async with go_broker() as broker:
+        broker.busy_reads = 3
+        result = await run(broker, plan())
+    assert broker.busy_reads == 0
+    assert result.verified is not None
+    assert result.verified.mistakes == []
