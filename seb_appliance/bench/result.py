@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
 from itertools import pairwise
 from typing import Final
 
@@ -10,9 +13,11 @@ import msgspec
 
 from seb_appliance.bench.accounts import Findings
 from seb_appliance.bench.latencies import Curve, Latencies
-from seb_appliance.bench.machine import Machine
+from seb_appliance.bench.machine import Machine, this_machine
 from seb_appliance.bench.meters import Mark, Meter
+from seb_appliance.bench.plan import Plan
 from seb_appliance.bench.producing import Outcome
+from seb_appliance.bench.targets import Target
 
 SHORTEST_S: Final = 0.01  # between two marks whose rate is told
 
@@ -95,6 +100,16 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
         return self.verified is None or not self.verified.wrong
 
 
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What one run has counted. `findings` None: nothing was verified."""
+
+    meters: list[Meter]
+    outcome: Outcome
+    findings: Findings | None
+    generator_cpu: float
+
+
 def row_of(meters: Sequence[Meter]) -> Row | None:
     """What was done between the first and the last mark of each, one after the other; None when
     nothing was measured."""
@@ -147,3 +162,33 @@ def merged(outcomes: list[Outcome]) -> Outcome:
         whole.not_sent += outcome.not_sent
         whole.failure = whole.failure or outcome.failure
     return whole
+
+
+def result_of(
+    plan: Plan, target: Target, started: datetime, slices: Sequence[Measured], stopped: bool
+) -> Result:
+    """One result of a run, or of several slices of one."""
+    outcome = merged([one.outcome for one in slices])
+    findings = Findings()
+    for one in slices:
+        findings.add(one.findings or Findings())
+    is_verified = all(one.findings is not None for one in slices)
+    alike = zip(*(one.meters for one in slices), strict=True)
+    return Result(
+        workload=plan.workload,
+        title=plan.title,
+        target=target.name,
+        started=started.isoformat(timespec="seconds"),
+        is_whole=not stopped and outcome.failure is None,
+        configuration=dataclasses.asdict(plan),
+        machine=this_machine(),
+        rows=[row for meters in alike if (row := row_of(meters)) is not None],
+        refused=dict(outcome.refused),
+        lost=outcome.lost,
+        late=outcome.late,
+        generator_late=outcome.generator_late,
+        not_sent=outcome.not_sent,
+        failure=None if outcome.failure is None else str(outcome.failure),
+        generator_cpu=round(sum(one.generator_cpu for one in slices) / len(slices), 3),
+        verified=verified_of(findings) if is_verified else None,
+    )

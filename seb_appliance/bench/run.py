@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import dataclasses
 import secrets
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
 from typing import Final
 
 from seb_appliance import limits
@@ -18,13 +16,12 @@ from seb_appliance.bench.connecting import ANSWER_S, Caller
 from seb_appliance.bench.consuming import Consuming, Known, fill, learn
 from seb_appliance.bench.failures import BenchError
 from seb_appliance.bench.following import Following
-from seb_appliance.bench.machine import this_machine
 from seb_appliance.bench.meters import Meter
 from seb_appliance.bench.pacing import Pacer
 from seb_appliance.bench.plan import Plan
 from seb_appliance.bench.producing import Outcome, Producing
 from seb_appliance.bench.reading_back import for_each, read_back
-from seb_appliance.bench.result import Result, merged, row_of, verified_of
+from seb_appliance.bench.result import Measured, merged
 from seb_appliance.bench.targets import Target
 
 TICK_S: Final = 0.25
@@ -47,52 +44,12 @@ class Conditions:
     on_measuring: Callable[[bool], None] = field(default=lambda _: None)  # began, ended
 
 
-@dataclass(frozen=True, slots=True)
-class Measured:
-    """What one run has counted. `findings` None: nothing was verified."""
-
-    meters: list[Meter]
-    outcome: Outcome
-    findings: Findings | None
-    generator_cpu: float
-
-
 async def measure(
     plan: Plan, target: Target, conditions: Conditions, known: Sequence[Known] = ()
 ) -> Measured:
     """One run. `known`: for readers of a server that has its answers already, in place of topics.
     Raises BenchError when nothing could be measured at all."""
     return await _Measurement(plan, target, conditions, known).run()
-
-
-def result_of(
-    plan: Plan, target: Target, started: datetime, slices: Sequence[Measured], stopped: bool
-) -> Result:
-    """One result of a run, or of several slices of one."""
-    outcome = merged([one.outcome for one in slices])
-    findings = Findings()
-    for one in slices:
-        findings.add(one.findings or Findings())
-    is_verified = all(one.findings is not None for one in slices)
-    alike = zip(*(one.meters for one in slices), strict=True)
-    return Result(
-        workload=plan.workload,
-        title=plan.title,
-        target=target.name,
-        started=started.isoformat(timespec="seconds"),
-        is_whole=not stopped and outcome.failure is None,
-        configuration=dataclasses.asdict(plan),
-        machine=this_machine(),
-        rows=[row for meters in alike if (row := row_of(meters)) is not None],
-        refused=dict(outcome.refused),
-        lost=outcome.lost,
-        late=outcome.late,
-        generator_late=outcome.generator_late,
-        not_sent=outcome.not_sent,
-        failure=None if outcome.failure is None else str(outcome.failure),
-        generator_cpu=round(sum(one.generator_cpu for one in slices) / len(slices), 3),
-        verified=verified_of(findings) if is_verified else None,
-    )
 
 
 class _Measurement:

@@ -18,8 +18,8 @@ from seb_appliance.bench.fsync_probe import FsyncProbe
 from seb_appliance.bench.machine import Usage, usage_of
 from seb_appliance.bench.plan import Plan
 from seb_appliance.bench.processes import Embedded, EmbeddedOptions, embedded, null_server
-from seb_appliance.bench.result import Against, Appliance, Fsync, Result
-from seb_appliance.bench.run import Conditions, Measured, Progress, measure, result_of
+from seb_appliance.bench.result import Against, Appliance, Fsync, Measured, Result, result_of
+from seb_appliance.bench.run import Conditions, Progress, measure
 from seb_appliance.bench.targets import Address, SebTarget, Target
 
 PAIRS: Final = 5

@@ -2,36 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
-import signal
-import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from seb_appliance import limits
-from seb_appliance.bench.plan import (
-    BODY_KINDS,
-    CONNECTIONS_AT_A_RATE,
-    PRESETS,
-    TOPOLOGIES,
-    WORKLOADS,
-    Plan,
-)
+from seb_appliance.bench.plan import BODY_KINDS, PRESETS, TOPOLOGIES, WORKLOADS
 from seb_appliance.cli.failures import REFUSED, UNAVAILABLE, WRONG, CommandError
 from seb_appliance.cli.options import settings_from, with_settings
 from seb_appliance.cli.output import say, tell
-from seb_appliance.cli.reaching import url_and_key
-from seb_appliance.errors import ConfigurationError, StartError
 from seb_appliance.quantities import duration_ms, size_bytes
-from seb_appliance.settings import Settings, environment_without_settings
 
 if TYPE_CHECKING:
-    from seb_appliance.bench.processes import EmbeddedOptions
     from seb_appliance.bench.result import Result
-    from seb_appliance.bench.session import Session
-    from seb_appliance.bench.targets import Target
 
 INTERRUPTED: Final = 130
 
@@ -138,9 +122,11 @@ def bench(
     It works on topics of its own, and deletes them. Ends with 65 when a record was lost, doubled,
     out of order or damaged.
     """
+    from seb_appliance.cli.bench_asked import make_session
+    from seb_appliance.cli.bench_running import run
+
     settings = settings_from(config, {"url": url, "key_file": key_file})
-    session = _session(settings, asked)
-    result = _measure(session)
+    result = run(make_session(settings, asked))
     if report is not None:
         _write_report(report, result)
     if as_json:
@@ -152,168 +138,6 @@ def bench(
 
         say(words(result))
     return _exit_code(result)
-
-
-def _session(settings: Settings, asked: dict[str, Any]) -> Session:
-    """Raises ConfigurationError."""
-    _need_parts()
-    from seb_appliance.bench.session import Session
-
-    plan = make_plan(asked)
-    if asked["against"] and (plan.workload not in ("produce", "consume") or plan.rate is not None):
-        raise ConfigurationError("--against is for produce and consume without --rate")
-    own = None
-    if asked["embedded"]:
-        if asked["target"] != "seb":
-            raise ConfigurationError("--embedded starts an appliance, no seb-go")
-        own = _embedded(asked)
-    else:
-        for name in ("store", "directory", "linger", "store_latency"):
-            if asked[name] is not None:
-                flag = name.replace("_", "-")
-                raise ConfigurationError(f"--{flag} is for --embedded; a running one has its own")
-    return Session(
-        plan=plan,
-        target=None if own is not None else _target(settings, asked["target"]),
-        embedded=own,
-        against_null=asked["against"] is not None,
-        keep_topics=asked["keep"],
-    )
-
-
-def make_plan(asked: dict[str, Any]) -> Plan:
-    """What the options say; those that are given win over a preset and a topology.
-
-    Raises ConfigurationError."""
-    workload = asked["workload"]
-    chosen: dict[str, Any] = {}
-    if asked["preset"] is not None:
-        chosen |= PRESETS[asked["preset"]]
-    if asked["topology"] is not None and workload != "fan":
-        raise ConfigurationError("--topology is for fan")
-    if workload == "fan":
-        chosen["connections"], chosen["consumers"] = TOPOLOGIES[asked["topology"] or "1:1"]
-    for name in ("body", "record_bytes", "records_per_request", "connections", "consumers"):
-        if asked[name] is not None:
-            chosen[name] = asked[name]
-    for name in ("topics", "rate"):
-        if asked[name] is not None:
-            chosen[name] = asked[name]
-    for name in ("duration", "warm_up"):
-        if asked[name] is not None:
-            chosen[f"{name}_s"] = asked[name] / 1000
-    if workload == "consume":
-        if asked["consumers"] is not None:
-            raise ConfigurationError("the readers of consume are its --connections")
-        chosen.pop("rate", None)
-        if asked["rate"] is not None:
-            raise ConfigurationError("consume reads as fast as it goes: leave --rate out")
-    if workload == "produce" and asked["consumers"] is not None:
-        raise ConfigurationError("produce has no --consumers; mixed, e2e and fan have")
-    if "rate" in chosen:
-        chosen.setdefault("connections", CONNECTIONS_AT_A_RATE)
-    return Plan(workload=workload, **chosen).check()
-
-
-def _embedded(asked: dict[str, Any]) -> EmbeddedOptions:
-    from seb_appliance.bench.processes import EmbeddedOptions
-
-    flags: list[str] = []
-    for name in ("linger", "store_latency"):
-        if asked[name] is not None:
-            flags += [f"--{name.replace('_', '-')}", asked[name]]
-    return EmbeddedOptions(
-        store=asked["store"] or "disk",
-        directory=asked["directory"],
-        flags=tuple(flags),
-        environment=environment_without_settings(),
-    )
-
-
-def _target(settings: Settings, kind: str) -> Target:
-    from seb_appliance.bench.go_target import GoTarget
-    from seb_appliance.bench.targets import Address, SebTarget
-    from seb_appliance.cli.http_client import parse_url
-
-    url, token = url_and_key(settings, ours=kind == "seb")
-    parts = parse_url(url)
-    secured = parts.scheme == "https"
-    assert parts.hostname is not None
-    address = Address(
-        parts.hostname, parts.port or (443 if secured else 80), parts.path.rstrip("/"), secured
-    )
-    return SebTarget(address, token) if kind == "seb" else GoTarget(address, token)
-
-
-def _need_parts() -> None:
-    """Raises StartError when the extra is not installed."""
-    try:
-        import hdrh.histogram  # noqa: F401
-    except ModuleNotFoundError as error:
-        raise StartError(
-            f"this needs {error.name}, which is not installed: pip install 'seb-appliance[bench]'"
-        ) from error
-
-
-def _measure(session: Session) -> Result:
-    """Raises CommandError."""
-    from seb_appliance.bench.failures import BenchError
-    from seb_appliance.bench.machine import allow_many_files
-
-    allow_many_files()
-    try:
-        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-            return runner.run(_until_stopped(session))
-    except BenchError as error:
-        code = REFUSED if error.reachable else UNAVAILABLE
-        raise CommandError(str(error), code) from error
-
-
-async def _until_stopped(session: Session) -> Result:
-    """The first interrupt ends the load and leaves a report; the second one ends it all."""
-    from seb_appliance.bench.session import run_session
-
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-
-    def interrupted() -> None:
-        stop.set()
-        loop.remove_signal_handler(signal.SIGINT)
-
-    loop.add_signal_handler(signal.SIGINT, interrupted)
-    with _Progress() as progress:
-        return await run_session(session, stop, progress.show)
-
-
-def _loop_factory() -> Any:
-    """uvloop's where it is installed."""
-    try:
-        import uvloop
-    except ModuleNotFoundError:
-        return None
-    return uvloop.new_event_loop
-
-
-class _Progress:
-    """A line on a terminal, nothing elsewhere."""
-
-    def __init__(self) -> None:
-        self._is_shown = sys.stderr.isatty()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def show(self, phase: str, done: float) -> None:
-        if self._is_shown:
-            filled = round(min(1.0, done) * 30)
-            bar = "█" * filled + "·" * (30 - filled) if done else ""
-            sys.stderr.write(f"\r\033[K{phase} {bar}")
-            sys.stderr.flush()
-
-    def __exit__(self, *_: object) -> None:
-        if self._is_shown:
-            sys.stderr.write("\r\033[K")
-            sys.stderr.flush()
 
 
 def _write_report(path: Path, result: Result) -> None:

@@ -11,8 +11,8 @@ import pytest
 from seb_appliance.bench.failures import BenchError
 from seb_appliance.bench.go_target import GoTarget
 from seb_appliance.bench.plan import Plan
-from seb_appliance.bench.result import Result
-from seb_appliance.bench.run import Conditions, measure, result_of
+from seb_appliance.bench.result import Result, result_of
+from seb_appliance.bench.run import Conditions, measure
 from seb_appliance.bench.targets import Address
 from tests.support.go_broker import KEY, GoBroker, go_broker
 
