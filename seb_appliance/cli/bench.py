@@ -159,4 +159,4 @@ def _exit_code(result: Result) -> int:
         return UNAVAILABLE
     if not result.is_whole:
         return INTERRUPTED
-    return 0 if any(row.requests for row in result.rows) else REFUSED
+    return 0 if any(row.latency is not None for row in result.rows) else REFUSED

@@ -24,8 +24,7 @@ def test_a_workload_runs_with_records_together(seb: Seb, workload: str, body: st
     assert result["verified"]["records"] >= 4
     assert result["is_whole"]
     for row in result["rows"]:
-        assert row["records"] > 0, row["what"]
-        assert row["latency"]["samples"] > 0
+        assert row["latency"]["samples"] > 0, row["what"]
 
 
 @pytest.mark.parametrize("workload", ["produce", "consume", "e2e", "mixed", "fan"])
