@@ -13,9 +13,9 @@ import functools
 import json
 import random
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Final, NamedTuple, Protocol
 
+import msgspec
 from crc32c import crc32c
 
 from seb_appliance import limits
@@ -74,7 +74,7 @@ class BatchBodies:
 
     def make(self, number: int) -> bytes:
         stored = (b"%016x" % number).join(self._parts)
-        header = replace(self._header, body_crc=crc32c(stored))
+        header = msgspec.structs.replace(self._header, body_crc=crc32c(stored))
         return header.pack() + stored + self._padding
 
 
