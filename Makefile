@@ -1,6 +1,7 @@
 # Everything needs git, make and python3 (3.11 or newer); the rest is set up here, inside .venv.
 #   make run     start the appliance on a directory (ARGS="--port 8080" adds flags)
 #   make test    lint, types, import arrows, tests: what must pass before a commit
+#   make bench   what the appliance does, as ratios to a server that only answers
 #   make demo    this machine's package log in, out, and compared
 #   make slow    the tests against real servers, crashes, the built wheel
 #   make pins    renew constraints.txt from the ranges in pyproject.toml
@@ -8,7 +9,7 @@
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run test lint demo slow pins clean
+.PHONY: help run test lint bench demo slow pins clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -22,7 +23,7 @@ export PIP_ROOT_USER_ACTION := ignore
 PIP_INSTALL := $(PY) -m pip install --quiet --editable
 
 help:
-	@sed -n '2,7s/^#  //p' Makefile
+	@sed -n '2,8s/^#  //p' Makefile
 
 run: $(RUN_READY)
 	@exec $(VENV)/bin/seb serve $(ARGS)
@@ -35,6 +36,9 @@ lint: $(TEST_READY)
 	$(PY) -m ruff format --check
 	$(PY) -m mypy
 
+bench: $(TEST_READY)
+	@$(PY) benchmarks/ratios.py $(ARGS)
+
 demo: $(RUN_READY)
 	@$(PY) examples/package-log/demo.py $(ARGS)
 
@@ -43,7 +47,7 @@ slow: $(TEST_READY)
 
 pins:
 	@rm -rf .state/pins && $(PYTHON) -m venv .state/pins
-	PIP_CONSTRAINT= .state/pins/bin/python -m pip install --quiet '.[server,test]'
+	PIP_CONSTRAINT= .state/pins/bin/python -m pip install --quiet '.[bench,server,test]'
 	.state/pins/bin/python -m pip freeze --exclude seb-appliance > constraints.txt
 
 clean:
@@ -57,7 +61,7 @@ $(RUN_READY): pyproject.toml constraints.txt | $(PY)
 
 $(TEST_READY): pyproject.toml constraints.txt | $(PY)
 	@echo "Installing what the tests need into $(VENV) …"
-	@$(PIP_INSTALL) '.[server,test]'
+	@$(PIP_INSTALL) '.[bench,server,test]'
 	@touch $@ $(RUN_READY)
 
 $(PY):

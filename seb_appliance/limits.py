@@ -102,6 +102,15 @@ INDEX_PAGE_SECTIONS: Final = 65_536
 SNAPSHOTS_KEPT: Final = 3
 SNAPSHOT_INTERVAL_S_MIN: Final = 60
 
+# Measuring
+STORE_LATENCY_MS_MAX: Final = 10_000
+BENCH_CONNECTIONS_MAX: Final = 8_000
+BENCH_DURATION_MS_MAX: Final = 3_600_000
+BENCH_SAMPLES_MAX: Final = 50_000_000  # latencies kept, four bytes each
+BENCH_FOLLOWERS_MAX: Final = 2_000  # connections that wait at a log end
+BENCH_RECORDS_PER_READ: Final = 10_000
+BENCH_RECORD_BYTES_MIN: Final = 33  # a record says in 32 what it is
+
 assert RECORD_BYTES_DEFAULT <= RECORD_BYTES_MAX <= REQUEST_BYTES_MAX
 assert REQUEST_BYTES_MAX <= PENDING_BYTES_DEFAULT, "one allowed request must be able to wait"
 assert WINDOW_BYTES_MAX + REQUEST_BYTES_MAX + ENTRY_CONTENTS_BYTES_MAX <= ENTRY_BYTES_MAX

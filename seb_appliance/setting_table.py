@@ -222,6 +222,14 @@ SETTINGS: Final[tuple[Setting, ...]] = (
         help="Serve /metrics to other machines too, not only to this one.",
     ),
     Setting(
+        "store_latency",
+        "duration",
+        0,
+        range=(0, limits.STORE_LATENCY_MS_MAX),
+        help="Delay of each request to a bucket that is a directory or memory, as if it were far "
+        "away: for measuring.",
+    ),
+    Setting(
         "s3_endpoint",
         "text",
         None,

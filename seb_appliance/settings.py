@@ -71,6 +71,7 @@ class Settings:
     cache_bytes: int
     log_level: str
     metrics_public: bool
+    store_latency_ms: int
     s3_endpoint: str | None
     s3_region: str | None
     s3_access_key_id: str | None
@@ -127,6 +128,11 @@ def load(
     return settings
 
 
+def environment_without_settings() -> dict[str, str]:
+    """This process's variables, without ours: for an appliance that is told everything."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("SEB_")}
+
+
 def _check_relations(settings: Settings) -> None:
     """What must hold between settings; BucketAddress.parse checks the bucket."""
     if settings.address.kind == "file":
@@ -137,6 +143,8 @@ def _check_relations(settings: Settings) -> None:
                 f"data ({settings.data}) and bucket ({settings.bucket}) must lie side by side, "
                 "neither inside the other"
             )
+    if settings.store_latency_ms and settings.address.kind == "s3":
+        raise ConfigurationError("store_latency is for a directory or memory, not for s3://")
     if settings.window_linger_ms > settings.ack_timeout_ms // 2:
         raise ConfigurationError(
             f"linger ({format_duration(settings.window_linger_ms)}) must be at most half of "

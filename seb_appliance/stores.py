@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Literal, cast
 
+from seb_appliance.clock import SystemClock
 from seb_appliance.errors import ConfigurationError
 from seb_appliance.failpoints import NO_FAILPOINTS, Failpoints
 from seb_appliance.settings import Settings
 from seb_appliance.storage.counted import CountedStore
+from seb_appliance.storage.object_store import ObjectStore
 
 
 def make_store(settings: Settings, failpoints: Failpoints = NO_FAILPOINTS) -> CountedStore:
@@ -19,12 +21,12 @@ def make_store(settings: Settings, failpoints: Failpoints = NO_FAILPOINTS) -> Co
     if address.kind == "memory":
         from seb_appliance.storage.memory import MemoryStore
 
-        return CountedStore(MemoryStore())
+        return CountedStore(_delayed(MemoryStore(), settings))
     if address.kind == "file":
         from seb_appliance.storage.directory import DirectoryStore
 
         try:
-            return CountedStore(DirectoryStore(address.path, failpoints))
+            return CountedStore(_delayed(DirectoryStore(address.path, failpoints), settings))
         except OSError as error:
             raise ConfigurationError(
                 f"cannot use the directory {address.path} as a bucket ({error.strerror})"
@@ -43,3 +45,12 @@ def make_store(settings: Settings, failpoints: Failpoints = NO_FAILPOINTS) -> Co
         checksums=cast("Literal['when_required', 'when_supported']", settings.s3_checksums),
     )
     return CountedStore(S3Store(options, failpoints))
+
+
+def _delayed(store: ObjectStore, settings: Settings) -> ObjectStore:
+    """As far away as `store_latency` says."""
+    if not settings.store_latency_ms:
+        return store
+    from seb_appliance.storage.delayed import DelayedStore
+
+    return DelayedStore(store, settings.store_latency_ms / 1000, SystemClock())

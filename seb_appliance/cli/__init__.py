@@ -17,6 +17,7 @@ from seb_appliance import __version__
 from seb_appliance.cli.admin import admin
 from seb_appliance.cli.api_keys import api_keys
 from seb_appliance.cli.audit import audit
+from seb_appliance.cli.bench import bench
 from seb_appliance.cli.consume import consume
 from seb_appliance.cli.doctor import doctor
 from seb_appliance.cli.failures import CommandError, ReaderLeftError
@@ -67,6 +68,7 @@ seb.add_command(topics)
 seb.add_command(groups)
 seb.add_command(api_keys)
 seb.add_command(audit)
+seb.add_command(bench)
 seb.add_command(doctor)
 seb.add_command(inspect)
 seb.add_command(admin)

@@ -12,6 +12,7 @@ import click
 
 from seb_appliance.cli.options import settings_from, with_settings
 from seb_appliance.errors import ConfigurationError
+from seb_appliance.settings import Settings
 
 if TYPE_CHECKING:
     from seb_appliance.cli.http_client import HttpClient
@@ -52,9 +53,16 @@ def talks(command: AnyCommand) -> AnyCommand:
 
 def make_client(config: Path | None, flags: dict[str, str | bool | None]) -> HttpClient:
     """Raises ConfigurationError that says which file or setting is wrong."""
-    from seb_appliance.cli.http_client import HttpClient, is_local
+    from seb_appliance.cli.http_client import HttpClient
 
-    settings = settings_from(config, flags)
+    return HttpClient(*url_and_key(settings_from(config, flags)))
+
+
+def url_and_key(settings: Settings, *, ours: bool = True) -> tuple[str, str]:
+    """Where the appliance is, and with which API key to talk to it. `ours` False: a key of another
+    broker, whatever it looks like. Raises ConfigurationError."""
+    from seb_appliance.cli.http_client import is_local
+
     path = settings.key_file
     if path is None:
         # An admin key that lies around here is nobody else's business.
@@ -69,10 +77,10 @@ def make_client(config: Path | None, flags: dict[str, str | bool | None]) -> Htt
                 f"no API key: {path} is not there. Name a file that holds one with --key-file or "
                 "SEB_KEY_FILE"
             )
-    return HttpClient(settings.url, read_key(path))
+    return settings.url, read_key(path, ours=ours)
 
 
-def read_key(path: Path) -> str:
+def read_key(path: Path, *, ours: bool = True) -> str:
     """The API key in a file. Raises ConfigurationError; what the file holds is never shown."""
     try:
         with path.open("rb") as file:
@@ -83,7 +91,7 @@ def read_key(path: Path) -> str:
         ) from error
     except UnicodeDecodeError:
         text = ""
-    if not text.startswith("seb_") or not text.isprintable() or " " in text:
+    if not text or (ours and not text.startswith("seb_")) or not text.isprintable() or " " in text:
         raise ConfigurationError(f"{path} does not hold an API key (seb_…) and nothing else")
     return text
 

@@ -15,7 +15,7 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 # Files beside the rooms: leaves that everyone may import, the settings, and the composition root.
 LEAVES = {"__init__", "bundled", "clock", "errors", "failpoints", "limits", "quantities"}
 SETTINGS = {"setting_table", "settings"}
-ROOMS = {"api", "broker", "cli", "formats", "state", "storage", "ui"}
+ROOMS = {"api", "bench", "broker", "cli", "formats", "state", "storage", "ui"}
 
 MAY_IMPORT = {
     "leaf": {"leaf"},
@@ -27,7 +27,8 @@ MAY_IMPORT = {
     "ui": {"leaf", "formats", "broker", "ui"},
     "settings": {"leaf", "settings"},
     "root": {"leaf", "formats", "broker", "storage", "state", "api", "ui", "settings", "root"},
-    "cli": {"leaf", "formats", "settings", "root", "cli"},
+    "bench": {"leaf", "formats", "bench"},
+    "cli": {"leaf", "formats", "settings", "root", "bench", "cli"},
 }
 
 # Packages that are not ours and not Python's. `formats` is what a Spark executor installs.
@@ -41,7 +42,8 @@ MAY_USE = {
     "ui": {"jinja2", "litestar", "msgspec"},
     "settings": set(),
     "root": {"msgspec", "rich", "uvicorn", "uvloop"},
-    "cli": {"backports", "click", "crc32c", "msgspec", "rich"},
+    "bench": {"crc32c", "hdrh", "msgspec", "uvicorn"},
+    "cli": {"backports", "click", "crc32c", "hdrh", "msgspec", "rich", "uvloop"},
 }
 
 

@@ -13,7 +13,8 @@ BUILD = PROJECT["tool"]["hatch"]["build"]["targets"]
 
 def requirements() -> list[str]:
     extras = PROJECT["project"]["optional-dependencies"]
-    listed = [*PROJECT["project"]["dependencies"], *extras["server"], *extras["test"]]
+    listed = [*PROJECT["project"]["dependencies"], *extras["server"]]
+    listed += [*extras["bench"], *extras["test"]]
     return [re.split(r"[\[<>=; ]", line)[0].lower().replace("_", "-") for line in listed]
 
 

@@ -1,0 +1,232 @@
+"""Readers of records that are there already, each asking again as soon as it was answered.
+
+Every answer is read and checked record by record once, before the run; in the run, the same
+request must bring the same bytes, which one checksum of the whole body shows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from crc32c import crc32c
+
+from seb_appliance import limits
+from seb_appliance.bench.accounts import Account, Findings, TopicCheck
+from seb_appliance.bench.connecting import Caller, connect
+from seb_appliance.bench.exchange_large import LargeExchange
+from seb_appliance.bench.failures import BenchError
+from seb_appliance.bench.meters import Meter
+from seb_appliance.bench.plan import Plan
+from seb_appliance.bench.producing import Outcome
+from seb_appliance.bench.reading_back import ask_records, for_each
+from seb_appliance.bench.targets import Target
+from seb_appliance.errors import SebError
+
+FILL_BYTES: Final = 32 * limits.MIB
+FILL_REQUESTS_MAX: Final = 64
+FILL_RECORDS: Final = 1_024
+SINGLE_READS: Final = 1_024
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A request, and its one right answer: `records` in a body with this CRC-32C."""
+
+    request: bytes
+    records: int
+    size_bytes: int
+    crc: int
+
+
+def filling(plan: Plan) -> Plan:
+    """How the topics are filled: in record batches, as many records in each as one read takes."""
+    count = plan.records_per_request
+    if plan.body == "single":
+        count = max(1, min(FILL_RECORDS, limits.MIB // plan.record_bytes))
+    return replace(plan, body="batch", records_per_request=count, connections=plan.topics)
+
+
+async def fill(
+    wanted: Plan, target: Target, topics: Sequence[str], created_us: int
+) -> list[Account]:
+    """Put records into each topic, one producer for each. Raises BenchError."""
+    plan = filling(wanted)
+    per_request = plan.records_per_request * plan.record_bytes
+    most = FILL_REQUESTS_MAX
+    if wanted.body == "single":
+        most = -(-SINGLE_READS // plan.records_per_request // len(topics))
+    requests = max(1, min(most, FILL_BYTES // per_request // len(topics)))
+    accounts = [Account(number) for number in range(len(topics))]
+
+    async def produce(caller: Caller, index: int) -> None:
+        bodies = target.bodies(plan, index, created_us)
+        for number in range(requests):
+            body = bodies.make(number)
+            request = target.produce_head(topics[index], bodies.content_type, len(body)) + body
+            answer = await caller.good(request)
+            accounts[index].acknowledge(index, number, target.first_offset(answer.body))
+
+    await for_each(target, range(len(topics)), produce)
+    return accounts
+
+
+async def learn(
+    plan: Plan, target: Target, topics: Sequence[str], accounts: Sequence[Account]
+) -> tuple[list[Known], Findings]:
+    """What each request of the readers must be answered with, from answers that were checked
+    record by record. Raises BenchError."""
+    known: list[list[Known]] = [[] for _ in topics]
+    found = Findings()
+    per_request = filling(plan).records_per_request
+
+    async def read_all(caller: Caller, index: int) -> None:
+        check = TopicCheck(index, topics[index], per_request, len(topics))
+        told = accounts[index].acknowledged[index]
+        end = told.offsets[-1] + per_request
+        begin = told.offsets[0]
+        crcs: dict[int, int] = {}
+        if plan.body == "single":
+            crcs = await _check_whole(caller, target, topics[index], check, begin, end)
+            end = min(end, begin + max(1, SINGLE_READS // len(topics)))
+        offset = begin
+        while offset < end:
+            most = 1 if plan.body == "single" else per_request
+            request = target.read(topics[index], plan.body, offset, most, 0)
+            answer = await caller.good(request)
+            try:
+                read = target.records(plan.body, offset, answer.head, answer.body)
+            except (ValueError, SebError) as error:
+                raise BenchError(
+                    f"{topics[index]}: an answer that cannot be read ({error})"
+                ) from error
+            crc = crc32c(answer.body)
+            if plan.body != "single":
+                check.take(read.values, read.offsets)
+            elif crc != crcs.get(offset):
+                check.findings.wrong_one(f"{topics[index]}: another record at offset {offset}")
+            if read.next_offset <= offset:
+                check.findings.wrong_one(f"{topics[index]}: nothing at offset {offset}")
+                break
+            known[index].append(Known(request, len(read.values), len(answer.body), crc))
+            offset = read.next_offset
+        found.add(check.settle(accounts))
+
+    await for_each(target, range(len(topics)), read_all)
+    return [one for of_topic in known for one in of_topic], found
+
+
+async def _check_whole(
+    caller: Caller, target: Target, topic: str, check: TopicCheck, begin: int, end: int
+) -> dict[int, int]:
+    """Check all records together; by offset, the CRC-32C of each value."""
+    crcs: dict[int, int] = {}
+    offset = begin
+    while offset < end:
+        read = await ask_records(caller, target, topic, offset)
+        if isinstance(read, str):
+            raise BenchError(read)
+        check.take(read.values, read.offsets)
+        crcs.update(zip(read.offsets, map(crc32c, read.values), strict=True))
+        if read.next_offset <= offset:
+            break
+        offset = read.next_offset
+    return crcs
+
+
+class Consuming:
+    """`connections` readers. With `checks` off (a null server) only status and length count."""
+
+    def __init__(
+        self,
+        target: Target,
+        known: Sequence[Known],
+        connections: int,
+        *,
+        clock: Callable[[], float],
+        checks: bool = True,
+    ) -> None:
+        self.meter = Meter("read")
+        self.findings = Findings()
+        self.outcome = Outcome()
+        self.clock = clock
+        self.checks = checks
+        self.known = known
+        self.measured_from_s = 0.0
+        self.end_s = 0.0
+        self.failed = asyncio.Event()
+        self._target = target
+        self._connections = connections
+        self._readers: list[Reader] = []
+        self._is_over = False
+
+    async def open(self) -> None:
+        """Raises BenchError."""
+        self._readers = await connect(
+            self._target.address, lambda number: Reader(self, number), self._connections
+        )
+
+    def begin(self, measured_from_s: float, end_s: float) -> None:
+        self.measured_from_s, self.end_s = measured_from_s, end_s
+        for reader in self._readers:
+            reader.ask()
+
+    def check_time_outs(self, longest_s: float) -> None:
+        now_s = self.clock()
+        for reader in self._readers:
+            if reader.busy_since_s is not None and now_s - reader.busy_since_s > longest_s:
+                reader.abort()
+
+    @property
+    def is_quiet(self) -> bool:
+        return all(reader.busy_since_s is None for reader in self._readers)
+
+    def lost_one(self) -> None:
+        """A connection ended that nobody closed: the run is over."""
+        if self._is_over:
+            return
+        self.outcome.lost += 1
+        self.outcome.failure = BenchError("a reader's connection was closed", reachable=False)
+        self.failed.set()
+
+    def close(self) -> None:
+        self._is_over = True
+        for reader in self._readers:
+            reader.abort()
+
+
+class Reader(LargeExchange):
+    def __init__(self, all_of_them: Consuming, number: int) -> None:
+        super().__init__()
+        self._all = all_of_them
+        self._next = number * 7  # readers begin at different places
+        self._asked: Known | None = None
+        self._sent_s = 0.0
+
+    def ask(self) -> None:
+        now_s = self._all.clock()
+        if now_s >= self._all.end_s:
+            return
+        known = self._all.known
+        asked = self._asked = known[self._next % len(known)]
+        self._next += 1
+        self._sent_s = now_s
+        self.send(asked.request, now_s)
+
+    def answered(self, status: int, head: bytes, body: memoryview) -> None:  # noqa: ARG002
+        everyone, asked = self._all, self._asked
+        assert asked is not None
+        if status != 200:
+            everyone.outcome.refused[str(status)] += 1
+        elif len(body) != asked.size_bytes or (everyone.checks and crc32c(body) != asked.crc):
+            everyone.findings.wrong_one("a reader got other bytes than before")
+        else:
+            everyone.meter.count(asked.records, len(body))
+            if self._sent_s >= everyone.measured_from_s:
+                everyone.meter.latencies.add(everyone.clock() - self._sent_s)
+        self.ask()
+
+    def lost(self) -> None:
+        self._all.lost_one()

@@ -1,0 +1,120 @@
+"""What is measured: one frozen value, from options and presets, checked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from seb_appliance import limits
+from seb_appliance.errors import ConfigurationError
+
+Workload = Literal["produce", "consume", "e2e", "mixed", "fan"]
+BodyKind = Literal["single", "json", "ndjson", "batch"]
+
+WORKLOADS: Final = ("produce", "consume", "e2e", "mixed", "fan")
+BODY_KINDS: Final = ("single", "json", "ndjson", "batch")
+
+# What others publish at a fixed rate; the rate is in records a second. A connection has one request
+# on its way, so that so many records over 25 of them must go several at a time.
+PRESETS: Final[dict[str, dict[str, Any]]] = {
+    "256B@3000": {"record_bytes": 256, "rate": 3_000.0},
+    "1KiB@3000": {"record_bytes": 1_024, "rate": 3_000.0},
+    "5KiB@2000": {"record_bytes": 5 * 1_024, "rate": 2_000.0},
+    "1KiB@20000": {
+        "record_bytes": 1_024,
+        "rate": 20_000.0,
+        "connections": 25,
+        "body": "batch",
+        "records_per_request": 32,
+    },
+    "1MiB@100": {"record_bytes": limits.MIB, "rate": 100.0, "connections": 32},
+}
+CONNECTIONS: Final = 16
+CONNECTIONS_AT_A_RATE: Final = 256  # idle ones cost nothing; too few make requests wait for one
+
+# producers:consumers on one topic; each consumer gets the records of all producers.
+TOPOLOGIES: Final[dict[str, tuple[int, int]]] = {
+    "1:1": (1, 1),
+    "20:1": (20, 1),
+    "1:20": (1, 20),
+    "20x20": (20, 20),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """`rate`: records a second from all producers together, None: each connection sends its next
+    request when the last one is answered. `connections` produce (in `consume`: read); `consumers`
+    each get every record."""
+
+    workload: Workload
+    body: BodyKind = "single"
+    record_bytes: int = 1_024
+    records_per_request: int = 1
+    connections: int = CONNECTIONS
+    consumers: int = 1
+    topics: int = 1
+    rate: float | None = None
+    duration_s: float = 10.0
+    warm_up_s: float = 1.0
+
+    @property
+    def requests_per_s(self) -> float | None:
+        return None if self.rate is None else self.rate / self.records_per_request
+
+    @property
+    def title(self) -> str:
+        """The configuration in a line, for people."""
+        pace = "as fast as it goes" if self.rate is None else f"{self.rate:,.0f} records/s"
+        parts = [
+            f"{self.records_per_request:,} x {_size(self.record_bytes)} per request ({self.body})",
+            _count(self.connections, "connection"),
+        ]
+        if self.workload not in ("produce", "consume"):
+            parts.append(_count(self.consumers, "consumer"))
+        parts += [_count(self.topics, "topic"), pace, f"{self.duration_s:g} s"]
+        return ", ".join(parts)
+
+    def check(self) -> Plan:
+        """Itself. Raises ConfigurationError that says what cannot be."""
+        if self.body == "single" and self.records_per_request != 1:
+            raise ConfigurationError(
+                "a body of one record cannot hold several: say --body batch, ndjson or json"
+            )
+        smallest = limits.BENCH_RECORD_BYTES_MIN
+        if not smallest <= self.record_bytes <= limits.RECORD_BYTES_MAX:
+            raise ConfigurationError(
+                f"--record-bytes is {smallest} bytes (a record carries its producer, "
+                "number and checksum) to 16MiB"
+            )
+        request_bytes = self.records_per_request * self.record_bytes
+        if request_bytes > limits.REQUEST_BYTES_MAX:
+            raise ConfigurationError(f"a request of {_size(request_bytes)} is over 16 MiB")
+        if self.rate is not None:
+            samples = self.rate / self.records_per_request * self.duration_s
+            if self.workload == "consume":
+                raise ConfigurationError("consume reads as fast as it goes: leave --rate out")
+            if samples > limits.BENCH_SAMPLES_MAX:
+                raise ConfigurationError(f"{samples:,.0f} requests are too many to keep")
+        if self.consumers * self.topics > limits.BENCH_FOLLOWERS_MAX and self.follows:
+            raise ConfigurationError(
+                f"{self.consumers} consumers of {self.topics:,} topics need more than "
+                f"{limits.BENCH_FOLLOWERS_MAX:,} connections"
+            )
+        return self
+
+    @property
+    def follows(self) -> bool:
+        """Whether consumers wait at the log end for what the producers send."""
+        return self.workload in ("e2e", "fan")
+
+
+def _size(size: int) -> str:
+    for unit, factor in (("MiB", limits.MIB), ("KiB", limits.KIB)):
+        if size >= factor:
+            return f"{size / factor:g} {unit}"
+    return f"{size} B"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"

@@ -1,0 +1,113 @@
+"""`seb bench` as a process: an appliance of its own, a null server, an interrupt."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.server.serving import ENVIRONMENT, serving
+
+pytestmark = pytest.mark.slow
+
+BENCH = (sys.executable, "-m", "seb_appliance", "bench")
+
+
+def bench(*options: str, code: int = 0) -> dict[str, Any]:
+    finished = subprocess.run(
+        [*BENCH, *options, "--json"],
+        env=ENVIRONMENT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert finished.returncode == code, finished.stdout + finished.stderr
+    result: dict[str, Any] = json.loads(finished.stdout)
+    assert result["verified"]["mistakes"] == []
+    return result
+
+
+def test_an_appliance_of_its_own_is_measured_and_leaves_nothing(tmp_path: Path) -> None:
+    options = ("--duration", "1s", "--store-latency", "40ms", "--linger", "1ms")
+    result = bench(
+        "produce", "--embedded", *options, "--connections", "1", "--directory", str(tmp_path)
+    )
+    latency = dict(result["rows"][0]["latency"]["at"])
+    assert latency[50.0] >= 41_000
+    assert result["appliance"]["peak_bytes"] > 2**20
+    assert result["appliance"]["cpu_us_per_request"] > 0
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_end_to_end_on_a_disk_is_told_beside_its_fsync(tmp_path: Path) -> None:
+    options = ("--duration", "1s", "--linger", "1ms", "--rate", "100")
+    result = bench("e2e", "--embedded", *options, "--directory", str(tmp_path))
+    fsync = result["fsync"]
+    assert fsync["samples"] > 5
+    assert fsync["allowed_us"] == 10_000 + 2 * fsync["p99_us"]
+    assert fsync["held"] in (True, False)
+
+
+@pytest.mark.parametrize("workload", ["produce", "consume"])
+def test_a_run_is_compared_with_a_null_server(workload: str) -> None:
+    options = ("--store", "memory", "--duration", "1s", "--connections", "8")
+    result = bench(workload, "--embedded", *options, "--against", "null")
+    against = result["against"]
+    assert len(against["ratios"]) == 5
+    assert min(against["ratios"]) <= against["median"] <= max(against["ratios"])
+    assert 0 < against["median"] < 2
+
+
+def test_an_interrupt_leaves_a_report_of_what_was_measured(tmp_path: Path) -> None:
+    with serving(tmp_path) as running:
+        command = [*BENCH, "produce", "--duration", "1h", "--warm-up", "0", "--json"]
+        command += ["--url", f"http://127.0.0.1:{running.port}"]
+        command += ["--key-file", str(running.data / "admin.key")]
+        process = subprocess.Popen(
+            command, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        try:
+            wait_for_records(running.request)
+            os.kill(process.pid, signal.SIGINT)
+            out, err = process.communicate(timeout=60)
+        finally:
+            process.kill()
+        assert process.returncode == 130, err
+        result = json.loads(out)
+        assert not result["is_whole"]
+        assert result["rows"][0]["requests"] > 0
+        assert result["verified"]["mistakes"] == []
+
+
+def test_an_appliance_that_goes_away_ends_the_run_with_what_was_measured(tmp_path: Path) -> None:
+    with serving(tmp_path) as running:
+        command = [*BENCH, "produce", "--duration", "1h", "--warm-up", "0"]
+        command += ["--url", f"http://127.0.0.1:{running.port}"]
+        command += ["--key-file", str(running.data / "admin.key")]
+        process = subprocess.Popen(
+            command, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        try:
+            wait_for_records(running.request)
+            running.stop(signal.SIGKILL)
+            out, err = process.communicate(timeout=60)
+        finally:
+            process.kill()
+        assert process.returncode == 69, err
+        assert "cannot reach" in err
+        assert "requests/s" in out
+
+
+def wait_for_records(request: Any) -> None:
+    """Until a topic of the bench has some."""
+    while True:
+        topics = json.loads(request("GET", "/v1/topics")[1])["topics"]
+        if any(topic["log_end_offset"] > 50 for topic in topics):
+            return
