@@ -280,6 +280,11 @@ class NotReadyError(UnavailableError):
     title = "The appliance is not ready"
 
 
+class FollowerTooSlowError(UnavailableError):
+    code = "follower_too_slow"
+    title = "The follower took nothing for too long"
+
+
 class ShuttingDownError(UnavailableError):
     code = "shutting_down"
     title = "The appliance is stopping"

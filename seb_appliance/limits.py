@@ -62,6 +62,15 @@ FETCH_BYTES_MAX: Final = 16 * MIB
 WAIT_MS_MAX: Final = 60_000
 WAITING_READERS_MAX: Final = 10_000
 
+# Followers: live streams of a topic
+FOLLOWERS_MAX: Final = 1_000
+FOLLOWER_PART_RECORDS: Final = 1_000  # sent at once
+FOLLOWER_PART_BYTES: Final = 32 * KIB  # the same, in bytes of records; soft, as FETCH_BYTES
+FOLLOWER_STALLED_S_MAX: Final = 10  # one that takes nothing for so long is told so and cut off
+FOLLOWER_PING_S: Final = 15
+FOLLOWING_BYTES_MAX: Final = 64 * MIB  # being sent to all of them
+FOLLOWED_PARTS_BYTES_MAX: Final = 8 * MIB  # encoded once, for all who follow a topic
+
 # HTTP
 HTTP_HEADER_BYTES_MAX: Final = 16 * KIB
 CONNECTIONS_MAX: Final = 8_000
@@ -120,4 +129,6 @@ assert GROUPS_PER_PAGE_MAX <= GROUPS_PER_PAGE_LOOKED_AT
 assert REQUEST_BYTES_MAX <= BATCH_BODY_BYTES_MAX
 assert BATCH_RECORDS_MAX * 8 <= BATCH_BODY_BYTES_MAX
 assert RECORDS_PER_REQUEST_MAX <= BATCH_RECORDS_MAX
+assert FOLLOWERS_MAX * FOLLOWER_PART_BYTES <= FOLLOWING_BYTES_MAX // 2, "and JSON is longer"
+assert FOLLOWER_STALLED_S_MAX < HTTP_STALLED_S_MAX, "it has to hear that it was too slow"
 assert FETCH_BYTES_DEFAULT <= FETCH_BYTES_MAX <= READ_BYTES_DEFAULT

@@ -55,7 +55,11 @@ def _log(appliance: Appliance) -> Iterator[Sample]:
 
 def _waiting(appliance: Appliance) -> Iterator[Sample]:
     broker = appliance.broker
-    for what, budget in (("pending", broker.pending), ("reading", broker.reading)):
+    for what, budget in (
+        ("pending", broker.pending),
+        ("reading", broker.reading),
+        ("following", broker.followers.budget),
+    ):
         yield Sample(
             f"seb_{what}_bytes", f"Bytes of the {what} budget in use.", "gauge", budget.used_bytes
         )
@@ -68,6 +72,12 @@ def _waiting(appliance: Appliance) -> Iterator[Sample]:
     yield Sample(
         "seb_waiting_readers", "Readers waiting at a log end.", "gauge", broker.waiting_readers
     )
+    followers = broker.followers
+    yield Sample("seb_followers", "Live streams of topics.", "gauge", followers.count)
+    text = "Live streams ended because nothing was taken of them."
+    yield Sample("seb_followers_cut_total", text, "counter", followers.cut)
+    text = "Records encoded for live streams."
+    yield Sample("seb_live_encoded_total", text, "counter", broker.counters.live_encoded)
     yield Sample(
         "seb_state_lag_entries",
         "Entries that SQLite is behind.",

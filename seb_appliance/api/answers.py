@@ -18,6 +18,7 @@ JSON: Final = b"application/json"
 NDJSON: Final = b"application/x-ndjson"
 BATCH: Final = b"application/vnd.seb.batch"
 RAW: Final = b"application/octet-stream"
+SSE: Final = b"text/event-stream"
 
 # What an answer gets unless its handler says otherwise.
 DEFAULT_HEADERS: Final = (

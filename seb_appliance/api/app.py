@@ -49,6 +49,7 @@ from seb_appliance.api.problems import (
     problem_body,
     problem_headers,
 )
+from seb_appliance.api.records_live import HEAD_STATE
 from seb_appliance.api.status import Status
 from seb_appliance.api.wire import with_defaults
 from seb_appliance.broker.broker import Broker
@@ -113,6 +114,7 @@ class Api:
             return
         if scope["method"] == "HEAD":
             # A copy: the server looks at its own scope to leave the body out.
+            state[HEAD_STATE] = True
             inner: dict[str, Any] = {**scope, "method": "GET"}
             scope = cast("HTTPScope", inner)
         await self.litestar(scope, _charged(receive, state), sender)

@@ -85,7 +85,7 @@ def routes(broker: Broker) -> list[HTTPRouteHandler]:
         group: str = request.scope["path_params"]["group"]
         topic: str = request.scope["path_params"]["topic"]
         broker.authorize(call.key, "consume", topic, group)
-        chosen = answer_type(call)
+        chosen = answer_type(call, FORMATS)
         shape = value_shape(call.query)
         wanted = read_request(call.query)
         named = parameters.choice(call.query.get("default", "earliest"), "default", DEFAULTS)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 from seb_appliance import limits
 from seb_appliance.api.encode_json import VALUE_SHAPES
 from seb_appliance.api.openapi import Json
-from seb_appliance.api.records_consume import FORMATS
+from seb_appliance.api.records_consume import FORMATS, FORMATS_AND_LIVE
 
 
 def _parameter(place: str, name: str, description: str, schema: Json, example: Any) -> Json:
@@ -27,6 +28,11 @@ def query(name: str, description: str, example: Any = None, **schema: Any) -> Js
 
 def header(name: str, description: str, example: Any = None) -> Json:
     return _parameter("header", name, description, {"type": "string"}, example)
+
+
+def _format(formats: Mapping[str, str]) -> Json:
+    text = "Media type of the answer, instead of Accept."
+    return query("format", text, type="string", enum=list(formats))
 
 
 _NAME: Final[Json] = {
@@ -88,11 +94,16 @@ CONSUME: Final[list[Json]] = [
         default="0",
     ),
     VALUES,
-    query(
-        "format",
-        "Media type of the answer, instead of Accept.",
-        type="string",
-        enum=list(FORMATS),
+    _format(FORMATS),
+]
+CONSUME_OR_FOLLOW: Final[list[Json]] = [
+    *CONSUME[:-1],
+    _format(FORMATS_AND_LIVE),
+    header(
+        "Last-Event-ID",
+        "Of a live stream: the offset of the last record that was received; it goes on behind it, "
+        "whatever `offset` says.",
+        "1043",
     ),
 ]
 TIMEOUT: Final = header("Seb-Timeout", "Shortens the acknowledgement time-out of 30s.", "5s")

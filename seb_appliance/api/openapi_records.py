@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+import msgspec
+
 from seb_appliance.api import openapi_parameters as parameters
 from seb_appliance.api.encode_json import RecordOut, RecordsOut
 from seb_appliance.api.openapi import Content, ErrorTypes, Json, Operation, Reply, ref
@@ -15,6 +17,7 @@ from seb_appliance.errors import (
     BadNameError,
     CorruptObjectError,
     FencedError,
+    FollowerTooSlowError,
     IdempotencyMismatchError,
     NotAcceptableError,
     OffsetExpiredError,
@@ -61,6 +64,10 @@ REPLAYED: Final = {
 _NDJSON: Final = Content(
     schema={"type": "string", "description": "One Record object per line."},
     example='{"value":"a"}\n{"value":null,"key":"customer-7"}\n',
+)
+_LIVE: Final = Content(
+    schema={"type": "string", "description": "One event a record; its data is a RecordOut."},
+    example=f"id: 17\ndata: {msgspec.json.encode(RECORD).decode()}\n\n",
 )
 _ONE_RECORD: Final = Content(schema=BYTES, example="hello")
 
@@ -147,8 +154,13 @@ OPERATIONS: Final = [
         summary="Read records from an offset on",
         description="With `wait`, a reader at the log end gets its answer when a record comes. "
         "A batch answer is the stored bytes: its first and last batch may hold records outside "
-        "the range.",
-        parameters=[parameters.TOPIC, *parameters.CONSUME],
+        "the range. As `text/event-stream` the records come from `offset` on, and then each one as "
+        "it is stored: `id` is its offset, `data` the record as in JSON; a comment comes at "
+        "least every 15 s. The stream ends behind `max_records` or before `until` (an offset), if "
+        "they are given, and with an `error` event that holds a problem document when it cannot "
+        "go on; `wait` and `max_bytes` are refused. `Seb-Next-Offset` is where it begins; "
+        "there is no `Seb-Log-End-Offset`.",
+        parameters=[parameters.TOPIC, *parameters.CONSUME_OR_FOLLOW],
         replies={
             200: Reply(
                 description="Records, perhaps none",
@@ -168,11 +180,12 @@ OPERATIONS: Final = [
                         schema={"type": "string", "description": "One RecordOut per line."}
                     ),
                     "application/vnd.seb.batch": Content(schema=BYTES),
+                    "text/event-stream": _LIVE,
                 },
                 headers=POSITIONS,
             )
         },
-        errors=(*READ_ERRORS, OffsetOutOfRangeError),
+        errors=(*READ_ERRORS, OffsetOutOfRangeError, FollowerTooSlowError),
     ),
     Operation(
         method="GET",

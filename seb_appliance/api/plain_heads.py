@@ -20,7 +20,13 @@ from seb_appliance.api.auth import Call, token_of
 from seb_appliance.api.encode_json import ValueShape
 from seb_appliance.api.json_bodies import check_json_type
 from seb_appliance.api.parameters import read_headers, read_query
-from seb_appliance.api.records_consume import READ_QUERY, answer_type, read_request, value_shape
+from seb_appliance.api.records_consume import (
+    LIVE,
+    READ_QUERY,
+    answer_type,
+    read_request,
+    value_shape,
+)
 from seb_appliance.api.records_produce import BodyKind, body_kind
 from seb_appliance.broker.broker import Broker
 from seb_appliance.broker.names import check_group_name, check_topic_name
@@ -182,6 +188,8 @@ class PlainHeads:
         self._access.authorize(key, "consume", topic)
         query = read_query(query_string, READ_QUERY)
         chosen = answer_type(Call(key, headers, query, address=""))
+        if chosen == LIVE:
+            return None
         wanted = read_request(query)
         large = (
             wanted.max_records > limits.FETCH_RECORDS_DEFAULT

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterable, Sequence
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 from urllib.parse import quote_from_bytes
 
@@ -15,7 +15,7 @@ from litestar.types import ASGIApp, Receive
 
 from seb_appliance import limits
 from seb_appliance.api import parameters
-from seb_appliance.api.answers import BATCH, JSON, NDJSON, RAW, Answer, Headers
+from seb_appliance.api.answers import BATCH, JSON, NDJSON, RAW, SSE, Answer, Headers
 from seb_appliance.api.auth import AnyRequest, Call, enter
 from seb_appliance.api.encode_json import (
     VALUE_SHAPES,
@@ -25,6 +25,7 @@ from seb_appliance.api.encode_json import (
     records,
 )
 from seb_appliance.api.media_types import negotiate
+from seb_appliance.api.records_live import LiveRecords
 from seb_appliance.api.times import format_time
 from seb_appliance.broker.broker import Broker
 from seb_appliance.broker.values import BatchSlice, From, ReadRequest, ReadResult
@@ -44,7 +45,8 @@ READ_QUERY: Final = frozenset(
 )
 RECORD_QUERY: Final = frozenset({"values"})
 FORMATS: Final = {"json": JSON.decode(), "ndjson": NDJSON.decode(), "batch": BATCH.decode()}
-_LISTS: Final = tuple(FORMATS.values())
+LIVE: Final = SSE.decode()
+FORMATS_AND_LIVE: Final = {**FORMATS, "sse": LIVE}
 _ONE: Final = (JSON.decode(), RAW.decode())
 _VARY: Final = (b"vary", b"Accept, Accept-Encoding, Authorization")
 _SAFE: Final = "/:;,=@+"  # left unescaped in header values
@@ -72,13 +74,13 @@ def read_request(query: dict[str, str]) -> ReadRequest:
     )
 
 
-def answer_type(call: Call) -> str:
-    """The media type of the answer: `format` decides, else Accept."""
+def answer_type(call: Call, formats: Mapping[str, str] = FORMATS_AND_LIVE) -> str:
+    """The media type of the answer: `format` decides, else Accept. `formats`: what there is."""
     named = call.query.get("format")
     if named is None:
-        chosen = negotiate(call.headers.get(b"accept"), _LISTS)
+        chosen = negotiate(call.headers.get(b"accept"), tuple(formats.values()))
     else:
-        chosen = FORMATS[parameters.choice(named, "format", tuple(FORMATS))]
+        chosen = formats[parameters.choice(named, "format", tuple(formats))]
     if chosen == FORMATS["batch"] and "values" in call.query:
         raise BadParameterError("values shapes JSON; record batches are stored bytes.")
     return chosen
@@ -220,6 +222,8 @@ def routes(broker: Broker) -> list[HTTPRouteHandler]:
         broker.authorize(call.key, "consume", topic)
         chosen = answer_type(call)
         shape = value_shape(call.query)
+        if chosen == LIVE:
+            return await LiveRecords.of(broker, topic, call, shape)
         wanted = read_request(call.query)
         result = await unless_gone(
             broker.read(topic, wanted), request.receive, waits=wanted.wait_ms > 0

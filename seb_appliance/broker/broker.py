@@ -26,6 +26,7 @@ from seb_appliance.broker.budget import ByteBudget, Reservation
 from seb_appliance.broker.catalog import Catalog, Topic
 from seb_appliance.broker.consumer_groups import ConsumerGroups
 from seb_appliance.broker.counters import Counters
+from seb_appliance.broker.following import Follower, Followers
 from seb_appliance.broker.grants import Authorizer
 from seb_appliance.broker.index import SectionIndex
 from seb_appliance.broker.last_used import LastUsed
@@ -94,6 +95,7 @@ class Broker:
         self._after_apply = on_applied
         self._catalog = Catalog(loaded, clock.monotonic_s)
         self._waiting = WaitingReaders(clock)
+        self.followers = Followers(clock)
         self._sequencer = self._make_sequencer(journal, source, executor, failpoints)
         index = SectionIndex(state, self.counters)
         sections = SectionReader(source, executor, self.counters)
@@ -186,6 +188,7 @@ class Broker:
         """New writes are refused, waiting readers go, what is in the window is sealed now."""
         self._writes.stopping = True
         self._waiting.stop()
+        self.followers.stop()
         self._sequencer.flush()
 
     async def drain(self, grace_s: float) -> bool:
@@ -293,6 +296,15 @@ class Broker:
         self._readiness.look_for_newer_writer()
         return self._reads.read_at_once(topic, request)
 
+    def follow(self, topic: str) -> Follower:
+        """Be woken whenever the topic changes. Raises TopicNotFoundError, OverloadedError,
+        ShuttingDownError."""
+        return self.followers.follow(self._catalog.topic(topic))
+
+    def look_for_newer_writer(self) -> None:
+        """Somebody still listens; see `ReadinessCheck.look_for_newer_writer`. Does not wait."""
+        self._readiness.look_for_newer_writer()
+
     # --- topics ---
 
     def topic(self, name: str) -> TopicView:
@@ -380,6 +392,7 @@ class Broker:
     def _applied(self, changed: list[Topic]) -> None:
         self._waiting.wake(changed)
         self._catalog.forget_paged(self._state.paged_seq)
+        self.followers.wake(changed)
         self._after_apply()
         if self._forgetting is None and any(topic.deleted for topic in changed):
             self._forget_some()

@@ -18,6 +18,7 @@ class Counters:
     deadlines_passed: int = 0
     fetched_ahead: int = 0  # sections
     index_lookups: int = 0  # pages of the index read from SQLite
+    live_encoded: int = 0  # records, each once for all who follow at the log end
 
     def note_entry(self, entry: Entry, put_s: float) -> None:
         self.entries += 1

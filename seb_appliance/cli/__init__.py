@@ -26,6 +26,7 @@ from seb_appliance.cli.inspect import inspect
 from seb_appliance.cli.produce import produce
 from seb_appliance.cli.serve import serve
 from seb_appliance.cli.status import status
+from seb_appliance.cli.tail import tail
 from seb_appliance.cli.topics import topics
 from seb_appliance.errors import ConfigurationError, SebError, StartError
 
@@ -64,6 +65,7 @@ seb.add_command(serve)
 seb.add_command(status)
 seb.add_command(produce)
 seb.add_command(consume)
+seb.add_command(tail)
 seb.add_command(topics)
 seb.add_command(groups)
 seb.add_command(api_keys)

@@ -70,10 +70,9 @@ def consume(client: HttpClient, as_json: bool, **asked: Any) -> None:
     wanted = Wanted(**asked)
     wanted.check()
     progress = _Progress(client, wanted.topic, wanted.group) if wanted.commit else None
-    shape = _whole if as_json else _values
     for answer in answers(client, wanted):
         if answer.body:
-            write(shape(answer.body))
+            write(answer.body if as_json else values(answer.body))
         if progress is not None:
             progress.commit(answer)
 
@@ -146,11 +145,7 @@ class _Progress:
         self._committed = reached
 
 
-def _whole(body: bytes) -> bytes:
-    return body
-
-
-def _values(body: bytes) -> bytes:
+def values(body: bytes) -> bytes:
     """A tombstone is an empty line. On a terminal, control characters come escaped."""
     values = [_value(json.loads(line)) for line in body.split(b"\n") if line]
     if sys.stdout.isatty():

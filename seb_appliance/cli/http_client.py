@@ -11,7 +11,7 @@ import ipaddress
 import json
 import select
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Final, TypeVar
@@ -27,6 +27,7 @@ CONNECT_S: Final = 10.0
 ANSWER_S: Final = 120.0  # longer than a producer waits for the bucket, and than any long poll
 PATIENCE_S: Final = 60.0
 RETRY_S_MAX: Final = 5.0
+SILENCE_S: Final = 45.0  # three times what an appliance is silent in a live stream
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +44,15 @@ class Answer:
     def number(self, header: str) -> int:
         """A header that is a whole number."""
         return int(self.headers[header])
+
+
+@dataclass(frozen=True, slots=True)
+class LiveLines:
+    """A success that goes on: `lines`, without their ends, come as they are sent. They end with
+    the answer, or raise AnswerError when it breaks off. Header names are in lower case."""
+
+    headers: Mapping[str, str]
+    lines: Iterator[bytes]
 
 
 class HttpClient:
@@ -85,18 +95,50 @@ class HttpClient:
         if body is not None:
             headers["Content-Type"] = content_type
         headers.update(more_headers or {})
-        target = self._url.path.rstrip("/") + path
-        given = {name: value for name, value in (query or {}).items() if value is not None}
-        if given:
-            target += f"?{urlencode(given)}"
-        response, content = self._exchange(method, target, body, headers)
+        response, content = self._exchange(method, self._target(path, query), body, headers)
         if "seb-version" not in response.headers:
             raise self._foreign(method, response)
         self._has_answered = True
         if not 200 <= response.status < 300:
             raise _refusal(response, json.loads(content))
-        lowered = {name.lower(): value for name, value in response.getheaders()}
-        return Answer(response.status, lowered, content)
+        return Answer(response.status, _lowered(response), content)
+
+    def follow(
+        self, path: str, query: Mapping[str, object], headers: Mapping[str, str]
+    ) -> LiveLines:
+        """A GET of lines that need not end. Raises AnswerError for everything but a success."""
+        sent = {
+            "Authorization": f"Bearer {self._token}",
+            "User-Agent": f"seb/{__version__}",
+            **headers,
+        }
+        try:
+            connection = self._connected()
+            connection.sock.settimeout(SILENCE_S)
+            connection.request("GET", self._target(path, query), headers=sent)
+            response = connection.getresponse()
+            if "seb-version" not in response.headers:
+                raise self._foreign("GET", response)
+            if not 200 <= response.status < 300:
+                raise _refusal(response, json.loads(response.read()))
+        except (OSError, http.client.HTTPException) as error:
+            raise self._lost("GET", error) from error
+        self._has_answered = True
+        return LiveLines(_lowered(response), self._lines(response))
+
+    def _lines(self, response: http.client.HTTPResponse) -> Iterator[bytes]:
+        try:
+            while line := response.readline():
+                yield line.rstrip(b"\r\n")
+        except (OSError, http.client.HTTPException) as error:
+            raise self._lost("GET", error) from error
+        finally:
+            self.close()
+
+    def _target(self, path: str, query: Mapping[str, object] | None) -> str:
+        target = self._url.path.rstrip("/") + path
+        given = {name: value for name, value in (query or {}).items() if value is not None}
+        return f"{target}?{urlencode(given)}" if given else target
 
     def patiently(self, ask: Callable[[], T], *, is_known_again: bool = False) -> T:
         """What `ask` answers, asked again for up to a minute while its error says that nothing
@@ -199,16 +241,25 @@ def _is_whole(response: http.client.HTTPResponse) -> bool:
     return bodiless or "content-length" in said or "transfer-encoding" in said
 
 
+def _lowered(response: http.client.HTTPResponse) -> Mapping[str, str]:
+    return {name.lower(): value for name, value in response.getheaders()}
+
+
 def _refusal(response: http.client.HTTPResponse, problem: dict[str, Any]) -> AnswerError:
+    after_s = float(response.headers.get("retry-after", "1"))
+    return refusal(problem, response.status, after_s)
+
+
+def refusal(problem: dict[str, Any], status: int, retry_after_s: float = 1.0) -> AnswerError:
     """What a problem document says."""
     unknown = problem["side_effects"] != "none"
     retryable = bool(problem["retryable"])
     return AnswerError(
         f"{problem['detail'].rstrip('.')} ({problem['code']}).",
         UNKNOWN if unknown else UNAVAILABLE if retryable else REFUSED,
-        status=response.status,
+        status=status,
         harmless=retryable and not unknown,
-        retry_after_s=float(response.headers.get("retry-after", "1")),
+        retry_after_s=retry_after_s,
         problem=problem,
     )
 

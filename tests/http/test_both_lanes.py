@@ -132,6 +132,13 @@ CASES = [
     Case("read base64", method="GET", path="/v1/topics/t/records?values=base64", taken=True),
     Case("read the end", method="GET", path="/v1/topics/t/records?offset=latest", taken=True),
     Case("read much", method="GET", path="/v1/topics/t/records?max_records=100000"),
+    Case("follow", method="GET", path="/v1/topics/t/records?format=sse&max_records=1"),
+    Case(
+        "follow rather than read",
+        method="GET",
+        path="/v1/topics/t/records?until=0",
+        headers=("Accept: application/json;q=0.5, text/event-stream",),
+    ),
     Case("read beyond", method="GET", path="/v1/topics/t/records?offset=9999"),
     Case(
         "read until a time", method="GET", path="/v1/topics/t/records?until=@2020-01-01T00:00:00Z"

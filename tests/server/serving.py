@@ -36,13 +36,16 @@ class Serving:
         self.process.send_signal(number)
         return self.process.wait(60)
 
-    def request(self, method: str, path: str, body: bytes | None = None) -> tuple[int, bytes]:
+    def request(
+        self, method: str, path: str, body: bytes | None = None, content_type: str | None = None
+    ) -> tuple[int, bytes]:
         """With the admin key of the data directory, if there is one; status and body."""
         connection = HTTPConnection("127.0.0.1", self.port, timeout=30)
         file = self.data / "admin.key"
         key = {"Authorization": f"Bearer {file.read_text().strip()}"} if file.exists() else {}
         try:
-            connection.request(method, path, body, key)
+            named = {"Content-Type": content_type} if content_type else {}
+            connection.request(method, path, body, {**key, **named})
             response = connection.getresponse()
             return response.status, response.read()
         finally:

@@ -62,9 +62,10 @@ def test_lines_go_through_as_they_come(tmp_path: Path) -> None:
             assert take(consumer) == b"three\n"
 
 
-@pytest.mark.parametrize("command", ["produce", "consume"])
+@pytest.mark.parametrize("command", ["produce", "consume", "tail"])
 def test_an_interruption_is_quiet(tmp_path: Path, command: str) -> None:
-    flags = {"produce": ["--json"], "consume": ["--follow"]}[command]
+    tailing = ["--offset", "earliest"]
+    flags = {"produce": ["--json"], "consume": ["--follow"], "tail": tailing}[command]
     with serving(tmp_path) as running:
         running.request("POST", "/v1/topics/live/records", b"hello")
         with seb(running, command, "live", *flags) as process:
@@ -78,7 +79,14 @@ def test_an_interruption_is_quiet(tmp_path: Path, command: str) -> None:
         assert told.strip() in (b"", b"1 record acknowledged, the last at offset 1")
 
 
-@pytest.mark.parametrize("command", [["consume", "long"], ["consume", "long", "--json"]])
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["consume", "long"],
+        ["consume", "long", "--json"],
+        ["tail", "long", "--offset", "earliest"],
+    ],
+)
 def test_a_reader_that_has_enough_is_fine(tmp_path: Path, command: list[str]) -> None:
     with serving(tmp_path) as running:
         with seb(running, "produce", "long") as producer:
@@ -108,6 +116,41 @@ def test_a_producer_and_a_consumer_outlive_a_restart(tmp_path: Path) -> None:
             with serving(tmp_path, port=port):
                 assert json.loads(take(producer))["offset"] == 1
                 assert take(consumer) == b"two\n"
+
+
+@pytest.mark.parametrize("offset", ["latest", "-1"])
+def test_a_tail_goes_on_where_it_was_when_the_appliance_comes_back(
+    tmp_path: Path, offset: str
+) -> None:
+    """Whether it had seen a record by then, or was waiting for the first one."""
+    with serving(tmp_path) as running:
+        port = running.port
+        running.request("POST", "/v1/topics/live/records", b"one")
+        with seb(running, "tail", "live", "--offset", offset) as following:
+            if offset == "-1":
+                assert take(following) == b"one\n"
+            else:
+                wait_for_follower(running)
+            assert running.stop() == 0
+            with serving(tmp_path, port=port) as again:
+                again.request("POST", "/v1/topics/live/records", b"two")
+                assert take(following) == b"two\n"
+
+
+def test_a_tail_of_a_topic_that_goes_says_so(tmp_path: Path) -> None:
+    with serving(tmp_path) as running:
+        running.request("POST", "/v1/topics/live/records", b"one")
+        with seb(running, "tail", "live", "--json", "--offset", "0") as following:
+            assert json.loads(take(following))["value"] == "one"
+            running.request("DELETE", "/v1/topics/live")
+            _, told = following.communicate(timeout=30)
+            assert following.returncode == 1
+            assert b"(topic_not_found)" in told
+
+
+def wait_for_follower(running: Serving) -> None:
+    while b"\nseb_followers 1" not in running.request("GET", "/metrics")[1]:
+        pass
 
 
 def test_a_producer_whose_appliance_dies_sends_its_line_again(tmp_path: Path) -> None:

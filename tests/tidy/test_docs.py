@@ -15,6 +15,7 @@ from seb_appliance.cli import seb
 from seb_appliance.errors import SebError, StartError, StoreError
 from seb_appliance.setting_table import SETTINGS, Setting
 
+BUDGETS = ("pending", "reading", "following")
 ROOT = Path(__file__).parents[2]
 DOCS = {path.name: path.read_text(encoding="utf-8") for path in (ROOT / "docs").glob("*.md")}
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -84,7 +85,7 @@ def test_every_metric_is_documented() -> None:
         elif isinstance(node, ast.JoinedStr):
             text = ast.unparse(node)[2:-1]
             if text.startswith("seb_{what}"):
-                metrics |= {text.replace("{what}", what) for what in ("pending", "reading")}
+                metrics |= {text.replace("{what}", what) for what in BUDGETS}
     documented = set(re.findall(r"^\| `(seb_\w+)`", DOCS["OPERATIONS.md"], re.MULTILINE))
     assert metrics == documented
 
