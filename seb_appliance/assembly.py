@@ -13,7 +13,8 @@ from dataclasses import dataclass
 
 from seb_appliance.admin_key import ensure_admin_key
 from seb_appliance.broker.broker import Broker
-from seb_appliance.broker.settings import BrokerSettings
+from seb_appliance.broker.rewrite_jobs import Rewriter
+from seb_appliance.broker.settings import BrokerSettings, TidySettings
 from seb_appliance.clock import Clock, SystemClock
 from seb_appliance.failpoints import Failpoints
 from seb_appliance.last_used_keeper import LastUsedKeeper
@@ -22,20 +23,25 @@ from seb_appliance.snapshot_keeper import SnapshotKeeper
 from seb_appliance.state.database import StateDatabase
 from seb_appliance.state.follower import StateFollower
 from seb_appliance.storage import layout
+from seb_appliance.storage.cleanup import BucketCleaner
 from seb_appliance.storage.counted import CountedStore
 from seb_appliance.storage.disk_cache import DiskCache
 from seb_appliance.storage.journal import StoredJournal
 from seb_appliance.storage.opening import StartOptions, StartReport, open_journal
 from seb_appliance.storage.patience import Patience
 from seb_appliance.storage.replay import Progress
+from seb_appliance.storage.rewriting import ObjectRewriter
 from seb_appliance.storage.section_source import BucketSections
 from seb_appliance.storage.snapshots import SnapshotSchedule, SnapshotStore
 from seb_appliance.storage.store_clock import StoreClock
+from seb_appliance.tidier_keeper import TidierKeeper
+from seb_appliance.tidier_process import ChildRewriter
 
 # How long one entry takes to replay, in seconds, until a start has measured it (16 at a time).
 _REPLAY_S = {"memory": 0.0005, "disk": 0.0005, "s3": 0.01}
 _MEASURED_FROM = 100
 _SNAPSHOT_PATIENCE_S = 60.0
+_TIDIER_PATIENCE_S = 60.0
 
 
 def broker_settings(settings: Settings) -> BrokerSettings:
@@ -47,6 +53,13 @@ def broker_settings(settings: Settings) -> BrokerSettings:
         max_pending_bytes=settings.max_pending_bytes,
         max_reading_bytes=settings.max_reading_bytes,
         ack_timeout_ms=settings.ack_timeout_ms,
+        tidy=TidySettings(
+            segment_bytes=settings.segment_bytes,
+            trigger_bytes=settings.tidy_bytes,
+            after_ms=settings.tidy_after_ms,
+            young_ms=settings.tidy_young_ms,
+            grace_ms=settings.garbage_grace_ms,
+        ),
     )
 
 
@@ -63,6 +76,7 @@ class Appliance:
     sections: BucketSections
     snapshots: SnapshotKeeper
     last_used: LastUsedKeeper
+    tidier: TidierKeeper
     broker: Broker
     executor: ThreadPoolExecutor
     failpoints: Failpoints
@@ -122,6 +136,7 @@ class Appliance:
             sections=sections,
             snapshots=snapshots,
             last_used=last_used,
+            tidier=_tidier(settings, store, journal, broker, snapshots, clock, failpoints),
             broker=broker,
             executor=executor,
             failpoints=failpoints,
@@ -133,6 +148,8 @@ class Appliance:
         """Begin to write, with an admin key in place; the writer's task."""
         writer = self.broker.start()
         await ensure_admin_key(self.broker, self.settings.data)
+        if self.settings.tidier:
+            self.tidier.start()
         return writer
 
     async def drain(self) -> bool:
@@ -141,6 +158,7 @@ class Appliance:
         grace_s = self.settings.shutdown_grace_ms / 1000
         give_up_s = self.clock.monotonic_s() + grace_s
         self.broker.stop_accepting()
+        await self.tidier.close()
         if not await self.broker.drain(grace_s):
             await self.broker.stop()  # while the doors are open: the callers are told
             return False
@@ -154,6 +172,7 @@ class Appliance:
 
     async def close(self) -> None:
         """End everything, whatever state it is in. What was not drained fails as "unknown"."""
+        await self.tidier.close()
         await self.broker.stop()
         await self.last_used.close()
         await self.follower.close()
@@ -189,6 +208,26 @@ def _snapshots(
     return SnapshotKeeper(database, follower, bucket, schedule, settings.data / "snapshot.new")
 
 
+def _tidier(
+    settings: Settings,
+    store: CountedStore,
+    journal: StoredJournal,
+    broker: Broker,
+    snapshots: SnapshotKeeper,
+    clock: Clock,
+    failpoints: Failpoints,
+) -> TidierKeeper:
+    patience = Patience(clock, random.random, give_up_after_s=_TIDIER_PATIENCE_S)
+    rewriter: Rewriter
+    if settings.address.kind == "memory":  # which no other process can read
+        rewriter = ObjectRewriter(store, patience, journal.mode)
+    else:
+        rewriter = ChildRewriter(settings, journal.mode)
+    bucket = SnapshotStore(store, patience, failpoints)
+    cleaner = BucketCleaner(store, patience, bucket, journal.mode, failpoints)
+    return TidierKeeper(broker.tidying, rewriter, cleaner, snapshots, clock, failpoints)
+
+
 def _sections(
     settings: Settings,
     store: CountedStore,
@@ -201,7 +240,7 @@ def _sections(
     if settings.address.kind == "s3" and settings.cache_bytes:
         folder = settings.data / "cache" / journal.bucket_id.hex()
         cache = DiskCache(folder, settings.cache_bytes, failpoints)
-    return BucketSections(store, lambda ref: layout.entry_key(journal.mode, ref), cache, clock)
+    return BucketSections(store, lambda ref: layout.object_key(journal.mode, ref), cache, clock)
 
 
 def _start_options(settings: Settings) -> StartOptions:

@@ -107,6 +107,29 @@ TIMESTAMP_AHEAD_US_MAX: Final = 24 * 3600 * 1_000_000
 INDEX_PAGE_ENTRIES: Final = 1_024
 INDEX_PAGE_SECTIONS: Final = 65_536
 
+# Retention and segments
+RETENTION_MS_MIN: Final = 1_000
+RETENTION_EVERY_S: Final = 10.0  # how often it is looked at
+CLOCK_JUMP_US_MAX: Final = 10 * 60 * 1_000_000  # past it, retention by age pauses
+CLOCK_JUMP_PAUSE_S: Final = 3600.0
+SEGMENT_BYTES_DEFAULT: Final = 64 * MIB  # the tidier's target, and what one job reads
+SEGMENT_BYTES_MAX: Final = 256 * MIB
+SEGMENT_SECTION_BYTES: Final = 1 * MIB  # what one read of a segment fetches, about
+SEGMENT_SECTIONS_MAX: Final = 20_000
+OWN_SEGMENT_BYTES_MIN: Final = 4 * MIB  # a topic with less of it shares a packed object
+SWITCH_BYTES_MAX: Final = 4 * MIB  # of the operation that puts segments in force
+TIDY_TRIGGER_BYTES_DEFAULT: Final = 16 * MIB
+TIDY_AFTER_MS_DEFAULT: Final = 3_600_000
+TIDY_YOUNG_MS: Final = 60_000
+TIDY_EVERY_S: Final = 5.0  # how often it is asked whether something is due
+ENTRIES_PER_JOB_MIN: Final = 64  # fewer are not worth an object, however old
+ENTRIES_PER_JOB_MAX: Final = 10_000
+SMALL_OBJECTS_MAX: Final = 16  # so many small objects are merged into one
+REPACK_BYTES_MIN: Final = 1 * MIB
+GARBAGE_GRACE_MS_DEFAULT: Final = 3_600_000
+ENTRIES_REMOVED_AT_ONCE: Final = 1_000
+KEYS_PER_ENTRY_MAX: Final = 1_000  # objects condemned or removed by one operation
+
 # Snapshots
 SNAPSHOTS_KEPT: Final = 3
 SNAPSHOT_INTERVAL_S_MIN: Final = 60
@@ -125,6 +148,8 @@ assert REQUEST_BYTES_MAX <= PENDING_BYTES_DEFAULT, "one allowed request must be 
 assert WINDOW_BYTES_MAX + REQUEST_BYTES_MAX + ENTRY_CONTENTS_BYTES_MAX <= ENTRY_BYTES_MAX
 assert OPERATOR_LINGER_MS < LINGER_MS_MAX <= ACK_TIMEOUT_MS_DEFAULT // 2
 assert WINDOW_BYTES_MAX + 2 * COMMIT_BYTES_MAX <= ENTRY_CONTENTS_BYTES_MAX, "commits fit its table"
+assert SEGMENT_SECTIONS_MAX * 100 <= SWITCH_BYTES_MAX <= COMMIT_BYTES_MAX
+assert SEGMENT_BYTES_DEFAULT / SEGMENT_SECTION_BYTES + 10_000 < SEGMENT_SECTIONS_MAX
 assert GROUPS_PER_PAGE_MAX <= GROUPS_PER_PAGE_LOOKED_AT
 assert REQUEST_BYTES_MAX <= BATCH_BODY_BYTES_MAX
 assert BATCH_RECORDS_MAX * 8 <= BATCH_BODY_BYTES_MAX

@@ -69,6 +69,12 @@ class Settings:
     max_pending_bytes: int
     max_reading_bytes: int
     cache_bytes: int
+    tidier: bool
+    segment_bytes: int
+    tidy_bytes: int
+    tidy_after_ms: int
+    tidy_young_ms: int
+    garbage_grace_ms: int
     log_level: str
     metrics_public: bool
     store_latency_ms: int

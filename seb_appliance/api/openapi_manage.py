@@ -8,13 +8,14 @@ from seb_appliance.api import openapi_parameters as parameters
 from seb_appliance.api.openapi import Content, ErrorTypes, Operation, Reply, ref
 from seb_appliance.api.openapi_records import WRITE_ERRORS
 from seb_appliance.api.status import StatusOut
-from seb_appliance.api.topics import TopicChanges, TopicOut, TopicsOut
+from seb_appliance.api.topics import TopicChanges, TopicOut, TopicsOut, Trim
 from seb_appliance.errors import (
     BadNameError,
     FencedError,
     ForbiddenError,
     NotFoundError,
     NotReadyError,
+    OffsetOutOfRangeError,
     OutcomeUnknownError,
     ShuttingDownError,
     StoreUnavailableError,
@@ -24,13 +25,19 @@ from seb_appliance.errors import (
 from seb_appliance.formats.operations import TopicSettings
 
 _JSON: Final = "application/json"
-_SETTINGS: Final = {"linger_ms": 100, "early_flush": None, "max_record_bytes": None}
+_SETTINGS: Final = {
+    "linger_ms": 100,
+    "early_flush": None,
+    "max_record_bytes": None,
+    "retention_ms": 604800000,
+    "retention_bytes": None,
+}
 _TOPIC: Final = {
     "topic": "orders.eu",
     "topic_id": 3,
     "created": "2026-11-21T10:00:00.000123Z",
     "settings": _SETTINGS,
-    "effective_settings": {"linger_ms": 100, "early_flush": False, "max_record_bytes": 1048576},
+    "effective_settings": {**_SETTINGS, "early_flush": False, "max_record_bytes": 1048576},
     "log_start_offset": 0,
     "log_end_offset": 18,
     "size_bytes": 4096,
@@ -135,6 +142,19 @@ TOPICS: Final = [
         replies={204: Reply(description="Deleted")},
         errors=(*REMOVAL_ERRORS, BadNameError, TopicNotFoundError),
     ),
+    Operation(
+        method="POST",
+        path="/v1/topics/{topic}/trim",
+        operation_id="trimTopic",
+        tag="Topics",
+        summary="Remove the records below an offset",
+        description="The log start offset moves at once: whoever reads below it gets 410. The "
+        "bytes go later. Nothing changes when the log starts there already, or later.",
+        parameters=[parameters.TOPIC],
+        body={_JSON: Content(schema=ref(Trim), example={"before": 1044})},
+        replies={200: Reply(description="The topic as it is now", content=_TOPIC_REPLY)},
+        errors=(*WRITE_ERRORS, TopicNotFoundError, OffsetOutOfRangeError),
+    ),
 ]
 
 SYSTEM: Final = [
@@ -230,6 +250,7 @@ OPERATIONS: Final = [*TOPICS, *SYSTEM]
 SCHEMAS: Final = [
     TopicSettings,
     TopicChanges,
+    Trim,
     TopicOut,
     TopicsOut,
     StatusOut,

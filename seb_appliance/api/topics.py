@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 import msgspec
-from litestar import delete, get, patch, put
+from litestar import delete, get, patch, post, put
 from litestar.handlers import HTTPRouteHandler
 from litestar.types import ASGIApp
 from msgspec import UNSET, UnsetType
@@ -19,7 +19,7 @@ from seb_appliance.broker.broker import Broker
 from seb_appliance.broker.names import check_pattern
 from seb_appliance.broker.patterns import PatternTrie
 from seb_appliance.broker.values import TopicView
-from seb_appliance.formats.operations import TopicSettings
+from seb_appliance.formats.operations import TopicSettings, Whole
 
 LIST_QUERY: Final = frozenset({"pattern"})
 
@@ -30,6 +30,14 @@ class TopicChanges(msgspec.Struct, forbid_unknown_fields=True):
     linger_ms: int | UnsetType | None = UNSET
     early_flush: bool | UnsetType | None = UNSET
     max_record_bytes: int | UnsetType | None = UNSET
+    retention_ms: int | UnsetType | None = UNSET
+    retention_bytes: int | UnsetType | None = UNSET
+
+
+class Trim(msgspec.Struct, forbid_unknown_fields=True):
+    """`before`: the log start offset to be; records below it go."""
+
+    before: Whole
 
 
 class TopicOut(msgspec.Struct):
@@ -51,6 +59,7 @@ class TopicsOut(msgspec.Struct):
 
 
 _settings_decoder: Final = msgspec.json.Decoder(TopicSettings)
+_trim_decoder: Final = msgspec.json.Decoder(Trim)
 _changes_decoder: Final = msgspec.json.Decoder(TopicChanges)
 
 
@@ -121,4 +130,12 @@ def routes(broker: Broker) -> list[HTTPRouteHandler]:
         await broker.delete_topic(topic, call.actor)
         return Answer(204, [])
 
-    return [list_topics, get_topic, create_topic, change_topic, delete_topic]
+    @post("/v1/topics/{topic:str}/trim", status_code=200)
+    async def trim_topic(request: AnyRequest) -> ASGIApp:
+        call = enter(request, broker)
+        topic: str = request.scope["path_params"]["topic"]
+        broker.authorize(call.key, "manage", topic)
+        asked = await read_json(request, call, broker, _trim_decoder)
+        return json_answer(200, topic_out(await broker.trim_topic(topic, asked.before, call.actor)))
+
+    return [list_topics, get_topic, create_topic, change_topic, delete_topic, trim_topic]

@@ -18,12 +18,18 @@ from seb_appliance.broker.catalog import Catalog, no_such_topic
 from seb_appliance.broker.prepared import RECORD_OVERHEAD_BYTES, Prepared, prepare
 from seb_appliance.broker.values import NewBatches, NewRecords
 from seb_appliance.broker.window import Window
-from seb_appliance.errors import BadRequestError, RefusedError, TopicDiffersError
+from seb_appliance.errors import (
+    BadRequestError,
+    OffsetOutOfRangeError,
+    RefusedError,
+    TopicDiffersError,
+)
 from seb_appliance.formats.operations import (
     TopicChanged,
     TopicCreated,
     TopicDeleted,
     TopicSettings,
+    TopicTrimmed,
 )
 
 
@@ -44,6 +50,7 @@ class AdmittedTopic:
     settings: TopicSettings  # as set
     effective: TopicSettings  # with the defaults filled in
     next_offset: int
+    log_start_offset: int = 0
     changed_in: Window | None = None  # the window that creates or last changes it
     appended_in: Window | None = None  # the window of its newest records
 
@@ -71,7 +78,11 @@ class Admission:
         self._effective = effective
         self._topics = {
             topic.name: AdmittedTopic(
-                topic.topic_id, topic.settings, effective(topic.settings), topic.log_end_offset
+                topic.topic_id,
+                topic.settings,
+                effective(topic.settings),
+                topic.log_end_offset,
+                topic.log_start_offset,
             )
             for topic in catalog.topics()
         }
@@ -173,7 +184,7 @@ class Admission:
         topic_id = self._next_topic_id
         self._next_topic_id += 1
         topic = self._topics[name] = AdmittedTopic(
-            topic_id, settings, self._effective(settings), 0, window
+            topic_id, settings, self._effective(settings), 0, changed_in=window
         )
         self._deleted_in.pop(name, None)
         window.add_event(
@@ -189,6 +200,25 @@ class Admission:
         topic.effective = self._effective(settings)
         topic.changed_in = window
         window.add_event(TopicChanged(topic_id=topic.topic_id, settings=settings))
+
+    def admit_topic_trimmed(self, window: Window, name: str, before: int) -> bool:
+        """Whether the log start offset moves now; False when it is there already, perhaps not yet
+        stored (`find(name).changed_in`)."""
+        topic = self._topics.get(name)
+        if topic is None:
+            raise self.missing(name)
+        if before > topic.next_offset:
+            error = OffsetOutOfRangeError(
+                f"Offset {before} is beyond the log end {topic.next_offset} of {name!r}.",
+                log_end_offset=topic.next_offset,
+            )
+            raise Refusal(error, topic.appended_in)
+        if before <= topic.log_start_offset:
+            return False
+        topic.log_start_offset = before
+        topic.changed_in = window
+        window.add_event(TopicTrimmed(topic_id=topic.topic_id, log_start_offset=before))
+        return True
 
     def admit_topic_deleted(self, window: Window, name: str) -> None:
         topic = self._topics.get(name)

@@ -44,6 +44,7 @@ from seb_appliance.broker.reads import Reads
 from seb_appliance.broker.sections import SectionReader
 from seb_appliance.broker.sequencer import Sequencer
 from seb_appliance.broker.settings import BrokerSettings
+from seb_appliance.broker.tidying import Tidying
 from seb_appliance.broker.values import (
     ApiKeyView,
     Appended,
@@ -124,6 +125,7 @@ class Broker:
             linger_ms=settings.linger_ms,
             clock=clock,
         )
+        self.tidying = self._make_tidying(index, journal, random_bytes)
         self.access = self._make_access(last_used, authorizer, random_bytes)
         self._readiness = ReadinessCheck(journal, state, self.pending, clock, self._sequencer)
 
@@ -144,6 +146,22 @@ class Broker:
             executor=executor,
             counters=self.counters,
             on_applied=self._applied,
+        )
+
+    def _make_tidying(
+        self, index: SectionIndex, journal: Journal, random_bytes: Callable[[int], bytes]
+    ) -> Tidying:
+        return Tidying(
+            self._catalog,
+            index,
+            self._writes.admission,
+            self._writes.operate,
+            self._clock,
+            self._settings.tidy,
+            random_bytes,
+            bucket_id=journal.bucket_id,
+            epoch=lambda: journal.epoch,
+            linger_ms=self._settings.linger_ms,
         )
 
     def _make_access(
@@ -367,6 +385,26 @@ class Broker:
 
         await self._writes.operate(admit)
 
+    async def trim_topic(self, name: str, before: int, by: Actor = THE_APPLIANCE) -> TopicView:
+        """Records below the offset `before` can be read no more; their bytes go later. Nothing
+        changes when the log starts there already, or later.
+
+        Raises TopicNotFoundError; OffsetOutOfRangeError when `before` is beyond the log end.
+        """
+
+        def admit(window: Window) -> bool:
+            known = self._writes.admission.find(name)
+            start = known.log_start_offset if known is not None else 0
+            moves = self._writes.admission.admit_topic_trimmed(window, name, before)
+            if moves:
+                ends = ({"log_start_offset": offset} for offset in (start, before))
+                self._note(window, by, Action("topic_trimmed", "topic", name, *ends))
+            return moves
+
+        if not await self._writes.operate(admit):
+            await self._writes.once_stored(self._writes.admission.changed_in(name))
+        return self.topic(name)
+
     # --- who may, and who did ---
 
     def authorize(
@@ -412,5 +450,5 @@ class Broker:
             self._settings.effective(topic.settings),
             topic.log_start_offset,
             topic.log_end_offset,
-            topic.index.total_bytes,
+            topic.size_bytes,
         )

@@ -8,11 +8,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
+from seb_appliance import limits
 from seb_appliance.broker.api_keys import ApiKeys
 from seb_appliance.broker.groups import Groups
 from seb_appliance.broker.index_rows import IndexRows
 from seb_appliance.broker.ports import EntryRef, LoadedState, PagedRow, SectionRef, TopicRow
 from seb_appliance.broker.remembered import Producers, RememberedRequests
+from seb_appliance.broker.stored import StoredObjects, Untidied
+from seb_appliance.broker.stored_rows import StoredRows
 from seb_appliance.errors import TopicNotFoundError
 from seb_appliance.formats.entry import Entry, EntryHeader, Position
 from seb_appliance.formats.operations import (
@@ -27,12 +30,18 @@ from seb_appliance.formats.operations import (
     GroupReset,
     LeaseReleased,
     LeaseTaken,
+    ObjectsCondemned,
+    ObjectsRemoved,
     OffsetsCommitted,
     Section,
+    SegmentsReplaced,
+    StoredSection,
     TopicChanged,
     TopicCreated,
     TopicDeleted,
     TopicSettings,
+    TopicTrimmed,
+    object_id_of,
 )
 
 
@@ -49,7 +58,8 @@ _SWEPT_AT_ONCE: Final = 64
 @dataclass(slots=True)
 class Topic:
     """A topic as of the last applied entry. `log_end_offset`: what the next record will get.
-    `index`: where its newest records lie (index.py finds the others)."""
+    `index`: where its newest records lie (index.py finds the others); `stored`: those in segments,
+    which lie below all others. `bytes_gone`: of `index.total_bytes`, those in force no more."""
 
     topic_id: int
     name: str
@@ -58,7 +68,28 @@ class Topic:
     log_start_offset: int = 0
     log_end_offset: int = 0
     index: IndexRows = field(default_factory=IndexRows)
+    stored: StoredRows = field(default_factory=StoredRows)
+    bytes_gone: int = 0
     deleted: bool = False
+
+    @property
+    def entries_begin(self) -> int:
+        """The first offset that lies in a journal entry."""
+        return max(self.stored.end, self.log_start_offset)
+
+    @property
+    def size_bytes(self) -> int:
+        """Of all sections in force."""
+        return self.stored.total_bytes + self.index.total_bytes - self.bytes_gone
+
+    def forget_entries(self) -> None:
+        """Rows of entries below `entries_begin` are in force no more."""
+        begin = self.entries_begin
+        if begin >= self.log_end_offset:
+            self.bytes_gone = self.index.total_bytes
+        elif begin >= self.index.begin:
+            self.bytes_gone = self.index.bytes_before[self.index.row_of(begin)]
+        self.index.forget_below(begin)
 
 
 class Catalog:
@@ -75,11 +106,14 @@ class Catalog:
         self._paged_seqs = (0, 0)  # the last but one, and the last that we heard of
         self._to_sweep: deque[Topic] = deque()
         paged = {row.topic_id: row for row in loaded.paged}
+        self.stored = StoredObjects(loaded.objects, loaded.garbage)
+        self.untidied = Untidied(loaded.untidied)
         for row in loaded.topics:
             self._add_topic(_loaded_topic(row, paged.get(row.topic_id)))
         for entry in loaded.entries:
             for section in entry.sections:
                 self._add_section(entry.ref.seq, entry.created_us, entry.sections_at, section)
+        self._load_stored(loaded)
         self.groups = Groups(loaded.group_offsets, loaded.leases, monotonic_s())
         self.requests = RememberedRequests(loaded.requests, loaded.requests_place)
         self.producers = Producers(loaded.producers)
@@ -100,10 +134,8 @@ class Catalog:
     def section_ref(self, topic: Topic, rows: IndexRows, row: int) -> SectionRef:
         """Where row `row` of the topic's `rows` lies."""
         seq = rows.seqs[row]
-        after = bisect_right(self._writers, seq, key=lambda writer: writer[0])
-        _, epoch, writer_id = self._writers[after - 1]
         return SectionRef(
-            EntryRef(seq, epoch, writer_id),
+            self.entry_ref(seq) if seq > 0 else self.stored.get(-seq).ref,
             topic.topic_id,
             rows.bases[row],
             rows.end_of(row) - 1,
@@ -111,6 +143,17 @@ class Catalog:
             rows.lengths[row],
             rows.crcs[row],
         )
+
+    def entry_ref(self, seq: int) -> EntryRef:
+        """Names entry `seq`."""
+        after = bisect_right(self._writers, seq, key=lambda writer: writer[0])
+        _, epoch, writer_id = self._writers[after - 1]
+        return EntryRef(seq, epoch, writer_id)
+
+    @property
+    def writers(self) -> list[EntryRef]:
+        """Every writer's first entry, oldest first."""
+        return [EntryRef(*writer) for writer in self._writers]
 
     def forget_paged(self, paged_seq: int) -> None:
         """The sections of all entries up to and with `paged_seq` are in pages of the index. Those
@@ -131,6 +174,7 @@ class Catalog:
         assert header.follows(self.position), (header, self.position)
         self.position = header.position
         self._note_writer(header)
+        self.untidied.add(header.seq, header.length, header.created_us)
         changed: list[Topic] = []
         self.producers.forget_idle(header.created_us)
         for operation in entry.contents.operations:
@@ -156,9 +200,21 @@ class Catalog:
                     topic = self._by_id.pop(operation.topic_id)
                     del self._by_name[topic.name]
                     topic.deleted = True
+                    self.stored.release(topic.stored.drop_below(topic.stored.end))
                     self.groups.forget_topic(topic.topic_id)
                     self.producers.forget_topic(topic.topic_id)
                     changed.append(topic)
+                case TopicTrimmed():
+                    topic = self._by_id[operation.topic_id]
+                    topic.log_start_offset = operation.log_start_offset
+                    self.stored.release(topic.stored.drop_below(operation.log_start_offset))
+                    topic.forget_entries()
+                case SegmentsReplaced():
+                    self._switch(operation, header.seq)
+                case ObjectsCondemned():
+                    self.stored.condemn(operation.keys, header.created_us)
+                case ObjectsRemoved():
+                    self.stored.remove(operation.keys)
                 case ApiKeyCreated() | ApiKeyChanged() | ApiKeyRotated() | ApiKeyRevoked():
                     self.api_keys.apply(operation)
                 case OffsetsCommitted() | GroupReset():
@@ -190,6 +246,41 @@ class Catalog:
         topic.log_end_offset = section.last_offset + 1
         return [topic]
 
+    def _switch(self, switch: SegmentsReplaced, seq: int) -> None:
+        """Put segments in force. What is gone since they were made is left out."""
+        self.untidied.drop(switch.entries_until)
+        fresh: dict[int, list[tuple[int, StoredSection]]] = {}
+        for i, stored in enumerate(switch.objects):
+            object_id = object_id_of(seq, i)
+            self.stored.add(object_id, stored.key, stored.length)
+            for section in stored.sections:
+                topic = self._by_id.get(section.topic_id)
+                if topic is not None and section.last_offset >= topic.log_start_offset:
+                    fresh.setdefault(section.topic_id, []).append((object_id, section))
+                    self.stored.use(object_id, section.length)
+        for replaced in switch.replaced:
+            topic = self._by_id.get(replaced.topic_id)
+            if topic is not None:
+                base, last = replaced.base_offset, replaced.last_offset
+                sections = [
+                    item
+                    for item in fresh.get(replaced.topic_id, ())
+                    if base <= item[1].base_offset <= last
+                ]
+                self.stored.release(topic.stored.replace(base, last, sections))
+                topic.forget_entries()
+
+    def _load_stored(self, loaded: LoadedState) -> None:
+        rows: dict[int, list[tuple[int, StoredSection]]] = {}
+        for object_id, section in loaded.stored:
+            rows.setdefault(section.topic_id, []).append((object_id, section))
+            self.stored.use(object_id, section.length)
+        for topic_id, sections in rows.items():
+            self._by_id[topic_id].stored.replace(0, limits.OFFSET_MAX, sections)
+        for topic in self._by_id.values():
+            topic.log_end_offset = max(topic.log_end_offset, topic.entries_begin)
+            topic.forget_entries()
+
     def _note_writer(self, header: EntryHeader) -> None:
         if not self._writers or self._writers[-1][1:] != (header.epoch, header.writer_id):
             self._writers.append((header.seq, header.epoch, header.writer_id))
@@ -197,7 +288,7 @@ class Catalog:
 
 def _loaded_topic(row: TopicRow, paged: PagedRow | None) -> Topic:
     """The topic as far as the pages of its index go."""
-    topic = Topic(row.topic_id, row.name, row.created_us, row.settings)
+    topic = Topic(row.topic_id, row.name, row.created_us, row.settings, row.log_start_offset)
     if paged is not None:
         topic.log_end_offset = paged.end_offset
         topic.index = IndexRows(

@@ -312,13 +312,12 @@ class ConsumerGroups:
         if offset >= end:
             return Lag(0, 0, 0.0)
         stands_at = max(offset, topic.log_start_offset)
-        total_bytes = topic.index.total_bytes
         try:
+            unread_bytes = await self._index.bytes_from(topic, stands_at)
             rows = await self._index.rows_of(topic, stands_at)
         except TopicNotFoundError:  # deleted meanwhile
             return Lag(0, 0, 0.0)
         age_us = max(0, self._clock.wall_us() - rows.created_us[rows.row_of(stands_at)])
-        unread_bytes = total_bytes - rows.bytes_before_offset(stands_at)
         return Lag(end - offset, unread_bytes, age_us / 1_000_000)
 
 

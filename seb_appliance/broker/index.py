@@ -1,8 +1,8 @@
-"""Finding the row of an offset or of a time: among the newest rows in memory, or in SQLite.
+"""Finding the row of an offset or of a time: of a segment, or of the entries that are not tidied.
 
-SQLite holds the older rows in pages, each of those sections of one topic that were stored in one
-stretch of the journal. A lookup takes one page, whatever the length of the log, and pages looked up
-lately stay in memory.
+Rows of segments and the newest rows of entries are in memory. SQLite holds the older ones in pages,
+each of those sections of one topic that were stored in one stretch of the journal. A lookup takes
+one page, whatever the length of the log, and pages looked up lately stay in memory.
 """
 
 from __future__ import annotations
@@ -36,6 +36,8 @@ class SectionIndex:
 
     def at_hand(self, topic: Topic, offset: int) -> IndexRows | None:
         """As `rows_of`, if that takes no I/O."""
+        if offset < topic.stored.end:
+            return topic.stored
         if offset >= topic.index.begin:
             return topic.index
         begins = self._begins.get(topic.topic_id, ())
@@ -58,14 +60,36 @@ class SectionIndex:
             return rows
         return self._keep(topic, await self._state.index_page(topic.topic_id, offset))
 
-    async def rows_at_time(self, topic: Topic, timestamp_us: int) -> IndexRows | None:
-        """Rows, one of which has the first record of that timestamp or later; None if no record
-        has. Raises as `rows_of`."""
-        newest = topic.index
-        if newest.begin > topic.log_start_offset and newest.newest_before_us >= timestamp_us:
+    async def offset_of_time(self, topic: Topic, timestamp_us: int) -> int:
+        """An offset, perhaps before the first record of that timestamp or later, and as near as the
+        rows tell (what is gone may have had a larger one); the log end if no record has. Raises
+        as `rows_of`."""
+        stored, newest, end = topic.stored, topic.index, topic.log_end_offset
+        if len(stored) and stored.newest >= timestamp_us:
+            return stored.bases[stored.row_at_time(timestamp_us)]
+        begin = topic.entries_begin
+        rows = newest
+        if newest.begin > begin and newest.newest_before_us >= timestamp_us:
             page = await self._state.index_page_at(topic.topic_id, timestamp_us)
-            return self._keep(topic, page)
-        return newest if len(newest) and newest.newest >= timestamp_us else None
+            rows = self._keep(topic, page)
+        row = rows.row_at_time(timestamp_us)
+        return max(rows.bases[row] if row < len(rows) else min(rows.end, end), begin)
+
+    async def bytes_from(self, topic: Topic, offset: int) -> int:
+        """About how many bytes are stored from `offset` on, which is in the log. Raises as
+        `rows_of`."""
+        if offset < topic.stored.end:
+            return topic.size_bytes - topic.stored.bytes_before_offset(offset)
+        rows = await self.rows_of(topic, offset)
+        return topic.index.total_bytes - rows.bytes_before_offset(offset)
+
+    async def measure(self, topic: Topic) -> None:
+        """Bring `topic.bytes_gone` up to date, where its rows left memory already."""
+        begin = topic.entries_begin
+        if begin < topic.log_end_offset:
+            rows = await self.rows_of(topic, begin)
+            if begin == topic.entries_begin:
+                topic.bytes_gone = rows.bytes_before[rows.row_of(begin)]
 
     def _keep(self, topic: Topic, page: IndexRows | None) -> IndexRows:
         self._counters.index_lookups += 1

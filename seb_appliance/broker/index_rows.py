@@ -93,6 +93,13 @@ class IndexRows:
             for column in self._columns():
                 del column[:gone]
 
+    def forget_below(self, offset: int) -> None:
+        """Drop the rows that lie wholly below `offset`."""
+        if len(self) and (gone := len(self) if offset >= self.end else self.row_of(offset)) > 0:
+            self.newest_before_us = self.newest_us[gone - 1]
+            for column in self._columns():
+                del column[:gone]
+
     def row_of(self, offset: int) -> int:
         """The row that answers for `offset`; -1 when it is below the first."""
         return bisect_right(self.bases, offset) - 1

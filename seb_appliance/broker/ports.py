@@ -16,6 +16,7 @@ from seb_appliance.formats.operations import (
     Grant,
     Quotas,
     Section,
+    StoredSection,
     TopicSettings,
 )
 
@@ -30,10 +31,23 @@ class EntryRef:
 
 
 @dataclass(frozen=True, slots=True)
+class ObjectRef:
+    """Names one segment or packed object by its key. `seq` is its id below zero: no entry has it,
+    so that caches tell both kinds apart by one number."""
+
+    object_id: int
+    key: str
+
+    @property
+    def seq(self) -> int:
+        return -self.object_id
+
+
+@dataclass(frozen=True, slots=True)
 class SectionRef:
     """Where one section lies. `at`: first byte in the object, from the object's beginning."""
 
-    entry: EntryRef
+    entry: EntryRef | ObjectRef
     topic_id: int
     base_offset: int
     last_offset: int
@@ -120,6 +134,24 @@ class TopicRow:
     name: str
     created_us: int
     settings: TopicSettings
+    log_start_offset: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectRow:
+    """A segment or packed object that is not condemned."""
+
+    object_id: int
+    key: str
+    length: int
+
+
+@dataclass(frozen=True, slots=True)
+class GarbageRow:
+    """An object that was condemned at `since_us`."""
+
+    key: str
+    since_us: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,7 +249,9 @@ class LeaseRow:
 @dataclass(frozen=True, slots=True)
 class LoadedState:
     """Everything the broker keeps in memory, as of `position`; `entries` are those whose sections
-    are in no page yet, oldest first. `next_topic_id` has never been given out."""
+    are in no page yet, oldest first, `untidied` those above `tidied_seq`; `stored` are sections by
+    topic and offset, with the id of the object that holds them. `next_topic_id` has never been
+    given out."""
 
     position: Position
     next_topic_id: int = 1
@@ -226,6 +260,11 @@ class LoadedState:
     writers: list[WriterRow] = field(default_factory=list)  # oldest first
     paged: list[PagedRow] = field(default_factory=list)
     entries: list[EntryRow] = field(default_factory=list)
+    tidied_seq: int = 0
+    untidied: list[tuple[int, int, int]] = field(default_factory=list)  # seq, length, created_us
+    objects: list[ObjectRow] = field(default_factory=list)
+    stored: list[tuple[int, StoredSection]] = field(default_factory=list)
+    garbage: list[GarbageRow] = field(default_factory=list)
     group_offsets: list[GroupOffsetRow] = field(default_factory=list)
     leases: list[LeaseRow] = field(default_factory=list)
     requests: list[RememberedRequest] = field(default_factory=list)  # oldest first

@@ -12,11 +12,11 @@ from seb_appliance.broker.index import SectionIndex
 from seb_appliance.broker.index_rows import IndexRows
 from seb_appliance.broker.ports import SectionRef
 from seb_appliance.broker.read_ahead import ReadAhead
-from seb_appliance.broker.sections import SectionReader
+from seb_appliance.broker.sections import DecodedSection, SectionReader
 from seb_appliance.broker.values import From, ReadRequest, ReadResult
 from seb_appliance.broker.waiting import WaitingReaders
 from seb_appliance.clock import Clock
-from seb_appliance.errors import OffsetExpiredError, OffsetOutOfRangeError
+from seb_appliance.errors import CorruptObjectError, OffsetExpiredError, OffsetOutOfRangeError
 
 _NO_END: Final = From(offset=limits.OFFSET_MAX + 1)
 
@@ -90,11 +90,26 @@ class Reads:
                 self._ahead.fetch(
                     topic, ref.last_offset + 1, collected.end, collected.room_bytes - ref.length
                 )
-                section = await self._sections.read(ref)
+                section = await self._read(topic, ref, collected.next_offset)
                 old = True
+            if section is None:
+                continue
             old = self._sections.was_fetched_ahead(ref) or old
             collected.take(section)
         return self._result(topic, offset, collected, old=old)
+
+    async def _read(self, topic: Topic, ref: SectionRef, offset: int) -> DecodedSection | None:
+        """The section; None if it was replaced while it was being read: look again. Raises as
+        `read`."""
+        try:
+            return await self._sections.read(ref)
+        except CorruptObjectError:
+            if topic.deleted:
+                raise no_such_topic(topic.name) from None
+            self._check_range(topic, offset)
+            if ref == self._ref(topic, await self._index.rows_of(topic, offset), offset):
+                raise
+        return None
 
     async def resolve(self, topic: Topic, start: From) -> int:
         """The offset that `start` means now. An offset given as such is not checked."""
@@ -117,17 +132,18 @@ class Reads:
     async def _offset_at(self, topic: Topic, timestamp_us: int) -> int:
         """The first offset whose record has that timestamp or later; the log end when none has."""
         log_end_offset = topic.log_end_offset
-        rows = await self._index.rows_at_time(topic, timestamp_us)
-        if rows is None:
-            return log_end_offset
-        ref = self._catalog.section_ref(topic, rows, rows.row_at_time(timestamp_us))
-        for stored in await self._sections.read(ref):
-            if stored.batch.header.largest_timestamp_us < timestamp_us:
-                continue
-            timestamps = stored.batch.columns.timestamps_us.tolist()
-            first = next(i for i, t in enumerate(timestamps) if t >= timestamp_us)
-            return max(stored.batch.offsets()[first], topic.log_start_offset)
-        raise AssertionError(f"{ref} promises a timestamp of {timestamp_us}")
+        offset = await self._index.offset_of_time(topic, timestamp_us)
+        while offset < log_end_offset:
+            offset = max(offset, topic.log_start_offset)
+            rows = await self._index.rows_of(topic, offset)
+            ref = self._ref(topic, rows, offset)
+            for stored in await self._read(topic, ref, offset) or ():
+                if stored.batch.header.largest_timestamp_us >= timestamp_us:
+                    timestamps = stored.batch.columns.timestamps_us.tolist()
+                    first = next(i for i, t in enumerate(timestamps) if t >= timestamp_us)
+                    return max(stored.batch.offsets()[first], topic.log_start_offset)
+                offset = stored.batch.header.last_offset + 1
+        return log_end_offset
 
     def _check_range(self, topic: Topic, offset: int) -> None:
         if offset < topic.log_start_offset:

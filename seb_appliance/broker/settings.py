@@ -10,6 +10,19 @@ from seb_appliance.formats.operations import TopicSettings
 
 
 @dataclass(frozen=True, slots=True)
+class TidySettings:
+    """When entries are merged: once `trigger_bytes` of them wait, or the oldest of many waits for
+    `after_ms`; entries younger than `young_ms` stay, since readers that follow the log end find
+    them in memory. `segment_bytes`: what one job reads, and about what one object holds."""
+
+    segment_bytes: int = limits.SEGMENT_BYTES_DEFAULT
+    trigger_bytes: int = limits.TIDY_TRIGGER_BYTES_DEFAULT
+    after_ms: int = limits.TIDY_AFTER_MS_DEFAULT
+    young_ms: int = limits.TIDY_YOUNG_MS
+    grace_ms: int = limits.GARBAGE_GRACE_MS_DEFAULT
+
+
+@dataclass(frozen=True, slots=True)
 class BrokerSettings:
     """`linger_ms`, `early_flush`, `max_record_bytes`: what a topic has that sets none itself."""
 
@@ -20,6 +33,7 @@ class BrokerSettings:
     max_pending_bytes: int = limits.PENDING_BYTES_DEFAULT
     max_reading_bytes: int = limits.READ_BYTES_DEFAULT
     ack_timeout_ms: int = limits.ACK_TIMEOUT_MS_DEFAULT
+    tidy: TidySettings = TidySettings()
 
     @property
     def linger_ms_max(self) -> int:
@@ -36,6 +50,8 @@ class BrokerSettings:
                 if settings.max_record_bytes is None
                 else settings.max_record_bytes
             ),
+            retention_ms=settings.retention_ms,
+            retention_bytes=settings.retention_bytes,
         )
 
     def check(self, settings: TopicSettings) -> None:
@@ -49,5 +65,11 @@ class BrokerSettings:
             errors.append(
                 {"path": "max_record_bytes", "message": f"1 to {limits.RECORD_BYTES_MAX} bytes"}
             )
+        if settings.retention_ms is not None and settings.retention_ms < limits.RETENTION_MS_MIN:
+            message = f"{limits.RETENTION_MS_MIN} ms or more; null keeps records for ever"
+            errors.append({"path": "retention_ms", "message": message})
+        if settings.retention_bytes is not None and settings.retention_bytes < 1:
+            message = "1 byte or more; null keeps records for ever"
+            errors.append({"path": "retention_bytes", "message": message})
         if errors:
             raise BadRequestError("A topic setting is out of its range.", errors=errors)

@@ -1,4 +1,4 @@
-"""`seb topics …`: list, make, change, show and delete topics."""
+"""`seb topics …`: list, make, change, show, trim and delete topics."""
 
 from __future__ import annotations
 
@@ -25,11 +25,17 @@ def _switch(text: str) -> bool:
     return text == "on"
 
 
+def _for_ever(shown: Callable[[int], str]) -> Callable[[int | None], str]:
+    return lambda value: "for ever" if value is None else shown(value)
+
+
 # As people name a topic's setting → its member in the API, and how its value is read and shown.
 SETTINGS: Final[dict[str, tuple[str, Callable[[str], Any], Callable[[Any], str]]]] = {
     "linger": ("linger_ms", duration_ms, format_duration),
     "early_flush": ("early_flush", _switch, lambda on: "on" if on else "off"),
     "max_record_bytes": ("max_record_bytes", size_bytes, format_size),
+    "retention": ("retention_ms", duration_ms, _for_ever(format_duration)),
+    "retention_bytes": ("retention_bytes", size_bytes, _for_ever(format_size)),
 }
 DEFAULT: Final = "default"
 
@@ -47,7 +53,7 @@ def setting(name: str, text: str) -> tuple[str, Any]:
 
 @click.group(cls=ListsByDefault)
 def topics() -> None:
-    """Topics: list (also without a command), create, change, show, delete."""
+    """Topics: list (also without a command), create, change, show, trim, delete."""
 
 
 @topics.command("list")
@@ -75,6 +81,8 @@ def _row(topic: Topic) -> tuple[str | int | None, ...]:
 @click.option("--linger", metavar="DURATION", help="How long its records may wait for others.")
 @click.option("--early-flush", metavar="on|off", help="Close the window at once on an idle system.")
 @click.option("--max-record-bytes", metavar="SIZE", help="Largest value of a record.")
+@click.option("--retention", metavar="DURATION", help="How old its records may become.")
+@click.option("--retention-bytes", metavar="SIZE", help="How many bytes of records it keeps.")
 @talks
 def create(client: HttpClient, as_json: bool, name: str, **settings: str | None) -> None:
     """Make the topic NAME, or check that it is there with these settings."""
@@ -93,7 +101,8 @@ def create(client: HttpClient, as_json: bool, name: str, **settings: str | None)
 @click.argument("settings", metavar="SETTING=VALUE...", nargs=-1, required=True)
 @talks
 def change(client: HttpClient, as_json: bool, name: str, settings: tuple[str, ...]) -> None:
-    """Change settings of the topic NAME: linger=250ms, early_flush=on, max_record_bytes=64KiB.
+    """Change settings of the topic NAME: linger=250ms, early_flush=on, max_record_bytes=64KiB,
+    retention=7d, retention_bytes=1GiB.
 
     The value `default` goes back to the appliance's own.
     """
@@ -146,6 +155,24 @@ def _show(topic: Topic, as_json: bool) -> None:
             }
         )
     )
+
+
+@topics.command()
+@click.argument("name")
+@click.option("--before", type=int, required=True, metavar="OFFSET", help="The first that stays.")
+@yes_option
+@talks
+def trim(client: HttpClient, as_json: bool, name: str, before: int, yes: bool) -> None:
+    """Remove the records of the topic NAME below an offset."""
+    if not yes:
+        start = _topic(client, name)["log_start_offset"]
+        ask_for_the_name(f"{max(0, before - start):,} records of the topic", name)
+    path = path_of("topics", name, "trim")
+    answer = client.request("POST", path, json_body={"before": before}).json()
+    if as_json:
+        say_json(answer)
+    else:
+        say(f"the log of {name} starts at {answer['log_start_offset']:,}")
 
 
 @topics.command()

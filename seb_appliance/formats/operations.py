@@ -23,6 +23,8 @@ class TopicSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     linger_ms: Whole | None = None
     early_flush: bool | None = None
     max_record_bytes: Whole | None = None
+    retention_ms: Whole | None = None
+    retention_bytes: Whole | None = None
 
 
 class Grant(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -81,6 +83,82 @@ class TopicChanged(_Operation, frozen=True, kw_only=True, tag="topic_changed"):
 class TopicDeleted(_Operation, frozen=True, kw_only=True, tag="topic_deleted"):
     version: Literal[1] = 1
     topic_id: Whole
+
+
+class TopicTrimmed(_Operation, frozen=True, kw_only=True, tag="topic_trimmed"):
+    """Records below `log_start_offset` can be read no more; sections that lie wholly below it are
+    in force no more."""
+
+    version: Literal[1] = 1
+    topic_id: Whole
+    log_start_offset: Whole
+
+
+class StoredSection(
+    msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, gc=False
+):
+    """Batches of one topic in a segment or packed object, back to back. `at` counts from the
+    object's beginning; offsets are inclusive, and the section answers for all of them, though some
+    may have no record; `created_us` is the newest of its batches."""
+
+    topic_id: Whole
+    base_offset: Whole
+    last_offset: Whole
+    record_count: Whole
+    at: Whole
+    length: Whole
+    crc: Whole
+    created_us: Whole
+    largest_timestamp_us: Whole
+
+
+class StoredObject(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """A segment or packed object: its key, its bytes, and its sections."""
+
+    key: str
+    length: Whole
+    sections: tuple[StoredSection, ...]
+
+
+class ReplacedRange(
+    msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, gc=False
+):
+    """Offsets of one topic, inclusive: sections in force within them are in force no more."""
+
+    topic_id: Whole
+    base_offset: Whole
+    last_offset: Whole
+
+
+class SegmentsReplaced(_Operation, frozen=True, kw_only=True, tag="segments_replaced"):
+    """The sections of `objects` are in force instead of those that lie in `replaced`.
+
+    The inputs are named exactly: the entries above the last `entries_until` of an operation before
+    up to this one (0: none) and the objects in `inputs`. Object number i has the id
+    seq * 1024 + i. What belongs to topics that are gone, or lies below a topic's log start, is left
+    out by whoever applies it.
+    """
+
+    version: Literal[1] = 1
+    replaced: tuple[ReplacedRange, ...]
+    objects: tuple[StoredObject, ...]
+    inputs: tuple[str, ...] = ()
+    entries_until: Whole = 0
+
+
+class ObjectsCondemned(_Operation, frozen=True, kw_only=True, tag="objects_condemned"):
+    """These objects outside the journal hold nothing in force and are never referred to again;
+    they may be deleted when the grace time since this entry's `created` is over."""
+
+    version: Literal[1] = 1
+    keys: tuple[str, ...]
+
+
+class ObjectsRemoved(_Operation, frozen=True, kw_only=True, tag="objects_removed"):
+    """Condemned objects that were deleted: they are garbage no more."""
+
+    version: Literal[1] = 1
+    keys: tuple[str, ...]
 
 
 class ApiKeyCreated(_Operation, frozen=True, kw_only=True, tag="api_key_created"):
@@ -197,6 +275,10 @@ Event = (
     | TopicCreated
     | TopicChanged
     | TopicDeleted
+    | TopicTrimmed
+    | SegmentsReplaced
+    | ObjectsCondemned
+    | ObjectsRemoved
     | ApiKeyCreated
     | ApiKeyChanged
     | ApiKeyRotated
@@ -267,6 +349,15 @@ class Contents(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fiel
     operations: list[Operation]
     sections: list[Section]
     results: list[RequestResult] = []
+
+
+OBJECTS_PER_SWITCH_MAX: Final = 1024
+
+
+def object_id_of(seq: int, number: int) -> int:
+    """The id of object `number` of the switch in entry `seq`: never given twice."""
+    assert number < OBJECTS_PER_SWITCH_MAX, number
+    return seq * OBJECTS_PER_SWITCH_MAX + number
 
 
 # msgspec lets a text that is not UTF-8 through as the codec's own error.

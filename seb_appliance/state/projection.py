@@ -45,8 +45,9 @@ from seb_appliance.formats.operations import (
     TopicChanged,
     TopicCreated,
     TopicDeleted,
+    TopicTrimmed,
 )
-from seb_appliance.state import audit, index_pages, retries, rows
+from seb_appliance.state import audit, index_pages, retries, rows, stored
 from seb_appliance.state.digest import CHECKSUM_MODULUS, row_checksum
 from seb_appliance.state.found import checksum_of, checksum_where, one_of, rows_with
 from seb_appliance.state.schema import (
@@ -77,13 +78,14 @@ class Change:
     exact: bool = True
 
 
-_OF_TOPIC: Final = (TopicCreated, TopicChanged, TopicDeleted)
+_OF_TOPIC: Final = (TopicCreated, TopicChanged, TopicDeleted, TopicTrimmed)
 _OF_API_KEY: Final = (ApiKeyCreated, ApiKeyChanged, ApiKeyRotated, ApiKeyRevoked)
 _OF_GROUP: Final = (OffsetsCommitted, GroupReset, GroupDeleted, LeaseTaken, LeaseReleased)
 
 _INSERT_ENTRY: Final = insert(journal_entries)
 _INSERT_TOPIC: Final = insert(topics)
 _UPDATE_TOPIC: Final = update(topics).where(topics.c.topic_id == bindparam("of_topic_id"))
+_TRIM_TOPIC: Final = update(topics).where(topics.c.topic_id == bindparam("of_topic_id"))
 _DELETE_TOPIC: Final = delete(topics).where(topics.c.topic_id == bindparam("of_topic_id"))
 _INSERT_API_KEY: Final = insert(api_keys)
 _UPDATE_API_KEY: Final = update(api_keys).where(api_keys.c.api_key_id == bindparam("of_api_key_id"))
@@ -141,6 +143,7 @@ def _project(
         _apply(connection, [change for each in placed for change in changes_of(*each)])
         added += _checksum_of_touched(connection, events)
         added += audit.project(connection, events)
+    added += stored.project(connection, entries)
     grown, requests_place = retries.project(connection, entries, state["requests_place"])
     added += grown + _project_writers(connection, entries, state)
     given = [event.topic_id + 1 for event in events if isinstance(event, TopicCreated)]
@@ -150,6 +153,7 @@ def _project(
     if ends:
         added += index_pages.make_pages(connection, paged_seq, header.seq)
         paged_seq, waiting = header.seq, 0
+    added += stored.forget_tidied(connection, paged_seq, pages_too=ends)
     changed = rows.of_position(header.position) | {
         "bucket_id": header.bucket_id,
         "next_topic_id": max([state["next_topic_id"], *given]),
@@ -188,6 +192,9 @@ def changes_of(event: Event, header: EntryHeader) -> list[Change]:
                 Change(_DELETE_OFFSETS_ON, of_topic, exact=False),
                 Change(_DELETE_PAGES_OF, of_topic, exact=False),
             ]
+        case TopicTrimmed():
+            start = {"log_start_offset": event.log_start_offset}
+            return [Change(_TRIM_TOPIC, {"of_topic_id": event.topic_id} | start)]
         case ApiKeyCreated():
             return [Change(_INSERT_API_KEY, rows.of_api_key(event))]
         case ApiKeyChanged():

@@ -8,9 +8,11 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from seb_appliance.broker.ports import (
     EntryRow,
+    GarbageRow,
     GroupOffsetRow,
     LeaseRow,
     LoadedState,
+    ObjectRow,
     WriterRow,
 )
 from seb_appliance.errors import BadBatchError, CorruptObjectError
@@ -19,12 +21,16 @@ from seb_appliance.formats.operations import decode_sections
 from seb_appliance.state import index_pages, retries, rows
 from seb_appliance.state.schema import (
     api_keys,
+    garbage,
     group_offsets,
     journal_entries,
     journal_state,
     leases,
     producers,
     requests,
+    stored_objects,
+    stored_sections,
+    tidy_state,
     topics,
     writers,
 )
@@ -55,6 +61,16 @@ async def load(connection: AsyncConnection) -> LoadedState:
     found_producers = await connection.execute(select(producers).order_by(producers.c.place))
     found_writers = await connection.execute(select(writers).order_by(writers.c.first_seq))
     found_leases = await connection.execute(select(leases))
+    found_objects = await connection.execute(select(stored_objects))
+    found_stored = await connection.execute(
+        select(stored_sections).order_by(stored_sections.c.topic_id, stored_sections.c.base_offset)
+    )
+    found_garbage = await connection.execute(select(garbage))
+    tidied_seq: int = (await connection.execute(select(tidy_state.c.tidied_seq))).scalar_one()
+    of = journal_entries.c
+    found_untidied = await connection.execute(
+        select(of.seq, of.length, of.created_us).where(of.seq > tidied_seq).order_by(of.seq)
+    )
     try:
         living = [rows.to_topic(row) for row in found_topics]
         return LoadedState(
@@ -67,6 +83,11 @@ async def load(connection: AsyncConnection) -> LoadedState:
             entries=await _load_entries(
                 connection, {topic.topic_id for topic in living}, state.paged_seq
             ),
+            tidied_seq=tidied_seq,
+            untidied=[(row.seq, row.length, row.created_us) for row in found_untidied],
+            objects=[ObjectRow(*row) for row in found_objects],
+            stored=[rows.to_stored_section(row) for row in found_stored],
+            garbage=[GarbageRow(*row) for row in found_garbage],
             group_offsets=[GroupOffsetRow(*row) for row in found_offsets],
             leases=[LeaseRow(*row) for row in found_leases],
             requests=[retries.to_request(row) for row in found_requests],

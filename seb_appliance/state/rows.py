@@ -22,6 +22,7 @@ from seb_appliance.formats.operations import (
     LeaseTaken,
     Quotas,
     Section,
+    StoredSection,
     TopicCreated,
     TopicSettings,
     encode_contents,
@@ -64,6 +65,22 @@ def of_topic(created: TopicCreated) -> Row:
         "name": created.name,
         "created_us": created.created_us,
         "settings": of_settings(created.settings),
+        "log_start_offset": 0,
+    }
+
+
+def of_stored_section(object_id: int, section: StoredSection) -> Row:
+    return {
+        "topic_id": section.topic_id,
+        "base_offset": section.base_offset,
+        "last_offset": section.last_offset,
+        "record_count": section.record_count,
+        "object_id": object_id,
+        "at": section.at,
+        "length": section.length,
+        "crc": section.crc,
+        "created_us": section.created_us,
+        "largest_timestamp_us": section.largest_timestamp_us,
     }
 
 
@@ -150,7 +167,23 @@ def to_position(row: ResultRow) -> Position:
 
 
 def to_topic(row: ResultRow) -> TopicRow:
-    return TopicRow(row.topic_id, row.name, row.created_us, _decode_settings(row.settings))
+    settings = _decode_settings(row.settings)
+    return TopicRow(row.topic_id, row.name, row.created_us, settings, row.log_start_offset)
+
+
+def to_stored_section(row: ResultRow) -> tuple[int, StoredSection]:
+    """The id of the object that holds it, and the section."""
+    return row.object_id, StoredSection(
+        row.topic_id,
+        row.base_offset,
+        row.last_offset,
+        row.record_count,
+        row.at,
+        row.length,
+        row.crc,
+        row.created_us,
+        row.largest_timestamp_us,
+    )
 
 
 def to_api_key(row: ResultRow) -> ApiKeyRow:

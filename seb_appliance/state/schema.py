@@ -44,11 +44,13 @@ topics: Final = Table(
     Column("name", Text, nullable=False, unique=True),
     Column("created_us", Integer, nullable=False),
     Column("settings", Text, nullable=False),  # JSON of what was set; what was not is left out
+    Column("log_start_offset", Integer, nullable=False),
     sqlite_strict=True,
 )
 
-# One row per journal entry, as a range read of it would tell again. `contents` is the msgpack table
-# of contents; `sections_at` is where in the object its first section begins.
+# One row per journal entry that is not tidied, or whose sections are in no page of the index yet,
+# as a range read of it would tell again. `contents` is the msgpack table of contents; `sections_at`
+# is where in the object its first section begins.
 journal_entries: Final = Table(
     "journal_entries",
     metadata,
@@ -86,6 +88,54 @@ index_pages: Final = Table(
     Column("total_bytes", Integer, nullable=False),
     Column("sections", LargeBinary, nullable=False),
     Index(None, "topic_id", "newest_us", "base_offset"),
+    sqlite_strict=True,
+)
+
+# Segments and packed objects that are not condemned.
+stored_objects: Final = Table(
+    "stored_objects",
+    metadata,
+    Column("object_id", Integer, primary_key=True, autoincrement=False),
+    Column("key", Text, nullable=False, unique=True),
+    Column("length", Integer, nullable=False),
+    sqlite_strict=True,
+)
+
+# Their sections in force. `at` counts from the object's beginning.
+stored_sections: Final = Table(
+    "stored_sections",
+    metadata,
+    Column("topic_id", Integer, primary_key=True, autoincrement=False),
+    Column("base_offset", Integer, primary_key=True, autoincrement=False),
+    Column("last_offset", Integer, nullable=False),
+    Column("record_count", Integer, nullable=False),
+    Column("object_id", Integer, nullable=False),
+    Column("at", Integer, nullable=False),
+    Column("length", Integer, nullable=False),
+    Column("crc", Integer, nullable=False),
+    Column("created_us", Integer, nullable=False),
+    Column("largest_timestamp_us", Integer, nullable=False),
+    sqlite_strict=True,
+    sqlite_with_rowid=False,
+)
+
+# Objects that were condemned, and when; they go once the grace time is over.
+garbage: Final = Table(
+    "garbage",
+    metadata,
+    Column("key", Text, primary_key=True),
+    Column("since_us", Integer, nullable=False),
+    sqlite_strict=True,
+    sqlite_with_rowid=False,
+)
+
+# Entries up to `tidied_seq` hold nothing in force.
+tidy_state: Final = Table(
+    "tidy_state",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("tidied_seq", Integer, nullable=False),
+    CheckConstraint("id = 1", name="one_row"),
     sqlite_strict=True,
 )
 
@@ -210,6 +260,9 @@ alembic_version: Final = Table(
 alembic_version.primary_key.name = "alembic_version_pkc"
 
 
+_NOTHING_TIDIED: Final = {"id": 1, "tidied_seq": ORIGIN.seq}
+
+
 def create(connection: Connection) -> None:
     """Make an empty state at ORIGIN, in the caller's transaction."""
     metadata.create_all(connection)
@@ -231,5 +284,7 @@ def create(connection: Connection) -> None:
     }
     checksum = row_checksum("journal_state", row.values())
     checksum += row_checksum("alembic_version", [NEWEST_REVISION])
+    checksum += row_checksum("tidy_state", _NOTHING_TIDIED.values())
+    connection.execute(insert(tidy_state), _NOTHING_TIDIED)
     row["checksum"] = checksum % CHECKSUM_MODULUS
     connection.execute(insert(journal_state), row)

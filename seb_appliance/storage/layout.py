@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from seb_appliance.broker.ports import EntryRef
+from seb_appliance.broker.ports import EntryRef, ObjectRef
 
 Mode = Literal["A", "B"]  # A: the store creates only if absent; B: claims are checked
 
@@ -16,9 +16,15 @@ JOURNAL: Final = "_seb/journal/"
 CLAIMS: Final = "_seb/claims/"
 BASES: Final = "_seb/bases/"
 SNAPSHOTS: Final = "_seb/snapshots/"
+SEGMENTS: Final = "_seb/segments/"
+PACKED: Final = "_seb/packed/"
 PROBE: Final = "_seb/probe/"
 
 _CLAIM_NAME = re.compile(r"(\d{10})-([0-9a-f]{32})")
+_ENTRY_KEY = re.compile(r"_seb/journal/(?:(\d{10})-([0-9a-f]{32})/)?(\d{20})\.seb")
+_SEGMENT_KEY = re.compile(
+    r"_seb/(?:segments/\d+|packed)/\d{20}-\d{20}-(\d{1,10})-[0-9a-f]{16}\.seb"
+)
 _SNAPSHOT_NAME = re.compile(r"(\d{20})-([0-9a-f]{16})\.sqlite\.zst")
 _GO_BROKER = re.compile(r"[^/]+/(\d{12}\.record_batch|[^/]*\.offsets)")
 
@@ -78,11 +84,39 @@ def claimed_key(claim: Claim, seq: int) -> str:
     return f"{JOURNAL}{claim.name}/{seq:020d}.seb"
 
 
-def entry_key(mode: Mode, ref: EntryRef) -> str:
-    """Where an entry lies."""
+def object_key(mode: Mode, ref: EntryRef | ObjectRef) -> str:
+    """Where an entry, a segment or a packed object lies."""
+    if isinstance(ref, ObjectRef):
+        return ref.key
     if mode == "A":
         return create_only_key(ref.seq)
     return claimed_key(Claim(ref.epoch, ref.writer_id), ref.seq)
+
+
+def segment_key(topic_id: int, base: int, last: int, epoch: int, name: bytes) -> str:
+    """Where a segment lies that the writer of `epoch` has made: records `base` to `last`. `name`:
+    8 random bytes, so that no key ever has two contents."""
+    return f"{SEGMENTS}{topic_id}/{base:020d}-{last:020d}-{epoch}-{name.hex()}.seb"
+
+
+def packed_key(first_seq: int, last_seq: int, epoch: int, name: bytes) -> str:
+    """Where a packed object lies, made of these entries (or of objects, then both are 0)."""
+    return f"{PACKED}{first_seq:020d}-{last_seq:020d}-{epoch}-{name.hex()}.seb"
+
+
+def epoch_of(key: str) -> int | None:
+    """The epoch in the key of a segment or packed object; None if it is not one of ours."""
+    match = _SEGMENT_KEY.fullmatch(key)
+    return int(match[1]) if match else None
+
+
+def parse_entry(key: str) -> tuple[Claim | None, int] | None:
+    """Whose entry (in mode B) lies at a key under `journal/`, and its seq; None if none does."""
+    match = _ENTRY_KEY.fullmatch(key)
+    if match is None:
+        return None
+    claim = Claim(int(match[1]), bytes.fromhex(match[2])) if match[1] else None
+    return claim, int(match[3])
 
 
 def is_go_broker_key(key: str) -> bool:

@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from crc32c import crc32c
 
-from seb_appliance.broker.ports import EntryRef, SectionRef
+from seb_appliance.broker.ports import EntryRef, ObjectRef, SectionRef
 from seb_appliance.clock import Clock
 from seb_appliance.errors import (
     CorruptObjectError,
@@ -37,7 +37,7 @@ class BucketSections:
     def __init__(
         self,
         store: ObjectStore,
-        key_of: Callable[[EntryRef], str],
+        key_of: Callable[[EntryRef | ObjectRef], str],
         cache: DiskCache | None,
         clock: Clock,
     ) -> None:

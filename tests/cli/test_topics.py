@@ -15,7 +15,13 @@ def test_a_topic_is_made_listed_changed_shown_and_deleted(seb):
     )
     assert "64KiB  (its own)" in changed.out
     shown = seb.good("topics", "show", "a.one", "--json").json
-    assert shown["settings"] == {"linger_ms": None, "early_flush": True, "max_record_bytes": 65536}
+    assert shown["settings"] == {
+        "linger_ms": None,
+        "early_flush": True,
+        "max_record_bytes": 65536,
+        "retention_ms": None,
+        "retention_bytes": None,
+    }
     assert seb.good("topics", "delete", "a.one", "--yes").out == "a.one is deleted\n"
     assert seb.good("topics", "list", "--pattern", "a.*").out == "no topics\n"
 
@@ -41,6 +47,19 @@ def test_a_topic_that_is_there_with_the_same_settings_is_fine(seb):
     again = seb.good("topics", "create", "twice", "--early-flush", "on")
     assert "there already" in again.out
     assert "(topic_differs)" in seb.refused("topics", "create", "twice")
+
+
+def test_a_topic_is_trimmed_and_its_retention_set(seb):
+    seb.good("produce", "trimmed", stdin=b"a\nb\nc\n")
+    asked = ("topics", "trim", "trimmed", "--before", "2")
+    assert "nothing was deleted" in seb.refused(*asked, stdin=b"yes\n")
+    assert seb.good(*asked, "--yes").out == "the log of trimmed starts at 2\n"
+    assert seb.good("consume", "trimmed").out == "c\n"
+    assert "(offset_out_of_range)" in seb.refused(*asked[:3], "--before", "4", "--yes")
+    shown = seb.good("topics", "change", "trimmed", "retention=7d", "retention_bytes=1GiB").out
+    assert "7d  (its own)" in shown
+    assert "1GiB  (its own)" in shown
+    assert "for ever" in seb.good("topics", "change", "trimmed", "retention=default").out
 
 
 def test_deleting_asks_for_the_name(seb):

@@ -4,6 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+UNSET = {
+    "linger_ms": None,
+    "early_flush": None,
+    "max_record_bytes": None,
+    "retention_ms": None,
+    "retention_bytes": None,
+}
+
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
@@ -14,7 +22,7 @@ async def test_a_topic_is_created_once(seb):
     assert first.json() == again.json()
     made = first.json()
     assert made["topic"] == "orders.eu"
-    assert made["settings"] == {"linger_ms": 5, "early_flush": None, "max_record_bytes": None}
+    assert made["settings"] == {**UNSET, "linger_ms": 5}
     assert made["effective_settings"]["max_record_bytes"] == 1 << 20
     assert (made["log_start_offset"], made["log_end_offset"], made["size_bytes"]) == (0, 0, 0)
 
@@ -35,11 +43,7 @@ async def test_settings_can_be_sent_back_as_they_were_shown(seb):
 async def test_a_change_names_settings_and_null_resets(seb):
     await seb.client.put("/v1/topics/changing", json={"linger_ms": 5, "max_record_bytes": 10})
     answer = await seb.client.patch("/v1/topics/changing", json={"linger_ms": None})
-    assert answer.json()["settings"] == {
-        "linger_ms": None,
-        "early_flush": None,
-        "max_record_bytes": 10,
-    }
+    assert answer.json()["settings"] == {**UNSET, "max_record_bytes": 10}
     assert answer.json()["effective_settings"]["linger_ms"] == 1
     same = await seb.client.patch("/v1/topics/changing", json={})
     assert same.json() == answer.json()
@@ -70,3 +74,76 @@ async def test_a_deleted_topic_is_gone_and_a_new_one_starts_at_0(seb):
 async def test_names_differ_by_case(seb):
     await seb.client.put("/v1/topics/Case")
     assert (await seb.client.get("/v1/topics/case")).status_code == 404
+
+
+async def _produce(seb, topic, count):
+    records = [{"value": str(n)} for n in range(count)]
+    await seb.client.post(f"/v1/topics/{topic}/records", json={"records": records})
+
+
+async def test_a_trim_moves_the_log_start_and_reads_below_it_get_410(seb):
+    for _ in range(3):
+        await _produce(seb, "trimmed", 4)
+    trimmed = await seb.client.post("/v1/topics/trimmed/trim", json={"before": 6})
+    assert (trimmed.status_code, trimmed.json()["log_start_offset"]) == (200, 6)
+    below = await seb.client.get("/v1/topics/trimmed/records", params={"offset": 5})
+    assert (below.status_code, below.json()["code"]) == (410, "offset_expired")
+    assert below.json()["log_start_offset"] == 6
+    read = (await seb.client.get("/v1/topics/trimmed/records")).json()
+    assert [record["offset"] for record in read["records"]] == list(range(6, 12))
+    again = await seb.client.post("/v1/topics/trimmed/trim", json={"before": 2})
+    assert again.json()["log_start_offset"] == 6
+
+
+async def test_a_trim_to_the_log_end_leaves_nothing_and_offsets_go_on(seb):
+    await _produce(seb, "emptied", 4)
+    trimmed = (await seb.client.post("/v1/topics/emptied/trim", json={"before": 4})).json()
+    assert (trimmed["log_start_offset"], trimmed["log_end_offset"]) == (4, 4)
+    assert trimmed["size_bytes"] == 0
+    assert (await seb.client.get("/v1/topics/emptied/records")).json()["records"] == []
+    await _produce(seb, "emptied", 1)
+    read = (await seb.client.get("/v1/topics/emptied/records")).json()
+    assert [record["offset"] for record in read["records"]] == [4]
+
+
+async def test_a_trim_beyond_the_log_end_is_refused(seb):
+    await _produce(seb, "far", 4)
+    answer = await seb.client.post("/v1/topics/far/trim", json={"before": 5})
+    assert (answer.status_code, answer.json()["code"]) == (416, "offset_out_of_range")
+    assert answer.json()["log_end_offset"] == 4
+    missing = await seb.client.post("/v1/topics/nowhere/trim", json={"before": 0})
+    assert (missing.status_code, missing.json()["code"]) == (404, "topic_not_found")
+
+
+@pytest.mark.parametrize("body", [{}, {"before": -1}, {"before": 10**18}, {"before": "1"}])
+async def test_a_trim_that_makes_no_sense_is_refused(seb, body):
+    await _produce(seb, "senseless", 1)
+    answer = await seb.client.post("/v1/topics/senseless/trim", json=body)
+    assert (answer.status_code, answer.json()["code"]) == (400, "bad_json")
+
+
+async def test_a_trim_needs_manage_and_is_in_the_audit(seb):
+    await _produce(seb, "guarded", 2)
+    key = {"name": "k", "grants": [{"operation": "produce", "topics": "guarded"}]}
+    secret = (await seb.client.post("/v1/api-keys", json=key)).json()["secret"]
+    async with seb.client_with(secret) as client:
+        refused = await client.post("/v1/topics/guarded/trim", json={"before": 1})
+    assert refused.status_code == 403
+    await seb.client.post("/v1/topics/guarded/trim", json={"before": 1})
+    noted = (await seb.client.get("/v1/audit", params={"subject": "guarded"})).json()
+    assert noted["audit"][0]["action"] == "topic_trimmed"
+    assert noted["audit"][0]["after"] == {"log_start_offset": 1}
+
+
+@pytest.mark.parametrize(
+    ("settings", "code"),
+    [
+        ({"retention_ms": 0}, "bad_request"),
+        ({"retention_bytes": 0}, "bad_request"),
+        ({"retention_ms": -1}, "bad_json"),
+        ({"retention_bytes": 10**18}, "bad_json"),
+    ],
+)
+async def test_a_retention_out_of_its_range_is_refused(seb, settings, code):
+    answer = await seb.client.put("/v1/topics/kept", json=settings)
+    assert (answer.status_code, answer.json()["code"]) == (400, code)

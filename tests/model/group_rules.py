@@ -95,8 +95,8 @@ class GroupRules:
         if place is None and before is None:
             assert rows == []
             return
-        moved = {"earliest": 0, "latest": len(self.model[topic])}
-        after = moved[to] if to in moved else max(0, (before or 0) - 1)
+        moved = {"earliest": self.starts.get(topic, 0), "latest": len(self.model[topic])}
+        after = moved[to] if to in moved else max(moved["earliest"], (before or 0) - 1)
         assert [(row.before, row.after) for row in rows] == [(before, after)]
         self.groups.setdefault(group, ModelGroup()).offsets[topic] = after
 

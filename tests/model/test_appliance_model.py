@@ -88,6 +88,7 @@ class LogMachine(RuleBasedStateMachine):
         self.model: dict[str, list[bytes | None]] = {}
         self.keys: set[str] = set()
         self.topic_ids: set[int] = set()
+        self.starts: dict[str, int] = {}  # log start offsets
         # By API key id: what was changed last, and the secrets that work when it is enabled.
         self.changed: dict[str, tuple[bool, tuple[Grant, ...]]] = {}
         self.actions = 0  # in the audit, which never shrinks
@@ -100,6 +101,9 @@ class LogMachine(RuleBasedStateMachine):
     def open(self) -> None:
         # The sanitised environment of a test may hold SEB_ variables of its own.
         flags = {"bucket": "memory:", "data": str(self.data), "linger": "0ms", "take_over": True}
+        # The tidier's steps are rules of this machine; everything is due at once.
+        flags |= {"tidier": "off", "tidy_bytes": "1KiB", "tidy_after": "0ms", "tidy_young": "0ms"}
+        flags |= {"garbage_grace": "0ms", "segment_bytes": "1MiB"}
         chosen = load(flags=flags, environment={})
 
         async def start() -> Appliance:
@@ -175,6 +179,19 @@ class LogMachine(RuleBasedStateMachine):
         self.topic_ids.add(view.topic_id)
         self.model[name] = []
 
+    @rule(steps=st.integers(1, 9))
+    def tidy(self, steps: int) -> None:
+        for _ in range(steps):
+            self.run(self.appliance.tidier.step())
+
+    @rule(name=names, before=st.integers(0, 40))
+    def trim(self, name: str, before: int) -> None:
+        items = self.model.get(name)
+        if items is not None and before <= len(items):
+            view = self.run(self.broker.trim_topic(name, before))
+            self.starts[name] = max(before, self.starts.get(name, 0))
+            assert view.log_start_offset == self.starts[name]
+
     @rule(name=names)
     def delete(self, name: str) -> None:
         if name not in self.model:
@@ -184,6 +201,7 @@ class LogMachine(RuleBasedStateMachine):
         self.topic_ids.add(self.broker.topic(name).topic_id)
         self.run(self.broker.delete_topic(name))
         del self.model[name]
+        self.starts.pop(name, None)
         self.forget_topic(name)
 
     def forget_topic(self, name: str) -> None:
@@ -239,7 +257,7 @@ class LogMachine(RuleBasedStateMachine):
     @rule(name=names, start=st.integers(0, 30), count=st.integers(1, 9), size=st.integers(1, 60))
     def read_a_part(self, name: str, start: int, count: int, size: int) -> None:
         items = self.model.get(name)
-        if items is None or start > len(items):
+        if items is None or not self.starts.get(name, 0) <= start <= len(items):
             return
         request = ReadRequest(From(offset=start), max_records=count, max_bytes=size)
         result = self.run(self.broker.read(name, request))
@@ -255,7 +273,8 @@ class LogMachine(RuleBasedStateMachine):
         assert {topic.name for topic in self.broker.topics()} == set(self.model)
         for name, items in self.model.items():
             result = self.run(self.broker.read(name, ReadRequest(From(earliest=True))))
-            assert _values(result) == items
+            assert _values(result) == items[self.starts.get(name, 0) :]
+            assert result.log_start_offset == self.starts.get(name, 0)
             assert result.log_end_offset == len(items)
 
     @invariant()
@@ -299,6 +318,14 @@ def _values(result) -> list[bytes | None]:
         for piece in result.slices
         for value in piece.batch.columns.values.slice(piece.begin, piece.end)
     ]
+
+
+@pytest.fixture(autouse=True)
+def _few_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Merge a handful of entries, and of objects."""
+    monkeypatch.setattr(limits, "ENTRIES_PER_JOB_MIN", 1)
+    monkeypatch.setattr(limits, "SMALL_OBJECTS_MAX", 3)
+    monkeypatch.setattr(limits, "REPACK_BYTES_MIN", 1)
 
 
 @pytest.mark.slow

@@ -9,7 +9,7 @@ from crc32c import crc32c
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from seb_appliance.formats import batch
+from seb_appliance.formats import batch, segment
 from seb_appliance.formats.columns import BinaryColumn, Columns, int64s, pad8
 
 MICROSECONDS = st.integers(0, 2**53)
@@ -71,4 +71,16 @@ def recrc(data: bytearray) -> bytes:
         body = data[batch.HEADER_BYTES : batch.HEADER_BYTES + stored]
         struct.pack_into("<I", data, 20, crc32c(bytes(body)))
         struct.pack_into("<I", data, 64, crc32c(bytes(data[:64])))
+    return bytes(data)
+
+
+def segment_recrc(data: bytearray) -> bytes:
+    """A segment whose CRC agrees with its header and index, as far as it is long enough."""
+    fixed_at = len(data) - segment.TRAILER_BYTES
+    if fixed_at >= segment.HEADER_BYTES:
+        (count,) = struct.unpack_from("<I", data, fixed_at + 40)
+        rows_at = max(segment.HEADER_BYTES, fixed_at - count * segment.ROW_BYTES)
+        struct.pack_into("<I", data, fixed_at + 44, 0)
+        crc = crc32c(bytes(data[rows_at:]), crc32c(bytes(data[: segment.HEADER_BYTES])))
+        struct.pack_into("<I", data, fixed_at + 44, crc)
     return bytes(data)

@@ -22,10 +22,16 @@ from hypothesis import strategies as st
 
 from seb_appliance import limits
 from seb_appliance.errors import BadBatchError
-from seb_appliance.formats import batch, batch_v1, entry
+from seb_appliance.formats import batch, batch_v1, entry, segment
 from seb_appliance.formats.columns import BinaryColumn, Columns, int64s
-from seb_appliance.formats.operations import Append, Contents, Section, TopicDeleted
-from tests.unit.formats.samples import plain, recrc, with_body
+from seb_appliance.formats.operations import (
+    Append,
+    Contents,
+    Section,
+    StoredSection,
+    TopicDeleted,
+)
+from tests.unit.formats.samples import plain, recrc, segment_recrc, with_body
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "seb-v1"
 SECONDS_MAX = 5.0  # for inputs below a megabyte, on a machine that does other things too
@@ -58,6 +64,12 @@ ENTRY = entry.encode(
     bucket_id=b"b" * 16,
     created_us=1,
 ).body
+_ROWS = [
+    StoredSection(1, 0, 9, 3, 32, len(BATCHES[0]), crc32c(BATCHES[0]), 1, 7),
+    StoredSection(2, 0, 9, 3, 32 + len(BATCHES[0]), len(BATCHES[0]), crc32c(BATCHES[0]), 1, 7),
+]
+_HEAD = segment.header(segment.MANY_TOPICS, 1, 2)
+SEGMENT = _HEAD + 2 * BATCHES[0] + segment.trailer(_HEAD, _ROWS, b"b" * 16)
 FILES_V1 = [path.read_bytes() for path in sorted((FIXTURES / "cache").glob("*0[03].record_batch"))]
 
 changes = st.lists(
@@ -112,6 +124,12 @@ def read_entry(data: bytes) -> None:
         assert len(stored) == section.length
 
 
+def read_segment(data: bytes) -> None:
+    index = segment.decode(data)
+    for section in index.sections:
+        assert len(data[section.at : section.at + section.length]) == section.length
+
+
 def entry_recrc(data: bytearray) -> bytes:
     """An entry whose CRCs agree with its bytes, as far as it is long enough for them."""
     if len(data) >= entry.HEADER_BYTES:
@@ -128,6 +146,7 @@ def test_any_bytes_are_decoded_or_refused(data: bytes) -> None:
     survives(read_all, data)
     survives(read_v1, data)
     survives(read_entry, data)
+    survives(read_segment, data)
 
 
 @given(st.sampled_from(BATCHES), changes)
@@ -148,6 +167,12 @@ def test_a_changed_entry_is_decoded_or_refused(changes: list) -> None:
     survives(read_entry, entry_recrc(mutated(ENTRY, changes)))
 
 
+@given(st.lists(st.tuples(st.integers(-210, 40), st.binary(min_size=1, max_size=8)), max_size=4))
+def test_a_changed_segment_is_decoded_or_refused(changes: list) -> None:
+    """Header and index, which lies at the end."""
+    survives(read_segment, segment_recrc(mutated(SEGMENT, changes)))
+
+
 @given(st.sampled_from(FILES_V1), changes, st.booleans())
 def test_a_changed_version_1_file_is_decoded_or_refused(
     data: bytes, changes: list, zipped: bool
@@ -162,6 +187,7 @@ def test_many_more_changed_objects_are_decoded_or_refused() -> None:
     LONG(test_a_changed_batch_is_decoded_or_refused)()
     LONG(test_a_changed_body_inside_a_zstd_frame_is_decoded_or_refused)()
     LONG(test_a_changed_entry_is_decoded_or_refused)()
+    LONG(test_a_changed_segment_is_decoded_or_refused)()
     LONG(test_a_changed_version_1_file_is_decoded_or_refused)()
 
 
@@ -196,6 +222,11 @@ GREEDY: dict[str, tuple[Callable[[bytes], object], bytes, int]] = {
         66,
     ),
     "a gzip bomb": (read_v1, gzip.compress(b"\0" * (128 * limits.MIB), 1), 130),
+    "2^32-1 sections in a segment": (
+        read_segment,
+        SEGMENT[:-16] + b"\xff" * 4 + SEGMENT[-12:],
+        1,
+    ),
     "contents that promise 2^32-1 items": (
         read_entry,
         entry_recrc(bytearray(ENTRY[:112] + b"\x92\xdd\xff\xff\xff\xff" + ENTRY[118:])),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,9 +20,11 @@ from seb_appliance.broker.ports import (
     AuditRow,
     EntryRef,
     EntryRow,
+    GarbageRow,
     GroupOffsetRow,
     LeaseRow,
     LoadedState,
+    ObjectRow,
     PagedRow,
     TopicRow,
     WriterRow,
@@ -39,12 +42,20 @@ from seb_appliance.formats.operations import (
     GroupReset,
     LeaseReleased,
     LeaseTaken,
+    ObjectsCondemned,
+    ObjectsRemoved,
     OffsetsCommitted,
     Quotas,
+    ReplacedRange,
     Section,
+    SegmentsReplaced,
+    StoredObject,
+    StoredSection,
     TopicChanged,
     TopicDeleted,
     TopicSettings,
+    TopicTrimmed,
+    object_id_of,
 )
 from seb_appliance.state.database import StateDatabase
 from seb_appliance.state.digest import state_digest
@@ -60,6 +71,7 @@ from tests.unit.state.journal import (
 
 KINDS = ["create", "change", "delete", "key", "change_key", "rotate", "revoke", "note"]
 KINDS += ["append", "append", "seal", "seal", "commit", "reset", "forget", "lease", "release"]
+KINDS += ["trim", "tidy", "merge", "condemn", "clean"]
 
 PAGE_ENTRIES, PAGE_SECTIONS = 4, 3
 
@@ -83,6 +95,10 @@ class Model:
         self.group_offsets: dict[tuple[str, int], GroupOffsetRow] = {}
         self.leases: dict[str, LeaseRow] = {}
         self.audit: list[AuditRow] = []
+        self.tidied_seq = 0
+        self.objects: dict[str, ObjectRow] = {}
+        self.stored: dict[tuple[int, int], tuple[int, StoredSection]] = {}
+        self.garbage: dict[str, int] = {}
         self.next_topic_id = 1
         self._next_api_key = 0
         self._next_offset: dict[int, int] = {}
@@ -104,6 +120,14 @@ class Model:
             writers=[WriterRow(1, 1, b"W" * 16)] if self.journal.entries else [],
             paged=self._paged()[0],
             entries=[loaded for entry in self._paged()[1] if (loaded := self._living(entry))],
+            tidied_seq=self.tidied_seq,
+            untidied=[
+                (entry.header.seq, entry.header.length, entry.header.created_us)
+                for entry in self.journal.entries[self.tidied_seq :]
+            ],
+            objects=sorted(self.objects.values(), key=lambda row: row.object_id),
+            stored=[row for _, row in sorted(self.stored.items())],
+            garbage=[GarbageRow(*row) for row in sorted(self.garbage.items())],
             group_offsets=[row for _, row in sorted(self.group_offsets.items())],
             leases=[row for _, row in sorted(self.leases.items())],
         )
@@ -138,6 +162,89 @@ class Model:
             return None
         return EntryRow(ref, header.created_us, header.sections_at, sections)
 
+    def _is_read(self, one: Section | StoredSection) -> bool:
+        topic = self.topics.get(one.topic_id)
+        return topic is not None and one.last_offset >= topic.log_start_offset
+
+    def _trim(self, number: int) -> None:
+        self.seal()
+        if topic := self._some_topic(number):
+            start = topic.log_start_offset
+            start += number % (self._next_offset.get(topic.topic_id, 0) - start + 1)
+            self._events.append(TopicTrimmed(topic_id=topic.topic_id, log_start_offset=start))
+            self.topics[topic.topic_id] = replace(topic, log_start_offset=start)
+            self._forget_unread()
+
+    def _forget_unread(self) -> None:
+        self.stored = {place: row for place, row in self.stored.items() if self._is_read(row[1])}
+
+    def _tidy(self, number: int) -> None:
+        """Entries up to some seq become objects, whose number is 1 to 3."""
+        self.seal()
+        until = self.tidied_seq + number % (self.journal.position.seq - self.tidied_seq + 1)
+        inputs = [
+            one
+            for entry in self.journal.entries[self.tidied_seq : until]
+            for one in entry.contents.sections
+            if self._is_read(one)
+        ]
+        self.tidied_seq = until
+        self._switch(inputs, number % 3 + 1, entries_until=until)
+
+    def _merge(self, number: int) -> None:
+        """What is stored of one topic becomes fewer sections in one object."""
+        self.seal()
+        if topic := self._some_topic(number):
+            inputs = [one for (of, _), (_, one) in self.stored.items() if of == topic.topic_id]
+            self._switch(inputs, 1, entries_until=0)
+
+    def _switch(
+        self, inputs: Sequence[Section | StoredSection], objects: int, entries_until: int
+    ) -> None:
+        seq = self.journal.position.seq + 1
+        made, replaced = [], []
+        fresh: dict[int, list[StoredSection]] = {}
+        for one in inputs:
+            fresh.setdefault(one.topic_id, []).append(_stored(one))
+        for topic_id, sections in sorted(fresh.items()):
+            sections.sort(key=lambda one: one.base_offset)
+            ends = sections[0].base_offset, sections[-1].last_offset
+            replaced.append(ReplacedRange(topic_id, *ends))
+            fresh[topic_id] = [msgspec.structs.replace(sections[0], last_offset=ends[1])]
+            for place in [(topic_id, one.base_offset) for one in sections]:
+                self.stored.pop(place, None)
+        for i in range(objects):
+            of = [one for n, (_, (one,)) in enumerate(sorted(fresh.items())) if n % objects == i]
+            key = f"object-{seq}-{i}"
+            made.append(StoredObject(key, 99, tuple(of)))
+            self.objects[key] = ObjectRow(object_id_of(seq, i), key, 99)
+            for one in of:
+                self.stored[one.topic_id, one.base_offset] = (object_id_of(seq, i), one)
+        self._events.append(
+            SegmentsReplaced(
+                replaced=tuple(replaced), objects=tuple(made), entries_until=entries_until
+            )
+        )
+        self.seal()
+
+    def _condemn(self, number: int) -> None:
+        used = {object_id for object_id, _ in self.stored.values()}
+        unused = sorted(key for key, row in self.objects.items() if row.object_id not in used)
+        keys = (*unused[: number % 4], f"never-in-force-{number}")
+        if f"never-in-force-{number}" in self.garbage:
+            return
+        self._events.append(ObjectsCondemned(keys=keys))
+        for key in keys:
+            self.objects.pop(key, None)
+            self.garbage[key] = self._next_created_us
+
+    def _clean(self, number: int) -> None:
+        self.seal()
+        keys = tuple(sorted(self.garbage)[: number % 4])
+        self._events.append(ObjectsRemoved(keys=keys))
+        for key in keys:
+            del self.garbage[key]
+
     def _create(self, number: int) -> None:
         names = {row.name for row in self.topics.values()}
         name = f"name-{number % 5}"
@@ -160,6 +267,7 @@ class Model:
         if topic := self._some_topic(number):
             self._events.append(TopicDeleted(topic_id=topic.topic_id))
             del self.topics[topic.topic_id]
+            self._forget_unread()
             for place in [place for place in self.group_offsets if place[1] == topic.topic_id]:
                 del self.group_offsets[place]
 
@@ -276,6 +384,14 @@ class Model:
         if not self.topics:
             return None
         return self.topics[sorted(self.topics)[number % len(self.topics)]]
+
+
+def _stored(one: Section | StoredSection) -> StoredSection:
+    if isinstance(one, StoredSection):
+        return one
+    return StoredSection(
+        one.topic_id, one.base_offset, one.last_offset, one.record_count, 32, 8, one.crc, 5, 6
+    )
 
 
 async def _check(model: Model, folder: Path, batch: int) -> None:

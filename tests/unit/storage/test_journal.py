@@ -109,7 +109,7 @@ async def test_entries_are_chained_by_their_header_crcs(appliance, store):
     await appliance.append(2)
     last = appliance.journal.position
     ref = EntryRef(last.seq, last.epoch, last.writer_id)
-    key = layout.entry_key(appliance.journal.mode, ref)
+    key = layout.object_key(appliance.journal.mode, ref)
     header = decode(await store.inner.get(key)).header
     assert header.prev_header_crc == first.header_crc
     assert header.follows(first)
@@ -289,7 +289,7 @@ async def test_a_higher_claim_that_gets_its_base_fences(in_mode_b, store, tmp_pa
 
 def test_entry_keys_of_both_modes():
     ref = EntryRef(seq=12, epoch=3, writer_id=b"\xab" * 16)
-    assert layout.entry_key("A", ref) == "_seb/journal/00000000000000000012.seb"
-    assert layout.entry_key("B", ref) == (
+    assert layout.object_key("A", ref) == "_seb/journal/00000000000000000012.seb"
+    assert layout.object_key("B", ref) == (
         f"_seb/journal/0000000003-{'ab' * 16}/00000000000000000012.seb"
     )

@@ -1,0 +1,60 @@
+"""What is rewritten into segments, and what came of it: plain values that fit through a pipe."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from seb_appliance.broker.ports import EntryRef
+from seb_appliance.formats.operations import ReplacedRange, StoredObject
+
+
+@dataclass(frozen=True, slots=True)
+class SectionPlace:
+    """A section in force in a segment or packed object. `at`: from the object's beginning."""
+
+    key: str
+    topic_id: int
+    base_offset: int
+    last_offset: int
+    at: int
+    length: int
+    crc: int
+
+
+@dataclass(frozen=True, slots=True)
+class RewriteJob:
+    """Rewrite whole journal entries, or sections of objects, into new segments.
+
+    `log_starts` of living topics: what lies below, and other topics' records, is left out. `name`:
+    8 random bytes, never used before, from which the keys are made. `inputs`: keys of the objects
+    that `sections` lie in.
+    """
+
+    bucket_id: bytes
+    epoch: int
+    name: bytes
+    segment_bytes: int
+    log_starts: Mapping[int, int]
+    entries: tuple[EntryRef, ...] = ()
+    sections: tuple[SectionPlace, ...] = ()
+    inputs: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Rewritten:
+    """`objects` are stored, and were read back and compared with what they were made of."""
+
+    replaced: tuple[ReplacedRange, ...]
+    objects: tuple[StoredObject, ...]
+    bytes_read: int = 0
+    bytes_written: int = 0
+    requests: dict[str, int] = field(default_factory=dict)  # by kind
+
+
+class Rewriter(Protocol):
+    async def rewrite(self, job: RewriteJob) -> Rewritten:
+        """Raises CorruptObjectError, StoreError; then some of the new objects may be stored."""
+
+    async def close(self) -> None: ...

@@ -1,0 +1,94 @@
+"""Segments and packed objects in force, and what is garbage. Changed only by applying entries."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from seb_appliance.broker.ports import GarbageRow, ObjectRef, ObjectRow
+from seb_appliance.broker.stored_rows import Gone
+
+
+@dataclass(slots=True)
+class LivingObject:
+    """`sections`: how many of its sections are in force, of `living_bytes`; the whole object has
+    `length` bytes."""
+
+    ref: ObjectRef
+    length: int
+    sections: int = 0
+    living_bytes: int = 0
+
+
+class Untidied:
+    """Journal entries whose records lie in no segment yet, oldest first: (seq, bytes of the object,
+    created_us)."""
+
+    def __init__(self, entries: Iterable[tuple[int, int, int]]) -> None:
+        self.entries = deque(entries)
+        self.total_bytes = sum(length for _, length, _ in self.entries)
+
+    def add(self, seq: int, length: int, created_us: int) -> None:
+        self.entries.append((seq, length, created_us))
+        self.total_bytes += length
+
+    def drop(self, until_seq: int) -> None:
+        """Entries up to `until_seq` are tidied."""
+        while self.entries and self.entries[0][0] <= until_seq:
+            self.total_bytes -= self.entries.popleft()[1]
+
+
+class StoredObjects:
+    """By id; `garbage`: keys of condemned objects, and since when (us)."""
+
+    def __init__(self, objects: Iterable[ObjectRow], garbage: Iterable[GarbageRow]) -> None:
+        self._by_id: dict[int, LivingObject] = {}
+        self.garbage = {row.key: row.since_us for row in garbage}
+        for row in objects:
+            self.add(row.object_id, row.key, row.length)
+
+    def __len__(self) -> int:
+        return len(self._by_id)
+
+    def get(self, object_id: int) -> LivingObject:
+        return self._by_id[object_id]
+
+    def all(self) -> list[LivingObject]:
+        """In the order in which they came into force."""
+        return list(self._by_id.values())
+
+    def add(self, object_id: int, key: str, length: int) -> None:
+        self._by_id[object_id] = LivingObject(ObjectRef(object_id, key), length)
+
+    def use(self, object_id: int, length: int) -> None:
+        """One more of its sections is in force."""
+        self._by_id[object_id].sections += 1
+        self._by_id[object_id].living_bytes += length
+
+    def release(self, rows: Iterable[Gone]) -> None:
+        """Rows of an index are gone."""
+        for object_id, length in rows:
+            self._by_id[object_id].sections -= 1
+            self._by_id[object_id].living_bytes -= length
+
+    def unused(self) -> list[str]:
+        """Keys of objects without a section in force."""
+        return [found.ref.key for found in self._by_id.values() if not found.sections]
+
+    def keys(self) -> set[str]:
+        return {found.ref.key for found in self._by_id.values()}
+
+    def condemn(self, keys: Iterable[str], since_us: int) -> None:
+        condemned = set(keys)
+        self._by_id = {
+            object_id: found
+            for object_id, found in self._by_id.items()
+            if found.ref.key not in condemned
+        }
+        self.garbage.update(dict.fromkeys(condemned, since_us))
+
+    def remove(self, keys: Iterable[str]) -> None:
+        """Condemned objects that were deleted."""
+        for key in keys:
+            self.garbage.pop(key, None)

@@ -1,0 +1,367 @@
+"""Tidying: what is due, and putting its results in force. Reads and writes no object itself.
+
+Decided on what is applied. What may still come before a switch in the journal can only take away
+(a trim, a deleted topic), and whoever applies the switch leaves that out; switches come one at a
+time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Sequence
+
+from seb_appliance import limits
+from seb_appliance.broker.admission import Admission
+from seb_appliance.broker.catalog import Catalog, Topic
+from seb_appliance.broker.consumer_groups import Submit
+from seb_appliance.broker.index import SectionIndex
+from seb_appliance.broker.ports import EntryRef
+from seb_appliance.broker.retention import AgeClock, kept_from
+from seb_appliance.broker.rewrite_jobs import RewriteJob, Rewritten, SectionPlace
+from seb_appliance.broker.settings import TidySettings
+from seb_appliance.broker.stored import LivingObject
+from seb_appliance.broker.window import Window
+from seb_appliance.clock import Clock
+from seb_appliance.errors import FencedError, TopicNotFoundError
+from seb_appliance.formats.operations import (
+    ObjectsCondemned,
+    ObjectsRemoved,
+    ReplacedRange,
+    SegmentsReplaced,
+    encoded_bytes,
+)
+
+_TOPICS_AT_ONCE = 200  # looked at before the event loop gets a turn
+
+
+class SwitchRefusedError(Exception):
+    """What a job has made does not fit what is in force any more: it is garbage."""
+
+
+class Tidying:
+    """`submit` admits in the open window, and waits until that is applied."""
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        index: SectionIndex,
+        admission: Admission,
+        submit: Submit,
+        clock: Clock,
+        settings: TidySettings,
+        random_bytes: Callable[[int], bytes],
+        *,
+        bucket_id: bytes,
+        epoch: Callable[[], int],
+        linger_ms: int,
+    ) -> None:
+        self.settings = settings
+        self._catalog = catalog
+        self._index = index
+        self._admission = admission
+        self._submit = submit
+        self._clock = clock
+        self._random_bytes = random_bytes
+        self._bucket_id = bucket_id
+        self._epoch = epoch
+        self._linger_ms = linger_ms
+        self._age_clock = AgeClock(clock)
+        self._last: Window | None = None  # that holds an operation of ours (trims apart)
+
+    # --- retention ---
+
+    async def retain(self) -> int:
+        """Move log start offsets as retention asks; how many topics were trimmed."""
+        now_us = self._age_clock.now_us()
+        due: list[tuple[Topic, int]] = []
+        for i, topic in enumerate(self._catalog.topics()):
+            if i % _TOPICS_AT_ONCE == 0:
+                await asyncio.sleep(0)
+            if topic.settings.retention_ms is None and topic.settings.retention_bytes is None:
+                continue
+            try:
+                start = await kept_from(self._index, topic, now_us)
+            except TopicNotFoundError:  # deleted meanwhile
+                continue
+            if start > topic.log_start_offset and not topic.deleted:
+                due.append((topic, start))
+        trimmed = 0
+
+        def admit(window: Window) -> bool:
+            nonlocal trimmed
+            for topic, start in due:
+                known = self._admission.find(topic.name)
+                # Perhaps it is deleted in a window before, or made anew under its name.
+                if known is not None and known.topic_id == topic.topic_id:
+                    trimmed += self._admission.admit_topic_trimmed(window, topic.name, start)
+            return trimmed > 0
+
+        if due:
+            await self._submit(admit, self._linger_ms)
+            await self._measure([topic for topic, _ in due])
+        return trimmed
+
+    async def _measure(self, topics: Iterable[Topic]) -> None:
+        for topic in topics:
+            if not topic.deleted:
+                await self._index.measure(topic)
+
+    @property
+    def is_settled(self) -> bool:
+        """Nothing of ours is under way in the journal. Until then nothing new is decided: a switch
+        whose caller gave up waiting may come into force yet."""
+        return self._last is None or self._last.is_done
+
+    async def measure(self) -> None:
+        """After a start: the bytes of every topic's entries in force."""
+        await self._measure(self._catalog.topics())
+
+    # --- jobs ---
+
+    async def next_job(self) -> RewriteJob | None:
+        """What should be rewritten next; None when nothing is due."""
+        entries = self._due_entries()
+        if entries:
+            return self._job(entries=tuple(entries))
+        objects = self._due_objects()
+        if not objects:
+            return None
+        places = await self._places({found.ref.object_id: found.ref.key for found in objects})
+        return self._job(
+            sections=tuple(places), inputs=tuple(dict.fromkeys(place.key for place in places))
+        )
+
+    def _job(
+        self,
+        entries: tuple[EntryRef, ...] = (),
+        sections: tuple[SectionPlace, ...] = (),
+        inputs: tuple[str, ...] = (),
+    ) -> RewriteJob:
+        return RewriteJob(
+            bucket_id=self._bucket_id,
+            epoch=self._epoch(),
+            name=self._random_bytes(8),
+            segment_bytes=self.settings.segment_bytes,
+            log_starts={t.topic_id: t.log_start_offset for t in self._catalog.topics()},
+            entries=entries,
+            sections=sections,
+            inputs=inputs,
+        )
+
+    def _due_entries(self) -> list[EntryRef]:
+        """The oldest entries that are not tidied, as many as one job takes; none if that is not
+        due."""
+        untidied, now_us = self._catalog.untidied, self._clock.wall_us()
+        young_us = now_us - self.settings.young_ms * 1000
+        refs: list[EntryRef] = []
+        size_bytes = 0
+        for seq, length, created_us in untidied.entries:
+            too_many = len(refs) >= limits.ENTRIES_PER_JOB_MAX
+            if refs and (too_many or size_bytes + length > self.settings.segment_bytes):
+                break
+            if created_us > young_us:
+                break
+            refs.append(self._catalog.entry_ref(seq))
+            size_bytes += length
+        if not refs:
+            return []
+        is_large = size_bytes >= min(self.settings.trigger_bytes, self.settings.segment_bytes)
+        is_old = untidied.entries[0][2] <= now_us - self.settings.after_ms * 1000
+        is_worth_it = len(refs) >= limits.ENTRIES_PER_JOB_MIN
+        due = is_large or len(refs) >= limits.ENTRIES_PER_JOB_MAX or (is_old and is_worth_it)
+        return refs if due else []
+
+    def _due_objects(self) -> list[LivingObject]:
+        """Small objects that have become many, or one that holds mostly what is gone."""
+        target = self.settings.segment_bytes
+        small: list[LivingObject] = []
+        size_bytes = 0
+        for found in self._catalog.stored.all():
+            if not found.sections:
+                continue
+            if found.length >= limits.REPACK_BYTES_MIN and 2 * found.living_bytes < found.length:
+                return [found]
+            if found.living_bytes < target // limits.SMALL_OBJECTS_MAX:
+                small.append(found)
+                size_bytes += found.living_bytes
+        return small[: limits.SMALL_OBJECTS_MAX] if len(small) >= limits.SMALL_OBJECTS_MAX else []
+
+    async def _places(self, keys: dict[int, str]) -> list[SectionPlace]:
+        """The sections in force of these objects (keys by id), by topic and offset."""
+        places = []
+        for i, topic in enumerate(self._catalog.topics()):
+            if i % _TOPICS_AT_ONCE == 0:
+                await asyncio.sleep(0)
+            stored = topic.stored
+            for row in (row for row, seq in enumerate(stored.seqs) if -seq in keys):
+                ref = self._catalog.section_ref(topic, stored, row)
+                places.append(
+                    SectionPlace(
+                        keys[-stored.seqs[row]],
+                        topic.topic_id,
+                        ref.base_offset,
+                        ref.last_offset,
+                        ref.at,
+                        ref.length,
+                        ref.crc,
+                    )
+                )
+        return places
+
+    # --- putting in force ---
+
+    async def switch(self, job: RewriteJob, made: Rewritten) -> None:
+        """Put what `job` has made in force. Raises SwitchRefusedError; nothing was changed then."""
+        assert self.is_settled
+        until = job.entries[-1].seq if job.entries else 0
+        event = SegmentsReplaced(
+            replaced=made.replaced, objects=made.objects, inputs=job.inputs, entries_until=until
+        )
+
+        def admit(window: Window) -> None:
+            self._last = window
+            window.add_event(event, encoded_bytes(event))
+
+        if encoded_bytes(event) > limits.SWITCH_BYTES_MAX:
+            raise SwitchRefusedError("the operation is too large for an entry")
+        await self._check(job, made)
+        await self._submit(admit, self._linger_ms)
+        topics = (self._catalog.find_id(replaced.topic_id) for replaced in made.replaced)
+        await self._measure(topic for topic in topics if topic is not None)
+
+    async def _check(self, job: RewriteJob, made: Rewritten) -> None:
+        """Every input is still in force, or was trimmed; and no entry of the job has a section in
+        force that was not an input. What holds now holds when the switch is applied, but for what
+        is trimmed or deleted until then: nothing else than a switch replaces sections."""
+        living = {found.ref.key: found.ref.object_id for found in self._catalog.stored.all()}
+        for stored in made.objects:
+            if stored.key in living or stored.key in self._catalog.stored.garbage:
+                raise SwitchRefusedError(f"{stored.key} was in force before")
+        if job.entries:
+            await self._check_entries(job, made)
+            return
+        inputs = {living.get(key, 0) for key in job.inputs}
+        for replaced in made.replaced:
+            topic = self._catalog.find_id(replaced.topic_id)
+            if topic is not None and topic.log_start_offset <= replaced.last_offset:
+                _check_stored(topic, replaced, inputs)
+
+    async def _check_entries(self, job: RewriteJob, made: Rewritten) -> None:
+        untidied = self._catalog.untidied.entries
+        first_seq, until = job.entries[0].seq, job.entries[-1].seq
+        if not untidied or untidied[0][0] != first_seq or until - first_seq + 1 != len(job.entries):
+            raise SwitchRefusedError("the entries were tidied meanwhile")
+        covered = {replaced.topic_id: replaced for replaced in made.replaced}
+        if len(covered) != len(made.replaced):
+            raise SwitchRefusedError("a topic has two ranges in the entries")
+        for i, topic in enumerate(self._catalog.topics()):
+            if i % _TOPICS_AT_ONCE == 0:
+                await asyncio.sleep(0)
+            if topic.deleted:
+                continue
+            begin = topic.entries_begin
+            replaced = covered.get(topic.topic_id)
+            if replaced is not None and replaced.last_offset >= begin:
+                if replaced.base_offset > begin:
+                    raise SwitchRefusedError(f"topic {topic.topic_id} begins at {begin} now")
+                begin = replaced.last_offset + 1
+            if begin < topic.log_end_offset:
+                rows = await self._index.rows_of(topic, begin)
+                row = rows.row_of(begin)
+                if rows.seqs[row] <= until:
+                    raise SwitchRefusedError(f"topic {topic.topic_id} has more in those entries")
+
+    # --- garbage ---
+
+    def unused(self) -> list[str]:
+        """Keys of objects that hold nothing in force any more, as many as one entry names."""
+        return self._catalog.stored.unused()[: limits.KEYS_PER_ENTRY_MAX]
+
+    def strays(self, listed: Sequence[tuple[str, int | None]]) -> list[str]:
+        """Of all keys of segments and packed objects in the bucket, each with the epoch in its
+        name, those that nothing refers to. Call it while no job is under way. Raises FencedError
+        for the name of a later epoch."""
+        stored = self._catalog.stored
+        living = stored.keys()
+        found = []
+        for key, epoch in listed:
+            if epoch is not None and epoch > self._epoch():
+                raise FencedError(f"another appliance (epoch {epoch}) has written {key}")
+            if epoch is not None and key not in living and key not in stored.garbage:
+                found.append(key)
+        return found[: limits.KEYS_PER_ENTRY_MAX]
+
+    async def condemn(self, keys: Sequence[str]) -> None:
+        """Say in the journal that nothing refers to these objects, nor ever will."""
+        assert self.is_settled
+        in_force = {found.ref.key for found in self._catalog.stored.all() if found.sections}
+        assert not in_force.intersection(keys), keys
+        await self._note(ObjectsCondemned(keys=tuple(keys)))
+
+    def removable(self) -> list[str]:
+        """Condemned objects whose grace time is over: they may be deleted."""
+        now_us = self._age_clock.now_us()
+        if now_us is None:
+            return []
+        until_us = now_us - self.settings.grace_ms * 1000
+        garbage = self._catalog.stored.garbage
+        keys = [key for key, since_us in garbage.items() if since_us <= until_us]
+        return keys[: limits.KEYS_PER_ENTRY_MAX]
+
+    async def removed(self, keys: Sequence[str]) -> None:
+        """These condemned objects were deleted."""
+        assert self.is_settled
+        await self._note(ObjectsRemoved(keys=tuple(keys)))
+
+    async def _note(self, event: ObjectsCondemned | ObjectsRemoved) -> None:
+        def admit(window: Window) -> None:
+            self._last = window
+            window.add_event(event, encoded_bytes(event))
+
+        await self._submit(admit, self._linger_ms)
+
+    # --- entries ---
+
+    @property
+    def tidied_seq(self) -> int:
+        """Entries up to this one hold nothing in force."""
+        entries = self._catalog.untidied.entries
+        return entries[0][0] - 1 if entries else self._catalog.position.seq
+
+    @property
+    def writers(self) -> list[EntryRef]:
+        """Every writer's first entry, oldest first."""
+        return self._catalog.writers
+
+    @property
+    def waiting_bytes(self) -> int:
+        """Bytes of entries that are not tidied."""
+        return self._catalog.untidied.total_bytes
+
+    @property
+    def waiting_entries(self) -> int:
+        return len(self._catalog.untidied.entries)
+
+    @property
+    def objects(self) -> int:
+        """Segments and packed objects in force."""
+        return len(self._catalog.stored)
+
+    @property
+    def garbage(self) -> int:
+        """Condemned objects that were not deleted yet."""
+        return len(self._catalog.stored.garbage)
+
+
+def _check_stored(topic: Topic, replaced: ReplacedRange, inputs: set[int]) -> None:
+    """What lies in the range are sections of these objects, to its end."""
+    rows = topic.stored
+    begin = bisect_left(rows.bases, replaced.base_offset)
+    end = bisect_right(rows.bases, replaced.last_offset)
+    if begin == end or rows.end_of(end - 1) != replaced.last_offset + 1:
+        raise SwitchRefusedError(f"what lies in {replaced} has changed")
+    if rows.bases[begin] != replaced.base_offset and begin > 0:
+        raise SwitchRefusedError(f"what lies in {replaced} begins elsewhere now")
+    if not inputs.issuperset(-seq for seq in rows.seqs[begin:end]):
+        raise SwitchRefusedError(f"what lies in {replaced} was replaced already")

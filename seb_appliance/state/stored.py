@@ -1,0 +1,162 @@
+"""Segments, packed objects and garbage as rows: projected in order.
+
+What is left in force by many events is the same whether they come one by one or together: rows of
+topics that are gone, or below a log start, are left out by the tables as they are at the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Table,
+    and_,
+    delete,
+    exists,
+    func,
+    insert,
+    or_,
+    select,
+    update,
+)
+
+from seb_appliance.errors import CorruptObjectError
+from seb_appliance.formats.entry import Entry
+from seb_appliance.formats.operations import (
+    ObjectsCondemned,
+    ObjectsRemoved,
+    Operation,
+    ReplacedRange,
+    SegmentsReplaced,
+    StoredObject,
+    TopicDeleted,
+    TopicTrimmed,
+    object_id_of,
+)
+from seb_appliance.state import rows
+from seb_appliance.state.found import checksum_of, rows_with
+from seb_appliance.state.schema import (
+    garbage,
+    index_pages,
+    journal_entries,
+    stored_objects,
+    stored_sections,
+    tidy_state,
+    topics,
+)
+
+_OURS: Final = (TopicDeleted, TopicTrimmed, SegmentsReplaced, ObjectsCondemned, ObjectsRemoved)
+
+
+def project(connection: Connection, entries: Sequence[Entry]) -> int:
+    """Apply what `entries` say, once topics and entries have their rows; how much the file's
+    checksum grows by it."""
+    added = 0
+    for entry in entries:
+        for operation in entry.contents.operations:
+            if isinstance(operation, _OURS):
+                added += _apply(connection, operation, entry)
+    return added
+
+
+def _apply(connection: Connection, operation: Operation, entry: Entry) -> int:
+    of = stored_sections.c
+    match operation:
+        case TopicDeleted(topic_id=topic_id):
+            return -_delete(connection, stored_sections, of.topic_id == topic_id)
+        case TopicTrimmed(topic_id=topic_id, log_start_offset=start):
+            below = and_(of.topic_id == topic_id, of.last_offset < start)
+            return -_delete(connection, stored_sections, below)
+        case SegmentsReplaced():
+            return _switch(connection, operation, entry.header.seq)
+        case ObjectsCondemned(keys=keys):
+            gone = _delete(connection, stored_objects, stored_objects.c.key.in_(keys))
+            since_us = entry.header.created_us
+            fresh = [{"key": key, "since_us": since_us} for key in keys]
+            return _insert(connection, garbage, fresh) - gone
+        case ObjectsRemoved(keys=keys):
+            return -_delete(connection, garbage, garbage.c.key.in_(keys))
+    raise AssertionError(operation)
+
+
+def forget_tidied(connection: Connection, paged_seq: int, *, pages_too: bool) -> int:
+    """Delete the rows of entries that are tidied and, up to `paged_seq`, in pages; and the pages
+    that nobody will look up any more (but each topic's last, which later ones add up from). How
+    much the checksum grows by it."""
+    tidied_seq = select(tidy_state.c.tidied_seq).scalar_subquery()
+    seq = journal_entries.c.seq
+    added = -_delete(connection, journal_entries, and_(seq <= tidied_seq, seq <= paged_seq))
+    if pages_too:
+        added -= _delete(connection, index_pages, _is_dead_page())
+    return added
+
+
+def _is_dead_page() -> ColumnElement[bool]:
+    of, later = index_pages.c, index_pages.alias("later")
+    stored_end = (
+        select(func.coalesce(func.max(stored_sections.c.last_offset), -1) + 1)
+        .where(stored_sections.c.topic_id == of.topic_id)
+        .scalar_subquery()
+    )
+    log_start = (
+        select(topics.c.log_start_offset).where(topics.c.topic_id == of.topic_id).scalar_subquery()
+    )
+    has_later = exists().where(
+        later.c.topic_id == of.topic_id, later.c.base_offset > of.base_offset
+    )
+    return and_(has_later, or_(of.end_offset <= stored_end, of.end_offset <= log_start))
+
+
+def _switch(connection: Connection, switch: SegmentsReplaced, seq: int) -> int:
+    added = 0
+    if switch.entries_until:
+        before = connection.execute(select(tidy_state)).one()
+        after = before._asdict() | {"tidied_seq": switch.entries_until}
+        connection.execute(update(tidy_state), after)
+        added = checksum_of(tidy_state, [after.values()]) - checksum_of(tidy_state, [before])
+    for replaced in switch.replaced:
+        added -= _delete(connection, stored_sections, _within(replaced))
+    objects = [
+        {"object_id": object_id_of(seq, i), "key": stored.key, "length": stored.length}
+        for i, stored in enumerate(switch.objects)
+    ]
+    added += _insert(connection, stored_objects, objects)
+    return added + _insert(connection, stored_sections, _in_force(connection, switch.objects, seq))
+
+
+def _within(replaced: ReplacedRange) -> ColumnElement[bool]:
+    of = stored_sections.c
+    inside = of.base_offset.between(replaced.base_offset, replaced.last_offset)
+    return and_(of.topic_id == replaced.topic_id, inside)
+
+
+def _in_force(connection: Connection, objects: Sequence[StoredObject], seq: int) -> list[rows.Row]:
+    """Rows of the objects' sections that living topics can still read."""
+    named = sorted({section.topic_id for stored in objects for section in stored.sections})
+    log_starts = {
+        row.topic_id: row.log_start_offset
+        for row in rows_with(connection, topics.c.topic_id, named)
+    }
+    return [
+        rows.of_stored_section(object_id_of(seq, i), section)
+        for i, stored in enumerate(objects)
+        for section in stored.sections
+        if section.last_offset >= log_starts.get(section.topic_id, section.last_offset + 1)
+    ]
+
+
+def _insert(connection: Connection, table: Table, fresh: Sequence[rows.Row]) -> int:
+    if fresh:
+        connection.execute(insert(table), fresh)
+    return checksum_of(table, (row.values() for row in fresh))
+
+
+def _delete(connection: Connection, table: Table, which: ColumnElement[bool]) -> int:
+    """Delete rows; their checksum."""
+    gone: Sequence[Any] = connection.execute(select(table).where(which)).all()
+    if gone and connection.execute(delete(table).where(which)).rowcount != len(gone):
+        raise CorruptObjectError(f"rows of {table.name} could not be deleted")
+    return checksum_of(table, gone)

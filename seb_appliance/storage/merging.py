@@ -1,0 +1,147 @@
+"""Merging: many small batches of one topic become few larger ones, record for record the same.
+
+Batches that are large or compressed stay as they are. A `Fingerprint` tells whether what was
+written holds the very records that were read.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Final
+
+from crc32c import crc32c
+
+from seb_appliance import limits
+from seb_appliance.errors import BadBatchError
+from seb_appliance.formats import batch
+from seb_appliance.formats.batch import Batch
+from seb_appliance.formats.columns import BinaryColumn, Bytes, Columns, int64s
+
+_STAYS_BYTES: Final = 256 * limits.KIB  # a batch of so many bytes is not worth merging
+_RECORDS_MAX: Final = 65_536  # of a merged batch
+
+
+@dataclass(slots=True)
+class Fingerprint:
+    """What records amount to, whatever batches they lie in."""
+
+    count: int = 0
+    _crcs: list[int] = field(default_factory=lambda: [0] * 8)
+
+    def add(self, found: Batch) -> None:
+        columns = found.columns
+        self.count += found.header.count
+        parts: list[Bytes] = [
+            int64s(found.offsets()).tobytes(),
+            memoryview(columns.timestamps_us).cast("B"),
+            *_bytes_of(columns.values, found.header.count),
+            *_bytes_of(columns.keys, found.header.count),
+            *_bytes_of(columns.headers, found.header.count, absent=0),
+        ]
+        self._crcs = [crc32c(part, crc) for part, crc in zip(parts, self._crcs, strict=True)]
+
+
+def _bytes_of(column: BinaryColumn | None, count: int, absent: int = -1) -> tuple[bytes, Bytes]:
+    """The length of each item (-1 for a null), and all their bytes."""
+    if column is None:
+        return array("q", [absent] * count).tobytes(), b""
+    lengths = array("q", [b - a for a, b in pairwise(column.starts.tolist())])
+    if column.valid is not None:
+        for i in range(count):
+            if column.is_null(i):
+                lengths[i] = -1
+    return lengths.tobytes(), column.data
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """One batch to be written."""
+
+    base_offset: int
+    last_offset: int
+    count: int
+    created_us: int
+    largest_timestamp_us: int
+    data: Bytes
+
+
+def batches_of(data: bytes, base_offset: int, last_offset: int) -> Iterator[tuple[Batch, Bytes]]:
+    """Each decoded batch of a section, and its bytes. Raises BadBatchError, also when they do not
+    answer for exactly these offsets."""
+    next_offset = base_offset
+    for at, header in batch.walk(data):
+        if header.base_offset != next_offset:
+            raise BadBatchError(f"a batch begins at {header.base_offset}, not at {next_offset}")
+        next_offset = header.last_offset + 1
+        yield batch.decode(data, at), memoryview(data)[at : at + header.total_bytes]
+    if next_offset != last_offset + 1:
+        raise BadBatchError(f"the batches end at {next_offset}, not at {last_offset + 1}")
+
+
+def merge(batches: Iterable[tuple[Batch, Bytes]]) -> Iterator[Piece]:
+    """The same records, in order, in fewer batches. Neighbours answer for neighbouring ranges."""
+    run: list[tuple[Batch, Bytes]] = []
+    run_bytes = run_records = 0
+    for found, stored in batches:
+        header = found.header
+        stays = header.flags & batch.ZSTD or header.stored_bytes >= _STAYS_BYTES
+        full = (
+            run_bytes + header.stored_bytes > limits.SEGMENT_SECTION_BYTES
+            or run_records + header.count > _RECORDS_MAX
+        )
+        if run and (stays or full):
+            yield _piece(run)
+            run, run_bytes, run_records = [], 0, 0
+        run.append((found, stored))
+        run_bytes += header.stored_bytes
+        run_records += header.count
+        if stays:
+            yield _piece(run)
+            run, run_bytes, run_records = [], 0, 0
+    if run:
+        yield _piece(run)
+
+
+def _piece(run: list[tuple[Batch, Bytes]]) -> Piece:
+    headers = [found.header for found, _ in run]
+    base, last = headers[0].base_offset, headers[-1].last_offset
+    created_us = max(header.created_us for header in headers)
+    if len(run) == 1:
+        data: Bytes = run[0][1]
+    else:
+        columns = _joined([found for found, _ in run])
+        data = batch.encode(columns, base_offset=base, last_offset=last, created_us=created_us)
+    return Piece(
+        base,
+        last,
+        sum(header.count for header in headers),
+        created_us,
+        max(header.largest_timestamp_us for header in headers),
+        data,
+    )
+
+
+def _joined(batches: list[Batch]) -> Columns:
+    timestamps, offsets = array("q"), array("q")
+    values: list[bytes | None] = []
+    keys: list[bytes | None] = []
+    headers: list[bytes | None] = []
+    for found in batches:
+        columns, count = found.columns, found.header.count
+        timestamps.frombytes(memoryview(columns.timestamps_us).cast("B"))
+        offsets.extend(found.offsets())
+        values += columns.values.slice()
+        keys += columns.keys.slice() if columns.keys is not None else [None] * count
+        headers += columns.headers.slice() if columns.headers is not None else [b""] * count
+    first, last = batches[0].header.base_offset, batches[-1].header.last_offset
+    has_gaps = last - first + 1 != len(offsets)
+    return Columns(
+        timestamps,
+        BinaryColumn.of(values),
+        BinaryColumn.of(keys) if any(b.columns.keys is not None for b in batches) else None,
+        BinaryColumn.of(headers) if any(b.columns.headers is not None for b in batches) else None,
+        offsets if has_gaps else None,
+    )

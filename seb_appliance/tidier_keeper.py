@@ -1,0 +1,202 @@
+"""The tidier: asks what is due, has it rewritten, and lets the writer put it in force.
+
+One thing at a time, each of which leaves the bucket whole if it is the last. Nothing is asked of
+the bucket while nothing is due.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Final
+
+from seb_appliance import limits
+from seb_appliance.broker.rewrite_jobs import RewriteJob, Rewriter
+from seb_appliance.broker.tidying import SwitchRefusedError, Tidying
+from seb_appliance.clock import Clock
+from seb_appliance.errors import FencedError, SebError
+from seb_appliance.failpoints import Failpoints
+from seb_appliance.snapshot_keeper import SnapshotKeeper
+from seb_appliance.storage.cleanup import BucketCleaner
+
+_log = logging.getLogger(__name__)
+
+_RESTS_S_MAX: Final = 10.0  # after a job, as long as it took: half of a core at most
+_AFTER_FAILURE_S: Final = 30.0
+_STRAYS_EVERY_S: Final = 24 * 3600.0
+
+
+@dataclass(slots=True)
+class TidierCounters:
+    """Since the start. `requests` of the child, by kind, and what it read and wrote."""
+
+    jobs: int = 0
+    failures: int = 0
+    bytes_read: int = 0
+    bytes_written: int = 0
+    requests: Counter[str] = field(default_factory=Counter)
+    topics_trimmed: int = 0
+    objects_condemned: int = 0
+    objects_removed: int = 0
+    entries_removed: int = 0
+
+
+class TidierKeeper:
+    """`failure`: why the last attempt came to nothing, in words; "" when it did not. `doing`: what
+    is under way, in words; "" for nothing."""
+
+    def __init__(
+        self,
+        tidying: Tidying,
+        rewriter: Rewriter,
+        cleaner: BucketCleaner,
+        snapshots: SnapshotKeeper,
+        clock: Clock,
+        failpoints: Failpoints,
+    ) -> None:
+        self.counters = TidierCounters()
+        self.failure = self.doing = ""
+        self._tidying = tidying
+        self._rewriter = rewriter
+        self._cleaner = cleaner
+        self._snapshots = snapshots
+        self._clock = clock
+        self._failpoints = failpoints
+        self._task: asyncio.Task[None] | None = None
+        self._retain_s = 0.0
+        self._strays_s = 0.0
+        self._measured = False
+        self._cleaned: tuple[int, int] | None = None  # the state of things when entries last went
+
+    def start(self) -> None:
+        self._task = asyncio.create_task(self._run(), name="tidier")
+
+    async def close(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        await self._rewriter.close()
+
+    async def _run(self) -> None:
+        while True:
+            rest_s = limits.TIDY_EVERY_S
+            began_s = self._clock.monotonic_s()
+            try:
+                if await self.step():
+                    rest_s = min(self._clock.monotonic_s() - began_s, _RESTS_S_MAX)
+                self.failure = ""
+            except FencedError as error:  # who reads or writes will hear of it, too
+                self.failure = error.detail
+                return
+            except (SebError, SwitchRefusedError, OSError) as error:
+                # Nothing is lost by it: what was in force still is. Counted, shown, tried again.
+                self.counters.failures += 1
+                self.failure = f"{self.doing or 'tidying'} came to nothing: {error}"
+                _log.warning(self.failure)
+                rest_s = _AFTER_FAILURE_S
+            finally:
+                self.doing = ""
+            await self._clock.sleep(rest_s)
+
+    async def step(self) -> bool:
+        """Do the next thing that is due; False when there is none."""
+        if not self._tidying.is_settled:
+            return False
+        return (
+            await self._retain()
+            or await self._condemn_strays()
+            or await self._condemn_unused()
+            or await self._remove_objects()
+            or await self._remove_entries()
+            or await self._rewrite()
+        )
+
+    async def _retain(self) -> bool:
+        now_s = self._clock.monotonic_s()
+        if now_s < self._retain_s:
+            return False
+        self._retain_s = now_s + limits.RETENTION_EVERY_S
+        self.doing = "retention"
+        if not self._measured:
+            await self._tidying.measure()
+            self._measured = True
+        trimmed = await self._tidying.retain()
+        self.counters.topics_trimmed += trimmed
+        return trimmed > 0
+
+    async def _rewrite(self) -> bool:
+        job = await self._tidying.next_job()
+        if job is None:
+            return False
+        self.doing = _words(job)
+        try:
+            made = await self._rewriter.rewrite(job)
+            self._failpoints.reach("K16")
+            await self._tidying.switch(job, made)
+            self._failpoints.reach("K17")
+        except BaseException:
+            self._strays_s = 0.0  # what was made is garbage, unless the switch comes in force yet
+            raise
+        self.counters.jobs += 1
+        self.counters.bytes_read += made.bytes_read
+        self.counters.bytes_written += made.bytes_written
+        self.counters.requests.update(made.requests)
+        return True
+
+    async def _condemn_strays(self) -> bool:
+        """What a job, or a child of an earlier start, left behind unused."""
+        now_s = self._clock.monotonic_s()
+        if now_s < self._strays_s:
+            return False
+        self.doing = "looking for strays"
+        strays = self._tidying.strays(await self._cleaner.list_objects())
+        if not self._tidying.is_settled:
+            return False
+        if strays:
+            await self._condemn(strays)
+        else:
+            self._strays_s = now_s + _STRAYS_EVERY_S
+        return bool(strays)
+
+    async def _condemn_unused(self) -> bool:
+        unused = self._tidying.unused()
+        if unused:
+            await self._condemn(unused)
+        return bool(unused)
+
+    async def _condemn(self, keys: list[str]) -> None:
+        self.doing = f"condemning {len(keys)} objects"
+        await self._tidying.condemn(keys)
+        self.counters.objects_condemned += len(keys)
+
+    async def _remove_objects(self) -> bool:
+        keys = self._tidying.removable()
+        if not keys:
+            return False
+        self.doing = f"removing {len(keys)} objects"
+        await self._cleaner.delete_objects(keys)
+        await self._tidying.removed(keys)
+        self.counters.objects_removed += len(keys)
+        return True
+
+    async def _remove_entries(self) -> bool:
+        """Entries that are tidied, at or below the floor; looked at when one of both has moved."""
+        state = self._tidying.tidied_seq, self._snapshots.newest_seq
+        if state == self._cleaned:
+            return False
+        self.doing = "removing journal entries"
+        removed = await self._cleaner.delete_entries(
+            self._tidying.tidied_seq, self._tidying.writers, limits.ENTRIES_REMOVED_AT_ONCE
+        )
+        self.counters.entries_removed += removed
+        if removed < limits.ENTRIES_REMOVED_AT_ONCE:
+            self._cleaned = state
+        return removed > 0
+
+
+def _words(job: RewriteJob) -> str:
+    if job.entries:
+        return f"merging entries {job.entries[0].seq} to {job.entries[-1].seq}"
+    return f"merging {len(job.inputs)} objects"

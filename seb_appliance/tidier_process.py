@@ -1,0 +1,70 @@
+"""The parent's side of the tidier's child process: started when needed, ended with its pipe."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from asyncio.subprocess import PIPE, Process
+
+from seb_appliance.broker.rewrite_jobs import RewriteJob, Rewritten
+from seb_appliance.errors import CorruptObjectError, StoreUncertainError
+from seb_appliance.settings import Settings
+from seb_appliance.storage.layout import Mode
+from seb_appliance.tidier_pipe import Answer, Hello, frame, read_frame
+
+
+class ChildRewriter:
+    """Fulfils `broker.rewrite_jobs.Rewriter`. A child that died is started anew for a later job."""
+
+    def __init__(self, settings: Settings, mode: Mode) -> None:
+        self._hello = Hello(settings, mode)
+        self._child: Process | None = None
+
+    @property
+    def pid(self) -> int | None:
+        """Of the child; None while there is none."""
+        running = self._child is not None and self._child.returncode is None
+        return self._child.pid if self._child is not None and running else None
+
+    async def rewrite(self, job: RewriteJob) -> Rewritten:
+        """See `Rewriter`."""
+        try:
+            answer = await self._asked(job)
+        except BaseException as error:
+            await self.close()  # whatever it is doing, nobody waits for it
+            if isinstance(error, OSError | EOFError):
+                raise StoreUncertainError("the tidier's process ended in the middle") from error
+            raise
+        if answer.made is not None:
+            return answer.made
+        if answer.is_damage:
+            raise CorruptObjectError(answer.failure)
+        raise StoreUncertainError(answer.failure)
+
+    async def close(self) -> None:
+        """End the child, which ends by itself when its pipe is closed."""
+        child, self._child = self._child, None
+        if child is None:
+            return
+        assert child.stdin is not None
+        child.stdin.close()
+        await child.wait()
+
+    async def _asked(self, job: RewriteJob) -> Answer:
+        if self.pid is None:
+            self._child = await asyncio.create_subprocess_exec(
+                sys.executable,
+                "-m",
+                "seb_appliance.tidier_child",
+                stdin=PIPE,
+                stdout=PIPE,
+                start_new_session=True,  # a terminal's Ctrl-C is for the parent, which ends it
+            )
+            self._child.stdin.write(frame(self._hello))  # type: ignore[union-attr]
+        child = self._child
+        assert child is not None
+        assert child.stdin is not None
+        assert child.stdout is not None
+        child.stdin.write(frame(job))
+        await child.stdin.drain()
+        return await read_frame(child.stdout, Answer)
