@@ -18,6 +18,7 @@ def samples(appliance: Appliance, plain: PlainAnswers) -> Iterator[Sample]:
     yield from _remembered(appliance)
     yield from _bucket(appliance)
     yield from _cache(appliance)
+    yield from _tidier(appliance)
 
 
 def _log(appliance: Appliance) -> Iterator[Sample]:
@@ -127,3 +128,27 @@ def _cache(appliance: Appliance) -> Iterator[Sample]:
     yield Sample(
         "seb_damaged_reads_total", "Reads whose checksum failed.", "counter", sections.damaged
     )
+
+
+def _tidier(appliance: Appliance) -> Iterator[Sample]:
+    counters, tidying = appliance.tidier.counters, appliance.broker.tidying
+    for name, text, value in (
+        ("seb_tidier_jobs_total", "Jobs of the tidier put in force.", counters.jobs),
+        ("seb_tidier_failures_total", "Its attempts that failed.", counters.failures),
+        ("seb_tidier_read_bytes_total", "Bytes it read.", counters.bytes_read),
+        ("seb_tidier_written_bytes_total", "Bytes it wrote.", counters.bytes_written),
+        ("seb_tidier_entries_removed_total", "Entries removed.", counters.entries_removed),
+        ("seb_tidier_objects_removed_total", "Objects removed.", counters.objects_removed),
+        ("seb_topics_trimmed_total", "Log starts moved by retention.", counters.topics_trimmed),
+    ):
+        yield Sample(name, text, "counter", value)
+    for kind, requests in sorted(counters.requests.items()):
+        text = "Requests to the bucket by the tidier's process."
+        yield Sample("seb_tidier_requests_total", text, "counter", requests, {"kind": kind})
+    for name, text, value in (
+        ("seb_tidier_waiting_entries", "Entries not tidied.", tidying.waiting_entries),
+        ("seb_tidier_waiting_bytes", "Bytes of entries not tidied.", tidying.waiting_bytes),
+        ("seb_objects", "Segments and packed objects in force.", tidying.objects),
+        ("seb_garbage_objects", "Condemned objects in the bucket.", tidying.garbage),
+    ):
+        yield Sample(name, text, "gauge", value)

@@ -12,6 +12,7 @@ from seb_appliance.api.status import (
     SnapshotStatus,
     StateStatus,
     Status,
+    TidierStatus,
     WaitingStatus,
 )
 from seb_appliance.api.times import format_time
@@ -31,6 +32,7 @@ def status(appliance: Appliance) -> Status:
         snapshots=_snapshots(appliance),
         remembered=_remembered(appliance),
         last_used=LastUsedStatus(appliance.last_used.failure),
+        tidier=_tidier(appliance),
         waiting=_waiting(appliance),
         counts=_counts(appliance),
     )
@@ -74,6 +76,26 @@ def _remembered(appliance: Appliance) -> RememberedStatus:
         oldest_request=None if oldest_us is None else format_time(oldest_us),
         producers=kept.producers,
         producers_max=limits.PRODUCERS_MAX,
+    )
+
+
+def _tidier(appliance: Appliance) -> TidierStatus:
+    tidier, tidying = appliance.tidier, appliance.broker.tidying
+    counters = tidier.counters
+    return TidierStatus(
+        doing=tidier.doing,
+        failure=tidier.failure,
+        waiting_entries=tidying.waiting_entries,
+        waiting_bytes=tidying.waiting_bytes,
+        objects=tidying.objects,
+        garbage=tidying.garbage,
+        jobs=counters.jobs,
+        failures=counters.failures,
+        bytes_read=counters.bytes_read,
+        bytes_written=counters.bytes_written,
+        topics_trimmed=counters.topics_trimmed,
+        entries_removed=counters.entries_removed,
+        objects_removed=counters.objects_removed,
     )
 
 

@@ -92,13 +92,20 @@ class TidierKeeper:
                 return
             except (SebError, SwitchRefusedError, OSError) as error:
                 # Nothing is lost by it: what was in force still is. Counted, shown, tried again.
-                self.counters.failures += 1
-                self.failure = f"{self.doing or 'tidying'} came to nothing: {error}"
-                _log.warning(self.failure)
+                self._failed(str(error))
+                rest_s = _AFTER_FAILURE_S
+            except Exception as error:  # a bug of ours must not end retention and removal unseen
+                self._failed(f"{type(error).__name__}: {error}")
+                _log.exception("the tidier")
                 rest_s = _AFTER_FAILURE_S
             finally:
                 self.doing = ""
             await self._clock.sleep(rest_s)
+
+    def _failed(self, why: str) -> None:
+        self.counters.failures += 1
+        self.failure = f"{self.doing or 'tidying'} came to nothing: {why}"
+        _log.warning(self.failure)
 
     async def step(self) -> bool:
         """Do the next thing that is due; False when there is none."""

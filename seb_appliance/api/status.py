@@ -79,6 +79,26 @@ class WaitingStatus(msgspec.Struct):
     waiting_readers: int
 
 
+class TidierStatus(msgspec.Struct):
+    """What it does now (`doing`, "" for nothing), what waits for it, what it keeps, and why its
+    last attempt came to nothing ("" if it did not). `garbage`: objects that are gone once their
+    grace time is over. Bytes and counts since the start."""
+
+    doing: str
+    failure: str
+    waiting_entries: int
+    waiting_bytes: int
+    objects: int
+    garbage: int
+    jobs: int
+    failures: int
+    bytes_read: int
+    bytes_written: int
+    topics_trimmed: int
+    entries_removed: int
+    objects_removed: int
+
+
 class Counts(msgspec.Struct):
     """What there is now; `records`: those that can be read, over all topics."""
 
@@ -100,6 +120,7 @@ class Status(msgspec.Struct):
     snapshots: SnapshotStatus
     remembered: RememberedStatus
     last_used: LastUsedStatus
+    tidier: TidierStatus
     waiting: WaitingStatus
     counts: Counts
 

@@ -121,12 +121,10 @@ class Tidying:
 
     async def next_job(self) -> RewriteJob | None:
         """What should be rewritten next; None when nothing is due."""
-        entries = self._due_entries()
-        if entries:
-            return self._job(entries=tuple(entries))
-        objects = self._due_objects()
+        objects = self._due_objects()  # first: entries are always due under load
         if not objects:
-            return None
+            entries = self._due_entries()
+            return self._job(entries=tuple(entries)) if entries else None
         places = await self._places({found.ref.object_id: found.ref.key for found in objects})
         return self._job(
             sections=tuple(places), inputs=tuple(dict.fromkeys(place.key for place in places))

@@ -32,6 +32,7 @@ def status(client: HttpClient, as_json: bool) -> int:
 def _members(found: Json) -> Json:
     journal, bucket, state = found["journal"], found["bucket"], found["state"]
     snapshots, waiting, counts = found["snapshots"], found["waiting"], found["counts"]
+    tidier = found["tidier"]
     newest = "none yet" if not snapshots["seq"] else f"of entry {snapshots['seq']:,}"
     pending, pending_max = waiting["pending_bytes"], waiting["pending_bytes_max"]
     reading, reading_max = waiting["reading_bytes"], waiting["reading_bytes_max"]
@@ -49,6 +50,10 @@ def _members(found: Json) -> Json:
         "snapshot fails": snapshots["failure"] or "no",
         "remembered": _remembered(found["remembered"]),
         "last used": found["last_used"]["failure"] or "is written down",
+        "tidier": f"{tidier['doing'] or 'nothing to do'}; {tidier['waiting_entries']:,} entries, "
+        f"{size(tidier['waiting_bytes'])} wait; {tidier['objects']:,} objects, "
+        f"{tidier['garbage']:,} to go",
+        "tidier fails": tidier["failure"] or "no",
         "SQLite": f"{state['lag_entries']:,} entries behind",
         "waiting": f"{size(pending)} of {size(pending_max)} for the bucket, "
         f"{size(reading)} of {size(reading_max)} for readers",

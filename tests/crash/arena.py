@@ -19,12 +19,13 @@ from seb_appliance.storage.bases import BaseChain, ClaimedLog
 from seb_appliance.storage.bucket_info import read_bucket_info
 from seb_appliance.storage.create_only import CreateOnlyLog
 from seb_appliance.storage.directory import DirectoryStore
-from seb_appliance.storage.layout import Mode
+from seb_appliance.storage.layout import Mode, SnapshotName
 from seb_appliance.storage.object_store import ObjectStore
 from seb_appliance.storage.opening import StartOptions, open_journal
 from seb_appliance.storage.patience import Patience
 from seb_appliance.storage.replay import EntryReader, Replay
 from seb_appliance.storage.s3 import S3Store
+from seb_appliance.storage.snapshots import SnapshotStore
 from tests.support.bucket_server import BucketServer
 from tests.support.checker import check
 from tests.support.consumer import Consumer
@@ -110,12 +111,31 @@ class Arena:
         await rebuild(self.store, rebuilt)
         assert state_digest(rebuilt) == state_digest(seb.data / "state.sqlite")
 
+    async def stop_and_compare_snapshots(self, seb: SebProcess) -> None:
+        """Stop it cleanly: its state equals what each snapshot and the journal after it amount
+        to. Entries below may be gone."""
+        seb.process.terminate()
+        assert await seb.ended() == 0, seb.shown
+        assert "Traceback" not in seb.shown
+        names = await _snapshots(self.store).list()
+        assert len(names) == 3
+        for name in names:
+            rebuilt = self.folder / f"from-{name.seq}" / "state.sqlite"
+            rebuilt.parent.mkdir()
+            await rebuild(self.store, rebuilt, name)
+            assert state_digest(rebuilt) == state_digest(seb.data / "state.sqlite"), name
+
+
+def _snapshots(store: ObjectStore) -> SnapshotStore:
+    patience = Patience(SystemClock(), random.random, give_up_after_s=10)
+    return SnapshotStore(store, patience, NO_FAILPOINTS)
+
 
 Place = Callable[[Mode, Path], AbstractAsyncContextManager[Arena]]
 
 
-async def rebuild(store: ObjectStore, path: Path) -> None:
-    """The state at `path`, from the first entry of the journal on, without any snapshot."""
+async def rebuild(store: ObjectStore, path: Path, snapshot: SnapshotName | None = None) -> None:
+    """The state at `path`, from the first entry of the journal on, or from a snapshot."""
     patience = Patience(SystemClock(), random.random, give_up_after_s=10)
     database = await StateDatabase.open(path)
     reader = EntryReader(store, patience)
@@ -129,7 +149,12 @@ async def rebuild(store: ObjectStore, path: Path) -> None:
         chain = BaseChain(store, patience, info.id_bytes)
         log = ClaimedLog(store, patience, reader, replay, chain)
     await log.look()
-    await log.replay(ORIGIN)
+    position = ORIGIN
+    if snapshot is not None:
+        fetched = path.with_name("fetched")
+        await _snapshots(store).fetch(snapshot, fetched)
+        position = await database.restore(fetched)
+    await log.replay(position)
     await database.close()
 
 

@@ -323,7 +323,7 @@ def _values(result) -> list[bytes | None]:
 @pytest.fixture(autouse=True)
 def _few_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
     """Merge a handful of entries, and of objects."""
-    monkeypatch.setattr(limits, "ENTRIES_PER_JOB_MIN", 1)
+    monkeypatch.setattr(limits, "ENTRIES_PER_JOB_MIN", 3)
     monkeypatch.setattr(limits, "SMALL_OBJECTS_MAX", 3)
     monkeypatch.setattr(limits, "REPACK_BYTES_MIN", 1)
 
