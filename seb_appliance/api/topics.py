@@ -130,6 +130,10 @@ def routes(broker: Broker) -> list[HTTPRouteHandler]:
         await broker.delete_topic(topic, call.actor)
         return Answer(204, [])
 
+    return [list_topics, get_topic, create_topic, change_topic, delete_topic, _trimming(broker)]
+
+
+def _trimming(broker: Broker) -> HTTPRouteHandler:
     @post("/v1/topics/{topic:str}/trim", status_code=200)
     async def trim_topic(request: AnyRequest) -> ASGIApp:
         call = enter(request, broker)
@@ -138,4 +142,4 @@ def routes(broker: Broker) -> list[HTTPRouteHandler]:
         asked = await read_json(request, call, broker, _trim_decoder)
         return json_answer(200, topic_out(await broker.trim_topic(topic, asked.before, call.actor)))
 
-    return [list_topics, get_topic, create_topic, change_topic, delete_topic, trim_topic]
+    return trim_topic

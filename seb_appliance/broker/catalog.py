@@ -204,17 +204,8 @@ class Catalog:
                     self.groups.forget_topic(topic.topic_id)
                     self.producers.forget_topic(topic.topic_id)
                     changed.append(topic)
-                case TopicTrimmed():
-                    topic = self._by_id[operation.topic_id]
-                    topic.log_start_offset = operation.log_start_offset
-                    self.stored.release(topic.stored.drop_below(operation.log_start_offset))
-                    topic.forget_entries()
-                case SegmentsReplaced():
-                    self._switch(operation, header.seq)
-                case ObjectsCondemned():
-                    self.stored.condemn(operation.keys, header.created_us)
-                case ObjectsRemoved():
-                    self.stored.remove(operation.keys)
+                case TopicTrimmed() | SegmentsReplaced() | ObjectsCondemned() | ObjectsRemoved():
+                    self._tidy(operation, header)
                 case ApiKeyCreated() | ApiKeyChanged() | ApiKeyRotated() | ApiKeyRevoked():
                     self.api_keys.apply(operation)
                 case OffsetsCommitted() | GroupReset():
@@ -245,6 +236,24 @@ class Catalog:
         topic.index.add(seq, sections_at, created_us, section)
         topic.log_end_offset = section.last_offset + 1
         return [topic]
+
+    def _tidy(
+        self,
+        operation: TopicTrimmed | SegmentsReplaced | ObjectsCondemned | ObjectsRemoved,
+        header: EntryHeader,
+    ) -> None:
+        match operation:
+            case TopicTrimmed(topic_id=topic_id, log_start_offset=start):
+                topic = self._by_id[topic_id]
+                topic.log_start_offset = start
+                self.stored.release(topic.stored.drop_below(start))
+                topic.forget_entries()
+            case SegmentsReplaced():
+                self._switch(operation, header.seq)
+            case ObjectsCondemned(keys=keys):
+                self.stored.condemn(keys, header.created_us)
+            case ObjectsRemoved(keys=keys):
+                self.stored.remove(keys)
 
     def _switch(self, switch: SegmentsReplaced, seq: int) -> None:
         """Put segments in force. What is gone since they were made is left out."""

@@ -214,7 +214,7 @@ BAD_SETTINGS = [
     (b'{"linger_ms":1.0}', "bad_json"),
     (b'{"linger_ms":true}', "bad_json"),
     (b'{"early_flush":1}', "bad_json"),
-    (b'{"retention_ms":1}', "bad_json"),
+    (b'{"no_such_setting":1}', "bad_json"),
     (b'{"linger_ms":5', "bad_json"),
     (b"\xff", "bad_json"),
     (b"[" * 100_000, "bad_json"),
