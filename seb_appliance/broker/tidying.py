@@ -174,7 +174,7 @@ class Tidying:
         """Small objects that have become many, or one that holds mostly what is gone."""
         target = self.settings.segment_bytes
         small: list[LivingObject] = []
-        size_bytes = 0
+        sections = 0
         for found in self._catalog.stored.all():
             if not found.sections:
                 continue
@@ -182,8 +182,13 @@ class Tidying:
                 return [found]
             if found.living_bytes < target // limits.SMALL_OBJECTS_MAX:
                 small.append(found)
-                size_bytes += found.living_bytes
-        return small[: limits.SMALL_OBJECTS_MAX] if len(small) >= limits.SMALL_OBJECTS_MAX else []
+        if len(small) < limits.SMALL_OBJECTS_MAX:
+            return []
+        for i, found in enumerate(small[: limits.SMALL_OBJECTS_MAX]):
+            sections += found.sections
+            if sections > limits.SECTIONS_PER_SWITCH_MAX:  # one entry names them all
+                return small[: max(i, 2)]
+        return small[: limits.SMALL_OBJECTS_MAX]
 
     async def _places(self, keys: dict[int, str]) -> list[SectionPlace]:
         """The sections in force of these objects (keys by id), by topic and offset."""

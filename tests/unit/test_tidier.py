@@ -1,0 +1,269 @@
+"""The tidier in an appliance over a bucket in memory: every record stays, what is gone goes."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from seb_appliance import limits, settings
+from seb_appliance.assembly import Appliance
+from seb_appliance.broker.tidying import SwitchRefusedError
+from seb_appliance.broker.values import ApiKeyView, From, NewRecords, ReadRequest
+from seb_appliance.errors import CorruptObjectError, FencedError, OffsetExpiredError
+from seb_appliance.failpoints import NO_FAILPOINTS
+from seb_appliance.formats import segment
+from seb_appliance.formats.operations import Grant
+from seb_appliance.storage import layout
+from seb_appliance.storage.counted import CountedStore
+from seb_appliance.storage.memory import MemoryStore
+from seb_appliance.storage.object_store import list_all
+
+ADMIN = ApiKeyView("test", "test", (Grant(operation="admin"),), 0)
+FLAGS = {"tidier": "off", "tidy_bytes": "1KiB", "tidy_young": "0ms", "garbage_grace": "0ms"}
+
+
+class Place:
+    """An appliance that is tidied by hand, started again and again on one bucket."""
+
+    def __init__(self, folder: Path) -> None:
+        self.store = MemoryStore()
+        self.folder = folder
+        self.appliance: Appliance
+
+    async def start(self, **flags: str) -> None:
+        given = {"bucket": "memory:", "linger": "0ms", "take_over": True, **FLAGS, **flags}
+        chosen = settings.load(flags={"data": str(self.folder), **given}, environment={})
+        store = CountedStore(self.store)
+        self.appliance = await Appliance.open(chosen, store, NO_FAILPOINTS, lambda *_: None)
+        await self.appliance.start()
+        self.broker, self.tidier = self.appliance.broker, self.appliance.tidier
+
+    async def restart(self, **flags: str) -> None:
+        assert await self.appliance.drain()
+        await self.appliance.close()
+        await self.start(**flags)
+
+    async def produce(self, topic: str, count: int, size: int = 40) -> list[bytes]:
+        values = [b"%d " % n + b"x" * size for n in range(count)]
+        for value in values:
+            reservation = self.broker.pending.reserve(1)
+            await self.broker.append(ADMIN, topic, NewRecords([value]), reservation)
+        return values
+
+    async def tidy(self) -> None:
+        while await self.tidier.step():
+            pass
+
+    async def values(self, topic: str, start: From | None = None) -> list[bytes | None]:
+        request = ReadRequest(start or From(earliest=True), max_records=100_000, max_bytes=1 << 24)
+        result = await self.broker.read(topic, request)
+        return [
+            value
+            for piece in result.slices
+            for value in piece.batch.columns.values.slice(piece.begin, piece.end)
+        ]
+
+    async def keys(self, folder: str) -> list[str]:
+        return [info.key for info in await list_all(self.store, folder)]
+
+
+@pytest.fixture
+async def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Place]:
+    monkeypatch.setattr(limits, "RETENTION_EVERY_S", -1.0)  # looked at in each step
+    place = Place(tmp_path)
+    await place.start()
+    yield place
+    await place.appliance.close()
+
+
+async def test_entries_become_a_packed_object_and_every_record_stays(place: Place) -> None:
+    a, b = await place.produce("a", 30), await place.produce("b", 20)
+    await place.tidy()
+    (key,) = await place.keys(layout.PACKED)
+    index = segment.decode(await place.store.get(key))
+    assert [section.record_count for section in index.sections] == [30, 20]
+    assert (await place.values("a"), await place.values("b")) == (a, b)
+    more = await place.produce("a", 3)
+    assert await place.values("a") == a + more
+    await place.restart()
+    assert (await place.values("a"), await place.values("b")) == (a + more, b)
+
+
+async def test_a_topic_with_enough_of_its_own_gets_a_segment(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "OWN_SEGMENT_BYTES_MIN", 2_000)
+    await place.produce("large", 30)
+    await place.produce("small", 3)
+    await place.produce("tiny", 3)
+    await place.tidy()
+    assert len(await place.keys(layout.SEGMENTS)) == len(await place.keys(layout.PACKED)) == 1
+
+
+async def test_a_fetch_by_time_finds_records_in_segments(place: Place) -> None:
+    records = NewRecords([b"1", b"2", b"3"], timestamps_us=[1_000, 3_000, 2_000])
+    await place.broker.append(ADMIN, "t", records, place.broker.pending.reserve(1))
+    await place.produce("t", 20)
+    await place.tidy()
+    assert (await place.values("t", From(timestamp_us=1_500)))[0] == b"2"
+    assert (await place.values("t", From(timestamp_us=3_001)))[0].startswith(b"0 ")
+
+
+async def test_retention_by_bytes_lets_the_oldest_go_and_readers_get_410(place: Place) -> None:
+    values = await place.produce("t", 40)
+    size = place.broker.topic("t").bytes // 40
+    await place.broker.change_topic("t", {"retention_bytes": 10 * size})
+    await place.tidier.step()
+    view = place.broker.topic("t")
+    assert (view.log_start_offset, view.bytes) == (30, 10 * size)
+    assert await place.values("t") == values[30:]
+    with pytest.raises(OffsetExpiredError):
+        await place.values("t", From(offset=29))
+
+
+async def test_retention_by_age_goes_by_when_the_appliance_took_a_record(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await place.produce("t", 5)
+    await place.broker.change_topic("t", {"retention_ms": 60_000})
+    await place.tidier.step()
+    assert place.broker.topic("t").log_start_offset == 0
+    wall_us, monotonic_s = place.appliance.clock.wall_us, place.appliance.clock.monotonic_s
+    clock = place.broker.tidying._age_clock._clock
+    monkeypatch.setattr(clock, "wall_us", lambda: wall_us() + 61_000_000)
+    monkeypatch.setattr(clock, "monotonic_s", lambda: monotonic_s() + 61.0)
+    await place.tidier.step()
+    assert place.broker.topic("t").log_start_offset == 5
+    assert await place.values("t") == []
+
+
+async def test_after_a_jump_of_the_clock_nothing_goes_by_age(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await place.produce("t", 5)
+    await place.broker.change_topic("t", {"retention_ms": 60_000})
+    wall_us = place.appliance.clock.wall_us
+    clock = place.broker.tidying._age_clock._clock
+    monkeypatch.setattr(clock, "wall_us", lambda: wall_us() + 86_400_000_000)
+    await place.tidier.step()
+    assert place.broker.topic("t").log_start_offset == 0
+
+
+async def test_an_object_with_nothing_in_force_is_condemned_and_then_deleted(place: Place) -> None:
+    await place.produce("t", 30)
+    await place.tidy()
+    (key,) = await place.keys(layout.SEGMENTS)
+    await place.broker.delete_topic("t")
+    assert await place.tidier.step()
+    assert place.broker.tidying.garbage == 1
+    assert await place.keys(layout.SEGMENTS) == [key]
+    assert await place.tidier.step()
+    assert await place.keys(layout.SEGMENTS) == []
+    assert place.broker.tidying.garbage == 0
+
+
+async def test_garbage_stays_for_the_grace_time_also_over_a_restart(place: Place) -> None:
+    await place.restart(garbage_grace="1h")
+    await place.produce("t", 30)
+    await place.tidy()
+    await place.broker.delete_topic("t")
+    await place.tidy()
+    await place.restart(garbage_grace="1h")
+    await place.tidy()
+    assert place.broker.tidying.garbage == 1
+    assert len(await place.keys(layout.SEGMENTS)) == 1
+
+
+async def test_what_an_earlier_start_left_unused_is_condemned(place: Place) -> None:
+    stray = layout.segment_key(7, 0, 9, place.appliance.journal.epoch, b"\1" * 8)
+    await place.store.put(stray, b"a job that was cut short")
+    await place.restart()
+    await place.tidy()
+    assert await place.keys(layout.SEGMENTS) == []
+
+
+async def test_the_name_of_a_later_epoch_means_that_we_are_fenced(place: Place) -> None:
+    later = layout.segment_key(7, 0, 9, place.appliance.journal.epoch + 1, b"\1" * 8)
+    await place.store.put(later, b"of a newer writer")
+    with pytest.raises(FencedError):
+        await place.tidier.step()
+    assert await place.keys(layout.SEGMENTS) == [later]
+
+
+async def test_a_damaged_entry_is_never_tidied_away(place: Place) -> None:
+    await place.produce("t", 30)
+    key = layout.create_only_key(10)
+    body = bytearray(await place.store.get(key))
+    body[-1] ^= 1
+    await place.store.put(key, bytes(body))
+    job = await place.broker.tidying.next_job()
+    assert job is not None
+    with pytest.raises(CorruptObjectError, match=key):
+        await place.tidier._rewriter.rewrite(job)
+    assert await place.keys(layout.SEGMENTS) == []
+
+
+async def test_what_is_not_read_back_as_it_was_meant_is_not_put_in_force(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    values = await place.produce("t", 30)
+    put = place.store.put
+
+    async def lossy(key: str, body: bytes) -> None:
+        damaged = bytearray(body)
+        damaged[200] ^= 1
+        await put(key, bytes(damaged) if key.startswith(layout.SEGMENTS) else body)
+
+    monkeypatch.setattr(place.store, "put", lossy)
+    with pytest.raises(CorruptObjectError):
+        await place.tidy()
+    assert place.broker.tidying.objects == 0
+    assert await place.values("t") == values
+
+
+async def test_a_topic_trimmed_while_its_entries_were_merged_stays_trimmed(place: Place) -> None:
+    values = await place.produce("t", 30)
+    job = await place.broker.tidying.next_job()
+    assert job is not None
+    made = await place.tidier._rewriter.rewrite(job)
+    await place.broker.trim_topic("t", 12)
+    await place.broker.tidying.switch(job, made)
+    assert await place.values("t") == values[12:]
+    await place.restart()
+    assert await place.values("t") == values[12:]
+
+
+async def test_a_topic_deleted_while_its_entries_were_merged_stays_deleted(place: Place) -> None:
+    await place.produce("t", 30)
+    job = await place.broker.tidying.next_job()
+    assert job is not None
+    made = await place.tidier._rewriter.rewrite(job)
+    await place.broker.delete_topic("t")
+    anew = await place.produce("t", 3)
+    await place.broker.tidying.switch(job, made)
+    assert await place.values("t") == anew
+    assert place.broker.tidying.unused() == [stored.key for stored in made.objects]
+
+
+async def test_the_same_job_is_not_put_in_force_twice(place: Place) -> None:
+    await place.produce("t", 30)
+    job = await place.broker.tidying.next_job()
+    assert job is not None
+    made = await place.tidier._rewriter.rewrite(job)
+    await place.broker.tidying.switch(job, made)
+    with pytest.raises(SwitchRefusedError):
+        await place.broker.tidying.switch(job, made)
+
+
+async def test_a_switch_that_leaves_out_a_topic_is_refused(place: Place) -> None:
+    await place.produce("a", 20)
+    await place.produce("b", 20)
+    job = await place.broker.tidying.next_job()
+    assert job is not None
+    made = await place.tidier._rewriter.rewrite(job)
+    short = type(made)(made.replaced[:1], made.objects)
+    with pytest.raises(SwitchRefusedError, match="more in those entries"):
+        await place.broker.tidying.switch(job, short)
+    assert place.broker.tidying.objects == 0
