@@ -235,6 +235,19 @@ async def test_a_topic_trimmed_while_its_entries_were_merged_stays_trimmed(place
     assert await place.values("t") == values[12:]
 
 
+async def test_what_was_trimmed_whole_while_it_was_merged_is_garbage(place: Place) -> None:
+    await place.produce("t", 30)
+    job = await place.broker.tidying.next_job()
+    assert job is not None
+    made = await place.tidier._rewriter.rewrite(job)
+    await place.broker.trim_topic("t", 30)
+    await place.broker.tidying.switch(job, made)
+    assert place.broker.tidying.unused() == [stored.key for stored in made.objects]
+    await place.restart()
+    assert place.broker.tidying.unused() == [stored.key for stored in made.objects]
+    assert await place.values("t") == []
+
+
 async def test_a_topic_deleted_while_its_entries_were_merged_stays_deleted(place: Place) -> None:
     await place.produce("t", 30)
     job = await place.broker.tidying.next_job()
