@@ -156,7 +156,7 @@ class FastLaneProtocol(SebHttpProtocol):
     def _write(self, plain: PlainProduce | PlainCommit, data: bytes, body_at: int) -> None:
         """Append or commit."""
         if isinstance(plain, PlainProduce):
-            admitted = self._answers.produce(plain, data[body_at:], self)
+            admitted = self._answers.produce(plain, data, body_at, self)
         else:
             self._commit = self._answers.commit(plain, data[body_at:], self)
             admitted = self._commit is not None

@@ -76,20 +76,25 @@ class PlainAnswers:
 
     # --- produce ---
 
-    def produce(self, plain: PlainProduce, body: bytes, told: Told) -> bool:
-        """Whether the records are admitted; `told` hears of them. If not, nothing happened."""
+    def produce(self, plain: PlainProduce, data: bytes, body_at: int, told: Told) -> bool:
+        """Whether the records of `data[body_at:]` are admitted; `told` hears of them. If not,
+        nothing happened."""
         self.failpoints.reach("K1")
         try:
-            records = self._parse(plain, body)
+            records = self._parse(plain, data, body_at)
         except SebError:
             return False
-        return self._broker.append_at_once(plain.key, plain.topic, records, len(body), told)
+        size_bytes = len(data) - body_at
+        return self._broker.append_at_once(plain.key, plain.topic, records, size_bytes, told)
 
-    def _parse(self, plain: PlainProduce, body: bytes) -> bytes | NewRecords | NewBatches:
+    def _parse(
+        self, plain: PlainProduce, data: bytes, body_at: int
+    ) -> bytes | NewRecords | NewBatches:
+        if plain.kind == "batch":  # these bytes go into the entry: none of them is copied here
+            return parse_batches(memoryview(data)[body_at:], self._max_request_bytes)
+        body = data[body_at:]
         if plain.kind == "single":
             return parse_single(body, plain.headers) if plain.headers else body
-        if plain.kind == "batch":
-            return parse_batches(body, self._max_request_bytes)
         return parse_json(body) if plain.kind == "json" else parse_ndjson(body)
 
     def produced(

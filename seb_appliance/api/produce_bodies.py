@@ -18,7 +18,7 @@ from seb_appliance.errors import (
     RequestTooLargeError,
 )
 from seb_appliance.formats import batch
-from seb_appliance.formats.columns import BinaryColumn
+from seb_appliance.formats.columns import BinaryColumn, Bytes
 
 _BAD_ESCAPE: Final = re.compile(rb"%(?![0-9A-Fa-f]{2})")
 _HEADER_PREFIX: Final = b"seb-header-"
@@ -131,7 +131,7 @@ def _timestamp(value: bytes) -> int:
 # --- record batches ---
 
 
-def parse_batches(body: bytes, max_bytes: int) -> NewBatches:
+def parse_batches(body: Bytes, max_bytes: int) -> NewBatches:
     """Batches back to back, each checked to its last column; `max_bytes` bounds what they inflate
     to. Raises BadBatchError, RequestTooLargeError, RecordTooLargeError."""
     batches: list[tuple[batch.BatchHeader, memoryview]] = []
