@@ -21,6 +21,7 @@ from seb_appliance.settings import Settings
 from seb_appliance.snapshot_keeper import SnapshotKeeper
 from seb_appliance.state.database import StateDatabase
 from seb_appliance.state.follower import StateFollower
+from seb_appliance.state.key_index import SqliteKeyIndex
 from seb_appliance.storage import layout
 from seb_appliance.storage.counted import CountedStore
 from seb_appliance.storage.disk_cache import DiskCache
@@ -63,6 +64,7 @@ class Appliance:
     sections: BucketSections
     snapshots: SnapshotKeeper
     last_used: LastUsedKeeper
+    key_index: SqliteKeyIndex
     broker: Broker
     executor: ThreadPoolExecutor
     failpoints: Failpoints
@@ -99,12 +101,19 @@ class Appliance:
         last_used = await LastUsedKeeper.open(
             settings.data / "local.sqlite", {row.api_key_id for row in loaded.api_keys}, clock
         )
+        # Beside a local state that was not of this bucket's log, it may not be of it either.
+        key_index = await SqliteKeyIndex.open(
+            settings.data / "keyindex.sqlite",
+            journal.bucket_id,
+            trusted=report.began_from == "local",
+        )
         broker = Broker(
             loaded,
             journal,
             sections,
             follower,
             broker_settings(settings),
+            key_index,
             clock=clock,
             executor=executor,
             random_bytes=os.urandom,
@@ -122,6 +131,7 @@ class Appliance:
             sections=sections,
             snapshots=snapshots,
             last_used=last_used,
+            key_index=key_index,
             broker=broker,
             executor=executor,
             failpoints=failpoints,
@@ -155,6 +165,7 @@ class Appliance:
     async def close(self) -> None:
         """End everything, whatever state it is in. What was not drained fails as "unknown"."""
         await self.broker.stop()
+        await self.key_index.close()
         await self.last_used.close()
         await self.follower.close()
         await self.snapshots.close()

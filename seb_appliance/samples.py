@@ -18,6 +18,7 @@ def samples(appliance: Appliance, plain: PlainAnswers) -> Iterator[Sample]:
     yield from _remembered(appliance)
     yield from _bucket(appliance)
     yield from _cache(appliance)
+    yield from _key_index(appliance)
 
 
 def _log(appliance: Appliance) -> Iterator[Sample]:
@@ -126,4 +127,17 @@ def _cache(appliance: Appliance) -> Iterator[Sample]:
         yield Sample("seb_section_reads_total", "Sections read.", "counter", value, labels)
     yield Sample(
         "seb_damaged_reads_total", "Reads whose checksum failed.", "counter", sections.damaged
+    )
+
+
+def _key_index(appliance: Appliance) -> Iterator[Sample]:
+    keys = appliance.broker.record_keys
+    lag = sum(topic.lag for topic in keys.indexing.progress())
+    yield Sample("seb_key_index_lag_records", "Records not in the key index yet.", "gauge", lag)
+    yield Sample("seb_key_index_bytes", "Bytes of the key index.", "gauge", keys.size_bytes)
+    yield Sample(
+        "seb_key_index_rebuilds_total",
+        "Times that the key index was damaged and begun anew.",
+        "counter",
+        keys.indexing.rebuilds,
     )

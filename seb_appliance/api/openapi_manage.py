@@ -24,13 +24,18 @@ from seb_appliance.errors import (
 from seb_appliance.formats.operations import TopicSettings
 
 _JSON: Final = "application/json"
-_SETTINGS: Final = {"linger_ms": 100, "early_flush": None, "max_record_bytes": None}
+_SETTINGS: Final = {
+    "linger_ms": 100,
+    "early_flush": None,
+    "max_record_bytes": None,
+    "key_index": "latest",
+}
 _TOPIC: Final = {
     "topic": "orders.eu",
     "topic_id": 3,
     "created": "2026-11-21T10:00:00.000123Z",
     "settings": _SETTINGS,
-    "effective_settings": {"linger_ms": 100, "early_flush": False, "max_record_bytes": 1048576},
+    "effective_settings": {**_SETTINGS, "early_flush": False, "max_record_bytes": 1048576},
     "log_start_offset": 0,
     "log_end_offset": 18,
     "size_bytes": 4096,
@@ -54,6 +59,14 @@ _STATUS: Final = {
     },
     "state": {"lag_entries": 0, "failure": ""},
     "snapshots": {"seq": 1100, "entries_since": 107, "failure": ""},
+    "key_index": {
+        "topics": 1,
+        "lag_records": 0,
+        "size_bytes": 4096,
+        "rebuilds": 0,
+        "failure": "",
+        "behind": [],
+    },
     "waiting": {
         "pending_bytes": 2048,
         "pending_bytes_max": 67108864,

@@ -142,16 +142,18 @@ class Catalog:
                         header.seq, header.created_us, header.sections_at, section
                     )
                 case TopicCreated():
-                    self._add_topic(
-                        Topic(
-                            operation.topic_id,
-                            operation.name,
-                            operation.created_us,
-                            operation.settings,
-                        )
+                    topic = Topic(
+                        operation.topic_id,
+                        operation.name,
+                        operation.created_us,
+                        operation.settings,
                     )
+                    self._add_topic(topic)
+                    changed.append(topic)
                 case TopicChanged():
-                    self._by_id[operation.topic_id].settings = operation.settings
+                    topic = self._by_id[operation.topic_id]
+                    topic.settings = operation.settings
+                    changed.append(topic)
                 case TopicDeleted():
                     topic = self._by_id.pop(operation.topic_id)
                     del self._by_name[topic.name]

@@ -36,6 +36,7 @@ class BrokerSettings:
                 if settings.max_record_bytes is None
                 else settings.max_record_bytes
             ),
+            key_index="none" if settings.key_index is None else settings.key_index,
         )
 
     def check(self, settings: TopicSettings) -> None:
