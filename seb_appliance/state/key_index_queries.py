@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import sqlite3
-from typing import Final
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import Any, Final
 
 from seb_appliance import limits
-from seb_appliance.broker.key_index import IndexedTopic, KeyOffsets, KeyRows
+from seb_appliance.broker.key_index import IndexedTopic, KeyOffsets, KeyRow, KeyRows
 from seb_appliance.errors import CorruptObjectError
 from seb_appliance.formats.operations import KeyIndexMode
 from seb_appliance.state.key_index_rows import (
@@ -20,13 +22,12 @@ from seb_appliance.state.key_index_rows import (
 
 _PAGE: Final = """
 SELECT key, offset, timestamp_us, tombstone, first, crc FROM latest
-WHERE topic_id = ? AND key >= ? AND key < ? AND tombstone = 0 AND offset >= ?
-ORDER BY key LIMIT ?
+WHERE topic_id = ? AND key >= ? AND key < ? ORDER BY key
 """
 _LIVE: Final = """
 SELECT key, offset, timestamp_us, tombstone, first, crc
 FROM latest INDEXED BY latest_by_offset
-WHERE topic_id = ? AND offset >= ? AND offset < ? AND tombstone = 0 ORDER BY offset LIMIT ?
+WHERE topic_id = ? AND offset >= ? AND offset < ? ORDER BY offset
 """
 _KEPT: Final = """
 SELECT offset FROM kept WHERE topic_id = ? AND offset >= ? AND offset < ? AND superseded_by >= ?
@@ -74,12 +75,22 @@ def page(
     log_start: int,
 ) -> KeyRows:
     begin = prefix if after is None or after < prefix else after + b"\0"
-    asked = (topic_id, begin, _behind(prefix), log_start, most)
-    rows = [
-        key_row(key, checked_row(topic_id, key, row))
-        for key, *row in connection.execute(_PAGE, asked)
-    ]
+    rows = []
+    for found in _live(topic_id, connection.execute(_PAGE, (topic_id, begin, _behind(prefix)))):
+        if found.offset >= log_start:
+            rows.append(found)
+            if len(rows) == most:
+                break
     return KeyRows(rows, _indexed_offset(connection, topic_id))
+
+
+def _live(topic_id: int, found: Iterable[tuple[Any, ...]]) -> Iterator[KeyRow]:
+    """Rows of `latest` that are no tombstones. SQL does not choose them: a row that is not what it
+    was has to be found out, not left out."""
+    for key, *row in found:
+        newest = checked_row(topic_id, key, row)
+        if not newest[2]:
+            yield key_row(key, newest)
 
 
 def _behind(prefix: bytes) -> bytes:
@@ -93,9 +104,8 @@ def _behind(prefix: bytes) -> bytes:
 def live(
     connection: sqlite3.Connection, topic_id: int, as_of: int, begin: int, most: int
 ) -> KeyOffsets:
-    offsets = []
-    for key, *row in connection.execute(_LIVE, (topic_id, begin, as_of, most)):
-        offsets.append(checked_row(topic_id, key, row)[0])
+    found = _live(topic_id, connection.execute(_LIVE, (topic_id, begin, as_of)))
+    offsets = [row.offset for row in islice(found, most)]
     kept = connection.execute(_KEPT, (topic_id, begin, as_of, as_of, most))
     offsets = sorted([*offsets, *(offset for (offset,) in kept)])[:most]
     return KeyOffsets(offsets, _indexed_offset(connection, topic_id))
