@@ -15,7 +15,6 @@ import pytest
 from tests.support.appliance import RunningAppliance, running_appliance
 
 KEYS = [b"", b"\0", b"\xff", b"a/b", *(b"k%d" % n for n in range(8))]
-STEPS = 8
 SETTINGS = ("latest", "history", "none")
 
 
@@ -133,13 +132,13 @@ def meddle(data: Path, aside: Path, chance: random.Random) -> None:
         shutil.copy(path, aside)
 
 
-async def history(folder: Path, seed: int) -> None:
+async def history(folder: Path, seed: int, starts: int) -> None:
     chance = random.Random(seed)
     log = Log()
     data, bucket = folder / "data", f"file:{folder / 'bucket'}"
     async with running_appliance(data, bucket=bucket) as seb:
         await seb.client.put("/v1/topics/t", json={"key_index": log.key_index})
-    for _ in range(STEPS):
+    for _ in range(starts):
         meddle(data, folder / "aside", chance)
         async with running_appliance(data, bucket=bucket) as seb:
             await produce(seb, log, chance)
@@ -149,12 +148,11 @@ async def history(folder: Path, seed: int) -> None:
                 await check(seb, log)
 
 
-@pytest.mark.parametrize("seed", range(2))
-async def test_answers_equal_a_dictionary_whatever_befalls_the_index(tmp_path, seed):
-    await history(tmp_path, seed)
+async def test_answers_equal_a_dictionary_whatever_befalls_the_index(tmp_path):
+    await history(tmp_path, seed=0, starts=2)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(2, 30))
+@pytest.mark.parametrize("seed", range(1, 20))
 async def test_answers_equal_a_dictionary_in_many_histories(tmp_path, seed):
-    await history(tmp_path, seed)
+    await history(tmp_path, seed, starts=8)
