@@ -98,22 +98,16 @@ class Appliance:
         snapshots = _snapshots(settings, store, database, follower, report, seq, clock, failpoints)
         executor = ThreadPoolExecutor(2, thread_name_prefix="broker")
         loaded = await follower.load()
-        last_used = await LastUsedKeeper.open(
-            settings.data / "local.sqlite", {row.api_key_id for row in loaded.api_keys}, clock
-        )
-        # Beside a local state that was not of this bucket's log, it may not be of it either.
-        key_index = await SqliteKeyIndex.open(
-            settings.data / "keyindex.sqlite",
-            journal.bucket_id,
-            trusted=report.began_from == "local",
-        )
+        known = {row.api_key_id for row in loaded.api_keys}
+        last_used = await LastUsedKeeper.open(settings.data / "local.sqlite", known, clock)
+        keys = await _key_index(settings, journal, report)
         broker = Broker(
             loaded,
             journal,
             sections,
             follower,
             broker_settings(settings),
-            key_index,
+            keys,
             clock=clock,
             executor=executor,
             random_bytes=os.urandom,
@@ -131,7 +125,7 @@ class Appliance:
             sections=sections,
             snapshots=snapshots,
             last_used=last_used,
-            key_index=key_index,
+            key_index=keys,
             broker=broker,
             executor=executor,
             failpoints=failpoints,
@@ -198,6 +192,15 @@ def _snapshots(
     patience = Patience(clock, random.random, give_up_after_s=_SNAPSHOT_PATIENCE_S)
     bucket = SnapshotStore(store, patience, failpoints)
     return SnapshotKeeper(database, follower, bucket, schedule, settings.data / "snapshot.new")
+
+
+async def _key_index(
+    settings: Settings, journal: StoredJournal, report: StartReport
+) -> SqliteKeyIndex:
+    # Beside a local state that was not of this bucket's log, it may not be of it either.
+    trusted = report.began_from == "local"
+    path = settings.data / "keyindex.sqlite"
+    return await SqliteKeyIndex.open(path, journal.bucket_id, trusted=trusted)
 
 
 def _sections(

@@ -79,6 +79,7 @@ KEY_FILTER_BYTES_MAX: Final = 16 * MIB  # what one read of a single record key l
 KEY_INDEX_FRESH_S: Final = 10  # how long `fresh` waits for the index
 KEY_INDEX_GATHER_S: Final = 0.02  # records gather for so long before they are indexed together
 KEY_INDEX_ROUND_BYTES: Final = 4 * MIB  # taken into the index in one transaction
+KEY_INDEX_ROUND_RECORDS: Final = 20_000
 KEY_INDEX_ROUND_TOPICS: Final = 1_000
 KEY_INDEX_REST: Final = 1.0  # while it catches up it rests as long as it worked
 KEY_INDEX_RETRY_S: Final = 5

@@ -181,7 +181,7 @@ class KeyIndexing:
     async def _round(self) -> None:
         """Take in what there is of some topics, in one transaction."""
         ranges: list[IndexRange] = []
-        size_bytes = 0
+        size_bytes = count = 0
         for topic_id in list(self._due)[: limits.KEY_INDEX_ROUND_TOPICS]:
             topic = self._catalog.find_id(topic_id)
             if topic is None or not is_indexed(topic):
@@ -203,7 +203,11 @@ class KeyIndexing:
                 continue
             ranges.append(records)
             size_bytes += sum(len(piece.stored) for piece in records.slices)
-            if size_bytes >= limits.KEY_INDEX_ROUND_BYTES:
+            count += records.next_offset - offset
+            if (
+                size_bytes >= limits.KEY_INDEX_ROUND_BYTES
+                or count >= limits.KEY_INDEX_ROUND_RECORDS
+            ):
                 break
         await self._add(ranges)
         self._wake()
@@ -245,7 +249,7 @@ class KeyIndexing:
             return None
         request = ReadRequest(
             From(offset=offset),
-            max_records=limits.FETCH_RECORDS_MAX,
+            max_records=limits.KEY_INDEX_ROUND_RECORDS,
             max_bytes=limits.KEY_INDEX_ROUND_BYTES,
         )
         try:

@@ -15,7 +15,12 @@ def test_a_topic_is_made_listed_changed_shown_and_deleted(seb):
     )
     assert "64KiB  (its own)" in changed.out
     shown = seb.good("topics", "show", "a.one", "--json").json
-    assert shown["settings"] == {"linger_ms": None, "early_flush": True, "max_record_bytes": 65536}
+    assert shown["settings"] == {
+        "linger_ms": None,
+        "early_flush": True,
+        "max_record_bytes": 65536,
+        "key_index": None,
+    }
     assert seb.good("topics", "delete", "a.one", "--yes").out == "a.one is deleted\n"
     assert seb.good("topics", "list", "--pattern", "a.*").out == "no topics\n"
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.load import Connection, pass_time
+from tests.support.load import Connection
 from tests.support.process import Bucket, SebProcess
 
 pytestmark = pytest.mark.slow
@@ -28,6 +28,16 @@ async def asked(seb: SebProcess, method: str, path: str, body: dict[str, Any] | 
         return answer.json()
     finally:
         connection.close()
+
+
+async def progress(seb: SebProcess, offset: int) -> None:
+    """Wait until the index has come further than `offset`."""
+    while True:
+        index = (await asked(seb, "GET", "/v1/status"))["key_index"]
+        if index["topics"] and (
+            not index["behind"] or index["behind"][0]["indexed_offset"] > offset
+        ):
+            return
 
 
 def indexed_offset(data: Path) -> int:
@@ -54,8 +64,8 @@ async def test_kills_while_the_key_index_fills_leave_it_true(tmp_path: Path) -> 
         await asked(seb, "POST", "/v1/topics/t/records", {"records": records})
     await asked(seb, "PATCH", "/v1/topics/t", {"key_index": "history"})
     reached = [0]
-    while len(reached) < 30 and reached[-1] < RECORDS:
-        await pass_time(chance.uniform(0, 0.4))
+    while reached[-1] < RECORDS:
+        await progress(seb, reached[-1])
         seb.kill()
         reached.append(indexed_offset(data))
         seb = SebProcess(bucket, data)
