@@ -109,6 +109,8 @@ class KeyIndexing:
     async def caught_up(self, topic: Topic, offset: int) -> None:
         """Wait until the index has reached `offset`. Raises OverloadedError when that takes long;
         TopicNotFoundError if the topic goes."""
+        if self._loaded and self.indexed_offset(topic) >= offset:
+            return
         give_up_s = self._clock.monotonic_s() + limits.KEY_INDEX_FRESH_S
         self._hurried += 1
         self._arrived.set()
@@ -172,7 +174,7 @@ class KeyIndexing:
     async def _rebuild(self, error: CorruptObjectError) -> None:
         self._stopped = f"the key index was damaged ({error.detail}); it is being rebuilt"
         self.rebuilds += 1
-        self._damaged = False
+        self._loaded = self._damaged = False  # until it is loaded again, nobody asks it
         self._known.clear()
         self._trimmed.clear()
         self._views.end_all()

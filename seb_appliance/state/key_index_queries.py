@@ -119,10 +119,12 @@ def history(
     most: int,
     log_start: int,
 ) -> KeyOffsets:
-    indexed_offset = _indexed_offset(connection, topic_id)
+    known = topic(connection, topic_id)
+    if known is None or known.mode != "history":  # the setting has changed, and is followed soon
+        return KeyOffsets([], 0)
     newest = find(connection, topic_id, key)
     if newest is None:
-        return KeyOffsets([], indexed_offset)
+        return KeyOffsets([], known.indexed_offset)
     offset, first = newest[0], newest[3]
     if before is not None:
         offset = _below(connection, topic_id, offset, first, before)
@@ -130,7 +132,7 @@ def history(
     while offset >= log_start and offset != NO_PREVIOUS and len(offsets) < most:
         offsets.append(offset)
         offset = _previous(connection, topic_id, offset, first)
-    return KeyOffsets(offsets, indexed_offset)
+    return KeyOffsets(offsets, known.indexed_offset)
 
 
 def _below(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import sqlite3
 from urllib.parse import quote
 
 import pytest
@@ -271,6 +272,24 @@ async def test_a_topic_made_anew_shows_nothing_of_the_old_one(seb):
     page = await get(seb, "anew/keys?fresh=true")
     assert [(row["key"], row["offset"]) for row in page["keys"]] == [("both", 0)]
     assert len((await get(seb, "anew/keys/history?key=both"))["records"]) == 1
+
+
+async def test_rows_of_what_is_not_indexed_any_more_go(seb):
+    topic_ids = []
+    for topic in ("rows.off", "rows.deleted"):
+        await make(seb, topic, "history")
+        topic_ids.append((await put(seb, topic, (b"k", "v"), (b"k", "w")))["topic_id"])
+        await get(seb, f"{topic}/keys?fresh=true")
+    await seb.client.patch("/v1/topics/rows.off", json={"key_index": None})
+    await seb.client.delete("/v1/topics/rows.deleted")
+    await make(seb, "rows.kept")
+    await put(seb, "rows.kept", (b"k", "v"))
+    await get(seb, "rows.kept/keys?fresh=true")  # taken in behind what came before
+    connection = sqlite3.connect(seb.appliance.settings.data / "keyindex.sqlite")
+    for table in ("topics", "latest", "history"):
+        found = connection.execute(f"SELECT DISTINCT topic_id FROM {table}").fetchall()
+        assert not {topic_id for (topic_id,) in found} & set(topic_ids), table
+    connection.close()
 
 
 async def test_the_status_and_the_metrics_tell_how_far_the_index_is(seb):

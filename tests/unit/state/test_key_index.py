@@ -173,6 +173,13 @@ async def test_a_page_of_history_begins_below_any_offset(index, monkeypatch):
             assert await model.history(key, before, 4) == below[::-1][:4]
 
 
+async def test_there_is_no_history_before_it_is_indexed(index):
+    model = await Model(index, "latest").begin()
+    await model.add((b"k", b"v"), (b"k", b"w"))
+    found = await index.history(model.topic_id, b"k", None, 10, 0)
+    assert (list(found.offsets), found.indexed_offset) == ([], 0)
+
+
 async def test_it_is_taken_up_where_it_was(tmp_path):
     async with opened(tmp_path) as index:
         model = await Model(index, "history").begin()
