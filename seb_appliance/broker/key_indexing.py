@@ -24,7 +24,7 @@ from seb_appliance.errors import (
     CorruptObjectError,
     OffsetExpiredError,
     OverloadedError,
-    StoreError,
+    SebError,
     TopicNotFoundError,
 )
 
@@ -194,7 +194,7 @@ class KeyIndexing:
             offset = self._known[topic_id].indexed_offset
             try:
                 records = await self._read(topic, offset)
-            except (StoreError, CorruptObjectError) as error:
+            except SebError as error:
                 self._unreadable[topic_id] = f"topic {topic.name!r} cannot be indexed: {error}"
                 self._due.pop(topic_id, None)
                 self._clock.call_later(limits.KEY_INDEX_RETRY_S, partial(self.applied, [topic]))
