@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from seb_appliance import limits
-from seb_appliance.broker.catalog import Catalog, Topic
+from seb_appliance.broker.catalog import Catalog, Topic, no_such_topic
 from seb_appliance.broker.key_index import IndexedTopic, IndexRange, KeyIndex
 from seb_appliance.broker.key_views import KeyViews
 from seb_appliance.broker.reads import Reads
@@ -118,8 +118,7 @@ class KeyIndexing:
         try:
             while not self._loaded or self.indexed_offset(topic) < offset:
                 if topic.deleted:
-                    self._catalog.topic(topic.name)
-                    raise TopicNotFoundError(f"Topic {topic.name!r} was deleted.", topic=topic.name)
+                    raise no_such_topic(topic.name)
                 if self._clock.monotonic_s() >= give_up_s:
                     raise OverloadedError(
                         f"The key index of {topic.name!r} is at offset {self.indexed_offset(topic)}"
@@ -134,11 +133,15 @@ class KeyIndexing:
     # --- the task ---
 
     async def run(self) -> None:
+        damage: CorruptObjectError | None = None
         while True:
             try:
+                if damage is not None:
+                    await self._rebuild(damage)
+                    damage = None
                 await self._follow()
             except CorruptObjectError as error:
-                await self._rebuild(error)
+                damage = error
             except ConfigurationError as error:  # a full disk, say: the operator's business
                 self._stopped = error.detail
                 await self._clock.sleep(limits.KEY_INDEX_RETRY_S)
@@ -162,11 +165,13 @@ class KeyIndexing:
             if not self._hurried:
                 await self._clock.sleep(limits.KEY_INDEX_GATHER_S)
             while self._due:
-                began_s = self._clock.monotonic_s()
+                began_s, seq = self._clock.monotonic_s(), self._catalog.position.seq
                 await self._round()
                 if self._due and not self._hurried:
                     took_s = self._clock.monotonic_s() - began_s
-                    await self._clock.sleep(took_s * limits.KEY_INDEX_REST)
+                    is_busy = self._catalog.position.seq != seq
+                    rest = limits.KEY_INDEX_REST_BUSY if is_busy else limits.KEY_INDEX_REST
+                    await self._clock.sleep(took_s * rest)
                 self._stopped = ""
             if self._damaged:
                 raise CorruptObjectError("the key index contradicts the log")

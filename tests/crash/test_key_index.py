@@ -15,7 +15,7 @@ from tests.support.process import Bucket, SebProcess
 
 pytestmark = pytest.mark.slow
 
-RECORDS, PER_REQUEST, KEYS = 100_000, 10_000, 30_000
+RECORDS, PER_REQUEST, KEYS = 300_000, 10_000, 30_000
 
 
 async def asked(seb: SebProcess, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
