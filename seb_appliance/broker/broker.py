@@ -121,18 +121,21 @@ class Broker:
             failpoints=failpoints,
             pending=self.pending,
         )
-        self.groups = ConsumerGroups(
+        self.groups = self._make_groups(index)
+        self.access = self._make_access(last_used, authorizer, random_bytes)
+        self._readiness = ReadinessCheck(journal, state, self.pending, clock, self._sequencer)
+
+    def _make_groups(self, index: SectionIndex) -> ConsumerGroups:
+        return ConsumerGroups(
             self._catalog,
             self._writes.group_admission,
             self._reads,
             index,
             self._writes.operate,
             self._writes.operate_at_once,
-            linger_ms=settings.linger_ms,
-            clock=clock,
+            linger_ms=self._settings.linger_ms,
+            clock=self._clock,
         )
-        self.access = self._make_access(last_used, authorizer, random_bytes)
-        self._readiness = ReadinessCheck(journal, state, self.pending, clock, self._sequencer)
 
     def _make_sequencer(
         self,
