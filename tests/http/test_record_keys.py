@@ -310,6 +310,7 @@ async def test_the_status_and_the_metrics_tell_how_far_the_index_is(seb):
 async def test_record_keys_need_the_grant_to_consume_and_a_tombstone_that_to_produce(seb):
     await make(seb, "guarded", "history")
     await put(seb, "guarded", (b"k", "v"))
+    await get(seb, "guarded/keys?fresh=true")
     for operation, codes in (("consume", (200, 403)), ("produce", (403, 200))):
         grants = [{"operation": operation, "topics": "guarded"}]
         made = await seb.client.post("/v1/api-keys", json={"name": operation, "grants": grants})
