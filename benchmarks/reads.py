@@ -37,7 +37,7 @@ from seb_appliance.formats.entry import ORIGIN
 from seb_appliance.formats.operations import Grant
 from seb_appliance.state import digest
 from seb_appliance.state.database import StateDatabase
-from tests.support.fakes import FakeJournal, FakeSource, FakeState
+from tests.support.fakes import FakeJournal, FakeKeyIndex, FakeSource, FakeState
 from tests.unit.state.journal import Journal, section, topic_created
 
 ADMIN = ApiKeyView("admin", "admin", (Grant(operation="admin"),), 0)
@@ -69,6 +69,7 @@ async def from_memory() -> None:
             source,
             FakeState(),
             BrokerSettings(linger_ms=0),
+            FakeKeyIndex(),
             clock=clock,
             executor=executor,
             random_bytes=lambda n: b"7" * n,

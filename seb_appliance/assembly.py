@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from seb_appliance.admin_key import ensure_admin_key
 from seb_appliance.broker.broker import Broker
+from seb_appliance.broker.ports import LoadedState
 from seb_appliance.broker.rewrite_jobs import Rewriter
 from seb_appliance.broker.settings import BrokerSettings, TidySettings
 from seb_appliance.clock import Clock, SystemClock
@@ -22,6 +23,7 @@ from seb_appliance.settings import Settings
 from seb_appliance.snapshot_keeper import SnapshotKeeper
 from seb_appliance.state.database import StateDatabase
 from seb_appliance.state.follower import StateFollower
+from seb_appliance.state.key_index import SqliteKeyIndex
 from seb_appliance.storage import layout
 from seb_appliance.storage.cleanup import BucketCleaner
 from seb_appliance.storage.counted import CountedStore
@@ -77,6 +79,7 @@ class Appliance:
     snapshots: SnapshotKeeper
     last_used: LastUsedKeeper
     tidier: TidierKeeper
+    key_index: SqliteKeyIndex
     broker: Broker
     executor: ThreadPoolExecutor
     failpoints: Failpoints
@@ -88,9 +91,7 @@ class Appliance:
         cls, settings: Settings, store: CountedStore, failpoints: Failpoints, progress: Progress
     ) -> Appliance:
         """Bring local state up to the end of the journal, become the writer, start the broker.
-
-        Raises StartError: the sentence and the exit code are for the terminal.
-        """
+        Raises StartError: the sentence and the exit code are for the terminal."""
         clock = StoreClock(SystemClock(), store)
         database = await StateDatabase.open(settings.data / "state.sqlite")
         journal, report = await open_journal(
@@ -106,19 +107,20 @@ class Appliance:
         )
         sections = _sections(settings, store, journal, clock, failpoints)
         follower = StateFollower(database, clock=clock, failpoints=failpoints)
-        seq = journal.position.seq
-        snapshots = _snapshots(settings, store, database, follower, report, seq, clock, failpoints)
+        snapshots = _snapshots(
+            settings, store, database, follower, report, journal, clock, failpoints
+        )
         executor = ThreadPoolExecutor(2, thread_name_prefix="broker")
         loaded = await follower.load()
-        last_used = await LastUsedKeeper.open(
-            settings.data / "local.sqlite", {row.api_key_id for row in loaded.api_keys}, clock
-        )
+        last_used = await _last_used(settings, loaded, clock)
+        keys = await _key_index(settings, journal, report)
         broker = Broker(
             loaded,
             journal,
             sections,
             follower,
             broker_settings(settings),
+            keys,
             clock=clock,
             executor=executor,
             random_bytes=os.urandom,
@@ -137,6 +139,7 @@ class Appliance:
             snapshots=snapshots,
             last_used=last_used,
             tidier=_tidier(settings, store, journal, broker, snapshots, clock, failpoints),
+            key_index=keys,
             broker=broker,
             executor=executor,
             failpoints=failpoints,
@@ -174,6 +177,7 @@ class Appliance:
         """End everything, whatever state it is in. What was not drained fails as "unknown"."""
         await self.tidier.close()
         await self.broker.stop()
+        await self.key_index.close()
         await self.last_used.close()
         await self.follower.close()
         await self.snapshots.close()
@@ -189,7 +193,7 @@ def _snapshots(
     database: StateDatabase,
     follower: StateFollower,
     report: StartReport,
-    applied_seq: int,
+    journal: StoredJournal,
     clock: Clock,
     failpoints: Failpoints,
 ) -> SnapshotKeeper:
@@ -200,7 +204,7 @@ def _snapshots(
         clock,
         entry_s=entry_s,
         snapshot_seq=report.newest_snapshot_seq,
-        seq=applied_seq,
+        seq=journal.position.seq,
     )
     # One that cannot be stored for a minute is given up: `failure` says so, the next is made later.
     patience = Patience(clock, random.random, give_up_after_s=_SNAPSHOT_PATIENCE_S)
@@ -226,6 +230,20 @@ def _tidier(
     bucket = SnapshotStore(store, patience, failpoints)
     cleaner = BucketCleaner(store, patience, bucket, journal.mode, failpoints)
     return TidierKeeper(broker.tidying, rewriter, cleaner, snapshots, clock, failpoints)
+
+
+async def _last_used(settings: Settings, loaded: LoadedState, clock: Clock) -> LastUsedKeeper:
+    known = {row.api_key_id for row in loaded.api_keys}
+    return await LastUsedKeeper.open(settings.data / "local.sqlite", known, clock)
+
+
+async def _key_index(
+    settings: Settings, journal: StoredJournal, report: StartReport
+) -> SqliteKeyIndex:
+    # Beside a local state that was not of this bucket's log, it may not be of it either.
+    trusted = report.began_from == "local"
+    path = settings.data / "keyindex.sqlite"
+    return await SqliteKeyIndex.open(path, journal.bucket_id, trusted=trusted)
 
 
 def _sections(

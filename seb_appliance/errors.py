@@ -111,6 +111,14 @@ class RecordNotFoundError(NotFoundError):
     title = "No such record"
 
 
+class RecordKeyNotFoundError(NotFoundError):
+    """No record has this record key, or the newest one is a tombstone; `indexed_offset` tells up to
+    which offset that is known."""
+
+    code = "record_key_not_found"
+    title = "No live record has this record key"
+
+
 class MethodNotAllowedError(RefusedError):
     code = "method_not_allowed"
     status = 405
@@ -171,6 +179,14 @@ class LeaseHeldError(RefusedError):
     code = "lease_held"
     status = 409
     title = "Somebody else holds the lease of this group"
+
+
+class KeyIndexOffError(RefusedError):
+    """The topic's setting `key_index` is `none`, or `latest` where `history` is needed."""
+
+    code = "key_index_off"
+    status = 409
+    title = "The topic's record keys are not indexed"
 
 
 class StaleEpochError(RefusedError):

@@ -71,6 +71,22 @@ FOLLOWER_PING_S: Final = 15
 FOLLOWING_BYTES_MAX: Final = 64 * MIB  # being sent to all of them
 FOLLOWED_PARTS_BYTES_MAX: Final = 8 * MIB  # encoded once, for all who follow a topic
 
+# Record keys
+KEYS_PER_PAGE_DEFAULT: Final = 100
+KEYS_PER_PAGE_MAX: Final = 1_000
+KEY_HISTORY_LOOKED_AT: Final = 10_000  # steps down a key's history before its offsets are scanned
+KEY_FILTER_BYTES_MAX: Final = 16 * MIB  # what one read of a single record key looks at
+KEY_INDEX_FRESH_S: Final = 10  # how long `fresh` waits for the index
+KEY_INDEX_GATHER_S: Final = 0.02  # records gather for so long before they are indexed together
+KEY_INDEX_ROUND_BYTES: Final = 16 * MIB  # taken into the index in one transaction
+KEY_INDEX_ROUND_RECORDS: Final = 100_000
+KEY_INDEX_ROUND_TOPICS: Final = 1_000
+KEY_INDEX_REST: Final = 1.0  # while it catches up it rests as long as it worked,
+KEY_INDEX_REST_BUSY: Final = 4.0  # and four times as long while entries are written
+KEY_INDEX_RETRY_S: Final = 5
+KEY_VIEWS_MAX: Final = 1_000  # views of latest records that are being paged through
+KEY_VIEW_IDLE_S: Final = 600
+
 # HTTP
 HTTP_HEADER_BYTES_MAX: Final = 16 * KIB
 CONNECTIONS_MAX: Final = 8_000

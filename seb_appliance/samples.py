@@ -19,6 +19,7 @@ def samples(appliance: Appliance, plain: PlainAnswers) -> Iterator[Sample]:
     yield from _bucket(appliance)
     yield from _cache(appliance)
     yield from _tidier(appliance)
+    yield from _key_index(appliance)
 
 
 def _log(appliance: Appliance) -> Iterator[Sample]:
@@ -152,3 +153,16 @@ def _tidier(appliance: Appliance) -> Iterator[Sample]:
         ("seb_garbage_objects", "Condemned objects in the bucket.", tidying.garbage),
     ):
         yield Sample(name, text, "gauge", value)
+
+
+def _key_index(appliance: Appliance) -> Iterator[Sample]:
+    keys = appliance.broker.record_keys
+    lag = sum(topic.lag for topic in keys.indexing.progress())
+    yield Sample("seb_key_index_lag_records", "Records not in the key index yet.", "gauge", lag)
+    yield Sample("seb_key_index_bytes", "Bytes of the key index.", "gauge", keys.size_bytes)
+    yield Sample(
+        "seb_key_index_rebuilds_total",
+        "Times that the key index was damaged and begun anew.",
+        "counter",
+        keys.indexing.rebuilds,
+    )

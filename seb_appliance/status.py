@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+from heapq import nlargest
+from typing import Final
+
 from seb_appliance import __version__, limits
 from seb_appliance.api.status import (
     BucketStatus,
     Counts,
     JournalStatus,
+    KeyIndexStatus,
     LastUsedStatus,
     RememberedStatus,
     SnapshotStatus,
     StateStatus,
     Status,
     TidierStatus,
+    TopicBehind,
     WaitingStatus,
 )
 from seb_appliance.api.times import format_time
 from seb_appliance.assembly import Appliance
+
+_SHOWN: Final = 10  # topics that the key index is behind on
 
 
 def status(appliance: Appliance) -> Status:
@@ -33,6 +40,7 @@ def status(appliance: Appliance) -> Status:
         remembered=_remembered(appliance),
         last_used=LastUsedStatus(appliance.last_used.failure),
         tidier=_tidier(appliance),
+        key_index=_key_index(appliance),
         waiting=_waiting(appliance),
         counts=_counts(appliance),
     )
@@ -96,6 +104,23 @@ def _tidier(appliance: Appliance) -> TidierStatus:
         topics_trimmed=counters.topics_trimmed,
         entries_removed=counters.entries_removed,
         objects_removed=counters.objects_removed,
+    )
+
+
+def _key_index(appliance: Appliance) -> KeyIndexStatus:
+    keys = appliance.broker.record_keys
+    progress = keys.indexing.progress()
+    return KeyIndexStatus(
+        topics=len(progress),
+        lag_records=sum(topic.lag for topic in progress),
+        size_bytes=keys.size_bytes,
+        rebuilds=keys.indexing.rebuilds,
+        failure=keys.indexing.failure,
+        behind=[
+            TopicBehind(topic.name, topic.indexed_offset, topic.log_end_offset)
+            for topic in nlargest(_SHOWN, progress, key=lambda topic: topic.lag)
+            if topic.lag
+        ],
     )
 
 

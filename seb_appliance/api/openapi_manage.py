@@ -31,6 +31,7 @@ _SETTINGS: Final = {
     "max_record_bytes": None,
     "retention_ms": 604800000,
     "retention_bytes": None,
+    "key_index": "latest",
 }
 _TOPIC: Final = {
     "topic": "orders.eu",
@@ -75,6 +76,14 @@ _STATUS: Final = {
         "topics_trimmed": 3,
         "entries_removed": 9120,
         "objects_removed": 4,
+    },
+    "key_index": {
+        "topics": 1,
+        "lag_records": 0,
+        "size_bytes": 4096,
+        "rebuilds": 0,
+        "failure": "",
+        "behind": [],
     },
     "waiting": {
         "pending_bytes": 2048,

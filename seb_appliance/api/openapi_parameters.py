@@ -63,6 +63,10 @@ VALUES: Final = query(
     enum=list(VALUE_SHAPES),
     default="text",
 )
+RECORD_KEY: Final[list[Json]] = [
+    query("key", "A record key, as percent-encoded UTF-8.", "customer-7"),
+    query("key_base64", "A record key of any bytes, in base64, instead of key."),
+]
 CONSUME: Final[list[Json]] = [
     query(
         "offset",
@@ -104,6 +108,28 @@ CONSUME_OR_FOLLOW: Final[list[Json]] = [
         "Of a live stream: the offset of the last record that was received; it goes on behind it, "
         "whatever `offset` says.",
         "1043",
+    ),
+    query(
+        "key",
+        "Only records with this record key; an answer looks through 16 MiB, and may hold none "
+        "though `next_offset` moves on.",
+        "customer-7",
+    ),
+    query("key_base64", "As key, for any bytes."),
+    query(
+        "view",
+        "`latest`: the newest record of each record key that is no tombstone, in offset order, as "
+        "of `next_offset`; the topic needs a `key_index`.",
+        type="string",
+        enum=["latest"],
+    ),
+    query("cursor", "Of a view: `next_cursor` of the page before."),
+    query(
+        "fresh",
+        "Of a view: wait until the index has reached the log end.",
+        type="string",
+        enum=["true", "false"],
+        default="false",
     ),
 ]
 TIMEOUT: Final = header("Seb-Timeout", "Shortens the acknowledgement time-out of 30s.", "5s")

@@ -10,6 +10,7 @@ from seb_appliance.api import openapi_parameters as parameters
 from seb_appliance.api.encode_json import RecordOut, RecordsOut
 from seb_appliance.api.openapi import Content, ErrorTypes, Json, Operation, Reply, ref
 from seb_appliance.api.produce_json import Envelope, Record
+from seb_appliance.api.record_views import ViewOut
 from seb_appliance.api.records_produce import Produced
 from seb_appliance.errors import (
     BadBatchError,
@@ -19,6 +20,7 @@ from seb_appliance.errors import (
     FencedError,
     FollowerTooSlowError,
     IdempotencyMismatchError,
+    KeyIndexOffError,
     NotAcceptableError,
     OffsetExpiredError,
     OffsetOutOfRangeError,
@@ -166,7 +168,7 @@ OPERATIONS: Final = [
                 description="Records, perhaps none",
                 content={
                     "application/json": Content(
-                        schema=ref(RecordsOut),
+                        schema={"anyOf": [ref(RecordsOut), ref(ViewOut)]},
                         example={
                             "topic": "orders.eu",
                             "topic_id": 3,
@@ -182,10 +184,16 @@ OPERATIONS: Final = [
                     "application/vnd.seb.batch": Content(schema=BYTES),
                     "text/event-stream": _LIVE,
                 },
-                headers=POSITIONS,
+                headers={**POSITIONS, "Seb-Next-Cursor": "Of a view: for its next page."},
             )
         },
-        errors=(*READ_ERRORS, OffsetOutOfRangeError, FollowerTooSlowError),
+        errors=(
+            *READ_ERRORS,
+            OffsetOutOfRangeError,
+            FollowerTooSlowError,
+            KeyIndexOffError,
+            RecordTooLargeError,
+        ),
     ),
     Operation(
         method="GET",
@@ -215,4 +223,4 @@ OPERATIONS: Final = [
         errors=(*READ_ERRORS, RecordNotFoundError),
     ),
 ]
-SCHEMAS: Final = [Envelope, Record, Produced, RecordsOut, RecordOut]
+SCHEMAS: Final = [Envelope, Record, Produced, RecordsOut, ViewOut, RecordOut]

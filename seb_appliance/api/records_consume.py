@@ -24,7 +24,16 @@ from seb_appliance.api.encode_json import (
     ndjson_parts,
     records,
 )
+from seb_appliance.api.key_parameters import optional_bytes
 from seb_appliance.api.media_types import negotiate
+from seb_appliance.api.record_views import (
+    VIEW_QUERY,
+    check_type,
+    is_view,
+    read_view,
+    view_headers,
+    view_parts,
+)
 from seb_appliance.api.records_live import LiveRecords
 from seb_appliance.api.times import format_time
 from seb_appliance.broker.broker import Broker
@@ -43,6 +52,7 @@ T = TypeVar("T")
 READ_QUERY: Final = frozenset(
     {"offset", "until", "max_records", "max_bytes", "wait", "values", "format"}
 )
+CONSUME_QUERY: Final = READ_QUERY | VIEW_QUERY | {"key", "key_base64"}
 RECORD_QUERY: Final = frozenset({"values"})
 FORMATS: Final = {"json": JSON.decode(), "ndjson": NDJSON.decode(), "batch": BATCH.decode()}
 LIVE: Final = SSE.decode()
@@ -215,18 +225,33 @@ def _record_headers(piece: BatchSlice) -> Headers:
 
 
 def routes(broker: Broker) -> list[HTTPRouteHandler]:
+    async def view(
+        call: Call, topic: str, wanted: ReadRequest, chosen: str, shape: ValueShape
+    ) -> Answer:
+        page = await read_view(broker, topic, call, wanted)
+        headers = view_headers(page, consumed_headers(page.result, chosen))
+        return await encoded(broker, headers, view_parts(page, chosen, shape))
+
     @get("/v1/topics/{topic:str}/records")
     async def consume(request: AnyRequest) -> ASGIApp:
-        call = enter(request, broker, READ_QUERY)
+        call = enter(request, broker, CONSUME_QUERY)
         topic: str = request.scope["path_params"]["topic"]
         broker.authorize(call.key, "consume", topic)
         chosen = answer_type(call)
         shape = value_shape(call.query)
+        is_of_keys = is_view(call)
+        key = optional_bytes(call.query.get("key"), call.query.get("key_base64"), "key")
+        if is_of_keys or key is not None:
+            check_type(chosen)
         if chosen == LIVE:
             return await LiveRecords.of(broker, topic, call, shape)
         wanted = read_request(call.query)
+        if is_of_keys:
+            return await view(call, topic, wanted, chosen, shape)
         result = await unless_gone(
-            broker.read(topic, wanted), request.receive, waits=wanted.wait_ms > 0
+            broker.read(topic, wanted) if key is None else broker.read_key(topic, wanted, key),
+            request.receive,
+            waits=wanted.wait_ms > 0,
         )
         return await encoded(
             broker, consumed_headers(result, chosen), encode(result, chosen, shape)

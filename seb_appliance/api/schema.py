@@ -15,6 +15,7 @@ from litestar.types import ASGIApp
 from seb_appliance.api import (
     openapi_access,
     openapi_groups,
+    openapi_keys,
     openapi_manage,
     openapi_records,
     openapi_transactions,
@@ -28,6 +29,7 @@ from seb_appliance.errors import NotFoundError
 
 _PARTS: Final = (
     openapi_records,
+    openapi_keys,
     openapi_transactions,
     openapi_groups,
     openapi_access,

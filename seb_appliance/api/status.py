@@ -69,6 +69,27 @@ class LastUsedStatus(msgspec.Struct):
     failure: str
 
 
+class TopicBehind(msgspec.Struct):
+    """How far the key index of a topic is: everything below `indexed_offset` is in it."""
+
+    topic: str
+    indexed_offset: int
+    log_end_offset: int
+
+
+class KeyIndexStatus(msgspec.Struct):
+    """The key index: how many topics it has, how many records it lacks, how often it was damaged
+    and begun anew, and why it does not follow ("" if it does). `behind`: topics that it has not
+    reached the end of, the furthest behind first (at most 10)."""
+
+    topics: int
+    lag_records: int
+    size_bytes: int
+    rebuilds: int
+    failure: str
+    behind: list[TopicBehind]
+
+
 class WaitingStatus(msgspec.Struct):
     """What waits, beside its limits."""
 
@@ -121,6 +142,7 @@ class Status(msgspec.Struct):
     remembered: RememberedStatus
     last_used: LastUsedStatus
     tidier: TidierStatus
+    key_index: KeyIndexStatus
     waiting: WaitingStatus
     counts: Counts
 

@@ -29,6 +29,8 @@ from seb_appliance.broker.counters import Counters
 from seb_appliance.broker.following import Follower, Followers
 from seb_appliance.broker.grants import Authorizer
 from seb_appliance.broker.index import SectionIndex
+from seb_appliance.broker.key_index import KeyIndex
+from seb_appliance.broker.keyed_reads import read_key
 from seb_appliance.broker.last_used import LastUsed
 from seb_appliance.broker.names import check_topic_name
 from seb_appliance.broker.ports import (
@@ -41,6 +43,7 @@ from seb_appliance.broker.ports import (
 )
 from seb_appliance.broker.readiness import ReadinessCheck
 from seb_appliance.broker.reads import Reads
+from seb_appliance.broker.record_keys import RecordKeys
 from seb_appliance.broker.sections import SectionReader
 from seb_appliance.broker.sequencer import Sequencer
 from seb_appliance.broker.settings import BrokerSettings
@@ -77,6 +80,7 @@ class Broker:
         source: SectionSource,
         state: State,
         settings: BrokerSettings,
+        key_index: KeyIndex,
         *,
         clock: Clock,
         executor: Executor,
@@ -101,6 +105,9 @@ class Broker:
         index = SectionIndex(state, self.counters)
         sections = SectionReader(source, executor, self.counters)
         self._reads = Reads(self._catalog, index, sections, self._waiting, clock, self.counters)
+        # What the key index reads is no consumer's read, and is counted apart.
+        unseen = Reads(self._catalog, index, sections, self._waiting, clock, Counters())
+        self.record_keys = RecordKeys(self._catalog, unseen, key_index, self.counters, clock)
         authorizer = Authorizer()
         self._writes = Writes(
             self._catalog,
@@ -115,19 +122,22 @@ class Broker:
             failpoints=failpoints,
             pending=self.pending,
         )
-        self.groups = ConsumerGroups(
+        self.groups = self._make_groups(index)
+        self.tidying = self._make_tidying(index, journal, random_bytes)
+        self.access = self._make_access(last_used, authorizer, random_bytes)
+        self._readiness = ReadinessCheck(journal, state, self.pending, clock, self._sequencer)
+
+    def _make_groups(self, index: SectionIndex) -> ConsumerGroups:
+        return ConsumerGroups(
             self._catalog,
             self._writes.group_admission,
             self._reads,
             index,
             self._writes.operate,
             self._writes.operate_at_once,
-            linger_ms=settings.linger_ms,
-            clock=clock,
+            linger_ms=self._settings.linger_ms,
+            clock=self._clock,
         )
-        self.tidying = self._make_tidying(index, journal, random_bytes)
-        self.access = self._make_access(last_used, authorizer, random_bytes)
-        self._readiness = ReadinessCheck(journal, state, self.pending, clock, self._sequencer)
 
     def _make_sequencer(
         self,
@@ -185,6 +195,7 @@ class Broker:
     def start(self) -> asyncio.Task[None]:
         """Begin to write. The task ends only when nothing can be written any more: `failure`."""
         self._writer = asyncio.create_task(self._sequencer.run(), name="sequencer")
+        self.record_keys.start()
         return self._writer
 
     @property
@@ -224,6 +235,7 @@ class Broker:
         if self._writer is not None:
             self._writer.cancel()
             await asyncio.gather(self._writer, return_exceptions=True)
+        await self.record_keys.stop()
 
     @property
     def waiting_readers(self) -> int:
@@ -308,6 +320,11 @@ class Broker:
         self._readiness.look_for_newer_writer()
         return await self._reads.read(topic, request)
 
+    async def read_key(self, topic: str, request: ReadRequest, key: bytes) -> ReadResult:
+        """As `read`, but only records with this record key; see `keyed_reads.read_key`."""
+        self._readiness.look_for_newer_writer()
+        return await read_key(self._reads, topic, request, key)
+
     def read_at_once(self, topic: str, request: ReadRequest) -> ReadResult | None:
         """As `read`, if it need not wait for anything: neither for a record nor for bytes that are
         not in memory. Else None. Does no I/O."""
@@ -355,7 +372,7 @@ class Broker:
         return self.topic(name), made
 
     async def change_topic(
-        self, name: str, changes: dict[str, int | bool | None], by: Actor = THE_APPLIANCE
+        self, name: str, changes: dict[str, int | bool | str | None], by: Actor = THE_APPLIANCE
     ) -> TopicView:
         """Change the settings named in `changes`; None goes back to the default."""
 
@@ -431,6 +448,7 @@ class Broker:
         self._waiting.wake(changed)
         self._catalog.forget_paged(self._state.paged_seq)
         self.followers.wake(changed)
+        self.record_keys.indexing.applied(changed)
         self._after_apply()
         if self._forgetting is None and any(topic.deleted for topic in changed):
             self._forget_some()

@@ -186,16 +186,18 @@ class Catalog:
                         header.seq, header.created_us, header.sections_at, section
                     )
                 case TopicCreated():
-                    self._add_topic(
-                        Topic(
-                            operation.topic_id,
-                            operation.name,
-                            operation.created_us,
-                            operation.settings,
-                        )
+                    topic = Topic(
+                        operation.topic_id,
+                        operation.name,
+                        operation.created_us,
+                        operation.settings,
                     )
+                    self._add_topic(topic)
+                    changed.append(topic)
                 case TopicChanged():
-                    self._by_id[operation.topic_id].settings = operation.settings
+                    topic = self._by_id[operation.topic_id]
+                    topic.settings = operation.settings
+                    changed.append(topic)
                 case TopicDeleted():
                     topic = self._by_id.pop(operation.topic_id)
                     del self._by_name[topic.name]
@@ -204,7 +206,10 @@ class Catalog:
                     self.groups.forget_topic(topic.topic_id)
                     self.producers.forget_topic(topic.topic_id)
                     changed.append(topic)
-                case TopicTrimmed() | SegmentsReplaced() | ObjectsCondemned() | ObjectsRemoved():
+                case TopicTrimmed():
+                    self._trim(operation)
+                    changed.append(self._by_id[operation.topic_id])
+                case SegmentsReplaced() | ObjectsCondemned() | ObjectsRemoved():
                     self._tidy(operation, header)
                 case ApiKeyCreated() | ApiKeyChanged() | ApiKeyRotated() | ApiKeyRevoked():
                     self.api_keys.apply(operation)
@@ -237,17 +242,16 @@ class Catalog:
         topic.log_end_offset = section.last_offset + 1
         return [topic]
 
+    def _trim(self, trimmed: TopicTrimmed) -> None:
+        topic = self._by_id[trimmed.topic_id]
+        topic.log_start_offset = trimmed.log_start_offset
+        self.stored.release(topic.stored.drop_below(trimmed.log_start_offset))
+        topic.forget_entries()
+
     def _tidy(
-        self,
-        operation: TopicTrimmed | SegmentsReplaced | ObjectsCondemned | ObjectsRemoved,
-        header: EntryHeader,
+        self, operation: SegmentsReplaced | ObjectsCondemned | ObjectsRemoved, header: EntryHeader
     ) -> None:
         match operation:
-            case TopicTrimmed(topic_id=topic_id, log_start_offset=start):
-                topic = self._by_id[topic_id]
-                topic.log_start_offset = start
-                self.stored.release(topic.stored.drop_below(start))
-                topic.forget_entries()
             case SegmentsReplaced():
                 self._switch(operation, header.seq)
             case ObjectsCondemned(keys=keys):

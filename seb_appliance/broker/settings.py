@@ -52,6 +52,7 @@ class BrokerSettings:
             ),
             retention_ms=settings.retention_ms,
             retention_bytes=settings.retention_bytes,
+            key_index="none" if settings.key_index is None else settings.key_index,
         )
 
     def check(self, settings: TopicSettings) -> None:

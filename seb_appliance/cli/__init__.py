@@ -24,6 +24,7 @@ from seb_appliance.cli.failures import CommandError, ReaderLeftError
 from seb_appliance.cli.groups import groups
 from seb_appliance.cli.inspect import inspect
 from seb_appliance.cli.produce import produce
+from seb_appliance.cli.record_keys import record_keys
 from seb_appliance.cli.serve import serve
 from seb_appliance.cli.status import status
 from seb_appliance.cli.tail import tail
@@ -68,6 +69,7 @@ seb.add_command(consume)
 seb.add_command(tail)
 seb.add_command(topics)
 seb.add_command(groups)
+seb.add_command(record_keys)
 seb.add_command(api_keys)
 seb.add_command(audit)
 seb.add_command(bench)

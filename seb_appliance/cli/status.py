@@ -55,6 +55,7 @@ def _members(found: Json) -> Json:
         f"{tidier['garbage']:,} to go",
         "tidier fails": tidier["failure"] or "no",
         "SQLite": f"{state['lag_entries']:,} entries behind",
+        "key index": _key_index(found["key_index"]),
         "waiting": f"{size(pending)} of {size(pending_max)} for the bucket, "
         f"{size(reading)} of {size(reading_max)} for readers",
         "readers": f"{waiting['waiting_readers']:,} wait at a log end",
@@ -70,3 +71,8 @@ def _remembered(kept: Json) -> str:
         f"{kept['requests']:,} requests with an Idempotency-Key {reach}; "
         f"{kept['producers']:,} producers"
     )
+
+
+def _key_index(index: Json) -> str:
+    behind = f"{index['lag_records']:,} records behind on {index['topics']:,} topics"
+    return f"{behind}; {index['failure']}" if index["failure"] else behind

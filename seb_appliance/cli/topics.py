@@ -29,6 +29,12 @@ def _for_ever(shown: Callable[[int], str]) -> Callable[[int | None], str]:
     return lambda value: "for ever" if value is None else shown(value)
 
 
+def _key_index(text: str) -> str:
+    if text not in ("latest", "history", "none"):
+        raise ValueError(f"{text!r} is none of latest, history, none")
+    return text
+
+
 # As people name a topic's setting → its member in the API, and how its value is read and shown.
 SETTINGS: Final[dict[str, tuple[str, Callable[[str], Any], Callable[[Any], str]]]] = {
     "linger": ("linger_ms", duration_ms, format_duration),
@@ -36,6 +42,7 @@ SETTINGS: Final[dict[str, tuple[str, Callable[[str], Any], Callable[[Any], str]]
     "max_record_bytes": ("max_record_bytes", size_bytes, format_size),
     "retention": ("retention_ms", duration_ms, _for_ever(format_duration)),
     "retention_bytes": ("retention_bytes", size_bytes, _for_ever(format_size)),
+    "key_index": ("key_index", _key_index, str),
 }
 DEFAULT: Final = "default"
 
@@ -83,6 +90,7 @@ def _row(topic: Topic) -> tuple[str | int | None, ...]:
 @click.option("--max-record-bytes", metavar="SIZE", help="Largest value of a record.")
 @click.option("--retention", metavar="DURATION", help="How old its records may become.")
 @click.option("--retention-bytes", metavar="SIZE", help="How many bytes of records it keeps.")
+@click.option("--key-index", metavar="latest|history|none", help="What to keep of record keys.")
 @talks
 def create(client: HttpClient, as_json: bool, name: str, **settings: str | None) -> None:
     """Make the topic NAME, or check that it is there with these settings."""
@@ -102,7 +110,7 @@ def create(client: HttpClient, as_json: bool, name: str, **settings: str | None)
 @talks
 def change(client: HttpClient, as_json: bool, name: str, settings: tuple[str, ...]) -> None:
     """Change settings of the topic NAME: linger=250ms, early_flush=on, max_record_bytes=64KiB,
-    retention=7d, retention_bytes=1GiB.
+    retention=7d, retention_bytes=1GiB, key_index=latest.
 
     The value `default` goes back to the appliance's own.
     """

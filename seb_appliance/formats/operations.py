@@ -17,6 +17,10 @@ from seb_appliance.errors import BadBatchError
 Whole = Annotated[int, msgspec.Meta(ge=0, le=limits.OFFSET_MAX)]
 
 
+# What is kept of record keys: the newest record of each, each record of each, or nothing.
+KeyIndexMode = Literal["latest", "history", "none"]
+
+
 class TopicSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Settings of a topic; None means the appliance's default."""
 
@@ -25,6 +29,7 @@ class TopicSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     max_record_bytes: Whole | None = None
     retention_ms: Whole | None = None
     retention_bytes: Whole | None = None
+    key_index: KeyIndexMode | None = None
 
 
 class Grant(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

@@ -21,6 +21,7 @@ def test_a_topic_is_made_listed_changed_shown_and_deleted(seb):
         "max_record_bytes": 65536,
         "retention_ms": None,
         "retention_bytes": None,
+        "key_index": None,
     }
     assert seb.good("topics", "delete", "a.one", "--yes").out == "a.one is deleted\n"
     assert seb.good("topics", "list", "--pattern", "a.*").out == "no topics\n"

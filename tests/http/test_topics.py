@@ -10,6 +10,7 @@ UNSET = {
     "max_record_bytes": None,
     "retention_ms": None,
     "retention_bytes": None,
+    "key_index": None,
 }
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Sequence
 import msgspec
 
 from seb_appliance.broker.index_rows import IndexRows
+from seb_appliance.broker.key_index import IndexedTopic
 from seb_appliance.broker.ports import (
     AuditQuery,
     AuditRow,
@@ -198,3 +199,12 @@ class FakeState:
             del fields["version"]
             rows.append(AuditRow(number, **fields))
         return rows[::-1][: query.most]
+
+
+class FakeKeyIndex:
+    """No topic is indexed, and none may be."""
+
+    size_bytes = 0
+
+    async def load(self) -> dict[int, IndexedTopic]:
+        return {}

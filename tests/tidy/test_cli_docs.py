@@ -51,7 +51,7 @@ def test_a_command_is_described_with_its_options_and_no_others(name: str) -> Non
         if isinstance(parameter, click.Option)
         for flag in (*parameter.opts, *parameter.secondary_opts)
     }
-    named = set(re.findall(r"--[a-z][a-z-]*", described(name))) - {"--json"}
+    named = set(re.findall(r"--[a-z][a-z0-9-]*", described(name))) - {"--json"}
     assert named == options - EVERYWHERE
     assert options >= EVERYWHERE - {"--help"}
     for option in EVERYWHERE:

@@ -18,7 +18,7 @@ from seb_appliance.broker.settings import BrokerSettings
 from seb_appliance.broker.values import ApiKeyView, Appended, From, NewRecords, ReadRequest
 from seb_appliance.formats.entry import ORIGIN
 from seb_appliance.formats.operations import CommittedOffset, Grant, TopicSettings
-from tests.support.fakes import FakeClock, FakeJournal, FakeSource, FakeState, settle
+from tests.support.fakes import FakeClock, FakeJournal, FakeKeyIndex, FakeSource, FakeState, settle
 
 ADMIN = ApiKeyView("admin", "admin", (Grant(operation="admin"),), 0)
 
@@ -124,6 +124,7 @@ async def house(settings: BrokerSettings) -> AsyncIterator[House]:
             source,
             state,
             settings,
+            FakeKeyIndex(),
             clock=clock,
             executor=executor,
             random_bytes=lambda n: b"\x07" * n,

@@ -15,7 +15,7 @@ from seb_appliance.broker.settings import BrokerSettings
 from seb_appliance.broker.values import From
 from seb_appliance.errors import BadNameError, BadRequestError, LeaseHeldError, StaleGenerationError
 from seb_appliance.formats.entry import ORIGIN
-from tests.support.fakes import FakeClock, FakeJournal, FakeSource, FakeState, settle
+from tests.support.fakes import FakeClock, FakeJournal, FakeKeyIndex, FakeSource, FakeState, settle
 from tests.unit.broker.conftest import House
 
 
@@ -266,6 +266,7 @@ async def test_a_restart_grants_the_full_time_again() -> None:
             FakeSource(),
             FakeState(),
             BrokerSettings(linger_ms=10),
+            FakeKeyIndex(),
             clock=clock,
             executor=executor,
             random_bytes=lambda n: b"\x07" * n,

@@ -1,0 +1,277 @@
+"""keyindex.sqlite: a view of the log by record key, which may be lost at any time.
+
+One thread holds the one connection that writes and checkpoints; two others read. What fails a check
+is never answered: the broker throws the file away and has it filled again from the log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Concatenate, Final, ParamSpec, TypeVar
+
+from seb_appliance.broker.key_index import IndexedTopic, IndexRange, KeyOffsets, KeyRows
+from seb_appliance.errors import CorruptObjectError
+from seb_appliance.state import files
+from seb_appliance.state import key_index_queries as queries
+from seb_appliance.state import key_index_rows as rows
+from seb_appliance.state.failures import told_of
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_READERS: Final = 2
+_WRITER_PRAGMAS: Final = (
+    "PRAGMA journal_mode = WAL",
+    # A power cut may take the last transactions, never the file's consistency.
+    "PRAGMA synchronous = NORMAL",
+    "PRAGMA wal_autocheckpoint = 4000",
+    "PRAGMA journal_size_limit = 67108864",
+    "PRAGMA cache_size = -32768",
+)
+_PRAGMAS: Final = ("PRAGMA busy_timeout = 5000", "PRAGMA trusted_schema = OFF")
+
+
+class SqliteKeyIndex:
+    """See `broker.key_index.KeyIndex`. `close` once nothing is asked any more."""
+
+    def __init__(self, path: Path, bucket_id: bytes) -> None:
+        """For `open` only."""
+        self._path = path
+        self._bucket_id = bucket_id
+        self._connection: sqlite3.Connection | None = None
+        self._writer = ThreadPoolExecutor(1, thread_name_prefix="key-index")
+        self._readers = ThreadPoolExecutor(_READERS, thread_name_prefix="key-index-reader")
+        # A file that was thrown away is read no more: readers open the one in force.
+        self._number = 0
+        self._of_thread = threading.local()
+        self._open_readers: list[sqlite3.Connection] = []
+
+    @classmethod
+    async def open(cls, path: Path, bucket_id: bytes, *, trusted: bool) -> SqliteKeyIndex:
+        """The index of this bucket in the file `path`; an empty one in its place if it is missing,
+        damaged, of another bucket, or not `trusted`. Raises ConfigurationError."""
+        index = cls(path, bucket_id)
+        if not trusted:
+            await index._write(index._make)
+            return index
+        try:
+            await index._write(index._take_up)
+        except CorruptObjectError:
+            await index.clear()
+        return index
+
+    async def close(self) -> None:
+        await asyncio.to_thread(self._readers.shutdown)
+        for connection in self._open_readers:
+            connection.close()
+        if self._connection is not None:
+            await self._write(self._connection.close)
+        await asyncio.to_thread(self._writer.shutdown)
+
+    @property
+    def size_bytes(self) -> int:
+        sizes = (self._path.with_name(self._path.name + end) for end in ("", "-wal"))
+        return sum(file.stat().st_size for file in sizes if file.exists())
+
+    # --- KeyIndex: what writes ---
+
+    async def load(self) -> dict[int, IndexedTopic]:
+        return await self._write(self._load)
+
+    async def clear(self) -> None:
+        await self._write(self._make)
+
+    async def begin(self, topic_id: int, topic: IndexedTopic) -> None:
+        def work(connection: sqlite3.Connection) -> None:
+            _forget(connection, topic_id)
+            _put_topic(connection, topic_id, topic)
+
+        await self._change(work)
+
+    async def drop(self, topic_id: int) -> None:
+        await self._change(_forget, topic_id)
+
+    async def trim(self, topic_id: int, log_start: int) -> None:
+        await self._change(_trim, topic_id, log_start)
+
+    async def add(self, ranges: Sequence[IndexRange], kept_below: Mapping[int, int]) -> None:
+        await self._change(_add, ranges, kept_below)
+
+    async def forget_kept(self, topic_id: int) -> None:
+        def work(connection: sqlite3.Connection) -> None:
+            connection.execute("DELETE FROM kept WHERE topic_id = ?", (topic_id,))
+
+        await self._change(work)
+
+    # --- KeyIndex: what reads ---
+
+    async def latest(self, topic_id: int, key: bytes, log_start: int) -> KeyRows:
+        return await self._read(queries.latest, topic_id, key, log_start)
+
+    async def page(
+        self, topic_id: int, prefix: bytes, after: bytes | None, most: int, log_start: int
+    ) -> KeyRows:
+        return await self._read(queries.page, topic_id, prefix, after, most, log_start)
+
+    async def history(
+        self, topic_id: int, key: bytes, before: int | None, most: int, log_start: int
+    ) -> KeyOffsets:
+        return await self._read(queries.history, topic_id, key, before, most, log_start)
+
+    async def live(self, topic_id: int, as_of: int, begin: int, most: int) -> KeyOffsets:
+        return await self._read(queries.live, topic_id, as_of, begin, most)
+
+    # --- threads ---
+
+    async def _write(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._writer, lambda: work(*args, **kwargs))
+
+    async def _change(
+        self,
+        work: Callable[Concatenate[sqlite3.Connection, P], None],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> None:
+        """`work` in a transaction of the writing connection."""
+
+        def changing() -> None:
+            assert self._connection is not None
+            with told_of(self._path), _transaction(self._connection, "BEGIN IMMEDIATE"):
+                work(self._connection, *args, **kwargs)
+
+        await self._write(changing)
+
+    async def _read(
+        self,
+        work: Callable[Concatenate[sqlite3.Connection, P], T],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> T:
+        """`work` in a read transaction: all that it sees is of one moment."""
+
+        def reading() -> T:
+            with told_of(self._path):
+                while True:
+                    number = self._number
+                    connection = self._reader(number)
+                    with _transaction(connection, "BEGIN"):
+                        answer = work(connection, *args, **kwargs)
+                    if number == self._number:
+                        return answer
+
+        return await asyncio.get_running_loop().run_in_executor(self._readers, reading)
+
+    def _reader(self, number: int) -> sqlite3.Connection:
+        """This thread's connection to file `number`; it can neither write nor checkpoint."""
+        known: sqlite3.Connection | None = getattr(self._of_thread, "connection", None)
+        if known is not None and self._of_thread.number == number:
+            return known
+        if known is not None:
+            self._open_readers.remove(known)
+            known.close()
+            self._of_thread.connection = None
+        connection = sqlite3.connect(
+            f"{self._path.absolute().as_uri()}?mode=ro",
+            uri=True,
+            isolation_level=None,
+            check_same_thread=False,
+        )
+        for pragma in _PRAGMAS:
+            connection.execute(pragma)
+        self._open_readers.append(connection)
+        self._of_thread.connection, self._of_thread.number = connection, number
+        return connection
+
+    # --- the file; all on the writer's thread ---
+
+    def _make(self) -> None:
+        """An empty index, in the place of whatever is there."""
+        with told_of(self._path):
+            if self._connection is not None:
+                self._connection.close()
+                self._connection = None
+            files.create_private(self._path)
+            self._connection = _connect(self._path)
+            self._connection.executescript(rows.SCHEMA)
+            self._connection.execute("INSERT INTO about VALUES (?)", (self._bucket_id,))
+            self._number += 1
+
+    def _take_up(self) -> None:
+        """Open what is there. Raises CorruptObjectError if it is not an index of this bucket."""
+        if not self._path.exists():
+            raise CorruptObjectError("there is no key index")
+        with told_of(self._path):
+            connection = self._connection = _connect(self._path)
+            (version,) = connection.execute("PRAGMA user_version").fetchone()
+            if version != rows.VERSION:
+                raise CorruptObjectError(f"a key index of version {version}")
+            if connection.execute("SELECT bucket_id FROM about").fetchall() != [(self._bucket_id,)]:
+                raise CorruptObjectError("the key index of another bucket")
+            # Nobody pages through a view of before the start.
+            connection.execute("DELETE FROM kept")
+
+    def _load(self) -> dict[int, IndexedTopic]:
+        assert self._connection is not None
+        with told_of(self._path):
+            problems = self._connection.execute("PRAGMA integrity_check(1)").fetchall()
+            if problems != [("ok",)]:
+                raise CorruptObjectError(f"its pages do not agree: {problems[0][0]}")
+            return queries.topics(self._connection)
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    for pragma in (*_PRAGMAS, *_WRITER_PRAGMAS):
+        connection.execute(pragma)
+    return connection
+
+
+@contextmanager
+def _transaction(connection: sqlite3.Connection, begin: str) -> Iterator[None]:
+    connection.execute(begin)
+    try:
+        yield
+    except BaseException:
+        connection.rollback()
+        raise
+    connection.commit()
+
+
+def _put_topic(connection: sqlite3.Connection, topic_id: int, topic: IndexedTopic) -> None:
+    crc = rows.topic_crc(topic_id, topic.mode, topic.indexed_offset)
+    connection.execute(
+        "INSERT OR REPLACE INTO topics VALUES (?, ?, ?, ?)",
+        (topic_id, topic.mode, topic.indexed_offset, crc),
+    )
+
+
+def _forget(connection: sqlite3.Connection, topic_id: int) -> None:
+    for table in ("topics", *rows.TABLES):
+        connection.execute(f"DELETE FROM {table} WHERE topic_id = ?", (topic_id,))  # noqa: S608
+
+
+def _trim(connection: sqlite3.Connection, topic_id: int, log_start: int) -> None:
+    for table in rows.TABLES:
+        connection.execute(
+            f"DELETE FROM {table} WHERE topic_id = ? AND offset < ?",  # noqa: S608 - our own names
+            (topic_id, log_start),
+        )
+
+
+def _add(
+    connection: sqlite3.Connection, ranges: Sequence[IndexRange], kept_below: Mapping[int, int]
+) -> None:
+    for records in ranges:
+        topic = queries.topic(connection, records.topic_id)
+        assert topic is not None, records.topic_id
+        assert records.offset == topic.indexed_offset, (records.offset, topic)
+        add = rows.add_history if topic.mode == "history" else rows.add_latest
+        add(connection, records, kept_below.get(records.topic_id))
+        _put_topic(connection, records.topic_id, IndexedTopic(topic.mode, records.next_offset))
