@@ -52,7 +52,8 @@ OPERATOR_LINGER_MS: Final = 50
 LINGER_MS_MAX: Final = 10_000
 ACK_TIMEOUT_MS_DEFAULT: Final = 30_000
 ACK_TIMEOUT_MS_MAX: Final = 600_000
-STATE_LAG_ENTRIES_MAX: Final = 64  # SQLite may follow this many entries behind
+STATE_LAG_ENTRIES_MAX: Final = 1_024  # SQLite may follow this many entries behind
+STATE_LAG_BYTES_MAX: Final = 32 * MIB  # of tables of contents, which wait in memory for it
 
 # Reads
 FETCH_RECORDS_DEFAULT: Final = 1_000

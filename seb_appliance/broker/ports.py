@@ -285,6 +285,10 @@ class State(Protocol):
         """Entries taken and not yet committed."""
 
     @property
+    def is_far_behind(self) -> bool:
+        """So many of them that nothing more may be taken."""
+
+    @property
     def paged_seq(self) -> int:
         """The last entry whose sections are committed in pages of the index."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 
-from seb_appliance import limits
 from seb_appliance.broker.budget import ByteBudget
 from seb_appliance.broker.ports import Journal, State
 from seb_appliance.broker.sequencer import Sequencer
@@ -51,7 +50,7 @@ class ReadinessCheck:
             problems.append("as much waits for the bucket as is allowed")
         if self._state.failure:
             problems.append(f"SQLite does not follow: {self._state.failure}")
-        if self._state.lag_entries >= limits.STATE_LAG_ENTRIES_MAX:
+        if self._state.is_far_behind:
             problems.append(f"SQLite is {self._state.lag_entries} entries behind")
         return Readiness(problems)
 

@@ -204,7 +204,7 @@ class Writes:
             raise ShuttingDownError("The appliance is stopping; nothing was stored.")
         if isinstance(self._sequencer.failure, SebError):
             raise self._sequencer.failure.again()
-        if self._state.lag_entries >= limits.STATE_LAG_ENTRIES_MAX:
+        if self._state.is_far_behind:
             raise OverloadedError(
                 f"SQLite is {self._state.lag_entries} entries behind; nothing was stored."
             )
@@ -213,7 +213,7 @@ class Writes:
         return (
             not self.stopping
             and self._sequencer.failure is None
-            and self._state.lag_entries < limits.STATE_LAG_ENTRIES_MAX
+            and not self._state.is_far_behind
             and self._pending.has_room_for(size_bytes)
         )
 

@@ -2,7 +2,8 @@
 
 Fulfils `broker.ports.State`. The acknowledgement never waits for this. While SQLite fails, entries
 wait here, in order, and the same ones are tried again; the broker takes no more appends when more
-than `limits.STATE_LAG_ENTRIES_MAX` wait.
+than `limits.STATE_LAG_ENTRIES_MAX` wait, or `STATE_LAG_BYTES_MAX`. A busy event loop makes SQLite
+slow: each statement waits for the loop, and for the interpreter's lock.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import asyncio
 from collections import deque
 from typing import Final
 
+from seb_appliance import limits
 from seb_appliance.broker.index_rows import IndexRows
 from seb_appliance.broker.ports import AuditQuery, AuditRow, LoadedState
 from seb_appliance.clock import Clock
@@ -31,6 +33,7 @@ class StateFollower:
         self._clock = clock
         self._failpoints = failpoints
         self._behind: deque[Entry] = deque()
+        self._behind_bytes = 0
         self._failure = ""
         self._arrived = asyncio.Event()
         self._tried = asyncio.Event()  # set, and replaced, after each attempt to commit
@@ -42,12 +45,21 @@ class StateFollower:
     def follow(self, entry: Entry) -> None:
         """Take an applied entry; it is projected soon, in order, several in one transaction."""
         self._behind.append(entry)
+        self._behind_bytes += entry.header.contents_bytes
         self._arrived.set()
 
     @property
     def lag_entries(self) -> int:
         """Entries taken and not yet committed."""
         return len(self._behind)
+
+    @property
+    def is_far_behind(self) -> bool:
+        """See `broker.ports.State`."""
+        return (
+            len(self._behind) >= limits.STATE_LAG_ENTRIES_MAX
+            or self._behind_bytes >= limits.STATE_LAG_BYTES_MAX
+        )
 
     @property
     def failure(self) -> str:
@@ -112,7 +124,7 @@ class StateFollower:
         else:
             self._failure = ""
             for _ in entries:
-                self._behind.popleft()
+                self._behind_bytes -= self._behind.popleft().header.contents_bytes
         self._tried.set()
         self._tried = asyncio.Event()
         return not self._failure

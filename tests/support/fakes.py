@@ -163,11 +163,12 @@ class FakeSource:
 
 
 class FakeState:
-    """Takes entries and commits none until told: `lag_entries` is a test's to set."""
+    """Takes entries and commits none until told: how far it is behind is a test's to set."""
 
     def __init__(self) -> None:
         self.entries: list[Entry] = []
         self.lag_entries = 0
+        self.is_far_behind = False
         self.paged_seq = 0
         self.failure = ""
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import event
 
+from seb_appliance import limits
 from seb_appliance.failpoints import NO_FAILPOINTS
 from seb_appliance.state.database import StateDatabase
 from seb_appliance.state.digest import state_digest
@@ -123,6 +124,23 @@ async def test_a_full_disk_stops_following_and_loses_nothing_once_there_is_room(
         await database.position()  # has its turn after the attempt that is under way
     assert follower.failure == ""
     assert await database.position() == journal.position
+
+
+@pytest.mark.parametrize("name", ["STATE_LAG_ENTRIES_MAX", "STATE_LAG_BYTES_MAX"])
+async def test_too_many_entries_behind_or_too_large_ones_are_far_behind(
+    follower: StateFollower, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    journal = Journal()
+    entries = [journal.write(topic_created(topic_id)) for topic_id in (1, 2, 3)]
+    size = sum(entry.header.contents_bytes for entry in entries)
+    monkeypatch.setattr(limits, name, 3 if name == "STATE_LAG_ENTRIES_MAX" else size)
+    for entry in entries[:2]:
+        follower.follow(entry)
+    assert not follower.is_far_behind
+    follower.follow(entries[2])
+    assert follower.is_far_behind
+    await follower.drain()
+    assert not follower.is_far_behind
 
 
 async def test_attempts_after_a_failure_become_rarer(database: StateDatabase) -> None:
