@@ -24,13 +24,23 @@ from seb_appliance.errors import (
 from seb_appliance.formats.operations import TopicSettings
 
 _JSON: Final = "application/json"
-_SETTINGS: Final = {"linger_ms": 100, "early_flush": None, "max_record_bytes": None}
+_SETTINGS: Final = {
+    "linger_ms": 100,
+    "early_flush": None,
+    "max_record_bytes": None,
+    "compression": None,
+}
 _TOPIC: Final = {
     "topic": "orders.eu",
     "topic_id": 3,
     "created": "2026-11-21T10:00:00.000123Z",
     "settings": _SETTINGS,
-    "effective_settings": {"linger_ms": 100, "early_flush": False, "max_record_bytes": 1048576},
+    "effective_settings": {
+        "linger_ms": 100,
+        "early_flush": False,
+        "max_record_bytes": 1048576,
+        "compression": "zstd",
+    },
     "log_start_offset": 0,
     "log_end_offset": 18,
     "size_bytes": 4096,

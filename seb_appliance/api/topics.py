@@ -19,7 +19,7 @@ from seb_appliance.broker.broker import Broker
 from seb_appliance.broker.names import check_pattern
 from seb_appliance.broker.patterns import PatternTrie
 from seb_appliance.broker.values import TopicView
-from seb_appliance.formats.operations import TopicSettings
+from seb_appliance.formats.operations import Compression, TopicSettings
 
 LIST_QUERY: Final = frozenset({"pattern"})
 
@@ -30,6 +30,7 @@ class TopicChanges(msgspec.Struct, forbid_unknown_fields=True):
     linger_ms: int | UnsetType | None = UNSET
     early_flush: bool | UnsetType | None = UNSET
     max_record_bytes: int | UnsetType | None = UNSET
+    compression: Compression | UnsetType | None = UNSET
 
 
 class TopicOut(msgspec.Struct):

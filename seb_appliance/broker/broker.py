@@ -337,7 +337,7 @@ class Broker:
         return self.topic(name), made
 
     async def change_topic(
-        self, name: str, changes: dict[str, int | bool | None], by: Actor = THE_APPLIANCE
+        self, name: str, changes: dict[str, int | bool | str | None], by: Actor = THE_APPLIANCE
     ) -> TopicView:
         """Change the settings named in `changes`; None goes back to the default."""
 

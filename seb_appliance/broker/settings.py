@@ -6,16 +6,18 @@ from dataclasses import dataclass
 
 from seb_appliance import limits
 from seb_appliance.errors import BadRequestError
-from seb_appliance.formats.operations import TopicSettings
+from seb_appliance.formats.operations import Compression, TopicSettings
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerSettings:
-    """`linger_ms`, `early_flush`, `max_record_bytes`: what a topic has that sets none itself."""
+    """`linger_ms`, `early_flush`, `max_record_bytes`, `compression`: what a topic has that sets
+    none itself."""
 
     linger_ms: int = 10
     early_flush: bool = False
     max_record_bytes: int = limits.RECORD_BYTES_DEFAULT
+    compression: Compression = "zstd"
     auto_create_topics: bool = True
     max_pending_bytes: int = limits.PENDING_BYTES_DEFAULT
     max_reading_bytes: int = limits.READ_BYTES_DEFAULT
@@ -36,6 +38,7 @@ class BrokerSettings:
                 if settings.max_record_bytes is None
                 else settings.max_record_bytes
             ),
+            compression=self.compression if settings.compression is None else settings.compression,
         )
 
     def check(self, settings: TopicSettings) -> None:

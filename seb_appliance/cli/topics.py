@@ -25,11 +25,18 @@ def _switch(text: str) -> bool:
     return text == "on"
 
 
+def _compression(text: str) -> str:
+    if text not in ("none", "zstd"):
+        raise ValueError(f"{text!r} is neither none nor zstd")
+    return text
+
+
 # As people name a topic's setting → its member in the API, and how its value is read and shown.
 SETTINGS: Final[dict[str, tuple[str, Callable[[str], Any], Callable[[Any], str]]]] = {
     "linger": ("linger_ms", duration_ms, format_duration),
     "early_flush": ("early_flush", _switch, lambda on: "on" if on else "off"),
     "max_record_bytes": ("max_record_bytes", size_bytes, format_size),
+    "compression": ("compression", _compression, str),
 }
 DEFAULT: Final = "default"
 
@@ -75,6 +82,7 @@ def _row(topic: Topic) -> tuple[str | int | None, ...]:
 @click.option("--linger", metavar="DURATION", help="How long its records may wait for others.")
 @click.option("--early-flush", metavar="on|off", help="Close the window at once on an idle system.")
 @click.option("--max-record-bytes", metavar="SIZE", help="Largest value of a record.")
+@click.option("--compression", metavar="none|zstd", help="How its records are stored.")
 @talks
 def create(client: HttpClient, as_json: bool, name: str, **settings: str | None) -> None:
     """Make the topic NAME, or check that it is there with these settings."""
@@ -93,7 +101,8 @@ def create(client: HttpClient, as_json: bool, name: str, **settings: str | None)
 @click.argument("settings", metavar="SETTING=VALUE...", nargs=-1, required=True)
 @talks
 def change(client: HttpClient, as_json: bool, name: str, settings: tuple[str, ...]) -> None:
-    """Change settings of the topic NAME: linger=250ms, early_flush=on, max_record_bytes=64KiB.
+    """Change settings of the topic NAME: linger=250ms, early_flush=on, max_record_bytes=64KiB,
+    compression=none.
 
     The value `default` goes back to the appliance's own.
     """

@@ -17,12 +17,17 @@ from seb_appliance.errors import BadBatchError
 Whole = Annotated[int, msgspec.Meta(ge=0, le=limits.OFFSET_MAX)]
 
 
+# How the batches of a topic that the appliance makes are stored.
+Compression = Literal["none", "zstd"]
+
+
 class TopicSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Settings of a topic; None means the appliance's default."""
 
     linger_ms: Whole | None = None
     early_flush: bool | None = None
     max_record_bytes: Whole | None = None
+    compression: Compression | None = None
 
 
 class Grant(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
