@@ -214,6 +214,8 @@ BAD_SETTINGS = [
     (b'{"linger_ms":1.0}', "bad_json"),
     (b'{"linger_ms":true}', "bad_json"),
     (b'{"early_flush":1}', "bad_json"),
+    (b'{"compression":"gzip"}', "bad_json"),
+    (b'{"compression":true}', "bad_json"),
     (b'{"retention_ms":1}', "bad_json"),
     (b'{"linger_ms":5', "bad_json"),
     (b"\xff", "bad_json"),

@@ -14,8 +14,14 @@ async def test_a_topic_is_created_once(seb):
     assert first.json() == again.json()
     made = first.json()
     assert made["topic"] == "orders.eu"
-    assert made["settings"] == {"linger_ms": 5, "early_flush": None, "max_record_bytes": None}
+    assert made["settings"] == {
+        "linger_ms": 5,
+        "early_flush": None,
+        "max_record_bytes": None,
+        "compression": None,
+    }
     assert made["effective_settings"]["max_record_bytes"] == 1 << 20
+    assert made["effective_settings"]["compression"] == "zstd"
     assert (made["log_start_offset"], made["log_end_offset"], made["size_bytes"]) == (0, 0, 0)
 
 
@@ -39,6 +45,7 @@ async def test_a_change_names_settings_and_null_resets(seb):
         "linger_ms": None,
         "early_flush": None,
         "max_record_bytes": 10,
+        "compression": None,
     }
     assert answer.json()["effective_settings"]["linger_ms"] == 1
     same = await seb.client.patch("/v1/topics/changing", json={})

@@ -49,6 +49,7 @@ topic_settings = st.builds(
     linger_ms=st.none() | small,
     early_flush=st.none() | st.booleans(),
     max_record_bytes=st.none() | small,
+    compression=st.sampled_from([None, "none", "zstd"]),
 )
 grants = st.builds(Grant, operation=st.sampled_from(["produce", "admin"]), topics=names)
 committed = st.lists(
