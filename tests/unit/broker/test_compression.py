@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from seb_appliance.broker.compressing import (
     BATCH_BYTES_MIN,
+    LEVEL,
     MISSES_MAX,
     TRIED_EVERY,
     Compressor,
@@ -60,6 +61,14 @@ async def test_what_does_not_shrink_by_a_tenth_is_stored_plain(house: House) -> 
     assert not any(map(is_compressed, stored_in(house.journal.entries[-1])))
     assert house.broker.counters.plain_bytes == 0
     assert await house.values("t") == [NOISE]
+
+
+@pytest.mark.parametrize(("zeros", "pays"), [(200, False), (800, True)])
+def test_a_batch_is_compressed_when_it_loses_a_tenth(zeros: int, pays: bool) -> None:
+    whole = encoded(NOISE + b"\0" * zeros)
+    smaller = batch.compress(whole, LEVEL)
+    assert len(smaller) < len(whole)
+    assert (Compressor().pack(whole) == smaller) is pays
 
 
 async def test_a_topic_that_wants_none_is_stored_plain(house: House) -> None:

@@ -226,6 +226,13 @@ BAD_CONTENTS = {
 }
 
 
+def test_settings_of_a_release_that_knew_fewer_are_read() -> None:
+    changed = {"type": "topic_changed", "version": 1, "topic_id": 1}
+    settings = {"linger_ms": 5, "early_flush": None, "max_record_bytes": None}
+    (read,) = decode_contents(pack([changed | {"settings": settings}])).operations
+    assert read == TopicChanged(topic_id=1, settings=TopicSettings(linger_ms=5))
+
+
 @pytest.mark.parametrize("data", BAD_CONTENTS.values(), ids=BAD_CONTENTS)
 def test_contents_that_this_release_does_not_know_are_refused(data: bytes) -> None:
     with pytest.raises(BadBatchError):
