@@ -51,6 +51,7 @@ def broker_settings(settings: Settings) -> BrokerSettings:
         linger_ms=settings.window_linger_ms,
         early_flush=settings.early_flush,
         max_record_bytes=settings.max_record_bytes,
+        compression=settings.compression,
         auto_create_topics=settings.auto_create_topics,
         max_pending_bytes=settings.max_pending_bytes,
         max_reading_bytes=settings.max_reading_bytes,

@@ -41,6 +41,16 @@ def _log(appliance: Appliance) -> Iterator[Sample]:
             "Pages of the index read from SQLite.",
             counters.index_lookups,
         ),
+        (
+            "seb_compressed_plain_bytes_total",
+            "Bytes of the batches that are stored compressed, before.",
+            counters.plain_bytes,
+        ),
+        (
+            "seb_compressed_bytes_total",
+            "Bytes of the batches that are stored compressed, after.",
+            counters.packed_bytes,
+        ),
         ("seb_deadlines_total", "Callers told outcome_unknown.", counters.deadlines_passed),
         ("seb_snapshots_total", "Snapshots put into the bucket.", appliance.snapshots.published),
         (

@@ -181,6 +181,14 @@ SETTINGS: Final[tuple[Setting, ...]] = (
         help="Largest value of a record; a topic may set its own, up to 16MiB.",
     ),
     Setting(
+        "compression",
+        "text",
+        "zstd",
+        choices=("none", "zstd"),
+        help="How the records of a topic that sets none itself are stored; zstd only where it "
+        "pays.",
+    ),
+    Setting(
         "max_request_bytes",
         "size",
         limits.REQUEST_BYTES_MAX,

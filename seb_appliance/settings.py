@@ -65,6 +65,7 @@ class Settings:
     ack_timeout_ms: int
     shutdown_grace_ms: int
     max_record_bytes: int
+    compression: Literal["none", "zstd"]
     max_request_bytes: int
     max_pending_bytes: int
     max_reading_bytes: int

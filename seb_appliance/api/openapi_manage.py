@@ -32,13 +32,19 @@ _SETTINGS: Final = {
     "retention_ms": 604800000,
     "retention_bytes": None,
     "key_index": "latest",
+    "compression": None,
 }
 _TOPIC: Final = {
     "topic": "orders.eu",
     "topic_id": 3,
     "created": "2026-11-21T10:00:00.000123Z",
     "settings": _SETTINGS,
-    "effective_settings": {**_SETTINGS, "early_flush": False, "max_record_bytes": 1048576},
+    "effective_settings": {
+        **_SETTINGS,
+        "early_flush": False,
+        "max_record_bytes": 1048576,
+        "compression": "zstd",
+    },
     "log_start_offset": 0,
     "log_end_offset": 18,
     "size_bytes": 4096,

@@ -19,7 +19,7 @@ from seb_appliance.broker.broker import Broker
 from seb_appliance.broker.names import check_pattern
 from seb_appliance.broker.patterns import PatternTrie
 from seb_appliance.broker.values import TopicView
-from seb_appliance.formats.operations import KeyIndexMode, TopicSettings, Whole
+from seb_appliance.formats.operations import Compression, KeyIndexMode, TopicSettings, Whole
 
 LIST_QUERY: Final = frozenset({"pattern"})
 
@@ -33,6 +33,7 @@ class TopicChanges(msgspec.Struct, forbid_unknown_fields=True):
     retention_ms: int | UnsetType | None = UNSET
     retention_bytes: int | UnsetType | None = UNSET
     key_index: KeyIndexMode | UnsetType | None = UNSET
+    compression: Compression | UnsetType | None = UNSET
 
 
 class Trim(msgspec.Struct, forbid_unknown_fields=True):

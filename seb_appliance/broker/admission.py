@@ -9,12 +9,13 @@ not yet stored says so (`Refusal.after`): it is answered when that window is sto
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import msgspec
 
 from seb_appliance import limits
 from seb_appliance.broker.catalog import Catalog, no_such_topic
+from seb_appliance.broker.compressing import Compressor, compressor_of
 from seb_appliance.broker.prepared import RECORD_OVERHEAD_BYTES, Prepared, prepare
 from seb_appliance.broker.values import NewBatches, NewRecords
 from seb_appliance.broker.window import Window
@@ -53,6 +54,10 @@ class AdmittedTopic:
     log_start_offset: int = 0
     changed_in: Window | None = None  # the window that creates or last changes it
     appended_in: Window | None = None  # the window of its newest records
+    compressor: Compressor | None = field(init=False)  # of what it gets from now on
+
+    def __post_init__(self) -> None:
+        self.compressor = compressor_of(self.effective)
 
 
 class AdmittedAppend(msgspec.Struct, frozen=True, gc=False):
@@ -133,7 +138,7 @@ class Admission:
         Never refuses: all checks were made."""
         topic = self._topics.get(name) or self._create(window, name, TopicSettings(), now_us)
         offset = topic.next_offset
-        runs = window.runs_of(topic.topic_id, offset)
+        runs = window.runs_of(topic.topic_id, offset, topic.compressor)
         if isinstance(prepared.records, NewBatches):
             runs.add_batches(prepared.records.batches)
         else:
@@ -151,7 +156,7 @@ class Admission:
         if now_us > self._last_timestamp_us:
             self._last_timestamp_us = now_us
         offset = topic.next_offset
-        runs = window.runs_of(topic.topic_id, offset)
+        runs = window.runs_of(topic.topic_id, offset, topic.compressor)
         runs.add_value(value, self._last_timestamp_us)
         window.size_bytes += len(value) + RECORD_OVERHEAD_BYTES
         topic.next_offset = offset + 1
@@ -198,6 +203,7 @@ class Admission:
             raise self.missing(name)
         topic.settings = settings
         topic.effective = self._effective(settings)
+        topic.compressor = compressor_of(topic.effective)
         topic.changed_in = window
         window.add_event(TopicChanged(topic_id=topic.topic_id, settings=settings))
 

@@ -13,12 +13,18 @@ class Counters:
     entry_bytes: int = 0
     records: int = 0
     put_seconds: float = 0.0
+    plain_bytes: int = 0  # of batches that were compressed, before
+    packed_bytes: int = 0  # … and after
     reads: int = 0
     read_records: int = 0
     deadlines_passed: int = 0
     fetched_ahead: int = 0  # sections
     index_lookups: int = 0  # pages of the index read from SQLite
     live_encoded: int = 0  # records, each once for all who follow at the log end
+
+    def note_compressed(self, plain_bytes: int, packed_bytes: int) -> None:
+        self.plain_bytes += plain_bytes
+        self.packed_bytes += packed_bytes
 
     def note_entry(self, entry: Entry, put_s: float) -> None:
         self.entries += 1

@@ -1,41 +1,55 @@
-"""Sealing: a window's runs become batches and sections, and its steps operations. Pure."""
+"""Sealing: a window's runs become batches and sections, and its steps operations. No I/O, and
+nothing of the event loop's is touched: a thread may do it."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+
 from crc32c import crc32c
 
+from seb_appliance.broker.compressing import Compressor
 from seb_appliance.broker.window import PlainRun, TopicRuns, Window
 from seb_appliance.formats import batch
 from seb_appliance.formats.columns import BinaryColumn, Bytes, Columns, int64s
 from seb_appliance.formats.operations import Append, Contents, Operation, Section
 
 
-def seal(window: Window, created_us: int) -> tuple[Contents, list[Bytes]]:
-    """The table of contents, and the parts which joined are the entry's section area."""
+@dataclass(slots=True)
+class Sealed:
+    """The table of contents, and the parts which joined are the entry's section area. Of the
+    batches that were compressed: their bytes before (`plain_bytes`) and after."""
+
+    contents: Contents
+    parts: list[Bytes] = field(default_factory=list)
+    plain_bytes: int = 0
+    packed_bytes: int = 0
+
+
+def seal(window: Window, created_us: int) -> Sealed:
+    """What of a window goes into its entry."""
     operations: list[Operation] = []
     sections: list[Section] = []
-    parts: list[Bytes] = []
+    sealed = Sealed(Contents(operations, sections, window.results))
     start = 0
     for step in window.steps:
         if not isinstance(step, int):
             operations.append(step)
             continue
-        section, section_parts = _seal_topic(window.topics[step], start, created_us)
+        section = _seal_topic(window.topics[step], start, created_us, sealed)
         operations.append(Append(section=len(sections)))
         sections.append(section)
-        parts += section_parts
         start += section.length
-    return Contents(operations, sections, window.results), parts
+    return sealed
 
 
-def _seal_topic(runs: TopicRuns, start: int, created_us: int) -> tuple[Section, list[Bytes]]:
+def _seal_topic(runs: TopicRuns, start: int, created_us: int, sealed: Sealed) -> Section:
+    """The section, its parts being added to `sealed`."""
     parts: list[Bytes] = []
     offset = runs.base_offset
     largest_us = 0
     for run in runs.runs:
         if isinstance(run, PlainRun):
-            encoded = _encode(run, offset, created_us)
-            parts.append(encoded)
+            parts.append(_encode_run(run, runs.compressor, offset, created_us, sealed))
             offset += len(run.values)
             largest_us = max(largest_us, max(run.timestamps_us))
             continue
@@ -49,7 +63,8 @@ def _seal_topic(runs: TopicRuns, start: int, created_us: int) -> tuple[Section, 
         crc = crc32c(part, crc)
     length = sum(map(len, parts))
     assert length % 8 == 0, length
-    section = Section(
+    sealed.parts += parts
+    return Section(
         topic_id=runs.topic_id,
         base_offset=runs.base_offset,
         last_offset=offset - 1,
@@ -60,7 +75,20 @@ def _seal_topic(runs: TopicRuns, start: int, created_us: int) -> tuple[Section, 
         largest_timestamp_us=largest_us,
         producers=tuple(runs.producers),
     )
-    return section, parts
+
+
+def _encode_run(
+    run: PlainRun, compressor: Compressor | None, base_offset: int, created_us: int, sealed: Sealed
+) -> bytes:
+    """One batch, compressed where that pays and is asked for."""
+    plain = _encode(run, base_offset, created_us)
+    if compressor is None:
+        return plain
+    packed = compressor.pack(plain)
+    if packed is not plain:
+        sealed.plain_bytes += len(plain)
+        sealed.packed_bytes += len(packed)
+    return packed
 
 
 def _encode(run: PlainRun, base_offset: int, created_us: int) -> bytes:

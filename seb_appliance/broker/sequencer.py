@@ -10,6 +10,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Executor
+from typing import Final
 
 from seb_appliance.broker.catalog import Catalog, Topic
 from seb_appliance.broker.counters import Counters
@@ -21,7 +22,8 @@ from seb_appliance.errors import FencedError, InternalError, OutcomeUnknownError
 from seb_appliance.failpoints import Failpoints
 from seb_appliance.formats.entry import EncodedEntry
 
-_SEAL_IN_THREAD_BYTES = 64 * 1024
+_SEAL_IN_THREAD_BYTES: Final = 64 * 1024
+_COMPRESS_IN_THREAD_BYTES: Final = 8 * 1024
 
 
 class Sequencer:
@@ -148,14 +150,16 @@ class Sequencer:
     async def _store(self, window: Window) -> tuple[EncodedEntry, float]:
         window.sealed_s = self._clock.monotonic_s()
         created_us = max(self._catalog.position.created_us, self._clock.wall_us())
-        if window.size_bytes > _SEAL_IN_THREAD_BYTES:
+        at_once = _COMPRESS_IN_THREAD_BYTES if window.compresses else _SEAL_IN_THREAD_BYTES
+        if window.size_bytes > at_once:
             loop = asyncio.get_running_loop()
-            contents, parts = await loop.run_in_executor(self._executor, seal, window, created_us)
+            sealed = await loop.run_in_executor(self._executor, seal, window, created_us)
         else:
-            contents, parts = seal(window, created_us)
-        window.topics = {}  # the records live on in `parts` only
+            sealed = seal(window, created_us)
+        window.topics = {}  # the records live on in `sealed.parts` only
+        self._counters.note_compressed(sealed.plain_bytes, sealed.packed_bytes)
         self._failpoints.reach("K3")
-        encoded = await self._journal.append(contents, parts, created_us)
+        encoded = await self._journal.append(sealed.contents, sealed.parts, created_us)
         return encoded, self._clock.monotonic_s() - window.sealed_s
 
     def _apply(self, window: Window, encoded: EncodedEntry, put_s: float) -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from seb_appliance import limits
 from seb_appliance.errors import BadRequestError
-from seb_appliance.formats.operations import TopicSettings
+from seb_appliance.formats.operations import Compression, TopicSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,11 +24,13 @@ class TidySettings:
 
 @dataclass(frozen=True, slots=True)
 class BrokerSettings:
-    """`linger_ms`, `early_flush`, `max_record_bytes`: what a topic has that sets none itself."""
+    """`linger_ms`, `early_flush`, `max_record_bytes`, `compression`: what a topic has that sets
+    none itself."""
 
     linger_ms: int = 10
     early_flush: bool = False
     max_record_bytes: int = limits.RECORD_BYTES_DEFAULT
+    compression: Compression = "zstd"
     auto_create_topics: bool = True
     max_pending_bytes: int = limits.PENDING_BYTES_DEFAULT
     max_reading_bytes: int = limits.READ_BYTES_DEFAULT
@@ -53,6 +55,7 @@ class BrokerSettings:
             retention_ms=settings.retention_ms,
             retention_bytes=settings.retention_bytes,
             key_index="none" if settings.key_index is None else settings.key_index,
+            compression=self.compression if settings.compression is None else settings.compression,
         )
 
     def check(self, settings: TopicSettings) -> None:

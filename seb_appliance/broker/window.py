@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from seb_appliance import limits
+from seb_appliance.broker.compressing import Compressor
 from seb_appliance.broker.values import NewRecords
 from seb_appliance.formats.batch import BatchHeader
 from seb_appliance.formats.operations import Event, ProducerAppend, RequestResult
@@ -48,11 +49,13 @@ class ClientRun:
 
 @dataclass(slots=True)
 class TopicRuns:
-    """All that one window holds for one topic, in offset order."""
+    """All that one window holds for one topic, in offset order. `compressor`: for its plain runs,
+    if they are to be stored compressed."""
 
     topic_id: int
     base_offset: int
     next_offset: int
+    compressor: Compressor | None = None
     runs: list[PlainRun | ClientRun] = field(default_factory=list)
     producers: list[ProducerAppend] = field(default_factory=list)
 
@@ -91,6 +94,7 @@ class Window:
         self.results: list[RequestResult] = []
         self.size_bytes = 0
         self.callers = 0
+        self.compresses = False  # some of it, when it is sealed
         self.sealed_s = 0.0
         self._on_stored: list[Callable[[float], None]] = []
         self._on_failed: list[Callable[[Exception], None]] = []
@@ -103,11 +107,14 @@ class Window:
     def is_full(self) -> bool:
         return self.size_bytes >= limits.WINDOW_BYTES_MAX
 
-    def runs_of(self, topic_id: int, next_offset: int) -> TopicRuns:
-        """The topic's runs in this window, begun at `next_offset` when it has none yet."""
+    def runs_of(self, topic_id: int, next_offset: int, compressor: Compressor | None) -> TopicRuns:
+        """The topic's runs in this window, begun at `next_offset` and with that `compressor` when
+        it has none yet."""
         runs = self.topics.get(topic_id)
         if runs is None:
-            runs = self.topics[topic_id] = TopicRuns(topic_id, next_offset, next_offset)
+            runs = TopicRuns(topic_id, next_offset, next_offset, compressor)
+            self.topics[topic_id] = runs
+            self.compresses |= compressor is not None
             self.steps.append(topic_id)
         return runs
 

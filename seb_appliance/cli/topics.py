@@ -35,6 +35,12 @@ def _key_index(text: str) -> str:
     return text
 
 
+def _compression(text: str) -> str:
+    if text not in ("none", "zstd"):
+        raise ValueError(f"{text!r} is neither none nor zstd")
+    return text
+
+
 # As people name a topic's setting → its member in the API, and how its value is read and shown.
 SETTINGS: Final[dict[str, tuple[str, Callable[[str], Any], Callable[[Any], str]]]] = {
     "linger": ("linger_ms", duration_ms, format_duration),
@@ -43,6 +49,7 @@ SETTINGS: Final[dict[str, tuple[str, Callable[[str], Any], Callable[[Any], str]]
     "retention": ("retention_ms", duration_ms, _for_ever(format_duration)),
     "retention_bytes": ("retention_bytes", size_bytes, _for_ever(format_size)),
     "key_index": ("key_index", _key_index, str),
+    "compression": ("compression", _compression, str),
 }
 DEFAULT: Final = "default"
 
@@ -91,6 +98,7 @@ def _row(topic: Topic) -> tuple[str | int | None, ...]:
 @click.option("--retention", metavar="DURATION", help="How old its records may become.")
 @click.option("--retention-bytes", metavar="SIZE", help="How many bytes of records it keeps.")
 @click.option("--key-index", metavar="latest|history|none", help="What to keep of record keys.")
+@click.option("--compression", metavar="none|zstd", help="How its records are stored.")
 @talks
 def create(client: HttpClient, as_json: bool, name: str, **settings: str | None) -> None:
     """Make the topic NAME, or check that it is there with these settings."""
@@ -110,7 +118,7 @@ def create(client: HttpClient, as_json: bool, name: str, **settings: str | None)
 @talks
 def change(client: HttpClient, as_json: bool, name: str, settings: tuple[str, ...]) -> None:
     """Change settings of the topic NAME: linger=250ms, early_flush=on, max_record_bytes=64KiB,
-    retention=7d, retention_bytes=1GiB, key_index=latest.
+    retention=7d, retention_bytes=1GiB, key_index=latest, compression=none.
 
     The value `default` goes back to the appliance's own.
     """

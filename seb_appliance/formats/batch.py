@@ -124,10 +124,6 @@ def encode(
         assert len(columns.headers) == count, (len(columns.headers), count)
         parts += _binary_parts(columns.headers)
     body = b"".join(parts)
-    inflated_bytes = len(body)
-    if zstd_level is not None:
-        flags |= ZSTD
-        body = zstd.compress(body, level=zstd_level)
     timestamps = columns.timestamps_us.tolist()
     header = BatchHeader(
         created_us=created_us,
@@ -139,9 +135,10 @@ def encode(
         smallest_timestamp_us=min(timestamps),
         largest_timestamp_us=max(timestamps),
         stored_bytes=len(body),
-        inflated_bytes=inflated_bytes,
+        inflated_bytes=len(body),
     )
-    return b"".join((header.pack(), body, b"\0" * pad8(len(body))))
+    plain = b"".join((header.pack(), body, b"\0" * pad8(len(body))))
+    return plain if zstd_level is None else compress(plain, zstd_level)
 
 
 def encode_value(value: bytes, timestamp_us: int, *, base_offset: int, created_us: int) -> bytes:
@@ -163,6 +160,17 @@ def encode_value(value: bytes, timestamp_us: int, *, base_offset: int, created_u
         inflated_bytes=stored_bytes,
     )
     return b"".join((header.pack(), starts, value, padding))
+
+
+def compress(plain: bytes, zstd_level: int) -> bytes:
+    """The batch `plain`, which is not compressed, with its body in one zstd frame."""
+    header = read_header(plain)
+    assert not header.flags & ZSTD, header
+    body = zstd.compress(memoryview(plain)[HEADER_BYTES:][: header.stored_bytes], level=zstd_level)
+    smaller = msgspec.structs.replace(
+        header, flags=header.flags | ZSTD, body_crc=crc32c(body), stored_bytes=len(body)
+    )
+    return b"".join((smaller.pack(), body, b"\0" * pad8(len(body))))
 
 
 def restamp(header: BatchHeader, *, base_offset: int, created_us: int) -> bytes:

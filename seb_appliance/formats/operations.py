@@ -19,6 +19,8 @@ Whole = Annotated[int, msgspec.Meta(ge=0, le=limits.OFFSET_MAX)]
 
 # What is kept of record keys: the newest record of each, each record of each, or nothing.
 KeyIndexMode = Literal["latest", "history", "none"]
+# How the batches of a topic that the appliance makes are stored.
+Compression = Literal["none", "zstd"]
 
 
 class TopicSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -30,6 +32,7 @@ class TopicSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     retention_ms: Whole | None = None
     retention_bytes: Whole | None = None
     key_index: KeyIndexMode | None = None
+    compression: Compression | None = None
 
 
 class Grant(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

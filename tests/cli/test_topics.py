@@ -11,9 +11,11 @@ def test_a_topic_is_made_listed_changed_shown_and_deleted(seb):
         "a.one", "0", "0", "B", "0", "0", "20ms",
     ]  # fmt: skip
     changed = seb.good(
-        "topics", "change", "a.one", "linger=default", "early_flush=on", "max_record_bytes=64KiB"
-    )
+        "topics", "change", "a.one", "linger=default", "early_flush=on", "max_record_bytes=64KiB",
+        "compression=none",
+    )  # fmt: skip
     assert "64KiB  (its own)" in changed.out
+    assert "none  (its own)" in changed.out
     shown = seb.good("topics", "show", "a.one", "--json").json
     assert shown["settings"] == {
         "linger_ms": None,
@@ -22,6 +24,7 @@ def test_a_topic_is_made_listed_changed_shown_and_deleted(seb):
         "retention_ms": None,
         "retention_bytes": None,
         "key_index": None,
+        "compression": "none",
     }
     assert seb.good("topics", "delete", "a.one", "--yes").out == "a.one is deleted\n"
     assert seb.good("topics", "list", "--pattern", "a.*").out == "no topics\n"
@@ -82,6 +85,7 @@ def test_deleting_asks_for_the_name(seb):
         ["change", "t", "lingering=1ms"],
         ["change", "t", "linger=10"],
         ["change", "t", "early_flush=yes"],
+        ["change", "t", "compression=gzip"],
         ["create", "t", "--max-record-bytes", "1MB"],
         ["create"],
         ["make", "t"],

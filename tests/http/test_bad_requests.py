@@ -215,6 +215,8 @@ BAD_SETTINGS = [
     (b'{"linger_ms":true}', "bad_json"),
     (b'{"early_flush":1}', "bad_json"),
     (b'{"no_such_setting":1}', "bad_json"),
+    (b'{"compression":"gzip"}', "bad_json"),
+    (b'{"compression":true}', "bad_json"),
     (b'{"linger_ms":5', "bad_json"),
     (b"\xff", "bad_json"),
     (b"[" * 100_000, "bad_json"),

@@ -159,7 +159,7 @@ async def test_an_answer_under_way_is_the_last_one_when_the_server_stops(tmp_pat
 
 
 async def test_an_answer_holds_its_bytes_until_the_client_took_them(seb: RunningAppliance) -> None:
-    await seb.client.put("/v1/topics/big", json={})
+    await seb.client.put("/v1/topics/big", json={"compression": "none"})
     await seb.client.post("/v1/topics/big/records", content=b"x" * 100_000)
     await seb.client.get("/v1/topics/big/records")  # from now on it is in memory
     lane = Lane(seb)

@@ -11,6 +11,7 @@ UNSET = {
     "retention_ms": None,
     "retention_bytes": None,
     "key_index": None,
+    "compression": None,
 }
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -25,6 +26,7 @@ async def test_a_topic_is_created_once(seb):
     assert made["topic"] == "orders.eu"
     assert made["settings"] == {**UNSET, "linger_ms": 5}
     assert made["effective_settings"]["max_record_bytes"] == 1 << 20
+    assert made["effective_settings"]["compression"] == "zstd"
     assert (made["log_start_offset"], made["log_end_offset"], made["size_bytes"]) == (0, 0, 0)
 
 

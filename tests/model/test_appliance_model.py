@@ -146,6 +146,17 @@ class LogMachine(RuleBasedStateMachine):
         stored = memoryview(made)[batch.HEADER_BYTES :]
         self._append(name, NewBatches([(batch.read_header(made), stored)], 20), items)
 
+    @rule(name=names, word=st.binary(min_size=1, max_size=9), size=st.integers(500, 5_000))
+    def append_what_shrinks(self, name: str, word: bytes, size: int) -> None:
+        self._append(name, NewRecords([word * size, word]), [word * size, word])
+
+    @rule(name=names, compression=st.sampled_from([None, "none", "zstd"]))
+    def change_compression(self, name: str, compression: str | None) -> None:
+        if name in self.model:
+            changes = {"compression": compression}
+            view = self.run(self.broker.change_topic(name, changes))
+            assert view.settings.compression == compression
+
     @rule(name=names, bodies=st.lists(st.binary(max_size=9), min_size=2, max_size=9))
     def append_many_at_once(self, name: str, bodies: list[bytes]) -> None:
         async def all_of_them() -> list[int]:

@@ -77,6 +77,7 @@ def test_durations_and_sizes_are_read_with_their_units() -> None:
         ("SEB_CACHE_BYTES", "1GB"),
         ("SEB_CACHE_BYTES", "9" * 40),
         ("SEB_EARLY_FLUSH", "perhaps"),
+        ("SEB_COMPRESSION", "gzip"),
         ("SEB_LOG_LEVEL", "loud"),
         ("SEB_BUCKET", "orders"),
         ("SEB_BUCKET", "s3:orders"),

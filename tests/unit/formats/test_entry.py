@@ -49,6 +49,7 @@ topic_settings = st.builds(
     linger_ms=st.none() | small,
     early_flush=st.none() | st.booleans(),
     max_record_bytes=st.none() | small,
+    compression=st.sampled_from([None, "none", "zstd"]),
 )
 grants = st.builds(Grant, operation=st.sampled_from(["produce", "admin"]), topics=names)
 committed = st.lists(
@@ -223,6 +224,13 @@ BAD_CONTENTS = {
     "a text of 2^32-1 bytes": b"\x92\x91\x81\xdb\xff\xff\xff\xff",
     "lists 100,000 deep": b"\x91" * 100_000,
 }
+
+
+def test_settings_of_a_release_that_knew_fewer_are_read() -> None:
+    changed = {"type": "topic_changed", "version": 1, "topic_id": 1}
+    settings = {"linger_ms": 5, "early_flush": None, "max_record_bytes": None}
+    (read,) = decode_contents(pack([changed | {"settings": settings}])).operations
+    assert read == TopicChanged(topic_id=1, settings=TopicSettings(linger_ms=5))
 
 
 @pytest.mark.parametrize("data", BAD_CONTENTS.values(), ids=BAD_CONTENTS)
