@@ -31,7 +31,8 @@ def make_store(settings: Settings, failpoints: Failpoints = NO_FAILPOINTS) -> Co
             raise ConfigurationError(
                 f"cannot use the directory {address.path} as a bucket ({error.strerror})"
             ) from error
-    from seb_appliance.storage.s3 import S3Options, S3Store
+    from seb_appliance.storage.s3 import S3Store
+    from seb_appliance.storage.s3_options import S3Options
 
     options = S3Options(
         bucket=address.name,

@@ -14,13 +14,13 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, Literal, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 from urllib.parse import urlsplit
 
 from seb_appliance.errors import ConfigurationError, StoreUncertainError
 from seb_appliance.failpoints import NO_FAILPOINTS, Failpoints
 from seb_appliance.storage.object_store import Durability, ObjectInfo, ObjectRange
+from seb_appliance.storage.s3_options import S3Options
 
 if TYPE_CHECKING:
     from seb_appliance.storage.s3_requests import S3Requests
@@ -31,27 +31,6 @@ T = TypeVar("T")
 OTHER_THREADS: Final = 4
 # A body that moves more slowly than this counts as stuck; it bounds the time of one request.
 SLOWEST_BYTES_PER_S: Final = 64 * 1024
-
-
-@dataclass(frozen=True, slots=True)
-class S3Options:
-    """Where the bucket is and how to talk to it.
-
-    `endpoint_url` None: AWS. Credentials None: boto3's default chain. `region` None: the chain's,
-    else us-east-1. `checksums`: `when_supported` adds the SDK's own checksums, which many stores
-    other than AWS refuse; Content-MD5 is sent in any case. `threads`: reads at the same time.
-    """
-
-    bucket: str
-    prefix: str = ""
-    endpoint_url: str | None = None
-    region: str | None = None
-    access_key_id: str | None = None
-    secret_access_key: str | None = field(default=None, repr=False)
-    connect_timeout_s: float = 3.0
-    read_timeout_s: float = 10.0
-    checksums: Literal["when_required", "when_supported"] = "when_required"
-    threads: int = 16
 
 
 class S3Store:

@@ -21,7 +21,7 @@ from seb_appliance.failpoints import Failpoints
 if TYPE_CHECKING:
     from types_boto3_s3.client import S3Client
 
-    from seb_appliance.storage.s3 import S3Options
+    from seb_appliance.storage.s3_options import S3Options
 
 _SIGNER: Final = "seb-s3v4"
 _SIGNING_TIME: Final = "seb-signing-time"

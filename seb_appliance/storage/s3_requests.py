@@ -33,7 +33,7 @@ if TYPE_CHECKING:
         PutObjectOutputTypeDef,
     )
 
-    from seb_appliance.storage.s3 import S3Options
+    from seb_appliance.storage.s3_options import S3Options
 
 _CONTENT_RANGE: Final = re.compile(r"bytes (\d+)-(\d+)/(\d+)")
 

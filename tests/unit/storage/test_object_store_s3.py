@@ -24,7 +24,8 @@ from seb_appliance.errors import (
     StoreUnsupportedError,
 )
 from seb_appliance.storage.object_store import ObjectInfo
-from seb_appliance.storage.s3 import S3Options, S3Store
+from seb_appliance.storage.s3 import S3Store
+from seb_appliance.storage.s3_options import S3Options
 from tests.support.faultproxy import FaultProxy, Rule
 from tests.support.servers.s3_server import S3Server
 
@@ -293,7 +294,8 @@ _CREATE_AND_DIE = """\
 import asyncio, sys
 from seb_appliance.failpoints import Failpoints
 from seb_appliance.storage.object_store import ObjectInfo
-from seb_appliance.storage.s3 import S3Options, S3Store
+from seb_appliance.storage.s3 import S3Store
+from seb_appliance.storage.s3_options import S3Options
 options = S3Options("bucket-of-tests", "", sys.argv[1], "us-east-1", "test", "testtest")
 store = S3Store(options, Failpoints(sys.argv[2]))
 asyncio.run(store.create("journal/1", b"x" * 1_000_000))

@@ -1,0 +1,27 @@
+"""Where a bucket is, and how to talk to it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+
+@dataclass(frozen=True, slots=True)
+class S3Options:
+    """Where the bucket is and how to talk to it.
+
+    `endpoint_url` None: AWS. Credentials None: boto3's default chain. `region` None: the chain's,
+    else us-east-1. `checksums`: `when_supported` adds the SDK's own checksums, which many stores
+    other than AWS refuse; Content-MD5 is sent in any case. `threads`: reads at the same time.
+    """
+
+    bucket: str
+    prefix: str = ""
+    endpoint_url: str | None = None
+    region: str | None = None
+    access_key_id: str | None = None
+    secret_access_key: str | None = field(default=None, repr=False)
+    connect_timeout_s: float = 3.0
+    read_timeout_s: float = 10.0
+    checksums: Literal["when_required", "when_supported"] = "when_required"
+    threads: int = 16
