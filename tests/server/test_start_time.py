@@ -62,10 +62,10 @@ async def write_entries(folder: Path, count: int) -> None:
                 NewRecords([b"x" * 100] * 5), limits.RECORD_BYTES_MAX, now_us
             )
             admission.place(window, f"topic-{topic}", prepared, now_us)
-        contents, parts = seal(window, now_us)
+        sealed = seal(window, now_us)
         encoded = encode(
-            contents,
-            parts,
+            sealed.contents,
+            sealed.parts,
             after=position,
             epoch=journal.epoch,
             writer_id=journal.writer_id,
