@@ -2,8 +2,9 @@
 
 A client sends the same head (request line and headers) over and over; only the body differs. The
 same bytes mean the same request, as far as its head goes, so the second time they cost one look-up.
-What is remembered holds for one API key in one state (`Access.still_holds`); nothing is kept of a
-head that failed.
+A reader's heads differ in the offset alone, so a read from an offset is remembered without it. What
+is remembered holds for one API key in one state (`Access.still_holds`); nothing is kept of a head
+that failed.
 """
 
 from __future__ import annotations
@@ -30,13 +31,17 @@ from seb_appliance.api.records_consume import (
 from seb_appliance.api.records_produce import BodyKind, body_kind
 from seb_appliance.broker.broker import Broker
 from seb_appliance.broker.names import check_group_name, check_topic_name
-from seb_appliance.broker.values import NO_QUOTAS, ApiKeyView, ReadRequest
+from seb_appliance.broker.values import NO_QUOTAS, ApiKeyView, From, ReadRequest
 from seb_appliance.errors import SebError
 
 HEADS_KEPT: Final = 8_192  # in each of two generations
 HEAD_BYTES_MAX: Final = 1 * limits.KIB  # a longer one is not kept: at most 16 MiB in all
 
 _RECORDS_URL: Final = re.compile(rb"/v1/topics/([A-Za-z0-9_.-]{1,128})/records(?:\?(.*))?")
+# So many digits are an offset in any case, and `offset` comes first and once (else the head fails).
+_FROM_OFFSET: Final = re.compile(
+    rb"GET /v1/topics/[A-Za-z0-9_.-]{1,128}/records\?offset=([0-9]{1,15})(?=[ &])"
+)
 _OFFSETS_URL: Final = re.compile(rb"/v1/groups/([A-Za-z0-9_.-]{1,128})/offsets")
 # Whoever sends one of these gets the whole application.
 _NOT_PLAIN: Final = frozenset(
@@ -81,6 +86,14 @@ class PlainConsume:
     shape: ValueShape
     content_length: int = 0
 
+    def starting_at(self, offset: int) -> PlainConsume:
+        """The same from another offset."""
+        asked = self.wanted
+        wanted = ReadRequest(
+            From(offset=offset), asked.until, asked.max_records, asked.max_bytes, asked.wait_ms
+        )
+        return PlainConsume(self.key, self.until_us, self.topic, wanted, self.chosen, self.shape)
+
 
 @dataclass(frozen=True, slots=True)
 class PlainCommit:
@@ -93,6 +106,7 @@ class PlainCommit:
 
 
 PlainHead = PlainProduce | PlainConsume | PlainCommit
+Remembered = bytes | tuple[bytes, bytes]  # a head, or what is around its offset
 
 
 class PlainHeads:
@@ -102,19 +116,37 @@ class PlainHeads:
         self._broker = broker
         self._access = broker.access
         self._max_request_bytes = max_request_bytes
-        self._young: dict[bytes, PlainHead] = {}  # seen since the last generation ended
-        self._old: dict[bytes, PlainHead] = {}
+        self._young: dict[Remembered, PlainHead] = {}  # seen since the last generation ended
+        self._old: dict[Remembered, PlainHead] = {}
 
     def find(self, head: bytes) -> PlainHead | None:
         """What `head` (to its empty line, included) asks for; None when it is not plain, or will
         be refused: the application says why."""
+        numbered = _FROM_OFFSET.match(head)
+        if numbered is None:
+            return self._remembered(head) or self._note(head, self._read(head))
+        begin, end = numbered.span(1)
+        around = (head[:begin], head[end:])
+        known = self._remembered(around)
+        if isinstance(known, PlainConsume):
+            return known.starting_at(int(numbered[1]))
+        known = self._read(head)
+        if isinstance(known, PlainConsume) and known.wanted.until is None:  # else both must agree
+            self._note(around, known)
+        return known
+
+    def _remembered(self, head: Remembered) -> PlainHead | None:
         known = self._young.get(head)
         if known is not None and self._access.still_holds(known.key, known.until_us):
             return known
         known = self._old.get(head)
-        if known is None or not self._access.still_holds(known.key, known.until_us):
-            known = self._read(head)
-        if known is not None and len(head) <= HEAD_BYTES_MAX:
+        if known is not None and self._access.still_holds(known.key, known.until_us):
+            return self._note(head, known)
+        return None
+
+    def _note(self, head: Remembered, known: PlainHead | None) -> PlainHead | None:
+        size_bytes = len(head) if isinstance(head, bytes) else sum(map(len, head))
+        if known is not None and size_bytes <= HEAD_BYTES_MAX:
             if len(self._young) >= HEADS_KEPT:
                 self._old, self._young = self._young, {}
             self._young[head] = known

@@ -230,3 +230,28 @@ async def test_more_heads_than_are_kept_are_answered_as_well(
         await lane.answers(produce(seb.admin_key, b"x" * i), count=i + 1)
     assert lane.said.count(b"HTTP/1.1 201") == 10
     lane.leave()
+
+
+async def test_a_reader_gets_the_offset_it_asks_for_also_when_its_head_was_seen_before(
+    seb: RunningAppliance,
+) -> None:
+    await seb.client.put("/v1/topics/seen", json={})
+    lane = Lane(seb)
+    for count, value in enumerate((b"zero", b"one", b"two"), 1):
+        await lane.answers(produce(seb.admin_key, value, topic="seen"), count=count)
+    lane.leave()
+    for offset, value in ((0, b"zero"), (2, b"two"), (1, b"one"), (2, b"two")):
+        said = await read_lines(seb, f"offset={offset}&max_records=1")
+        assert b'{"offset":%d,' % offset in said
+        assert b'"value":"%b"' % value in said
+        assert said.count(b'"value"') == 1
+    for wrong in ("", "-", "x", "1&offset=2", "1" * 17):
+        assert (await read_lines(seb, f"offset={wrong}&max_records=1")).startswith(b"HTTP/1.1 400")
+
+
+async def read_lines(seb: RunningAppliance, query: str) -> bytes:
+    lane = Lane(seb)
+    request = consume(seb.admin_key, "?" + query, topic="seen")
+    said = await lane.answers(request.replace(BATCH.encode(), b"application/x-ndjson"))
+    lane.leave()
+    return bytes(said)
