@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from seb_appliance.errors import ConfigurationError
-from seb_appliance.quantities import format_duration, format_size
+from seb_appliance.quantities import format_duration, format_size, size_bytes
 from seb_appliance.setting_table import SETTINGS, Setting, Value
 
 CONFIG_VARIABLE: Final = "SEB_CONFIG"
@@ -26,12 +26,14 @@ _BY_NAME: Final = {setting.name: setting for setting in SETTINGS}
 
 @dataclass(frozen=True, slots=True)
 class BucketAddress:
-    """A parsed `bucket` setting. `path` is for directories, `name` and `prefix` are for S3."""
+    """A parsed `bucket` setting. `path` is for directories, `name` and `prefix` are for S3,
+    `ready_bytes` for memory: how much of it to take at the start."""
 
     kind: Literal["file", "s3", "memory"]
     path: Path = Path()
     name: str = ""
     prefix: str = ""  # without slashes at its ends
+    ready_bytes: int = 0
 
     @classmethod
     def parse(cls, text: str) -> BucketAddress:
@@ -43,8 +45,11 @@ class BucketAddress:
             name, _, prefix = rest[2:].partition("/")
             if name:
                 return cls("s3", name=name, prefix=prefix.strip("/"))
-        if kind == "memory" and not rest:
-            return cls("memory")
+        if kind == "memory":
+            try:
+                return cls("memory", ready_bytes=size_bytes(rest) if rest else 0)
+            except ValueError:
+                pass  # said below
         raise ConfigurationError(
             f"bucket {text!r} is none of file:DIRECTORY, s3://BUCKET/PREFIX and memory:"
         )

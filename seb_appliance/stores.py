@@ -21,7 +21,7 @@ def make_store(settings: Settings, failpoints: Failpoints = NO_FAILPOINTS) -> Co
     if address.kind == "memory":
         from seb_appliance.storage.memory import MemoryStore
 
-        return CountedStore(_delayed(MemoryStore(), settings))
+        return CountedStore(_delayed(MemoryStore(address.ready_bytes), settings))
     if address.kind == "file":
         from seb_appliance.storage.directory import DirectoryStore
 

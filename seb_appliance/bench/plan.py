@@ -40,6 +40,8 @@ TOPOLOGIES: Final[dict[str, tuple[int, int]]] = {
     "20x20": (20, 20),
 }
 
+_STORED_BYTES_PER_S: Final = 512 * limits.MIB
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
@@ -61,6 +63,14 @@ class Plan:
     @property
     def requests_per_s(self) -> float | None:
         return None if self.rate is None else self.rate / self.records_per_request
+
+    @property
+    def stored_bytes_max(self) -> int:
+        """About what a fast appliance stores meanwhile; 0 when that is not what is measured."""
+        if self.workload == "consume":
+            return 0
+        per_s = _STORED_BYTES_PER_S if self.rate is None else self.rate * self.record_bytes
+        return int((self.duration_s + self.warm_up_s) * per_s)
 
     @property
     def title(self) -> str:

@@ -25,10 +25,12 @@ HOST: Final = "127.0.0.1"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EmbeddedOptions:
-    """`directory`: where a new directory for bucket and data is made, None: the system's own place.
+    """`ready_bytes`: of a bucket in memory, taken from the machine before anything is measured.
+    `directory`: where a new directory for bucket and data is made, None: the system's own place.
     `flags`: more of `seb serve`. `environment`: of the process, None: ours."""
 
     store: Literal["disk", "memory"] = "disk"
+    ready_bytes: int = 0
     directory: Path | None = None
     flags: Sequence[str] = ()
     environment: Mapping[str, str] | None = None
@@ -49,7 +51,8 @@ async def embedded(options: EmbeddedOptions) -> AsyncIterator[Embedded]:
     """A new appliance, ready; stopped and its files removed at the end. Raises BenchError."""
     with tempfile.TemporaryDirectory(prefix="seb-bench-", dir=options.directory) as made:
         folder, port = Path(made), free_port()
-        bucket = "memory:" if options.store == "memory" else f"file:{folder / 'bucket'}"
+        in_memory = options.store == "memory"
+        bucket = f"memory:{options.ready_bytes}" if in_memory else f"file:{folder / 'bucket'}"
         command = ["-m", "seb_appliance", "serve", "--bucket", bucket, "--host", HOST]
         command += ["--data", str(folder / "data"), "--port", str(port), *options.flags]
         async with _process(command, folder / "output", options.environment) as process:

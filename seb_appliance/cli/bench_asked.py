@@ -27,7 +27,7 @@ def make_session(settings: Settings, asked: dict[str, Any]) -> Session:
     if asked["embedded"]:
         if asked["target"] != "seb":
             raise ConfigurationError("--embedded starts an appliance, no seb-go")
-        own = _embedded(asked)
+        own = _embedded(asked, plan)
     else:
         for name in ("store", "directory", "linger", "store_latency"):
             if asked[name] is not None:
@@ -76,15 +76,18 @@ def make_plan(asked: dict[str, Any]) -> Plan:
     return Plan(workload=workload, **chosen).check()
 
 
-def _embedded(asked: dict[str, Any]) -> EmbeddedOptions:
+def _embedded(asked: dict[str, Any], plan: Plan) -> EmbeddedOptions:
+    from seb_appliance.bench.machine import this_machine
     from seb_appliance.bench.processes import EmbeddedOptions
 
     flags: list[str] = []
     for name in ("linger", "store_latency"):
         if asked[name] is not None:
             flags += [f"--{name.replace('_', '-')}", asked[name]]
+    memory_bytes = this_machine().memory_bytes or 0
     return EmbeddedOptions(
         store=asked["store"] or "disk",
+        ready_bytes=min(plan.stored_bytes_max, memory_bytes // 4),
         directory=asked["directory"],
         flags=tuple(flags),
         environment=environment_without_settings(),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import mmap
 from bisect import bisect_left, bisect_right, insort
 
 from seb_appliance.errors import ObjectExistsError, ObjectMissingError
@@ -14,10 +15,14 @@ class MemoryStore:
 
     A request takes effect at once when its turn comes, so that concurrent callers interleave
     request by request, as they do on a real store.
+
+    `ready_bytes` of memory are taken from the machine at once, for the first objects that are
+    stored: where a virtual machine gets its memory page by page, a measurement would measure that.
     """
 
-    def __init__(self) -> None:
-        self._objects: dict[str, bytes] = {}
+    def __init__(self, ready_bytes: int = 0) -> None:
+        self._ready = _Ready(ready_bytes) if ready_bytes else None
+        self._objects: dict[str, bytes | memoryview] = {}
         self._keys: list[str] = []  # sorted; code point order is the order of UTF-8 bytes
 
     @property
@@ -44,12 +49,12 @@ class MemoryStore:
 
     async def get(self, key: str) -> bytes:
         await asyncio.sleep(0)
-        return self._object(key)
+        return bytes(self._object(key))
 
     async def get_range(self, key: str, start: int, length: int) -> ObjectRange:
         await asyncio.sleep(0)
         body = self._object(key)
-        return ObjectRange(data=body[start : start + length], total_size=len(body))
+        return ObjectRange(data=bytes(body[start : start + length]), total_size=len(body))
 
     async def list_after(self, prefix: str, after: str = "", limit: int = 1000) -> list[ObjectInfo]:
         await asyncio.sleep(0)
@@ -76,7 +81,7 @@ class MemoryStore:
     async def close(self) -> None:
         """Nothing is held: the objects stay, so that a test can open them again."""
 
-    def _object(self, key: str) -> bytes:
+    def _object(self, key: str) -> bytes | memoryview:
         try:
             return self._objects[key]
         except KeyError:
@@ -85,4 +90,28 @@ class MemoryStore:
     def _store(self, key: str, body: bytes) -> None:
         if key not in self._objects:
             insort(self._keys, key)
-        self._objects[key] = bytes(body)
+        room = self._ready.take(len(body)) if self._ready is not None else None
+        if room is None:
+            self._objects[key] = bytes(body)
+        else:
+            room[:] = body
+            self._objects[key] = room
+
+
+class _Ready:
+    """Memory that the machine has given already. What was taken once is not used again."""
+
+    def __init__(self, size_bytes: int) -> None:
+        mapped = mmap.mmap(-1, size_bytes)
+        for page in range(0, size_bytes, mmap.PAGESIZE):
+            mapped[page] = 1
+        self._view = memoryview(mapped)
+        self._taken = 0
+
+    def take(self, size_bytes: int) -> memoryview | None:
+        """Room for that many bytes, or None."""
+        begin = self._taken
+        if begin + size_bytes > len(self._view):
+            return None
+        self._taken = begin + size_bytes
+        return self._view[begin : begin + size_bytes]

@@ -21,11 +21,13 @@ from tests.support.servers.s3_server import S3Server
 async def open_store(
     name: str, request: pytest.FixtureRequest, folder: Path
 ) -> AsyncIterator[ObjectStore]:
-    """`memory`, `directory` (in `folder`), or one of the servers: `moto`, `ceph`, `swift`,
-    `rclone`, each with a new bucket. Skips the test where the server is not installed."""
+    """`memory`, `ready memory` (2 MiB of it), `directory` (in `folder`), or one of the servers:
+    `moto`, `ceph`, `swift`, `rclone`, each with a new bucket. Skips the test where the server is not installed."""
     store: ObjectStore
     if name == "memory":
         store = MemoryStore()
+    elif name == "ready memory":
+        store = MemoryStore(ready_bytes=2 << 20)  # some of what the tests store fits
     elif name == "directory":
         store = DirectoryStore(folder / "bucket")
     else:

@@ -161,6 +161,7 @@ def test_a_request_must_be_able_to_wait() -> None:
         ("s3://orders", BucketAddress("s3", name="orders")),
         ("s3://orders/a/b/", BucketAddress("s3", name="orders", prefix="a/b")),
         ("memory:", BucketAddress("memory")),
+        ("memory:64MiB", BucketAddress("memory", ready_bytes=64 * 2**20)),
     ],
 )
 def test_a_bucket_is_a_directory_an_s3_bucket_or_memory(text: str, expected: BucketAddress) -> None:

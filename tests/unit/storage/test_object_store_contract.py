@@ -18,7 +18,7 @@ from seb_appliance.storage.s3 import S3Store
 from tests.support.servers.s3_server import S3Server
 from tests.support.stores import open_store, race
 
-EMBEDDED = ["memory", "directory"]
+EMBEDDED = ["memory", "ready memory", "directory"]
 CEPH = pytest.param("ceph", marks=pytest.mark.slow)
 SWIFT = pytest.param("swift", marks=pytest.mark.slow)
 RCLONE = pytest.param("rclone", marks=pytest.mark.slow)
