@@ -22,7 +22,8 @@ async def open_store(
     name: str, request: pytest.FixtureRequest, folder: Path
 ) -> AsyncIterator[ObjectStore]:
     """`memory`, `ready memory` (2 MiB of it), `directory` (in `folder`), or one of the servers:
-    `moto`, `ceph`, `swift`, `rclone`, each with a new bucket. Skips the test where the server is not installed."""
+    `moto`, `ceph`, `swift`, `rclone`, each with a new bucket. Skips the test where the server is
+    not installed."""
     store: ObjectStore
     if name == "memory":
         store = MemoryStore()
