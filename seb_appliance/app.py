@@ -10,7 +10,7 @@ import os
 import resource
 import signal
 import socket
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -111,16 +111,19 @@ def _exit_code(
 @contextlib.asynccontextmanager
 async def _doors(appliance: Appliance, listener: socket.socket) -> AsyncIterator[None]:
     """HTTP and the command socket, open inside the block."""
+    from seb_appliance import users_at_the_machine
     from seb_appliance.api.control import serve_control
     from seb_appliance.http_server import HttpServer
 
     settings, broker = appliance.settings, appliance.broker
 
-    async def reset_key() -> dict[str, object]:
+    async def reset_key(_arguments: Mapping[str, str]) -> dict[str, object]:
         return {"path": str(await reset_admin_key(broker, settings.data))}
 
     server = HttpServer(appliance)
-    control = await serve_control(settings.data / "control.sock", {"reset-key": reset_key})
+    of_users = users_at_the_machine.handlers(broker, appliance.passwords)
+    commands = {"reset-key": reset_key, **of_users}
+    control = await serve_control(settings.data / "control.sock", commands)
     running = asyncio.create_task(server.serve(sockets=[listener]), name="http")
     try:
         yield

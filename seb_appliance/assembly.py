@@ -18,7 +18,9 @@ from seb_appliance.broker.rewrite_jobs import Rewriter
 from seb_appliance.broker.settings import BrokerSettings, TidySettings
 from seb_appliance.clock import Clock, SystemClock
 from seb_appliance.failpoints import Failpoints
+from seb_appliance.history_keeper import HistoryKeeper, Reading
 from seb_appliance.last_used_keeper import LastUsedKeeper
+from seb_appliance.passwords import Passwords
 from seb_appliance.settings import Settings
 from seb_appliance.snapshot_keeper import SnapshotKeeper
 from seb_appliance.state.database import StateDatabase
@@ -86,6 +88,8 @@ class Appliance:
     failpoints: Failpoints
     clock: Clock
     opened_s: float  # on the monotonic clock
+    passwords: Passwords
+    history: HistoryKeeper
 
     @classmethod
     async def open(
@@ -146,12 +150,15 @@ class Appliance:
             failpoints=failpoints,
             clock=clock,
             opened_s=clock.monotonic_s(),
+            passwords=Passwords(),
+            history=HistoryKeeper(lambda: _reading(store, sections, broker), clock),
         )
 
     async def start(self) -> asyncio.Task[None]:
         """Begin to write, with an admin key in place; the writer's task."""
         writer = self.broker.start()
         await ensure_admin_key(self.broker, self.settings.data)
+        self.history.start()
         if self.settings.tidier:
             self.tidier.start()
         return writer
@@ -176,6 +183,7 @@ class Appliance:
 
     async def close(self) -> None:
         """End everything, whatever state it is in. What was not drained fails as "unknown"."""
+        await self.history.close()
         await self.tidier.close()
         await self.broker.stop()
         await self.key_index.close()
@@ -186,6 +194,7 @@ class Appliance:
         await self.database.close()
         await self.store.close()
         await asyncio.to_thread(self.executor.shutdown)
+        await asyncio.to_thread(self.passwords.close)
 
 
 def _snapshots(
@@ -260,6 +269,21 @@ def _sections(
         folder = settings.data / "cache" / journal.bucket_id.hex()
         cache = DiskCache(folder, settings.cache_bytes, failpoints)
     return BucketSections(store, lambda ref: layout.object_key(journal.mode, ref), cache, clock)
+
+
+def _reading(store: CountedStore, sections: BucketSections, broker: Broker) -> Reading:
+    counters = broker.counters
+    return Reading(
+        records_in=counters.records,
+        bytes_in=counters.entry_bytes,
+        entries=counters.entries,
+        records_out=counters.read_records,
+        sections_at_hand=sections.from_memory + sections.from_disk,
+        sections_fetched=sections.from_bucket,
+        bucket_requests=store.counts.requests(),
+        puts=tuple(counters.puts.counts),
+        size_bytes=broker.totals().size_bytes,
+    )
 
 
 def _start_options(settings: Settings) -> StartOptions:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -18,10 +19,26 @@ from seb_appliance.assembly import Appliance
 from seb_appliance.bundled import bundled
 from seb_appliance.samples import samples
 from seb_appliance.status import status
+from seb_appliance.ui.app import router as admin_page
+from seb_appliance.ui.options import UiOptions
+from seb_appliance.ui_facts import facts, setting_rows
 
 _KEEP_ALIVE_S = 75  # longer than clients keep theirs: never closed under a request
 _GRACE_S = 2  # answers are on their way by then: the broker has drained before
 _STATIC = Path(__file__).parent / "ui" / "static"
+
+
+def _ui_options(appliance: Appliance) -> UiOptions:
+    return UiOptions(
+        templates=bundled("templates"),
+        static=_STATIC,
+        facts=lambda: facts(appliance),
+        history=appliance.history.history,
+        settings=lambda: setting_rows(appliance),
+        passwords=appliance.passwords,
+        clock=appliance.clock,
+        random_bytes=os.urandom,
+    )
 
 
 class HttpServer(uvicorn.Server):
@@ -42,6 +59,7 @@ class HttpServer(uvicorn.Server):
             options=options,
             samples=lambda: samples(appliance, self.plain_answers),
             status=lambda: status(appliance),
+            pages=[admin_page(appliance.broker, _ui_options(appliance))],
         )
         fast = partial(FastLaneProtocol, answers=self.plain_answers)
         super().__init__(

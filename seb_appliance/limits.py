@@ -104,6 +104,23 @@ GRANT_DECISIONS_KEPT: Final = 50_000  # about 15 MB when all are in use
 GRANTS_COMPILED_MAX: Final = 1_000  # API keys whose grants lie ready to be matched
 LAST_USED_WRITTEN_EVERY_S: Final = 60
 
+# The admin page
+USERS_MAX: Final = 100
+PASSWORD_CHARACTERS_MIN: Final = 10
+PASSWORD_CHARACTERS_MAX: Final = 1_000
+PASSWORDS_WAITING_MAX: Final = 16  # log-ins at once: one is checked at a time, 19 MiB each
+USER_AGENT_CHARACTERS_MAX: Final = 200
+SESSIONS_MAX: Final = 1_000
+SESSION_IDLE_S: Final = 30 * 60
+SESSION_S_MAX: Final = 12 * 3600
+LOGINS_AT_ONCE: Final = 10  # of one address, or for one account; then one each
+LOGIN_EVERY_S: Final = 6
+LOGINS_WATCHED_MAX: Final = 10_000  # addresses and accounts
+FORM_BYTES_MAX: Final = 256 * KIB
+FORM_FIELDS_MAX: Final = 1_000
+SAMPLE_EVERY_S: Final = 15
+SAMPLES_KEPT: Final = 24 * 3600 // SAMPLE_EVERY_S
+
 # The audit
 AUDIT_KEPT: Final = 10_000
 AUDIT_JSON_LENGTH_MAX: Final = 4_096

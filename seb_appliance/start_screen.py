@@ -44,6 +44,7 @@ def show(console: Console, appliance: Appliance, port: int) -> None:
         ("bucket", f"{appliance.store.description}  {_WORTH[appliance.journal.durability]}"),
         ("writer", f"epoch {report.epoch}, fencing mode {report.mode}"),
         ("recovery", _recovery(appliance)),
+        ("admin page", _admin_page(appliance, url)),
         ("API", f"{url}/schema"),
         ("admin key", f"in {key_file}"),
         (
@@ -52,13 +53,21 @@ def show(console: Console, appliance: Appliance, port: int) -> None:
         ),
     ]
     if not key_file.exists():
-        rows[4:] = [("admin key", f"not in {key_file}; seb admin reset-key makes a new one")]
+        rows[5:] = [("admin key", f"not in {key_file}; seb admin reset-key makes a new one")]
     console.print(f"Seb Appliance {__version__}", highlight=False)
     for name, text in rows:
         console.print(f"  {name:<11} {text}", highlight=False, markup=False, soft_wrap=True)
     for warning in (*report.warnings, appliance.database.set_aside):
         if warning:
             console.print(f"  {'warning':<11} {warning}", style="yellow", soft_wrap=True)
+
+
+def _admin_page(appliance: Appliance, url: str) -> str:
+    page = f"{url}/ui"
+    if appliance.broker.accounts.all():
+        return page
+    data = appliance.settings.data
+    return f"{page}  nobody can log in yet: seb admin set-password --data {data}"
 
 
 def _recovery(appliance: Appliance) -> str:

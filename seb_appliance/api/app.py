@@ -6,10 +6,10 @@ be): request id, version, security headers, HEAD, and the check of the raw path.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, cast
 
-from litestar import Litestar
+from litestar import Litestar, Router
 from litestar.enums import ScopeType
 from litestar.handlers import HTTPRouteHandler
 from litestar.types import (
@@ -64,9 +64,11 @@ def create_app(
     options: ApiOptions,
     status: Callable[[], Status],
     samples: Callable[[], Iterable[Sample]] = tuple,
+    pages: Sequence[Router] = (),
 ) -> Api:
-    """The ASGI application. `samples` are what /metrics shows, `status` what /v1/status does."""
-    handlers: list[HTTPRouteHandler] = [
+    """The ASGI application. `samples` are what /metrics shows, `status` what /v1/status does;
+    `pages` are no part of the API, and refuse in their own words."""
+    handlers: list[HTTPRouteHandler | Router] = [
         *records_produce.routes(broker, options),
         *transactions.routes(broker, options),
         *records_consume.routes(broker),
@@ -82,6 +84,7 @@ def create_app(
         *health.routes(broker),
         *metrics.routes(samples, options),
         *schema.routes(options),
+        *pages,
     ]
     litestar = Litestar(
         route_handlers=handlers,

@@ -21,14 +21,16 @@ AUDIT_QUERY: Final = frozenset({"before", "limit", "actor", "subject"})
 
 
 class AuditOut(msgspec.Struct):
-    """One action. `number` counts them without gaps. `actor` is the id of an API key, "" for the
-    appliance itself; `address` the peer's (behind a proxy, the proxy's). `before` and `after` show
-    what changed; one too large is only counted: `{"omitted_bytes": 70000}`."""
+    """One action. `number` counts them without gaps. `actor` is the id of an API key,
+    `user:NAME` for a user of the admin page, "" for the appliance itself; `address` the peer's
+    (behind a proxy, the proxy's), `user_agent` what its client calls itself. `before` and `after`
+    show what changed; one too large is only counted: `{"omitted_bytes": 70000}`."""
 
     number: int
     at: str
     actor: str
     address: str
+    user_agent: str
     action: str
     subject_kind: str
     subject: str
@@ -82,6 +84,7 @@ def _out(row: AuditRow) -> AuditOut:
         format_time(row.at_us),
         row.actor,
         row.address,
+        row.user_agent,
         row.action,
         row.subject_kind,
         row.subject,

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from litestar import Request
 
+from seb_appliance import limits
 from seb_appliance.api.parameters import read_headers, read_query
 from seb_appliance.api.peers import peer_address
 from seb_appliance.api.problems import API_KEY_STATE
@@ -33,7 +34,8 @@ class Call:
 
     @property
     def actor(self) -> Actor:
-        return Actor(self.key.api_key_id, self.address)
+        agent = self.headers.get(b"user-agent", b"")[: limits.USER_AGENT_CHARACTERS_MAX]
+        return Actor(self.key.api_key_id, self.address, agent.decode("latin-1"))
 
 
 def enter(request: AnyRequest, broker: Broker, known: frozenset[str] = frozenset()) -> Call:

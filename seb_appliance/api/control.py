@@ -1,12 +1,14 @@
 """The command socket `<data>/control.sock`: what the machine's own `seb admin …` commands use.
 
 Whoever may open the socket (mode 0600: the appliance's user, and root) may give commands; there is
-no other check. On a connection the client sends one line of JSON, `{"command": NAME}`, and gets one
-line: `{"ok": true, …members of the answer}` or `{"error": {…members of a problem document}}`; then
-the appliance hangs up. Lines have at most 64 KiB.
+no other check. On a connection the client sends one line of JSON, `{"command": NAME, "arguments":
+{…}}` (texts by name; none is the same as no arguments), and gets one line: `{"ok": true, …members
+of the answer}` or `{"error": {…members of a problem document}}`; then the appliance hangs up. Lines
+have at most 64 KiB.
 
 Commands: `reset-key` makes a new admin key and puts it into `<data>/admin.key`; the answer names
-the file (`path`), never the key.
+the file (`path`), never the key. Those for users of the admin page are in
+users_at_the_machine.py.
 """
 
 from __future__ import annotations
@@ -27,7 +29,8 @@ from seb_appliance.api.problems import problem
 from seb_appliance.errors import BadRequestError, ConfigurationError, InternalError, SebError
 
 Answer = dict[str, Any]
-Handler = Callable[[], Awaitable[Answer]]
+Arguments = Mapping[str, str]
+Handler = Callable[[Arguments], Awaitable[Answer]]
 
 SOCKET_MODE: Final = 0o600
 _LINE_S_MAX: Final = 10.0
@@ -38,6 +41,7 @@ _log = logging.getLogger("seb.control")
 
 class _Command(msgspec.Struct, forbid_unknown_fields=True):
     command: str
+    arguments: dict[str, str] = {}
 
 
 _decoder: Final = msgspec.json.Decoder(_Command)
@@ -96,7 +100,8 @@ def _remove(path: Path) -> None:
 
 async def _answer(line: bytes, handlers: Mapping[str, Handler]) -> Answer:
     try:
-        return {"ok": True, **await _handler_of(line, handlers)()}
+        handler, arguments = _asked(line, handlers)
+        return {"ok": True, **await handler(arguments)}
     except SebError as error:
         return {"error": problem(error, "control", to_admin=True)}
     except Exception as error:
@@ -105,7 +110,14 @@ async def _answer(line: bytes, handlers: Mapping[str, Handler]) -> Answer:
         return {"error": problem(internal, "control", to_admin=True)}
 
 
-def _handler_of(line: bytes, handlers: Mapping[str, Handler]) -> Handler:
+def argument(arguments: Arguments, name: str) -> str:
+    """Raises BadRequestError when it is not given."""
+    if name not in arguments:
+        raise BadRequestError(f"The command needs the argument {name!r}.")
+    return arguments[name]
+
+
+def _asked(line: bytes, handlers: Mapping[str, Handler]) -> tuple[Handler, Arguments]:
     try:
         asked = _decoder.decode(line)
     except msgspec.DecodeError as error:
@@ -114,4 +126,4 @@ def _handler_of(line: bytes, handlers: Mapping[str, Handler]) -> Handler:
     if handler is None:
         known = ", ".join(sorted(handlers))
         raise BadRequestError(f"Unknown command {asked.command!r}; known are: {known}.")
-    return handler
+    return handler, asked.arguments

@@ -46,6 +46,7 @@ _ACTION: Final = {
     "at": "2026-11-21T10:00:00.000123Z",
     "actor": "k3m9x2ap",
     "address": "192.0.2.7",
+    "user_agent": "curl/7.88.1",
     "action": "topic_changed",
     "subject_kind": "topic",
     "subject": "orders.eu",

@@ -20,10 +20,12 @@ from seb_appliance.formats.operations import AuditNoted, TopicSettings, encoded_
 
 @dataclass(frozen=True, slots=True)
 class Actor:
-    """An API key's id, and the address that it called from. An id of "": the appliance itself."""
+    """Who acts: an API key's id, `user:NAME`, or "" for the appliance itself; the address that it
+    calls from, and what its client calls itself (at most limits.USER_AGENT_CHARACTERS_MAX)."""
 
-    api_key_id: str
+    name: str
     address: str
+    user_agent: str = ""
 
 
 THE_APPLIANCE: Final = Actor("", "")
@@ -32,8 +34,8 @@ AT_THE_MACHINE: Final = Actor("", "control.sock")
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """`name` as the event's, `kind` of subject: topic, api_key, group. `before` and `after` must
-    hold no secret, nor its hash."""
+    """`name` as the event's, `kind` of subject: topic, api_key, group, user. `before` and `after`
+    must hold no secret, nor its hash."""
 
     name: str
     kind: str
@@ -46,13 +48,14 @@ def note(window: Window, by: Actor, at_us: int, action: Action) -> None:
     """Add the note to the window that holds the action's events."""
     event = AuditNoted(
         at_us=at_us,
-        actor=by.api_key_id,
+        actor=by.name,
         address=by.address,
         action=action.name,
         subject_kind=action.kind,
         subject=action.subject,
         before=_small_json(action.before),
         after=_small_json(action.after),
+        user_agent=by.user_agent,
     )
     window.add_event(event, encoded_bytes(event))
 

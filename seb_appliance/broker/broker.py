@@ -14,6 +14,7 @@ import msgspec
 
 from seb_appliance.broker import audit
 from seb_appliance.broker.access import Access
+from seb_appliance.broker.accounts import Accounts
 from seb_appliance.broker.acknowledging import Told
 from seb_appliance.broker.appending import (
     NO_CONDITIONS,
@@ -23,7 +24,7 @@ from seb_appliance.broker.appending import (
 )
 from seb_appliance.broker.audit import THE_APPLIANCE, Action, Actor
 from seb_appliance.broker.budget import ByteBudget, Reservation
-from seb_appliance.broker.catalog import Catalog, Topic
+from seb_appliance.broker.catalog import Catalog, Topic, Totals
 from seb_appliance.broker.consumer_groups import ConsumerGroups
 from seb_appliance.broker.counters import Counters
 from seb_appliance.broker.following import Follower, Followers
@@ -125,6 +126,7 @@ class Broker:
         self.groups = self._make_groups(index)
         self.tidying = self._make_tidying(index, journal, random_bytes)
         self.access = self._make_access(last_used, authorizer, random_bytes)
+        self.accounts = Accounts(self._catalog.users, self._writes.operate, clock=clock)
         self._readiness = ReadinessCheck(journal, state, self.pending, clock, self._sequencer)
 
     def _make_groups(self, index: SectionIndex) -> ConsumerGroups:
@@ -349,6 +351,9 @@ class Broker:
     def topics(self) -> list[TopicView]:
         """All topics, by name."""
         return [self._view(topic) for topic in self._catalog.topics()]
+
+    def totals(self) -> Totals:
+        return self._catalog.totals()
 
     async def create_topic(
         self, name: str, settings: TopicSettings, by: Actor = THE_APPLIANCE

@@ -16,6 +16,7 @@ from seb_appliance.broker.ports import EntryRef, LoadedState, PagedRow, SectionR
 from seb_appliance.broker.remembered import Producers, RememberedRequests
 from seb_appliance.broker.stored import StoredObjects, Untidied
 from seb_appliance.broker.stored_rows import StoredRows
+from seb_appliance.broker.users import Users
 from seb_appliance.errors import TopicNotFoundError
 from seb_appliance.formats.entry import Entry, EntryHeader, Position
 from seb_appliance.formats.operations import (
@@ -41,6 +42,8 @@ from seb_appliance.formats.operations import (
     TopicDeleted,
     TopicSettings,
     TopicTrimmed,
+    UserRemoved,
+    UserSet,
     object_id_of,
 )
 
@@ -92,6 +95,15 @@ class Topic:
         self.index.forget_below(begin)
 
 
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """Over all topics: how many, their records that can be read, their bytes in force."""
+
+    topics: int
+    records: int
+    size_bytes: int
+
+
 class Catalog:
     """Memory's working copy of the state. `apply` mirrors state/projection.py in memory."""
 
@@ -99,6 +111,7 @@ class Catalog:
         self._monotonic_s = monotonic_s  # leases live by it
         self.position: Position = loaded.position
         self.api_keys = ApiKeys(loaded.api_keys)
+        self.users = Users(loaded.users)
         self._by_name: dict[str, Topic] = {}
         self._by_id: dict[int, Topic] = {}
         # Which writer wrote which entries: (first seq, epoch, writer id), ascending.
@@ -127,6 +140,14 @@ class Catalog:
         if found is None:
             raise no_such_topic(name)
         return found
+
+    def totals(self) -> Totals:
+        living = self._by_id.values()
+        return Totals(
+            len(living),
+            sum(topic.log_end_offset - topic.log_start_offset for topic in living),
+            sum(topic.size_bytes for topic in living),
+        )
 
     def topics(self) -> list[Topic]:
         return [self._by_name[name] for name in sorted(self._by_name)]
@@ -213,6 +234,8 @@ class Catalog:
                     self._tidy(operation, header)
                 case ApiKeyCreated() | ApiKeyChanged() | ApiKeyRotated() | ApiKeyRevoked():
                     self.api_keys.apply(operation)
+                case UserSet() | UserRemoved():
+                    self.users.apply(operation)
                 case OffsetsCommitted() | GroupReset():
                     self.groups.commit(operation.group, operation.offsets, header.created_us)
                 case GroupDeleted():

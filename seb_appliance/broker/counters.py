@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from seb_appliance.broker.latencies import Latencies
 from seb_appliance.formats.entry import Entry
 
 
@@ -13,6 +14,7 @@ class Counters:
     entry_bytes: int = 0
     records: int = 0
     put_seconds: float = 0.0
+    puts: Latencies = field(default_factory=Latencies)  # the same, each for itself
     plain_bytes: int = 0  # of batches that were compressed, before
     packed_bytes: int = 0  # … and after
     reads: int = 0
@@ -31,3 +33,4 @@ class Counters:
         self.entry_bytes += entry.header.length
         self.records += sum(section.record_count for section in entry.contents.sections)
         self.put_seconds += put_s
+        self.puts.add(put_s)

@@ -15,6 +15,7 @@ from seb_appliance.formats.operations import (
     Contents,
     Grant,
     Quotas,
+    Role,
     Section,
     StoredSection,
     TopicSettings,
@@ -173,6 +174,16 @@ class ApiKeyRow:
 
 
 @dataclass(frozen=True, slots=True)
+class UserRow:
+    """A user of the admin page, since `set_us` with this password and role."""
+
+    name: str
+    role: Role
+    password_hash: str
+    set_us: int
+
+
+@dataclass(frozen=True, slots=True)
 class AuditRow:
     """One action. `number` counts them from 1 on, without gaps; the rest is as in AuditNoted."""
 
@@ -185,17 +196,21 @@ class AuditRow:
     subject: str
     before: str | None
     after: str | None
+    user_agent: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class AuditQuery:
-    """The `most` newest actions with a number below `before` (None: any), by this actor and on
-    this subject (None: any)."""
+    """The `most` newest actions with a number below `before`, by this actor, on this subject, of
+    this name, at `from_us` or later and before `until_us` (None: any)."""
 
     most: int
     before: int | None = None
     actor: str | None = None
     subject: str | None = None
+    action: str | None = None
+    from_us: int | None = None
+    until_us: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,6 +272,7 @@ class LoadedState:
     next_topic_id: int = 1
     topics: list[TopicRow] = field(default_factory=list)
     api_keys: list[ApiKeyRow] = field(default_factory=list)
+    users: list[UserRow] = field(default_factory=list)  # by name
     writers: list[WriterRow] = field(default_factory=list)  # oldest first
     paged: list[PagedRow] = field(default_factory=list)
     entries: list[EntryRow] = field(default_factory=list)

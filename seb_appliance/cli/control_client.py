@@ -1,6 +1,7 @@
 """Ask the running appliance for something through the socket in its data directory.
 
-One line of JSON each way: {"command": …} and {"ok": true, …} or {"error": {problem members}}.
+One line of JSON each way: {"command": …, "arguments": {…}} and {"ok": true, …} or {"error":
+{problem members}}.
 """
 
 from __future__ import annotations
@@ -16,11 +17,13 @@ SOCKET_NAME: Final = "control.sock"
 ANSWER_BYTES_MAX: Final = 64 * 1024
 
 
-def ask(data: Path, command: str, *, timeout_s: float = 60.0) -> dict[str, Any]:
+def ask(
+    data: Path, command: str, arguments: dict[str, str] | None = None, *, timeout_s: float = 60.0
+) -> dict[str, Any]:
     """The answer's members. Raises StartError: nobody is there, no right, or a refusal."""
     path = data / SOCKET_NAME
     try:
-        answer = _exchange(path, json.dumps({"command": command}).encode() + b"\n", timeout_s)
+        answer = _exchange(path, _line(command, arguments), timeout_s)
     except FileNotFoundError as error:
         raise StartError(f"no appliance runs on {data} ({path} is not there)") from error
     except ConnectionRefusedError as error:
@@ -36,6 +39,13 @@ def ask(data: Path, command: str, *, timeout_s: float = 60.0) -> dict[str, Any]:
     if "error" in answer:
         raise StartError(f"the appliance says: {answer['error'].get('detail', answer['error'])}")
     return answer
+
+
+def _line(command: str, arguments: dict[str, str] | None) -> bytes:
+    asked: dict[str, Any] = {"command": command}
+    if arguments:
+        asked["arguments"] = arguments
+    return json.dumps(asked).encode() + b"\n"
 
 
 def _exchange(path: Path, request: bytes, timeout_s: float) -> dict[str, Any]:

@@ -214,6 +214,25 @@ class ApiKeyRevoked(_Operation, frozen=True, kw_only=True, tag="api_key_revoked"
     revoked_us: Whole
 
 
+Role = Literal["viewer", "admin"]
+
+
+class UserSet(_Operation, frozen=True, kw_only=True, tag="user_set"):
+    """A user of the admin page, made or changed: all of it, as it is after. `password_hash` is an
+    argon2id text with its salt and costs; the password itself is stored nowhere."""
+
+    version: Literal[1] = 1
+    name: str
+    role: Role
+    password_hash: str
+    set_us: Whole
+
+
+class UserRemoved(_Operation, frozen=True, kw_only=True, tag="user_removed"):
+    version: Literal[1] = 1
+    name: str
+
+
 class CommittedOffset(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """The next offset that a group will read of a topic, and a note of the committer's."""
 
@@ -263,8 +282,9 @@ class LeaseReleased(_Operation, frozen=True, kw_only=True, tag="lease_released")
 class AuditNoted(_Operation, frozen=True, kw_only=True, tag="audit_noted"):
     """Who did what: stands beside the events that an operator's action made, in the same entry.
 
-    `actor` is the id of an API key, "" for the appliance itself; `address` is the peer's. `before`
-    and `after` are small JSON texts. Changes nothing but what is remembered of actions.
+    `actor` is the id of an API key, `user:NAME` for a user of the admin page, "" for the appliance
+    itself; `address` is the peer's, `user_agent` what its client calls itself. `before` and `after`
+    are small JSON texts. Changes nothing but what is remembered of actions.
     """
 
     version: Literal[1] = 1
@@ -276,6 +296,7 @@ class AuditNoted(_Operation, frozen=True, kw_only=True, tag="audit_noted"):
     subject: str
     before: str | None
     after: str | None
+    user_agent: str = ""
 
 
 Event = (
@@ -291,6 +312,8 @@ Event = (
     | ApiKeyChanged
     | ApiKeyRotated
     | ApiKeyRevoked
+    | UserSet
+    | UserRemoved
     | OffsetsCommitted
     | GroupReset
     | GroupDeleted

@@ -47,6 +47,12 @@ async def read(connection: AsyncConnection, *, query: AuditQuery) -> list[AuditR
         wanted = wanted.where(audit.c.actor == query.actor)
     if query.subject is not None:
         wanted = wanted.where(audit.c.subject == query.subject)
+    if query.action is not None:
+        wanted = wanted.where(audit.c.action == query.action)
+    if query.from_us is not None:
+        wanted = wanted.where(audit.c.at_us >= query.from_us)
+    if query.until_us is not None:
+        wanted = wanted.where(audit.c.at_us < query.until_us)
     return [AuditRow(*row) for row in await connection.execute(wanted)]
 
 
@@ -61,4 +67,5 @@ def _row(number: int, event: AuditNoted) -> rows.Row:
         "subject": event.subject,
         "before": event.before,
         "after": event.after,
+        "user_agent": event.user_agent,
     }

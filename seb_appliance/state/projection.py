@@ -46,6 +46,8 @@ from seb_appliance.formats.operations import (
     TopicCreated,
     TopicDeleted,
     TopicTrimmed,
+    UserRemoved,
+    UserSet,
 )
 from seb_appliance.state import audit, index_pages, retries, rows, stored
 from seb_appliance.state.digest import CHECKSUM_MODULUS, row_checksum
@@ -57,6 +59,7 @@ from seb_appliance.state.schema import (
     journal_state,
     leases,
     topics,
+    users,
     writers,
 )
 from seb_appliance.state.schema import index_pages as pages
@@ -80,6 +83,7 @@ class Change:
 
 _OF_TOPIC: Final = (TopicCreated, TopicChanged, TopicDeleted, TopicTrimmed)
 _OF_API_KEY: Final = (ApiKeyCreated, ApiKeyChanged, ApiKeyRotated, ApiKeyRevoked)
+_OF_USER: Final = (UserSet, UserRemoved)
 _OF_GROUP: Final = (OffsetsCommitted, GroupReset, GroupDeleted, LeaseTaken, LeaseReleased)
 
 _INSERT_ENTRY: Final = insert(journal_entries)
@@ -95,6 +99,8 @@ _ROTATE_API_KEY: Final = _UPDATE_API_KEY.values(
     overlap_until_us=bindparam("until_us"),
 )
 _DELETE_API_KEY: Final = delete(api_keys).where(api_keys.c.api_key_id == bindparam("of_api_key_id"))
+_SET_USER: Final = _upsert(users)
+_DELETE_USER: Final = delete(users).where(users.c.name == bindparam("of_user"))
 _SET_OFFSET: Final = _upsert(group_offsets)
 _SET_LEASE: Final = _upsert(leases)
 _DELETE_OFFSETS: Final = delete(group_offsets).where(
@@ -204,6 +210,10 @@ def changes_of(event: Event, header: EntryHeader) -> list[Change]:
             return [Change(_ROTATE_API_KEY, rows.of_api_key_rotated(event))]
         case ApiKeyRevoked():
             return [Change(_DELETE_API_KEY, {"of_api_key_id": event.api_key_id})]
+        case UserSet():
+            return [Change(_SET_USER, rows.of_user(event))]
+        case UserRemoved():
+            return [Change(_DELETE_USER, {"of_user": event.name})]
         case OffsetsCommitted() | GroupReset():
             return [
                 Change(_SET_OFFSET, rows.of_group_offset(event.group, item, header.created_us))
@@ -255,6 +265,7 @@ def _checksum_of_touched(connection: Connection, events: Sequence[Event]) -> int
     of_topics = [event.topic_id for event in events if isinstance(event, _OF_TOPIC)]
     deleted = [event.topic_id for event in events if isinstance(event, TopicDeleted)]
     of_keys = [event.api_key_id for event in events if isinstance(event, _OF_API_KEY)]
+    of_users = list({event.name for event in events if isinstance(event, _OF_USER)})
     of_groups = list({event.group for event in events if isinstance(event, _OF_GROUP)})
     of_named = one_of(group_offsets.c.group_name, of_groups)
     offsets = checksum_where(connection, group_offsets, of_named) if of_groups else 0
@@ -265,6 +276,7 @@ def _checksum_of_touched(connection: Connection, events: Sequence[Event]) -> int
         checksum_of(pages, rows_with(connection, pages.c.topic_id, deleted))
         + checksum_of(topics, rows_with(connection, topics.c.topic_id, of_topics))
         + checksum_of(api_keys, rows_with(connection, api_keys.c.api_key_id, of_keys))
+        + checksum_of(users, rows_with(connection, users.c.name, of_users))
         + checksum_of(leases, rows_with(connection, leases.c.group_name, of_groups))
         + offsets
     )

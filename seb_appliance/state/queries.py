@@ -32,6 +32,7 @@ from seb_appliance.state.schema import (
     stored_sections,
     tidy_state,
     topics,
+    users,
     writers,
 )
 
@@ -56,6 +57,7 @@ async def load(connection: AsyncConnection) -> LoadedState:
     found_keys = await connection.execute(
         select(api_keys).order_by(api_keys.c.created_us, api_keys.c.api_key_id)
     )
+    found_users = await connection.execute(select(users).order_by(users.c.name))
     found_offsets = await connection.execute(select(group_offsets))
     found_requests = await connection.execute(select(requests).order_by(requests.c.place))
     found_producers = await connection.execute(select(producers).order_by(producers.c.place))
@@ -78,6 +80,7 @@ async def load(connection: AsyncConnection) -> LoadedState:
             next_topic_id=state.next_topic_id,
             topics=living,
             api_keys=[rows.to_api_key(row) for row in found_keys],
+            users=[rows.to_user(row) for row in found_users],
             writers=[WriterRow(*row) for row in found_writers],
             paged=await connection.run_sync(index_pages.last_pages),
             entries=await _load_entries(

@@ -11,7 +11,7 @@ from typing import Any, Final, TypeAlias
 import msgspec
 import sqlalchemy
 
-from seb_appliance.broker.ports import ApiKeyRow, EntryRef, EntryRow, TopicRow
+from seb_appliance.broker.ports import ApiKeyRow, EntryRef, EntryRow, TopicRow, UserRow
 from seb_appliance.formats.entry import Entry, EntryHeader, Position
 from seb_appliance.formats.operations import (
     ApiKeyChanged,
@@ -25,6 +25,7 @@ from seb_appliance.formats.operations import (
     StoredSection,
     TopicCreated,
     TopicSettings,
+    UserSet,
     encode_contents,
 )
 
@@ -125,6 +126,15 @@ def of_api_key_rotated(rotated: ApiKeyRotated) -> Row:
     }
 
 
+def of_user(user: UserSet) -> Row:
+    return {
+        "name": user.name,
+        "role": user.role,
+        "password_hash": user.password_hash,
+        "set_us": user.set_us,
+    }
+
+
 def of_group_offset(group: str, item: CommittedOffset, committed_us: int) -> Row:
     return {
         "group_name": group,
@@ -200,6 +210,10 @@ def to_api_key(row: ResultRow) -> ApiKeyRow:
         row.previous_sha256,
         row.overlap_until_us,
     )
+
+
+def to_user(row: ResultRow) -> UserRow:
+    return UserRow(row.name, row.role, row.password_hash, row.set_us)
 
 
 def to_entry(row: ResultRow, sections: list[Section]) -> EntryRow:

@@ -25,7 +25,7 @@ from sqlalchemy import (
 from seb_appliance.formats.entry import ORIGIN
 from seb_appliance.state.digest import CHECKSUM_MODULUS, row_checksum
 
-NEWEST_REVISION: Final = "0007"
+NEWEST_REVISION: Final = "0009"
 
 metadata: Final = MetaData(
     naming_convention={
@@ -158,6 +158,18 @@ api_keys: Final = Table(
     sqlite_with_rowid=False,
 )
 
+# Users of the admin page.
+users: Final = Table(
+    "users",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("role", Text, nullable=False),
+    Column("password_hash", Text, nullable=False),
+    Column("set_us", Integer, nullable=False),
+    sqlite_strict=True,
+    sqlite_with_rowid=False,
+)
+
 # The next offset that a group reads of a topic.
 group_offsets: Final = Table(
     "group_offsets",
@@ -223,6 +235,7 @@ audit: Final = Table(
     Column("subject", Text, nullable=False),
     Column("before", Text),
     Column("after", Text),
+    Column("user_agent", Text, nullable=False),
     sqlite_strict=True,
 )
 

@@ -39,9 +39,9 @@ MAY_USE = {
     "storage": {"backports", "boto3", "botocore", "crc32c", "msgspec", "types_boto3_s3", "urllib3"},
     "state": {"aiosqlite", "alembic", "crc32c", "msgspec", "sqlalchemy"},
     "api": {"backports", "crc32c", "httptools", "litestar", "msgspec", "uvicorn"},
-    "ui": {"jinja2", "litestar", "msgspec"},
+    "ui": {"jinja2", "litestar", "markupsafe", "msgspec"},
     "settings": set(),
-    "root": {"msgspec", "rich", "uvicorn", "uvloop"},
+    "root": {"argon2", "msgspec", "rich", "uvicorn", "uvloop"},
     "bench": {"crc32c", "hdrh", "msgspec", "uvicorn"},
     "cli": {"backports", "click", "crc32c", "hdrh", "msgspec", "rich", "uvloop"},
 }

@@ -23,15 +23,15 @@ async def exchange(path, line: bytes) -> dict:
     return json.loads(answer)
 
 
-async def greet():
+async def greet(_arguments):
     return {"greeting": "hello"}
 
 
-async def refuse():
+async def refuse(_arguments):
     raise OverloadedError("Too much.")
 
 
-async def break_down():
+async def break_down(_arguments):
     raise RuntimeError("a bug")
 
 

@@ -1,0 +1,38 @@
+"""All routes of the admin page, below /ui."""
+
+from __future__ import annotations
+
+from litestar import Router, get
+from litestar.types import ASGIApp
+
+from seb_appliance.broker.broker import Broker
+from seb_appliance.errors import NotFoundError
+from seb_appliance.ui import assets, audit, login, overview, refusals, settings
+from seb_appliance.ui.assets import Assets
+from seb_appliance.ui.desk import AnyRequest, Desk
+from seb_appliance.ui.options import UiOptions
+from seb_appliance.ui.rendering import Renderer
+from seb_appliance.ui.throttle import Throttle
+
+
+def router(broker: Broker, options: UiOptions) -> Router:
+    files = Assets(options.static)
+    desk = Desk(broker, options, Renderer(options.templates, files.url))
+
+    @get("/{rest:path}")
+    async def nothing(request: AnyRequest) -> ASGIApp:
+        desk.enter(request)
+        raise NotFoundError("The admin page has no such page.")
+
+    return Router(
+        path="/ui",
+        route_handlers=[
+            *overview.routes(desk),
+            *settings.routes(desk),
+            *audit.routes(desk),
+            *login.routes(desk, Throttle(options.clock)),
+            *assets.routes(files),
+            nothing,
+        ],
+        exception_handlers=refusals.handlers(desk),
+    )

@@ -1,0 +1,205 @@
+"""What every page needs: who asks, whether they may, and how to answer.
+
+`enter` is for reading, `change` for what changes something, `page` answers. A page is
+`templates/pages/NAME.html`; a part of it that htmx fetches alone is `templates/partials/ID.html`,
+where ID (with `-` for `_`) is the id of the element, and the page includes it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any, Final
+
+from litestar import Request
+from litestar.types import Scope
+
+from seb_appliance import limits
+from seb_appliance.broker.audit import Actor
+from seb_appliance.broker.broker import Broker
+from seb_appliance.broker.ports import UserRow
+from seb_appliance.errors import ForbiddenError, SebError
+from seb_appliance.ui import answers, forms
+from seb_appliance.ui.answers import Sent
+from seb_appliance.ui.forms import Form
+from seb_appliance.ui.options import UiOptions
+from seb_appliance.ui.rendering import Renderer
+from seb_appliance.ui.same_origin import check_same_origin
+from seb_appliance.ui.sessions import Session, Sessions, cookie_header, token_in
+
+AnyRequest = Request[Any, Any, Any]
+VISIT_STATE: Final = "seb_visit"
+LOGIN: Final = "/ui/login"
+
+
+class NotLoggedInError(Exception):
+    """There is no session; the way back is the path that was asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Visit:
+    """A request of somebody who is logged in, or (`session` None) of anybody. `query` holds only
+    fields that the page knows. `origin`: how the client reached us, for command lines. `part`: the id of the element that htmx wants, "" for a page."""
+
+    session: Session | None
+    token: str
+    query: Form
+    origin: str
+    path: str
+    part: str
+    address: str
+    user_agent: str
+    secure: bool
+
+    @property
+    def user(self) -> UserRow:
+        assert self.session is not None, self.path
+        return self.session.user
+
+    @property
+    def is_admin(self) -> bool:
+        return self.session is not None and self.session.user.role == "admin"
+
+    @property
+    def actor(self) -> Actor:
+        """For the audit."""
+        return Actor(f"user:{self.user.name}", self.address, self.user_agent)
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A visit that may change something, and its form."""
+
+    visit: Visit
+    form: Form
+
+
+@dataclass(frozen=True, slots=True)
+class FormProblem:
+    """Why a form was not taken, and what it held, to show it again."""
+
+    detail: str
+    values: dict[str, str]
+
+
+class Desk:
+    """One for all pages."""
+
+    def __init__(self, broker: Broker, options: UiOptions, renderer: Renderer) -> None:
+        self.broker = broker
+        self.options = options
+        self.clock = options.clock
+        self.sessions = Sessions(broker.accounts.get, options.clock, options.random_bytes)
+        self._renderer = renderer
+
+    def enter(self, request: AnyRequest, known: frozenset[str] = frozenset()) -> Visit:
+        """Somebody who is logged in; `known` are the query fields of the page. Raises
+        NotLoggedInError, BadRequestError."""
+        visit = self.look(request, known)
+        if visit.session is None:
+            raise NotLoggedInError
+        return visit
+
+    async def change(
+        self, request: AnyRequest, fields: frozenset[str], known: frozenset[str] = frozenset()
+    ) -> Change:
+        """A form of a page of ours, sent by an admin. Raises ForbiddenError and what `enter` and
+        `forms.read` raise."""
+        check_same_origin(_headers(request.scope))
+        visit = self.enter(request, known)
+        if not visit.is_admin:
+            raise ForbiddenError(
+                "You are logged in as a viewer, who sees everything and changes nothing. Ask for a "
+                "user with the role admin: seb admin add-user NAME --role admin"
+            )
+        return Change(visit, await self.form(request, fields))
+
+    async def form(self, request: AnyRequest, fields: frozenset[str]) -> Form:
+        """The form, whoever sent it. Raises what `forms.read` raises."""
+        return await forms.read(request.receive, _headers(request.scope), fields)
+
+    def look(self, request: AnyRequest, known: frozenset[str] = frozenset()) -> Visit:
+        """Whoever it is. Raises BadRequestError."""
+        scope = request.scope
+        headers = _headers(scope)
+        token = token_in(headers.get(b"cookie"))
+        by_itself = b"seb-by-itself" in headers  # a page that looks for news
+        client = scope.get("client")
+        agent = headers.get(b"user-agent", b"")[: limits.USER_AGENT_CHARACTERS_MAX]
+        # A client that says so falsely only keeps its own cookie from itself.
+        proto = headers.get(b"x-forwarded-proto", scope["scheme"].encode())
+        session = self.sessions.find(token, used=not by_itself)
+        visit = Visit(
+            session,
+            token,
+            forms.parse(b"", frozenset()),
+            f"{proto.decode('latin-1')}://{headers.get(b'host', b'').decode('latin-1')}",
+            scope["path"],
+            headers.get(b"hx-target", b"").decode("latin-1") if b"hx-request" in headers else "",
+            client[0] if client is not None else "",
+            agent.decode("latin-1"),
+            proto == b"https",
+        )
+        scope["state"][VISIT_STATE] = visit  # who is shown when the rest is refused
+        query = forms.parse(scope["query_string"], known)
+        return dataclasses.replace(visit, query=query)
+
+    def page(
+        self,
+        visit: Visit,
+        name: str,
+        *,
+        parts: frozenset[str] = frozenset(),
+        status: int = 200,
+        **model: Any,
+    ) -> Sent:
+        """Page `name`, or that one of its `parts` (ids of elements) that htmx asks for."""
+        if visit.part in parts:
+            template = f"partials/{visit.part.replace('-', '_')}.html"
+            return answers.html(status, self._render(visit, template, "", model))
+        notice = ""
+        if visit.session is not None:
+            notice, visit.session.notice = visit.session.notice, ""
+        return answers.html(status, self._render(visit, f"pages/{name}.html", notice, model))
+
+    def see_other(self, visit: Visit, path: str, notice: str = "") -> Sent:
+        """To another page after a change; `notice` is shown there, once."""
+        if visit.session is not None:
+            visit.session.notice = notice
+        return answers.see_other(path)
+
+    def refused(self, visit: Visit | None, error: SebError, request_id: str) -> Sent:
+        """The page that says why not."""
+        part = visit is not None and visit.part
+        template = "partials/refused.html" if part else "pages/refused.html"
+        headers = [(b"retry-after", b"6")] if error.status in (429, 503) else []
+        model = {"error": error, "request_id": request_id}
+        return answers.html(error.status, self._render(visit, template, "", model), headers)
+
+    def log_in_first(self, request: AnyRequest) -> Sent:
+        """To the log-in, and back here afterwards; a part of a page takes the whole page there."""
+        scope = request.scope
+        asked = scope["path"] + ("?" + scope["query_string"].decode("latin-1")).rstrip("?")
+        way_back = answers.local_path(asked) if request.method == "GET" else answers.START
+        # A query has characters of its own: it is a field of ours.
+        quoted = way_back.replace("%", "%25").replace("&", "%26").replace("+", "%2B")
+        path = LOGIN if way_back == answers.START else f"{LOGIN}?next={quoted}"
+        if b"hx-request" in _headers(scope):
+            return answers.html(401, "", [(b"hx-redirect", LOGIN.encode())])
+        return answers.see_other(path)
+
+    @staticmethod
+    def cookie(token: str, visit: Visit) -> tuple[bytes, bytes]:
+        return cookie_header(token, secure=visit.secure)
+
+    def _render(
+        self, visit: Visit | None, template: str, notice: str, model: dict[str, Any]
+    ) -> str:
+        return self._renderer.render(
+            template, visit=visit, notice=notice, now_us=self.clock.wall_us(), **model
+        )
+
+
+def _headers(scope: Scope) -> dict[bytes, bytes]:
+    """Lower-case names; of a header that comes twice, the first."""
+    return dict(reversed(list(scope["headers"])))

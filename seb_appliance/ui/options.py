@@ -1,0 +1,34 @@
+"""What the admin page is told when it is built."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from seb_appliance.clock import Clock
+from seb_appliance.ui.facts import Facts, Figure, SettingRow
+from seb_appliance.ui.history import History
+
+
+class PasswordCheck(Protocol):
+    async def matches(self, password: str, password_hash: str | None) -> bool:
+        """Whether it is the password of that hash; None is nobody's, and takes as long. Raises
+        OverloadedError."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class UiOptions:
+    """`templates`, `static`: folders. `facts`: how the appliance is now; `history`: how it was;
+    `settings`: those in force. `cost`: figures of money for the overview, none if it has none."""
+
+    templates: Path
+    static: Path
+    facts: Callable[[], Facts]
+    history: History
+    settings: Callable[[], Sequence[SettingRow]]
+    passwords: PasswordCheck
+    clock: Clock
+    random_bytes: Callable[[int], bytes]
+    cost: Callable[[], Sequence[Figure]] = tuple
