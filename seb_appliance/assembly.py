@@ -9,7 +9,7 @@ import asyncio
 import os
 import random
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from seb_appliance.admin_key import ensure_admin_key
 from seb_appliance.broker.broker import Broker
@@ -88,8 +88,11 @@ class Appliance:
     failpoints: Failpoints
     clock: Clock
     opened_s: float  # on the monotonic clock
-    passwords: Passwords
-    history: HistoryKeeper
+    passwords: Passwords = field(default_factory=Passwords)
+    history: HistoryKeeper = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.history = HistoryKeeper(lambda: _reading(self), self.clock)
 
     @classmethod
     async def open(
@@ -150,8 +153,6 @@ class Appliance:
             failpoints=failpoints,
             clock=clock,
             opened_s=clock.monotonic_s(),
-            passwords=Passwords(),
-            history=HistoryKeeper(lambda: _reading(store, sections, broker), clock),
         )
 
     async def start(self) -> asyncio.Task[None]:
@@ -271,7 +272,8 @@ def _sections(
     return BucketSections(store, lambda ref: layout.object_key(journal.mode, ref), cache, clock)
 
 
-def _reading(store: CountedStore, sections: BucketSections, broker: Broker) -> Reading:
+def _reading(appliance: Appliance) -> Reading:
+    broker, sections = appliance.broker, appliance.sections
     counters = broker.counters
     return Reading(
         records_in=counters.records,
@@ -280,7 +282,7 @@ def _reading(store: CountedStore, sections: BucketSections, broker: Broker) -> R
         records_out=counters.read_records,
         sections_at_hand=sections.from_memory + sections.from_disk,
         sections_fetched=sections.from_bucket,
-        bucket_requests=store.counts.requests(),
+        bucket_requests=appliance.store.counts.requests(),
         puts=tuple(counters.puts.counts),
         size_bytes=broker.totals().size_bytes,
     )

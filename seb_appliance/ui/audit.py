@@ -108,9 +108,18 @@ def _changed(row: AuditRow) -> list[Changed]:
     ]
 
 
-def _members(text: str | None) -> dict[str, str]:
-    """The members of a JSON object, each as JSON."""
+def _members(text: str | None, within: str = "") -> dict[str, str]:
+    """What a JSON object says, by name (`settings.linger_ms` for what lies deeper); null says
+    nothing. Texts are as they are, other values JSON."""
     if text is None:
         return {}
-    members = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
-    return {name: bytes(value).decode() for name, value in members.items()}
+    found: dict[str, str] = {}
+    for name, value in msgspec.json.decode(text, type=dict[str, msgspec.Raw]).items():
+        raw = bytes(value)
+        if raw.startswith(b"{"):
+            found |= _members(raw.decode(), f"{within}{name}.")
+        elif raw.startswith(b'"'):
+            found[within + name] = msgspec.json.decode(raw, type=str)
+        elif raw != b"null":
+            found[within + name] = raw.decode()
+    return found

@@ -39,7 +39,8 @@ class NotLoggedInError(Exception):
 @dataclass(frozen=True, slots=True)
 class Visit:
     """A request of somebody who is logged in, or (`session` None) of anybody. `query` holds only
-    fields that the page knows. `origin`: how the client reached us, for command lines. `part`: the id of the element that htmx wants, "" for a page."""
+    fields that the page knows. `origin`: how the client reached us, for command lines. `part`: the
+    id of the element that htmx wants, "" for a page."""
 
     session: Session | None
     token: str

@@ -63,14 +63,14 @@ def _figures(facts: Facts, totals: Totals, latest: Sample | None) -> list[Figure
     snapshot = (
         f"{count(facts.snapshot_entries_since)} entries since"
         if facts.snapshot_seq is not None
-        else "none yet: a start replays the whole journal"
+        else "a start replays the whole journal"
     )
     return [
         Figure("Records in", rate(latest.records_in / seconds if latest else None), "acknowledged"),
         Figure("Bytes in", size_rate(latest.bytes_in / seconds if latest else None), "as stored"),
         Figure("Records out", rate(latest.records_out / seconds if latest else None), "to readers"),
         Figure(
-            "PUT latency",
+            "PUT latency, median",
             span(latest.put_p50_s if latest else None),
             f"p99 {span(latest.put_p99_s if latest else None)}",
         ),
@@ -85,7 +85,7 @@ def _figures(facts: Facts, totals: Totals, latest: Sample | None) -> list[Figure
         Figure("Journal", f"seq {count(facts.journal_seq)}", f"epoch {count(facts.epoch)}"),
         Figure(
             "Last snapshot",
-            "-" if facts.snapshot_seq is None else f"seq {count(facts.snapshot_seq)}",
+            "none yet" if facts.snapshot_seq is None else f"seq {count(facts.snapshot_seq)}",
             snapshot,
         ),
         Figure("Bucket", facts.durability, f"{facts.bucket}, fencing mode {facts.fencing_mode}"),

@@ -15,13 +15,14 @@ pytestmark = pytest.mark.slow
 RECORDS = "/v1/topics/greetings/records"
 
 
-def seb(*arguments: str) -> subprocess.CompletedProcess[str]:
+def seb(*arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "seb_appliance", *arguments],
         capture_output=True,
         text=True,
         check=False,
         timeout=60,
+        input=stdin,
         env=ENVIRONMENT,
     )
 
@@ -96,6 +97,36 @@ def test_a_lost_admin_key_is_made_anew_and_the_old_one_goes_on_working(tmp_path:
         assert running.request("GET", "/v1/topics")[0] == 200
         path.write_text(old)
         assert running.request("GET", "/v1/topics")[0] == 200
+
+
+def test_users_of_the_admin_page_are_made_at_the_machine_and_survive_it(tmp_path: Path) -> None:
+    def users(data: Path, *command: str, password: str = "") -> subprocess.CompletedProcess[str]:
+        return seb("admin", *command, "--data", str(data), stdin=password)
+
+    with serving(tmp_path) as running:
+        assert "seb admin set-password" in running.shown
+        data = running.data
+        assert "no users" in users(data, "list-users").stdout
+        short = users(data, "set-password", "--stdin", password="short")
+        assert (short.returncode, "10 characters" in short.stderr) == (1, True)
+        unknown = users(data, "set-password", "olga", "--stdin", password="correct horse")
+        assert (unknown.returncode, "add-user" in unknown.stderr) == (1, True)
+        made = users(data, "set-password", "--stdin", password="correct horse")
+        assert made.stdout == "user admin: added, with the role admin\n"
+        viewer = users(data, "add-user", "olga", "--role", "viewer", "--stdin", password="a" * 10)
+        assert viewer.returncode == 0, viewer.stderr
+        again = users(data, "set-password", "olga", "--stdin", password="b" * 10)
+        assert again.stdout == "user olga: has a new password\n"
+        assert running.stop() == 0
+    with serving(tmp_path, data="new-machine") as again:
+        assert "nobody can log in" not in again.shown
+        listed = users(again.data, "list-users").stdout.split("\n")
+        assert [line.split()[:2] for line in listed[1:3]] == [
+            ["admin", "admin"],
+            ["olga", "viewer"],
+        ]
+        assert users(again.data, "remove-user", "olga").returncode == 0
+        assert users(again.data, "remove-user", "olga").returncode == 1
 
 
 def test_doctor_may_look_at_the_bucket_of_a_running_one(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import create_engine
 
 from seb_appliance import limits
-from seb_appliance.broker.ports import AuditQuery, GroupOffsetRow
+from seb_appliance.broker.ports import AuditQuery, GroupOffsetRow, UserRow
 from seb_appliance.broker.remembered import RememberedRequest
 from seb_appliance.bundled import bundled
 from seb_appliance.errors import ConfigurationError, CorruptObjectError
@@ -31,12 +31,13 @@ from seb_appliance.formats.operations import (
     Quotas,
     RequestResult,
     TopicDeleted,
+    UserSet,
 )
 from seb_appliance.state import checks, migrate
 from seb_appliance.state.database import StateDatabase
 from seb_appliance.state.digest import state_digest
 from seb_appliance.state.schema import NEWEST_REVISION, metadata
-from tests.unit.state.journal import Journal, sample, section
+from tests.unit.state.journal import Journal, audit_noted, sample, section
 
 # What a release after this one might do.
 LATER_REVISION = f"{int(NEWEST_REVISION) + 1:04}"
@@ -273,6 +274,23 @@ async def test_requests_from_before_there_were_places_count_one_each(tmp_path: P
         RememberedRequest(after, entry.header.created_us, 9),
     ]
     assert loaded.requests_place == 9
+    await database.close()
+    checks.prepare(path)
+
+
+async def test_the_audit_from_before_there_were_users_knows_no_client(tmp_path: Path) -> None:
+    journal = sample()
+    journal.write(audit_noted(1, user_agent="Browser/1.0"))
+    newest = await _state(tmp_path / "newest.sqlite", journal)
+    path = tmp_path / "state.sqlite"
+    _as_of("0004", newest, path)
+    database = await StateDatabase.open(path)
+    assert database.set_aside == ""
+    (row,) = await database.audit(AuditQuery(10))
+    assert (row.number, row.after, row.user_agent) == (1, '{"n":1}', "")
+    user = UserSet(name="olga", role="viewer", password_hash="hash", set_us=7)
+    await database.apply([journal.write(user)])
+    assert (await database.load()).users == [UserRow("olga", "viewer", "hash", 7)]
     await database.close()
     checks.prepare(path)
 

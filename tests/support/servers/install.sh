@@ -1,13 +1,24 @@
 #!/bin/sh
-# Installs the S3 servers of the slow tests from Debian: Ceph with its gateway, Swift with s3api.
-# (moto and rclone come with pip.) Tests that need a server that is not there are skipped.
+# Installs what the slow tests need from Debian: Ceph with its gateway, Swift with s3api, Chromium;
+# and axe-core with npm, which looks at the pages as somebody does who cannot see them. (moto and
+# rclone come with pip.) Tests that need something that is not there are skipped.
 set -eu
 
 PACKAGES="radosgw ceph-osd ceph-mon ceph-common
-    swift-proxy swift-account swift-container swift-object memcached"
+    swift-proxy swift-account swift-container swift-object memcached
+    chromium"
+
+AXE=4.14.1
+axe="$(dirname "$0")/../../../.state/axe"
+if [ ! -e "$axe/node_modules/axe-core/axe.min.js" ] && command -v npm >/dev/null; then
+    mkdir -p "$axe"
+    npm install --silent --no-save --no-audit --no-fund --ignore-scripts --prefix "$axe" \
+        "axe-core@$AXE" ||
+        echo "install.sh: no axe-core; the test of accessibility will be skipped"
+fi
 
 if ! command -v apt-get >/dev/null; then
-    echo "install.sh: no apt-get here; tests on Ceph and Swift will be skipped"
+    echo "install.sh: no apt-get here; tests on Ceph, Swift and in a browser will be skipped"
     exit 0
 fi
 missing=""
@@ -22,7 +33,7 @@ as_root=""
 if [ "$(id -u)" -ne 0 ]; then
     as_root="sudo -n"
     if ! sudo -n true 2>/dev/null; then
-        echo "install.sh: neither root nor sudo; tests on Ceph and Swift will be skipped"
+        echo "install.sh: neither root nor sudo; tests on Ceph, Swift and in a browser will be skipped"
         echo "install.sh: to run them, as root: apt-get install --no-install-recommends$missing"
         exit 0
     fi

@@ -27,6 +27,7 @@ from seb_appliance.broker.ports import (
     ObjectRow,
     PagedRow,
     TopicRow,
+    UserRow,
     WriterRow,
 )
 from seb_appliance.formats.entry import Entry
@@ -55,6 +56,8 @@ from seb_appliance.formats.operations import (
     TopicDeleted,
     TopicSettings,
     TopicTrimmed,
+    UserRemoved,
+    UserSet,
     object_id_of,
 )
 from seb_appliance.state.database import StateDatabase
@@ -71,7 +74,7 @@ from tests.unit.state.journal import (
 
 KINDS = ["create", "change", "delete", "key", "change_key", "rotate", "revoke", "note"]
 KINDS += ["append", "append", "seal", "seal", "commit", "reset", "forget", "lease", "release"]
-KINDS += ["trim", "tidy", "merge", "condemn", "clean"]
+KINDS += ["trim", "tidy", "merge", "condemn", "clean", "user", "drop_user"]
 
 PAGE_ENTRIES, PAGE_SECTIONS = 4, 3
 
@@ -94,6 +97,7 @@ class Model:
         self.api_keys: dict[str, ApiKeyRow] = {}
         self.group_offsets: dict[tuple[str, int], GroupOffsetRow] = {}
         self.leases: dict[str, LeaseRow] = {}
+        self.users: dict[str, UserRow] = {}
         self.audit: list[AuditRow] = []
         self.tidied_seq = 0
         self.objects: dict[str, ObjectRow] = {}
@@ -117,6 +121,7 @@ class Model:
             next_topic_id=self.next_topic_id,
             topics=[self.topics[topic_id] for topic_id in sorted(self.topics)],
             api_keys=[self.api_keys[api_key_id] for api_key_id in sorted(self.api_keys)],
+            users=[self.users[name] for name in sorted(self.users)],
             writers=[WriterRow(1, 1, b"W" * 16)] if self.journal.entries else [],
             paged=self._paged()[0],
             entries=[loaded for entry in self._paged()[1] if (loaded := self._living(entry))],
@@ -349,6 +354,19 @@ class Model:
                 previous_sha256=row.secret_sha256,
                 overlap_until_us=number + 1,
             )
+
+    def _user(self, number: int) -> None:
+        name, role = f"user-{number % 5}", ("viewer", "admin")[number % 2]
+        self._events.append(
+            UserSet(name=name, role=role, password_hash=f"$argon2id${number}", set_us=number)
+        )
+        self.users[name] = UserRow(name, role, f"$argon2id${number}", number)
+
+    def _drop_user(self, number: int) -> None:
+        if self.users:
+            name = sorted(self.users)[number % len(self.users)]
+            self._events.append(UserRemoved(name=name))
+            del self.users[name]
 
     def _note(self, number: int) -> None:
         self._events.append(audit_noted(number))

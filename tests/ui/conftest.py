@@ -1,0 +1,43 @@
+"""A browser for the tests of the admin page: Debian's Chromium, driven by Playwright."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, sync_playwright
+
+ROOT = Path(__file__).parents[2]
+CHROMIUM = Path("/usr/bin/chromium")
+AXE = ROOT / ".state/axe/node_modules/axe-core/axe.min.js"
+SCREENSHOTS = ROOT / ".state/screenshots"
+FLAGS = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Browser]:
+    """One browser for a module's tests; nothing is downloaded."""
+    if not CHROMIUM.exists():
+        pytest.skip("no Chromium here; tests/support/servers/install.sh installs it")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="module")
+def axe() -> str:
+    """The source of axe-core, which runs in the page (past its policy) and looks for barriers."""
+    if not AXE.exists():
+        pytest.skip("no axe-core here; tests/support/servers/install.sh installs it")
+    return AXE.read_text(encoding="utf-8")

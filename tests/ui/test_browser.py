@@ -1,0 +1,162 @@
+"""The admin page in a real browser. Screenshots are left in .state/screenshots/."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from tests.server.serving import ENVIRONMENT, Serving, serving
+from tests.ui.conftest import SCREENSHOTS
+from tests.ui.pages import PASSWORD
+
+pytestmark = pytest.mark.slow
+PAGES = {"overview": "/ui", "settings": "/ui/settings", "audit": "/ui/audit"}
+HOSTILE = "<img src=x onerror=document.title='hacked'>"
+
+
+@pytest.fixture(scope="module")
+def seb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
+    with serving(tmp_path_factory.mktemp("seb")) as running:
+        for command in (("set-password",), ("add-user", "olga", "--role", "viewer")):
+            subprocess.run(
+                [sys.executable, "-m", "seb_appliance", "admin", *command, "--stdin"]
+                + ["--data", str(running.data)],
+                input=PASSWORD,
+                text=True,
+                check=True,
+                env=ENVIRONMENT,
+                timeout=60,
+            )
+        for number in range(60):
+            running.request("PUT", f"/v1/topics/orders.region-{number}")
+        running.request("POST", "/v1/topics/orders.eu/records", b"hello")
+        key = f'{{"name": "{HOSTILE}", "grants": [{{"operation": "admin"}}]}}'.encode()
+        assert running.request("POST", "/v1/api-keys", key, "application/json")[0] == 201
+        yield running
+
+
+@contextmanager
+def visiting(browser: Browser, seb: Serving, **options: object) -> Iterator[Page]:
+    """A page of ours that asks no other host for anything and complains of nothing."""
+    base_url = f"http://127.0.0.1:{seb.port}"
+    context = browser.new_context(base_url=base_url, **options)  # type: ignore[arg-type]
+    page = context.new_page()
+    asked: list[str] = []
+    complaints: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.on("console", lambda said: complaints.append(said.text) if said.type == "error" else None)
+    try:
+        yield page
+    finally:
+        context.close()
+    assert {urlsplit(url).netloc for url in asked} == {f"127.0.0.1:{seb.port}"}
+    assert [one for one in complaints if "401 (Unauthorized)" not in one] == []
+
+
+def log_in(page: Page, name: str = "admin", password: str = PASSWORD) -> None:
+    page.goto("/ui/login")
+    page.get_by_label("User").fill(name)
+    page.get_by_label("Password").fill(password)
+    page.keyboard.press("Enter")
+
+
+def test_a_person_logs_in_looks_around_and_leaves_by_the_keyboard(
+    chromium: Browser, seb: Serving
+) -> None:
+    with visiting(chromium, seb) as page:
+        log_in(page, password="not the password")
+        expect(page.get_by_role("alert")).to_contain_text("no such user")
+        expect(page.get_by_label("User")).to_have_value("admin")
+        log_in(page)
+        expect(page.get_by_role("heading", name="Overview")).to_be_visible()
+        page.get_by_role("link", name="Audit").focus()
+        page.keyboard.press("Enter")
+        expect(page.get_by_role("heading", name="Audit")).to_be_visible()
+        page.locator("summary", has_text="admin").focus()
+        page.keyboard.press("Enter")
+        page.get_by_role("button", name="Log out", exact=True).focus()
+        page.keyboard.press("Enter")
+        expect(page.get_by_role("button", name="Log in")).to_be_visible()
+        page.go_back()
+        expect(page.get_by_role("button", name="Log in")).to_be_visible()
+
+
+def test_the_audit_pages_in_place_and_by_its_address(chromium: Browser, seb: Serving) -> None:
+    with visiting(chromium, seb) as page:
+        log_in(page)
+        page.goto("/ui/audit")
+        page.evaluate("window.stayed = true")
+        page.get_by_role("link", name="Older").click()
+        expect(page.get_by_role("link", name="Newest")).to_be_visible()
+        assert "before=" in page.url
+        assert page.evaluate("window.stayed")
+        page.reload()
+        expect(page.get_by_role("link", name="Newest")).to_be_visible()
+        assert not page.evaluate("window.stayed")
+
+
+def test_the_overview_changes_in_place(chromium: Browser, seb: Serving) -> None:
+    with visiting(chromium, seb) as page:
+        log_in(page)
+        page.evaluate("window.stayed = true")
+        page.get_by_role("link", name="24h").click()
+        expect(page.get_by_role("link", name="24h")).to_have_attribute("aria-current", "true")
+        seb.request("POST", "/v1/topics/orders.new/records", b"hello")
+        with page.expect_response(lambda answer: answer.url.endswith("/ui?span=24h")):
+            page.evaluate("htmx.trigger('#overview-live', 'every')")
+            page.get_by_role("link", name="24h").click()
+        assert page.evaluate("window.stayed")
+
+
+def test_all_of_it_works_without_javascript(chromium: Browser, seb: Serving) -> None:
+    with visiting(chromium, seb, java_script_enabled=False) as page:
+        log_in(page, "olga")
+        expect(page.locator("header")).to_contain_text("sees, changes nothing")
+        page.get_by_role("link", name="Audit").click()
+        page.get_by_label("Action").fill("user_added")
+        page.get_by_role("button", name="Filter").click()
+        expect(page.locator("tbody tr")).to_have_count(2)
+        page.get_by_role("link", name="All").click()
+        page.get_by_role("link", name="Older").click()
+        expect(page.get_by_role("link", name="Newest")).to_be_visible()
+
+
+def test_what_somebody_named_does_not_run(chromium: Browser, seb: Serving) -> None:
+    with visiting(chromium, seb) as page:
+        log_in(page)
+        page.goto("/ui/audit?action=api_key_created")
+        expect(page.get_by_text(HOSTILE)).to_be_visible()
+        assert page.title() == "Audit · Seb Appliance"
+        assert page.locator("main img").count() == 0
+
+
+@pytest.mark.parametrize("width", [400, 1600])
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_every_page_is_fit_for_every_eye(
+    chromium: Browser, seb: Serving, axe: str, theme: str, width: int
+) -> None:
+    SCREENSHOTS.mkdir(parents=True, exist_ok=True)
+    viewport = {"width": width, "height": 900}
+    with visiting(chromium, seb, color_scheme=theme, viewport=viewport) as page:
+        page.goto("/ui/login")
+        check(page, axe, f"log-in-{theme}-{width}")
+        log_in(page)
+        for name, path in PAGES.items():
+            page.goto(path)
+            check(page, axe, f"{name}-{theme}-{width}")
+
+
+def check(page: Page, axe: str, name: str) -> None:
+    page.screenshot(path=Path(SCREENSHOTS, f"{name}.png"), full_page=True)
+    assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"), name
+    page.evaluate(axe)
+    found = page.evaluate("axe.run().then((result) => result.violations)")
+    assert [(one["id"], one["nodes"][0]["html"]) for one in found] == []

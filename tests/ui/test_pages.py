@@ -1,0 +1,145 @@
+"""What the pages say."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+from msgspec.structs import replace
+
+from seb_appliance.broker.audit import Actor
+from seb_appliance.formats.operations import TopicSettings
+from seb_appliance.ui.history import Sample
+from tests.support.appliance import RunningAppliance, running_appliance
+from tests.ui.pages import Visitor, add_user, visitor
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+PART = {"hx-request": "true"}
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def seb(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[RunningAppliance]:
+    async with running_appliance(tmp_path_factory.mktemp("seb"), ack_timeout="40s") as running:
+        await add_user(running, "olga", "viewer")
+        yield running
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def olga(seb: RunningAppliance) -> AsyncIterator[Visitor]:
+    visiting = visitor(seb)
+    async with visiting.client:
+        await visiting.log_in("olga")
+        yield visiting
+
+
+async def test_before_there_is_a_user_the_log_in_says_how_to_make_one(tmp_path: Path) -> None:
+    async with running_appliance(tmp_path / "fresh") as fresh:
+        guest = visitor(fresh)
+        async with guest.client:
+            text = (await guest.get("/ui/login")).text
+            assert "seb admin set-password" in text
+            assert "<form" not in text
+            assert (await guest.log_in("admin", "")).status_code == 401
+
+
+async def test_the_overview_says_how_the_appliance_is(seb: RunningAppliance, olga: Visitor) -> None:
+    await seb.client.post("/v1/topics/t/records", content=b"hello")
+    text = (await olga.get("/ui")).text
+    assert f"seq {seb.appliance.journal.position.seq:,}" in text
+    assert "epoch 1" in text
+    assert "1 records" in text
+    assert "everything is gone when it ends" in text  # this bucket is memory
+    assert f'curl -H "Authorization: Bearer $KEY" {seb.base_url}/v1/status' in text
+
+
+async def test_the_overview_draws_its_samples(seb: RunningAppliance, olga: Visitor) -> None:
+    now_us = seb.appliance.clock.wall_us()
+    sample = Sample(now_us, 15.0, 300, 15_360, 30, 60, 9, 1, 45, 0.038, 0.11, 4096)
+    for age_s in (45, 30, 15, 0):
+        seb.appliance.history.history.add(replace(sample, at_us=now_us - age_s * 1_000_000))
+    text = (await olga.get("/ui?span=15m")).text
+    assert "20/s" in text  # records in
+    assert "1.0 KiB/s" in text
+    assert "38 ms" in text
+    assert "p99 110 ms" in text
+    assert "90.0 %" in text  # from memory or the cache
+    assert len(re.findall("<polyline", text)) == 7
+    assert 'aria-label="PUT latency: now p50 38 ms, p99 110 ms; at most 110 ms"' in text
+
+
+async def test_a_part_comes_alone_and_only_when_the_page_has_it(olga: Visitor) -> None:
+    part = (await olga.get("/ui", **PART, **{"hx-target": "overview-live"})).text
+    assert part.lstrip().startswith('<div id="overview-live"')
+    assert "<html" not in part
+    for target in ("audit-rows", "../pages/settings", "layout"):
+        assert "<html" in (await olga.get("/ui", **PART, **{"hx-target": target})).text
+
+
+async def test_the_settings_say_where_each_came_from(olga: Visitor) -> None:
+    text = re.sub(r"\s+", " ", re.sub("<[^>]*>", " ", (await olga.get("/ui/settings")).text))
+    assert "ack_timeout 40s --ack-timeout" in text
+    assert "port 51313 default" in text
+    assert "linger 1ms --linger" in text
+    assert "s3_secret_access_key" in text
+
+
+async def test_the_audit_tells_who_what_and_from_where(
+    seb: RunningAppliance, olga: Visitor
+) -> None:
+    broker, by = seb.appliance.broker, Actor("user:admin", "192.0.2.1", "Browser/1.0")
+    await broker.create_topic("audited", TopicSettings(linger_ms=5), by)
+    await broker.change_topic("audited", {"linger_ms": 7}, by)
+    text = (await olga.get("/ui/audit?who=user%3Aadmin")).text
+    assert "192.0.2.1 · Browser/1.0" in text
+    assert "<b>settings.linger_ms</b> <del>5</del> <ins>7</ins>" in text
+    assert "topic_changed" in text
+    assert "api_key_created" not in text
+
+
+async def test_the_audit_is_paged_down_to_the_first_action(
+    seb: RunningAppliance, olga: Visitor
+) -> None:
+    by = Actor("user:pager", "", "")
+    for number in range(60):
+        await seb.appliance.broker.create_topic(f"paged-{number}", TopicSettings(), by)
+    text = (await olga.get("/ui/audit?who=user:pager")).text
+    assert text.count("<tr>") == 1 + 50
+    older = re.search(r'href="(/ui/audit\?before=\d+&amp;who=user%3Apager)"', text)
+    assert older
+    path = older[1].replace("&amp;", "&")
+    for headers in ({}, {**PART, "hx-target": "audit-rows"}):
+        rest = (await olga.get(path, **headers)).text
+        assert rest.count("<tr>") == 1 + 10
+        assert "Older" not in rest
+        assert "Newest" in rest
+
+
+async def test_the_audit_is_filtered_by_action_and_time(olga: Visitor) -> None:
+    assert "user_added" in (await olga.get("/ui/audit?action=user_added")).text
+    assert "api_key_created" not in (await olga.get("/ui/audit?action=user_added")).text
+    for query in ("from=2999-01-01T00:00", "until=1999-01-01T00:00", "what=nothing"):
+        assert "No action fits" in (await olga.get(f"/ui/audit?{query}")).text
+    both = "from=1999-01-01T00:00&until=2999-01-01T00:00:30&what=olga"
+    assert "user_added" in (await olga.get(f"/ui/audit?{both}")).text
+
+
+async def test_a_page_that_is_not_there_is_told_in_words(olga: Visitor) -> None:
+    answer = await olga.get("/ui/no/such")
+    assert answer.status_code == 404
+    assert "no such page" in answer.text
+
+
+async def test_a_bug_shows_nothing_of_the_inside(
+    seb: RunningAppliance, olga: Visitor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken() -> None:
+        raise RuntimeError("the inside")
+
+    monkeypatch.setattr(seb.appliance.broker, "totals", broken)
+    answer = await olga.get("/ui")
+    assert answer.status_code == 500
+    assert "the inside" not in answer.text
+    assert answer.headers["seb-request-id"] in answer.text

@@ -1,0 +1,55 @@
+"""Samples: what happened between two readings, each 15 s, for a day."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import replace
+
+import pytest
+
+from seb_appliance import limits
+from seb_appliance.broker.latencies import Latencies
+from seb_appliance.history_keeper import HistoryKeeper, Reading
+from tests.support.fakes import FakeClock, settle
+
+NOTHING = Reading(0, 0, 0, 0, 0, 0, 0, tuple(Latencies().counts), 0)
+
+
+class House:
+    def __init__(self) -> None:
+        self.clock = FakeClock()
+        self.reading = NOTHING
+        self.keeper = HistoryKeeper(lambda: self.reading, self.clock)
+
+
+@pytest.fixture
+async def house() -> AsyncIterator[House]:
+    made = House()
+    made.keeper.start()
+    await settle()
+    yield made
+    await made.keeper.close()
+
+
+async def test_a_sample_tells_what_happened_since_the_one_before(house: House) -> None:
+    puts = Latencies()
+    puts.add(0.01)
+    house.reading = replace(NOTHING, records_in=30, bytes_in=300, puts=tuple(puts.counts))
+    await house.clock.advance(limits.SAMPLE_EVERY_S)
+    house.reading = replace(house.reading, records_in=40, size_bytes=7)
+    await house.clock.advance(limits.SAMPLE_EVERY_S)
+    first, second = house.keeper.history.since(0)
+    assert (first.records_in, first.bytes_in, first.seconds) == (30, 300, 15.0)
+    assert first.put_p50_s == pytest.approx(0.01, rel=0.2)
+    assert (second.records_in, second.bytes_in, second.size_bytes) == (10, 0, 7)
+    assert second.put_p99_s is None
+    assert second.at_us - first.at_us == 15_000_000
+
+
+async def test_a_day_is_kept_and_no_more(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    for _ in range(5):
+        await house.clock.advance(limits.SAMPLE_EVERY_S)
+    samples = house.keeper.history.since(0)
+    assert len(samples) == 5
+    assert house.keeper.history.since(samples[2].at_us) == samples[3:]
+    assert limits.SAMPLES_KEPT * limits.SAMPLE_EVERY_S == 24 * 3600
