@@ -28,7 +28,8 @@ _GRACE_S = 2  # answers are on their way by then: the broker has drained before
 _STATIC = Path(__file__).parent / "ui" / "static"
 
 
-def _ui_options(appliance: Appliance) -> UiOptions:
+def ui_options(appliance: Appliance) -> UiOptions:
+    """What the pages are told of this appliance."""
     return UiOptions(
         templates=bundled("templates"),
         static=_STATIC,
@@ -59,7 +60,7 @@ class HttpServer(uvicorn.Server):
             options=options,
             samples=lambda: samples(appliance, self.plain_answers),
             status=lambda: status(appliance),
-            pages=[admin_page(appliance.broker, _ui_options(appliance))],
+            pages=[admin_page(appliance.broker, ui_options(appliance))],
         )
         fast = partial(FastLaneProtocol, answers=self.plain_answers)
         super().__init__(

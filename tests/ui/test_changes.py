@@ -1,0 +1,156 @@
+"""What a page that changes something gets from the desk: only an admin, from a page of ours."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import httpx2
+import pytest
+from litestar import Router, get, post
+from litestar.types import ASGIApp
+
+from seb_appliance.api.app import create_app
+from seb_appliance.api.options import ApiOptions
+from seb_appliance.broker.ports import AuditQuery
+from seb_appliance.formats.operations import TopicSettings
+from seb_appliance.http_server import ui_options
+from seb_appliance.ui import login, refusals
+from seb_appliance.ui.assets import Assets
+from seb_appliance.ui.desk import AnyRequest, Desk
+from seb_appliance.ui.rendering import Renderer
+from seb_appliance.ui.throttle import Throttle
+from tests.support.appliance import RunningAppliance, running_appliance
+from tests.ui.pages import Visitor, add_user
+
+
+def a_page(seb: RunningAppliance) -> Router:
+    """A page as docs/ARCHITECTURE.md shows it."""
+    options = ui_options(seb.appliance)
+    desk = Desk(
+        seb.appliance.broker, options, Renderer(options.templates, Assets(options.static).url)
+    )
+
+    @get("/topics")
+    async def show(request: AnyRequest) -> ASGIApp:
+        return desk.page(desk.enter(request), "settings", rows=[])
+
+    @post("/topics")
+    async def create(request: AnyRequest) -> ASGIApp:
+        change = await desk.change(request, frozenset({"name"}))
+        name, actor = change.form.text("name"), change.visit.actor
+        await desk.broker.create_topic(name, TopicSettings(), actor)
+        return desk.see_other(change.visit, "/ui/topics", f"The topic {name} is there.")
+
+    return Router(
+        path="/ui",
+        route_handlers=[show, create, *login.routes(desk, Throttle(options.clock))],
+        exception_handlers=refusals.handlers(desk),
+    )
+
+
+@pytest.fixture
+async def seb(tmp_path: Path) -> AsyncIterator[RunningAppliance]:
+    async with running_appliance(tmp_path / "seb") as running:
+        await add_user(running, "admin", "admin")
+        await add_user(running, "olga", "viewer")
+        yield running
+
+
+@pytest.fixture
+async def guest(seb: RunningAppliance) -> AsyncIterator[Visitor]:
+    options = ui_options(seb.appliance)
+    app = create_app(
+        seb.appliance.broker,
+        options=ApiOptions(pages=options.templates / "pages", static=options.static),
+        status=lambda: pytest.fail("nobody asks"),
+        pages=[a_page(seb)],
+    )
+    transport = httpx2.ASGITransport(app=app)  # type: ignore[arg-type]
+    origin = "http://seb.example.org"
+    headers = {"user-agent": "Browser/1.0 " + 300 * "x"}
+    async with httpx2.AsyncClient(transport=transport, base_url=origin, headers=headers) as client:
+        yield Visitor(client, origin)
+
+
+async def test_an_admin_changes_something_and_is_told_once(guest: Visitor) -> None:
+    await guest.log_in("admin")
+    answer = await guest.post("/ui/topics", name="orders.eu")
+    assert (answer.status_code, answer.headers["location"]) == (303, "/ui/topics")
+    assert "The topic orders.eu is there." in (await guest.get("/ui/topics")).text
+    assert "The topic orders.eu is there." not in (await guest.get("/ui/topics")).text
+
+
+async def test_the_audit_names_user_address_and_client(
+    seb: RunningAppliance, guest: Visitor
+) -> None:
+    await guest.log_in("admin")
+    await guest.post("/ui/topics", name="orders.eu")
+    (row,) = await seb.appliance.broker.audit(AuditQuery(10, subject="orders.eu"))
+    assert (row.actor, row.address) == ("user:admin", "127.0.0.1")
+    assert row.user_agent.startswith("Browser/1.0 xxx")
+    assert len(row.user_agent) == 200
+
+
+async def test_a_viewer_sees_the_page_and_changes_nothing(
+    seb: RunningAppliance, guest: Visitor
+) -> None:
+    await guest.log_in("olga")
+    assert (await guest.get("/ui/topics")).status_code == 200
+    answer = await guest.post("/ui/topics", name="orders.eu")
+    assert answer.status_code == 403
+    assert "You are logged in as a viewer" in answer.text
+    assert seb.appliance.broker.topics() == []
+
+
+async def test_a_stranger_changes_nothing(seb: RunningAppliance, guest: Visitor) -> None:
+    answer = await guest.post("/ui/topics", name="orders.eu")
+    assert (answer.status_code, answer.headers["location"]) == (303, "/ui/login")
+    assert seb.appliance.broker.topics() == []
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        {"origin": "https://evil.example"},
+        {"origin": "null"},
+        {"origin": "http://seb.example.org", "sec-fetch-site": "cross-site"},
+    ],
+)
+async def test_another_site_changes_nothing_with_an_admins_cookie(
+    seb: RunningAppliance, guest: Visitor, headers: dict[str, str]
+) -> None:
+    await guest.log_in("admin")
+    data = {"name": "orders.eu"}
+    answer = await guest.client.post("/ui/topics", data=data, headers=headers)
+    assert answer.status_code == 403
+    assert "another site" in answer.text
+    assert seb.appliance.broker.topics() == []
+
+
+async def test_a_refusal_of_the_broker_is_told_in_words(guest: Visitor) -> None:
+    await guest.log_in("admin")
+    answer = await guest.post("/ui/topics", name="a..b")
+    assert answer.status_code == 400
+    assert "empty word between its dots" in answer.text
+
+
+@pytest.mark.parametrize(
+    ("content_type", "content", "status"),
+    [
+        ("application/json", b'{"name":"a"}', 415),
+        ("application/x-www-form-urlencoded", b"name=a&more=b", 400),
+        ("application/x-www-form-urlencoded", b"name=a&name=b", 400),
+        ("application/x-www-form-urlencoded", b"name=%ff", 400),
+        ("multipart/form-data; boundary=x", b"--x--", 415),
+    ],
+)
+async def test_what_is_no_form_of_the_page_changes_nothing(
+    seb: RunningAppliance, guest: Visitor, content_type: str, content: bytes, status: int
+) -> None:
+    await guest.log_in("admin")
+    headers = {"content-type": content_type, "origin": guest.origin}
+    answer = await guest.client.post("/ui/topics", content=content, headers=headers)
+    assert answer.status_code == status
+    assert seb.appliance.broker.topics() == []
