@@ -28,8 +28,8 @@ class RewriteJob:
     """Rewrite whole journal entries, or sections of objects, into new segments.
 
     `log_starts` of living topics: what lies below, and other topics' records, is left out. `name`:
-    8 random bytes, never used before, from which the keys are made. `inputs`: keys of the objects
-    that `sections` lie in.
+    8 random bytes, never used before, from which the keys are made. `compressed`: ids of the topics
+    that want to be stored so. `inputs`: keys of the objects that `sections` lie in.
     """
 
     bucket_id: bytes
@@ -37,6 +37,7 @@ class RewriteJob:
     name: bytes
     segment_bytes: int
     log_starts: Mapping[int, int]
+    compressed: frozenset[int] = frozenset()
     entries: tuple[EntryRef, ...] = ()
     sections: tuple[SectionPlace, ...] = ()
     inputs: tuple[str, ...] = ()

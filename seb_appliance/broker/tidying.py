@@ -136,16 +136,22 @@ class Tidying:
         sections: tuple[SectionPlace, ...] = (),
         inputs: tuple[str, ...] = (),
     ) -> RewriteJob:
+        topics = self._catalog.topics()
         return RewriteJob(
             bucket_id=self._bucket_id,
             epoch=self._epoch(),
             name=self._random_bytes(8),
             segment_bytes=self.settings.segment_bytes,
-            log_starts={t.topic_id: t.log_start_offset for t in self._catalog.topics()},
+            log_starts={topic.topic_id: topic.log_start_offset for topic in topics},
+            compressed=frozenset(t.topic_id for t in topics if self._wants_compression(t)),
             entries=entries,
             sections=sections,
             inputs=inputs,
         )
+
+    def _wants_compression(self, topic: Topic) -> bool:
+        known = self._admission.find(topic.name)
+        return known is not None and known.effective.compression == "zstd"
 
     def _due_entries(self) -> list[EntryRef]:
         """The oldest entries that are not tidied, as many as one job takes; none if that is not

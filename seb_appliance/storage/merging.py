@@ -1,7 +1,7 @@
 """Merging: many small batches of one topic become few larger ones, record for record the same.
 
-Batches that are large or compressed stay as they are. A `Fingerprint` tells whether what was
-written holds the very records that were read.
+Batches that are large stay as they are. A `Fingerprint` tells whether what was written holds the
+very records that were read.
 """
 
 from __future__ import annotations
@@ -15,12 +15,13 @@ from typing import Final
 from crc32c import crc32c
 
 from seb_appliance import limits
+from seb_appliance.broker.compressing import Compressor
 from seb_appliance.errors import BadBatchError
 from seb_appliance.formats import batch
-from seb_appliance.formats.batch import Batch
+from seb_appliance.formats.batch import Batch, BatchHeader
 from seb_appliance.formats.columns import BinaryColumn, Bytes, Columns, int64s
 
-_STAYS_BYTES: Final = 256 * limits.KIB  # a batch of so many bytes is not worth merging
+_STAYS_BYTES: Final = 256 * limits.KIB  # a batch that inflates to so many is not worth merging
 _RECORDS_MAX: Final = 65_536  # of a merged batch
 
 
@@ -81,44 +82,63 @@ def batches_of(data: bytes, base_offset: int, last_offset: int) -> Iterator[tupl
         raise BadBatchError(f"the batches end at {next_offset}, not at {last_offset + 1}")
 
 
-def merge(batches: Iterable[tuple[Batch, Bytes]]) -> Iterator[Piece]:
-    """The same records, in order, in fewer batches. Neighbours answer for neighbouring ranges."""
+def merge(batches: Iterable[tuple[Batch, Bytes]], *, compress: bool) -> Iterator[Piece]:
+    """The same records, in order, in fewer batches. Neighbours answer for neighbouring ranges.
+
+    With `compress`, and where one of them was compressed before, they are packed as
+    `Compressor` does it. About two mebibytes are in memory beside the largest of `batches`.
+    """
+    compressor = Compressor()
     run: list[tuple[Batch, Bytes]] = []
     run_bytes = run_records = 0
     for found, stored in batches:
         header = found.header
-        stays = header.flags & batch.ZSTD or header.stored_bytes >= _STAYS_BYTES
+        # Inflated: a merged batch is read whole, also for the one record of it that is asked for.
+        stays = header.inflated_bytes >= _STAYS_BYTES
         full = (
-            run_bytes + header.stored_bytes > limits.SEGMENT_SECTION_BYTES
+            run_bytes + header.inflated_bytes > limits.SEGMENT_SECTION_BYTES
             or run_records + header.count > _RECORDS_MAX
         )
         if run and (stays or full):
-            yield _piece(run)
+            yield from _pieces(run, compressor, compress=compress)
             run, run_bytes, run_records = [], 0, 0
-        run.append((found, stored))
-        run_bytes += header.stored_bytes
-        run_records += header.count
         if stays:
-            yield _piece(run)
-            run, run_bytes, run_records = [], 0, 0
+            yield _piece([header], stored)
+        else:
+            run.append((found, stored))
+            run_bytes += header.inflated_bytes
+            run_records += header.count
     if run:
-        yield _piece(run)
+        yield from _pieces(run, compressor, compress=compress)
 
 
-def _piece(run: list[tuple[Batch, Bytes]]) -> Piece:
+def _pieces(
+    run: list[tuple[Batch, Bytes]], compressor: Compressor, *, compress: bool
+) -> Iterator[Piece]:
+    """One batch for all, unless they take less as they are: a client may compress harder."""
     headers = [found.header for found, _ in run]
-    base, last = headers[0].base_offset, headers[-1].last_offset
-    created_us = max(header.created_us for header in headers)
-    if len(run) == 1:
-        data: Bytes = run[0][1]
-    else:
-        columns = _joined([found for found, _ in run])
-        data = batch.encode(columns, base_offset=base, last_offset=last, created_us=created_us)
+    if len(run) > 1:
+        data = batch.encode(
+            _joined([found for found, _ in run]),
+            base_offset=headers[0].base_offset,
+            last_offset=headers[-1].last_offset,
+            created_us=max(header.created_us for header in headers),
+        )
+        if compress or any(header.flags & batch.ZSTD for header in headers):
+            data = compressor.pack(data)
+        if len(data) <= sum(len(stored) for _, stored in run):
+            yield _piece(headers, data)
+            return
+    for header, (_, stored) in zip(headers, run, strict=True):
+        yield _piece([header], stored)
+
+
+def _piece(headers: list[BatchHeader], data: Bytes) -> Piece:
     return Piece(
-        base,
-        last,
+        headers[0].base_offset,
+        headers[-1].last_offset,
         sum(header.count for header in headers),
-        created_us,
+        max(header.created_us for header in headers),
         max(header.largest_timestamp_us for header in headers),
         data,
     )

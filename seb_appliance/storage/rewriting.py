@@ -243,7 +243,8 @@ def _build(
     read: dict[tuple[int, int], Fingerprint] = {}
     for run in group:
         print_of_run = read[run.topic_id, run.range.base_offset] = Fingerprint()
-        for section in _sections(run, print_of_run, at):
+        compress = run.topic_id in job.compressed
+        for section in _sections(run, print_of_run, at, compress=compress):
             sections.append(section.made)
             parts += section.parts
             at += section.made.length
@@ -252,7 +253,7 @@ def _build(
     return StoredObject(key, len(body), tuple(sections)), body, read
 
 
-def _sections(run: _Run, read: Fingerprint, at: int) -> Iterator[_Section]:
+def _sections(run: _Run, read: Fingerprint, at: int, *, compress: bool) -> Iterator[_Section]:
     """Sections of about a mebibyte. `read` grows by the records of the inputs."""
 
     def batches() -> Iterator[tuple[Batch, Bytes]]:
@@ -263,7 +264,7 @@ def _sections(run: _Run, read: Fingerprint, at: int) -> Iterator[_Section]:
 
     pieces: list[Piece] = []
     size_bytes = 0
-    for piece in merge(batches()):
+    for piece in merge(batches(), compress=compress):
         if pieces and size_bytes + len(piece.data) > limits.SEGMENT_SECTION_BYTES:
             yield _section(run.topic_id, pieces, at)
             at, pieces, size_bytes = at + size_bytes, [], 0

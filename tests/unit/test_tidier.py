@@ -13,8 +13,8 @@ from seb_appliance.broker.tidying import SwitchRefusedError
 from seb_appliance.broker.values import ApiKeyView, From, NewRecords, ReadRequest
 from seb_appliance.errors import CorruptObjectError, FencedError, OffsetExpiredError
 from seb_appliance.failpoints import NO_FAILPOINTS
-from seb_appliance.formats import segment
-from seb_appliance.formats.operations import Grant
+from seb_appliance.formats import batch, segment
+from seb_appliance.formats.operations import Grant, TopicSettings
 from seb_appliance.storage import layout
 from seb_appliance.storage.counted import CountedStore
 from seb_appliance.storage.memory import MemoryStore
@@ -100,6 +100,21 @@ async def test_a_topic_with_enough_of_its_own_gets_a_segment(
     await place.produce("tiny", 3)
     await place.tidy()
     assert len(await place.keys(layout.SEGMENTS)) == len(await place.keys(layout.PACKED)) == 1
+
+
+@pytest.mark.parametrize("compression", ["zstd", "none"])
+async def test_small_batches_become_one_that_is_stored_as_the_topic_wants(
+    place: Place, compression: str
+) -> None:
+    await place.broker.create_topic("t", TopicSettings(compression=compression))
+    values = await place.produce("t", 30, size=600)
+    await place.tidy()
+    (key,) = await place.keys(layout.SEGMENTS)
+    body = await place.store.get(key)
+    (section,) = segment.decode(body).sections
+    ((_, header),) = batch.walk(body[section.at : section.at + section.length])
+    assert (header.count, bool(header.flags & batch.ZSTD)) == (30, compression == "zstd")
+    assert await place.values("t") == values
 
 
 async def test_a_fetch_by_time_finds_records_in_segments(place: Place) -> None:
