@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import http.client
 import json
+import multiprocessing
 import os
 import random
 import signal
@@ -20,6 +21,9 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from itertools import count
+from multiprocessing.connection import Connection
+from multiprocessing.synchronize import Event
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +32,10 @@ from seb_appliance.formats.columns import BinaryColumn, Columns, int64s
 
 PORT = 29_313
 PER_REQUEST = 1_000
+PRODUCERS = 4  # connections
+VALUE = (
+    b'{"device":"%07d","reading":%012d,"unit":"celsius","place":"northern hall","state":"alive"}'
+)
 NOW_US = time.time_ns() // 1_000
 
 
@@ -49,11 +57,13 @@ class Client:
         self("PATCH", f"/v1/topics/{topic}", body, "application/json")
 
 
-def made_batch(chance: random.Random, keys: int, count: int) -> bytes:
+def made_batch(chance: random.Random, keys: int, records: int) -> bytes:
+    """Values of 100 bytes that shrink as JSON does, to about a quarter."""
+    numbers = [chance.randrange(keys) for _ in range(records)]
     columns = Columns(
-        int64s([NOW_US] * count),
-        BinaryColumn.of([b"v" * 100] * count),
-        BinaryColumn.of([b"key-%07d" % chance.randrange(keys) for _ in range(count)]),
+        int64s([NOW_US] * records),
+        BinaryColumn.of([VALUE % (n, chance.randrange(10**12)) for n in numbers]),
+        BinaryColumn.of([b"key-%07d" % n for n in numbers]),
     )
     return batch.encode(columns, base_offset=0, created_us=0)
 
@@ -127,34 +137,51 @@ def build(client: Client, topic: str, mode: str, pid: int) -> None:
     )
 
 
-def steady(client: Client, key: str, topic: str, seconds: float, per_s: int, *, ask: bool) -> None:
-    """Produce so many records a second, 50 at a time; ask for keys meanwhile."""
+def produce(key: str, topic: str, per_s: int, over: Event, told: Connection) -> None:
+    """Produce so many records a second, 50 at a time, until it is over; tell how long each took. In
+    a process of its own: who asks must not wait for this one's interpreter."""
     chance = random.Random(2)
     bodies = [made_batch(chance, 1_000_000, 50) for _ in range(200)]
-    produce_s: list[float] = []
+    path = f"/v1/topics/{topic}/records"
+    times_s: list[float] = []
+
+    def one(first: int) -> None:
+        client, began = Client(key), time.perf_counter()
+        for n in count():
+            time.sleep(max(0.0, began + n * 50 * PRODUCERS / per_s - time.perf_counter()))
+            if over.is_set():
+                return
+            body = bodies[(first + n) % len(bodies)]
+            times_s.append(timed(client, "POST", path, body, "application/vnd.seb.batch"))
+
+    threads = [threading.Thread(target=one, args=(n * 50,)) for n in range(PRODUCERS)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    told.send(times_s)
+
+
+def steady(client: Client, key: str, topic: str, seconds: float, per_s: int, *, ask: bool) -> None:
+    """Records at a steady rate; questions about their keys meanwhile."""
+    over, (told, telling) = multiprocessing.Event(), multiprocessing.Pipe(duplex=False)
+    producing = multiprocessing.Process(target=produce, args=(key, topic, per_s, over, telling))
+    producing.start()
+    asked = asking(client, topic, seconds) if ask else time.sleep(seconds)
+    over.set()
+    produce_s = told.recv()
+    producing.join()
+    rate = len(produce_s) * 50 / seconds
+    print(f"{topic}: {rate:,.0f} records/s produced, {shown(produce_s)}{asked or ''}", flush=True)
+
+
+def asking(client: Client, topic: str, seconds: float) -> str:
+    chance = random.Random(3)
     latest_s: list[float] = []
     page_s: list[float] = []
     health_s: list[float] = []  # what the machine and HTTP take
-    over = threading.Event()
-
-    def producing() -> None:
-        own, n, began = Client(key), 0, time.perf_counter()
-        path = f"/v1/topics/{topic}/records"
-        while not over.is_set():
-            due = began + n * 50 / per_s
-            time.sleep(max(0.0, due - time.perf_counter()))
-            body = bodies[n % len(bodies)]
-            produce_s.append(timed(own, "POST", path, body, "application/vnd.seb.batch"))
-            n += 1
-
-    producers = [threading.Thread(target=producing)]
-    for thread in producers:
-        thread.start()
     until = time.perf_counter() + seconds
     while time.perf_counter() < until:
-        if not ask:
-            time.sleep(0.1)
-            continue
         name = f"key-{chance.randrange(1_000_000):07d}"
         with suppress(AssertionError):
             path = f"/v1/topics/{topic}/keys/latest?key={name}"
@@ -163,19 +190,7 @@ def steady(client: Client, key: str, topic: str, seconds: float, per_s: int, *, 
         page_s.append(timed(client, "GET", path))
         health_s.append(timed(client, "GET", "/healthz"))
         time.sleep(0.01)
-    over.set()
-    for thread in producers:
-        thread.join()
-    asked = ""
-    if ask:
-        asked = (
-            f"; latest {shown(latest_s)}; prefix page {shown(page_s)}; /healthz {shown(health_s)}"
-        )
-    rate = len(produce_s) * 50 / seconds
-    print(
-        f"{topic}: {rate:,.0f} records/s produced, {shown(produce_s)}{asked}",
-        flush=True,
-    )
+    return f"; latest {shown(latest_s)}; prefix page {shown(page_s)}; /healthz {shown(health_s)}"
 
 
 def as_fast_as_it_goes(client: Client, topic: str, seconds: float) -> None:
@@ -194,8 +209,11 @@ def main() -> None:
     parser.add_argument("--records", type=int, default=10_000_000)
     parser.add_argument("--keys", type=int, default=1_000_000)
     parser.add_argument("--seconds", type=float, default=20)
+    parser.add_argument("--directory", help="on which disk; the system's temporary directory")
+    parser.add_argument("--only-questions", action="store_true", help="no other topics, no history")
     asked = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
+    assert len(VALUE % (0, 0)) == 100
+    with tempfile.TemporaryDirectory(dir=asked.directory) as folder:
         command = [sys.executable, "-m", "seb_appliance", "serve", "--port", str(PORT)]
         command += ["--bucket", f"file:{folder}/bucket", "--data", f"{folder}/data"]
         server = subprocess.Popen(command, stdout=subprocess.DEVNULL)
@@ -209,7 +227,8 @@ def main() -> None:
             client("PUT", "/v1/topics/big", b"{}", "application/json")
             fill(client, "big", asked.records, asked.keys)
             build(client, "big", "latest", server.pid)
-            for topic, mode in (("plain", "none"), ("latest", "latest"), ("history", "history")):
+            others = (("plain", "none"), ("latest", "latest"), ("history", "history"))
+            for topic, mode in () if asked.only_questions else others:
                 body = json.dumps({"key_index": mode}).encode()
                 client("PUT", f"/v1/topics/{topic}", body, "application/json")
                 steady(client, key, topic, asked.seconds, 5_000, ask=False)
@@ -217,7 +236,8 @@ def main() -> None:
                 while indexed(client, topic)[0]:
                     time.sleep(0.1)
             steady(client, key, "big", asked.seconds, 5_000, ask=True)
-            build(client, "big", "history", server.pid)
+            if not asked.only_questions:
+                build(client, "big", "history", server.pid)
         finally:
             server.send_signal(signal.SIGTERM)
             server.wait(30)

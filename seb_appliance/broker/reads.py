@@ -57,7 +57,7 @@ class Reads:
             if rows is None:
                 return None
             ref = self._ref(topic, rows, collected.next_offset)
-            section = self._sections.at_hand(ref)
+            section = self._sections.at_hand(ref, collected.next_offset, collected.end)
             if section is None:
                 return None
             old = self._sections.was_fetched_ahead(ref) or old
@@ -84,13 +84,13 @@ class Reads:
         while collected.wants_more:
             rows = await self._index.rows_of(topic, collected.next_offset)
             ref = self._ref(topic, rows, collected.next_offset)
-            section = self._sections.at_hand(ref)
+            section = self._sections.at_hand(ref, collected.next_offset, collected.end)
             if section is None:
                 # All that this answer has room for comes at one time.
                 self._ahead.fetch(
                     topic, ref.last_offset + 1, collected.end, collected.room_bytes - ref.length
                 )
-                section = await self._read(topic, ref, collected.next_offset)
+                section = await self._read(topic, ref, collected.next_offset, collected.end)
                 old = True
             if section is None:
                 continue
@@ -98,11 +98,13 @@ class Reads:
             collected.take(section)
         return self._result(topic, offset, collected, old=old)
 
-    async def _read(self, topic: Topic, ref: SectionRef, offset: int) -> DecodedSection | None:
-        """The section; None if it was replaced while it was being read: look again. Raises as
-        `read`."""
+    async def _read(
+        self, topic: Topic, ref: SectionRef, offset: int, end: int
+    ) -> DecodedSection | None:
+        """The batches of the section from `offset` up to `end`; None if it was replaced while it
+        was being read: look again. Raises as `read`."""
         try:
-            return await self._sections.read(ref)
+            return await self._sections.read(ref, offset, end)
         except CorruptObjectError:
             if topic.deleted:
                 raise no_such_topic(topic.name) from None
@@ -137,7 +139,7 @@ class Reads:
             offset = max(offset, topic.log_start_offset)
             rows = await self._index.rows_of(topic, offset)
             ref = self._ref(topic, rows, offset)
-            for stored in await self._read(topic, ref, offset) or ():
+            for stored in await self._read(topic, ref, offset, log_end_offset) or ():
                 if stored.batch.header.largest_timestamp_us >= timestamp_us:
                     timestamps = stored.batch.columns.timestamps_us.tolist()
                     first = next(i for i, t in enumerate(timestamps) if t >= timestamp_us)

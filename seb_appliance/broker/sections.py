@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+from bisect import bisect_left
 from collections import OrderedDict
+from collections.abc import Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, cast
 
+from seb_appliance import limits
 from seb_appliance.broker.counters import Counters
 from seb_appliance.broker.ports import SectionRef, SectionSource
 from seb_appliance.errors import BadBatchError, CorruptObjectError
 from seb_appliance.formats import batch
 from seb_appliance.formats.batch import Batch, BatchHeader
 
-KEPT_BYTES: Final = 16 * 1024 * 1024
-FETCHED_AHEAD_BYTES_MAX: Final = 8 * 1024 * 1024  # under way at one time
+KEPT_BYTES: Final = 16 * limits.MIB
+FETCHED_AHEAD_BYTES_MAX: Final = 8 * limits.MIB  # under way at one time
 FETCHED_AHEAD_MAX: Final = 16
-_DECODE_IN_THREAD_BYTES: Final = 64 * 1024
+_AT_ONCE_BYTES: Final = 256 * limits.KIB  # are decoded without a thread: a third of a millisecond
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,52 +31,116 @@ class StoredBatch:
     stored: memoryview
 
 
-# The batches of one section, in offset order.
+# Neighbouring batches of one section, in offset order.
 DecodedSection: TypeAlias = "list[StoredBatch]"
 
 _Place: TypeAlias = tuple[int, int]
 
 
+class _Section:
+    """The checked bytes of a section. Its batches are decoded when they are asked for: for one
+    record of a mebibyte, one of them is."""
+
+    __slots__ = ("_data", "_decoded", "_headers", "_places", "_ref", "whole")
+
+    def __init__(self, data: bytes, ref: SectionRef) -> None:
+        """Raises CorruptObjectError when the batches do not answer for the section's offsets."""
+        self._data = data
+        self._ref = ref
+        self._places, self._headers = _walk(data, ref)
+        self._decoded: list[StoredBatch | None] = [None] * len(self._headers)
+        self.whole: DecodedSection | None = None  # once all of it is decoded
+
+    @property
+    def memory_bytes(self) -> int:
+        """What it takes: the stored bytes, and the bodies that are inflated."""
+        return len(self._data) + sum(
+            _inflated_bytes(header)
+            for header, item in zip(self._headers, self._decoded, strict=True)
+            if item is not None
+        )
+
+    def missing_bytes(self, begin: int, end: int) -> int:
+        """Of the batches with offsets from `begin` up to `end` that are not decoded yet."""
+        return sum(self._headers[i].inflated_bytes for i in self._missing(begin, end))
+
+    def batches(self, begin: int, end: int) -> DecodedSection:
+        """Those with offsets from `begin` up to `end`. Raises CorruptObjectError. In any thread:
+        at worst a batch is decoded twice."""
+        for i in self._missing(begin, end):
+            self._decoded[i] = self._decode(i)
+        batches = [self._decoded[i] for i in self._range(begin, end)]
+        if len(batches) == len(self._decoded):
+            self.whole = cast("DecodedSection", batches)
+        return cast("DecodedSection", batches)
+
+    def _range(self, begin: int, end: int) -> range:
+        first = bisect_left(self._headers, begin, key=lambda header: header.last_offset)
+        behind = bisect_left(self._headers, end, key=lambda header: header.base_offset)
+        return range(first, behind)
+
+    def _missing(self, begin: int, end: int) -> list[int]:
+        return [i for i in self._range(begin, end) if self._decoded[i] is None]
+
+    def _decode(self, i: int) -> StoredBatch:
+        at, header = self._places[i], self._headers[i]
+        stored = memoryview(self._data)[at : at + header.total_bytes]
+        try:
+            return StoredBatch(batch.decode(self._data, at, header), stored)
+        except BadBatchError as error:
+            raise _corrupt(self._ref, error.detail) from error
+
+
 class SectionReader:
-    """Reads a section once for all who ask at the same time, and keeps the last 16 MiB decoded:
-    what lies here was checked, and is handed out as it is."""
+    """Reads a section once for all who ask at the same time, and keeps the last 16 MiB with what
+    was decoded of them: what lies here was checked, and is handed out as it is."""
 
     def __init__(self, source: SectionSource, executor: Executor, counters: Counters) -> None:
         self._source = source
         self._counters = counters
         self._executor = executor
-        self._kept: OrderedDict[_Place, tuple[DecodedSection, int]] = OrderedDict()
+        self._kept: OrderedDict[_Place, tuple[_Section, int]] = OrderedDict()
         self._kept_bytes = 0
-        self._under_way: dict[_Place, asyncio.Task[DecodedSection]] = {}
+        self._under_way: dict[_Place, asyncio.Task[_Section]] = {}
         # What is fetched before it was asked for: bytes on their way, and what nobody read yet.
         self._coming: dict[_Place, int] = {}
         self._unread: set[_Place] = set()
 
-    def at_hand(self, ref: SectionRef) -> DecodedSection | None:
+    def at_hand(self, ref: SectionRef, begin: int, end: int) -> DecodedSection | None:
         """As `read`, if that takes no I/O and no long work; else None. Raises
         CorruptObjectError."""
         place = (ref.entry.seq, ref.at)
         kept = self._kept.get(place)
         if kept is not None:
+            section = kept[0]
             self._kept.move_to_end(place)
-            return kept[0]
-        if ref.length > _DECODE_IN_THREAD_BYTES:
+            if section.whole is not None:
+                return section.whole
+        else:
+            data = self._source.at_hand(ref) if ref.length <= limits.SEGMENT_SECTION_BYTES else None
+            if data is None:
+                return None
+            section = _Section(data, ref)
+        if section.missing_bytes(begin, end) > _AT_ONCE_BYTES:
+            self._keep(place, section)
             return None
-        data = self._source.at_hand(ref)
-        if data is None:
-            return None
-        headers = _headers(data, ref)
-        if _memory_bytes(headers) > _DECODE_IN_THREAD_BYTES:  # compressed
-            return None
-        return self._keep(place, _decode(data, ref), headers)
+        batches = section.batches(begin, end)
+        self._keep(place, section)
+        return batches
 
-    async def read(self, ref: SectionRef) -> DecodedSection:
-        """The section's batches. Raises CorruptObjectError, StoreError."""
-        section = self.at_hand(ref)
-        if section is not None:
-            return section
-        task = self._under_way.get((ref.entry.seq, ref.at)) or self._begin(ref)
-        return await asyncio.shield(task)  # a reader that leaves must not end it for the others
+    async def read(self, ref: SectionRef, begin: int, end: int) -> DecodedSection:
+        """The section's batches with offsets from `begin` up to `end`, perhaps others too. Raises
+        CorruptObjectError, StoreError."""
+        batches = self.at_hand(ref, begin, end)
+        if batches is not None:
+            return batches
+        place = (ref.entry.seq, ref.at)
+        kept = self._kept.get(place)
+        if kept is not None:
+            return await self._decoded(place, kept[0], begin, end)
+        task = self._under_way.get(place) or self._begin(ref, begin, end)
+        # A reader that leaves must not end it for the others.
+        return await self._decoded(place, await asyncio.shield(task), begin, end)
 
     def fetch_ahead(self, ref: SectionRef) -> bool:
         """Begin to fetch a section that will be asked for soon, unless it is here or coming. False
@@ -85,14 +152,15 @@ class SectionReader:
         if len(self._coming) >= FETCHED_AHEAD_MAX or coming_bytes > FETCHED_AHEAD_BYTES_MAX:
             return False
 
-        def arrived(task: asyncio.Task[DecodedSection]) -> None:
+        def arrived(task: asyncio.Task[_Section]) -> None:
             del self._coming[place]
             failed = task.cancelled() or task.exception() is not None  # its reader will hear
             if not failed and place in self._kept:
                 self._unread.add(place)
 
         self._coming[place] = ref.length
-        self._begin(ref).add_done_callback(arrived)
+        begun = self._begin(ref, ref.base_offset, ref.last_offset + 1)
+        begun.add_done_callback(arrived)
         self._counters.fetched_ahead += 1
         return True
 
@@ -105,74 +173,64 @@ class SectionReader:
         self._unread.discard(place)
         return found
 
-    def _begin(self, ref: SectionRef) -> asyncio.Task[DecodedSection]:
+    def _begin(self, ref: SectionRef, begin: int, end: int) -> asyncio.Task[_Section]:
         place = (ref.entry.seq, ref.at)
-        task = asyncio.create_task(self._fetch(ref))
+        task = asyncio.create_task(self._fetch(ref, begin, end))
         self._under_way[place] = task
         task.add_done_callback(lambda _: self._under_way.pop(place, None))
         return task
 
-    async def _fetch(self, ref: SectionRef) -> DecodedSection:
-        data = await self._source.read(ref)
-        headers = _headers(data, ref)
-        if _memory_bytes(headers) > _DECODE_IN_THREAD_BYTES:
-            loop = asyncio.get_running_loop()
-            decoded = await loop.run_in_executor(self._executor, _decode, data, ref)
-        else:
-            decoded = _decode(data, ref)
-        return self._keep((ref.entry.seq, ref.at), decoded, headers)
-
-    def _keep(
-        self, place: _Place, section: DecodedSection, headers: list[BatchHeader]
-    ) -> DecodedSection:
-        size_bytes = _memory_bytes(headers)
-        if size_bytes <= KEPT_BYTES and place not in self._kept:
-            self._kept[place] = (section, size_bytes)
-            self._kept_bytes += size_bytes
-            while self._kept_bytes > KEPT_BYTES:
-                oldest, (_, oldest_bytes) = self._kept.popitem(last=False)
-                self._kept_bytes -= oldest_bytes
-                self._unread.discard(oldest)
+    async def _fetch(self, ref: SectionRef, begin: int, end: int) -> _Section:
+        """The section, with the batches from `begin` up to `end` decoded."""
+        section = _Section(await self._source.read(ref), ref)
+        await self._decoded((ref.entry.seq, ref.at), section, begin, end)
         return section
 
+    async def _decoded(
+        self, place: _Place, section: _Section, begin: int, end: int
+    ) -> DecodedSection:
+        if section.missing_bytes(begin, end) > _AT_ONCE_BYTES:
+            loop = asyncio.get_running_loop()
+            await loop.run_in_executor(self._executor, section.batches, begin, end)
+        batches = section.batches(begin, end)
+        self._keep(place, section)
+        return batches
 
-def _headers(data: bytes, ref: SectionRef) -> list[BatchHeader]:
-    """The checked headers of the section's batches."""
+    def _keep(self, place: _Place, section: _Section) -> None:
+        """Keep it, or note how much it takes now."""
+        kept, before_bytes = self._kept.get(place, (section, 0))
+        if kept is not section:  # another copy has come before
+            return
+        size_bytes = section.memory_bytes
+        self._kept[place] = (section, size_bytes)
+        self._kept_bytes += size_bytes - before_bytes
+        if size_bytes > KEPT_BYTES:  # it would drive out all others, and go then
+            self._kept.move_to_end(place, last=False)
+        while self._kept_bytes > KEPT_BYTES:
+            oldest, (_, oldest_bytes) = self._kept.popitem(last=False)
+            self._kept_bytes -= oldest_bytes
+            self._unread.discard(oldest)
+
+
+def _walk(data: bytes, ref: SectionRef) -> tuple[Sequence[int], list[BatchHeader]]:
+    """Where the section's batches begin, and their checked headers."""
     try:
-        headers = [header for _, header in batch.walk(data)]
+        found = list(batch.walk(data))
     except BadBatchError as error:
         raise _corrupt(ref, error.detail) from error
     next_offset = ref.base_offset
-    for header in headers:
+    for _, header in found:
         if header.base_offset != next_offset:
             raise _corrupt(ref, f"a batch begins at {header.base_offset}, not at {next_offset}")
         next_offset = header.last_offset + 1
     if next_offset != ref.last_offset + 1:
         raise _corrupt(ref, f"the batches end at {next_offset}, not at {ref.last_offset + 1}")
-    return headers
+    return [at for at, _ in found], [header for _, header in found]
 
 
-def _memory_bytes(headers: list[BatchHeader]) -> int:
-    """What the decoded batches take: their stored bytes, and the body of a compressed one."""
-    return sum(
-        header.total_bytes + (header.inflated_bytes if header.flags & batch.ZSTD else 0)
-        for header in headers
-    )
-
-
-def _decode(data: bytes, ref: SectionRef) -> DecodedSection:
-    whole = memoryview(data)
-    decoded = []
-    at = 0
-    try:
-        while at < len(data):
-            found = batch.decode(data, at)
-            end = at + found.header.total_bytes
-            decoded.append(StoredBatch(found, whole[at:end]))
-            at = end
-    except BadBatchError as error:
-        raise _corrupt(ref, error.detail) from error
-    return decoded
+def _inflated_bytes(header: BatchHeader) -> int:
+    """What it takes beside its stored bytes once it is decoded."""
+    return header.inflated_bytes if header.flags & batch.ZSTD else 0
 
 
 def _corrupt(ref: SectionRef, why: str) -> CorruptObjectError:

@@ -17,7 +17,14 @@ from crc32c import crc32c
 
 from seb_appliance import limits
 from seb_appliance.errors import BadBatchError
-from seb_appliance.formats.columns import BinaryColumn, Bytes, Columns, Ints, pad8
+from seb_appliance.formats.columns import (
+    BinaryColumn,
+    Bytes,
+    Columns,
+    Ints,
+    all_present,
+    pad8,
+)
 
 MAGIC: Final = b"seb!"
 VERSION: Final = 2
@@ -299,11 +306,12 @@ class _Cursor:
         listed = starts.tolist()
         if listed[0] != 0 or listed != sorted(listed):
             raise BadBatchError(f"the starts of the {what} decrease")
-        column = BinaryColumn(starts, self.take(listed[-1], what), valid)
-        if valid is not None:
-            for i in range(self.count):
-                if column.is_null(i) and listed[i] != listed[i + 1]:
-                    raise BadBatchError(f"a null in the {what} has bytes")
+        data = self.take(listed[-1], what)
+        if valid is None or all_present(valid, self.count):
+            return BinaryColumn(starts, data)
+        column = BinaryColumn(starts, data, valid)
+        if any(listed[i] != listed[i + 1] and column.is_null(i) for i in range(self.count)):
+            raise BadBatchError(f"a null in the {what} has bytes")
         return column
 
 

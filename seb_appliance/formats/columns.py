@@ -24,6 +24,12 @@ def pad8(length: int) -> int:
     return -length % 8
 
 
+def all_present(valid: Bytes, count: int) -> bool:
+    """Whether none of the first `count` items of a validity bitmap is null."""
+    mask = (1 << count) - 1
+    return int.from_bytes(valid, "little") & mask == mask
+
+
 class BinaryColumn(msgspec.Struct, frozen=True):
     """N byte strings. `valid` is None when none of them is null."""
 

@@ -21,7 +21,10 @@ from seb_appliance.formats import batch
 from seb_appliance.formats.batch import Batch, BatchHeader
 from seb_appliance.formats.columns import BinaryColumn, Bytes, Columns, int64s
 
-_STAYS_BYTES: Final = 256 * limits.KIB  # a batch that inflates to so many is not worth merging
+# Inflated, for a batch is unpacked whole for the one record that is asked for: a third of a
+# millisecond, and larger ones hardly shrink better (benchmarks/compression.py).
+_MERGED_BYTES: Final = 256 * limits.KIB
+_STAYS_BYTES: Final = 128 * limits.KIB  # of a batch that is not worth merging
 _RECORDS_MAX: Final = 65_536  # of a merged batch
 
 
@@ -86,17 +89,16 @@ def merge(batches: Iterable[tuple[Batch, Bytes]], *, compress: bool) -> Iterator
     """The same records, in order, in fewer batches. Neighbours answer for neighbouring ranges.
 
     With `compress`, and where one of them was compressed before, they are packed as
-    `Compressor` does it. About two mebibytes are in memory beside the largest of `batches`.
+    `Compressor` does it. About a mebibyte is in memory beside the largest of `batches`.
     """
     compressor = Compressor()
     run: list[tuple[Batch, Bytes]] = []
     run_bytes = run_records = 0
     for found, stored in batches:
         header = found.header
-        # Inflated: a merged batch is read whole, also for the one record of it that is asked for.
         stays = header.inflated_bytes >= _STAYS_BYTES
         full = (
-            run_bytes + header.inflated_bytes > limits.SEGMENT_SECTION_BYTES
+            run_bytes + header.inflated_bytes > _MERGED_BYTES
             or run_records + header.count > _RECORDS_MAX
         )
         if run and (stays or full):

@@ -134,12 +134,12 @@ def test_batches_that_take_less_as_they_are_stay() -> None:
     assert b"".join(piece.data for piece in merged(data)) == data
 
 
-def test_a_merged_batch_inflates_to_a_section_at_most() -> None:
-    data = encoded([(texts(3_000, n), 1) for n in range(20)])
+def test_a_merged_batch_inflates_to_a_quarter_of_a_mebibyte_at_most() -> None:
+    data = encoded([(texts(1_000, n), 1) for n in range(20)])
     pieces = merged(data)
     inflated = [batch.read_header(piece.data).inflated_bytes for piece in pieces]
     assert 1 < len(pieces) < 20
-    assert max(inflated) <= limits.SEGMENT_SECTION_BYTES
+    assert max(inflated) <= 256 * limits.KIB
 
 
 def test_batches_that_leave_offsets_out_are_refused() -> None:

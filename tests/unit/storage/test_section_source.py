@@ -198,7 +198,7 @@ async def test_many_readers_of_one_cold_section_cost_one_get(
     with ThreadPoolExecutor(1) as executor:
         reader = SectionReader(source, executor, counters)
         reader.fetch_ahead(ref)
-        found = await asyncio.gather(*(reader.read(ref) for _ in range(100)))
+        found = await asyncio.gather(*(reader.read(ref, 0, 99) for _ in range(100)))
     assert store.asked == 1
     assert all(section[0].stored == data for section in found)
     await source.close()
