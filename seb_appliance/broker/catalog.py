@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -34,6 +34,7 @@ from seb_appliance.formats.operations import (
     ObjectsCondemned,
     ObjectsRemoved,
     OffsetsCommitted,
+    ReplacedRange,
     Section,
     SegmentsReplaced,
     StoredSection,
@@ -56,6 +57,7 @@ def no_such_topic(name: str) -> TopicNotFoundError:
 
 # Topics whose index is swept at each entry: dropping old rows must not hold up anyone.
 _SWEPT_AT_ONCE: Final = 64
+_SWITCHED_AT_ONCE: Final = 200  # topics
 
 
 @dataclass(slots=True)
@@ -118,6 +120,7 @@ class Catalog:
         self._writers = [(row.first_seq, row.epoch, row.writer_id) for row in loaded.writers]
         self._paged_seqs = (0, 0)  # the last but one, and the last that we heard of
         self._to_sweep: deque[Topic] = deque()
+        self._switching: deque[Iterator[None]] = deque()
         paged = {row.topic_id: row for row in loaded.paged}
         self.stored = StoredObjects(loaded.objects, loaded.garbage)
         self.untidied = Untidied(loaded.untidied)
@@ -190,9 +193,11 @@ class Catalog:
         return self._by_id.get(topic_id)
 
     def apply(self, entry: Entry) -> list[Topic]:
-        """Put an entry in force; the topics that changed (for those who wait on them)."""
+        """Put an entry in force, but for `steps`; the topics that changed (for those who wait on
+        them)."""
         header = entry.header
         assert header.follows(self.position), (header, self.position)
+        assert not self._switching
         self.position = header.position
         self._note_writer(header)
         self.untidied.add(header.seq, header.length, header.created_us)
@@ -250,6 +255,13 @@ class Catalog:
         self.producers.keep_newest()
         return changed
 
+    def steps(self) -> Iterator[None]:
+        """What `apply` has left: to put segments in force. In steps of a few milliseconds, between
+        which others may read, for a topic has its old sections or its new ones; but nothing may be
+        applied before the last."""
+        while self._switching:
+            yield from self._switching.popleft()
+
     def _add_topic(self, topic: Topic) -> None:
         self._by_name[topic.name] = topic
         self._by_id[topic.topic_id] = topic
@@ -276,35 +288,43 @@ class Catalog:
     ) -> None:
         match operation:
             case SegmentsReplaced():
-                self._switch(operation, header.seq)
+                self._switching.append(self._switch(operation, header.seq))
             case ObjectsCondemned(keys=keys):
                 self.stored.condemn(keys, header.created_us)
             case ObjectsRemoved(keys=keys):
                 self.stored.remove(keys)
 
-    def _switch(self, switch: SegmentsReplaced, seq: int) -> None:
-        """Put segments in force. What is gone since they were made is left out."""
-        self.untidied.drop(switch.entries_until)
+    def _switch(self, switch: SegmentsReplaced, seq: int) -> Iterator[None]:
+        """Put segments in force, topic by topic. What is gone since they were made is left out."""
         fresh: dict[int, list[tuple[int, StoredSection]]] = {}
         for i, stored in enumerate(switch.objects):
             object_id = object_id_of(seq, i)
             self.stored.add(object_id, stored.key, stored.length)
-            for section in stored.sections:
-                topic = self._by_id.get(section.topic_id)
-                if topic is not None and section.last_offset >= topic.log_start_offset:
-                    fresh.setdefault(section.topic_id, []).append((object_id, section))
-                    self.stored.use(object_id, section.length)
-        for replaced in switch.replaced:
-            topic = self._by_id.get(replaced.topic_id)
-            if topic is not None:
-                base, last = replaced.base_offset, replaced.last_offset
-                sections = [
-                    item
-                    for item in fresh.get(replaced.topic_id, ())
-                    if base <= item[1].base_offset <= last
-                ]
-                self.stored.release(topic.stored.replace(base, last, sections))
-                topic.forget_entries()
+            for n, section in enumerate(stored.sections, 1):
+                fresh.setdefault(section.topic_id, []).append((object_id, section))
+                if n % _SWITCHED_AT_ONCE == 0:
+                    yield
+        for n, replaced in enumerate(switch.replaced, 1):
+            self._replace(replaced, fresh.get(replaced.topic_id, ()))
+            if n % _SWITCHED_AT_ONCE == 0:
+                yield
+        self.untidied.drop(switch.entries_until)
+
+    def _replace(self, replaced: ReplacedRange, fresh: Sequence[tuple[int, StoredSection]]) -> None:
+        """`fresh`: the topic's new sections, each with its object's id."""
+        topic = self._by_id.get(replaced.topic_id)
+        if topic is None:
+            return
+        base, last = replaced.base_offset, replaced.last_offset
+        sections = [
+            item
+            for item in fresh
+            if base <= item[1].base_offset <= last and item[1].last_offset >= topic.log_start_offset
+        ]
+        for object_id, section in sections:
+            self.stored.use(object_id, section.length)
+        self.stored.release(topic.stored.replace(base, last, sections))
+        topic.forget_entries()
 
     def _load_stored(self, loaded: LoadedState) -> None:
         rows: dict[int, list[tuple[int, StoredSection]]] = {}

@@ -117,7 +117,7 @@ class Sequencer:
                 window = await self._next_window()
                 self._in_flight = window
                 encoded, put_s = await self._store(window)
-                self._apply(window, encoded, put_s)
+                await self._apply(window, encoded, put_s)
                 self._in_flight = None
         except FencedError as error:
             self._fail(error)
@@ -162,9 +162,11 @@ class Sequencer:
         encoded = await self._journal.append(sealed.contents, sealed.parts, created_us)
         return encoded, self._clock.monotonic_s() - window.sealed_s
 
-    def _apply(self, window: Window, encoded: EncodedEntry, put_s: float) -> None:
+    async def _apply(self, window: Window, encoded: EncodedEntry, put_s: float) -> None:
         self._source.keep(encoded)
         changed = self._catalog.apply(encoded.entry)
+        for _ in self._catalog.steps():
+            await asyncio.sleep(0)
         self._state.follow(encoded.entry)
         self._counters.note_entry(encoded.entry, put_s)
         self._failpoints.reach("K10")

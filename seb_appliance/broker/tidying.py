@@ -103,7 +103,9 @@ class Tidying:
         return trimmed
 
     async def _measure(self, topics: Iterable[Topic]) -> None:
-        for topic in topics:
+        for i, topic in enumerate(topics):
+            if i % _TOPICS_AT_ONCE == 0:
+                await asyncio.sleep(0)
             if not topic.deleted:
                 await self._index.measure(topic)
 
@@ -228,11 +230,13 @@ class Tidying:
             replaced=made.replaced, objects=made.objects, inputs=job.inputs, entries_until=until
         )
 
+        size_bytes = encoded_bytes(event)
+
         def admit(window: Window) -> None:
             self._last = window
-            window.add_event(event, encoded_bytes(event))
+            window.add_event(event, size_bytes)
 
-        if encoded_bytes(event) > limits.SWITCH_BYTES_MAX:
+        if size_bytes > limits.SWITCH_BYTES_MAX:
             raise SwitchRefusedError("the operation is too large for an entry")
         await self._check(job, made)
         await self._submit(admit, self._linger_ms)

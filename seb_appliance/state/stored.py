@@ -6,7 +6,9 @@ topics that are gone, or below a log start, are left out by the tables as they a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from typing import Any, Final
 
 from sqlalchemy import (
@@ -37,7 +39,7 @@ from seb_appliance.formats.operations import (
     object_id_of,
 )
 from seb_appliance.state import rows
-from seb_appliance.state.found import checksum_of, rows_with
+from seb_appliance.state.found import checksum_of, one_of
 from seb_appliance.state.schema import (
     garbage,
     index_pages,
@@ -48,6 +50,7 @@ from seb_appliance.state.schema import (
     topics,
 )
 
+_ROWS_AT_ONCE: Final = 200
 _OURS: Final = (TopicDeleted, TopicTrimmed, SegmentsReplaced, ObjectsCondemned, ObjectsRemoved)
 
 
@@ -117,8 +120,7 @@ def _switch(connection: Connection, switch: SegmentsReplaced, seq: int) -> int:
         after = before._asdict() | {"tidied_seq": switch.entries_until}
         connection.execute(update(tidy_state), after)
         added = checksum_of(tidy_state, [after.values()]) - checksum_of(tidy_state, [before])
-    for replaced in switch.replaced:
-        added -= _delete(connection, stored_sections, _within(replaced))
+    added -= _delete_replaced(connection, switch.replaced)
     objects = [
         {"object_id": object_id_of(seq, i), "key": stored.key, "length": stored.length}
         for i, stored in enumerate(switch.objects)
@@ -127,31 +129,43 @@ def _switch(connection: Connection, switch: SegmentsReplaced, seq: int) -> int:
     return added + _insert(connection, stored_sections, _in_force(connection, switch.objects, seq))
 
 
-def _within(replaced: ReplacedRange) -> ColumnElement[bool]:
+def _delete_replaced(connection: Connection, replaced: Sequence[ReplacedRange]) -> int:
+    """Delete the rows in these ranges; their checksum. Most ranges of a switch have none: one
+    question finds those that do."""
     of = stored_sections.c
-    inside = of.base_offset.between(replaced.base_offset, replaced.last_offset)
-    return and_(of.topic_id == replaced.topic_id, inside)
+    ranges = [(item.topic_id, item.base_offset, item.last_offset) for item in replaced]
+    asked = func.json_each(json.dumps(ranges)).table_valued("value")
+    topic_id, base, last = (func.json_extract(asked.c.value, f"$[{i}]") for i in range(3))
+    inside = and_(of.topic_id == topic_id, of.base_offset.between(base, last))
+    found = connection.execute(select(of.topic_id, of.base_offset).join(asked, inside)).all()
+    added = 0
+    for topic_id, base in found:
+        which = and_(of.topic_id == topic_id, of.base_offset == base)
+        added += _delete(connection, stored_sections, which)
+    return added
 
 
-def _in_force(connection: Connection, objects: Sequence[StoredObject], seq: int) -> list[rows.Row]:
+def _in_force(
+    connection: Connection, objects: Sequence[StoredObject], seq: int
+) -> Iterator[rows.Row]:
     """Rows of the objects' sections that living topics can still read."""
     named = sorted({section.topic_id for stored in objects for section in stored.sections})
-    log_starts = {
-        row.topic_id: row.log_start_offset
-        for row in rows_with(connection, topics.c.topic_id, named)
-    }
-    return [
-        rows.of_stored_section(object_id_of(seq, i), section)
-        for i, stored in enumerate(objects)
-        for section in stored.sections
-        if section.last_offset >= log_starts.get(section.topic_id, section.last_offset + 1)
-    ]
+    asked = select(topics.c.topic_id, topics.c.log_start_offset)
+    found = connection.execute(asked.where(one_of(topics.c.topic_id, named)))
+    log_starts: dict[int, int] = {topic_id: start for topic_id, start in found}  # noqa: C416
+    for i, stored in enumerate(objects):
+        for section in stored.sections:
+            if section.last_offset >= log_starts.get(section.topic_id, section.last_offset + 1):
+                yield rows.of_stored_section(object_id_of(seq, i), section)
 
 
-def _insert(connection: Connection, table: Table, fresh: Sequence[rows.Row]) -> int:
-    if fresh:
-        connection.execute(insert(table), fresh)
-    return checksum_of(table, (row.values() for row in fresh))
+def _insert(connection: Connection, table: Table, fresh: Iterable[rows.Row]) -> int:
+    """Insert rows, some at a time, as the event loop makes them; their checksum."""
+    added, left = 0, iter(fresh)
+    while some := list(islice(left, _ROWS_AT_ONCE)):
+        connection.execute(insert(table), some)
+        added += checksum_of(table, (row.values() for row in some))
+    return added
 
 
 def _delete(connection: Connection, table: Table, which: ColumnElement[bool]) -> int:
