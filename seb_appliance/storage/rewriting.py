@@ -198,7 +198,8 @@ def _runs(inputs: list[_Input], job: RewriteJob) -> list[_Run]:
 
 
 def _groups(runs: list[_Run], segment_bytes: int) -> Iterator[list[_Run]]:
-    """Runs that share an object: a large one has its own, the small ones fill packed objects."""
+    """Runs that share an object: a large one has its own, the small ones fill packed objects. A run
+    becomes at most twice the sections that its bytes need."""
     packed: list[_Run] = []
     size_bytes = sections = 0
     for run in runs:
@@ -207,7 +208,7 @@ def _groups(runs: list[_Run], segment_bytes: int) -> Iterator[list[_Run]]:
             continue
         needs = 1 + run.size_bytes // limits.SEGMENT_SECTION_BYTES
         full = size_bytes + run.size_bytes > segment_bytes
-        if packed and (full or sections + needs > limits.SEGMENT_SECTIONS_MAX // 4):
+        if packed and (full or sections + needs > limits.SEGMENT_SECTIONS_MAX // 2):
             yield packed
             packed, size_bytes, sections = [], 0, 0
         packed.append(run)

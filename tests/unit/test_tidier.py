@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from seb_appliance import limits, settings
 from seb_appliance.assembly import Appliance
+from seb_appliance.broker import catalog
+from seb_appliance.broker.catalog import Catalog
 from seb_appliance.broker.tidying import SwitchRefusedError
 from seb_appliance.broker.values import ApiKeyView, From, NewRecords, ReadRequest
 from seb_appliance.errors import CorruptObjectError, FencedError, OffsetExpiredError
@@ -115,6 +119,38 @@ async def test_small_batches_become_one_that_is_stored_as_the_topic_wants(
     ((_, header),) = batch.walk(body[section.at : section.at + section.length])
     assert (header.count, bool(header.flags & batch.ZSTD)) == (30, compression == "zstd")
     assert await place.values("t") == values
+
+
+async def test_readers_find_every_record_while_a_switch_comes_into_force_in_steps(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(catalog, "_SWITCHED_AT_ONCE", 1)
+    steps = Catalog.steps
+
+    def slowly(self: Catalog) -> Iterator[None]:
+        for _ in steps(self):
+            yield from [None] * 300  # turns of the event loop, for the reader
+
+    monkeypatch.setattr(Catalog, "steps", slowly)
+    expected = {f"t{n}": await place.produce(f"t{n}", 10) for n in range(6)}
+    seen: set[int] = set()
+
+    async def reading() -> None:
+        while True:
+            for name, values in expected.items():
+                assert await place.values(name) == values
+            topics = place.broker._catalog.topics()
+            seen.add(sum(len(topic.stored) > 0 for topic in topics))
+            await asyncio.sleep(0)
+
+    reader = asyncio.create_task(reading())
+    await place.tidy()
+    await asyncio.sleep(0)
+    reader.cancel()
+    with suppress(asyncio.CancelledError):
+        await reader
+    assert len(seen) > 4
+    assert {name: await place.values(name) for name in expected} == expected
 
 
 async def test_a_fetch_by_time_finds_records_in_segments(place: Place) -> None:

@@ -1,0 +1,110 @@
+"""Many small topics in an appliance over a bucket in memory, hours of them in seconds: the clock is
+moved, and everything else is real."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from seb_appliance import assembly, limits, settings
+from seb_appliance.assembly import Appliance
+from seb_appliance.broker.values import ApiKeyView, From, NewRecords, ReadRequest
+from seb_appliance.failpoints import NO_FAILPOINTS
+from seb_appliance.formats.operations import Grant
+from seb_appliance.storage import layout
+from seb_appliance.storage.counted import CountedStore
+from seb_appliance.storage.memory import MemoryStore
+from tests.support.fakes import FakeClock
+
+ADMIN = ApiKeyView("test", "test", (Grant(operation="admin"),), 0)
+
+
+class NotingStore(MemoryStore):
+    """`puts`: how many objects were PUT, by the first folder of their keys."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.puts: Counter[str] = Counter()
+
+    async def put(self, key: str, body: bytes) -> None:
+        self.puts[key.split("/", 1)[0] + "/"] += 1
+        await super().put(key, body)
+
+
+class SmallTopics:
+    """`topics` topics that get one record of `value_bytes` a minute each, evenly spread."""
+
+    def __init__(self, appliance: Appliance, clock: FakeClock, store: NotingStore) -> None:
+        self.appliance = appliance
+        self.clock = clock
+        self.store = store
+        self.produced: Counter[str] = Counter()
+
+    @classmethod
+    async def start(cls, folder: Path, patch: pytest.MonkeyPatch, linger: str) -> SmallTopics:
+        clock, store = FakeClock(), NotingStore()
+        patch.setattr(assembly, "SystemClock", lambda: clock)
+        given = {"data": str(folder), "bucket": "memory:", "linger": linger, "tidier": "off"}
+        chosen = settings.load(flags=given, environment={})
+        appliance = await Appliance.open(
+            chosen, CountedStore(store), NO_FAILPOINTS, lambda *_: None
+        )
+        place = cls(appliance, clock, store)
+        begun = asyncio.create_task(appliance.start())
+        while not begun.done():
+            await clock.advance(1)
+            await asyncio.sleep(0.001)
+        await begun
+        return place
+
+    async def run(self, topics: int, minutes: int, value_bytes: int, step_s: float) -> None:
+        """What arrives in `step_s` comes at one time; the tidier looks every five seconds."""
+        value = b"v" * value_bytes
+        steps = round(60 / step_s)
+        tidied_s = self.clock.now_s
+        for n in range(minutes * steps):
+            step = n % steps
+            names = range(step * topics // steps, (step + 1) * topics // steps)
+            await self._produce([f"small-{number:05d}" for number in names], value, step_s)
+            if self.clock.now_s - tidied_s >= limits.TIDY_EVERY_S:
+                tidied_s = self.clock.now_s
+                await self._tidy()
+
+    async def _produce(self, names: list[str], value: bytes, step_s: float) -> None:
+        broker = self.appliance.broker
+        sent = [
+            asyncio.ensure_future(
+                broker.append(ADMIN, name, NewRecords([value]), broker.pending.reserve(1))
+            )
+            for name in names
+        ]
+        await self.clock.advance(step_s)
+        await asyncio.gather(*sent)
+        self.produced.update(names)
+
+    async def _tidy(self) -> None:
+        stepping = asyncio.create_task(self.appliance.tidier.step())
+        while not stepping.done():  # its operations wait for a window, which waits for the clock
+            await self.clock.advance(0.01)
+            await asyncio.sleep(0.0005)
+        if await stepping:
+            await self._tidy()
+
+    @property
+    def tidier_puts(self) -> int:
+        return self.store.puts[layout.SEGMENTS] + self.store.puts[layout.PACKED]
+
+    @property
+    def sections_in_force(self) -> int:
+        """Of segments and packed objects: each is a row in memory."""
+        objects = self.appliance.broker._catalog.stored.all()
+        return sum(found.sections for found in objects)
+
+    async def stored(self, name: str) -> int:
+        """How many records of the topic can be read."""
+        request = ReadRequest(From(earliest=True), max_records=limits.FETCH_RECORDS_MAX)
+        result = await self.appliance.broker.read(name, request)
+        return sum(piece.end - piece.begin for piece in result.slices)
