@@ -82,6 +82,7 @@ KEY_INDEX_GATHER_S: Final = 0.02  # records gather for so long before they are i
 KEY_INDEX_ROUND_BYTES: Final = 16 * MIB  # taken into the index in one transaction
 KEY_INDEX_ROUND_RECORDS: Final = 100_000
 KEY_INDEX_ROUND_TOPICS: Final = 1_000
+KEY_INDEX_TRIM_ROWS: Final = 10_000  # deleted from the index in one transaction
 KEY_INDEX_REST: Final = 1.0  # while it catches up it rests as long as it worked,
 KEY_INDEX_REST_BUSY: Final = 4.0  # and four times as long while entries are written
 KEY_INDEX_RETRY_S: Final = 5

@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Concatenate, Final, ParamSpec, TypeVar
 
+from seb_appliance import limits
 from seb_appliance.broker.key_index import IndexedTopic, IndexRange, KeyOffsets, KeyRows
 from seb_appliance.errors import CorruptObjectError
 from seb_appliance.state import files
@@ -98,7 +99,10 @@ class SqliteKeyIndex:
         await self._change(_forget, topic_id)
 
     async def trim(self, topic_id: int, log_start: int) -> None:
-        await self._change(_trim, topic_id, log_start)
+        # Some rows in a transaction: what is added meanwhile, and readers' files, wait for no more.
+        for table in rows.TABLES:
+            while not await self._change(_trim, table, topic_id, log_start):
+                pass
 
     async def add(self, ranges: Sequence[IndexRange], kept_below: Mapping[int, int]) -> None:
         await self._change(_add, ranges, kept_below)
@@ -135,18 +139,18 @@ class SqliteKeyIndex:
 
     async def _change(
         self,
-        work: Callable[Concatenate[sqlite3.Connection, P], None],
+        work: Callable[Concatenate[sqlite3.Connection, P], T],
         *args: P.args,
         **kwargs: P.kwargs,
-    ) -> None:
+    ) -> T:
         """`work` in a transaction of the writing connection."""
 
-        def changing() -> None:
+        def changing() -> T:
             assert self._connection is not None
             with told_of(self._path), _transaction(self._connection, "BEGIN IMMEDIATE"):
-                work(self._connection, *args, **kwargs)
+                return work(self._connection, *args, **kwargs)
 
-        await self._write(changing)
+        return await self._write(changing)
 
     async def _read(
         self,
@@ -257,12 +261,16 @@ def _forget(connection: sqlite3.Connection, topic_id: int) -> None:
         connection.execute(f"DELETE FROM {table} WHERE topic_id = ?", (topic_id,))  # noqa: S608
 
 
-def _trim(connection: sqlite3.Connection, topic_id: int, log_start: int) -> None:
-    for table in rows.TABLES:
-        connection.execute(
-            f"DELETE FROM {table} WHERE topic_id = ? AND offset < ?",  # noqa: S608 - our own names
-            (topic_id, log_start),
-        )
+def _trim(connection: sqlite3.Connection, table: str, topic_id: int, log_start: int) -> bool:
+    """Delete some of a topic's rows below a log start offset; whether these were the last."""
+    below = f"FROM {table} WHERE topic_id = ? AND offset < ?"  # our own names
+    bounds = connection.execute(
+        f"SELECT offset {below} ORDER BY offset LIMIT 1 OFFSET ?",
+        (topic_id, log_start, limits.KEY_INDEX_TRIM_ROWS),
+    ).fetchone()
+    until = log_start if bounds is None else bounds[0]
+    connection.execute(f"DELETE {below}", (topic_id, until))
+    return bounds is None
 
 
 def _add(

@@ -1,5 +1,6 @@
 """Latest, history, listing and view of a whole appliance equal a dictionary, whatever happens to
-the key index: restarts, a file that is lost, damaged or old, another setting, a topic made anew."""
+the key index: restarts, a file that is lost, damaged or old, another setting, a topic trimmed, or
+made anew."""
 
 from __future__ import annotations
 
@@ -24,6 +25,7 @@ class Log:
     def __init__(self) -> None:
         self.key_index = "history"
         self.records: list[tuple[bytes | None, str | None]] = []
+        self.start = 0
 
     def newest(self) -> dict[bytes, tuple[int, str]]:
         found: dict[bytes, tuple[int, str]] = {}
@@ -32,7 +34,12 @@ class Log:
                 found.pop(key, None)
                 if value is not None:
                     found[key] = (offset, value)
-        return found
+        return {key: newest for key, newest in found.items() if newest[0] >= self.start}
+
+    def history(self, key: bytes) -> list[tuple[int, str | None]]:
+        """Newest first."""
+        listed = [(o, v) for o, (k, v) in enumerate(self.records) if k == key and o >= self.start]
+        return listed[::-1]
 
 
 async def asked(seb: RunningAppliance, path: str, question: dict[str, Any]) -> dict[str, Any]:
@@ -70,8 +77,7 @@ async def check(seb: RunningAppliance, log: Log) -> None:
         named = {"key_base64": base64.b64encode(key).decode(), "fresh": True, "limit": 1_000}
         if log.key_index == "history":
             told = await asked(seb, "keys/history", named)
-            listed = [(o, v) for o, (k, v) in enumerate(log.records) if k == key]
-            assert [(r["offset"], r["value"]) for r in told["records"]] == listed[::-1]
+            assert [(r["offset"], r["value"]) for r in told["records"]] == log.history(key)
         del named["limit"]
         found = await asked(seb, "keys/latest", named)
         record = found.get("record")
@@ -109,8 +115,11 @@ async def manage(seb: RunningAppliance, log: Log, chance: random.Random) -> None
         await seb.client.patch("/v1/topics/t", json={"key_index": log.key_index})
     elif what < 0.35:
         await seb.client.delete("/v1/topics/t")
-        log.records = []
+        log.records, log.start = [], 0
         await seb.client.put("/v1/topics/t", json={"key_index": log.key_index})
+    elif what < 0.6:
+        log.start = chance.randint(log.start, len(log.records))
+        await seb.client.post("/v1/topics/t/trim", json={"before": log.start})
 
 
 def meddle(data: Path, aside: Path, chance: random.Random) -> None:

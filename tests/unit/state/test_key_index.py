@@ -173,6 +173,26 @@ async def test_a_page_of_history_begins_below_any_offset(index, monkeypatch):
             assert await model.history(key, before, 4) == below[::-1][:4]
 
 
+@pytest.mark.parametrize("mode", ["latest", "history"])
+async def test_trimmed_rows_are_deleted_some_at_a_time(index, mode, monkeypatch, tmp_path):
+    monkeypatch.setattr(limits, "KEY_INDEX_TRIM_ROWS", 7)
+    model = await Model(index, mode).begin()
+    await model.add(*((b"k%d" % n, b"v") for n in range(50)))
+    await model.add((b"k3", b"w"), (b"k4", b"w"), kept_below=50)
+    transactions: list[str] = []
+    connection = index._connection
+    connection.set_trace_callback(
+        lambda sql: transactions.append(sql) if sql.startswith("BEGIN") else None
+    )
+    model.start = 40
+    await index.trim(model.topic_id, model.start)
+    assert len(transactions) > 5
+    for table in ("latest", "history", "kept"):
+        rows = connection.execute(f"SELECT min(offset) FROM {table}").fetchone()
+        assert rows[0] is None or rows[0] >= 40, table
+    await model.check()
+
+
 async def test_there_is_no_history_before_it_is_indexed(index):
     model = await Model(index, "latest").begin()
     await model.add((b"k", b"v"), (b"k", b"w"))
