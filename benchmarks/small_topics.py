@@ -26,7 +26,7 @@ async def measure(topics: int, minutes: int, value_bytes: int, linger: str, step
         counters, tidying = place.appliance.tidier.counters, place.appliance.broker.tidying
         print(
             f"{topics:,} topics, {minutes} minutes, linger {linger}: "
-            f"{place.tidier_puts * 60 / minutes:.0f} PUTs an hour of the tidier, "
+            f"{place.store.tidier_puts * 60 / minutes:.0f} PUTs an hour of the tidier, "
             f"{counters.jobs} jobs, read {format_size(counters.bytes_read)}, "
             f"written {format_size(counters.bytes_written)}; {tidying.objects} objects with "
             f"{place.sections_in_force:,} sections in force, {tidying.waiting_entries:,} entries "

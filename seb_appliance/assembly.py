@@ -10,6 +10,7 @@ import os
 import random
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from seb_appliance.admin_key import ensure_admin_key
 from seb_appliance.broker.broker import Broker
@@ -237,7 +238,7 @@ def _tidier(
     if settings.address.kind == "memory":  # which no other process can read
         rewriter = ObjectRewriter(store, patience, journal.mode)
     else:
-        rewriter = ChildRewriter(settings, journal.mode)
+        rewriter = ChildRewriter(settings, journal.mode, _cache_folder(settings, journal))
     bucket = SnapshotStore(store, patience, failpoints)
     cleaner = BucketCleaner(store, patience, bucket, journal.mode, failpoints)
     return TidierKeeper(broker.tidying, rewriter, cleaner, snapshots, clock, failpoints)
@@ -264,12 +265,16 @@ def _sections(
     clock: Clock,
     failpoints: Failpoints,
 ) -> BucketSections:
-    cache = None
-    # A cache of a bucket that is a local disk, or memory, would only hold everything twice.
-    if settings.address.kind == "s3" and settings.cache_bytes:
-        folder = settings.data / "cache" / journal.bucket_id.hex()
-        cache = DiskCache(folder, settings.cache_bytes, failpoints)
+    folder = _cache_folder(settings, journal)
+    cache = None if folder is None else DiskCache(folder, settings.cache_bytes, failpoints)
     return BucketSections(store, lambda ref: layout.object_key(journal.mode, ref), cache, clock)
+
+
+def _cache_folder(settings: Settings, journal: StoredJournal) -> Path | None:
+    """A cache of a bucket that is a local disk, or memory, would only hold everything twice."""
+    if settings.address.kind != "s3" or not settings.cache_bytes:
+        return None
+    return settings.data / "cache" / journal.bucket_id.hex()
 
 
 def _reading(appliance: Appliance) -> Reading:

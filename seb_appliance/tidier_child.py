@@ -18,6 +18,7 @@ from seb_appliance.broker.rewrite_jobs import RewriteJob, Rewritten
 from seb_appliance.clock import SystemClock
 from seb_appliance.errors import CorruptObjectError, SebError
 from seb_appliance.storage.counted import CountedStore
+from seb_appliance.storage.entries_on_disk import EntriesOnDisk
 from seb_appliance.storage.patience import Patience
 from seb_appliance.storage.rewriting import ObjectRewriter
 from seb_appliance.stores import make_store
@@ -39,7 +40,8 @@ async def _serve() -> None:
     hello = await read_frame(reader, Hello)
     store = make_store(hello.settings)
     patience = Patience(SystemClock(), random.random, give_up_after_s=PATIENCE_S)
-    rewriter = ObjectRewriter(store, patience, hello.mode)
+    reads = store if hello.cache is None else EntriesOnDisk(store, hello.cache)
+    rewriter = ObjectRewriter(reads, patience, hello.mode)
     asking = asyncio.create_task(read_frame(reader, RewriteJob))
     while True:
         try:

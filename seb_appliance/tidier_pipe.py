@@ -22,10 +22,12 @@ _T = TypeVar("_T")
 
 
 class Hello(msgspec.Struct):
-    """`settings`: of the appliance, with which the child makes its own store."""
+    """`settings`: of the appliance, with which the child makes its own store. `cache`: the folder
+    where entries may lie on this machine; None if there is none."""
 
     settings: Settings
     mode: Mode
+    cache: Path | None = None
 
 
 class Answer(msgspec.Struct):

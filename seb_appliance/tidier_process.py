@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from asyncio.subprocess import PIPE, Process
+from pathlib import Path
 
 from seb_appliance.broker.rewrite_jobs import RewriteJob, Rewritten
 from seb_appliance.errors import CorruptObjectError, StoreUncertainError
@@ -14,10 +15,11 @@ from seb_appliance.tidier_pipe import Answer, Hello, frame, read_frame
 
 
 class ChildRewriter:
-    """Fulfils `broker.rewrite_jobs.Rewriter`. A child that died is started anew for a later job."""
+    """Fulfils `broker.rewrite_jobs.Rewriter`. A child that died is started anew for a later job.
+    `cache`: the folder of our cache of entries, which the child reads; None if there is none."""
 
-    def __init__(self, settings: Settings, mode: Mode) -> None:
-        self._hello = Hello(settings, mode)
+    def __init__(self, settings: Settings, mode: Mode, cache: Path | None = None) -> None:
+        self._hello = Hello(settings, mode, cache)
         self._child: Process | None = None
 
     @property

@@ -15,6 +15,10 @@ from pathlib import Path
 from seb_appliance.failpoints import Failpoints
 
 
+def entry_name(seq: int) -> str:
+    return f"{seq:020d}.entry"
+
+
 class DiskCache:
     """Blocking; used from one thread at a time (`SectionSource` gives it a thread of its own)."""
 
@@ -42,14 +46,14 @@ class DiskCache:
         self._shrink(self._limit_bytes)
 
     def put_entry(self, seq: int, body: bytes) -> None:
-        self._put(f"{seq:020d}.entry", body)
+        self._put(entry_name(seq), body)
 
     def put_section(self, seq: int, at: int, data: bytes) -> None:
         self._put(f"{seq:020d}-{at}.section", data)
 
     def read(self, seq: int, at: int, length: int) -> bytes | None:
         """Bytes `at` ≤ i < `at` + `length` of the entry; None when they are not here (whole)."""
-        for name, begin in ((f"{seq:020d}.entry", at), (f"{seq:020d}-{at}.section", 0)):
+        for name, begin in ((entry_name(seq), at), (f"{seq:020d}-{at}.section", 0)):
             if name not in self._sizes:
                 continue
             try:
@@ -65,7 +69,7 @@ class DiskCache:
 
     def drop(self, seq: int, at: int) -> None:
         """What lies here for this section is damaged."""
-        self._remove(f"{seq:020d}.entry")
+        self._remove(entry_name(seq))
         self._remove(f"{seq:020d}-{at}.section")
 
     def _put(self, name: str, data: bytes) -> None:

@@ -15,14 +15,19 @@ from seb_appliance.broker import catalog
 from seb_appliance.broker.catalog import Catalog
 from seb_appliance.broker.tidying import SwitchRefusedError
 from seb_appliance.broker.values import ApiKeyView, From, NewRecords, ReadRequest
+from seb_appliance.clock import SystemClock
 from seb_appliance.errors import CorruptObjectError, FencedError, OffsetExpiredError
 from seb_appliance.failpoints import NO_FAILPOINTS
 from seb_appliance.formats import batch, segment
 from seb_appliance.formats.operations import Grant, TopicSettings
 from seb_appliance.storage import layout
 from seb_appliance.storage.counted import CountedStore
+from seb_appliance.storage.disk_cache import DiskCache, entry_name
+from seb_appliance.storage.entries_on_disk import EntriesOnDisk
 from seb_appliance.storage.memory import MemoryStore
 from seb_appliance.storage.object_store import list_all
+from seb_appliance.storage.patience import Patience
+from seb_appliance.storage.rewriting import ObjectRewriter
 
 ADMIN = ApiKeyView("test", "test", (Grant(operation="admin"),), 0)
 FLAGS = {"tidier": "off", "tidy_bytes": "1KiB", "tidy_young": "0ms", "garbage_grace": "0ms"}
@@ -151,6 +156,28 @@ async def test_readers_find_every_record_while_a_switch_comes_into_force_in_step
         await reader
     assert len(seen) > 4
     assert {name: await place.values(name) for name in expected} == expected
+
+
+async def test_entries_come_from_the_disk_unless_they_are_damaged_or_missing_there(
+    place: Place, tmp_path: Path
+) -> None:
+    values = await place.produce("t", 30)
+    folder = tmp_path / "cache"
+    cache = DiskCache(folder, 1 << 20, NO_FAILPOINTS)
+    job = await place.broker.tidying.next_job()
+    assert job is not None
+    for ref in job.entries:
+        cache.put_entry(ref.seq, await place.store.get(layout.object_key("A", ref)))
+    missing, damaged, other = (folder / entry_name(ref.seq) for ref in job.entries[-3:])
+    other.write_bytes(damaged.read_bytes())  # as a cache of another history of the bucket might
+    damaged.write_bytes(damaged.read_bytes()[:-60] + b"?" * 60)
+    missing.unlink()
+    bucket = CountedStore(place.store)
+    patience = Patience(SystemClock(), lambda: 0.5, give_up_after_s=5)
+    made = await ObjectRewriter(EntriesOnDisk(bucket, folder), patience, "A").rewrite(job)
+    assert bucket.counts.requests("GET") == 3 + len(made.objects)
+    await place.broker.tidying.switch(job, made)
+    assert await place.values("t") == values
 
 
 async def test_a_fetch_by_time_finds_records_in_segments(place: Place) -> None:
