@@ -23,6 +23,7 @@ from seb_appliance.errors import (
     ConfigurationError,
     CorruptObjectError,
     OffsetExpiredError,
+    OffsetOutOfRangeError,
     OverloadedError,
     SebError,
     TopicNotFoundError,
@@ -261,7 +262,10 @@ class KeyIndexing:
         )
         try:
             result = await self._reads.read(topic.name, request)
-        except (OffsetExpiredError, TopicNotFoundError):  # meanwhile: the next round knows
+        # Trimmed, deleted or made anew meanwhile: the next round knows.
+        except (OffsetExpiredError, OffsetOutOfRangeError, TopicNotFoundError):
+            if not topic.deleted and topic.log_start_offset <= offset:
+                raise
             return IndexRange(topic.topic_id, offset, offset, [])
         if result.topic_id != topic.topic_id:
             return IndexRange(topic.topic_id, offset, offset, [])

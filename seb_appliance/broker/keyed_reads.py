@@ -11,7 +11,7 @@ from seb_appliance import limits
 from seb_appliance.broker.catalog import Topic, no_such_topic
 from seb_appliance.broker.reads import Reads
 from seb_appliance.broker.values import BatchSlice, From, ReadRequest, ReadResult
-from seb_appliance.errors import OffsetExpiredError
+from seb_appliance.errors import OffsetExpiredError, OffsetOutOfRangeError
 
 _AT_ONCE: Final = 1_000  # records that are looked through for the next ones chosen
 
@@ -39,6 +39,10 @@ async def pick(
         except OffsetExpiredError as error:
             at = bisect_left(offsets, int(str(error.data["log_start_offset"])))
             continue
+        except OffsetOutOfRangeError:
+            if topic.deleted:  # and made anew under its name
+                raise no_such_topic(topic.name) from None
+            raise
         if result.topic_id != topic.topic_id:
             raise no_such_topic(topic.name)
         behind = bisect_left(offsets, result.next_offset)
