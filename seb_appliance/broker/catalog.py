@@ -193,8 +193,7 @@ class Catalog:
         return self._by_id.get(topic_id)
 
     def apply(self, entry: Entry) -> list[Topic]:
-        """Put an entry in force, but for `steps`; the topics that changed (for those who wait on
-        them)."""
+        """Put an entry in force, but for `steps`; the topics that changed (others may wait)."""
         header = entry.header
         assert header.follows(self.position), (header, self.position)
         assert not self._switching
@@ -212,14 +211,7 @@ class Catalog:
                         header.seq, header.created_us, header.sections_at, section
                     )
                 case TopicCreated():
-                    topic = Topic(
-                        operation.topic_id,
-                        operation.name,
-                        operation.created_us,
-                        operation.settings,
-                    )
-                    self._add_topic(topic)
-                    changed.append(topic)
+                    changed.append(self._create_topic(operation))
                 case TopicChanged():
                     topic = self._by_id[operation.topic_id]
                     topic.settings = operation.settings
@@ -261,6 +253,11 @@ class Catalog:
         applied before the last."""
         while self._switching:
             yield from self._switching.popleft()
+
+    def _create_topic(self, made: TopicCreated) -> Topic:
+        topic = Topic(made.topic_id, made.name, made.created_us, made.settings)
+        self._add_topic(topic)
+        return topic
 
     def _add_topic(self, topic: Topic) -> None:
         self._by_name[topic.name] = topic
