@@ -236,7 +236,7 @@ def _tidier(
     patience = Patience(clock, random.random, give_up_after_s=_TIDIER_PATIENCE_S)
     rewriter: Rewriter
     if settings.address.kind == "memory":  # which no other process can read
-        rewriter = ObjectRewriter(store, patience, journal.mode)
+        rewriter = ObjectRewriter(store, patience, journal.mode, settings.data)
     else:
         rewriter = ChildRewriter(settings, journal.mode, _cache_folder(settings, journal))
     bucket = SnapshotStore(store, patience, failpoints)

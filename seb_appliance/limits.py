@@ -166,6 +166,18 @@ GARBAGE_GRACE_MS_DEFAULT: Final = 3_600_000
 ENTRIES_REMOVED_AT_ONCE: Final = 1_000
 KEYS_PER_ENTRY_MAX: Final = 1_000  # objects condemned or removed by one operation
 
+# Compaction
+DIRTY_RATIO_DEFAULT: Final = 0.5
+DIRTY_RATIO_MIN: Final = 0.01
+DIRTY_RATIO_MAX: Final = 0.99
+TOMBSTONE_RETENTION_MS_DEFAULT: Final = 24 * 3_600_000
+COMPACTION_SECTIONS_MAX: Final = 20_000  # that one compaction reads: about 20 GB
+COMPACTION_TOPICS_MAX: Final = 1_000  # small ones, that are compacted together
+COMPACTION_READ_BYTES: Final = 4 * MIB  # one request
+COMPACTION_KEYS_BYTES: Final = 48 * MIB  # record keys in memory; more are sorted on disk
+COMPACTION_SORTED_FILES_MAX: Final = 64  # of record keys; more are merged
+COMPACTION_FAILED_REST_S: Final = 600.0  # before a topic that could not be compacted is tried again
+
 # Snapshots
 SNAPSHOTS_KEPT: Final = 3
 SNAPSHOT_INTERVAL_S_MIN: Final = 60
@@ -184,6 +196,7 @@ assert REQUEST_BYTES_MAX <= PENDING_BYTES_DEFAULT, "one allowed request must be 
 assert WINDOW_BYTES_MAX + REQUEST_BYTES_MAX + ENTRY_CONTENTS_BYTES_MAX <= ENTRY_BYTES_MAX
 assert OPERATOR_LINGER_MS < LINGER_MS_MAX <= ACK_TIMEOUT_MS_DEFAULT // 2
 assert WINDOW_BYTES_MAX + 2 * COMMIT_BYTES_MAX <= ENTRY_CONTENTS_BYTES_MAX, "commits fit its table"
+assert COMPACTION_SECTIONS_MAX + COMPACTION_TOPICS_MAX <= SECTIONS_PER_SWITCH_MAX
 assert SECTIONS_PER_SWITCH_MAX * 100 <= SWITCH_BYTES_MAX <= COMMIT_BYTES_MAX
 assert SEGMENT_BYTES_DEFAULT / SEGMENT_SECTION_BYTES + 10_000 < SEGMENT_SECTIONS_MAX
 assert GROUPS_PER_PAGE_MAX <= GROUPS_PER_PAGE_LOOKED_AT

@@ -143,6 +143,7 @@ def _cache(appliance: Appliance) -> Iterator[Sample]:
 
 def _tidier(appliance: Appliance) -> Iterator[Sample]:
     counters, tidying = appliance.tidier.counters, appliance.broker.tidying
+    compaction = tidying.compactions.progress()
     for name, text, value in (
         ("seb_tidier_jobs_total", "Jobs of the tidier put in force.", counters.jobs),
         ("seb_tidier_failures_total", "Its attempts that failed.", counters.failures),
@@ -151,6 +152,16 @@ def _tidier(appliance: Appliance) -> Iterator[Sample]:
         ("seb_tidier_entries_removed_total", "Entries removed.", counters.entries_removed),
         ("seb_tidier_objects_removed_total", "Objects removed.", counters.objects_removed),
         ("seb_topics_trimmed_total", "Log starts moved by retention.", counters.topics_trimmed),
+        (
+            "seb_compactions_total",
+            "Compactions put in force, of a topic each.",
+            counters.compactions,
+        ),
+        (
+            "seb_compaction_removed_records_total",
+            "Records that compaction removed.",
+            counters.records_removed,
+        ),
     ):
         yield Sample(name, text, "counter", value)
     for kind, requests in sorted(counters.requests.items()):
@@ -159,6 +170,8 @@ def _tidier(appliance: Appliance) -> Iterator[Sample]:
     for name, text, value in (
         ("seb_tidier_waiting_entries", "Entries not tidied.", tidying.waiting_entries),
         ("seb_tidier_waiting_bytes", "Bytes of entries not tidied.", tidying.waiting_bytes),
+        ("seb_compacted_bytes", "In segments, of compacted topics.", compaction.total_bytes),
+        ("seb_compaction_dirty_bytes", "Of those, not compacted yet.", compaction.dirty_bytes),
         ("seb_objects", "Segments and packed objects in force.", tidying.objects),
         ("seb_garbage_objects", "Condemned objects in the bucket.", tidying.garbage),
     ):

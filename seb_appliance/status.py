@@ -89,7 +89,7 @@ def _remembered(appliance: Appliance) -> RememberedStatus:
 
 def _tidier(appliance: Appliance) -> TidierStatus:
     tidier, tidying = appliance.tidier, appliance.broker.tidying
-    counters = tidier.counters
+    counters, compaction = tidier.counters, tidying.compactions.progress()
     return TidierStatus(
         doing=tidier.doing,
         failure=tidier.failure,
@@ -102,6 +102,11 @@ def _tidier(appliance: Appliance) -> TidierStatus:
         bytes_read=counters.bytes_read,
         bytes_written=counters.bytes_written,
         topics_trimmed=counters.topics_trimmed,
+        compacted_topics=compaction.topics,
+        compacted_bytes=compaction.total_bytes,
+        dirty_bytes=compaction.dirty_bytes,
+        compactions=counters.compactions,
+        records_removed=counters.records_removed,
         entries_removed=counters.entries_removed,
         objects_removed=counters.objects_removed,
     )

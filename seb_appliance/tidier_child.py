@@ -41,7 +41,7 @@ async def _serve() -> None:
     store = make_store(hello.settings)
     patience = Patience(SystemClock(), random.random, give_up_after_s=PATIENCE_S)
     reads = store if hello.cache is None else EntriesOnDisk(store, hello.cache)
-    rewriter = ObjectRewriter(reads, patience, hello.mode)
+    rewriter = ObjectRewriter(reads, patience, hello.mode, hello.settings.data)
     asking = asyncio.create_task(read_frame(reader, RewriteJob))
     while True:
         try:

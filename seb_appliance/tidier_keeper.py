@@ -30,7 +30,8 @@ _STRAYS_EVERY_S: Final = 24 * 3600.0
 
 @dataclass(slots=True)
 class TidierCounters:
-    """Since the start. `requests` of the child, by kind, and what it read and wrote."""
+    """Since the start. `requests` of the child, by kind, and what it read and wrote;
+    `compactions` of topics, and the records that they removed."""
 
     jobs: int = 0
     failures: int = 0
@@ -38,6 +39,8 @@ class TidierCounters:
     bytes_written: int = 0
     requests: Counter[str] = field(default_factory=Counter)
     topics_trimmed: int = 0
+    compactions: int = 0
+    records_removed: int = 0
     objects_condemned: int = 0
     objects_removed: int = 0
     entries_removed: int = 0
@@ -143,9 +146,14 @@ class TidierKeeper:
             self._failpoints.reach("K16")
             await self._tidying.switch(job, made)
             self._failpoints.reach("K17")
-        except BaseException:
+        except BaseException as error:
             self._strays_s = 0.0  # what was made is garbage, unless the switch comes in force yet
+            if not isinstance(error, SwitchRefusedError):
+                self._tidying.compactions.failed(job.compactions)
             raise
+        self._tidying.compactions.done(job.compactions)
+        self.counters.compactions += len(job.compactions)
+        self.counters.records_removed += made.records_removed
         self.counters.jobs += 1
         self.counters.bytes_read += made.bytes_read
         self.counters.bytes_written += made.bytes_written
@@ -204,6 +212,11 @@ class TidierKeeper:
 
 
 def _words(job: RewriteJob) -> str:
+    if job.compactions:
+        first, others = job.compactions[0], len(job.compactions) - 1
+        size_mb = sum(place.length for place in job.sections) / limits.MIB
+        beside = f" and {others} more topics" if others else ""
+        return f"compacting {first.name}{beside}: {size_mb:,.0f} MiB"
     if job.entries:
         return f"merging entries {job.entries[0].seq} to {job.entries[-1].seq}"
     return f"merging {len(job.inputs)} objects"

@@ -103,7 +103,8 @@ class WaitingStatus(msgspec.Struct):
 class TidierStatus(msgspec.Struct):
     """What it does now (`doing`, "" for nothing), what waits for it, what it keeps, and why its
     last attempt came to nothing ("" if it did not). `garbage`: objects that are gone once their
-    grace time is over. Bytes and counts since the start."""
+    grace time is over. Of the `compacted_topics` there are `compacted_bytes` in segments, of which
+    compaction has not gone over `dirty_bytes`. All other bytes and counts since the start."""
 
     doing: str
     failure: str
@@ -116,6 +117,11 @@ class TidierStatus(msgspec.Struct):
     bytes_read: int
     bytes_written: int
     topics_trimmed: int
+    compacted_topics: int
+    compacted_bytes: int
+    dirty_bytes: int
+    compactions: int
+    records_removed: int
     entries_removed: int
     objects_removed: int
 

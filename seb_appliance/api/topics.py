@@ -19,7 +19,13 @@ from seb_appliance.broker.broker import Broker
 from seb_appliance.broker.names import check_pattern
 from seb_appliance.broker.patterns import PatternTrie
 from seb_appliance.broker.values import TopicView
-from seb_appliance.formats.operations import Compression, KeyIndexMode, TopicSettings, Whole
+from seb_appliance.formats.operations import (
+    Cleanup,
+    Compression,
+    KeyIndexMode,
+    TopicSettings,
+    Whole,
+)
 
 LIST_QUERY: Final = frozenset({"pattern"})
 
@@ -34,6 +40,10 @@ class TopicChanges(msgspec.Struct, forbid_unknown_fields=True):
     retention_bytes: int | UnsetType | None = UNSET
     key_index: KeyIndexMode | UnsetType | None = UNSET
     compression: Compression | UnsetType | None = UNSET
+    cleanup: Cleanup | UnsetType | None = UNSET
+    min_compaction_lag_ms: int | UnsetType | None = UNSET
+    tombstone_retention_ms: int | UnsetType | None = UNSET
+    dirty_ratio: float | UnsetType | None = UNSET
 
 
 class Trim(msgspec.Struct, forbid_unknown_fields=True):

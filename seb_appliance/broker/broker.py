@@ -25,6 +25,7 @@ from seb_appliance.broker.appending import (
 from seb_appliance.broker.audit import THE_APPLIANCE, Action, Actor
 from seb_appliance.broker.budget import ByteBudget, Reservation
 from seb_appliance.broker.catalog import Catalog, Topic, Totals
+from seb_appliance.broker.compaction import Compactions
 from seb_appliance.broker.consumer_groups import ConsumerGroups
 from seb_appliance.broker.counters import Counters
 from seb_appliance.broker.following import Follower, Followers
@@ -174,6 +175,9 @@ class Broker:
             bucket_id=journal.bucket_id,
             epoch=lambda: journal.epoch,
             linger_ms=self._settings.linger_ms,
+            compactions=Compactions(
+                self._catalog, self._clock, self._settings, self._settings.tidy.segment_bytes
+            ),
         )
 
     def _make_access(

@@ -10,6 +10,7 @@ from typing import Final
 
 from seb_appliance import limits
 from seb_appliance.broker.api_keys import ApiKeys
+from seb_appliance.broker.compacted_runs import Run, with_run, without_below
 from seb_appliance.broker.groups import Groups
 from seb_appliance.broker.index_rows import IndexRows
 from seb_appliance.broker.ports import EntryRef, LoadedState, PagedRow, SectionRef, TopicRow
@@ -39,6 +40,7 @@ from seb_appliance.formats.operations import (
     SegmentsReplaced,
     StoredSection,
     TopicChanged,
+    TopicCompacted,
     TopicCreated,
     TopicDeleted,
     TopicSettings,
@@ -64,7 +66,8 @@ _SWITCHED_AT_ONCE: Final = 200  # topics
 class Topic:
     """A topic as of the last applied entry. `log_end_offset`: what the next record will get.
     `index`: where its newest records lie (index.py finds the others); `stored`: those in segments,
-    which lie below all others. `bytes_gone`: of `index.total_bytes`, those in force no more."""
+    which lie below all others. `bytes_gone`: of `index.total_bytes`, those in force no more.
+    `runs`: what compaction went over, ascending."""
 
     topic_id: int
     name: str
@@ -75,6 +78,7 @@ class Topic:
     index: IndexRows = field(default_factory=IndexRows)
     stored: StoredRows = field(default_factory=StoredRows)
     bytes_gone: int = 0
+    runs: list[Run] = field(default_factory=list)
     deleted: bool = False
 
     @property
@@ -229,6 +233,12 @@ class Catalog:
                     changed.append(self._by_id[operation.topic_id])
                 case SegmentsReplaced() | ObjectsCondemned() | ObjectsRemoved():
                     self._tidy(operation, header)
+                case TopicCompacted(topic_id=topic_id):
+                    found = self._by_id.get(topic_id)
+                    if found is not None:
+                        runs = with_run(found.runs, operation.base_offset, operation.last_offset)
+                        found.runs = without_below(runs, found.log_start_offset)
+                        changed.append(found)
                 case ApiKeyCreated() | ApiKeyChanged() | ApiKeyRotated() | ApiKeyRevoked():
                     self.api_keys.apply(operation)
                 case UserSet() | UserRemoved():
@@ -278,6 +288,7 @@ class Catalog:
         topic = self._by_id[trimmed.topic_id]
         topic.log_start_offset = trimmed.log_start_offset
         self.stored.release(topic.stored.drop_below(trimmed.log_start_offset))
+        topic.runs = without_below(topic.runs, trimmed.log_start_offset)
         topic.forget_entries()
 
     def _tidy(
@@ -328,6 +339,8 @@ class Catalog:
         for object_id, section in loaded.stored:
             rows.setdefault(section.topic_id, []).append((object_id, section))
             self.stored.use(object_id, section.length)
+        for topic_id, base, last in loaded.runs:
+            self._by_id[topic_id].runs.append((base, last))
         for topic_id, sections in rows.items():
             self._by_id[topic_id].stored.replace(0, limits.OFFSET_MAX, sections)
         for topic in self._by_id.values():

@@ -281,6 +281,7 @@ class LoadedState:
     objects: list[ObjectRow] = field(default_factory=list)
     stored: list[tuple[int, StoredSection]] = field(default_factory=list)
     garbage: list[GarbageRow] = field(default_factory=list)
+    runs: list[tuple[int, int, int]] = field(default_factory=list)  # topic id, base, last; in order
     group_offsets: list[GroupOffsetRow] = field(default_factory=list)
     leases: list[LeaseRow] = field(default_factory=list)
     requests: list[RememberedRequest] = field(default_factory=list)  # oldest first

@@ -24,8 +24,22 @@ class SectionPlace:
 
 
 @dataclass(frozen=True, slots=True)
+class Compaction:
+    """Of the sections of a topic from base to last offset, which are all in segments, leave the
+    newest record of each record key. `tombstones_until_us`: where the newest is a tombstone that
+    was stored until then, it goes as well; None when older records may lie below the range."""
+
+    topic_id: int
+    name: str
+    base_offset: int
+    last_offset: int
+    tombstones_until_us: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class RewriteJob:
-    """Rewrite whole journal entries, or sections of objects, into new segments.
+    """Rewrite whole journal entries, or sections of objects, into new segments; with `compactions`
+    only the records of these sections that are to stay.
 
     `log_starts` of living topics: what lies below, and other topics' records, is left out. `name`:
     8 random bytes, never used before, from which the keys are made. `compressed`: ids of the topics
@@ -41,14 +55,17 @@ class RewriteJob:
     entries: tuple[EntryRef, ...] = ()
     sections: tuple[SectionPlace, ...] = ()
     inputs: tuple[str, ...] = ()
+    compactions: tuple[Compaction, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Rewritten:
-    """`objects` are stored, and were read back and compared with what they were made of."""
+    """`objects` are stored, and were read back and compared with what they were made of;
+    `records_removed`: what compaction left out of it."""
 
     replaced: tuple[ReplacedRange, ...]
     objects: tuple[StoredObject, ...]
+    records_removed: int = 0
     bytes_read: int = 0
     bytes_written: int = 0
     requests: dict[str, int] = field(default_factory=dict)  # by kind

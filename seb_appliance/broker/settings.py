@@ -56,6 +56,16 @@ class BrokerSettings:
             retention_bytes=settings.retention_bytes,
             key_index="none" if settings.key_index is None else settings.key_index,
             compression=self.compression if settings.compression is None else settings.compression,
+            cleanup="delete" if settings.cleanup is None else settings.cleanup,
+            min_compaction_lag_ms=settings.min_compaction_lag_ms or 0,
+            tombstone_retention_ms=(
+                limits.TOMBSTONE_RETENTION_MS_DEFAULT
+                if settings.tombstone_retention_ms is None
+                else settings.tombstone_retention_ms
+            ),
+            dirty_ratio=(
+                limits.DIRTY_RATIO_DEFAULT if settings.dirty_ratio is None else settings.dirty_ratio
+            ),
         )
 
     def check(self, settings: TopicSettings) -> None:
@@ -75,5 +85,12 @@ class BrokerSettings:
         if settings.retention_bytes is not None and settings.retention_bytes < 1:
             message = "1 byte or more; null keeps records for ever"
             errors.append({"path": "retention_bytes", "message": message})
+        for name in ("min_compaction_lag_ms", "tombstone_retention_ms"):
+            value = getattr(settings, name)
+            if value is not None and not 0 <= value <= limits.OFFSET_MAX:
+                errors.append({"path": name, "message": f"0 to {limits.OFFSET_MAX} ms"})
+        lowest, highest = limits.DIRTY_RATIO_MIN, limits.DIRTY_RATIO_MAX
+        if settings.dirty_ratio is not None and not lowest <= settings.dirty_ratio <= highest:
+            errors.append({"path": "dirty_ratio", "message": f"{lowest} to {highest}"})
         if errors:
             raise BadRequestError("A topic setting is out of its range.", errors=errors)

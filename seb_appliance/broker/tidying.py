@@ -14,11 +14,12 @@ from collections.abc import Callable, Iterable, Sequence
 from seb_appliance import limits
 from seb_appliance.broker.admission import Admission
 from seb_appliance.broker.catalog import Catalog, Topic
+from seb_appliance.broker.compaction import Compactions, place_of
 from seb_appliance.broker.consumer_groups import Submit
 from seb_appliance.broker.index import SectionIndex
 from seb_appliance.broker.ports import EntryRef
 from seb_appliance.broker.retention import AgeClock, kept_from
-from seb_appliance.broker.rewrite_jobs import RewriteJob, Rewritten, SectionPlace
+from seb_appliance.broker.rewrite_jobs import Compaction, RewriteJob, Rewritten, SectionPlace
 from seb_appliance.broker.settings import TidySettings
 from seb_appliance.broker.stored import LivingObject
 from seb_appliance.broker.window import Window
@@ -29,6 +30,7 @@ from seb_appliance.formats.operations import (
     ObjectsRemoved,
     ReplacedRange,
     SegmentsReplaced,
+    TopicCompacted,
     encoded_bytes,
 )
 
@@ -55,8 +57,10 @@ class Tidying:
         bucket_id: bytes,
         epoch: Callable[[], int],
         linger_ms: int,
+        compactions: Compactions,
     ) -> None:
         self.settings = settings
+        self.compactions = compactions
         self._catalog = catalog
         self._index = index
         self._admission = admission
@@ -78,6 +82,8 @@ class Tidying:
         for i, topic in enumerate(self._catalog.topics()):
             if i % _TOPICS_AT_ONCE == 0:
                 await asyncio.sleep(0)
+            if not topic.settings.deletes:
+                continue
             if topic.settings.retention_ms is None and topic.settings.retention_bytes is None:
                 continue
             try:
@@ -124,19 +130,19 @@ class Tidying:
     async def next_job(self) -> RewriteJob | None:
         """What should be rewritten next; None when nothing is due."""
         objects = self._due_objects()  # first: entries are always due under load
-        if not objects:
-            entries = self._due_entries()
-            return self._job(entries=tuple(entries)) if entries else None
-        places = await self._places({found.ref.object_id: found.ref.key for found in objects})
-        return self._job(
-            sections=tuple(places), inputs=tuple(dict.fromkeys(place.key for place in places))
-        )
+        if objects:
+            return self._job(sections=await self._places({one.ref.object_id for one in objects}))
+        plan = await self.compactions.next()
+        if plan is not None:
+            return self._job(sections=plan.places, compactions=plan.compactions)
+        entries = self._due_entries()
+        return self._job(entries=tuple(entries)) if entries else None
 
     def _job(
         self,
         entries: tuple[EntryRef, ...] = (),
-        sections: tuple[SectionPlace, ...] = (),
-        inputs: tuple[str, ...] = (),
+        sections: Sequence[SectionPlace] = (),
+        compactions: tuple[Compaction, ...] = (),
     ) -> RewriteJob:
         topics = self._catalog.topics()
         return RewriteJob(
@@ -147,8 +153,9 @@ class Tidying:
             log_starts={topic.topic_id: topic.log_start_offset for topic in topics},
             compressed=frozenset(t.topic_id for t in topics if self._wants_compression(t)),
             entries=entries,
-            sections=sections,
-            inputs=inputs,
+            sections=tuple(sections),
+            inputs=tuple(dict.fromkeys(place.key for place in sections)),
+            compactions=compactions,
         )
 
     def _wants_compression(self, topic: Topic) -> bool:
@@ -198,26 +205,13 @@ class Tidying:
                 return small[: max(i, 2)]
         return small[: limits.SMALL_OBJECTS_MAX]
 
-    async def _places(self, keys: dict[int, str]) -> list[SectionPlace]:
-        """The sections in force of these objects (keys by id), by topic and offset."""
+    async def _places(self, object_ids: set[int]) -> list[SectionPlace]:
         places = []
         for i, topic in enumerate(self._catalog.topics()):
             if i % _TOPICS_AT_ONCE == 0:
                 await asyncio.sleep(0)
-            stored = topic.stored
-            for row in (row for row, seq in enumerate(stored.seqs) if -seq in keys):
-                ref = self._catalog.section_ref(topic, stored, row)
-                places.append(
-                    SectionPlace(
-                        keys[-stored.seqs[row]],
-                        topic.topic_id,
-                        ref.base_offset,
-                        ref.last_offset,
-                        ref.at,
-                        ref.length,
-                        ref.crc,
-                    )
-                )
+            rows = [row for row, seq in enumerate(topic.stored.seqs) if -seq in object_ids]
+            places += [place_of(self._catalog, topic, row) for row in rows]
         return places
 
     # --- putting in force ---
@@ -231,10 +225,19 @@ class Tidying:
         )
 
         size_bytes = encoded_bytes(event)
+        compacted = [
+            TopicCompacted(
+                topic_id=item.topic_id, base_offset=item.base_offset, last_offset=item.last_offset
+            )
+            for item in job.compactions
+        ]
 
         def admit(window: Window) -> None:
+            self._check_wanted(job.compactions)
             self._last = window
             window.add_event(event, size_bytes)
+            for each in compacted:
+                window.add_event(each)
 
         if size_bytes > limits.SWITCH_BYTES_MAX:
             raise SwitchRefusedError("the operation is too large for an entry")
@@ -259,6 +262,14 @@ class Tidying:
             topic = self._catalog.find_id(replaced.topic_id)
             if topic is not None and topic.log_start_offset <= replaced.last_offset:
                 _check_stored(topic, replaced, inputs)
+
+    def _check_wanted(self, compactions: Sequence[Compaction]) -> None:
+        """Nobody has asked meanwhile that nothing be removed."""
+        for item in compactions:
+            known = self._admission.find(item.name)
+            is_same = known is not None and known.topic_id == item.topic_id
+            if known is not None and is_same and not known.effective.compacts:
+                raise SwitchRefusedError(f"topic {item.name!r} is not compacted any more")
 
     async def _check_entries(self, job: RewriteJob, made: Rewritten) -> None:
         untidied = self._catalog.untidied.entries

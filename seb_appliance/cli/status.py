@@ -54,6 +54,9 @@ def _members(found: Json) -> Json:
         f"{size(tidier['waiting_bytes'])} wait; {tidier['objects']:,} objects, "
         f"{tidier['garbage']:,} to go",
         "tidier fails": tidier["failure"] or "no",
+        "compaction": f"{tidier['compacted_topics']:,} topics, {size(tidier['dirty_bytes'])} of "
+        f"{size(tidier['compacted_bytes'])} not compacted; "
+        f"{tidier['records_removed']:,} records removed since the start",
         "SQLite": f"{state['lag_entries']:,} entries behind",
         "key index": _key_index(found["key_index"]),
         "waiting": f"{size(pending)} of {size(pending_max)} for the bucket, "

@@ -29,16 +29,13 @@ def _for_ever(shown: Callable[[int], str]) -> Callable[[int | None], str]:
     return lambda value: "for ever" if value is None else shown(value)
 
 
-def _key_index(text: str) -> str:
-    if text not in ("latest", "history", "none"):
-        raise ValueError(f"{text!r} is none of latest, history, none")
-    return text
+def _one_of(*names: str) -> Callable[[str], str]:
+    def parse(text: str) -> str:
+        if text not in names:
+            raise ValueError(f"{text!r} is none of {' '.join(names)}")
+        return text
 
-
-def _compression(text: str) -> str:
-    if text not in ("none", "zstd"):
-        raise ValueError(f"{text!r} is neither none nor zstd")
-    return text
+    return parse
 
 
 # As people name a topic's setting → its member in the API, and how its value is read and shown.
@@ -48,8 +45,12 @@ SETTINGS: Final[dict[str, tuple[str, Callable[[str], Any], Callable[[Any], str]]
     "max_record_bytes": ("max_record_bytes", size_bytes, format_size),
     "retention": ("retention_ms", duration_ms, _for_ever(format_duration)),
     "retention_bytes": ("retention_bytes", size_bytes, _for_ever(format_size)),
-    "key_index": ("key_index", _key_index, str),
-    "compression": ("compression", _compression, str),
+    "key_index": ("key_index", _one_of("latest", "history", "none"), str),
+    "compression": ("compression", _one_of("none", "zstd"), str),
+    "cleanup": ("cleanup", _one_of("delete", "compact", "compact,delete", "none"), str),
+    "min_compaction_lag": ("min_compaction_lag_ms", duration_ms, format_duration),
+    "tombstone_retention": ("tombstone_retention_ms", duration_ms, format_duration),
+    "dirty_ratio": ("dirty_ratio", float, str),
 }
 DEFAULT: Final = "default"
 
@@ -99,6 +100,10 @@ def _row(topic: Topic) -> tuple[str | int | None, ...]:
 @click.option("--retention-bytes", metavar="SIZE", help="How many bytes of records it keeps.")
 @click.option("--key-index", metavar="latest|history|none", help="What to keep of record keys.")
 @click.option("--compression", metavar="none|zstd", help="How its records are stored.")
+@click.option("--cleanup", metavar="WHAT", help="delete, compact, compact,delete or none.")
+@click.option("--min-compaction-lag", metavar="DURATION", help="Younger records stay as they are.")
+@click.option("--tombstone-retention", metavar="DURATION", help="How long tombstones stay.")
+@click.option("--dirty-ratio", metavar="0.01-0.99", help="Compact once so much of it is dirty.")
 @talks
 def create(client: HttpClient, as_json: bool, name: str, **settings: str | None) -> None:
     """Make the topic NAME, or check that it is there with these settings."""
@@ -118,7 +123,7 @@ def create(client: HttpClient, as_json: bool, name: str, **settings: str | None)
 @talks
 def change(client: HttpClient, as_json: bool, name: str, settings: tuple[str, ...]) -> None:
     """Change settings of the topic NAME: linger=250ms, early_flush=on, max_record_bytes=64KiB,
-    retention=7d, retention_bytes=1GiB, key_index=latest, compression=none.
+    retention=7d, retention_bytes=1GiB, key_index=latest, compression=none, cleanup=compact.
 
     The value `default` goes back to the appliance's own.
     """

@@ -21,6 +21,9 @@ Whole = Annotated[int, msgspec.Meta(ge=0, le=limits.OFFSET_MAX)]
 KeyIndexMode = Literal["latest", "history", "none"]
 # How the batches of a topic that the appliance makes are stored.
 Compression = Literal["none", "zstd"]
+# What may be taken away of a topic: what its retention lets go, what newer records of the same
+# record key have replaced, both, or nothing.
+Cleanup = Literal["delete", "compact", "compact,delete", "none"]
 
 
 class TopicSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -33,6 +36,20 @@ class TopicSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     retention_bytes: Whole | None = None
     key_index: KeyIndexMode | None = None
     compression: Compression | None = None
+    cleanup: Cleanup | None = None
+    min_compaction_lag_ms: Whole | None = None
+    tombstone_retention_ms: Whole | None = None
+    dirty_ratio: float | None = None
+
+    @property
+    def compacts(self) -> bool:
+        """Whether newer records of a record key may replace older ones."""
+        return self.cleanup in ("compact", "compact,delete")
+
+    @property
+    def deletes(self) -> bool:
+        """Whether records may go by age or by bytes."""
+        return self.cleanup in (None, "delete", "compact,delete")
 
 
 class Grant(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -152,6 +169,17 @@ class SegmentsReplaced(_Operation, frozen=True, kw_only=True, tag="segments_repl
     objects: tuple[StoredObject, ...]
     inputs: tuple[str, ...] = ()
     entries_until: Whole = 0
+
+
+class TopicCompacted(_Operation, frozen=True, kw_only=True, tag="topic_compacted"):
+    """The sections of the topic within base to last offset are one run of a compaction: no record
+    key is in them twice. Runs within are so no more, those that reach into it are cut there. Stands
+    behind the operation that puts these sections in force."""
+
+    version: Literal[1] = 1
+    topic_id: Whole
+    base_offset: Whole
+    last_offset: Whole
 
 
 class ObjectsCondemned(_Operation, frozen=True, kw_only=True, tag="objects_condemned"):
@@ -306,6 +334,7 @@ Event = (
     | TopicDeleted
     | TopicTrimmed
     | SegmentsReplaced
+    | TopicCompacted
     | ObjectsCondemned
     | ObjectsRemoved
     | ApiKeyCreated

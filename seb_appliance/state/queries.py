@@ -21,6 +21,7 @@ from seb_appliance.formats.operations import decode_sections
 from seb_appliance.state import index_pages, retries, rows
 from seb_appliance.state.schema import (
     api_keys,
+    compacted_runs,
     garbage,
     group_offsets,
     journal_entries,
@@ -68,6 +69,9 @@ async def load(connection: AsyncConnection) -> LoadedState:
         select(stored_sections).order_by(stored_sections.c.topic_id, stored_sections.c.base_offset)
     )
     found_garbage = await connection.execute(select(garbage))
+    found_runs = await connection.execute(
+        select(compacted_runs).order_by(compacted_runs.c.topic_id, compacted_runs.c.base_offset)
+    )
     tidied_seq: int = (await connection.execute(select(tidy_state.c.tidied_seq))).scalar_one()
     of = journal_entries.c
     found_untidied = await connection.execute(
@@ -91,6 +95,7 @@ async def load(connection: AsyncConnection) -> LoadedState:
             objects=[ObjectRow(*row) for row in found_objects],
             stored=[rows.to_stored_section(row) for row in found_stored],
             garbage=[GarbageRow(*row) for row in found_garbage],
+            runs=[(row.topic_id, row.base_offset, row.last_offset) for row in found_runs],
             group_offsets=[GroupOffsetRow(*row) for row in found_offsets],
             leases=[LeaseRow(*row) for row in found_leases],
             requests=[retries.to_request(row) for row in found_requests],

@@ -25,7 +25,7 @@ from sqlalchemy import (
 from seb_appliance.formats.entry import ORIGIN
 from seb_appliance.state.digest import CHECKSUM_MODULUS, row_checksum
 
-NEWEST_REVISION: Final = "0009"
+NEWEST_REVISION: Final = "0010"
 
 metadata: Final = MetaData(
     naming_convention={
@@ -115,6 +115,17 @@ stored_sections: Final = Table(
     Column("crc", Integer, nullable=False),
     Column("created_us", Integer, nullable=False),
     Column("largest_timestamp_us", Integer, nullable=False),
+    sqlite_strict=True,
+    sqlite_with_rowid=False,
+)
+
+# What compaction went over: in these offsets no record key is there twice.
+compacted_runs: Final = Table(
+    "compacted_runs",
+    metadata,
+    Column("topic_id", Integer, primary_key=True, autoincrement=False),
+    Column("base_offset", Integer, primary_key=True, autoincrement=False),
+    Column("last_offset", Integer, nullable=False),
     sqlite_strict=True,
     sqlite_with_rowid=False,
 )

@@ -25,6 +25,7 @@ from sqlalchemy import (
     update,
 )
 
+from seb_appliance.broker.compacted_runs import Run, with_run, without_below
 from seb_appliance.errors import CorruptObjectError
 from seb_appliance.formats.entry import Entry
 from seb_appliance.formats.operations import (
@@ -34,13 +35,15 @@ from seb_appliance.formats.operations import (
     ReplacedRange,
     SegmentsReplaced,
     StoredObject,
+    TopicCompacted,
     TopicDeleted,
     TopicTrimmed,
     object_id_of,
 )
 from seb_appliance.state import rows
-from seb_appliance.state.found import checksum_of, one_of
+from seb_appliance.state.found import checksum_of, one_of, rows_with
 from seb_appliance.state.schema import (
+    compacted_runs,
     garbage,
     index_pages,
     journal_entries,
@@ -51,7 +54,14 @@ from seb_appliance.state.schema import (
 )
 
 _ROWS_AT_ONCE: Final = 200
-_OURS: Final = (TopicDeleted, TopicTrimmed, SegmentsReplaced, ObjectsCondemned, ObjectsRemoved)
+_OURS: Final = (
+    TopicDeleted,
+    TopicTrimmed,
+    SegmentsReplaced,
+    TopicCompacted,
+    ObjectsCondemned,
+    ObjectsRemoved,
+)
 
 
 def project(connection: Connection, entries: Sequence[Entry]) -> int:
@@ -69,12 +79,17 @@ def _apply(connection: Connection, operation: Operation, entry: Entry) -> int:
     of = stored_sections.c
     match operation:
         case TopicDeleted(topic_id=topic_id):
-            return -_delete(connection, stored_sections, of.topic_id == topic_id)
+            runs = compacted_runs.c.topic_id == topic_id
+            return -_delete(connection, stored_sections, of.topic_id == topic_id) - _delete(
+                connection, compacted_runs, runs
+            )
         case TopicTrimmed(topic_id=topic_id, log_start_offset=start):
             below = and_(of.topic_id == topic_id, of.last_offset < start)
-            return -_delete(connection, stored_sections, below)
+            return -_delete(connection, stored_sections, below) + _set_runs(connection, topic_id)
         case SegmentsReplaced():
             return _switch(connection, operation, entry.header.seq)
+        case TopicCompacted(topic_id=topic_id, base_offset=base, last_offset=last):
+            return _set_runs(connection, topic_id, (base, last))
         case ObjectsCondemned(keys=keys):
             gone = _delete(connection, stored_objects, stored_objects.c.key.in_(keys))
             since_us = entry.header.created_us
@@ -83,6 +98,23 @@ def _apply(connection: Connection, operation: Operation, entry: Entry) -> int:
         case ObjectsRemoved(keys=keys):
             return -_delete(connection, garbage, garbage.c.key.in_(keys))
     raise AssertionError(operation)
+
+
+def _set_runs(connection: Connection, topic_id: int, added: Run | None = None) -> int:
+    """Bring the topic's runs up to date with one more of them, and with its log start; how much
+    the checksum grows by it."""
+    found = rows_with(connection, topics.c.topic_id, [topic_id])
+    of_topic = compacted_runs.c.topic_id == topic_id
+    query = select(compacted_runs).where(of_topic).order_by(compacted_runs.c.base_offset)
+    before = [(row.base_offset, row.last_offset) for row in connection.execute(query)]
+    after = before if added is None else with_run(before, *added)
+    after = [run for topic in found for run in without_below(after, topic.log_start_offset)]
+    if after == before:
+        return 0
+    fresh = [{"topic_id": topic_id, "base_offset": run[0], "last_offset": run[1]} for run in after]
+    return -_delete(connection, compacted_runs, of_topic) + _insert(
+        connection, compacted_runs, fresh
+    )
 
 
 def forget_tidied(connection: Connection, paged_seq: int, *, pages_too: bool) -> int:

@@ -99,6 +99,11 @@ def segment_key(topic_id: int, base: int, last: int, epoch: int, name: bytes) ->
     return f"{SEGMENTS}{topic_id}/{base:020d}-{last:020d}-{epoch}-{name.hex()}.seb"
 
 
+def numbered(name: bytes, number: int) -> bytes:
+    """A name of 8 bytes of its own for object `number` of a job whose name is random."""
+    return ((int.from_bytes(name, "big") + number) % (1 << 64)).to_bytes(8, "big")
+
+
 def packed_key(first_seq: int, last_seq: int, epoch: int, name: bytes) -> str:
     """Where a packed object lies, made of these entries (or of objects, then both are 0)."""
     return f"{PACKED}{first_seq:020d}-{last_seq:020d}-{epoch}-{name.hex()}.seb"

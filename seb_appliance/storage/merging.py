@@ -121,7 +121,7 @@ def _pieces(
     headers = [found.header for found, _ in run]
     if len(run) > 1:
         data = batch.encode(
-            _joined([found for found, _ in run]),
+            joined([found for found, _ in run]),
             base_offset=headers[0].base_offset,
             last_offset=headers[-1].last_offset,
             created_us=max(header.created_us for header in headers),
@@ -146,7 +146,7 @@ def _piece(headers: list[BatchHeader], data: Bytes) -> Piece:
     )
 
 
-def _joined(batches: list[Batch]) -> Columns:
+def joined(batches: list[Batch]) -> Columns:
     timestamps, offsets = array("q"), array("q")
     values: list[bytes | None] = []
     keys: list[bytes | None] = []

@@ -1,0 +1,181 @@
+"""Compaction: which sections of which topics are worth it now.
+
+Levels, as a log-structured merge has them. What compaction went over lies in runs, each without a
+record key twice; what came since is dirty. Runs are merged with what came after them, the newest
+first, as far as that is `dirty_ratio` of both: so runs grow by a factor from one to the next, and a
+record is rewritten about as often as the topic can be divided by it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from seb_appliance import limits
+from seb_appliance.broker.catalog import Catalog, Topic
+from seb_appliance.broker.rewrite_jobs import Compaction, SectionPlace
+from seb_appliance.broker.settings import BrokerSettings
+from seb_appliance.broker.stored_rows import StoredRows
+from seb_appliance.clock import Clock
+from seb_appliance.formats.operations import TopicSettings
+
+_TOPICS_AT_ONCE: Final = 200  # looked at before the event loop gets a turn
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What to compact together, and where it lies."""
+
+    compactions: tuple[Compaction, ...]
+    places: tuple[SectionPlace, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionProgress:
+    """Over all topics that are compacted. `dirty_bytes`: what no compaction went over yet, of
+    `total_bytes`; segments only."""
+
+    topics: int
+    dirty_bytes: int
+    total_bytes: int
+
+
+class Compactions:
+    """Decides on rows in memory alone: cheap enough to be asked every few seconds."""
+
+    def __init__(
+        self, catalog: Catalog, clock: Clock, settings: BrokerSettings, segment_bytes: int
+    ) -> None:
+        self._catalog = catalog
+        self._clock = clock
+        self._settings = settings
+        self._segment_bytes = segment_bytes
+        self._failed: dict[int, float] = {}  # topic id → when it failed; tried again alone
+
+    async def next(self) -> Plan | None:
+        """What is due: one large topic, or several that are small; None when nothing is."""
+        topics = await self._due_topics()
+        # Looked at again in one go: rows may have moved while the event loop had its turns.
+        due = [(topic, rows) for topic in topics if (rows := self._due_rows(topic)) is not None]
+        return self._plan(due) if due else None
+
+    async def _due_topics(self) -> list[Topic]:
+        small: list[Topic] = []
+        size_bytes = sections = 0
+        for i, topic in enumerate(self._catalog.topics()):
+            if i % _TOPICS_AT_ONCE == 0:
+                await asyncio.sleep(0)
+            rows = self._due_rows(topic)
+            if rows is None:
+                continue
+            needs = _bytes(topic.stored, *rows)
+            is_large = needs >= min(limits.OWN_SEGMENT_BYTES_MIN, self._segment_bytes)
+            if is_large or topic.topic_id in self._failed:
+                return [topic]
+            size_bytes, sections = size_bytes + needs, sections + rows[1] - rows[0]
+            full = size_bytes > self._segment_bytes or sections > limits.COMPACTION_SECTIONS_MAX
+            if full or len(small) == limits.COMPACTION_TOPICS_MAX:
+                return small
+            small.append(topic)
+        return small
+
+    def failed(self, compactions: Sequence[Compaction]) -> None:
+        """It came to nothing: others go first, and these are tried again later, one by one."""
+        for item in compactions:
+            self._failed[item.topic_id] = self._clock.monotonic_s()
+
+    def done(self, compactions: Sequence[Compaction]) -> None:
+        for item in compactions:
+            self._failed.pop(item.topic_id, None)
+
+    def progress(self) -> CompactionProgress:
+        topics = [topic for topic in self._catalog.topics() if topic.settings.compacts]
+        stored = [topic.stored for topic in topics]
+        dirty = sum(_bytes(t.stored, _clean_rows(t), len(t.stored)) for t in topics)
+        return CompactionProgress(len(topics), dirty, sum(rows.total_bytes for rows in stored))
+
+    def _due_rows(self, topic: Topic) -> tuple[int, int] | None:
+        if topic.deleted or not topic.settings.compacts or not len(topic.stored):
+            return None
+        failed_s = self._failed.get(topic.topic_id)
+        now_s = self._clock.monotonic_s()
+        if failed_s is not None and now_s < failed_s + limits.COMPACTION_FAILED_REST_S:
+            return None
+        settings = self._settings.effective(topic.settings)
+        return due_rows(topic, settings, self._clock.wall_us(), self._segment_bytes)
+
+    def _plan(self, due: Sequence[tuple[Topic, tuple[int, int]]]) -> Plan:
+        compactions, places = [], []
+        now_us = self._clock.wall_us()
+        for topic, (begin, end) in due:
+            stored = topic.stored
+            settings = self._settings.effective(topic.settings)
+            assert settings.tombstone_retention_ms is not None, settings
+            until_us = now_us - settings.tombstone_retention_ms * 1000
+            last = stored.end_of(end - 1) - 1
+            compactions.append(
+                Compaction(
+                    topic.topic_id,
+                    topic.name,
+                    stored.bases[begin],
+                    last,
+                    until_us if begin == 0 else None,
+                )
+            )
+            places += [place_of(self._catalog, topic, row) for row in range(begin, end)]
+        return Plan(tuple(compactions), tuple(places))
+
+
+def place_of(catalog: Catalog, topic: Topic, row: int) -> SectionPlace:
+    """Where row `row` of the topic's segments lies."""
+    ref = catalog.section_ref(topic, topic.stored, row)
+    key = catalog.stored.get(-topic.stored.seqs[row]).ref.key
+    return SectionPlace(
+        key, topic.topic_id, ref.base_offset, ref.last_offset, ref.at, ref.length, ref.crc
+    )
+
+
+def due_rows(
+    topic: Topic, settings: TopicSettings, now_us: int, segment_bytes: int
+) -> tuple[int, int] | None:
+    """The rows of the topic's segments (begin, end exclusive) that should be compacted into one
+    run; None when that would not pay yet. `settings`: with the defaults filled in."""
+    assert settings.min_compaction_lag_ms is not None, settings
+    assert settings.dirty_ratio is not None, settings
+    stored = topic.stored
+    young_us = now_us - settings.min_compaction_lag_ms * 1000
+    clean = _clean_rows(topic)
+    end = bisect_right(stored.created_us, young_us)  # `created` never decreases within a topic
+    end = min(end, clean + limits.COMPACTION_SECTIONS_MAX)
+    if end <= clean:
+        return None
+    begin, size_bytes = clean, _bytes(stored, clean, end)
+    for base, _ in reversed(topic.runs):
+        first = 0 if base == topic.runs[0][0] else bisect_left(stored.bases, base)
+        first = min(first, begin)
+        run_bytes = _bytes(stored, first, begin)
+        too_clean = size_bytes < settings.dirty_ratio * (size_bytes + run_bytes)
+        if too_clean or end - first > limits.COMPACTION_SECTIONS_MAX:
+            break
+        begin, size_bytes = first, size_bytes + run_bytes
+    # A small part of a large topic waits until there is more of it.
+    return (begin, end) if begin == 0 or size_bytes >= segment_bytes else None
+
+
+def _clean_rows(topic: Topic) -> int:
+    """How many of the first rows compaction went over. A row that reaches beyond the last run was
+    merged with what came behind it."""
+    if not topic.runs:
+        return 0
+    stored, last = topic.stored, topic.runs[-1][1]
+    clean = bisect_right(stored.bases, last)
+    return clean - 1 if clean and stored.end_of(clean - 1) - 1 > last else clean
+
+
+def _bytes(stored: StoredRows, begin: int, end: int) -> int:
+    """Of the rows from `begin` up to `end`."""
+    behind = stored.bytes_before[end] if end < len(stored) else stored.total_bytes
+    return behind - stored.bytes_before[begin] if begin < len(stored) else 0
