@@ -9,73 +9,22 @@ from pathlib import Path
 
 import pytest
 
-from seb_appliance import limits, settings
-from seb_appliance.assembly import Appliance
+from seb_appliance import limits
 from seb_appliance.broker import catalog
 from seb_appliance.broker.catalog import Catalog
 from seb_appliance.broker.tidying import SwitchRefusedError
-from seb_appliance.broker.values import ApiKeyView, From, NewRecords, ReadRequest
+from seb_appliance.broker.values import From, NewRecords
 from seb_appliance.clock import SystemClock
 from seb_appliance.errors import CorruptObjectError, FencedError, OffsetExpiredError
-from seb_appliance.failpoints import NO_FAILPOINTS
 from seb_appliance.formats import batch, segment
-from seb_appliance.formats.operations import Grant, TopicSettings
+from seb_appliance.formats.operations import TopicSettings
 from seb_appliance.storage import layout
 from seb_appliance.storage.counted import CountedStore
 from seb_appliance.storage.disk_cache import DiskCache, entry_name
 from seb_appliance.storage.entries_on_disk import EntriesOnDisk
-from seb_appliance.storage.memory import MemoryStore
-from seb_appliance.storage.object_store import list_all
 from seb_appliance.storage.patience import Patience
 from seb_appliance.storage.rewriting import ObjectRewriter
-
-ADMIN = ApiKeyView("test", "test", (Grant(operation="admin"),), 0)
-FLAGS = {"tidier": "off", "tidy_bytes": "1KiB", "tidy_young": "0ms", "garbage_grace": "0ms"}
-
-
-class Place:
-    """An appliance that is tidied by hand, started again and again on one bucket."""
-
-    def __init__(self, folder: Path) -> None:
-        self.store = MemoryStore()
-        self.folder = folder
-        self.appliance: Appliance
-
-    async def start(self, **flags: str) -> None:
-        given = {"bucket": "memory:", "linger": "0ms", "take_over": True, **FLAGS, **flags}
-        chosen = settings.load(flags={"data": str(self.folder), **given}, environment={})
-        store = CountedStore(self.store)
-        self.appliance = await Appliance.open(chosen, store, NO_FAILPOINTS, lambda *_: None)
-        await self.appliance.start()
-        self.broker, self.tidier = self.appliance.broker, self.appliance.tidier
-
-    async def restart(self, **flags: str) -> None:
-        assert await self.appliance.drain()
-        await self.appliance.close()
-        await self.start(**flags)
-
-    async def produce(self, topic: str, count: int, size: int = 40) -> list[bytes]:
-        values = [b"%d " % n + b"x" * size for n in range(count)]
-        for value in values:
-            reservation = self.broker.pending.reserve(1)
-            await self.broker.append(ADMIN, topic, NewRecords([value]), reservation)
-        return values
-
-    async def tidy(self) -> None:
-        while await self.tidier.step():
-            pass
-
-    async def values(self, topic: str, start: From | None = None) -> list[bytes | None]:
-        request = ReadRequest(start or From(earliest=True), max_records=100_000, max_bytes=1 << 24)
-        result = await self.broker.read(topic, request)
-        return [
-            value
-            for piece in result.slices
-            for value in piece.batch.columns.values.slice(piece.begin, piece.end)
-        ]
-
-    async def keys(self, folder: str) -> list[str]:
-        return [info.key for info in await list_all(self.store, folder)]
+from tests.support.tidied import ADMIN, Place
 
 
 @pytest.fixture
@@ -174,7 +123,7 @@ async def test_entries_come_from_the_disk_unless_they_are_damaged_or_missing_the
     missing.unlink()
     bucket = CountedStore(place.store)
     patience = Patience(SystemClock(), lambda: 0.5, give_up_after_s=5)
-    made = await ObjectRewriter(EntriesOnDisk(bucket, folder), patience, "A").rewrite(job)
+    made = await ObjectRewriter(EntriesOnDisk(bucket, folder), patience, "A", folder).rewrite(job)
     assert bucket.counts.requests("GET") == 3 + len(made.objects)
     await place.broker.tidying.switch(job, made)
     assert await place.values("t") == values
