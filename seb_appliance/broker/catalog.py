@@ -39,6 +39,7 @@ from seb_appliance.formats.operations import (
     Section,
     SegmentsReplaced,
     StoredSection,
+    TidyEvent,
     TopicChanged,
     TopicCompacted,
     TopicCreated,
@@ -231,14 +232,8 @@ class Catalog:
                 case TopicTrimmed():
                     self._trim(operation)
                     changed.append(self._by_id[operation.topic_id])
-                case SegmentsReplaced() | ObjectsCondemned() | ObjectsRemoved():
+                case SegmentsReplaced() | TopicCompacted() | ObjectsCondemned() | ObjectsRemoved():
                     self._tidy(operation, header)
-                case TopicCompacted(topic_id=topic_id):
-                    found = self._by_id.get(topic_id)
-                    if found is not None:
-                        runs = with_run(found.runs, operation.base_offset, operation.last_offset)
-                        found.runs = without_below(runs, found.log_start_offset)
-                        changed.append(found)
                 case ApiKeyCreated() | ApiKeyChanged() | ApiKeyRotated() | ApiKeyRevoked():
                     self.api_keys.apply(operation)
                 case UserSet() | UserRemoved():
@@ -291,12 +286,15 @@ class Catalog:
         topic.runs = without_below(topic.runs, trimmed.log_start_offset)
         topic.forget_entries()
 
-    def _tidy(
-        self, operation: SegmentsReplaced | ObjectsCondemned | ObjectsRemoved, header: EntryHeader
-    ) -> None:
+    def _tidy(self, operation: TidyEvent, header: EntryHeader) -> None:
         match operation:
             case SegmentsReplaced():
                 self._switching.append(self._switch(operation, header.seq))
+            case TopicCompacted(topic_id=topic_id, base_offset=base, last_offset=last):
+                topic = self._by_id.get(topic_id)
+                if topic is not None:
+                    runs = with_run(topic.runs, base, last)
+                    topic.runs = without_below(runs, topic.log_start_offset)
             case ObjectsCondemned(keys=keys):
                 self.stored.condemn(keys, header.created_us)
             case ObjectsRemoved(keys=keys):

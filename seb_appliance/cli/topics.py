@@ -38,6 +38,13 @@ def _one_of(*names: str) -> Callable[[str], str]:
     return parse
 
 
+def _share(text: str) -> float:
+    share = float(text)
+    if not 0 < share < 1:  # also what is no number
+        raise ValueError(f"{text} is not between 0 and 1")
+    return share
+
+
 # As people name a topic's setting → its member in the API, and how its value is read and shown.
 SETTINGS: Final[dict[str, tuple[str, Callable[[str], Any], Callable[[Any], str]]]] = {
     "linger": ("linger_ms", duration_ms, format_duration),
@@ -50,7 +57,7 @@ SETTINGS: Final[dict[str, tuple[str, Callable[[str], Any], Callable[[Any], str]]
     "cleanup": ("cleanup", _one_of("delete", "compact", "compact,delete", "none"), str),
     "min_compaction_lag": ("min_compaction_lag_ms", duration_ms, format_duration),
     "tombstone_retention": ("tombstone_retention_ms", duration_ms, format_duration),
-    "dirty_ratio": ("dirty_ratio", float, str),
+    "dirty_ratio": ("dirty_ratio", _share, str),
 }
 DEFAULT: Final = "default"
 

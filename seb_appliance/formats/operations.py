@@ -351,6 +351,7 @@ Event = (
     | AuditNoted
 )
 Operation = Append | Event
+TidyEvent = SegmentsReplaced | TopicCompacted | ObjectsCondemned | ObjectsRemoved
 
 
 class ProducerAppend(

@@ -25,6 +25,10 @@ def test_a_topic_is_made_listed_changed_shown_and_deleted(seb):
         "retention_bytes": None,
         "key_index": None,
         "compression": "none",
+        "cleanup": None,
+        "min_compaction_lag_ms": None,
+        "tombstone_retention_ms": None,
+        "dirty_ratio": None,
     }
     assert seb.good("topics", "delete", "a.one", "--yes").out == "a.one is deleted\n"
     assert seb.good("topics", "list", "--pattern", "a.*").out == "no topics\n"
@@ -66,6 +70,16 @@ def test_a_topic_is_trimmed_and_its_retention_set(seb):
     assert "for ever" in seb.good("topics", "change", "trimmed", "retention=default").out
 
 
+def test_a_topic_is_compacted_as_it_was_asked_for(seb):
+    options = ("--cleanup", "compact", "--tombstone-retention", "7d", "--dirty-ratio", "0.2")
+    seb.good("topics", "create", "compacted", *options)
+    shown = seb.good("topics", "change", "compacted", "min_compaction_lag=1h").out
+    assert "compact  (its own)" in shown
+    assert "7d  (its own)" in shown
+    assert "0.2  (its own)" in shown
+    assert "1h  (its own)" in shown
+
+
 def test_deleting_asks_for_the_name(seb):
     seb.good("topics", "create", "asked")
     assert "nothing was deleted" in seb.refused("topics", "delete", "asked", stdin=b"yes\n")
@@ -86,6 +100,9 @@ def test_deleting_asks_for_the_name(seb):
         ["change", "t", "linger=10"],
         ["change", "t", "early_flush=yes"],
         ["change", "t", "compression=gzip"],
+        ["change", "t", "cleanup=compacted"],
+        ["change", "t", "dirty_ratio=nan"],
+        ["create", "t", "--dirty-ratio", "half"],
         ["create", "t", "--max-record-bytes", "1MB"],
         ["create"],
         ["make", "t"],

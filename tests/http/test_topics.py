@@ -12,6 +12,10 @@ UNSET = {
     "retention_bytes": None,
     "key_index": None,
     "compression": None,
+    "cleanup": None,
+    "min_compaction_lag_ms": None,
+    "tombstone_retention_ms": None,
+    "dirty_ratio": None,
 }
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -50,6 +54,33 @@ async def test_a_change_names_settings_and_null_resets(seb):
     assert answer.json()["effective_settings"]["linger_ms"] == 1
     same = await seb.client.patch("/v1/topics/changing", json={})
     assert same.json() == answer.json()
+
+
+async def test_the_settings_of_compaction_are_taken_and_checked(seb):
+    chosen = {
+        "cleanup": "compact,delete",
+        "min_compaction_lag_ms": 0,
+        "tombstone_retention_ms": 1,
+        "dirty_ratio": 0.25,
+    }
+    made = await seb.client.put("/v1/topics/compacted", json=chosen)
+    assert made.json()["settings"] == {**UNSET, **chosen}
+    reset = await seb.client.patch("/v1/topics/compacted", json=dict.fromkeys(chosen))
+    assert {name: reset.json()["effective_settings"][name] for name in chosen} == {
+        "cleanup": "delete",
+        "min_compaction_lag_ms": 0,
+        "tombstone_retention_ms": 86_400_000,
+        "dirty_ratio": 0.5,
+    }
+    for name, value in (
+        ("min_compaction_lag_ms", -1),
+        ("tombstone_retention_ms", 10**18),
+        ("dirty_ratio", 0),
+        ("dirty_ratio", 1),
+    ):
+        refused = await seb.client.patch("/v1/topics/compacted", json={name: value})
+        assert (refused.status_code, refused.json()["code"]) == (400, "bad_request"), name
+        assert [error["path"] for error in refused.json()["errors"]] == [name]
 
 
 async def test_the_list_is_sorted_and_filtered_by_a_pattern(seb):

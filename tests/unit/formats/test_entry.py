@@ -31,6 +31,7 @@ from seb_appliance.formats.operations import (
     Operation,
     Section,
     TopicChanged,
+    TopicCompacted,
     TopicCreated,
     TopicDeleted,
     TopicSettings,
@@ -50,6 +51,8 @@ topic_settings = st.builds(
     early_flush=st.none() | st.booleans(),
     max_record_bytes=st.none() | small,
     compression=st.sampled_from([None, "none", "zstd"]),
+    cleanup=st.sampled_from([None, "delete", "compact", "compact,delete", "none"]),
+    dirty_ratio=st.sampled_from([None, 0.25]),
 )
 grants = st.builds(Grant, operation=st.sampled_from(["produce", "admin"]), topics=names)
 committed = st.lists(
@@ -61,6 +64,7 @@ events: st.SearchStrategy[Operation] = st.one_of(
     st.builds(TopicCreated, topic_id=small, name=names, created_us=small, settings=topic_settings),
     st.builds(TopicChanged, topic_id=small, settings=topic_settings),
     st.builds(TopicDeleted, topic_id=small),
+    st.builds(TopicCompacted, topic_id=small, base_offset=small, last_offset=small),
     st.builds(OffsetsCommitted, group=st.just("g"), offsets=committed),
     st.builds(GroupReset, group=st.just("g"), offsets=committed),
     st.builds(GroupDeleted, group=st.just("g")),

@@ -53,6 +53,7 @@ from seb_appliance.formats.operations import (
     StoredObject,
     StoredSection,
     TopicChanged,
+    TopicCompacted,
     TopicDeleted,
     TopicSettings,
     TopicTrimmed,
@@ -74,7 +75,7 @@ from tests.unit.state.journal import (
 
 KINDS = ["create", "change", "delete", "key", "change_key", "rotate", "revoke", "note"]
 KINDS += ["append", "append", "seal", "seal", "commit", "reset", "forget", "lease", "release"]
-KINDS += ["trim", "tidy", "merge", "condemn", "clean", "user", "drop_user"]
+KINDS += ["trim", "tidy", "merge", "compact", "condemn", "clean", "user", "drop_user"]
 
 PAGE_ENTRIES, PAGE_SECTIONS = 4, 3
 
@@ -103,6 +104,7 @@ class Model:
         self.objects: dict[str, ObjectRow] = {}
         self.stored: dict[tuple[int, int], tuple[int, StoredSection]] = {}
         self.garbage: dict[str, int] = {}
+        self.run_of: dict[tuple[int, int], int] = {}  # topic id, offset → which run it is in
         self.next_topic_id = 1
         self._next_api_key = 0
         self._next_offset: dict[int, int] = {}
@@ -133,9 +135,17 @@ class Model:
             objects=sorted(self.objects.values(), key=lambda row: row.object_id),
             stored=[row for _, row in sorted(self.stored.items())],
             garbage=[GarbageRow(*row) for row in sorted(self.garbage.items())],
+            runs=self._runs(),
             group_offsets=[row for _, row in sorted(self.group_offsets.items())],
             leases=[row for _, row in sorted(self.leases.items())],
         )
+
+    def _runs(self) -> list[tuple[int, int, int]]:
+        runs: dict[int, list[tuple[int, int]]] = {}
+        for place, run in self.run_of.items():
+            runs.setdefault(run, []).append(place)
+        found = [(min(places)[0], min(places)[1], max(places)[1]) for places in runs.values()]
+        return sorted(found)
 
     def newest_actions(self) -> list[AuditRow]:
         return self.audit[::-1][: limits.AUDIT_KEPT]
@@ -182,6 +192,14 @@ class Model:
 
     def _forget_unread(self) -> None:
         self.stored = {place: row for place, row in self.stored.items() if self._is_read(row[1])}
+        for topic_id, _, last in self._runs():
+            topic = self.topics.get(topic_id)
+            if topic is None or last < topic.log_start_offset:
+                self.run_of = {
+                    place: run
+                    for place, run in self.run_of.items()
+                    if place[0] != topic_id or (topic is not None and place[1] > last)
+                }
 
     def _tidy(self, number: int) -> None:
         """Entries up to some seq become objects, whose number is 1 to 3."""
@@ -231,6 +249,28 @@ class Model:
             )
         )
         self.seal()
+
+    def _compact(self, number: int) -> None:
+        """Some offsets of a topic, or of one that is gone, are a run now."""
+        topic = self._some_topic(number)
+        if topic is None:
+            self._events.append(TopicCompacted(topic_id=9_999, base_offset=0, last_offset=1))
+            return
+        base = number % 7
+        last = base + number % 5
+        self._events.append(
+            TopicCompacted(topic_id=topic.topic_id, base_offset=base, last_offset=last)
+        )
+        cut = [place for place in self.run_of if place[0] == topic.topic_id and place[1] > last]
+        of = {self.run_of[place] for place in cut}
+        for run in of:  # what lies above is a run of its own
+            fresh = max(self.run_of.values(), default=0) + 1
+            for place in cut:
+                if self.run_of[place] == run:
+                    self.run_of[place] = fresh
+        fresh = max(self.run_of.values(), default=0) + 1
+        self.run_of.update({(topic.topic_id, o): fresh for o in range(base, last + 1)})
+        self._forget_unread()
 
     def _condemn(self, number: int) -> None:
         used = {object_id for object_id, _ in self.stored.values()}
