@@ -24,7 +24,7 @@ class Collected:
 
     @property
     def end(self) -> int:
-        """The offset before which the answer ends for sure."""
+        """The offset before which the answer ends; where there are gaps, it may go further."""
         return min(self._end, self.next_offset + self._room_records)
 
     @property

@@ -75,15 +75,7 @@ class Place:
             pass
 
     async def compact(self) -> None:
-        """Tidy until no record lies in an entry, and no compaction is due. Every entry is worth a
-        job here, also the one that a job writes: `tidy` would find no end."""
-        catalog, compactions = self.broker._catalog, self.broker.tidying.compactions
-        await self.tidier.step()
-        while (
-            any(topic.entries_begin < topic.log_end_offset for topic in catalog.topics())
-            or await compactions.next() is not None
-        ):
-            await self.tidier.step()
+        await compact(self.appliance)
 
     async def values(self, topic: str, start: From | None = None) -> list[bytes | None]:
         request = ReadRequest(start or From(earliest=True), max_records=100_000, max_bytes=1 << 24)
@@ -96,3 +88,15 @@ class Place:
 
     async def keys(self, folder: str) -> list[str]:
         return [info.key for info in await list_all(self.store, folder)]
+
+
+async def compact(appliance: Appliance) -> None:
+    """Tidy until no record lies in an entry, and no compaction is due. Every entry is worth a job
+    with these settings, also the one that a job writes: tidying would find no end."""
+    tidier, broker = appliance.tidier, appliance.broker
+    await tidier.step()
+    while (
+        any(topic.entries_begin < topic.log_end_offset for topic in broker._catalog.topics())
+        or await broker.tidying.compactions.next() is not None
+    ):
+        await tidier.step()
