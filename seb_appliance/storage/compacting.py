@@ -125,7 +125,7 @@ def _survey(newest: NewestRecords, sections: _Sections) -> None:
 class _Keeper:
     """Takes what stays of a topic's batches, and packs it into batches of about a mebibyte.
 
-    A batch of which nothing stays leaves its range to its neighbour. The last record of all stays
+    A batch of which nothing stays leaves its offsets to the next one that stays. The last record of all stays
     in any case, so that there is no range without a record.
     """
 
@@ -158,9 +158,6 @@ class _Keeper:
         self._number += count
         self.kept += len(staying)
         if not staying:
-            if self._waiting:
-                last = self._waiting.pop()
-                self._waiting.append(_answering(last, last_offset=found.header.last_offset))
             return
         left = _picked(found, staying)
         size_bytes = _bytes_of(left)
@@ -171,7 +168,8 @@ class _Keeper:
             self._begin = self._waiting[-1].header.last_offset + 1
             self._pack()
         if not self._waiting:
-            left = _answering(left, base_offset=self._begin)
+            header = msgspec.structs.replace(left.header, base_offset=self._begin)
+            left = Batch(header, left.columns)
         self._waiting.append(left)
         self._waiting_bytes += size_bytes
         self._waiting_records += len(staying)
@@ -282,16 +280,6 @@ def _picked(found: Batch, staying: Sequence[int]) -> Batch:
 def _of(column: BinaryColumn, staying: Sequence[int]) -> BinaryColumn:
     items = column.slice()
     return BinaryColumn.of([items[i] for i in staying])
-
-
-def _answering(
-    found: Batch, *, base_offset: int | None = None, last_offset: int | None = None
-) -> Batch:
-    """The batch, answering for more."""
-    base = found.header.base_offset if base_offset is None else base_offset
-    last = found.header.last_offset if last_offset is None else last_offset
-    header = msgspec.structs.replace(found.header, base_offset=base, last_offset=last)
-    return Batch(header, found.columns)
 
 
 def _bytes_of(found: Batch) -> int:

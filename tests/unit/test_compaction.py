@@ -191,6 +191,26 @@ async def test_a_large_topic_becomes_several_segments(
     assert offsets == [*range(0, 80, 2), 79]
 
 
+async def test_a_batch_of_which_nothing_stays_leaves_its_offsets_to_its_neighbour(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("seb_appliance.storage.merging._STAYS_BYTES", 1)
+    await topic(place)
+    for _ in range(3):
+        await place.put("t", (b"a", b"1"), (b"b", b"1"))
+    await place.put("t", (b"c", b"1"))
+    await place.put("t", (b"d", b"1"))
+    await place.put("t", (b"d", b"2"))
+    await place.compact()
+    left = [(4, b"a", b"1"), (5, b"b", b"1"), (6, b"c", b"1"), (8, b"d", b"2")]
+    assert await place.records("t") == left
+    (base,) = place.broker._catalog.topic("t").stored.bases
+    assert base == 0
+    await place.put("t", (b"e", b"1"))
+    await place.compact()
+    assert await place.records("t") == [*left, (9, b"e", b"1")]
+
+
 async def job_done(place: Place):
     job = await place.broker.tidying.next_job()
     assert job is not None
