@@ -125,7 +125,7 @@ def _survey(newest: NewestRecords, sections: _Sections) -> None:
 class _Keeper:
     """Takes what stays of a topic's batches, and packs it into batches of about a mebibyte.
 
-    A batch of which nothing stays leaves its offsets to the next one that stays. The last record of all stays
+    A batch of which nothing stays leaves its offsets to the next one. The last record of all stays
     in any case, so that there is no range without a record.
     """
 
