@@ -9,6 +9,7 @@ bucket is. In the end everything is compacted into one run, and all record keys 
 from __future__ import annotations
 
 import argparse
+import http.client
 import json
 import os
 import random
@@ -21,13 +22,28 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
-from benchmarks.record_keys import PORT, Client, cpu_s, rss_mb
 from seb_appliance.formats import batch
 from seb_appliance.formats.columns import BinaryColumn, Columns, int64s
 
+PORT = 29_413
 PER_REQUEST = 1_000
 VALUE_BYTES = 100
 TOPIC = "/v1/topics/big"
+
+
+class Client:
+    def __init__(self, key: str) -> None:
+        self.connection = http.client.HTTPConnection("127.0.0.1", PORT, timeout=120)
+        self.headers = {"authorization": f"Bearer {key}"}
+
+    def __call__(self, method: str, path: str, body: bytes | None = None, kind: str = "") -> Any:
+        headers = {**self.headers, **({"content-type": kind} if kind else {})}
+        self.connection.request(method, path, body, headers)
+        answer = self.connection.getresponse()
+        text = answer.read()
+        assert answer.status < 300, (answer.status, text)
+        is_json = "json" in (answer.getheader("content-type") or "")
+        return json.loads(text) if is_json else None
 
 
 class Keys:
@@ -54,6 +70,19 @@ class Keys:
         return len(self.newest) * (VALUE_BYTES + len(b"key-%07d" % 0))
 
 
+def most_mb(pid: int) -> float:
+    """Of memory that the process ever had."""
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) / 1024
+    return 0.0
+
+
+def cpu_s(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 def started(folder: str) -> tuple[subprocess.Popen[bytes], Client]:
     command = [sys.executable, "-m", "seb_appliance", "serve", "--port", str(PORT)]
     command += ["--bucket", f"file:{folder}/bucket", "--data", f"{folder}/data"]
@@ -61,6 +90,7 @@ def started(folder: str) -> tuple[subprocess.Popen[bytes], Client]:
     server = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     key_file = Path(folder) / "data" / "admin.key"
     while not key_file.exists():
+        assert server.poll() is None
         time.sleep(0.1)
     client = Client(key_file.read_text().strip())
     while True:
@@ -95,7 +125,7 @@ class Totals:
         child = child_of(server)
         if child is not None:
             self.cpu_s[child] = cpu_s(child)
-            self.most_mb = max(self.most_mb, rss_mb(child, "VmHWM"))
+            self.most_mb = max(self.most_mb, most_mb(child))
 
     def add(self, tidier: dict[str, Any]) -> None:
         self.bytes_written += tidier["bytes_written"]
