@@ -16,6 +16,7 @@ from seb_appliance.broker.tidying import SwitchRefusedError
 from seb_appliance.broker.values import From, NewRecords
 from seb_appliance.clock import SystemClock
 from seb_appliance.errors import CorruptObjectError, FencedError, OffsetExpiredError
+from seb_appliance.failpoints import NO_FAILPOINTS
 from seb_appliance.formats import batch, segment
 from seb_appliance.formats.operations import TopicSettings
 from seb_appliance.storage import layout
