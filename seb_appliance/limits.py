@@ -173,8 +173,8 @@ DIRTY_RATIO_MAX: Final = 0.99
 TOMBSTONE_RETENTION_MS_DEFAULT: Final = 24 * 3_600_000
 COMPACTION_SECTIONS_MAX: Final = 20_000  # that one compaction reads: about 20 GB
 COMPACTION_TOPICS_MAX: Final = 1_000  # small ones, that are compacted together
-COMPACTION_READ_BYTES: Final = 4 * MIB  # one request
-COMPACTION_KEYS_BYTES: Final = 48 * MIB  # record keys in memory; more are sorted on disk
+COMPACTION_READ_BYTES: Final = 2 * MIB  # one request
+COMPACTION_KEYS_BYTES: Final = 32 * MIB  # record keys in memory; more are sorted on disk
 COMPACTION_SORTED_FILES_MAX: Final = 64  # of record keys; more are merged
 COMPACTION_FAILED_REST_S: Final = 600.0  # before a topic that could not be compacted is tried again
 

@@ -14,6 +14,7 @@ from collections import Counter
 from dataclasses import replace
 from typing import Final
 
+from seb_appliance.allocator import keep_freed_memory
 from seb_appliance.broker.rewrite_jobs import RewriteJob, Rewritten
 from seb_appliance.clock import SystemClock
 from seb_appliance.errors import CorruptObjectError, SebError
@@ -30,6 +31,7 @@ PATIENCE_S: Final = 60.0
 
 def main() -> None:
     os.nice(NICE)
+    keep_freed_memory()  # one heap for all threads: it takes two thirds of what one each takes
     asyncio.run(_serve())
 
 
