@@ -16,7 +16,7 @@ from crc32c import crc32c
 
 from seb_appliance import limits
 from seb_appliance.broker.ports import EntryRef
-from seb_appliance.broker.rewrite_jobs import RewriteJob, Rewritten, SectionPlace
+from seb_appliance.broker.rewrite_jobs import Asked, RewriteJob, Rewritten, SectionPlace
 from seb_appliance.errors import BadBatchError, CorruptObjectError, ObjectMissingError
 from seb_appliance.formats import entry, segment
 from seb_appliance.formats.batch import Batch
@@ -71,6 +71,7 @@ class ObjectRewriter:
     """Fulfils `broker.rewrite_jobs.Rewriter` over a store, in this process."""
 
     def __init__(self, store: ObjectStore, patience: Patience, mode: Mode) -> None:
+        self.asked = Asked()  # nothing: `store` counts for itself, if it counts
         self._store = store
         self._patience = patience
         self._mode = mode
