@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import fcntl
 import gc
+import logging
 import os
 import resource
 import signal
@@ -16,15 +17,17 @@ from typing import Any
 
 from rich.console import Console
 
-from seb_appliance import limits, start_screen
+from seb_appliance import __version__, limits, start_screen
 from seb_appliance.admin_key import reset_admin_key
 from seb_appliance.allocator import keep_freed_memory
 from seb_appliance.assembly import Appliance
 from seb_appliance.errors import ConfigurationError, FencedError, StartError
 from seb_appliance.failpoints import Failpoints
-from seb_appliance.logs import configure_logs
+from seb_appliance.logs import FIELDS, configure_logs
 from seb_appliance.settings import Settings
 from seb_appliance.stores import make_store
+
+_log = logging.getLogger(__name__)
 
 EXIT_STOPPED = 0
 EXIT_FAILED = 70
@@ -41,7 +44,7 @@ def serve(settings: Settings, console: Console) -> int:
     """Run until stopped; the exit code. Raises StartError when it cannot start."""
     import uvloop
 
-    configure_logs(settings.log_level)
+    configure_logs(settings.log_level, settings.log_format)
     keep_freed_memory()
     _allow_many_files()
     with (
@@ -65,7 +68,7 @@ async def _serve(settings: Settings, listener: socket.socket, console: Console) 
     try:
         writer = await appliance.start()
         async with _doors(appliance, listener):
-            start_screen.show(console, appliance, listener.getsockname()[1])
+            _say_started(console, appliance, listener.getsockname()[1])
             gc.collect()
             gc.freeze()  # what lives now lives as long as the process: collections skip it
             gc.set_threshold(*_GC_THRESHOLDS)
@@ -74,7 +77,29 @@ async def _serve(settings: Settings, listener: socket.socket, console: Console) 
             drained = await appliance.drain()
     finally:
         await appliance.close()
-    return _exit_code(appliance, writer, drained, console)
+    exit_code = _exit_code(appliance, writer, drained, console)
+    if settings.log_format == "json":
+        _log.info("stopped", extra={FIELDS: {"exit_code": exit_code}})
+    return exit_code
+
+
+def _say_started(console: Console, appliance: Appliance, port: int) -> None:
+    """To people as a screen, to programs as a line."""
+    settings, journal = appliance.settings, appliance.journal
+    if settings.log_format == "text":
+        start_screen.show(console, appliance, port)
+        return
+    fields = {
+        "version": __version__,
+        "host": settings.host,
+        "port": port,
+        "bucket": appliance.store.description,
+        "seq": journal.position.seq,
+        "epoch": journal.epoch,
+        "fencing_mode": journal.mode,
+        "entries_replayed": appliance.report.entries_replayed,
+    }
+    _log.info("serving", extra={FIELDS: fields})
 
 
 async def _unless_stopped(work: asyncio.Future[Appliance], stop: asyncio.Future[None]) -> bool:

@@ -18,9 +18,12 @@ from seb_appliance.broker.ports import LoadedState
 from seb_appliance.broker.rewrite_jobs import Rewriter
 from seb_appliance.broker.settings import BrokerSettings, TidySettings
 from seb_appliance.clock import Clock, SystemClock
+from seb_appliance.cost_keeper import CostKeeper
+from seb_appliance.cost_sources import ApplianceSources
 from seb_appliance.failpoints import Failpoints
 from seb_appliance.history_keeper import HistoryKeeper, Reading
 from seb_appliance.last_used_keeper import LastUsedKeeper
+from seb_appliance.loop_probe import LoopProbe
 from seb_appliance.passwords import Passwords
 from seb_appliance.settings import Settings
 from seb_appliance.snapshot_keeper import SnapshotKeeper
@@ -83,6 +86,8 @@ class Appliance:
     snapshots: SnapshotKeeper
     last_used: LastUsedKeeper
     tidier: TidierKeeper
+    cost: CostKeeper
+    loop_probe: LoopProbe
     key_index: SqliteKeyIndex
     broker: Broker
     executor: ThreadPoolExecutor
@@ -103,22 +108,11 @@ class Appliance:
         Raises StartError: the sentence and the exit code are for the terminal."""
         clock = StoreClock(SystemClock(), store)
         database = await StateDatabase.open(settings.data / "state.sqlite")
-        journal, report = await open_journal(
-            store,
-            database,
-            settings.data,
-            _start_options(settings),
-            clock=clock,
-            failpoints=failpoints,
-            random_bytes=os.urandom,
-            jitter=random.random,
-            progress=progress,
-        )
+        journal, report = await _journal(settings, store, database, clock, failpoints, progress)
         sections = _sections(settings, store, journal, clock, failpoints)
         follower = StateFollower(database, clock=clock, failpoints=failpoints)
-        snapshots = _snapshots(
-            settings, store, database, follower, report, journal, clock, failpoints
-        )
+        bucket = _snapshot_store(store, clock, failpoints)
+        snapshots = _snapshots(settings, bucket, database, follower, report, journal, clock)
         executor = ThreadPoolExecutor(2, thread_name_prefix="broker")
         loaded = await follower.load()
         last_used = await _last_used(settings, loaded, clock)
@@ -137,6 +131,7 @@ class Appliance:
             on_applied=lambda: snapshots.applied(journal.position.seq),
             last_used=last_used.last_used,
         )
+        rewriter = _rewriter(settings, store, journal, clock)
         return cls(
             settings=settings,
             store=store,
@@ -147,7 +142,9 @@ class Appliance:
             sections=sections,
             snapshots=snapshots,
             last_used=last_used,
-            tidier=_tidier(settings, store, journal, broker, snapshots, clock, failpoints),
+            tidier=_tidier(rewriter, store, bucket, journal, broker, snapshots, clock, failpoints),
+            cost=await _cost(settings, ApplianceSources(store, broker, rewriter, bucket), clock),
+            loop_probe=LoopProbe(clock),
             key_index=keys,
             broker=broker,
             executor=executor,
@@ -161,6 +158,8 @@ class Appliance:
         writer = self.broker.start()
         await ensure_admin_key(self.broker, self.settings.data)
         self.history.start()
+        self.cost.start()
+        self.loop_probe.start()
         if self.settings.tidier:
             self.tidier.start()
         return writer
@@ -188,6 +187,8 @@ class Appliance:
         await self.history.close()
         await self.tidier.close()
         await self.broker.stop()
+        await self.cost.close()
+        await self.loop_probe.close()
         await self.key_index.close()
         await self.last_used.close()
         await self.follower.close()
@@ -199,17 +200,45 @@ class Appliance:
         await asyncio.to_thread(self.passwords.close)
 
 
-def _snapshots(
+async def _journal(
     settings: Settings,
     store: CountedStore,
+    database: StateDatabase,
+    clock: Clock,
+    failpoints: Failpoints,
+    progress: Progress,
+) -> tuple[StoredJournal, StartReport]:
+    opened = await open_journal(
+        store,
+        database,
+        settings.data,
+        _start_options(settings),
+        clock=clock,
+        failpoints=failpoints,
+        random_bytes=os.urandom,
+        jitter=random.random,
+        progress=progress,
+    )
+    store.purpose = "journal"  # the start is over: others have purposes of their own
+    return opened
+
+
+def _snapshot_store(store: CountedStore, clock: Clock, failpoints: Failpoints) -> SnapshotStore:
+    # One that cannot be stored for a minute is given up: `failure` says so, the next is made later.
+    patience = Patience(clock, random.random, give_up_after_s=_SNAPSHOT_PATIENCE_S)
+    return SnapshotStore(store.used_for("snapshot"), patience, failpoints)
+
+
+def _snapshots(
+    settings: Settings,
+    bucket: SnapshotStore,
     database: StateDatabase,
     follower: StateFollower,
     report: StartReport,
     journal: StoredJournal,
     clock: Clock,
-    failpoints: Failpoints,
 ) -> SnapshotKeeper:
-    entry_s = _REPLAY_S[store.durability]
+    entry_s = _REPLAY_S[journal.durability]
     if report.entries_replayed >= _MEASURED_FROM:
         entry_s = report.replay_seconds / report.entries_replayed
     schedule = SnapshotSchedule(
@@ -218,15 +247,35 @@ def _snapshots(
         snapshot_seq=report.newest_snapshot_seq,
         seq=journal.position.seq,
     )
-    # One that cannot be stored for a minute is given up: `failure` says so, the next is made later.
-    patience = Patience(clock, random.random, give_up_after_s=_SNAPSHOT_PATIENCE_S)
-    bucket = SnapshotStore(store, patience, failpoints)
     return SnapshotKeeper(database, follower, bucket, schedule, settings.data / "snapshot.new")
 
 
+def _rewriter(
+    settings: Settings, store: CountedStore, journal: StoredJournal, clock: Clock
+) -> Rewriter:
+    if settings.address.kind != "memory":
+        return ChildRewriter(settings, journal.mode, _cache_folder(settings, journal))
+    # No other process can read it.
+    patience = Patience(clock, random.random, give_up_after_s=_TIDIER_PATIENCE_S)
+    return ObjectRewriter(store.used_for("tidier"), patience, journal.mode, settings.data)
+
+
+async def _cost(settings: Settings, sources: ApplianceSources, clock: Clock) -> CostKeeper:
+    return await CostKeeper.open(
+        settings.data / "local.sqlite",
+        sources,
+        sources.broker.linger,
+        clock,
+        settings.price_list,
+        settings.budget,
+        longest_ms=settings.linger_max_ms if settings.linger_ms == "auto" else None,
+    )
+
+
 def _tidier(
-    settings: Settings,
+    rewriter: Rewriter,
     store: CountedStore,
+    bucket: SnapshotStore,
     journal: StoredJournal,
     broker: Broker,
     snapshots: SnapshotKeeper,
@@ -234,13 +283,7 @@ def _tidier(
     failpoints: Failpoints,
 ) -> TidierKeeper:
     patience = Patience(clock, random.random, give_up_after_s=_TIDIER_PATIENCE_S)
-    rewriter: Rewriter
-    if settings.address.kind == "memory":  # which no other process can read
-        rewriter = ObjectRewriter(store, patience, journal.mode, settings.data)
-    else:
-        rewriter = ChildRewriter(settings, journal.mode, _cache_folder(settings, journal))
-    bucket = SnapshotStore(store, patience, failpoints)
-    cleaner = BucketCleaner(store, patience, bucket, journal.mode, failpoints)
+    cleaner = BucketCleaner(store.used_for("tidier"), patience, bucket, journal.mode, failpoints)
     return TidierKeeper(broker.tidying, rewriter, cleaner, snapshots, clock, failpoints)
 
 
@@ -267,7 +310,8 @@ def _sections(
 ) -> BucketSections:
     folder = _cache_folder(settings, journal)
     cache = None if folder is None else DiskCache(folder, settings.cache_bytes, failpoints)
-    return BucketSections(store, lambda ref: layout.object_key(journal.mode, ref), cache, clock)
+    bucket = store.used_for("read")
+    return BucketSections(bucket, lambda ref: layout.object_key(journal.mode, ref), cache, clock)
 
 
 def _cache_folder(settings: Settings, journal: StoredJournal) -> Path | None:

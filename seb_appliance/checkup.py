@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from seb_appliance import __version__
 from seb_appliance.clock import SystemClock
+from seb_appliance.cost.effects import always_busy
 from seb_appliance.errors import SebError, StoreUnusableError
 from seb_appliance.setting_table import SETTINGS, Setting
 from seb_appliance.settings import Settings
@@ -46,7 +47,7 @@ async def checkup(settings: Settings) -> Checkup:
     store = make_store(settings)
     patience = Patience(SystemClock(), random.random, give_up_after_s=ANSWER_WITHIN_S)
     try:
-        bucket, failure = await _bucket(store, patience)
+        bucket, failure = await _bucket(store, patience, settings)
     finally:
         await store.close()
     data = {
@@ -91,7 +92,9 @@ def _disk(path: Path) -> str:
     return words if free >= GIB else f"{words}: little"
 
 
-async def _bucket(store: ObjectStore, patience: Patience) -> tuple[dict[str, Any], str]:
+async def _bucket(
+    store: ObjectStore, patience: Patience, settings: Settings
+) -> tuple[dict[str, Any], str]:
     """What the store test says, and why the bucket cannot be used ("" if it can)."""
     try:
         info = await read_bucket_info(store, patience)
@@ -103,7 +106,9 @@ async def _bucket(store: ObjectStore, patience: Patience) -> tuple[dict[str, Any
     if not failure and info is not None and info.mode == "A" and report.mode == "B":
         failure = "the bucket is in fencing mode A, which its store does not allow (any more)"
     known = {"bucket id": info.bucket_id, "fencing mode": MODES[info.mode]} if info else {}
-    return {**known, **_store_test(report)}, failure
+    lists = (info.mode if info else report.mode) == "B"
+    cost = always_busy(settings.price_list, settings.window_linger_ms, lists=lists)
+    return {**known, **_store_test(report), "cost": cost}, failure
 
 
 def _store_test(report: StoreTestReport) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from seb_appliance.api.options import ApiOptions
 from seb_appliance.api.plain_answers import PlainAnswers
 from seb_appliance.assembly import Appliance
 from seb_appliance.bundled import bundled
+from seb_appliance.cost_answer import cost
 from seb_appliance.samples import samples
 from seb_appliance.status import status
 from seb_appliance.ui.app import router as admin_page
@@ -58,9 +59,10 @@ class HttpServer(uvicorn.Server):
         app = create_app(
             appliance.broker,
             options=options,
-            samples=lambda: samples(appliance, self.plain_answers),
+            samples=lambda: samples(appliance, self.plain_answers.answered, app.asked),
             status=lambda: status(appliance),
             pages=[admin_page(appliance.broker, ui_options(appliance))],
+            costs=lambda: cost(appliance.cost),
         )
         fast = partial(FastLaneProtocol, answers=self.plain_answers)
         super().__init__(

@@ -182,6 +182,16 @@ COMPACTION_FAILED_REST_S: Final = 600.0  # before a topic that could not be comp
 SNAPSHOTS_KEPT: Final = 3
 SNAPSHOT_INTERVAL_S_MIN: Final = 60
 
+# Cost
+COST_TICK_S: Final = 60.0  # how often what was used is noted, and the budget looked at
+COST_WRITTEN_EVERY_S: Final = 300.0
+COST_TOPICS_SHOWN: Final = 100  # the most expensive; the rest is one line
+
+# Metrics
+METRICS_OFFSETS_LOOKED_AT: Final = 10_000  # committed offsets, for the lag of groups
+METRICS_GROUPS_SHOWN: Final = 50  # the furthest behind
+LOOP_PROBE_S: Final = 1.0
+
 # Measuring
 STORE_LATENCY_MS_MAX: Final = 10_000
 BENCH_CONNECTIONS_MAX: Final = 8_000

@@ -1,25 +1,34 @@
-"""The metrics of one appliance, gathered from its rooms when somebody asks. docs/OPERATIONS.md
-lists them."""
+"""The metrics of one appliance, gathered from its rooms when somebody asks. docs/METRICS.md lists
+them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from seb_appliance.api.metrics import Sample
-from seb_appliance.api.plain_answers import PlainAnswers
+from seb_appliance import limits
+from seb_appliance.api.metrics import Sample, histogram
 from seb_appliance.assembly import Appliance
+from seb_appliance.samples_cost import cost_samples
 
 
-def samples(appliance: Appliance, plain: PlainAnswers) -> Iterator[Sample]:
+def samples(
+    appliance: Appliance, fast_lane_requests: int, application_requests: int
+) -> Iterator[Sample]:
+    """All of them. The fast lane and the application share the requests between them."""
     yield from _log(appliance)
     text = "Requests answered by the fast lane, without the application."
-    yield Sample("seb_fast_lane_requests_total", text, "counter", plain.answered)
+    yield Sample("seb_fast_lane_requests_total", text, "counter", fast_lane_requests)
+    text = "Requests answered by the application."
+    yield Sample("seb_application_requests_total", text, "counter", application_requests)
     yield from _waiting(appliance)
     yield from _remembered(appliance)
     yield from _bucket(appliance)
     yield from _cache(appliance)
     yield from _tidier(appliance)
     yield from _key_index(appliance)
+    yield from _groups(appliance)
+    yield from _machine(appliance)
+    yield from cost_samples(appliance)
 
 
 def _log(appliance: Appliance) -> Iterator[Sample]:
@@ -27,6 +36,7 @@ def _log(appliance: Appliance) -> Iterator[Sample]:
     for name, text, value in (
         ("seb_entries_total", "Journal entries stored.", counters.entries),
         ("seb_entry_bytes_total", "Bytes of journal entries stored.", counters.entry_bytes),
+        ("seb_writes_total", "Appends, commits and changes stored.", counters.writes),
         ("seb_records_total", "Records acknowledged.", counters.records),
         ("seb_entry_seconds_total", "Seconds from seal to stored.", counters.put_seconds),
         ("seb_reads_total", "Reads answered.", counters.reads),
@@ -67,6 +77,11 @@ def _log(appliance: Appliance) -> Iterator[Sample]:
 
 def _waiting(appliance: Appliance) -> Iterator[Sample]:
     broker = appliance.broker
+    for name, text, value in (
+        ("seb_window_bytes", "Bytes in the open window.", broker.gauges.window_bytes),
+        ("seb_window_bytes_max", "Bytes with which a window closes.", limits.WINDOW_BYTES_MAX),
+    ):
+        yield Sample(name, text, "gauge", value)
     for what, budget in (
         ("pending", broker.pending),
         ("reading", broker.reading),
@@ -117,7 +132,7 @@ def _remembered(appliance: Appliance) -> Iterator[Sample]:
 
 def _bucket(appliance: Appliance) -> Iterator[Sample]:
     for row in appliance.store.counts.rows:
-        labels = {"kind": row.kind, "outcome": row.outcome}
+        labels = {"kind": row.kind, "outcome": row.outcome, "purpose": row.purpose}
         for name, text, value in (
             ("seb_store_requests_total", "Requests to the bucket.", row.requests),
             ("seb_store_seconds_total", "Seconds that they took.", row.seconds),
@@ -125,6 +140,12 @@ def _bucket(appliance: Appliance) -> Iterator[Sample]:
             ("seb_store_received_bytes_total", "Bytes received from it.", row.bytes_received),
         ):
             yield Sample(name, text, "counter", value, labels)
+    for kind, latencies in appliance.store.latencies.items():
+        text = "How long requests to the bucket took."
+        yield from histogram("seb_store_request_seconds", text, latencies, {"kind": kind})
+    health, now_s = appliance.journal.health, appliance.clock.monotonic_s()
+    failing_s = 0.0 if health.failing_since_s is None else now_s - health.failing_since_s
+    yield Sample("seb_store_failing_seconds", "Since when the bucket fails.", "gauge", failing_s)
 
 
 def _cache(appliance: Appliance) -> Iterator[Sample]:
@@ -136,6 +157,9 @@ def _cache(appliance: Appliance) -> Iterator[Sample]:
     ):
         labels = {"source": source}
         yield Sample("seb_section_reads_total", "Sections read.", "counter", value, labels)
+    cached, limit_bytes = sections.cached_bytes, appliance.settings.cache_bytes
+    yield Sample("seb_cache_bytes", "Bytes of the cache on disk.", "gauge", cached)
+    yield Sample("seb_cache_bytes_max", "What it may take.", "gauge", limit_bytes)
     yield Sample(
         "seb_damaged_reads_total", "Reads whose checksum failed.", "counter", sections.damaged
     )
@@ -164,7 +188,7 @@ def _tidier(appliance: Appliance) -> Iterator[Sample]:
         ),
     ):
         yield Sample(name, text, "counter", value)
-    for kind, requests in sorted(counters.requests.items()):
+    for kind, requests in sorted(appliance.tidier.asked.requests.items()):
         text = "Requests to the bucket by the tidier's process."
         yield Sample("seb_tidier_requests_total", text, "counter", requests, {"kind": kind})
     for name, text, value in (
@@ -189,3 +213,25 @@ def _key_index(appliance: Appliance) -> Iterator[Sample]:
         "counter",
         keys.indexing.rebuilds,
     )
+
+
+def _groups(appliance: Appliance) -> Iterator[Sample]:
+    groups = appliance.broker.groups
+    for found in appliance.broker.gauges.groups_behind():
+        labels = {"group": found.group, "topic": found.topic}
+        text = "Records that a group has not committed; the groups that are furthest behind."
+        yield Sample("seb_group_lag_records", text, "gauge", found.lag, labels)
+    yield Sample("seb_groups", "Consumer groups.", "gauge", groups.count)
+    yield Sample("seb_topics", "Topics.", "gauge", len(appliance.broker.gauges.topic_names()))
+
+
+def _machine(appliance: Appliance) -> Iterator[Sample]:
+    probe = appliance.loop_probe
+    text = "How late the event loop was, asked once a second."
+    yield from histogram("seb_loop_delay_seconds", text, probe.delays)
+    text = "The longest such delay in the last minute."
+    yield Sample("seb_loop_delay_worst_seconds", text, "gauge", probe.worst_s)
+    text = "1 while SQLite does not follow."
+    yield Sample("seb_state_failing", text, "gauge", int(bool(appliance.follower.failure)))
+    up_s = appliance.clock.monotonic_s() - appliance.opened_s
+    yield Sample("seb_uptime_seconds", "Since the start.", "gauge", up_s)

@@ -26,7 +26,7 @@ class Setting:
     A `secret` is never shown and has no flag (flags are in every process list). A `flag_only`
     setting is a decision about one start and has neither a variable nor a place in the file; a
     `variable_only` one is for our tests. A `client` setting is for the commands that talk HTTP to
-    an appliance (`seb topics`, …), and no flag of `seb serve`.
+    an appliance (`seb topics`, …), and no flag of `seb serve`. A `word` is kept as it is.
     """
 
     name: str
@@ -40,6 +40,7 @@ class Setting:
     flag_only: bool = False
     variable_only: bool = False
     client: bool = False
+    word: str = ""  # that may stand where a value does
 
     @property
     def attribute(self) -> str:
@@ -60,6 +61,8 @@ class Setting:
 
     def parse(self, text: str) -> Value:
         """The value that `text` means. Raises ValueError with half a sentence."""
+        if self.word and text == self.word:
+            return text
         if self.kind == "switch":
             return _switch(text)
         if self.kind in ("text", "path"):
@@ -82,6 +85,8 @@ class Setting:
             return self.default_words
         if self.secret:
             return "(set, not shown)"
+        if self.word and value == self.word:
+            return self.word
         if self.kind == "switch":
             return "on" if value else "off"
         if self.kind == "duration":
@@ -94,7 +99,8 @@ class Setting:
             return ", ".join(self.choices)
         if self.range is None:
             return "on, off" if self.kind == "switch" else ""
-        return f"{self.words(self.range[0])} to {self.words(self.range[1])}"
+        also = f", or {self.word}" if self.word else ""
+        return f"{self.words(self.range[0])} to {self.words(self.range[1])}{also}"
 
 
 def _switch(text: str) -> bool:
@@ -138,7 +144,38 @@ SETTINGS: Final[tuple[Setting, ...]] = (
         None,
         default_words="10ms on a directory or in memory, 1s on S3",
         range=(0, limits.LINGER_MS_MAX),
-        help="How long a window stays open to gather records of others; a topic may set its own.",
+        word="auto",
+        help="How long a window stays open to gather records of others; a topic may set its own. "
+        "auto: the default, stretched as monthly_budget asks.",
+    ),
+    Setting(
+        "linger_max",
+        "duration",
+        limits.LINGER_MS_MAX,
+        range=(10, limits.LINGER_MS_MAX),
+        help="How far linger = auto may stretch it.",
+    ),
+    Setting(
+        "monthly_budget",
+        "text",
+        None,
+        default_words="none",
+        help="What the bucket may cost a calendar month, as 5 EUR, in the currency of the prices.",
+    ),
+    Setting(
+        "prices",
+        "text",
+        "auto",
+        choices=("auto", "aws", "hetzner", "r2", "b2", "own", "none"),
+        help="Whose prices the bucket's requests and bytes are counted at; auto: by its address.",
+    ),
+    Setting(
+        "own_prices",
+        "text",
+        None,
+        default_words="none",
+        help="For prices = own: a currency and amounts, as EUR fee=4.99 put=5 get=0.4 "
+        "storage=0.02.",
     ),
     Setting(
         "early_flush",
@@ -263,6 +300,13 @@ SETTINGS: Final[tuple[Setting, ...]] = (
         "info",
         choices=("debug", "info", "warning", "error"),
         help="How much is logged to stderr.",
+    ),
+    Setting(
+        "log_format",
+        "text",
+        "text",
+        choices=("text", "json"),
+        help="One line each: for people, or a JSON object for programs.",
     ),
     Setting(
         "metrics_public",

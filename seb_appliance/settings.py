@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal
 
+from seb_appliance.cost.prices import PROVIDERS, Money, Prices, own_prices, provider_at
 from seb_appliance.errors import ConfigurationError
 from seb_appliance.quantities import format_duration, format_size, size_bytes
 from seb_appliance.setting_table import SETTINGS, Setting, Value
@@ -63,7 +64,11 @@ class Settings:
     data: Path
     host: str
     port: int
-    linger_ms: int | None
+    linger_ms: int | Literal["auto"] | None
+    linger_max_ms: int
+    monthly_budget: str | None
+    prices: str
+    own_prices: str | None
     early_flush: bool
     auto_create_topics: bool
     take_over: bool
@@ -82,6 +87,7 @@ class Settings:
     tidy_young_ms: int
     garbage_grace_ms: int
     log_level: str
+    log_format: Literal["text", "json"]
     metrics_public: bool
     store_latency_ms: int
     s3_endpoint: str | None
@@ -103,10 +109,25 @@ class Settings:
 
     @property
     def window_linger_ms(self) -> int:
-        """`linger_ms`, or the default for this kind of bucket."""
-        if self.linger_ms is not None:
+        """`linger_ms`, or the default for this kind of bucket; `auto` begins with that."""
+        if isinstance(self.linger_ms, int):
             return self.linger_ms
         return 1_000 if self.address.kind == "s3" else 10
+
+    @property
+    def budget(self) -> Money | None:
+        """`monthly_budget`."""
+        return None if self.monthly_budget is None else Money.parse(self.monthly_budget)
+
+    @property
+    def price_list(self) -> Prices:
+        """What the bucket's requests and bytes are counted at."""
+        if self.own_prices is not None:
+            return own_prices(self.own_prices)
+        if self.prices != "auto":
+            return PROVIDERS[self.prices]
+        is_s3 = self.address.kind == "s3"
+        return PROVIDERS[provider_at(is_s3=is_s3, endpoint=self.s3_endpoint)]
 
 
 def load(
@@ -171,6 +192,36 @@ def _check_relations(settings: Settings) -> None:
                 f"{small} ({format_size(getattr(settings, small))}) is more than "
                 f"{large} ({format_size(getattr(settings, large))})"
             )
+    _check_money(settings)
+
+
+def _check_money(settings: Settings) -> None:
+    if (settings.prices == "own") != (settings.own_prices is not None):
+        raise ConfigurationError("prices = own and own_prices go together: set both, or neither")
+    for name, check in (
+        ("own_prices", lambda: settings.price_list),
+        ("monthly_budget", lambda: settings.budget),
+    ):
+        try:
+            check()
+        except ValueError as error:
+            raise ConfigurationError(f"{name}: {error}") from None
+    budget, prices = settings.budget, settings.price_list
+    if budget is not None and budget.currency != prices.currency:
+        raise ConfigurationError(
+            f"monthly_budget is in {budget.currency}, and the prices ({prices.name}) are in "
+            f"{prices.currency}"
+        )
+    if settings.linger_ms != "auto":
+        return
+    if budget is None:
+        raise ConfigurationError("linger = auto needs a monthly_budget to keep to")
+    if not settings.window_linger_ms <= settings.linger_max_ms <= settings.ack_timeout_ms // 2:
+        raise ConfigurationError(
+            f"linger_max ({format_duration(settings.linger_max_ms)}) must be at least the default "
+            f"linger ({format_duration(settings.window_linger_ms)}) and at most half of "
+            f"ack_timeout ({format_duration(settings.ack_timeout_ms)})"
+        )
 
 
 def _variables(environment: Mapping[str, str] | None) -> dict[str, str]:

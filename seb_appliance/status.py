@@ -8,6 +8,7 @@ from typing import Final
 from seb_appliance import __version__, limits
 from seb_appliance.api.status import (
     BucketStatus,
+    CostStatus,
     Counts,
     JournalStatus,
     KeyIndexStatus,
@@ -42,6 +43,7 @@ def status(appliance: Appliance) -> Status:
         tidier=_tidier(appliance),
         key_index=_key_index(appliance),
         waiting=_waiting(appliance),
+        cost=_cost(appliance),
         counts=_counts(appliance),
     )
 
@@ -137,6 +139,18 @@ def _waiting(appliance: Appliance) -> WaitingStatus:
         reading_bytes=reading.used_bytes,
         reading_bytes_max=reading.limit_bytes,
         waiting_readers=appliance.broker.waiting_readers,
+    )
+
+
+def _cost(appliance: Appliance) -> CostStatus:
+    found = appliance.cost.report()
+    return CostStatus(
+        currency=found.prices.currency,
+        this_month=found.so_far.total,
+        forecast=found.forecast.total,
+        budget=None if found.budget is None else found.budget.amount,
+        linger_ms=found.linger_ms,
+        failure=appliance.cost.failure,
     )
 
 

@@ -11,11 +11,10 @@ import os
 import random
 import sys
 from collections import Counter
-from dataclasses import replace
 from typing import Final
 
 from seb_appliance.allocator import keep_freed_memory
-from seb_appliance.broker.rewrite_jobs import RewriteJob, Rewritten
+from seb_appliance.broker.rewrite_jobs import RewriteJob
 from seb_appliance.clock import SystemClock
 from seb_appliance.errors import CorruptObjectError, SebError
 from seb_appliance.storage.counted import CountedStore
@@ -61,14 +60,20 @@ async def _serve() -> None:
 
 
 async def _answer(rewriter: ObjectRewriter, store: CountedStore, job: RewriteJob) -> Answer:
-    before = _requests(store)
+    before, received = _requests(store), store.counts.bytes_received
+    answer = await _answered(rewriter, job)
+    answer.requests = dict(_requests(store) - before)
+    answer.received_bytes = store.counts.bytes_received - received
+    return answer
+
+
+async def _answered(rewriter: ObjectRewriter, job: RewriteJob) -> Answer:
     try:
-        made: Rewritten = await rewriter.rewrite(job)
+        return Answer(made=await rewriter.rewrite(job))
     except CorruptObjectError as error:
         return Answer(failure=error.detail, is_damage=True)
     except (SebError, OSError) as error:
         return Answer(failure=str(error))
-    return Answer(made=replace(made, requests=dict(_requests(store) - before)))
 
 
 def _requests(store: CountedStore) -> Counter[str]:

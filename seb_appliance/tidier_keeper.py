@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 from seb_appliance import limits
-from seb_appliance.broker.rewrite_jobs import RewriteJob, Rewriter
+from seb_appliance.broker.rewrite_jobs import Asked, RewriteJob, Rewriter
 from seb_appliance.broker.tidying import SwitchRefusedError, Tidying
 from seb_appliance.clock import Clock
 from seb_appliance.errors import FencedError, SebError
@@ -30,14 +29,12 @@ _STRAYS_EVERY_S: Final = 24 * 3600.0
 
 @dataclass(slots=True)
 class TidierCounters:
-    """Since the start. `requests` of the child, by kind, and what it read and wrote;
-    `compactions` of topics, and the records that they removed."""
+    """Since the start. `compactions` of topics, and the records that they removed."""
 
     jobs: int = 0
     failures: int = 0
     bytes_read: int = 0
     bytes_written: int = 0
-    requests: Counter[str] = field(default_factory=Counter)
     topics_trimmed: int = 0
     compactions: int = 0
     records_removed: int = 0
@@ -72,6 +69,11 @@ class TidierKeeper:
         self._strays_s = 0.0
         self._measured = False
         self._cleaned: tuple[int, int] | None = None  # the state of things when entries last went
+
+    @property
+    def asked(self) -> Asked:
+        """What the child asked of the bucket."""
+        return self._rewriter.asked
 
     def start(self) -> None:
         self._task = asyncio.create_task(self._run(), name="tidier")
@@ -157,7 +159,6 @@ class TidierKeeper:
         self.counters.jobs += 1
         self.counters.bytes_read += made.bytes_read
         self.counters.bytes_written += made.bytes_written
-        self.counters.requests.update(made.requests)
         return True
 
     async def _condemn_strays(self) -> bool:
@@ -205,6 +206,7 @@ class TidierKeeper:
         removed = await self._cleaner.delete_entries(
             self._tidying.tidied_seq, self._tidying.writers, limits.ENTRIES_REMOVED_AT_ONCE
         )
+        self._tidying.entries_gone(self._cleaner.removed_until)
         self.counters.entries_removed += removed
         if removed < limits.ENTRIES_REMOVED_AT_ONCE:
             self._cleaned = state

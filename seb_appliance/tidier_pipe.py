@@ -31,11 +31,14 @@ class Hello(msgspec.Struct):
 
 
 class Answer(msgspec.Struct):
-    """Either of the two; `is_damage`: an input cannot be read, whoever tries again."""
+    """Either of the two; `is_damage`: an input cannot be read, whoever tries again. Either way
+    `requests` to the bucket were made, by kind, and `received_bytes` came out of it."""
 
     made: Rewritten | None = None
     failure: str = ""
     is_damage: bool = False
+    requests: dict[str, int] = {}
+    received_bytes: int = 0
 
 
 def frame(value: object) -> bytes:

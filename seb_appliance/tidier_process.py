@@ -7,7 +7,7 @@ import sys
 from asyncio.subprocess import PIPE, Process
 from pathlib import Path
 
-from seb_appliance.broker.rewrite_jobs import RewriteJob, Rewritten
+from seb_appliance.broker.rewrite_jobs import Asked, RewriteJob, Rewritten
 from seb_appliance.errors import CorruptObjectError, StoreUncertainError
 from seb_appliance.settings import Settings
 from seb_appliance.storage.layout import Mode
@@ -15,10 +15,12 @@ from seb_appliance.tidier_pipe import Answer, Hello, frame, read_frame
 
 
 class ChildRewriter:
-    """Fulfils `broker.rewrite_jobs.Rewriter`. A child that died is started anew for a later job.
-    `cache`: the folder of our cache of entries, which the child reads; None if there is none."""
+    """Fulfils `broker.rewrite_jobs.Rewriter`. A child that died is started anew for a later job;
+    what it asked of the bucket in its last one is not known. `cache`: the folder of our cache of
+    entries, which the child reads; None if there is none."""
 
     def __init__(self, settings: Settings, mode: Mode, cache: Path | None = None) -> None:
+        self.asked = Asked()
         self._hello = Hello(settings, mode, cache)
         self._child: Process | None = None
 
@@ -37,6 +39,8 @@ class ChildRewriter:
             if isinstance(error, OSError | EOFError):
                 raise StoreUncertainError("the tidier's process ended in the middle") from error
             raise
+        self.asked.requests.update(answer.requests)
+        self.asked.received_bytes += answer.received_bytes
         if answer.made is not None:
             return answer.made
         if answer.is_damage:

@@ -25,6 +25,7 @@ from litestar.types import (
 from seb_appliance.api import (
     api_keys,
     audit,
+    cost,
     group_leases,
     group_offsets,
     group_records,
@@ -41,6 +42,7 @@ from seb_appliance.api import (
 from seb_appliance.api import status as status_api
 from seb_appliance.api.answers import Answer
 from seb_appliance.api.auth import METER_STATE
+from seb_appliance.api.cost import CostOut
 from seb_appliance.api.metrics import Sample
 from seb_appliance.api.options import ApiOptions
 from seb_appliance.api.paths import check_raw_path
@@ -63,11 +65,12 @@ def create_app(
     *,
     options: ApiOptions,
     status: Callable[[], Status],
+    costs: Callable[[], CostOut],
     samples: Callable[[], Iterable[Sample]] = tuple,
     pages: Sequence[Router] = (),
 ) -> Api:
-    """The ASGI application. `samples` are what /metrics shows, `status` what /v1/status does;
-    `pages` are no part of the API, and refuse in their own words."""
+    """The ASGI application. `samples` are what /metrics shows, `status` what /v1/status does,
+    `costs` what /v1/cost does; `pages` are no part of the API, and refuse in their own words."""
     handlers: list[HTTPRouteHandler | Router] = [
         *records_produce.routes(broker, options),
         *transactions.routes(broker, options),
@@ -81,6 +84,7 @@ def create_app(
         *api_keys.routes(broker),
         *audit.routes(broker),
         *status_api.routes(broker, status),
+        *cost.routes(broker, costs),
         *health.routes(broker),
         *metrics.routes(samples, options),
         *schema.routes(options),
@@ -97,16 +101,19 @@ def create_app(
 
 
 class Api:
-    """The wrapper; see the module. `litestar` is public for tests that compare lists of routes."""
+    """The wrapper; see the module. `litestar` is public for tests that compare lists of routes.
+    `asked`: requests that came this way, and not through the fast lane."""
 
     def __init__(self, litestar: Litestar, new_request_id: Callable[[], str]) -> None:
         self.litestar = litestar
         self._new_request_id = new_request_id
+        self.asked = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != ScopeType.HTTP:  # the lifespan
             await self.litestar(scope, receive, send)
             return
+        self.asked += 1
         request_id = self._new_request_id()
         state = scope.setdefault("state", {})
         state[REQUEST_ID_STATE] = request_id

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
@@ -14,6 +14,7 @@ from seb_appliance.api.answers import Answer
 from seb_appliance.api.auth import AnyRequest
 from seb_appliance.api.options import ApiOptions
 from seb_appliance.api.peers import is_local
+from seb_appliance.broker.histogram import BOUNDS_S, Histogram
 from seb_appliance.errors import ForbiddenError
 
 CONTENT_TYPE: Final = b"text/plain; version=0.0.4; charset=utf-8"
@@ -21,13 +22,28 @@ CONTENT_TYPE: Final = b"text/plain; version=0.0.4; charset=utf-8"
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One value of a metric. Samples of one name agree on `help` and `kind`."""
+    """One value of a metric. Samples of one name agree on `help` and `kind`. A histogram's have a
+    `suffix` each, and come from `histogram`."""
 
     name: str
     help: str
-    kind: Literal["counter", "gauge"]
+    kind: Literal["counter", "gauge", "histogram"]
     value: float
     labels: Mapping[str, str] = field(default_factory=dict)
+    suffix: str = ""
+
+
+def histogram(
+    name: str, text: str, found: Histogram, labels: Mapping[str, str] | None = None
+) -> Iterator[Sample]:
+    """The samples of a histogram: how many were no longer than each bound, their sum and count."""
+    given, count = dict(labels or {}), 0
+    for bound, more in zip((*BOUNDS_S, None), found.counts, strict=True):
+        count += more
+        edge = {"le": "+Inf" if bound is None else f"{bound:g}"}
+        yield Sample(name, text, "histogram", count, {**given, **edge}, "_bucket")
+    yield Sample(name, text, "histogram", found.sum_s, given, "_sum")
+    yield Sample(name, text, "histogram", count, given, "_count")
 
 
 def exposition(samples: Iterable[Sample]) -> bytes:
@@ -43,9 +59,9 @@ def exposition(samples: Iterable[Sample]) -> bytes:
             labels = ",".join(
                 f'{label}="{_escape(text, quotes=True)}"' for label, text in sample.labels.items()
             )
-            lines.append(
-                f"{name}{{{labels}}} {sample.value}" if labels else f"{name} {sample.value}"
-            )
+            shown = f"{name}{sample.suffix}"
+            shown += f"{{{labels}}}" if labels else ""
+            lines.append(f"{shown} {sample.value}")
     return "\n".join([*lines, ""]).encode()
 
 

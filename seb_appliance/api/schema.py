@@ -14,6 +14,7 @@ from litestar.types import ASGIApp
 
 from seb_appliance.api import (
     openapi_access,
+    openapi_cost,
     openapi_groups,
     openapi_keys,
     openapi_manage,
@@ -34,6 +35,7 @@ _PARTS: Final = (
     openapi_groups,
     openapi_access,
     openapi_manage,
+    openapi_cost,
 )
 OPERATIONS: Final = [operation for part in _PARTS for operation in part.OPERATIONS]
 SCHEMAS: Final = [schema for part in _PARTS for schema in part.SCHEMAS]

@@ -126,6 +126,19 @@ class TidierStatus(msgspec.Struct):
     objects_removed: int
 
 
+class CostStatus(msgspec.Struct):
+    """What the bucket costs (`GET /v1/cost` has more): this month so far, the forecast of all of
+    it, and `budget`, null when there is none. `linger_ms`: the window of topics that set none
+    themselves, which linger = auto stretches. `failure`: why it cannot be written down, or ""."""
+
+    currency: str
+    this_month: float
+    forecast: float
+    budget: float | None
+    linger_ms: int
+    failure: str
+
+
 class Counts(msgspec.Struct):
     """What there is now; `records`: those that can be read, over all topics."""
 
@@ -150,6 +163,7 @@ class Status(msgspec.Struct):
     tidier: TidierStatus
     key_index: KeyIndexStatus
     waiting: WaitingStatus
+    cost: CostStatus
     counts: Counts
 
 

@@ -15,6 +15,7 @@ from seb_appliance.broker.admission import Admission, AdmittedAppend, Refusal
 from seb_appliance.broker.audit import Actor
 from seb_appliance.broker.grants import Authorizer
 from seb_appliance.broker.group_admission import Commit, GroupAdmission
+from seb_appliance.broker.linger import Linger
 from seb_appliance.broker.names import check_topic_name
 from seb_appliance.broker.prepared import Prepared
 from seb_appliance.broker.repeats import Earlier, ProducerStamp, Repeats, RequestStamp
@@ -100,6 +101,7 @@ class Appending:
         groups: GroupAdmission,
         authorizer: Authorizer,
         settings: BrokerSettings,
+        linger: Linger,
         clock: Clock,
     ) -> None:
         self._sequencer = sequencer
@@ -108,6 +110,7 @@ class Appending:
         self._groups = groups
         self._authorizer = authorizer
         self._settings = settings
+        self._linger = linger
         self._clock = clock
 
     def append(
@@ -147,7 +150,6 @@ class Appending:
         if known is None:
             return None
         settings = known.effective
-        assert settings.linger_ms is not None
         assert settings.max_record_bytes is not None
         window = self._sequencer.open_window()
         if isinstance(records, bytes):
@@ -160,7 +162,7 @@ class Appending:
             except Refusal:
                 return None
             placed = self._admission.place(window, topic, prepared, now_us)
-        return window, placed, settings.linger_ms, settings.early_flush is True
+        return window, placed, self._linger.of(known.settings), settings.early_flush is True
 
     def transact(
         self, key: ApiKeyView, transaction: Transaction, address: str
@@ -187,7 +189,7 @@ class Appending:
             forward = replace(commit, allow_backward=False, strictly_forward=True)
             offsets = self._groups.check_commit(forward, self._clock.monotonic_s())
             if not prepared:
-                admitted.linger_ms = self._settings.linger_ms
+                admitted.linger_ms = self._linger.default_ms
         self._admission.check_room_for(
             sum(self._admission.find(topic) is None for topic in prepared)
         )
@@ -208,10 +210,10 @@ class Appending:
             self._settings.auto_create_topics and self._authorizer.may(key, "manage", topic)
         ):
             raise self._admission.missing(topic)
-        settings = known.effective if known else self._settings.effective(TopicSettings())
-        assert settings.linger_ms is not None
+        as_set = known.settings if known else TopicSettings()
+        settings = known.effective if known else self._settings.effective(as_set)
         assert settings.max_record_bytes is not None
-        admitted.linger_ms = min(admitted.linger_ms, settings.linger_ms)
+        admitted.linger_ms = min(admitted.linger_ms, self._linger.of(as_set))
         admitted.early_flush |= bool(settings.early_flush)
         if known is None:
             self._admission.check_room_for(1)

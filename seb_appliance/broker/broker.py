@@ -29,11 +29,13 @@ from seb_appliance.broker.compaction import Compactions
 from seb_appliance.broker.consumer_groups import ConsumerGroups
 from seb_appliance.broker.counters import Counters
 from seb_appliance.broker.following import Follower, Followers
+from seb_appliance.broker.gauges import Gauges
 from seb_appliance.broker.grants import Authorizer
 from seb_appliance.broker.index import SectionIndex
 from seb_appliance.broker.key_index import KeyIndex
 from seb_appliance.broker.keyed_reads import read_key
 from seb_appliance.broker.last_used import LastUsed
+from seb_appliance.broker.linger import Linger
 from seb_appliance.broker.names import check_topic_name
 from seb_appliance.broker.ports import (
     AuditQuery,
@@ -96,6 +98,7 @@ class Broker:
         self.reading = ByteBudget(settings.max_reading_bytes, "answers that are being read")
         self.counters = Counters()
         self._settings = settings
+        self.linger = Linger(settings.linger_ms)
         self._journal = journal
         self._clock = clock
         self._state = state
@@ -117,6 +120,7 @@ class Broker:
             self._sequencer,
             state,
             settings,
+            self.linger,
             authorizer,
             durability=journal.durability,
             clock=clock,
@@ -124,6 +128,7 @@ class Broker:
             failpoints=failpoints,
             pending=self.pending,
         )
+        self.gauges = Gauges(self._catalog, self._writes.admission, self._sequencer)
         self.groups = self._make_groups(index)
         self.tidying = self._make_tidying(index, journal, random_bytes)
         self.access = self._make_access(last_used, authorizer, random_bytes)
@@ -138,7 +143,7 @@ class Broker:
             index,
             self._writes.operate,
             self._writes.operate_at_once,
-            linger_ms=self._settings.linger_ms,
+            linger=self.linger,
             clock=self._clock,
         )
 
@@ -174,7 +179,7 @@ class Broker:
             random_bytes,
             bucket_id=journal.bucket_id,
             epoch=lambda: journal.epoch,
-            linger_ms=self._settings.linger_ms,
+            linger=self.linger,
             compactions=Compactions(
                 self._catalog, self._clock, self._settings, self._settings.tidy.segment_bytes
             ),
@@ -359,6 +364,11 @@ class Broker:
     def totals(self) -> Totals:
         return self._catalog.totals()
 
+    def with_defaults(self, settings: TopicSettings) -> TopicSettings:
+        """A topic's settings, with the defaults of now filled in."""
+        linger_ms = self.linger.of(settings)
+        return msgspec.structs.replace(self._settings.effective(settings), linger_ms=linger_ms)
+
     async def create_topic(
         self, name: str, settings: TopicSettings, by: Actor = THE_APPLIANCE
     ) -> tuple[TopicView, bool]:
@@ -474,7 +484,7 @@ class Broker:
             topic.topic_id,
             topic.created_us,
             topic.settings,
-            self._settings.effective(topic.settings),
+            self.with_defaults(topic.settings),
             topic.log_start_offset,
             topic.log_end_offset,
             topic.size_bytes,

@@ -160,6 +160,10 @@ class Catalog:
     def topics(self) -> list[Topic]:
         return [self._by_name[name] for name in sorted(self._by_name)]
 
+    def topic_sizes(self) -> dict[int, int]:
+        """Bytes in force of each topic, by id."""
+        return {topic_id: topic.size_bytes for topic_id, topic in self._by_id.items()}
+
     def section_ref(self, topic: Topic, rows: IndexRows, row: int) -> SectionRef:
         """Where row `row` of the topic's `rows` lies."""
         seq = rows.seqs[row]

@@ -27,6 +27,7 @@ from seb_appliance.broker.group_views import (
 )
 from seb_appliance.broker.groups import Committed, Lease
 from seb_appliance.broker.index import SectionIndex
+from seb_appliance.broker.linger import Linger
 from seb_appliance.broker.names import (
     check_group_name,
     check_pattern,
@@ -61,7 +62,7 @@ class ConsumerGroups:
         submit: Submit,
         submit_at_once: SubmitAtOnce,
         *,
-        linger_ms: int,
+        linger: Linger,
         clock: Clock,
     ) -> None:
         self._catalog = catalog
@@ -70,7 +71,7 @@ class ConsumerGroups:
         self._index = index
         self._submit = submit
         self._submit_at_once = submit_at_once
-        self._linger_ms = linger_ms
+        self._linger = linger
         self._clock = clock
 
     # --- consumers ---
@@ -109,7 +110,7 @@ class ConsumerGroups:
 
         try:
             check_commit(commit)
-            await self._submit(admit, self._linger_ms)
+            await self._submit(admit, self._linger.default_ms)
         finally:
             if not admitted:
                 reservation.release()
@@ -123,7 +124,7 @@ class ConsumerGroups:
         now_s = self._clock.monotonic_s()
         return self._submit_at_once(
             lambda window: self._admission.admit_commit(window, commit, now_s),
-            self._linger_ms,
+            self._linger.default_ms,
             size_bytes,
             told,
         )

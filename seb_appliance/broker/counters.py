@@ -15,6 +15,8 @@ class Counters:
     records: int = 0
     put_seconds: float = 0.0
     puts: Latencies = field(default_factory=Latencies)  # the same, each for itself
+    open_seconds: float = 0.0  # of the windows that became entries
+    entry_shares: dict[int, float] = field(default_factory=dict)
     plain_bytes: int = 0  # of batches that were compressed, before
     packed_bytes: int = 0  # … and after
     reads: int = 0
@@ -22,15 +24,30 @@ class Counters:
     deadlines_passed: int = 0
     fetched_ahead: int = 0  # sections
     index_lookups: int = 0  # pages of the index read from SQLite
+    writes: int = 0  # appends, commits and what operators do
     live_encoded: int = 0  # records, each once for all who follow at the log end
 
     def note_compressed(self, plain_bytes: int, packed_bytes: int) -> None:
         self.plain_bytes += plain_bytes
         self.packed_bytes += packed_bytes
 
-    def note_entry(self, entry: Entry, put_s: float) -> None:
+    def note_entry(self, entry: Entry, writes: int, put_s: float, open_s: float) -> None:
+        """`open_s`: how long its window was open, for so many `writes`."""
+        sections = entry.contents.sections
         self.entries += 1
+        self.writes += writes
         self.entry_bytes += entry.header.length
-        self.records += sum(section.record_count for section in entry.contents.sections)
+        self.records += sum(section.record_count for section in sections)
         self.put_seconds += put_s
         self.puts.add(put_s)
+        self.open_seconds += open_s
+        whole = sum(section.length for section in sections)
+        for section in sections:
+            before = self.entry_shares.get(section.topic_id, 0.0)
+            self.entry_shares[section.topic_id] = before + section.length / whole
+
+    def take_entry_shares(self) -> dict[int, float]:
+        """How many entries each topic (by id) has caused since this was last called: of an entry it
+        has as much as of its bytes."""
+        taken, self.entry_shares = self.entry_shares, {}
+        return taken

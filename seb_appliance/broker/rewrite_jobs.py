@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -68,10 +69,20 @@ class Rewritten:
     records_removed: int = 0
     bytes_read: int = 0
     bytes_written: int = 0
-    requests: dict[str, int] = field(default_factory=dict)  # by kind
+
+
+@dataclass(slots=True)
+class Asked:
+    """Requests to the bucket that no store of this process counted, by kind, and the bytes that
+    they brought; since the start."""
+
+    requests: Counter[str] = field(default_factory=Counter)
+    received_bytes: int = 0
 
 
 class Rewriter(Protocol):
+    asked: Asked
+
     async def rewrite(self, job: RewriteJob) -> Rewritten:
         """Raises CorruptObjectError, StoreError; then some of the new objects may be stored."""
 

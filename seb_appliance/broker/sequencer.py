@@ -75,14 +75,16 @@ class Sequencer:
     ) -> None:
         """Something was added to `window`: it closes when it is full, and in `linger_s` at the
         latest; at once if `early` and nobody else waits. `now_s`: if it is known already."""
+        if now_s is None:
+            now_s = self._clock.monotonic_s()
+        if not window.callers:
+            window.opened_s = now_s
         window.callers += 1
         if window.is_full:
             self._open = None
             self._full.append(window)
             self._wake.set()
             return
-        if now_s is None:
-            now_s = self._clock.monotonic_s()
         if early and window.callers == 1 and self._in_flight is None and not self._full:
             window.deadline_s = now_s
             self._wake.set()
@@ -101,6 +103,11 @@ class Sequencer:
         """Another writer was found by someone who asked: nothing is written any more."""
         self._fail(error)
         self._wake.set()
+
+    @property
+    def open_bytes(self) -> int:
+        """What the open window holds, about."""
+        return self._open.size_bytes if self._open is not None else 0
 
     @property
     def is_idle(self) -> bool:
@@ -168,7 +175,8 @@ class Sequencer:
         for _ in self._catalog.steps():
             await asyncio.sleep(0)
         self._state.follow(encoded.entry)
-        self._counters.note_entry(encoded.entry, put_s)
+        open_s = window.sealed_s - window.opened_s
+        self._counters.note_entry(encoded.entry, window.callers, put_s, open_s)
         self._failpoints.reach("K10")
         window.resolve(put_s)
         self._on_applied(changed)

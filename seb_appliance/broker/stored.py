@@ -23,20 +23,31 @@ class LivingObject:
 
 class Untidied:
     """Journal entries whose records lie in no segment yet, oldest first: (seq, bytes of the object,
-    created_us)."""
+    created_us). `stored_bytes`: theirs, and of those that were tidied since the start and are
+    not removed yet."""
 
     def __init__(self, entries: Iterable[tuple[int, int, int]]) -> None:
         self.entries = deque(entries)
         self.total_bytes = sum(length for _, length, _ in self.entries)
+        self.stored_bytes = self.total_bytes
+        self._leaving: deque[tuple[int, int]] = deque()
 
     def add(self, seq: int, length: int, created_us: int) -> None:
         self.entries.append((seq, length, created_us))
         self.total_bytes += length
+        self.stored_bytes += length
 
     def drop(self, until_seq: int) -> None:
         """Entries up to `until_seq` are tidied."""
         while self.entries and self.entries[0][0] <= until_seq:
-            self.total_bytes -= self.entries.popleft()[1]
+            seq, length, _ = self.entries.popleft()
+            self.total_bytes -= length
+            self._leaving.append((seq, length))
+
+    def gone(self, until_seq: int) -> None:
+        """Of those that were tidied, entries up to `until_seq` were removed."""
+        while self._leaving and self._leaving[0][0] <= until_seq:
+            self.stored_bytes -= self._leaving.popleft()[1]
 
 
 class StoredObjects:
@@ -45,11 +56,18 @@ class StoredObjects:
     def __init__(self, objects: Iterable[ObjectRow], garbage: Iterable[GarbageRow]) -> None:
         self._by_id: dict[int, LivingObject] = {}
         self.garbage = {row.key: row.since_us for row in garbage}
+        self._garbage_bytes: dict[str, int] = {}  # of those condemned since the start
         for row in objects:
             self.add(row.object_id, row.key, row.length)
 
     def __len__(self) -> int:
         return len(self._by_id)
+
+    @property
+    def stored_bytes(self) -> int:
+        """Of all objects, and of garbage as far as its size is known."""
+        living = sum(found.length for found in self._by_id.values())
+        return living + sum(self._garbage_bytes.values())
 
     def get(self, object_id: int) -> LivingObject:
         return self._by_id[object_id]
@@ -81,6 +99,9 @@ class StoredObjects:
 
     def condemn(self, keys: Iterable[str], since_us: int) -> None:
         condemned = set(keys)
+        for found in self._by_id.values():
+            if found.ref.key in condemned:
+                self._garbage_bytes[found.ref.key] = found.length
         self._by_id = {
             object_id: found
             for object_id, found in self._by_id.items()
@@ -92,3 +113,4 @@ class StoredObjects:
         """Condemned objects that were deleted."""
         for key in keys:
             self.garbage.pop(key, None)
+            self._garbage_bytes.pop(key, None)

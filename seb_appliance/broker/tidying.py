@@ -17,6 +17,7 @@ from seb_appliance.broker.catalog import Catalog, Topic
 from seb_appliance.broker.compaction import Compactions, place_of
 from seb_appliance.broker.consumer_groups import Submit
 from seb_appliance.broker.index import SectionIndex
+from seb_appliance.broker.linger import Linger
 from seb_appliance.broker.ports import EntryRef
 from seb_appliance.broker.retention import AgeClock, kept_from
 from seb_appliance.broker.rewrite_jobs import Compaction, RewriteJob, Rewritten, SectionPlace
@@ -56,7 +57,7 @@ class Tidying:
         *,
         bucket_id: bytes,
         epoch: Callable[[], int],
-        linger_ms: int,
+        linger: Linger,
         compactions: Compactions,
     ) -> None:
         self.settings = settings
@@ -69,7 +70,7 @@ class Tidying:
         self._random_bytes = random_bytes
         self._bucket_id = bucket_id
         self._epoch = epoch
-        self._linger_ms = linger_ms
+        self._linger = linger
         self._age_clock = AgeClock(clock)
         self._last: Window | None = None  # that holds an operation of ours (trims apart)
 
@@ -104,7 +105,7 @@ class Tidying:
             return trimmed > 0
 
         if due:
-            await self._submit(admit, self._linger_ms)
+            await self._submit(admit, self._linger.default_ms)
             await self._measure([topic for topic, _ in due])
         return trimmed
 
@@ -242,7 +243,7 @@ class Tidying:
         if size_bytes > limits.SWITCH_BYTES_MAX:
             raise SwitchRefusedError("the operation is too large for an entry")
         await self._check(job, made)
-        await self._submit(admit, self._linger_ms)
+        await self._submit(admit, self._linger.default_ms)
         topics = (self._catalog.find_id(replaced.topic_id) for replaced in made.replaced)
         await self._measure(topic for topic in topics if topic is not None)
 
@@ -343,7 +344,7 @@ class Tidying:
             self._last = window
             window.add_event(event, encoded_bytes(event))
 
-        await self._submit(admit, self._linger_ms)
+        await self._submit(admit, self._linger.default_ms)
 
     # --- entries ---
 
@@ -362,6 +363,16 @@ class Tidying:
     def waiting_bytes(self) -> int:
         """Bytes of entries that are not tidied."""
         return self._catalog.untidied.total_bytes
+
+    def entries_gone(self, until_seq: int) -> None:
+        """Tidied entries up to this one are not in the bucket any more."""
+        self._catalog.untidied.gone(until_seq)
+
+    @property
+    def stored_bytes(self) -> int:
+        """Of journal entries, segments, packed objects and garbage in the bucket, as far as is
+        known: what an earlier process had tidied or condemned, and not removed, is not."""
+        return self._catalog.untidied.stored_bytes + self._catalog.stored.stored_bytes
 
     @property
     def waiting_entries(self) -> int:

@@ -94,6 +94,7 @@ class Window:
         self.results: list[RequestResult] = []
         self.size_bytes = 0
         self.callers = 0
+        self.opened_s = 0.0  # when the first of them came
         self.compresses = False  # some of it, when it is sealed
         self.sealed_s = 0.0
         self._on_stored: list[Callable[[float], None]] = []

@@ -20,6 +20,7 @@ from seb_appliance.broker.consumer_groups import check_commit
 from seb_appliance.broker.counters import Counters
 from seb_appliance.broker.grants import Authorizer
 from seb_appliance.broker.group_admission import GroupAdmission
+from seb_appliance.broker.linger import Linger
 from seb_appliance.broker.ports import State
 from seb_appliance.broker.repeats import Earlier, Repeats
 from seb_appliance.broker.sequencer import Sequencer
@@ -48,6 +49,7 @@ class Writes:
         sequencer: Sequencer,
         state: State,
         settings: BrokerSettings,
+        linger: Linger,
         authorizer: Authorizer,
         *,
         durability: str,
@@ -64,7 +66,7 @@ class Writes:
         self._catalog = catalog
         self._sequencer = sequencer
         self._state = state
-        self._settings = settings
+        self._linger = linger
         self._durability = durability
         self._failpoints = failpoints
         self._clock = clock
@@ -81,6 +83,7 @@ class Writes:
             self.group_admission,
             authorizer,
             settings,
+            linger,
             clock,
         )
 
@@ -187,7 +190,7 @@ class Writes:
         except Refusal as refusal:
             raise await self._settled(refusal) from None
         if linger_ms is None:
-            linger_ms = min(limits.OPERATOR_LINGER_MS, self._settings.linger_ms)
+            linger_ms = min(limits.OPERATOR_LINGER_MS, self._linger.default_ms)
         done = self._acknowledger.done(window)
         self._sequencer.close_within(window, linger_ms / 1000)
         await self._acknowledger.by_deadline(done)

@@ -19,6 +19,7 @@ from seb_appliance.cli.api_keys import api_keys
 from seb_appliance.cli.audit import audit
 from seb_appliance.cli.bench import bench
 from seb_appliance.cli.consume import consume
+from seb_appliance.cli.cost import cost
 from seb_appliance.cli.doctor import doctor
 from seb_appliance.cli.failures import CommandError, ReaderLeftError
 from seb_appliance.cli.groups import groups
@@ -64,6 +65,7 @@ def seb() -> None:
 
 seb.add_command(serve)
 seb.add_command(status)
+seb.add_command(cost)
 seb.add_command(produce)
 seb.add_command(consume)
 seb.add_command(tail)

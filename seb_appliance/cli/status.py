@@ -10,6 +10,7 @@ from seb_appliance.cli.failures import UNAVAILABLE
 from seb_appliance.cli.outline import outline
 from seb_appliance.cli.output import moment, say, say_json, size, span
 from seb_appliance.cli.reaching import path_of, talks
+from seb_appliance.quantities import format_duration
 
 if TYPE_CHECKING:
     from seb_appliance.cli.http_client import HttpClient
@@ -62,6 +63,7 @@ def _members(found: Json) -> Json:
         "waiting": f"{size(pending)} of {size(pending_max)} for the bucket, "
         f"{size(reading)} of {size(reading_max)} for readers",
         "readers": f"{waiting['waiting_readers']:,} wait at a log end",
+        "cost": _cost(found["cost"]),
         "holds": f"{counts['records']:,} records, {counts['topics']:,} topics, "
         f"{counts['groups']:,} groups, {counts['api_keys']:,} API keys",
     }
@@ -74,6 +76,14 @@ def _remembered(kept: Json) -> str:
         f"{kept['requests']:,} requests with an Idempotency-Key {reach}; "
         f"{kept['producers']:,} producers"
     )
+
+
+def _cost(found: Json) -> str:
+    amounts = f"{found['this_month']:,.2f} {found['currency']} this month, "
+    amounts += f"{found['forecast']:,.2f} forecast"
+    if found["budget"] is not None:
+        amounts += f", of {found['budget']:,.2f}; linger {format_duration(found['linger_ms'])}"
+    return f"{amounts}; {found['failure']}" if found["failure"] else amounts
 
 
 def _key_index(index: Json) -> str:

@@ -1,28 +1,37 @@
 """local.sqlite: what this machine remembers for itself and no journal holds. May be lost.
 
-Blocking; called in threads, one call at a time. A file that cannot be read is begun anew.
+Blocking; called in threads. A file that cannot be read is begun anew.
 """
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from seb_appliance.errors import CorruptObjectError
 from seb_appliance.state import files
 from seb_appliance.state.failures import told_of
 
-_VERSION: Final = 1
-_MAKE: Final = f"""
+_T = TypeVar("_T")
+
+# What makes each version of the one before; the first makes version 1 of an empty file.
+_STEPS: Final = (
+    """
 CREATE TABLE last_used (
     api_key_id TEXT NOT NULL PRIMARY KEY,
     used_us INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
-PRAGMA user_version = {_VERSION};
-"""
+""",
+    """
+CREATE TABLE documents (
+    name TEXT NOT NULL PRIMARY KEY,
+    body BLOB NOT NULL
+) STRICT, WITHOUT ROWID;
+""",
+)
 
 
 class LocalFile:
@@ -32,12 +41,7 @@ class LocalFile:
     def load_last_used(self, api_key_ids: Collection[str]) -> dict[str, int]:
         """µs since the epoch, by API key id; others than these are forgotten. Raises
         ConfigurationError if the machine does not let us use the file."""
-        try:
-            return self._load(api_key_ids)
-        except CorruptObjectError:
-            with told_of(self._path):
-                files.create_private(self._path)
-            return self._load(api_key_ids)
+        return self._anew_if_damaged(lambda: self._load(api_key_ids))
 
     def save_last_used(self, used_us: Mapping[str, int]) -> None:
         """Put these in the place of what was known of the same keys. Raises ConfigurationError,
@@ -46,6 +50,31 @@ class LocalFile:
             connection.executemany(
                 "INSERT OR REPLACE INTO last_used VALUES (?, ?)", used_us.items()
             )
+
+    def load_document(self, name: str) -> bytes | None:
+        """What `save_document` was given last. Raises ConfigurationError."""
+
+        def load() -> bytes | None:
+            with self._opened() as connection:
+                rows = connection.execute("SELECT body FROM documents WHERE name = ?", (name,))
+                found = rows.fetchone()
+            return None if found is None else bytes(found[0])
+
+        return self._anew_if_damaged(load)
+
+    def save_document(self, name: str, body: bytes) -> None:
+        """Put a document in the place of the one before. Raises ConfigurationError,
+        CorruptObjectError."""
+        with self._opened() as connection:
+            connection.execute("INSERT OR REPLACE INTO documents VALUES (?, ?)", (name, body))
+
+    def _anew_if_damaged(self, load: Callable[[], _T]) -> _T:
+        try:
+            return load()
+        except CorruptObjectError:
+            with told_of(self._path):
+                files.create_private(self._path)
+            return load()
 
     def _load(self, api_key_ids: Collection[str]) -> dict[str, int]:
         with self._opened() as connection:
@@ -62,8 +91,8 @@ class LocalFile:
                 files.create_private(self._path)
             with closing(sqlite3.connect(self._path)) as connection, connection:
                 (version,) = connection.execute("PRAGMA user_version").fetchone()
-                if version == 0:
-                    connection.executescript(_MAKE)
-                elif version != _VERSION:
+                if version > len(_STEPS):
                     raise CorruptObjectError(f"it is of version {version}")
+                for number, step in enumerate(_STEPS[version:], version + 1):
+                    connection.executescript(f"{step}PRAGMA user_version = {number};")
                 yield connection

@@ -25,7 +25,7 @@ from sqlalchemy import (
 from seb_appliance.formats.entry import ORIGIN
 from seb_appliance.state.digest import CHECKSUM_MODULUS, row_checksum
 
-NEWEST_REVISION: Final = "0010"
+NEWEST_REVISION: Final = "0009"
 
 metadata: Final = MetaData(
     naming_convention={

@@ -24,6 +24,8 @@ DELETES_AT_ONCE: Final = 8
 
 
 class BucketCleaner:
+    """`removed_until`: all entries up to this seq, epoch entries apart, are known to be gone."""
+
     def __init__(
         self,
         store: ObjectStore,
@@ -37,6 +39,7 @@ class BucketCleaner:
         self._snapshots = snapshots
         self._mode = mode
         self._failpoints = failpoints
+        self.removed_until = 0
 
     async def list_objects(self) -> list[tuple[str, int | None]]:
         """Every key of a segment or packed object, with the epoch in its name (None: the key is
@@ -74,6 +77,8 @@ class BucketCleaner:
                 break
             after = page[-1].key
         await self._delete(keys[:most])
+        if len(keys) <= most:
+            self.removed_until = until_seq
         return len(keys[:most])
 
     async def _delete(self, keys: Sequence[str]) -> None:

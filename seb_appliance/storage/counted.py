@@ -6,19 +6,22 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
-from typing import Literal, TypeVar
+from typing import Final, Literal, TypeVar
 
+from seb_appliance.broker.histogram import Histogram
 from seb_appliance.storage.object_store import Durability, ObjectInfo, ObjectRange, ObjectStore
 
 T = TypeVar("T")
 
 Kind = Literal["PUT", "GET", "LIST", "HEAD", "DELETE", "CONFIGURATION"]
-OK = "ok"
+# What requests are for. Until an appliance is open, all of them are for its start.
+Purpose = Literal["start", "journal", "read", "snapshot", "tidier"]
+OK: Final = "ok"
 
 
 @dataclass(frozen=True, slots=True)
 class RequestCount:
-    """Requests of one kind with one outcome: `ok`, or the name of the error's class.
+    """Requests of one kind and purpose with one outcome: `ok`, or the name of the error's class.
 
     `seconds` is the time they took together. Sent are the bytes of PUT bodies, whatever became of
     them; received are those of GET bodies that came whole.
@@ -30,6 +33,7 @@ class RequestCount:
     bytes_sent: int = 0
     bytes_received: int = 0
     seconds: float = 0.0
+    purpose: Purpose = "start"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,14 +56,24 @@ class RequestCounts:
 
 
 class CountedStore:
-    """The `ObjectStore` that it wraps, counting. `monotonic_s`: seconds from some fixed point."""
+    """The `ObjectStore` that it wraps, counting. `purpose`: what requests are for from now on.
+    `latencies`: by kind, whatever the outcome. `monotonic_s`: seconds from some fixed point."""
 
     def __init__(
         self, store: ObjectStore, monotonic_s: Callable[[], float] = time.monotonic
     ) -> None:
+        self.purpose: Purpose = "start"
+        self.latencies: dict[Kind, Histogram] = {}
         self._store = store
         self._monotonic_s = monotonic_s
-        self._rows: dict[tuple[Kind, str], RequestCount] = {}
+        self._rows: dict[tuple[Purpose, Kind, str], RequestCount] = {}
+
+    def used_for(self, purpose: Purpose) -> CountedStore:
+        """The same store, for those whose requests have a purpose of their own; what they ask is
+        counted here. Closing either closes both."""
+        other = CountedStore(self._store, self._monotonic_s)
+        other.purpose, other.latencies, other._rows = purpose, self.latencies, self._rows
+        return other
 
     @property
     def counts(self) -> RequestCounts:
@@ -113,7 +127,7 @@ class CountedStore:
         sent: int = 0,
         received: Callable[[T], int] = lambda _: 0,
     ) -> T:
-        start_s = self._monotonic_s()
+        start_s, purpose = self._monotonic_s(), self.purpose
         outcome, came = OK, 0
         try:
             answer = await request
@@ -124,11 +138,14 @@ class CountedStore:
         else:
             return answer
         finally:
-            row = self._rows.get((kind, outcome)) or RequestCount(kind, outcome)
-            self._rows[kind, outcome] = replace(
+            seconds = self._monotonic_s() - start_s
+            self.latencies.setdefault(kind, Histogram()).note(seconds)
+            key = (purpose, kind, outcome)
+            row = self._rows.get(key) or RequestCount(kind, outcome, purpose=purpose)
+            self._rows[key] = replace(
                 row,
                 requests=row.requests + 1,
                 bytes_sent=row.bytes_sent + sent,
                 bytes_received=row.bytes_received + came,
-                seconds=row.seconds + self._monotonic_s() - start_s,
+                seconds=row.seconds + seconds,
             )

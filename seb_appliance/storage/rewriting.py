@@ -14,7 +14,7 @@ from pathlib import Path
 
 from seb_appliance import limits
 from seb_appliance.broker.ports import EntryRef
-from seb_appliance.broker.rewrite_jobs import RewriteJob, Rewritten, SectionPlace
+from seb_appliance.broker.rewrite_jobs import Asked, RewriteJob, Rewritten, SectionPlace
 from seb_appliance.errors import BadBatchError
 from seb_appliance.formats import entry, segment
 from seb_appliance.formats.batch import Batch
@@ -61,6 +61,7 @@ class ObjectRewriter:
     keys are sorted when there are many."""
 
     def __init__(self, store: ObjectStore, patience: Patience, mode: Mode, folder: Path) -> None:
+        self.asked = Asked()  # nothing: `store` counts for itself, if it counts
         self._store = store
         self._patience = patience
         self._mode = mode

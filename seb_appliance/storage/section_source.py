@@ -63,6 +63,11 @@ class BucketSections:
             cache, body = self._cache, entry.body
             self._in_cache_thread(lambda: cache.put_entry(seq, body))
 
+    @property
+    def cached_bytes(self) -> int:
+        """Of the cache on disk; 0 where there is none."""
+        return self._cache.used_bytes if self._cache is not None else 0
+
     def at_hand(self, ref: SectionRef) -> bytes | None:
         """The section's bytes if its entry is among the newest; else None."""
         body = self._tail.get(ref.entry.seq)

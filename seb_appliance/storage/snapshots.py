@@ -36,12 +36,18 @@ def floor_of(snapshots: Sequence[SnapshotName]) -> int:
 
 
 class SnapshotStore:
-    """The snapshots in one bucket. Compressing, hashing and files are a thread's work."""
+    """The snapshots in one bucket. Compressing, hashing and files are a thread's work.
+    `stored_bytes`: of all that the last `list` found, less what was removed since."""
 
     def __init__(self, store: ObjectStore, patience: Patience, failpoints: Failpoints) -> None:
         self._store = store
         self._patience = patience
         self._failpoints = failpoints
+        self._sizes: dict[str, int] = {}
+
+    @property
+    def stored_bytes(self) -> int:
+        return sum(self._sizes.values())
 
     async def list(self) -> list[SnapshotName]:
         """Every snapshot, oldest first. Raises StoreUnusableError for a key that is none."""
@@ -52,6 +58,7 @@ class SnapshotStore:
             if name is None:
                 raise StoreUnusableError(f"{info.key} is not a snapshot of ours: remove it")
             names.append(name)
+        self._sizes = {info.key: info.size for info in found}
         return sorted(names)
 
     async def floor(self) -> int:
@@ -98,6 +105,7 @@ class SnapshotStore:
         for name in names:
             if name.seq < floor:
                 await self._patience.ask(partial(self._store.delete, name.key))
+                self._sizes.pop(name.key, None)
 
 
 def _digest(body: bytes) -> str:

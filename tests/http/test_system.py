@@ -36,7 +36,9 @@ async def test_metrics_are_text_for_this_machine_only(seb):
         assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
         assert re.search(r"^seb_records_total \d+$", answer.text, re.MULTILINE)
         assert re.search(
-            r'^seb_store_requests_total\{kind="\w+",outcome="\w+"\} \d', answer.text, re.MULTILINE
+            r'^seb_store_requests_total\{kind="\w+",outcome="\w+",purpose="\w+"\} \d',
+            answer.text,
+            re.MULTILINE,
         )
         proxied = await client.get("/metrics", headers={"x-forwarded-for": "192.0.2.1"})
         assert (proxied.status_code, proxied.json()["code"]) == (403, "forbidden")

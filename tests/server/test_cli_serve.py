@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 import sys
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.server.serving import ENVIRONMENT, serving
+from tests.server.serving import ENVIRONMENT, Serving, serving
 
 pytestmark = pytest.mark.slow
 RECORDS = "/v1/topics/greetings/records"
@@ -35,6 +36,31 @@ def test_the_start_screen_says_what_a_newcomer_needs_and_no_secret(tmp_path: Pat
         assert "curl -H" in running.shown
         assert (running.data / "admin.key").read_text().strip() not in running.shown
         assert (running.data / "admin.key").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_program_gets_a_json_object_for_each_line(tmp_path: Path) -> None:
+    with serving(tmp_path, "--log-format", "json") as running:
+        assert running.stop() == 0
+        began, ended = (json.loads(line) for line in running.shown.splitlines())
+    assert (began["message"], began["port"]) == ("serving", running.port)
+    assert (ended["message"], ended["exit_code"]) == ("stopped", 0)
+
+
+def test_what_the_bucket_costs_is_remembered_over_a_restart(tmp_path: Path) -> None:
+    def puts(running: Serving) -> int:
+        found = json.loads(running.request("GET", "/v1/cost")[1])
+        purposes = {row["purpose"]: row["requests"] for row in found["purposes"]}
+        return purposes["journal"]["PUT"]
+
+    with serving(tmp_path, "--prices", "aws") as running:
+        for _ in range(3):
+            running.request("POST", RECORDS, b"hello")
+        before = puts(running)
+        assert running.stop() == 0
+    with serving(tmp_path, "--prices", "aws") as again:
+        assert puts(again) == before
+        again.request("POST", RECORDS, b"hello")
+        assert puts(again) == before + 1
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

@@ -15,7 +15,7 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 # Files beside the rooms: leaves that everyone may import, the settings, and the composition root.
 LEAVES = {"__init__", "bundled", "clock", "errors", "failpoints", "limits", "quantities"}
 SETTINGS = {"setting_table", "settings"}
-ROOMS = {"api", "bench", "broker", "cli", "formats", "state", "storage", "ui"}
+ROOMS = {"api", "bench", "broker", "cli", "cost", "formats", "state", "storage", "ui"}
 
 MAY_IMPORT = {
     "leaf": {"leaf"},
@@ -25,8 +25,20 @@ MAY_IMPORT = {
     "state": {"leaf", "formats", "broker", "state"},
     "api": {"leaf", "formats", "broker", "api"},
     "ui": {"leaf", "formats", "broker", "ui"},
-    "settings": {"leaf", "settings"},
-    "root": {"leaf", "formats", "broker", "storage", "state", "api", "ui", "settings", "root"},
+    "cost": {"leaf", "cost"},
+    "settings": {"leaf", "cost", "settings"},
+    "root": {
+        "leaf",
+        "formats",
+        "broker",
+        "storage",
+        "state",
+        "api",
+        "ui",
+        "cost",
+        "settings",
+        "root",
+    },
     "bench": {"leaf", "formats", "bench"},
     "cli": {"leaf", "formats", "settings", "root", "bench", "cli"},
 }
@@ -40,6 +52,7 @@ MAY_USE = {
     "state": {"aiosqlite", "alembic", "crc32c", "msgspec", "sqlalchemy"},
     "api": {"backports", "crc32c", "httptools", "litestar", "msgspec", "uvicorn"},
     "ui": {"jinja2", "litestar", "markupsafe", "msgspec"},
+    "cost": {"msgspec"},
     "settings": set(),
     "root": {"argon2", "msgspec", "rich", "uvicorn", "uvloop"},
     "bench": {"crc32c", "hdrh", "msgspec", "uvicorn"},

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import ast
 import re
+import runpy
 from collections.abc import Iterator
 from pathlib import Path
 
 import click
 import pytest
+import yaml
 
 from seb_appliance import __version__, errors
 from seb_appliance.cli import seb
+from seb_appliance.cost.prices import PROVIDERS
 from seb_appliance.errors import SebError, StartError, StoreError
 from seb_appliance.setting_table import SETTINGS, Setting
 
@@ -77,17 +80,56 @@ def test_every_exit_code_is_documented() -> None:
 
 
 def test_every_metric_is_documented() -> None:
-    source = (ROOT / "seb_appliance" / "samples.py").read_text(encoding="utf-8")
-    metrics = set()
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Constant) and re.fullmatch(r"seb_\w+", str(node.value)):
-            metrics.add(str(node.value))
-        elif isinstance(node, ast.JoinedStr):
-            text = ast.unparse(node)[2:-1]
-            if text.startswith("seb_{what}"):
-                metrics |= {text.replace("{what}", what) for what in BUDGETS}
-    documented = set(re.findall(r"^\| `(seb_\w+)`", DOCS["OPERATIONS.md"], re.MULTILINE))
-    assert metrics == documented
+    documented = re.findall(r"^\| `(seb_\w+)`", DOCS["METRICS.md"], re.MULTILINE)
+    assert metrics() == set(documented)
+    assert len(documented) == len(set(documented))
+
+
+def test_the_dashboard_is_what_its_script_makes() -> None:
+    script = ROOT / "docs" / "make_dashboard.py"
+    made: str = runpy.run_path(str(script))["text"]()
+    assert (ROOT / "docs" / "dashboard.json").read_text(encoding="utf-8") == made
+
+
+@pytest.mark.parametrize("name", ["dashboard.json", "alerts.yml"])
+def test_dashboard_and_alerts_ask_for_metrics_that_are_exported(name: str) -> None:
+    text = (ROOT / "docs" / name).read_text(encoding="utf-8")
+    asked = {re.sub(r"_bucket$", "", found) for found in re.findall(r"\bseb_\w+", text)}
+    assert asked
+    assert asked <= metrics()
+
+
+def test_every_alert_says_what_it_means_and_what_to_look_at() -> None:
+    (group,) = yaml.safe_load((ROOT / "docs" / "alerts.yml").read_text(encoding="utf-8"))["groups"]
+    for rule in group["rules"]:
+        assert rule["labels"]["severity"] in {"page", "warn"}
+        assert set(rule["annotations"]) == {"summary", "look"}
+
+
+def test_the_table_of_prices_says_what_is_counted() -> None:
+    for name, prices in PROVIDERS.items():
+        if name == "none":
+            continue
+        (row,) = re.findall(rf"^\| `{name}` .*$", DOCS["COST.md"], re.MULTILINE)
+        assert prices.as_of in row
+        for amount in (prices.storage_gb, prices.egress_gb, prices.fee):
+            assert not amount or f"{amount:g} {prices.currency}" in row
+        for found in prices.classes:
+            assert not found.per_million or f"{found.per_million:.2f} {prices.currency}" in row
+
+
+def metrics() -> set[str]:
+    """The names that the code exports."""
+    found = set()
+    for path in (ROOT / "seb_appliance").glob("samples*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Constant) and re.fullmatch(r"seb_\w+", str(node.value)):
+                found.add(str(node.value))
+            elif isinstance(node, ast.JoinedStr):
+                text = ast.unparse(node)[2:-1]
+                if text.startswith("seb_{what}"):
+                    found |= {text.replace("{what}", what) for what in BUDGETS}
+    return found
 
 
 def code_lines(text: str) -> Iterator[str]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
+from seb_appliance.cost.prices import Money
 from seb_appliance.errors import ConfigurationError
 from seb_appliance.setting_table import SETTINGS
 from seb_appliance.settings import BucketAddress, Settings, load
@@ -175,3 +177,48 @@ def test_the_window_lingers_longer_where_a_put_costs(bucket: str, linger_ms: int
     assert load(environment={"SEB_BUCKET": bucket}).window_linger_ms == linger_ms
     given = load(environment={"SEB_BUCKET": bucket, "SEB_LINGER": "0"})
     assert given.window_linger_ms == 0
+
+
+def test_linger_may_be_auto_and_says_how_far_it_goes() -> None:
+    budget = {"monthly_budget": "5 USD", "prices": "aws"}
+    settings = load(flags={"linger": "auto", **budget}, environment={})
+    assert settings.linger_ms == "auto"
+    assert (settings.window_linger_ms, settings.linger_max_ms) == (10, 10_000)
+    on_s3 = load(flags={"bucket": "s3://b", "linger": "auto", **budget}, environment={})
+    assert on_s3.window_linger_ms == 1_000
+    assert on_s3.budget == Money(5.0, "USD")
+
+
+@pytest.mark.parametrize(
+    ("flags", "told"),
+    [
+        ({"linger": "auto"}, "linger = auto needs a monthly_budget"),
+        ({"monthly_budget": "5"}, "monthly_budget: '5' is not an amount and a currency"),
+        (
+            {"monthly_budget": "5 EUR", "prices": "aws"},
+            "monthly_budget is in EUR, and the prices (AWS S3 Standard, us-east-1) are in USD",
+        ),
+        ({"prices": "own"}, "prices = own and own_prices go together"),
+        ({"own_prices": "EUR put=5"}, "prices = own and own_prices go together"),
+        ({"prices": "own", "own_prices": "EUR put=x"}, "own_prices: 'put=x' is not"),
+        (
+            {"linger": "auto", "monthly_budget": "5 EUR", "ack_timeout": "10s"},
+            "linger_max (10s) must be at least the default linger (10ms) and at most half",
+        ),
+    ],
+)
+def test_money_that_makes_no_sense_is_told(flags: dict[str, str], told: str) -> None:
+    with pytest.raises(ConfigurationError, match=re.escape(told)):
+        load(flags=flags, environment={})
+
+
+def test_prices_go_by_the_buckets_address_unless_they_are_named() -> None:
+    def prices(**flags: str) -> str:
+        return load(flags=flags, environment={}).price_list.name
+
+    hetzner = {"bucket": "s3://b", "s3_endpoint": "https://fsn1.your-objectstorage.com"}
+    assert prices(**hetzner) == "Hetzner Object Storage"
+    assert prices(**hetzner, prices="r2") == "Cloudflare R2 Standard"
+    assert prices(bucket="s3://b") == "AWS S3 Standard, us-east-1"
+    assert prices() == "nothing is billed"
+    assert prices(prices="own", own_prices="EUR put=5") == "own prices"

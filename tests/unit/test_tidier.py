@@ -23,6 +23,7 @@ from seb_appliance.storage import layout
 from seb_appliance.storage.counted import CountedStore
 from seb_appliance.storage.disk_cache import DiskCache, entry_name
 from seb_appliance.storage.entries_on_disk import EntriesOnDisk
+from seb_appliance.storage.object_store import list_all
 from seb_appliance.storage.patience import Patience
 from seb_appliance.storage.rewriting import ObjectRewriter
 from tests.support.tidied import ADMIN, Place
@@ -308,3 +309,41 @@ async def test_a_switch_that_leaves_out_a_topic_is_refused(place: Place) -> None
     with pytest.raises(SwitchRefusedError, match="more in those entries"):
         await place.broker.tidying.switch(job, short)
     assert place.broker.tidying.objects == 0
+
+
+async def test_what_is_in_the_bucket_is_known_as_the_tidier_works(place: Place) -> None:
+    """Of the small objects that a start makes, and their like, nothing is known."""
+
+    async def in_the_bucket() -> int:
+        found = [
+            info
+            for folder in (layout.JOURNAL, layout.SEGMENTS, layout.PACKED, layout.SNAPSHOTS)
+            for info in await list_all(place.store, folder)
+        ]
+        return sum(info.size for info in found)
+
+    sources = place.appliance.cost._sources
+    await place.produce("t", 30)
+    assert sources.stored_bytes == await in_the_bucket()
+    await place.tidy()
+    assert sources.stored_bytes == await in_the_bucket()
+    for _ in range(3):
+        await place.produce("t", 1)
+        await place.appliance.snapshots.publish_last()
+    await place.produce("t", 40)
+    await place.tidy()
+    assert place.tidier.counters.entries_removed > 30
+    known, real = sources.stored_bytes, await in_the_bucket()
+    assert known == pytest.approx(real, rel=0.05)  # epoch entries stay, and are forgotten
+    await place.broker.delete_topic("t")
+    await place.tidy()
+    assert sources.stored_bytes < known
+
+
+async def test_the_tidiers_requests_are_told_apart(place: Place) -> None:
+    await place.produce("t", 30)
+    await place.tidy()
+    found = place.appliance.cost.report().requests
+    assert found["tidier PUT"] >= 1
+    assert found["tidier GET"] >= 30
+    assert found["journal PUT"] >= 30

@@ -54,3 +54,29 @@ def test_a_file_of_another_shape_is_begun_anew(path: Path, spoiled: str) -> None
 def test_a_folder_that_is_not_there_is_the_operators_to_mend(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError):
         LocalFile(tmp_path / "missing" / "local.sqlite").load_last_used(set())
+
+
+def test_a_document_is_what_was_saved_last(path: Path) -> None:
+    file = LocalFile(path)
+    assert file.load_document("cost") is None
+    file.save_document("cost", b"1")
+    file.save_document("cost", b"\0two")
+    assert LocalFile(path).load_document("cost") == b"\0two"
+    assert LocalFile(path).load_document("other") is None
+
+
+def test_a_file_of_the_first_version_keeps_what_it_holds(path: Path) -> None:
+    LocalFile(path).save_last_used({"a": 1})
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.executescript("DROP TABLE documents; PRAGMA user_version = 1;")
+    file = LocalFile(path)
+    file.save_document("cost", b"1")
+    assert file.load_document("cost") == b"1"
+    assert file.load_last_used({"a"}) == {"a": 1}
+
+
+def test_a_file_without_its_documents_is_begun_anew(path: Path) -> None:
+    LocalFile(path).save_document("cost", b"1")
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("DROP TABLE documents")
+    assert LocalFile(path).load_document("cost") is None

@@ -7,6 +7,7 @@ import dataclasses
 
 import pytest
 
+from seb_appliance.broker.histogram import BOUNDS_S
 from seb_appliance.errors import ObjectExistsError, ObjectMissingError
 from seb_appliance.storage.counted import CountedStore, RequestCount
 from seb_appliance.storage.memory import MemoryStore
@@ -89,3 +90,37 @@ async def test_the_wrapped_store_shows_through(store: CountedStore) -> None:
     assert store.description == "memory:"
     assert store.clock_offset_s == 0
     await store.close()
+
+
+async def test_requests_are_counted_by_what_they_are_for(store: CountedStore) -> None:
+    await store.put("a", b"1")
+    store.purpose = "journal"
+    reader = store.used_for("read")
+    await store.put("b", b"1")
+    await reader.get("a")
+    assert await reader.get("b") == b"1"
+    counted = {(row.purpose, row.kind): row.requests for row in store.counts.rows}
+    assert counted == {("start", "PUT"): 1, ("journal", "PUT"): 1, ("read", "GET"): 2}
+    assert reader.counts == store.counts
+
+
+async def test_a_request_keeps_the_purpose_with_which_it_began(store: CountedStore) -> None:
+    task = asyncio.create_task(store.put("a", b"1"))
+    await asyncio.sleep(0)
+    store.purpose = "journal"
+    await task
+    (row,) = store.counts.rows
+    assert row.purpose == "start"
+
+
+async def test_latencies_are_kept_by_kind(store: CountedStore) -> None:
+    await store.put("a", b"1")
+    await store.used_for("read").get("a")
+    with pytest.raises(ObjectMissingError):
+        await store.get("b")
+    assert {kind: sum(found.counts) for kind, found in store.latencies.items()} == {
+        "PUT": 1,
+        "GET": 2,
+    }
+    assert store.latencies["GET"].sum_s == 2
+    assert store.latencies["GET"].counts[BOUNDS_S.index(1.0)] == 2

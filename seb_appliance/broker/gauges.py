@@ -1,0 +1,32 @@
+"""How the broker is at this moment, for metrics and the cost meter: from memory, at once."""
+
+from __future__ import annotations
+
+from seb_appliance.broker.admission import Admission
+from seb_appliance.broker.catalog import Catalog
+from seb_appliance.broker.group_lag import GroupLag, furthest_behind
+from seb_appliance.broker.sequencer import Sequencer
+
+
+class Gauges:
+    def __init__(self, catalog: Catalog, admission: Admission, sequencer: Sequencer) -> None:
+        self._catalog = catalog
+        self._admission = admission
+        self._sequencer = sequencer
+
+    @property
+    def window_bytes(self) -> int:
+        """What the open window holds, about."""
+        return self._sequencer.open_bytes
+
+    def topic_sizes(self) -> dict[int, int]:
+        """Bytes in force of each topic, by topic id."""
+        return self._catalog.topic_sizes()
+
+    def topic_names(self) -> dict[int, str]:
+        """The names of all topics, by topic id."""
+        return self._admission.names()
+
+    def groups_behind(self) -> list[GroupLag]:
+        """See `group_lag.furthest_behind`."""
+        return furthest_behind(self._catalog)

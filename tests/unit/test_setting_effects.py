@@ -1,0 +1,29 @@
+"""What a change of a topic's settings would do, told before it is saved."""
+
+from __future__ import annotations
+
+from seb_appliance.cost.prices import PROVIDERS
+from seb_appliance.setting_effects import effects_of
+from tests.support.appliance import running_appliance
+
+
+async def test_each_change_that_costs_or_saves_has_its_words(tmp_path):
+    async with running_appliance(tmp_path) as seb:
+        cost, broker = seb.appliance.cost, seb.appliance.broker
+        cost.prices = PROVIDERS["aws"]
+        await seb.client.post("/v1/topics/t/records", content=b"x" * 10_000)
+        now_us = seb.appliance.clock.wall_us() + 86_400_000_000
+        changes = {
+            "linger_ms": 100,
+            "retention_ms": 1_000,
+            "compression": "none",
+            "early_flush": True,
+        }
+        found = {e.setting: e.words for e in effects_of(broker, cost, "t", changes, now_us)}
+        assert found.keys() == {"linger_ms", "retention_ms", "compression"}
+        assert found["linger_ms"].startswith("up to 100 times fewer PUTs, ")
+        assert "of its records go for ever" in found["retention_ms"]
+        assert "times the bytes" in found["compression"]
+        assert effects_of(broker, cost, "t", {"key_index": "latest"}, now_us) == []
+        as_it_is = {"linger_ms": None, "compression": "zstd"}
+        assert effects_of(broker, cost, "t", as_it_is, now_us) == []
