@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -161,6 +162,8 @@ async def test_the_budget_stretches_the_window_and_says_why(tmp_path: Path) -> N
         sources.puts += 60_000 // linger.default_ms
         sources.open_seconds += 60
         await clock.advance(60)
+        while not clock.armed:  # it writes to its file, in a thread
+            await asyncio.sleep(0)
     assert linger.default_ms > 1_000
     assert "Windows are stretched from 1s to" in keeper.linger_why
     found = keeper.report()
