@@ -273,6 +273,13 @@ def _inflate(stored: Bytes, inflated_bytes: int) -> bytes:
     return body
 
 
+def _is_all_ones(bitmap: memoryview, count: int) -> bool:
+    """Whether the first `count` bits are set: so it is with most columns, and seen at once."""
+    whole, rest = divmod(count, 8)
+    ones = (1 << rest) - 1
+    return bitmap[:whole] == b"\xff" * whole and (not rest or bitmap[whole] & ones == ones)
+
+
 class _Cursor:
     """Takes column after column from a body, each on a multiple of 8."""
 
@@ -300,7 +307,7 @@ class _Cursor:
         if listed[0] != 0 or listed != sorted(listed):
             raise BadBatchError(f"the starts of the {what} decrease")
         column = BinaryColumn(starts, self.take(listed[-1], what), valid)
-        if valid is not None:
+        if valid is not None and not _is_all_ones(valid, self.count):
             for i in range(self.count):
                 if column.is_null(i) and listed[i] != listed[i + 1]:
                     raise BadBatchError(f"a null in the {what} has bytes")
