@@ -17,6 +17,7 @@ from seb_appliance.api import (
     openapi_groups,
     openapi_keys,
     openapi_manage,
+    openapi_manifest,
     openapi_records,
     openapi_transactions,
 )
@@ -34,6 +35,7 @@ _PARTS: Final = (
     openapi_groups,
     openapi_access,
     openapi_manage,
+    openapi_manifest,
 )
 OPERATIONS: Final = [operation for part in _PARTS for operation in part.OPERATIONS]
 SCHEMAS: Final = [schema for part in _PARTS for schema in part.SCHEMAS]

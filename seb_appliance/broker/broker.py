@@ -33,6 +33,7 @@ from seb_appliance.broker.index import SectionIndex
 from seb_appliance.broker.key_index import KeyIndex
 from seb_appliance.broker.keyed_reads import read_key
 from seb_appliance.broker.last_used import LastUsed
+from seb_appliance.broker.manifest import Manifest, Manifests
 from seb_appliance.broker.names import check_topic_name
 from seb_appliance.broker.ports import (
     AuditQuery,
@@ -52,6 +53,7 @@ from seb_appliance.broker.tidying import Tidying
 from seb_appliance.broker.values import (
     ApiKeyView,
     Appended,
+    From,
     NewBatches,
     NewRecords,
     Readiness,
@@ -106,6 +108,7 @@ class Broker:
         index = SectionIndex(state, self.counters)
         sections = SectionReader(source, executor, self.counters)
         self._reads = Reads(self._catalog, index, sections, self._waiting, clock, self.counters)
+        self._manifests = Manifests(self._catalog, self._reads, source)
         # What the key index reads is no consumer's read, and is counted apart.
         unseen = Reads(self._catalog, index, sections, self._waiting, clock, Counters())
         self.record_keys = RecordKeys(self._catalog, unseen, key_index, self.counters, clock)
@@ -332,6 +335,13 @@ class Broker:
         not in memory. Else None. Does no I/O."""
         self._readiness.look_for_newer_writer()
         return self._reads.read_at_once(topic, request)
+
+    async def manifest(
+        self, topic: str, start: From, until: From | None, valid_s: int | None
+    ) -> Manifest:
+        """Which segments hold a range; see `Manifests.of`."""
+        self._readiness.look_for_newer_writer()
+        return await self._manifests.of(topic, start, until, valid_s)
 
     def follow(self, topic: str) -> Follower:
         """Be woken whenever the topic changes. Raises TopicNotFoundError, OverloadedError,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from crc32c import crc32c
@@ -62,6 +62,11 @@ class BucketSections:
         if self._cache is not None and self._cache_backlog < CACHE_BACKLOG_MAX:
             cache, body = self._cache, entry.body
             self._in_cache_thread(lambda: cache.put_entry(seq, body))
+
+    async def signed_urls(self, objects: Sequence[ObjectRef], valid_s: int) -> list[str] | None:
+        """By which anyone may read these objects for `valid_s` seconds; None where the bucket has
+        no URLs. Raises StoreError."""
+        return await self._store.signed_urls([ref.key for ref in objects], valid_s)
 
     def at_hand(self, ref: SectionRef) -> bytes | None:
         """The section's bytes if its entry is among the newest; else None."""
