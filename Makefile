@@ -60,6 +60,7 @@ $(RUN_READY): pyproject.toml constraints.txt | $(PY)
 	@touch $@
 
 $(TEST_READY): pyproject.toml constraints.txt | $(PY)
+	@sh .ci/install-java
 	@echo "Installing what the tests need into $(VENV) …"
 	@$(PIP_INSTALL) '.[bench,server,spark,test]'
 	@touch $@ $(RUN_READY)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 from pyspark_seb.client import Appliance
 from pyspark_seb.errors import (
@@ -59,17 +60,22 @@ def find_topics(appliance: Appliance, wanted: Iterable[str]) -> dict[str, TopicL
     return dict(sorted(found.items()))
 
 
-def committed_offsets(appliance: Appliance, group: str) -> dict[str, CommittedOffset]:
-    """Where the group stands, by topic; nothing for a group that is not there."""
+def group_topics(appliance: Appliance, group: str) -> dict[str, dict[str, Any]]:
+    """What the API tells of each topic of a group; nothing for a group that is not there."""
     try:
         topics = appliance.get(f"/v1/groups/{group}").json()["topics"]
     except ApplianceError as error:
         if error.code == "group_not_found":
             return {}
         raise
+    return {item["topic"]: item for item in topics}
+
+
+def committed_offsets(appliance: Appliance, group: str) -> dict[str, CommittedOffset]:
+    """Where the group stands, by topic."""
     return {
-        item["topic"]: CommittedOffset(item["topic_id"], item["committed_offset"])
-        for item in topics
+        topic: CommittedOffset(item["topic_id"], item["committed_offset"])
+        for topic, item in group_topics(appliance, group).items()
     }
 
 

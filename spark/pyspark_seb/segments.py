@@ -6,6 +6,7 @@ are never handed out.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from http.client import HTTPException
 from typing import Any, Final
@@ -22,6 +23,7 @@ from seb_appliance.formats.columns import Bytes
 PRESIGN: Final = "15m"
 # One GET takes neighbouring sections of about so much.
 GET_BYTES: Final = 8 * 1024 * 1024
+PAUSE_S: Final = 0.2
 _RENEWALS_WITHOUT_PROGRESS: Final = 5
 
 Stored = tuple[Bytes, int]
@@ -53,11 +55,12 @@ class SegmentReader:
                         yield stored, following
                         at = following
                 except _UrlRefusedError as error:
-                    refused = refused + 1 if at == before else 0
+                    refused = refused + 1 if at == before else 1
                     if refused > _RENEWALS_WITHOUT_PROGRESS:
                         raise ApplianceError(
                             "GET of a segment", 0, "unreachable", str(error), {}
                         ) from error
+                    time.sleep(PAUSE_S * refused)
         finally:
             if self._bucket is not None:
                 self._bucket.close()
