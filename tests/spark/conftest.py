@@ -39,12 +39,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.filterwarnings("default"))
 
 
-def environment() -> None:
-    """For the processes that Spark starts: this Python, and our code."""
-    paths = [str(ROOT), str(ROOT / "spark"), os.environ.get("PYTHONPATH", "")]
-    os.environ["PYTHONPATH"] = os.pathsep.join(paths)
-    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+ENVIRONMENT = {  # of the processes that Spark starts: this Python, and our code
+    "PYTHONPATH": os.pathsep.join(
+        [str(ROOT), str(ROOT / "spark"), os.environ.get("PYTHONPATH", "")]
+    ),
+    "PYSPARK_PYTHON": sys.executable,
+    "PYSPARK_DRIVER_PYTHON": sys.executable,
+    "SPARK_LOCAL_IP": "127.0.0.1",
+}
 
 
 @pytest.fixture(scope="session")
@@ -52,7 +54,6 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """local[2,3]: two tasks at a time, and each is tried three times."""
     if shutil.which("java") is None:
         pytest.skip("no Java here: sh .ci/install-java")
-    environment()
     folder = tmp_path_factory.mktemp("spark")
     builder = SparkSession.builder.master("local[2,3]").appName("tests")
     for name, value in {
@@ -68,12 +69,15 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         f"-Djava.io.tmpdir={folder}",
     }.items():
         builder = builder.config(name, value)
-    made = builder.getOrCreate()
-    made.sparkContext.setLogLevel("OFF")
-    yield made
-    gateway = made.sparkContext._gateway
-    made.stop()
-    gateway.shutdown()
+    with pytest.MonkeyPatch.context() as patched:
+        for name, value in ENVIRONMENT.items():
+            patched.setenv(name, value)
+        made = builder.getOrCreate()
+        made.sparkContext.setLogLevel("OFF")
+        yield made
+        gateway = made.sparkContext._gateway
+        made.stop()
+        gateway.shutdown()
 
 
 class House:
@@ -162,7 +166,7 @@ def house(moto_server: S3Server, tmp_path_factory: pytest.TempPathFactory) -> It
     flags = ["--tidy-bytes", "1KiB", "--tidy-young", "0ms", "--compression", "none"]
     seb = SebProcess(bucket, tmp_path_factory.mktemp("seb") / "local", flags)
     try:
-        asyncio.run(seb.ready())
+        asyncio.run(seb.ready(within_s=WAIT_S))
         made = House(seb)
         yield made
         made.appliance.close()

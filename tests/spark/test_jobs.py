@@ -16,7 +16,7 @@ import pytest
 from pyspark.sql import functions as sql
 from pyspark_seb.errors import ApplianceError
 
-from tests.spark.conftest import ROOT, House
+from tests.spark.conftest import ENVIRONMENT, ROOT, House
 
 JOBS = ROOT / "spark" / "jobs"
 faults = pytest.mark.skipif(
@@ -49,7 +49,12 @@ def lake(spark, path: Path) -> dict[str, list[int]]:
 @pytest.mark.parametrize("path", sorted(JOBS.glob("*.py")), ids=lambda path: path.stem)
 def test_a_job_says_what_it_takes(path: Path) -> None:
     shown = subprocess.run(
-        [sys.executable, path, "--help"], capture_output=True, text=True, check=True, timeout=60
+        [sys.executable, path, "--help"],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+        env={**os.environ, **ENVIRONMENT},
     ).stdout
     assert "--token-file" in shown
     assert "spark-submit" in shown

@@ -1,4 +1,4 @@
-"""The appliance is killed and started again while a job reads and writes: nothing is lost or doubled.
+"""The appliance is killed and started again under a job: nothing is lost or doubled.
 
 Only SEB_TEST_SPARK_FAULTS=1 runs this.
 """
@@ -51,9 +51,8 @@ def test_a_job_outlasts_a_killed_appliance(spark, tmp_path) -> None:
             pass
         first.process.kill()
         first.process.wait()
-    with serving(tmp_path, port=port, data="another machine") as second:
+    with serving(tmp_path, port=port):
         job.join(300)
-        house = Restarted(port, second.data / "admin.key")
         assert failures == []
         read = spark.read.format("seb").options(**house.options(topics="copy")).load()
         values = [bytes(row.value) for row in read.select("value").collect()]
