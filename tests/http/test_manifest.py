@@ -131,3 +131,24 @@ async def test_a_manifest_takes_the_grant_to_consume(tidied) -> None:
 async def test_a_bad_question_is_refused(tidied, query) -> None:
     answer = await tidied.client.get("/v1/topics/orders/manifest", params=query)
     assert (answer.status_code, answer.json()["code"]) == (400, "bad_parameter")
+
+
+async def test_urls_are_given_to_who_asks_and_has_no_quota_on_bytes_out(
+    tidied, monkeypatch
+) -> None:
+    async def signed_urls(objects, valid_s: int) -> list[str]:
+        return [f"https://bucket/{ref.key}?for={valid_s}" for ref in objects]
+
+    monkeypatch.setattr(tidied.appliance.sections, "signed_urls", signed_urls)
+    (segment,) = (await manifest(tidied, presign="15m"))["segments"]
+    assert segment["url"].endswith("?for=900")
+    assert (await manifest(tidied))["segments"][0]["url"] is None
+    asked = {
+        "name": "bounded",
+        "grants": [{"operation": "consume"}],
+        "quotas": {"bytes_out_per_second": 1 << 20},
+    }
+    made = await tidied.client.post("/v1/api-keys", json=asked)
+    async with tidied.client_with(made.json()["secret"]) as client:
+        answer = await client.get("/v1/topics/orders/manifest", params={"presign": "15m"})
+        assert answer.json()["segments"][0]["url"] is None
