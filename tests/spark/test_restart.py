@@ -34,7 +34,7 @@ def test_a_job_outlasts_a_killed_appliance(spark, tmp_path) -> None:
     with serving(tmp_path, port=port) as first:
         house = Restarted(port, first.data / "admin.key")
         house.produce("numbers", count)
-        failures: list[BaseException] = []
+        failures: list[str] = []
 
         def copy() -> None:
             try:
@@ -43,7 +43,7 @@ def test_a_job_outlasts_a_killed_appliance(spark, tmp_path) -> None:
                 writer = frame.write.format("seb").mode("append")
                 writer.options(**house.options(topic="copy")).save()
             except BaseException as error:
-                failures.append(error)
+                failures.append(str(error))
 
         job = threading.Thread(target=copy)
         job.start()
