@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import itertools
 import os
 import shutil
 import sys
 import time
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -76,9 +78,17 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         made = builder.getOrCreate()
         made.sparkContext.setLogLevel("OFF")
         yield made
-        gateway = made.sparkContext._gateway
         made.stop()
-        gateway.shutdown()
+        _forget_the_gateway()
+
+
+def _forget_the_gateway() -> None:
+    """Spark keeps its sockets to the JVM until the process ends, where each would be a warning."""
+    pyspark.SparkContext._gateway.shutdown()
+    pyspark.SparkContext._gateway = pyspark.SparkContext._jvm = None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        gc.collect()
 
 
 class House:

@@ -6,10 +6,10 @@ Only SEB_TEST_SPARK_FAULTS=1 runs this.
 from __future__ import annotations
 
 import os
-import threading
 from pathlib import Path
 
 import pytest
+from pyspark import InheritableThread
 from pyspark_seb.client import Appliance
 
 from tests.server.serving import free_port, serving
@@ -45,7 +45,7 @@ def test_a_job_outlasts_a_killed_appliance(spark, tmp_path) -> None:
             except BaseException as error:
                 failures.append(str(error))
 
-        job = threading.Thread(target=copy)
+        job = InheritableThread(target=copy)  # a plain one has no Spark session
         job.start()
         while not house.exists("copy") and job.is_alive():
             pass
