@@ -47,7 +47,7 @@ slow: $(TEST_READY)
 
 pins:
 	@rm -rf .state/pins && $(PYTHON) -m venv .state/pins
-	PIP_CONSTRAINT= .state/pins/bin/python -m pip install --quiet '.[bench,server,test]'
+	PIP_CONSTRAINT= .state/pins/bin/python -m pip install --quiet '.[bench,server,spark,test]'
 	.state/pins/bin/python -m pip freeze --exclude seb-appliance > constraints.txt
 
 clean:
@@ -60,8 +60,9 @@ $(RUN_READY): pyproject.toml constraints.txt | $(PY)
 	@touch $@
 
 $(TEST_READY): pyproject.toml constraints.txt | $(PY)
+	@sh .ci/install-java
 	@echo "Installing what the tests need into $(VENV) …"
-	@$(PIP_INSTALL) '.[bench,server,test]'
+	@$(PIP_INSTALL) '.[bench,server,spark,test]'
 	@touch $@ $(RUN_READY)
 
 $(PY):

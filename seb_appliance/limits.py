@@ -61,6 +61,8 @@ FETCH_RECORDS_MAX: Final = 100_000
 FETCH_BYTES_DEFAULT: Final = 1 * MIB
 FETCH_BYTES_MAX: Final = 16 * MIB
 WAIT_MS_MAX: Final = 60_000
+MANIFEST_SECTIONS_MAX: Final = 10_000  # told by one answer; about 1 MiB of JSON
+PRESIGN_MS_MAX: Final = 3_600_000  # how long a signed URL may be good
 WAITING_READERS_MAX: Final = 10_000
 
 # Followers: live streams of a topic

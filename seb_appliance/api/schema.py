@@ -18,6 +18,7 @@ from seb_appliance.api import (
     openapi_groups,
     openapi_keys,
     openapi_manage,
+    openapi_manifest,
     openapi_records,
     openapi_transactions,
 )
@@ -36,6 +37,7 @@ _PARTS: Final = (
     openapi_access,
     openapi_manage,
     openapi_cost,
+    openapi_manifest,
 )
 OPERATIONS: Final = [operation for part in _PARTS for operation in part.OPERATIONS]
 SCHEMAS: Final = [schema for part in _PARTS for schema in part.SCHEMAS]

@@ -36,6 +36,7 @@ from seb_appliance.broker.key_index import KeyIndex
 from seb_appliance.broker.keyed_reads import read_key
 from seb_appliance.broker.last_used import LastUsed
 from seb_appliance.broker.linger import Linger
+from seb_appliance.broker.manifest import Manifests
 from seb_appliance.broker.names import check_topic_name
 from seb_appliance.broker.ports import (
     AuditQuery,
@@ -110,6 +111,7 @@ class Broker:
         index = SectionIndex(state, self.counters)
         sections = SectionReader(source, executor, self.counters)
         self._reads = Reads(self._catalog, index, sections, self._waiting, clock, self.counters)
+        self.manifests = Manifests(self._catalog, self._reads, source)
         # What the key index reads is no consumer's read, and is counted apart.
         unseen = Reads(self._catalog, index, sections, self._waiting, clock, Counters())
         self.record_keys = RecordKeys(self._catalog, unseen, key_index, self.counters, clock)

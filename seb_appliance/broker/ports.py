@@ -43,6 +43,10 @@ class ObjectRef:
     def seq(self) -> int:
         return -self.object_id
 
+    def is_segment_of(self, topic_id: int) -> bool:
+        """Whether nothing but records of this topic is in it: the key says so (docs/FORMAT.md)."""
+        return f"/segments/{topic_id}/" in self.key
+
 
 @dataclass(frozen=True, slots=True)
 class SectionRef:
@@ -124,6 +128,10 @@ class SectionSource(Protocol):
 
     async def read(self, ref: SectionRef) -> bytes:
         """The section's bytes; its CRC was checked. Raises CorruptObjectError, StoreError."""
+
+    async def signed_urls(self, objects: Sequence[ObjectRef], valid_s: int) -> list[str] | None:
+        """URLs by which anyone may read these objects for `valid_s` seconds; None where the bucket
+        has no URLs. Raises StoreError."""
 
 
 # --- local state ---

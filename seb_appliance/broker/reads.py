@@ -113,6 +113,17 @@ class Reads:
                 raise
         return None
 
+    async def range_of(self, name: str, start: From, until: From | None) -> tuple[Topic, int, int]:
+        """The topic, and the offsets that a read would begin at and end before now. Raises as
+        `read`."""
+        topic = self._catalog.topic(name)
+        offset = await self.resolve(topic, start)
+        end = await self.resolve(topic, until or _NO_END)
+        if topic.deleted:
+            raise no_such_topic(name)
+        self._check_range(topic, offset)
+        return topic, offset, max(offset, min(end, topic.log_end_offset))
+
     async def resolve(self, topic: Topic, start: From) -> int:
         """The offset that `start` means now. An offset given as such is not checked."""
         resolved = self._resolved(topic, start)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal, TypeVar
 
@@ -112,6 +112,9 @@ class CountedStore:
 
     async def delete(self, key: str) -> None:
         await self._count("DELETE", self._store.delete(key))
+
+    async def signed_urls(self, keys: Sequence[str], valid_s: int) -> list[str] | None:
+        return await self._store.signed_urls(keys, valid_s)
 
     async def check_configuration(self) -> list[str]:
         return await self._count("CONFIGURATION", self._store.check_configuration())

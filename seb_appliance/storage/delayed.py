@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
 from seb_appliance.clock import Clock
@@ -52,6 +52,9 @@ class DelayedStore:
 
     async def delete(self, key: str) -> None:
         await self._late(lambda: self._store.delete(key))
+
+    async def signed_urls(self, keys: Sequence[str], valid_s: int) -> list[str] | None:
+        return await self._store.signed_urls(keys, valid_s)
 
     async def check_configuration(self) -> list[str]:
         return await self._late(lambda: self._store.check_configuration())

@@ -11,7 +11,7 @@ import asyncio
 import errno
 import os
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -89,6 +89,13 @@ class DirectoryStore:
 
     async def delete(self, key: str) -> None:
         await self._run(key, partial(self._delete, key))
+
+    async def signed_urls(
+        self,
+        keys: Sequence[str],  # noqa: ARG002 - the shape of an ObjectStore
+        valid_s: int,  # noqa: ARG002
+    ) -> list[str] | None:
+        return None
 
     async def check_configuration(self) -> list[str]:
         return []

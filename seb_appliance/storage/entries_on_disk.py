@@ -7,6 +7,7 @@ removed while it is read is read to its end. Nothing here is changed.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from pathlib import Path
 
 from seb_appliance.storage import layout
@@ -72,6 +73,9 @@ class EntriesOnDisk:
 
     async def delete(self, key: str) -> None:
         await self._store.delete(key)
+
+    async def signed_urls(self, keys: Sequence[str], valid_s: int) -> list[str] | None:
+        return await self._store.signed_urls(keys, valid_s)
 
     async def check_configuration(self) -> list[str]:
         return await self._store.check_configuration()

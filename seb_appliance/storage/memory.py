@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import mmap
 from bisect import bisect_left, bisect_right, insort
+from collections.abc import Sequence
 
 from seb_appliance.errors import ObjectExistsError, ObjectMissingError
 from seb_appliance.storage.object_store import Durability, ObjectInfo, ObjectRange
@@ -74,6 +75,13 @@ class MemoryStore:
         await asyncio.sleep(0)
         if self._objects.pop(key, None) is not None:
             del self._keys[bisect_left(self._keys, key)]
+
+    async def signed_urls(
+        self,
+        keys: Sequence[str],  # noqa: ARG002 - the shape of an ObjectStore
+        valid_s: int,  # noqa: ARG002
+    ) -> list[str] | None:
+        return None
 
     async def check_configuration(self) -> list[str]:
         return []

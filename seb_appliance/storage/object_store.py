@@ -6,6 +6,7 @@ Backends: `s3.py`, `directory.py`, `memory.py`; `counted.py` wraps any of them. 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -76,6 +77,10 @@ class ObjectStore(Protocol):
 
     async def delete(self, key: str) -> None:
         """Delete; an absent key is no error."""
+
+    async def signed_urls(self, keys: Sequence[str], valid_s: int) -> list[str] | None:
+        """A URL for each of `keys` by which anyone may GET the object (with ranges) for `valid_s`
+        seconds; None where a store has no URLs. Makes no request: a key need not be there."""
 
     async def check_configuration(self) -> list[str]:
         """Warnings about the bucket's own settings (versioning, lifecycle expiry), in words. The

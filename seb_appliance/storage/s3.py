@@ -12,7 +12,7 @@ import asyncio
 import re
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final, TypeVar
 from urllib.parse import urlsplit
@@ -89,6 +89,9 @@ class S3Store:
 
     async def delete(self, key: str) -> None:
         await self._run(self._others, key, lambda s3: s3.delete(key))
+
+    async def signed_urls(self, keys: Sequence[str], valid_s: int) -> list[str] | None:
+        return await self._run(self._others, "", lambda s3: s3.signed_urls(keys, valid_s))
 
     async def check_configuration(self) -> list[str]:
         """As in the protocol; two requests."""

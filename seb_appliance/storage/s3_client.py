@@ -12,7 +12,7 @@ from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import boto3.session
-from botocore.auth import AUTH_TYPE_MAPS, S3SigV4Auth
+from botocore.auth import AUTH_TYPE_MAPS, S3SigV4Auth, S3SigV4QueryAuth
 from botocore.awsrequest import AWSPreparedRequest, AWSRequest
 from botocore.config import Config
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from seb_appliance.storage.s3_options import S3Options
 
 _SIGNER: Final = "seb-s3v4"
+_URL_SIGNER: Final = "seb-s3v4-query"
 _SIGNING_TIME: Final = "seb-signing-time"
 
 
@@ -39,8 +40,17 @@ class _GivenTimeAuth(S3SigV4Auth):
         super()._modify_request_before_signing(request)  # type: ignore[misc]
 
 
+class _GivenTimeQueryAuth(S3SigV4QueryAuth):
+    """The same for URLs that are signed."""
+
+    def _modify_request_before_signing(self, request: AWSRequest) -> None:
+        request.context["timestamp"] = request.context[_SIGNING_TIME]
+        super()._modify_request_before_signing(request)  # type: ignore[misc]
+
+
 # botocore finds signers by name in this table; there is no other door.
 AUTH_TYPE_MAPS[_SIGNER] = _GivenTimeAuth
+AUTH_TYPE_MAPS[_URL_SIGNER] = _GivenTimeQueryAuth
 
 
 def connect(
@@ -65,22 +75,19 @@ def connect(
         "s3",
         region_name=session.region_name or "us-east-1",
         endpoint_url=options.endpoint_url,
-        config=Config(
-            signature_version="s3v4",
-            connect_timeout=options.connect_timeout_s,
-            read_timeout=options.read_timeout_s,
-            max_pool_connections=connections,
-            tcp_keepalive=True,
-            retries={"mode": "standard", "total_max_attempts": 1},
-            s3={"addressing_style": "path" if options.endpoint_url else "auto"},
-            request_checksum_calculation=options.checksums,
-            response_checksum_validation=options.checksums,
-        ),
+        config=_config(options, connections),
     )
 
+    def signing_time() -> str:
+        return datetime.fromtimestamp(signing_time_s(), UTC).strftime("%Y%m%dT%H%M%SZ")
+
     def set_signing_time(request: AWSRequest, **_: Any) -> None:
-        time = datetime.fromtimestamp(signing_time_s(), UTC)
-        request.context[_SIGNING_TIME] = time.strftime("%Y%m%dT%H%M%SZ")
+        request.context[_SIGNING_TIME] = signing_time()
+
+    def set_signing_time_of_url(context: dict[str, Any], **_: Any) -> None:
+        # No request is sent, so there is no `before-sign` for these.
+        if context.get("is_presign_request"):
+            context[_SIGNING_TIME] = signing_time()
 
     def note_date(response_dict: dict[str, Any] | None, **_: Any) -> None:
         date = response_dict and response_dict["headers"].get("Date")
@@ -96,6 +103,7 @@ def connect(
     events = client.meta.events
     events.register("choose-signer.s3", _choose_signer)  # type: ignore[arg-type]
     events.register_last("before-parameter-build.s3", _follow_no_redirect)
+    events.register_last("before-parameter-build.s3", set_signing_time_of_url)
     events.register("before-sign.s3", set_signing_time)
     events.register("response-received.s3", note_date)
     events.register_last("before-call.s3", _drop_expect)
@@ -103,7 +111,23 @@ def connect(
     return client
 
 
+def _config(options: S3Options, connections: int) -> Config:
+    return Config(
+        signature_version="s3v4",
+        connect_timeout=options.connect_timeout_s,
+        read_timeout=options.read_timeout_s,
+        max_pool_connections=connections,
+        tcp_keepalive=True,
+        retries={"mode": "standard", "total_max_attempts": 1},
+        s3={"addressing_style": "path" if options.endpoint_url else "auto"},
+        request_checksum_calculation=options.checksums,
+        response_checksum_validation=options.checksums,
+    )
+
+
 def _choose_signer(signature_version: str, **_: Any) -> str | None:
+    if signature_version in {"s3v4-query", "v4-query"}:
+        return _URL_SIGNER
     return _SIGNER if signature_version in {"s3v4", "v4"} else None
 
 

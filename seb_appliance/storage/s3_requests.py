@@ -10,7 +10,7 @@ import contextlib
 import hashlib
 import io
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -122,6 +122,17 @@ class S3Requests:
     def delete(self, key: str) -> None:
         with contextlib.suppress(ObjectMissingError), self._meaning(key):
             self._client.delete_object(Bucket=self._bucket, Key=self._base + key)
+
+    def signed_urls(self, keys: Sequence[str], valid_s: int) -> list[str]:
+        """Signed with the store's clock, as every request is."""
+        return [
+            self._client.generate_presigned_url(
+                "get_object",
+                Params={"Bucket": self._bucket, "Key": self._base + key},
+                ExpiresIn=valid_s,
+            )
+            for key in keys
+        ]
 
     def versioning_warning(self) -> str:
         """ "" if there is nothing to warn of."""

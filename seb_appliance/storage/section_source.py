@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from crc32c import crc32c
@@ -67,6 +67,11 @@ class BucketSections:
     def cached_bytes(self) -> int:
         """Of the cache on disk; 0 where there is none."""
         return self._cache.used_bytes if self._cache is not None else 0
+
+    async def signed_urls(self, objects: Sequence[ObjectRef], valid_s: int) -> list[str] | None:
+        """By which anyone may read these objects for `valid_s` seconds; None where the bucket has
+        no URLs. Raises StoreError."""
+        return await self._store.signed_urls([ref.key for ref in objects], valid_s)
 
     def at_hand(self, ref: SectionRef) -> bytes | None:
         """The section's bytes if its entry is among the newest; else None."""

@@ -70,6 +70,27 @@ def test_wheel_and_sdist_carry_migrations_and_templates(built: tuple[Path, Path]
     assert inside >= {"migrations/env.py", "templates/pages/schema.html", "LICENSE", "Makefile"}
 
 
+def test_the_spark_connector_is_in_the_wheel_and_a_wheel_alone(
+    built: tuple[Path, Path], tmp_path: Path
+) -> None:
+    names = set(zipfile.ZipFile(built[0]).namelist())
+    assert {"pyspark_seb/__init__.py", "pyspark_seb/writer.py"} <= names
+    run(
+        sys.executable,
+        "-m",
+        "hatchling",
+        "build",
+        "-t",
+        "wheel",
+        "-d",
+        tmp_path,
+        cwd=ROOT / "spark",
+    )
+    alone = set(zipfile.ZipFile(next(tmp_path.glob("*.whl"))).namelist())
+    assert {"pyspark_seb/__init__.py", "seb_appliance/formats/batch.py"} <= alone
+    assert not [name for name in alone if name.startswith(("seb_appliance/api", "jobs"))]
+
+
 def test_the_wheel_serves_outside_the_checkout(built: tuple[Path, Path], tmp_path: Path) -> None:
     bin_folder = environment(tmp_path / "venv", f"{built[0]}[server]")
     elsewhere = tmp_path / "elsewhere"

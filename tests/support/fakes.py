@@ -15,6 +15,7 @@ from seb_appliance.broker.ports import (
     AuditQuery,
     AuditRow,
     LoadedState,
+    ObjectRef,
     SectionRef,
     StoreHealth,
 )
@@ -152,6 +153,9 @@ class FakeSource:
 
     def at_hand(self, ref: SectionRef) -> bytes | None:
         return self.bodies[ref.entry.seq][ref.at : ref.at + ref.length] if self.in_memory else None
+
+    async def signed_urls(self, objects: Sequence[ObjectRef], valid_s: int) -> list[str] | None:
+        return [f"https://bucket/{ref.key}?for={valid_s}" for ref in objects]
 
     async def read(self, ref: SectionRef) -> bytes:
         self.reads += 1

@@ -10,7 +10,7 @@ Actions get the store, the key and the request itself, and decide what happens.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -190,6 +190,9 @@ class FaultyStore:
 
     async def delete(self, key: str) -> None:
         await self._do("delete", key, partial(self.inner.delete, key))
+
+    async def signed_urls(self, keys: Sequence[str], valid_s: int) -> list[str] | None:
+        return await self.inner.signed_urls(keys, valid_s)
 
     async def check_configuration(self) -> list[str]:
         return self.configuration

@@ -14,7 +14,7 @@ BUILD = PROJECT["tool"]["hatch"]["build"]["targets"]
 def requirements() -> list[str]:
     extras = PROJECT["project"]["optional-dependencies"]
     listed = [*PROJECT["project"]["dependencies"], *extras["server"]]
-    listed += [*extras["bench"], *extras["test"]]
+    listed += [*extras["bench"], *extras["spark"], *extras["test"]]
     return [re.split(r"[\[<>=; ]", line)[0].lower().replace("_", "-") for line in listed]
 
 

@@ -14,7 +14,7 @@ FILE_LINES_MAX = 500
 FUNCTION_LINES_MAX = 60
 PYTHON = sorted(
     path
-    for folder in ("seb_appliance", "migrations", "tests", "examples")
+    for folder in ("seb_appliance", "spark", "migrations", "tests", "examples")
     for path in (ROOT / folder).rglob("*.py")
 )
 PACKAGE = [path for path in PYTHON if path.is_relative_to(ROOT / "seb_appliance")]

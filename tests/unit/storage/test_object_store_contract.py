@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import httpx2
 import pytest
 
 from seb_appliance.errors import (
@@ -31,6 +32,10 @@ ranges_exactly = pytest.mark.parametrize("store", [*EMBEDDED, "moto", CEPH, SWIF
 creates_only_if_absent = pytest.mark.parametrize("store", [*EMBEDDED, "moto", CEPH], indirect=True)
 # moto's server checks and writes without a lock between.
 creates_atomically = pytest.mark.parametrize("store", [*EMBEDDED, CEPH], indirect=True)
+
+signs_urls = pytest.mark.parametrize("store", ["moto", CEPH, SWIFT], indirect=True)
+# moto gives everything to everybody.
+minds_signatures = pytest.mark.parametrize("store", [CEPH, SWIFT], indirect=True)
 
 
 @pytest.fixture
@@ -237,3 +242,30 @@ async def test_the_description_holds_no_secret(store: ObjectStore) -> None:
     assert store.description.startswith(("memory:", "file:", "s3://"))
     assert "testing" not in store.description
     assert "testtest" not in store.description
+
+
+@signs_urls
+async def test_a_signed_url_gives_part_of_the_object_to_anyone(store: ObjectStore) -> None:
+    await store.put("segments/7/a", b"0123456789")
+    urls = await store.signed_urls(["segments/7/a"], 60)
+    assert urls is not None
+    async with httpx2.AsyncClient() as anyone:
+        answer = await anyone.get(urls[0], headers={"Range": "bytes=2-4"})
+    assert (answer.status_code, answer.content) == (206, b"234")
+
+
+@minds_signatures
+async def test_a_signed_url_gives_nothing_but_its_object(store: ObjectStore) -> None:
+    await store.put("segments/7/a", b"ours")
+    await store.put("segments/7/b", b"not ours")
+    urls = await store.signed_urls(["segments/7/a"], 60)
+    assert urls is not None
+    async with httpx2.AsyncClient() as anyone:
+        other = await anyone.get(urls[0].replace("segments/7/a", "segments/7/b"))
+        written = await anyone.put(urls[0], content=b"changed")
+    assert (other.status_code, written.status_code) == (403, 403)
+
+
+@pytest.mark.parametrize("store", EMBEDDED, indirect=True)
+async def test_a_store_without_urls_says_so(store: ObjectStore) -> None:
+    assert await store.signed_urls(["segments/7/a"], 60) is None

@@ -1,0 +1,133 @@
+"""Rows a second in a local Spark: reads by the API and from the bucket, and writes.
+
+    PYTHONPATH=.:spark .venv/bin/python benchmarks/spark.py --records 5000000
+
+Starts an appliance on an S3 server (moto) and a Spark with local[2] beside it, on this machine.
+Each figure is the median of the runs after a warm one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sql
+from pyspark_seb.client import Appliance
+
+from tests.support.process import Bucket, SebProcess
+from tests.support.servers.moto import running_moto
+
+ROOT = Path(__file__).parents[1]
+VALUE_BYTES = 100
+WAIT_S = 600.0
+
+
+def session(folder: Path) -> SparkSession:
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), str(ROOT / "spark")])
+    builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
+    builder = builder.config("spark.ui.showConsoleProgress", "false")
+    builder = builder.config("spark.driver.host", "127.0.0.1")
+    builder = builder.config("spark.driver.bindAddress", "127.0.0.1")
+    builder = builder.config("spark.driver.memory", "1g")
+    builder = builder.config("spark.local.dir", str(folder))
+    made = builder.getOrCreate()
+    made.sparkContext.setLogLevel("ERROR")
+    return made
+
+
+def rows(spark: SparkSession, count: int) -> DataFrame:
+    """Values of 100 bytes, most of them noise in hexadecimal."""
+    noise = sql.concat(sql.sha2(sql.col("id").cast("string"), 256), sql.lit("-" * 36))
+    value = sql.rpad(noise, VALUE_BYTES, "-")
+    return spark.range(0, count, 1, 2).select(
+        sql.col("id").cast("string").alias("key"), value.alias("value")
+    )
+
+
+def measured(runs: int, count: int, work: Callable[[], None]) -> str:
+    """A warm run, then the median of `runs`; and the slowest and the fastest."""
+    work()
+    speeds = []
+    for _ in range(runs):
+        begin_s = time.perf_counter()
+        work()
+        speeds.append(count / (time.perf_counter() - begin_s))
+    low, high = min(speeds), max(speeds)
+    return f"{statistics.median(speeds):12,.0f} rows/s   ({low:,.0f} to {high:,.0f})"
+
+
+def cpu_s(pid: int) -> float:
+    """Processor time of a process, in seconds."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def wait_for_segments(appliance: Appliance, topic: str) -> float:
+    """Wait until the tidier rests; the share of the topic that is in segments."""
+    until_s, before = time.monotonic() + WAIT_S, -1
+    while time.monotonic() < until_s:
+        found = appliance.get(f"/v1/topics/{topic}/manifest", offset="latest").json()
+        if found["segments_end_offset"] in (before, found["log_end_offset"]):
+            return float(found["segments_end_offset"] / found["log_end_offset"])
+        before = found["segments_end_offset"]
+        time.sleep(15)
+    raise SystemExit("the tidier does not come to an end")
+
+
+def run(spark: SparkSession, seb: SebProcess, count: int, runs: int) -> None:
+    base = {"url": f"http://127.0.0.1:{seb.port}", "tokenFile": str(seb.data / "admin.key")}
+    appliance = Appliance(base["url"], base["tokenFile"])
+
+    def write(topic: str, number: int) -> None:
+        frame = rows(spark, number)
+        frame.write.format("seb").mode("append").options(**base, topic=topic).save()
+
+    def read(transport: str) -> None:
+        options = {**base, "topics": "rows", "transport": transport}
+        frame = spark.read.format("seb").options(**options).load()
+        frame.write.format("noop").mode("overwrite").save()
+
+    sample = max(1, count // 5)
+    print(f"write           {measured(runs, sample, lambda: write('written', sample))}")
+    write("rows", count)
+    print(f"read, api       {measured(runs, count, lambda: read('api'))}")
+    share = wait_for_segments(appliance, "rows")
+    before_s = cpu_s(seb.process.pid)
+    begin_s = time.perf_counter()
+    print(f"read, direct    {measured(runs, count, lambda: read('direct'))}")
+    spent = (cpu_s(seb.process.pid) - before_s) / (time.perf_counter() - begin_s)
+    print(f"in segments     {share:12.1%}   (the rest is read through the appliance)")
+    print(f"appliance's CPU {spent:12.1%}   of a core during the direct reads")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--records", type=int, default=5_000_000)
+    parser.add_argument("--runs", type=int, default=5)
+    asked = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name, running_moto(Path(name) / "moto") as moto:
+        bucket = Bucket.s3(moto.new_bucket(), moto.port)
+        flags = ["--tidy-young", "0ms", "--tidy-bytes", "1MiB"]
+        seb = SebProcess(bucket, Path(name) / "seb" / "local", flags)
+        try:
+            asyncio.run(seb.ready(within_s=WAIT_S))
+            spark = session(Path(name))
+            run(spark, seb, asked.records, asked.runs)
+            spark.stop()
+        finally:
+            seb.kill()
+
+
+if __name__ == "__main__":
+    main()

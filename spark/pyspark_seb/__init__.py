@@ -1,0 +1,22 @@
+"""Spark reads and writes the topics of a Seb Appliance: `format("seb")`.
+
+Spark looks for packages named `pyspark_…` with a `DefaultSource`, so nothing has to be registered.
+"""
+
+from pyspark_seb.errors import (
+    ApplianceError,
+    BadOptionError,
+    RecordsGoneError,
+    SebSparkError,
+    TopicChangedError,
+)
+from pyspark_seb.source import DefaultSource
+
+__all__ = [
+    "ApplianceError",
+    "BadOptionError",
+    "DefaultSource",
+    "RecordsGoneError",
+    "SebSparkError",
+    "TopicChangedError",
+]

@@ -1,0 +1,159 @@
+"""Requests to an appliance from Spark's driver and its workers: blocking, repeated until answered.
+
+Everything that is asked here may be asked twice (reads, commits of the same offsets, appends of a
+numbered producer), so that a restart of the appliance is waited out.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urlencode, urlsplit
+
+from pyspark_seb.errors import ApplianceError, BadOptionError
+
+PATIENCE_S: Final = 120.0
+TIMEOUT_S: Final = 60.0
+_PAUSE_S: Final = (0.1, 0.2, 0.5, 1.0, 2.0)
+_RETRIED: Final = frozenset({408, 429, 500, 502, 503, 504})
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """`headers`: names in lower case."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+
+class Connection:
+    """One kept connection to http(s)://host[:port]; opened again after a failure."""
+
+    def __init__(self, url: str) -> None:
+        parts = urlsplit(url)
+        if parts.scheme not in {"http", "https"} or not parts.hostname:
+            raise BadOptionError(f"url is http(s)://host[:port], not {parts.scheme}://…")
+        self._kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
+        self._host, self._port = parts.hostname, parts.port
+        self._connection: HTTPConnection | None = None
+
+    def exchange(
+        self, method: str, target: str, body: bytes | None, headers: Mapping[str, str]
+    ) -> Answer:
+        """One request, one answer. Raises OSError, HTTPException."""
+        if self._connection is None:
+            self._connection = self._kind(self._host, self._port, timeout=TIMEOUT_S)
+            self._connection.connect()
+            self._connection.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        try:
+            self._connection.request(method, target, body, dict(headers))
+            response: HTTPResponse = self._connection.getresponse()
+            read = response.read()
+            named = {name.lower(): value for name, value in response.getheaders()}
+            if response.will_close:
+                self.close()
+            return Answer(response.status, named, read)
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        if self._connection is not None:
+            with contextlib.suppress(OSError):
+                self._connection.close()
+        self._connection = None
+
+
+class Appliance:
+    """The API of the appliance at `url`, with the API key of `token_file`, which is read on the
+    host that asks: it is in no plan."""
+
+    def __init__(
+        self,
+        url: str,
+        token_file: str,
+        *,
+        patience_s: float = PATIENCE_S,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._url = url
+        try:
+            token = Path(token_file).read_text(encoding="utf-8").strip()
+        except OSError as error:
+            raise BadOptionError(
+                f"tokenFile {token_file} cannot be read on {socket.gethostname()}: the file with "
+                "the API key has to be on every host that runs the driver or a task "
+                f"({error.strerror})."
+            ) from error
+        self._authorization = {"Authorization": f"Bearer {token}"}
+        self._connection = Connection(url)
+        self._patience_s = patience_s
+        self._sleep = sleep
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def get(self, path: str, **query: str | int) -> Answer:
+        target = f"{path}?{urlencode(query)}" if query else path
+        return self.request("GET", target)
+
+    def send(self, method: str, path: str, content: Any) -> Answer:
+        """`content` as JSON."""
+        body = json.dumps(content).encode()
+        return self.request(method, path, body, {"Content-Type": "application/json"})
+
+    def request(
+        self,
+        method: str,
+        target: str,
+        body: bytes | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Answer:
+        """A 2xx. Raises ApplianceError."""
+        what = f"{method} {target.partition('?')[0]} at {self._url}"
+        sent = {**self._authorization, **(headers or {})}
+        give_up_s = time.monotonic() + self._patience_s
+        attempt = 0
+        while True:
+            try:
+                answer = self._connection.exchange(method, target, body, sent)
+            except (OSError, HTTPException) as error:
+                refused = ApplianceError(what, 0, "unreachable", f"no answer ({error!r})", {})
+                pause_s = 0.0
+            else:
+                if answer.status < 300:
+                    return answer
+                refused = _refusal(what, answer)
+                if answer.status not in _RETRIED:
+                    raise refused
+                pause_s = _retry_after_s(answer)
+            pause_s = max(pause_s, _PAUSE_S[min(attempt, len(_PAUSE_S) - 1)])
+            if time.monotonic() + pause_s > give_up_s:
+                raise refused
+            self._sleep(pause_s)
+            attempt += 1
+
+
+def _refusal(what: str, answer: Answer) -> ApplianceError:
+    try:
+        problem = json.loads(answer.body)
+        code, detail = problem["code"], problem["detail"]
+    except (ValueError, KeyError, TypeError):
+        problem, code, detail = {}, "unknown", "the answer is not an appliance's"
+    return ApplianceError(what, answer.status, code, detail, problem)
+
+
+def _retry_after_s(answer: Answer) -> float:
+    text = answer.headers.get("retry-after", "")
+    return min(float(text), 30.0) if text.isdigit() else 0.0

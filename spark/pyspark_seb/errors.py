@@ -1,0 +1,50 @@
+"""What can go wrong between Spark and an appliance. The text is what Spark shows at the end."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class SebSparkError(Exception):
+    """Base of the errors here."""
+
+
+class BadOptionError(SebSparkError):
+    """An option, a schema or a combination of them that cannot be."""
+
+
+class ApplianceError(SebSparkError):
+    """The appliance refused, or gave no answer within the patience. `code`: its stable error code,
+    "unreachable" when there was no answer; `data`: the whole problem document."""
+
+    def __init__(self, what: str, status: int, code: str, detail: str, data: dict[str, Any]):
+        super().__init__(f"{what}: {status} {code}: {detail}" if status else f"{what}: {detail}")
+        self.what = what
+        self.status = status
+        self.code = code
+        self.detail = detail
+        self.data = data
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.what, self.status, self.code, self.detail, self.data)
+
+
+class RecordsGoneError(SebSparkError):
+    """Records that were to be read are gone by retention or a trim."""
+
+    def __init__(self, topic: str, offset: int, log_start_offset: int):
+        super().__init__(
+            f"{log_start_offset - offset} records of topic {topic!r} are gone: reading goes on at "
+            f"offset {offset}, and the log starts at {log_start_offset} now (retention, or a "
+            "trim). failOnDataLoss=false goes on without them."
+        )
+        self.topic = topic
+        self.offset = offset
+        self.log_start_offset = log_start_offset
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.topic, self.offset, self.log_start_offset)
+
+
+class TopicChangedError(SebSparkError):
+    """The topic is another one than the offsets were made for, or its log is shorter than they."""

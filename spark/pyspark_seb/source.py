@@ -1,0 +1,95 @@
+"""`format("seb")`: the Python Data Source that Spark finds by the name of this package."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, MutableMapping
+
+import pyarrow as pa
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+    InputPartition,
+)
+from pyspark.sql.types import StructType
+
+from pyspark_seb.client import Appliance
+from pyspark_seb.columns import spark_schema
+from pyspark_seb.errors import BadOptionError
+from pyspark_seb.offsets import TopicRange, resolve_ranges
+from pyspark_seb.options import ReadOptions, read_options
+from pyspark_seb.planning import split
+from pyspark_seb.reading import RangePartition, partitions_of, read_partition
+from pyspark_seb.stream_reader import SebStreamReader
+from pyspark_seb.writer import SebStreamWriter, SebWriter
+
+
+class DefaultSource(DataSource):
+    """Spark makes one when a reader or writer is asked for, and sends it where it is needed."""
+
+    def __init__(self, options: MutableMapping[str, str]) -> None:
+        # Kept as it is: a plain dict of it would have lower-case names for good.
+        self.options = options
+        self._ranges: list[TopicRange] | None = None
+
+    @classmethod
+    def name(cls) -> str:
+        return "seb"
+
+    def schema(self) -> StructType:
+        """Called once when a DataFrame is made, and then never again: so this is where a batch's
+        offsets become integers. Otherwise each action would read up to another "latest"."""
+        options = read_options(self.options)
+        self._ranges = _resolved(options)
+        return spark_schema(include_headers=options.include_headers)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        options = read_options(self.options)
+        _check_schema(schema, options)
+        if self._ranges is None:
+            self._ranges = _resolved(options)
+        return SebReader(options, schema, self._ranges)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's
+        return SebStreamReader(self.options, schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        return SebWriter(self.options, schema, overwrite=overwrite)
+
+    def streamWriter(  # noqa: N802 - Spark's
+        self,
+        schema: StructType,
+        overwrite: bool,  # noqa: ARG002 - Spark's; a stream's "complete" mode is refused
+    ) -> DataSourceStreamWriter:
+        return SebStreamWriter(self.options, schema)
+
+
+class SebReader(DataSourceReader):
+    """A batch: ranges of offsets, resolved before."""
+
+    def __init__(self, options: ReadOptions, schema: StructType, ranges: list[TopicRange]) -> None:
+        self._options = options
+        self._schema = schema
+        self._ranges = ranges
+
+    def partitions(self) -> list[RangePartition]:
+        return partitions_of(split(self._ranges, self._options.min_partitions))
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return read_partition(self._options, partition, self._schema)
+
+
+def _resolved(options: ReadOptions) -> list[TopicRange]:
+    appliance = Appliance(options.url, options.token_file)
+    try:
+        return resolve_ranges(appliance, options)
+    finally:
+        appliance.close()
+
+
+def _check_schema(schema: StructType, options: ReadOptions) -> None:
+    ours = spark_schema(include_headers=options.include_headers)
+    if schema.simpleString() != ours.simpleString():
+        raise BadOptionError(f"the schema is {ours.simpleString()}: leave .schema(…) out")

@@ -1,0 +1,152 @@
+"""Writing: rows become record batches, appended as a numbered producer so that nothing is doubled.
+
+A task that is tried again sends the same requests under the same numbers. In a stream the number
+of the micro-batch is the producer's epoch: a batch that is replayed is known, and a task of an
+older batch that comes late is refused.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark import TaskContext
+from pyspark.sql.datasource import (
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    WriterCommitMessage,
+)
+from pyspark.sql.types import StructType
+
+from pyspark_seb.client import Appliance
+from pyspark_seb.errors import BadOptionError, SebSparkError
+from pyspark_seb.options import WriteOptions, write_options
+from pyspark_seb.rows import RowSchema, append_requests
+
+MEDIA_TYPE: Final = "application/vnd.seb.batch"
+# Spark's own names for what a sink is not told otherwise; a test holds them.
+BATCH_ID: Final = "streaming.sql.batchId"
+QUERY_ID: Final = "sql.streaming.queryId"
+
+
+@dataclass
+class Written(WriterCommitMessage):
+    """What one task appended, by topic."""
+
+    records: Mapping[str, int]
+
+
+class Producer:
+    """Appends to topics under one producer id and epoch; each topic has its own seqs."""
+
+    def __init__(self, appliance: Appliance, producer_id: str, epoch: int) -> None:
+        self._appliance = appliance
+        self._names = {"Producer-Id": producer_id, "Producer-Epoch": str(epoch)}
+        self._seqs: dict[str, int] = {}
+        self.records: dict[str, int] = {}
+
+    def append(self, topic: str, body: bytes, count: int) -> None:
+        """Raises ApplianceError."""
+        seq = self._seqs.get(topic, 0)
+        headers = {"Content-Type": MEDIA_TYPE, **self._names, "Producer-Seq": str(seq)}
+        self._appliance.request("POST", f"/v1/topics/{topic}/records", body, headers)
+        self._seqs[topic] = seq + 1
+        self.records[topic] = self.records.get(topic, 0) + count
+
+
+def write_rows(
+    options: WriteOptions,
+    rows: RowSchema,
+    batches: Iterator[pa.RecordBatch],
+    producer_id: str,
+    epoch: int,
+) -> Written:
+    """Raises ApplianceError, SebSparkError."""
+    appliance = Appliance(options.url, options.token_file)
+    try:
+        producer = Producer(appliance, producer_id, epoch)
+        for batch in batches:
+            now_us = time.time_ns() // 1000
+            for topic, part in _by_topic(batch, options.topic):
+                for body, count in append_requests(rows, part, now_us):
+                    producer.append(topic, body, count)
+        return Written(producer.records)
+    finally:
+        appliance.close()
+
+
+def _by_topic(batch: pa.RecordBatch, topic: str | None) -> Iterator[tuple[str, pa.RecordBatch]]:
+    if "topic" not in batch.schema.names:
+        assert topic is not None
+        yield topic, batch
+        return
+    column = batch.column("topic")
+    for name in pc.unique(column).to_pylist():
+        if name is None:
+            raise SebSparkError("a row has no topic: null in the column topic")
+        mask = pc.equal(column, name)
+        yield name, batch if pc.all(mask).as_py() else batch.filter(mask)
+
+
+class SebWriter(DataSourceArrowWriter):
+    """A batch. Its id is made here and sent to every task, also to one that is tried again."""
+
+    def __init__(self, given: Mapping[str, str], schema: StructType, *, overwrite: bool) -> None:
+        if overwrite:
+            raise BadOptionError(
+                'a log is only appended to: mode("append"). What was written stays.'
+            )
+        self._options, self._rows = _checked(given, schema)
+        self._id = uuid.uuid4().hex
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+        context = _task()
+        producer_id = f"spark-{self._id}-{context.partitionId()}"
+        return write_rows(self._options, self._rows, iterator, producer_id, epoch=0)
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Nothing can be taken back: what was appended is read by others already."""
+
+
+class SebStreamWriter(DataSourceStreamArrowWriter):
+    """One for each micro-batch; the query's id stays over restarts from its checkpoint."""
+
+    def __init__(self, given: Mapping[str, str], schema: StructType) -> None:
+        self._options, self._rows = _checked(given, schema)
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+        context = _task()
+        query_id = context.getLocalProperty(QUERY_ID)
+        batch_id = context.getLocalProperty(BATCH_ID)
+        if not query_id or batch_id is None:
+            raise SebSparkError(
+                f"this Spark does not tell a task {QUERY_ID} and {BATCH_ID}: without them a batch "
+                "that is replayed would be stored twice"
+            )
+        producer_id = f"spark-stream-{query_id}-{context.partitionId()}"
+        return write_rows(self._options, self._rows, iterator, producer_id, epoch=int(batch_id))
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        """Nothing is left to do: each request was acknowledged."""
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        """Nothing can be taken back; the batch is sent again under the same numbers."""
+
+
+def _checked(given: Mapping[str, str], schema: StructType) -> tuple[WriteOptions, RowSchema]:
+    options = write_options(given)
+    rows = RowSchema.of(schema)
+    if options.topic is None and "topic" not in schema.names:
+        raise BadOptionError("name the topic: an option topic, or a column topic")
+    return options, rows
+
+
+def _task() -> TaskContext:
+    context = TaskContext.get()
+    assert context is not None
+    return context

@@ -1,0 +1,173 @@
+"""Writes: appended once, whatever is tried again."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from pyspark import TaskContext
+from pyspark.errors import PySparkException
+from pyspark.sql import functions as sql
+from pyspark_seb.writer import BATCH_ID, QUERY_ID
+
+from tests.spark.conftest import House
+
+
+def numbers(spark, count: int, partitions: int = 2):
+    return spark.range(0, count, 1, partitions).select(sql.col("id").cast("string").alias("value"))
+
+
+def append(frame, house: House, topic: str | None = None) -> None:
+    more = {} if topic is None else {"topic": topic}
+    frame.write.format("seb").mode("append").options(**house.options(**more)).save()
+
+
+def values(spark, house: House, topic: str) -> list[str]:
+    records = spark.read.format("seb").options(**house.options(topics=topic)).load()
+    return [
+        row.text for row in records.select(sql.col("value").cast("string").alias("text")).collect()
+    ]
+
+
+def test_a_dataframe_is_appended_as_it_is(spark, house) -> None:
+    topic = house.name()
+    rows = [
+        (b"k1", b"one", {"h": b"1"}, 1_790_000_000),
+        (None, b"two", {}, 1_790_000_001),
+        (b"k1", None, None, 1_790_000_002),
+    ]
+    frame = spark.createDataFrame(
+        rows, "key binary, value binary, headers map<string, binary>, at long"
+    ).coalesce(1)
+    append(
+        frame.select("key", "value", "headers", sql.timestamp_seconds("at").alias("timestamp")),
+        house,
+        topic,
+    )
+    read = spark.read.format("seb").options(**house.options(topics=topic)).load()
+    came = sorted(read.collect(), key=lambda row: row.offset)
+    assert [(row.key, row.value) for row in came] == [
+        (b"k1", b"one"),
+        (None, b"two"),
+        (b"k1", None),
+    ]
+    assert [row.headers for row in came] == [{"h": b"1"}, {}, {}]
+    assert [int(row.timestamp.timestamp()) for row in came] == [row[3] for row in rows]
+
+
+def test_rows_go_to_the_topics_that_they_name(spark, house) -> None:
+    a, b = house.name(), house.name()
+    frame = spark.range(100).select(
+        sql.when(sql.col("id") % 2 == 0, a).otherwise(b).alias("topic"),
+        sql.col("id").cast("string").alias("value"),
+    )
+    append(frame, house)
+    assert sorted(map(int, values(spark, house, a))) == list(range(0, 100, 2))
+    assert sorted(map(int, values(spark, house, b))) == list(range(1, 100, 2))
+
+
+def test_a_task_that_is_tried_again_stores_nothing_twice(spark, house, tmp_path) -> None:
+    """Pitfall 12: its process is killed after it has appended some of its rows."""
+    topic, count = house.name(), 60_000
+    marker = tmp_path / "was killed"
+
+    @sql.udf("string", useArrow=False)
+    def dies_once(value: str) -> str:
+        if value == "25000" and not marker.exists():
+            marker.touch()
+            os.kill(os.getpid(), 9)
+        return value
+
+    append(numbers(spark, count).select(dies_once("value").alias("value")), house, topic)
+    assert marker.exists()
+    assert sorted(map(int, values(spark, house, topic))) == list(range(count))
+
+
+def test_a_batch_of_a_stream_that_is_replayed_is_stored_once(spark, house, tmp_path) -> None:
+    """Pitfall 13: the sink had everything, and Spark did not know."""
+    source, target, group = house.name(), house.name(), house.name("group")
+    house.produce(source, 1_000)
+    checkpoint = tmp_path / "checkpoint"
+
+    def copy() -> None:
+        records = spark.readStream.format("seb").options(
+            **house.options(topics=source, group=group, maxRecordsPerTrigger=500)
+        )
+        query = (
+            records.load()
+            .select("key", "value")
+            .writeStream.format("seb")
+            .options(**house.options(topic=target))
+            .option("checkpointLocation", str(checkpoint))
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination()
+
+    copy()
+    assert house.log_end(target) == 1_000
+    for name in ("1", ".1.crc"):
+        (checkpoint / "commits" / name).unlink(missing_ok=True)
+    house.produce(source, 10)
+    copy()
+    assert house.log_end(target) == 1_010
+    assert sorted(map(int, values(spark, house, target))) == list(range(1_010))
+
+
+def test_spark_tells_a_sink_its_query_and_batch(spark, house, tmp_path) -> None:
+    """Pitfall 13: names of Spark's inside. If they change, writes of streams are refused."""
+    seen = tmp_path / "seen"
+
+    @sql.udf("long", useArrow=False)
+    def note(value: int) -> int:
+        context = TaskContext.get()
+        assert context is not None
+        found = [context.getLocalProperty(name) for name in (QUERY_ID, BATCH_ID)]
+        seen.write_text(repr(found))
+        return value
+
+    source = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 5).load()
+    query = (
+        source.select(note("value"))
+        .writeStream.format("noop")
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .trigger(once=True)
+        .start()
+    )
+    query.awaitTermination()
+    assert str(query.id) in seen.read_text()
+    assert "'0'" in seen.read_text()
+
+
+@pytest.mark.parametrize("mode", ["overwrite", "errorifexists"])
+def test_a_log_is_only_appended_to(spark, house, mode) -> None:
+    """Pitfall 11."""
+    topic = house.name()
+    house.produce(topic, 5)
+    writer = numbers(spark, 5).write.format("seb").mode(mode).options(**house.options(topic=topic))
+    with pytest.raises(PySparkException) as error:
+        writer.save()
+    assert "append" in str(error.value).lower()
+    assert house.log_end(topic) == 5
+
+
+@pytest.mark.parametrize(
+    ("columns", "said"),
+    [
+        (["id"], "column id"),
+        (["cast(id as string) as key"], "value is missing"),
+        (["cast(id as string) as value", "id as offset"], "column offset"),
+        (["cast(id as string) as value"], "name the topic"),
+    ],
+)
+def test_a_dataframe_that_holds_no_records_is_refused(spark, house, columns, said) -> None:
+    with pytest.raises(PySparkException) as error:
+        append(spark.range(3).selectExpr(*columns), house)
+    assert said in str(error.value)
+
+
+def test_a_record_that_is_too_large_is_refused_with_the_reason(spark, house) -> None:
+    frame = spark.range(1).select(sql.repeat(sql.lit("x"), 2_000_000).alias("value"))
+    with pytest.raises(PySparkException) as error:
+        append(frame, house, house.name())
+    assert "record_too_large" in str(error.value)

@@ -1,0 +1,72 @@
+"""The Spark connector needs nothing of the server, and its documentation names what there is."""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PACKAGE = ROOT / "spark" / "pyspark_seb"
+MODULES = sorted(PACKAGE.glob("*.py"))
+OURS = {"limits", "errors", "formats"}
+THEIRS = {"pyspark", "pyarrow", "msgspec", "crc32c"}
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+ALONE = tomllib.loads((ROOT / "spark" / "pyproject.toml").read_text(encoding="utf-8"))
+DOC = (ROOT / "docs" / "spark.md").read_text(encoding="utf-8")
+
+
+def imports(path: Path) -> set[str]:
+    """Whole names of the modules that a file imports."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            found |= {f"{base}.{a.name}" if base == "seb_appliance" else base for a in node.names}
+    return found
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: path.stem)
+def test_an_executor_needs_no_more_than_the_formats(path: Path) -> None:
+    for name in imports(path):
+        top, _, rest = name.partition(".")
+        if top == "seb_appliance":
+            assert rest.partition(".")[0] in OURS, name
+        elif top not in {"pyspark_seb", *sys.stdlib_module_names}:
+            assert top in THEIRS, name
+
+
+def test_the_package_alone_carries_what_it_imports_of_ours() -> None:
+    wheel = ALONE["tool"]["hatch"]["build"]["targets"]["wheel"]
+    carried = set(wheel["force-include"].values())
+    assert carried == {
+        "seb_appliance/__init__.py",
+        "seb_appliance/errors.py",
+        "seb_appliance/limits.py",
+        "seb_appliance/formats",
+    }
+    for source in wheel["force-include"]:
+        assert (ROOT / "spark" / source).exists()
+
+
+def test_the_package_alone_asks_for_what_the_whole_asks_for() -> None:
+    known = {*PROJECT["dependencies"], *PROJECT["optional-dependencies"]["spark"]}
+    assert set(ALONE["project"]["dependencies"]) <= known
+    assert set(ALONE["project"]["optional-dependencies"]["spark"]) <= known
+
+
+def test_every_option_and_every_job_is_documented() -> None:
+    source = (PACKAGE / "options.py").read_text(encoding="utf-8")
+    listed = re.findall(r"^(?:READ|WRITE)_OPTIONS.*?\)$", source, re.MULTILINE | re.DOTALL)
+    options = set(re.findall(r'"(\w+)"', " ".join(listed)))
+    assert len(options) == 12
+    documented = set(re.findall(r"^\| `(\w+)` \|", DOC, re.MULTILINE))
+    assert options <= documented
+    jobs = {path.name for path in (ROOT / "spark" / "jobs").glob("*.py")}
+    assert jobs == set(re.findall(r"^\| `(\w+\.py)` \|", DOC, re.MULTILINE))

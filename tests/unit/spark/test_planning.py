@@ -1,0 +1,99 @@
+"""Cutting a read into tasks, and sharing a trigger's limit: pure functions."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+pytest.importorskip("pyspark")
+
+from pyspark_seb.errors import TopicChangedError
+from pyspark_seb.offsets import TopicLog, TopicRange
+from pyspark_seb.planning import RECORDS_PER_TASK, share, split
+from pyspark_seb.reading import RangePartition, partitions_of
+from pyspark_seb.stream_reader import SebStreamReader, next_end
+
+COUNTS = st.integers(0, 3 * RECORDS_PER_TASK)
+
+
+@given(st.lists(st.tuples(st.integers(0, 10**9), COUNTS), max_size=4), st.integers(1, 20))
+def test_parts_are_the_ranges_again(ranges, min_partitions) -> None:
+    whole = [TopicRange(f"t{i}", i, at, at + n) for i, (at, n) in enumerate(ranges)]
+    parts = split(whole, min_partitions)
+    for found in whole:
+        own = [part for part in parts if part.topic == found.topic]
+        edges = [found.start, *(part.end for part in own)]
+        assert [part.start for part in own] == edges[:-1]
+        assert edges[-1] == found.end
+    assert all(0 < len(part) <= RECORDS_PER_TASK for part in parts)
+    assert len(parts) >= min(min_partitions, sum(map(len, whole)))
+
+
+def test_nothing_to_read_is_one_task_that_reads_nothing() -> None:
+    """Of an empty list Spark would make a partition that no reader understands."""
+    assert partitions_of(split([TopicRange("a", 1, 5, 5)], 3)) == [RangePartition(None)]
+
+
+@given(st.dictionaries(st.text(max_size=3), st.integers(0, 10**6)), st.integers(1, 10**6))
+def test_a_limit_is_shared_and_no_topic_starves(backlogs, limit) -> None:
+    shares = share(backlogs, limit)
+    for topic, backlog in backlogs.items():
+        assert 0 <= shares[topic] <= backlog
+        assert shares[topic] > 0 or backlog == 0
+    assert sum(shares.values()) <= max(limit, 0) + len(backlogs)
+
+
+def at(offset: int, topic_id: int = 1) -> dict[str, int]:
+    return {"topic_id": topic_id, "offset": offset}
+
+
+def test_a_batch_ends_at_the_limit_at_the_target_and_at_the_log_end() -> None:
+    topics = {"a": TopicLog("a", 1, 0, 100)}
+    start = {"a": at(10)}
+    assert next_end(start, topics, None, None) == {"a": at(100)}
+    assert next_end(start, topics, None, 30) == {"a": at(40)}
+    assert next_end(start, topics, {"a": at(50)}, 60) == {"a": at(50)}
+    assert next_end({"a": at(60)}, topics, {"a": at(50)}, None) == {"a": at(60)}
+
+
+def test_a_new_topic_is_noted_before_it_is_read() -> None:
+    topics = {"a": TopicLog("a", 1, 0, 5), "b": TopicLog("b", 2, 3, 9)}
+    noted = next_end({"a": at(5)}, topics, None, None)
+    assert noted == {"a": at(5), "b": at(3, 2)}
+    assert next_end(noted, topics, None, None) == {"a": at(5), "b": at(9, 2)}
+
+
+@pytest.mark.parametrize("topics", [{}, {"a": TopicLog("a", 7, 0, 5)}])
+def test_a_topic_that_went_away_ends_a_stream(topics) -> None:
+    with pytest.raises(TopicChangedError, match="deleted"):
+        next_end({"a": at(5)}, topics, None, None)
+
+
+class Reader(SebStreamReader):
+    """Of one topic, without an appliance. Pitfall 18: Spark may ask for an end without a start."""
+
+    def __init__(self, log: TopicLog) -> None:
+        super().__init__({"url": "http://seb", "tokenFile": "k", "topics": "a"}, None)
+        self.log = log
+        self.published: list[object] = []
+        self._initial = {"a": at(2)}
+
+    def _topics(self) -> dict[str, TopicLog]:
+        return {"a": self.log}
+
+    def _publish(self, done) -> None:
+        self.published.append(done)
+
+
+def test_an_end_can_be_asked_for_without_a_start() -> None:
+    reader = Reader(TopicLog("a", 1, 0, 9))
+    assert reader.latestOffset() == {"a": at(9)}
+    assert reader.published == [{"a": at(2)}]
+
+
+def test_a_start_behind_the_end_is_an_error_and_not_an_empty_batch() -> None:
+    """Pitfall 6: so 500 records were lost without a word."""
+    reader = Reader(TopicLog("a", 1, 0, 2000))
+    with pytest.raises(TopicChangedError, match="behind the end"):
+        reader._range("a", at(2000), at(1000), reader.log)
