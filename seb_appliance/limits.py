@@ -169,6 +169,11 @@ KEYS_PER_ENTRY_MAX: Final = 1_000  # objects condemned or removed by one operati
 SNAPSHOTS_KEPT: Final = 3
 SNAPSHOT_INTERVAL_S_MIN: Final = 60
 
+# Checking a bucket
+FSCK_PROBLEMS_MAX: Final = 1_000  # told one by one; all are counted
+FSCK_READ_BYTES: Final = 16 * MIB  # of objects that are read side by side, or one larger one
+FSCK_READS_AT_ONCE: Final = 16
+
 # Measuring
 STORE_LATENCY_MS_MAX: Final = 10_000
 BENCH_CONNECTIONS_MAX: Final = 8_000

@@ -21,6 +21,7 @@ from seb_appliance.cli.bench import bench
 from seb_appliance.cli.consume import consume
 from seb_appliance.cli.doctor import doctor
 from seb_appliance.cli.failures import CommandError, ReaderLeftError
+from seb_appliance.cli.fsck import fsck
 from seb_appliance.cli.groups import groups
 from seb_appliance.cli.inspect import inspect
 from seb_appliance.cli.produce import produce
@@ -75,6 +76,7 @@ seb.add_command(audit)
 seb.add_command(bench)
 seb.add_command(doctor)
 seb.add_command(inspect)
+seb.add_command(fsck)
 seb.add_command(admin)
 
 

@@ -15,7 +15,7 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 # Files beside the rooms: leaves that everyone may import, the settings, and the composition root.
 LEAVES = {"__init__", "bundled", "clock", "errors", "failpoints", "limits", "quantities"}
 SETTINGS = {"setting_table", "settings"}
-ROOMS = {"api", "bench", "broker", "cli", "formats", "state", "storage", "ui"}
+ROOMS = {"api", "bench", "broker", "cli", "formats", "fsck", "state", "storage", "ui"}
 
 MAY_IMPORT = {
     "leaf": {"leaf"},
@@ -23,10 +23,11 @@ MAY_IMPORT = {
     "broker": {"leaf", "formats", "broker"},
     "storage": {"leaf", "formats", "broker", "storage"},
     "state": {"leaf", "formats", "broker", "state"},
+    "fsck": {"leaf", "formats", "broker", "storage", "state", "fsck"},
     "api": {"leaf", "formats", "broker", "api"},
     "ui": {"leaf", "formats", "broker", "ui"},
     "settings": {"leaf", "settings"},
-    "root": {"leaf", "formats", "broker", "storage", "state", "api", "ui", "settings", "root"},
+    "root": ROOMS - {"bench", "cli"} | {"leaf", "settings", "root"},
     "bench": {"leaf", "formats", "bench"},
     "cli": {"leaf", "formats", "settings", "root", "bench", "cli"},
 }
@@ -37,6 +38,7 @@ MAY_USE = {
     "formats": {"backports", "crc32c", "msgspec"},
     "broker": {"crc32c", "msgspec"},
     "storage": {"backports", "boto3", "botocore", "crc32c", "msgspec", "types_boto3_s3", "urllib3"},
+    "fsck": {"crc32c"},
     "state": {"aiosqlite", "alembic", "crc32c", "msgspec", "sqlalchemy"},
     "api": {"backports", "crc32c", "httptools", "litestar", "msgspec", "uvicorn"},
     "ui": {"jinja2", "litestar", "markupsafe", "msgspec"},
