@@ -38,7 +38,6 @@ CODES: Final[dict[str, tuple[Severity, str]]] = {
     "epoch_entry_missing": ("damage", _RESTORE),
     "entry_damaged": ("damage", _RESTORE),
     "segment_damaged": ("damage", _RESTORE),
-    "segment_differs": ("damage", _RESTORE),
     "records_lost": ("damage", _RESTORE),
     "offsets_missing": ("damage", _TELL_US),
     "offsets_twice": ("damage", _TELL_US),

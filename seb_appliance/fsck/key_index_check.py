@@ -161,7 +161,7 @@ class KeyIndexCheck:
                 self.checked += 1
         finally:
             await fresh.close()
-        with closing(sqlite3.connect(path)) as made:
+        with closing(sqlite3.connect(path, check_same_thread=False)) as made:
             await asyncio.to_thread(_same_rows, index, made, topic, indexed)
 
     async def _places(self, topic: TopicRow, indexed: IndexedTopic) -> AsyncIterator[Place]:
