@@ -41,6 +41,9 @@ async def check(
     bucket_only: bool = False,
 ) -> BucketCheck:
     """Check the bucket, and the data directory while no server has it. Raises StartError."""
+    address = settings.address
+    if address.kind == "file" and not address.path.is_dir():  # opening it would make it
+        raise StoreUnusableError(f"there is no directory {address.path}")
     store = make_store(settings)
     clock = SystemClock()
     patience = Patience(clock, random.random, give_up_after_s=ANSWER_WITHIN_S)
@@ -102,7 +105,9 @@ def _verdict(report: CheckReport) -> str:
     if by["leftover"]:
         parts.append(f"leftovers ({by['leftover']:,})")
     if by["local"]:
-        parts.append(f"local files {'repaired' if report.repaired else 'differ'} ({by['local']:,})")
+        parts.append(f"local files differ ({by['local']:,})")
+    if report.repaired:
+        parts.append(f"repaired ({len(report.repaired):,})")
     return ", ".join(parts)
 
 

@@ -55,9 +55,8 @@ class CheckReport:
 
     @property
     def unrepaired(self) -> int:
-        """Problems that are still there."""
-        local = self.findings.by_severity["local"] if self.repaired else 0
-        return self.findings.total - local
+        """Problems that are still there: each repair is of one."""
+        return self.findings.total - len(self.repaired)
 
 
 async def check_bucket(

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from seb_appliance.errors import CorruptObjectError
+from seb_appliance.errors import ConfigurationError, CorruptObjectError
 from seb_appliance.fsck.findings import Findings, Problem
 from seb_appliance.fsck.key_index_check import FILE as KEY_INDEX
 from seb_appliance.fsck.object_checks import check_entry
@@ -60,21 +60,25 @@ class LocalFiles:
         return self._state.position.seq
 
     async def compare_state(self, reference: Reference) -> None:
-        """The state is what replaying the journal up to its entry gives."""
+        """The state is what replaying the journal up to its entry gives. Raises ConfigurationError
+        for a data directory of another bucket."""
         found = self._state
         if found is None or found.position.seq == 0:
             return
         end_seq = (await reference.position()).seq
         if found.bucket_id != reference.bucket_id:
-            self._findings.add("state_differs", STATE, "it is of another bucket")
-        elif found.position.seq > end_seq and reference.is_whole:
+            raise ConfigurationError(
+                f"the data directory {self._data} is of another bucket. Choose the right one with "
+                "--data, or leave it out with --bucket-only."
+            )
+        if found.position.seq > end_seq and reference.is_whole:
             detail = f"the local state knows entry {found.position.seq}, the log ends at {end_seq}"
             self._findings.add("log_cut_short", STATE, detail)
         elif reference.is_whole and not await reference.holds(found.position):
             self._findings.add("state_differs", STATE, "its last entry is not on the log")
         else:
             digest = reference.digest_at(found.position.seq)
-            if digest is not None and digest != found.digest:
+            if digest and found.digest and digest != found.digest:
                 detail = f"it is not what the journal up to entry {found.position.seq} gives"
                 self._findings.add("state_differs", STATE, detail)
 

@@ -280,7 +280,7 @@ class Reference:
             fault = "it is of another bucket"
         elif self.is_whole and not await self._log.holds(found.position):
             fault = "its last entry is not on the log"
-        elif (digest := self.digest_at(name.seq)) is not None:
+        elif found.digest and (digest := self.digest_at(name.seq)):
             self.snapshots_compared += 1
             if digest != found.digest:
                 fault = "it differs from what replaying the journal up to its entry gives"

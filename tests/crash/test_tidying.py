@@ -46,7 +46,7 @@ async def test_a_kill_in_each_step_of_tidying_loses_and_doubles_nothing(
 ) -> None:
     async with place(mode, tmp_path) as arena:
         seb = arena.start(take_over=True)
-        await seb.ready()
+        await seb.ready(PATIENCE_S)
         await arena.begin(seb)
         for _ in range(3):  # snapshots, so that there is a floor
             await stop_cleanly(arena, seb)

@@ -72,4 +72,19 @@ def test_where_there_is_no_bucket_it_ends_with_74(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert fsck(Whole("A", tmp_path / "none", tmp_path / "data")) == 74
+    assert "there is no directory" in capsys.readouterr().err
+    assert not (tmp_path / "none").exists()
+    (tmp_path / "none").mkdir()
+    assert fsck(Whole("A", tmp_path / "none", tmp_path / "data")) == 74
     assert "holds no bucket of an appliance" in capsys.readouterr().err
+
+
+def test_the_data_directory_of_another_bucket_is_refused(
+    tidied: Whole, made_claimed: Whole, capsys: pytest.CaptureFixture[str]
+) -> None:
+    state = tidied.data / "state.sqlite"
+    before = (made_claimed.data / "state.sqlite").read_bytes()
+    state.write_bytes(before)
+    assert fsck(tidied, "--repair") == 78
+    assert "is of another bucket" in capsys.readouterr().err
+    assert state.read_bytes() == before

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from seb_appliance.state import key_index_rows as rows
+from seb_appliance.state.digest import rows_checksum
 from tests.support.whole_bucket import Whole, check, codes
 
 
@@ -38,11 +39,17 @@ async def test_a_damaged_state_file_is_told_and_made_anew(tidied: Whole) -> None
     assert again.findings.problems == []
 
 
-async def test_a_state_file_that_says_something_else_than_the_log_is_told(
-    tidied: Whole, made_claimed: Whole
-) -> None:
-    (tidied.data / "state.sqlite").write_bytes((made_claimed.data / "state.sqlite").read_bytes())
+async def test_a_state_file_that_says_something_else_than_the_log_differs(tidied: Whole) -> None:
+    path = tidied.data / "state.sqlite"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("UPDATE topics SET log_start_offset = 1")
+        checksum = (rows_checksum(connection),)
+        connection.execute("UPDATE journal_state SET checksum = ?", checksum)
+        connection.commit()
     assert codes(await check(tidied, local=True)) == ["state_differs"]
+    report = await check(tidied, local=True, repair=True)
+    assert report.unrepaired == 0
+    assert codes(await check(tidied, local=True)) == []
 
 
 async def test_without_repair_no_local_file_is_touched(tidied: Whole) -> None:
