@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import fcntl
 import gc
 import logging
-import os
 import resource
 import signal
 import socket
 from collections.abc import AsyncIterator, Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -21,7 +18,8 @@ from seb_appliance import __version__, limits, start_screen
 from seb_appliance.admin_key import reset_admin_key
 from seb_appliance.allocator import keep_freed_memory
 from seb_appliance.assembly import Appliance
-from seb_appliance.errors import ConfigurationError, FencedError, StartError
+from seb_appliance.data_directory import own_data_directory
+from seb_appliance.errors import FencedError, StartError
 from seb_appliance.failpoints import Failpoints
 from seb_appliance.logs import FIELDS, configure_logs
 from seb_appliance.settings import Settings
@@ -48,7 +46,7 @@ def serve(settings: Settings, console: Console) -> int:
     keep_freed_memory()
     _allow_many_files()
     with (
-        _data_directory(settings.data),
+        own_data_directory(settings.data),
         _listening(settings) as listener,
         asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
     ):
@@ -181,30 +179,6 @@ def _stop_signal() -> asyncio.Future[None]:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopped, number)
     return stop
-
-
-@contextlib.contextmanager
-def _data_directory(data: Path) -> Iterator[None]:
-    """The data directory, made if missing, ours alone while we run."""
-    try:
-        data.mkdir(parents=True, exist_ok=True, mode=0o700)
-        lock = os.open(data / "lock", os.O_RDWR | os.O_CREAT, 0o600)
-    except OSError as error:
-        raise ConfigurationError(
-            f"cannot use the data directory {data} ({error.strerror}). Check --data."
-        ) from error
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(lock)
-        raise ConfigurationError(
-            f"another seb serve runs on the data directory {data}. Stop it, or choose another "
-            "directory with --data."
-        ) from None
-    try:
-        yield
-    finally:
-        os.close(lock)
 
 
 @contextlib.contextmanager

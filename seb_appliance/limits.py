@@ -194,6 +194,11 @@ METRICS_OFFSETS_LOOKED_AT: Final = 10_000  # committed offsets, for the lag of g
 METRICS_GROUPS_SHOWN: Final = 50  # the furthest behind
 LOOP_PROBE_S: Final = 1.0
 
+# Checking a bucket
+FSCK_PROBLEMS_MAX: Final = 1_000  # told one by one; all are counted
+FSCK_READ_BYTES: Final = 16 * MIB  # of objects that are read side by side, or one larger one
+FSCK_READS_AT_ONCE: Final = 16
+
 # Measuring
 STORE_LATENCY_MS_MAX: Final = 10_000
 BENCH_CONNECTIONS_MAX: Final = 8_000

@@ -22,6 +22,7 @@ from seb_appliance.cli.consume import consume
 from seb_appliance.cli.cost import cost
 from seb_appliance.cli.doctor import doctor
 from seb_appliance.cli.failures import CommandError, ReaderLeftError
+from seb_appliance.cli.fsck import fsck
 from seb_appliance.cli.groups import groups
 from seb_appliance.cli.inspect import inspect
 from seb_appliance.cli.produce import produce
@@ -77,6 +78,7 @@ seb.add_command(audit)
 seb.add_command(bench)
 seb.add_command(doctor)
 seb.add_command(inspect)
+seb.add_command(fsck)
 seb.add_command(admin)
 
 

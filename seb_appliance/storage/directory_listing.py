@@ -33,10 +33,11 @@ def _objects(root: bytes, prefix: str, after: str, limit: int) -> Iterator[Objec
         if key == excluded:
             continue
         try:
-            size = os.lstat(root + key).st_size
+            status = os.lstat(root + key)
         except FileNotFoundError:
             continue  # deleted since the folder was read
-        yield ObjectInfo(key=os.fsdecode(key), size=size)
+        modified_us = status.st_mtime_ns // 1000
+        yield ObjectInfo(key=os.fsdecode(key), size=status.st_size, modified_us=modified_us)
 
 
 def _keys_from(root: bytes, folder: bytes, low: bytes, limit: int) -> Iterator[bytes]:

@@ -23,7 +23,7 @@ PROBE: Final = "_seb/probe/"
 _CLAIM_NAME = re.compile(r"(\d{10})-([0-9a-f]{32})")
 _ENTRY_KEY = re.compile(r"_seb/journal/(?:(\d{10})-([0-9a-f]{32})/)?(\d{20})\.seb")
 _SEGMENT_KEY = re.compile(
-    r"_seb/(?:segments/\d+|packed)/\d{20}-\d{20}-(\d{1,10})-[0-9a-f]{16}\.seb"
+    r"_seb/(?:segments/(\d+)|packed)/(\d{20})-(\d{20})-(\d{1,10})-[0-9a-f]{16}\.seb"
 )
 _SNAPSHOT_NAME = re.compile(r"(\d{20})-([0-9a-f]{16})\.sqlite\.zst")
 _GO_BROKER = re.compile(r"[^/]+/(\d{12}\.record_batch|[^/]*\.offsets)")
@@ -112,7 +112,15 @@ def packed_key(first_seq: int, last_seq: int, epoch: int, name: bytes) -> str:
 def epoch_of(key: str) -> int | None:
     """The epoch in the key of a segment or packed object; None if it is not one of ours."""
     match = _SEGMENT_KEY.fullmatch(key)
-    return int(match[1]) if match else None
+    return int(match[4]) if match else None
+
+
+def is_key_of(key: str, topic_id: int, base: int, last: int) -> bool:
+    """Whether the key of a segment (or, for topic 0, of a packed object) names this range."""
+    match = _SEGMENT_KEY.fullmatch(key)
+    return match is not None and (
+        int(match[1] or 0) == topic_id and (int(match[2]), int(match[3])) == (base, last)
+    )
 
 
 def parse_entry(key: str) -> tuple[Claim | None, int] | None:

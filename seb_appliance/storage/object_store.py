@@ -7,7 +7,7 @@ Backends: `s3.py`, `directory.py`, `memory.py`; `counted.py` wraps any of them. 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 Durability = Literal["s3", "disk", "memory"]
@@ -15,10 +15,12 @@ Durability = Literal["s3", "disk", "memory"]
 
 @dataclass(frozen=True, slots=True)
 class ObjectInfo:
-    """A key (relative to the store's prefix) and the object's size in bytes."""
+    """A key (relative to the store's prefix) and the object's size in bytes. `modified_us`: when it
+    was stored, by the store's clock, if the store's LIST tells."""
 
     key: str
     size: int
+    modified_us: int | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from types_boto3_s3.type_defs import (
         GetObjectOutputTypeDef,
         ListObjectsV2OutputTypeDef,
+        ObjectTypeDef,
         PutObjectOutputTypeDef,
     )
 
@@ -240,7 +241,10 @@ def _page(
     if "IsTruncated" not in answer:
         raise StoreUncertainError(f"{prefix}: the answer is no listing", key=prefix)
     found = answer.get("Contents", [])
-    page = [ObjectInfo(key=item["Key"].removeprefix(base), size=item["Size"]) for item in found]
+    page = [
+        ObjectInfo(item["Key"].removeprefix(base), item["Size"], _modified_us(item))
+        for item in found
+    ]
     previous = after
     for item, info in zip(found, page, strict=True):
         if not item["Key"].startswith(base + prefix) or info.key <= previous:
@@ -252,3 +256,9 @@ def _page(
     if len(page) != answer.get("KeyCount", len(page)) or (answer["IsTruncated"] and not page):
         raise StoreUncertainError(f"{prefix}: the listing is not whole", key=prefix)
     return page
+
+
+def _modified_us(item: ObjectTypeDef) -> int | None:
+    """When the store says that the object was stored; None if it does not."""
+    modified = item.get("LastModified")
+    return None if modified is None else int(modified.timestamp() * 1_000_000)

@@ -79,8 +79,10 @@ class SnapshotStore:
         """Store `source` as the snapshot as of `position`, read it back, remove what is too old.
 
         `check` opens the file that was read back and raises CorruptObjectError if it is not a good
-        state; only then do the older snapshots lose their place. Mode B: `source` must hold only
-        entries whose claims check has passed. Uses the file `<source>.read-back`, and removes it.
+        state; only then do the older snapshots lose their place. One that is damaged is removed
+        again: the floor would count it, and three such would let go of entries that the good ones
+        need. Mode B: `source` must hold only entries whose claims check has passed. Uses the file
+        `<source>.read-back`, and removes it.
         """
         body = await asyncio.to_thread(_pack, source)
         name = SnapshotName(position.seq, _digest(body))
@@ -92,6 +94,9 @@ class SnapshotStore:
         try:
             await self.fetch(name, read_back)
             await check(read_back)
+        except CorruptObjectError:
+            await self._patience.ask(partial(self._store.delete, name.key))
+            raise
         finally:
             await asyncio.to_thread(read_back.unlink, missing_ok=True)
         await self._remove_old()

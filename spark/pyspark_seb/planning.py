@@ -17,7 +17,7 @@ def split(ranges: Sequence[TopicRange], min_partitions: int) -> list[TopicRange]
     total = sum(map(len, ranges))
     if not total:
         return []
-    most = min(RECORDS_PER_TASK, max(1, -(-total // min_partitions)))
+    most = min(RECORDS_PER_TASK, max(1, total // min_partitions))
     parts = []
     for whole in ranges:
         count = -(-len(whole) // most)

@@ -13,6 +13,7 @@ from pathlib import Path
 from seb_appliance.clock import SystemClock
 from seb_appliance.failpoints import NO_FAILPOINTS
 from seb_appliance.formats.entry import ORIGIN
+from seb_appliance.fsck.check import CheckOptions, check_bucket
 from seb_appliance.state.database import StateDatabase
 from seb_appliance.state.digest import state_digest
 from seb_appliance.storage.bases import BaseChain, ClaimedLog
@@ -36,6 +37,7 @@ from tests.support.producer import Doors, Load
 
 TOPICS = ("orders", "iot.kitchen")
 PRODUCERS = 8
+GRACE_MS = 3_600_000  # what a kill left behind may lie about
 
 
 def rounds(ci: int) -> int:
@@ -106,10 +108,18 @@ class Arena:
         seb.process.terminate()
         assert await seb.ended() == 0, seb.shown
         assert "Traceback" not in seb.shown
+        await self.require_sound(seb)
         rebuilt = self.folder / "rebuilt" / "state.sqlite"
         rebuilt.parent.mkdir()
         await rebuild(self.store, rebuilt)
         assert state_digest(rebuilt) == state_digest(seb.data / "state.sqlite")
+
+    async def require_sound(self, seb: SebProcess) -> None:
+        """Bucket and data directory, which nobody has, are as `seb fsck --full` wants them."""
+        patience = Patience(SystemClock(), random.random, give_up_after_s=10)
+        options = CheckOptions(full=True, data=seb.data, grace_ms=GRACE_MS)
+        report = await check_bucket(self.store, patience, SystemClock(), options, lambda *_: None)
+        assert report.findings.problems == [], report.findings.problems
 
     async def stop_and_compare_snapshots(self, seb: SebProcess) -> None:
         """Stop it cleanly: its state equals what each snapshot and the journal after it amount
@@ -117,6 +127,7 @@ class Arena:
         seb.process.terminate()
         assert await seb.ended() == 0, seb.shown
         assert "Traceback" not in seb.shown
+        await self.require_sound(seb)
         names = await _snapshots(self.store).list()
         assert len(names) == 3
         for name in names:

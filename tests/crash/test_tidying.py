@@ -11,7 +11,7 @@ import pytest
 from seb_appliance.storage import layout
 from seb_appliance.storage.layout import Mode
 from seb_appliance.storage.object_store import list_all
-from tests.crash.arena import Arena, Place, directory_arena, rounds, s3_arena
+from tests.crash.arena import Arena, Place, directory_arena, s3_arena
 from tests.support.load import pass_time
 from tests.support.process import SebProcess
 
@@ -20,6 +20,13 @@ pytestmark = pytest.mark.slow
 EAGER = ("--tidy-bytes", "1KiB", "--tidy-young", "0ms", "--garbage-grace", "0ms")
 PLACES: list[tuple[Mode, Place]] = [("A", s3_arena), ("B", directory_arena)]
 POINTS = ["K16", "K17", "K18"]
+CHECKED_EVERY = 5
+PATIENCE_S = 120.0  # the log grows all the while, and each second start reads it from the bucket
+
+
+def kills() -> int:
+    """Of each place: SEB_TEST_KILLS, or 10. Each is at the next of the points."""
+    return int(os.environ.get("SEB_TEST_KILLS", "10"))
 
 
 async def stop_cleanly(arena: Arena, seb: SebProcess) -> None:
@@ -39,21 +46,23 @@ async def test_a_kill_in_each_step_of_tidying_loses_and_doubles_nothing(
 ) -> None:
     async with place(mode, tmp_path) as arena:
         seb = arena.start(take_over=True)
-        await seb.ready()
+        await seb.ready(PATIENCE_S)
         await arena.begin(seb)
         for _ in range(3):  # snapshots, so that there is a floor
             await stop_cleanly(arena, seb)
             seb = arena.start()
             arena.serve_from(seb)
-            await seb.ready()
+            await seb.ready(PATIENCE_S)
         seb.kill()
-        for i in range(rounds(1) * len(POINTS)):
+        for i in range(kills()):
             point = POINTS[i % len(POINTS)]
             dying = arena.start("local", *EAGER, fresh=i % 2 == 1, fail=f"{point}:kill:{1 + i % 2}")
             arena.serve_from(dying)
-            assert await dying.ended() == -9, (point, dying.shown)
+            assert await dying.ended(PATIENCE_S) == -9, (point, dying.shown)
+            if i % CHECKED_EVERY == 0:  # as the kill has left it
+                await arena.require_sound(dying)
         last = arena.start("local", *EAGER, fresh=True)
-        await last.ready()
+        await last.ready(PATIENCE_S)
         arena.serve_from(last)
         await arena.load.until_acked(20, last.port)
         while not await keys(arena, layout.SEGMENTS) + await keys(arena, layout.PACKED):

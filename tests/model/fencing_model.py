@@ -2,7 +2,7 @@
 
 `python -m tests.model.fencing_model` runs the small bounds that CI runs, with `--full` the large
 ones (nine million states: a quarter of an hour, two gigabytes). Change these models before the
-protocol is changed.
+protocol is changed. tidying_model.py stands on the log that the other two have proved.
 """
 
 from __future__ import annotations
@@ -12,11 +12,14 @@ import sys
 from tests.model.claims_model import ClaimsModel
 from tests.model.create_only_model import CreateOnlyModel
 from tests.model.explorer import Model, explore
+from tests.model.tidying_model import TidyingModel
 
 SMALL_STATES_MAX = 700_000
 FULL_STATES_MAX = 10_000_000
 
 _CALM = {"unclear": (0, 0), "outwaits": False}
+_MERGING = {"appends": (1, 1), "jobs": (1, 1), "snapshots": (1, 1), "bad": 0}
+_DAMAGED = {"appends": (3, 0), "jobs": (1, 0), "snapshots": (3, 0), "bad": 2}
 _THREE = {"unclear": (0, 0, 0), "snapshots": (0, 0, 0), "outwaits": False}
 
 SOUND: dict[str, Model] = {
@@ -29,6 +32,9 @@ SOUND: dict[str, Model] = {
     "B: three writers, a snapshot": ClaimsModel(
         **{**_THREE, "snapshots": (0, 1, 0)}, kept=1, starts=(1, 1, 1), appends=(1, 0, 1)
     ),
+    "A: segments, garbage, snapshots": TidyingModel(mode="A", **_MERGING),
+    "B: segments, garbage, snapshots": TidyingModel(mode="B", **_MERGING),
+    "A: damaged snapshots": TidyingModel(mode="A", **_DAMAGED),
 }
 
 SOUND_AT_LENGTH: dict[str, Model] = {
@@ -46,6 +52,8 @@ SOUND_AT_LENGTH: dict[str, Model] = {
         kept=1, appends=(1, 1), snapshots=(1, 1), unclear=(0, 1)
     ),
     "B: three writers, a restart": ClaimsModel(**_THREE, starts=(1, 1, 2), appends=(1, 0, 1)),
+    "A: segments are merged again": TidyingModel(mode="A", **{**_MERGING, "jobs": (2, 1)}),
+    "B: segments are merged again": TidyingModel(mode="B", **{**_MERGING, "jobs": (2, 1)}),
 }
 
 BROKEN: dict[str, Model] = {
@@ -76,6 +84,31 @@ BROKEN: dict[str, Model] = {
         **_THREE, starts=(1, 1, 2), appends=(1, 0, 0), begins_on_the_chain_only=False
     ),
     "B with deletion above the floor": ClaimsModel(snapshots=(2, 0), deletes_only_to_floor=False),
+    # In mode A a stray is harmless to delete: what names it can never land once we are fenced.
+    "B with objects deleted that no entry condemned": TidyingModel(
+        mode="B", **_MERGING, deletes_condemned_only=False
+    ),
+    "A with garbage decided on while a switch is under way": TidyingModel(
+        mode="A", **_MERGING, settles_before_deciding=False
+    ),
+    "A with strays condemned during a job, and referred to again": TidyingModel(
+        mode="A", **_MERGING, strays_while_no_job=False, refuses_condemned=False
+    ),
+    "A with entries deleted that are not tidied": TidyingModel(
+        mode="A", **_MERGING, entries_when_tidied=False
+    ),
+    "A with tidied entries deleted above the floor": TidyingModel(
+        mode="A", **_MERGING, entries_to_floor=False
+    ),
+    "B with a switch applied before its claims check": TidyingModel(
+        mode="B", **{**_MERGING, "jobs": (2, 1)}, checks_after_put=False
+    ),
+    "A with older snapshots deleted before the new one was read back": TidyingModel(
+        mode="A", **_DAMAGED, reads_back_snapshots=False
+    ),
+    "A with damaged snapshots left for the floor to count": TidyingModel(
+        mode="A", **_DAMAGED, removes_damaged_snapshots=False
+    ),
 }
 
 

@@ -31,15 +31,25 @@ def check(shown: str) -> tuple[int, int]:
     """The counts of lines and packages that a good demonstration tells."""
     lines = re.search(r"dpkg\.log: ([\d,]+) lines → topic demo\.packages … acknowledged", shown)
     back = re.search(r"read back ([\d,]+) records · ([\d,]+) packages .* agrees on every", shown)
+    view = re.search(r"view=latest of ([\d,]+) records: .* ([\d,]+) packages, .* every", shown)
     assert lines is not None, shown
     assert back is not None, shown
-    assert lines[1] == back[1]
+    assert view is not None, shown
+    assert (lines[1], back[2]) == (back[1], view[2])
     return int(back[1].replace(",", "")), int(back[2].replace(",", ""))
 
 
 def test_the_packages_rebuilt_from_the_topic_are_those_of_this_machine() -> None:
     lines, packages = check(demo())
     assert lines > packages > 0
+
+
+def test_the_newest_records_are_the_packages_however_long_the_log_is() -> None:
+    once = [re.sub(r"[\d.]+ s", "", line) for line in demo().splitlines()]
+    often = [re.sub(r"[\d.]+ s", "", line) for line in demo("--times", "5").splitlines()]
+    assert "lines, 5 times →" in often[0]
+    assert once[1] == often[1]
+    assert once[2].partition("records: ")[2] == often[2].partition("records: ")[2]
 
 
 def test_a_machine_without_a_log_reads_the_sample() -> None:

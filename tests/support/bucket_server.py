@@ -12,6 +12,7 @@ import bisect
 import contextlib
 import re
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from email.utils import formatdate
 from typing import Self
 from urllib.parse import parse_qs, unquote, urlsplit
@@ -51,6 +52,7 @@ class BucketServer:
         self.objects: dict[str, bytes] = {}
         self.create_only = create_only
         self._names: list[str] = []  # sorted
+        self._stored_at: dict[str, str] = {}
         self._server: asyncio.Server | None = None
         self._connections: set[asyncio.Task[None]] = set()
 
@@ -135,6 +137,7 @@ class BucketServer:
         if key not in self.objects:
             bisect.insort(self._names, key)
         self.objects[key] = body
+        self._stored_at[key] = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%S.000Z}"
         return _Answer(200, headers=('ETag: "0"',))
 
     def _get(self, key: str, asked: str | None) -> _Answer:
@@ -169,6 +172,7 @@ class BucketServer:
     def _listing(self, names: list[str], *, more: bool) -> bytes:
         rows = "".join(
             f"<Contents><Key>{escape(f'{PREFIX}/{name}')}</Key>"
+            f"<LastModified>{self._stored_at[name]}</LastModified>"
             f"<Size>{len(self.objects[name])}</Size></Contents>"
             for name in names
         )

@@ -15,7 +15,7 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 # Files beside the rooms: leaves that everyone may import, the settings, and the composition root.
 LEAVES = {"__init__", "bundled", "clock", "errors", "failpoints", "limits", "quantities"}
 SETTINGS = {"setting_table", "settings"}
-ROOMS = {"api", "bench", "broker", "cli", "cost", "formats", "state", "storage", "ui"}
+ROOMS = {"api", "bench", "broker", "cli", "cost", "formats", "fsck", "state", "storage", "ui"}
 
 MAY_IMPORT = {
     "leaf": {"leaf"},
@@ -23,22 +23,12 @@ MAY_IMPORT = {
     "broker": {"leaf", "formats", "broker"},
     "storage": {"leaf", "formats", "broker", "storage"},
     "state": {"leaf", "formats", "broker", "state"},
+    "fsck": {"leaf", "formats", "broker", "storage", "state", "fsck"},
     "api": {"leaf", "formats", "broker", "api"},
     "ui": {"leaf", "formats", "broker", "ui"},
     "cost": {"leaf", "cost"},
     "settings": {"leaf", "cost", "settings"},
-    "root": {
-        "leaf",
-        "formats",
-        "broker",
-        "storage",
-        "state",
-        "api",
-        "ui",
-        "cost",
-        "settings",
-        "root",
-    },
+    "root": ROOMS - {"bench", "cli"} | {"leaf", "settings", "root"},
     "bench": {"leaf", "formats", "bench"},
     "cli": {"leaf", "formats", "settings", "root", "bench", "cli"},
 }
@@ -49,6 +39,7 @@ MAY_USE = {
     "formats": {"backports", "crc32c", "msgspec"},
     "broker": {"crc32c", "msgspec"},
     "storage": {"backports", "boto3", "botocore", "crc32c", "msgspec", "types_boto3_s3", "urllib3"},
+    "fsck": {"crc32c"},
     "state": {"aiosqlite", "alembic", "crc32c", "msgspec", "sqlalchemy"},
     "api": {"backports", "crc32c", "httptools", "litestar", "msgspec", "uvicorn"},
     "ui": {"jinja2", "litestar", "markupsafe", "msgspec"},

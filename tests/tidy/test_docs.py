@@ -16,6 +16,7 @@ from seb_appliance import __version__, errors
 from seb_appliance.cli import seb
 from seb_appliance.cost.prices import PROVIDERS
 from seb_appliance.errors import SebError, StartError, StoreError
+from seb_appliance.fsck.findings import CODES
 from seb_appliance.setting_table import SETTINGS, Setting
 
 BUDGETS = ("pending", "reading", "following")
@@ -69,12 +70,20 @@ def test_every_error_code_has_its_row() -> None:
     assert sorted(documented) == sorted({*codes, SebError.code})
 
 
+def test_every_code_of_a_check_is_documented() -> None:
+    section = DOCS["OPERATIONS.md"].partition("## Checking: seb fsck")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| (`[a-z_]+`(?:, `[a-z_]+`)*) \|", section, re.MULTILINE)
+    assert {code for row in rows for code in re.findall(r"[a-z_]+", row)} == set(CODES)
+
+
 def test_every_exit_code_is_documented() -> None:
     documented = {
         int(code) for code in re.findall(r"^\| (\d+) \|", DOCS["OPERATIONS.md"], re.MULTILINE)
     }
-    app = (ROOT / "seb_appliance" / "app.py").read_text(encoding="utf-8")
-    of_app = {int(code) for code in re.findall(r"^EXIT_\w+ = (\d+)", app, re.MULTILINE)}
+    package = ROOT / "seb_appliance"
+    app = "".join((package / name).read_text() for name in ("app.py", "bucket_check.py"))
+    pattern = r"^EXIT_\w+(?:: Final)? = (\d+)"
+    of_app = {int(code) for code in re.findall(pattern, app, re.MULTILINE)}
     of_errors = {error.exit_code for error in (StartError, *StartError.__subclasses__())}
     assert of_errors | of_app | {0, 130} == documented
 

@@ -55,7 +55,8 @@ async def test_none_goes_while_the_new_one_is_not_checked(snapshots, tmp_path):
 
     with pytest.raises(CorruptObjectError):
         await publish(snapshots, tmp_path, 4, bad)
-    assert [name.seq for name in await snapshots.list()] == [1, 2, 3, 4]
+    # Damaged ones go again, however many: counted for the floor, they would let entries go.
+    assert [name.seq for name in await snapshots.list()] == [1, 2, 3]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["state.copy"]
 
 
@@ -69,7 +70,7 @@ async def test_none_goes_when_the_new_one_does_not_read_back(snapshots, store, t
     store.on("get", layout.SNAPSHOTS, damaged)
     with pytest.raises(CorruptObjectError, match="SHA-256"):
         await publish(snapshots, tmp_path, 4)
-    assert len(await snapshots.list()) == 4
+    assert [name.seq for name in await snapshots.list()] == [1, 2, 3]
 
 
 async def test_a_damaged_snapshot_is_never_used(snapshots, store, tmp_path):

@@ -1,0 +1,126 @@
+"""A real bucket in a directory, with all that can be in one; made once, copied to be damaged."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from seb_appliance import settings
+from seb_appliance.assembly import Appliance
+from seb_appliance.broker.values import ApiKeyView, NewRecords
+from seb_appliance.clock import SystemClock
+from seb_appliance.failpoints import NO_FAILPOINTS
+from seb_appliance.formats.operations import Grant, TopicSettings
+from seb_appliance.fsck.check import CheckOptions, CheckReport, check_bucket
+from seb_appliance.state.database import StateDatabase
+from seb_appliance.storage.directory import DirectoryStore
+from seb_appliance.storage.layout import Mode
+from seb_appliance.storage.opening import StartOptions, open_journal
+from seb_appliance.storage.patience import Patience
+from seb_appliance.stores import make_store
+
+ADMIN = ApiKeyView("test", "test", (Grant(operation="admin"),), 0)
+TIDY = {"tidier": "off", "tidy_bytes": "1KiB", "tidy_young": "0ms", "garbage_grace": "0ms"}
+
+
+@dataclass(frozen=True)
+class Whole:
+    """`bucket` and `data` are folders of this one test."""
+
+    mode: Mode
+    bucket: Path
+    data: Path
+
+    def copied(self, folder: Path) -> Whole:
+        shutil.copytree(self.bucket, folder / "bucket")
+        shutil.copytree(self.data, folder / "data")
+        return Whole(self.mode, folder / "bucket", folder / "data")
+
+    def keys(self, pattern: str) -> list[Path]:
+        """Objects below our folder, in the order of their keys."""
+        return sorted((self.bucket / "_seb").glob(pattern))
+
+    @property
+    def entries(self) -> list[Path]:
+        return self.keys("journal/**/*.seb")
+
+    def key(self, path: Path) -> str:
+        return str(path.relative_to(self.bucket))
+
+
+async def check(whole: Whole, *, local: bool = False, **options: bool) -> CheckReport:
+    """As `seb fsck` does; without the data directory unless `local`."""
+    store = DirectoryStore(whole.bucket)
+    patience = Patience(SystemClock(), random.random, give_up_after_s=5)
+    chosen = CheckOptions(data=whole.data if local else None, **options)
+    try:
+        return await check_bucket(store, patience, SystemClock(), chosen, lambda *_: None)
+    finally:
+        await store.close()
+
+
+def codes(report: CheckReport) -> list[str]:
+    return sorted({problem.code for problem in report.findings.problems})
+
+
+async def make_whole(folder: Path, mode: Mode, *, tidied: bool) -> Whole:
+    """Two topics, four writers, three snapshots. `tidied`: most of it in segments, and the entries
+    below the floor gone."""
+    whole = Whole(mode, folder / "bucket", folder / "data")
+    whole.data.mkdir()
+    (whole.data / "lock").touch()  # as `seb serve` leaves it
+    if mode == "B":  # a directory would always choose mode A
+        await _begin_in_mode_b(whole, folder / "seed")
+    for _ in range(4):
+        appliance = await _open(whole)
+        broker = appliance.broker
+        for topic in ("orders", "iot.kitchen"):
+            await broker.create_topic(topic, TopicSettings(key_index="latest"))
+        for n in range(12):
+            for topic in ("orders", "iot.kitchen"):
+                records = NewRecords([b"%d " % n + b"x" * 40], keys=[b"key %d" % (n % 5)])
+                await broker.append(ADMIN, topic, records, broker.pending.reserve(1))
+        for topic in ("orders", "iot.kitchen"):
+            await broker.record_keys.latest(topic, b"key 0", fresh=True)
+        while tidied and await appliance.tidier.step():
+            pass
+        assert await appliance.drain()
+        await appliance.close()
+    if tidied:  # once more, now that there is a floor
+        appliance = await _open(whole)
+        while await appliance.tidier.step():
+            pass
+        assert await appliance.drain()
+        await appliance.close()
+    return whole
+
+
+async def _open(whole: Whole) -> Appliance:
+    given = {"bucket": f"file:{whole.bucket}", "data": str(whole.data), "linger": "0ms", **TIDY}
+    chosen = settings.load(flags={**given, "take_over": True}, environment={})
+    store = make_store(chosen, NO_FAILPOINTS)
+    appliance = await Appliance.open(chosen, store, NO_FAILPOINTS, lambda *_: None)
+    await appliance.start()
+    return appliance
+
+
+async def _begin_in_mode_b(whole: Whole, data: Path) -> None:
+    data.mkdir()
+    database = await StateDatabase.open(data / "state.sqlite")
+    store = DirectoryStore(whole.bucket)
+    await open_journal(
+        store,
+        database,
+        data,
+        StartOptions(mode="B", list_rounds=5),
+        clock=SystemClock(),
+        failpoints=NO_FAILPOINTS,
+        random_bytes=os.urandom,
+        jitter=random.random,
+        progress=lambda *_: None,
+    )
+    await database.close()
+    await store.close()
