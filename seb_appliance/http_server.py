@@ -60,6 +60,7 @@ class HttpServer(uvicorn.Server):
             options=options,
             samples=lambda: samples(appliance, self.plain_answers),
             status=lambda: status(appliance),
+            snapshot=appliance.snapshots.publish_now,
             pages=[admin_page(appliance.broker, ui_options(appliance))],
         )
         fast = partial(FastLaneProtocol, answers=self.plain_answers)

@@ -87,7 +87,11 @@ class Machine:
     def burn(self) -> None:
         """The machine is gone at once, and its disk with it."""
         self.stop(signal.SIGKILL)
-        shutil.rmtree(self.root)
+        while self.answers("true"):  # its processes end with it, a moment later
+            time.sleep(0.1)
+        burnt = self.root.with_name("burnt")
+        self.root.rename(burnt)
+        shutil.rmtree(burnt, ignore_errors=True)
 
     def stop(self, number: signal.Signals = signal.SIGTERM) -> None:
         if self._nspawn is not None and self._nspawn.poll() is None:

@@ -131,6 +131,13 @@ def test_the_tidier_works_inside_the_hardened_unit(installed: Installed) -> None
     installed.wait_until_counted("seb_tidier_jobs_total")
 
 
+def test_the_drill_runs_as_a_service_and_reports(installed: Installed) -> None:
+    assert installed.machine.answers("systemctl", "is-active", "seb-drill.timer")
+    installed.machine.ask("systemctl", "start", "seb-drill.service")  # returns when it is done
+    report = installed.machine.ask("cat", "/var/lib/seb/drill.prom")
+    assert "\nseb_drill_success 1\n" in report
+
+
 def test_the_rules_of_the_firewall_load(installed: Installed) -> None:
     """Into a network of their own: the machine has that of the tests, which stays as it is."""
     machine = installed.machine

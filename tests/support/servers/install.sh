@@ -1,6 +1,6 @@
 #!/bin/sh
 # Installs what the slow tests need from Debian: Ceph with its gateway, Swift with s3api, Chromium,
-# and what makes and boots the machines of tests/ansible;
+# what makes and boots the machines of tests/ansible;
 # and axe-core with npm, which looks at the pages as somebody does who cannot see them. (moto and
 # rclone come with pip.) Tests that need something that is not there are skipped.
 set -eu

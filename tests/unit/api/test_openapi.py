@@ -25,7 +25,7 @@ def all_errors(kind: type[errors.SebError]) -> set[type[errors.SebError]]:
 
 def test_every_route_is_listed_and_every_listed_route_is_there():
     options = ApiOptions(pages=Path(), static=Path())
-    api = create_app(object(), options=options, status=lambda: None)  # type: ignore[arg-type,return-value]
+    api = create_app(object(), options=options, status=lambda: None, snapshot=lambda: None)  # type: ignore[arg-type,return-value]
     served = {
         (method, re.sub(r":str\}", "}", route.path))
         for route in api.litestar.routes
