@@ -248,6 +248,26 @@ async def test_a_copy_that_broke_off_is_never_started_and_goes_on(
         assert await values(seb) == list(map(str, range(20)))
 
 
+async def test_a_copy_that_was_not_looked_at_is_never_started(
+    tmp_path: Path, mode: Mode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with appliance(tmp_path) as seb:
+        await produce(seb, "one")
+
+    async def break_off(copy: copying.BucketCopy) -> None:
+        raise StoreUnusableError("broke off")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(copying.BucketCopy, "finish", break_off)
+        with pytest.raises(StoreUnusableError, match="broke off"):
+            await restoring.clone(of(tmp_path), of(tmp_path, "copy"), None, quiet)
+    with pytest.raises(StoreUnusableError):
+        await start(of(tmp_path, "copy"), take_over=True)
+    cloned = await restoring.clone(of(tmp_path), of(tmp_path, "copy"), None, quiet)
+    assert cloned.copied.objects == 0
+    await start(of(tmp_path, "copy"), take_over=True)
+
+
 def _break_after(left: int, patched: pytest.MonkeyPatch) -> None:
     copy = copying.BucketCopy._copy
     done = 0
