@@ -7,6 +7,7 @@ tests/support/servers/install.sh installs.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import shutil
 import signal
@@ -17,9 +18,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from tests.ansible.supplies import Supplies
-from tests.support.servers.s3_server import NotInstalledError, die_with_parent, free_port, need
+from tests.support.servers.s3_server import NotInstalledError, free_port, need
 
 BOOTED_S_MAX = 60
+_PR_SET_PDEATHSIG = 1
 REBOOT = 133  # how nspawn says, with --keep-unit, that the machine wants to be started again
 SSH_OPTIONS = (
     "-oStrictHostKeyChecking=no",
@@ -27,6 +29,11 @@ SSH_OPTIONS = (
     "-oLogLevel=ERROR",
     "-oConnectTimeout=5",
 )
+
+
+def _stop_with_parent() -> None:
+    """SIGTERM, which switches the machine off: it would outlive a killed systemd-nspawn."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 class Machine:
@@ -74,7 +81,7 @@ class Machine:
                 stdin=subprocess.DEVNULL,
                 stdout=console,
                 stderr=subprocess.STDOUT,
-                preexec_fn=die_with_parent,
+                preexec_fn=_stop_with_parent,
             )
         self.wait_until(["systemctl", "is-system-running", "--wait"], BOOTED_S_MAX)
 
@@ -86,16 +93,17 @@ class Machine:
 
     def burn(self) -> None:
         """The machine is gone at once, and its disk with it."""
-        self.stop(signal.SIGKILL)
-        while self.answers("true"):  # its processes end with it, a moment later
-            time.sleep(0.1)
-        burnt = self.root.with_name("burnt")
-        self.root.rename(burnt)
-        shutil.rmtree(burnt, ignore_errors=True)
+        assert self._nspawn is not None
+        children = Path(f"/proc/{self._nspawn.pid}/task/{self._nspawn.pid}/children")
+        (init,) = map(int, children.read_text().split())
+        os.kill(init, signal.SIGKILL)  # the machine's first process: all of its others go with it
+        self._nspawn.wait(BOOTED_S_MAX)
+        shutil.rmtree(self.root)
 
-    def stop(self, number: signal.Signals = signal.SIGTERM) -> None:
+    def stop(self) -> None:
+        """Switch it off, as its power button does."""
         if self._nspawn is not None and self._nspawn.poll() is None:
-            self._nspawn.send_signal(number)
+            self._nspawn.send_signal(signal.SIGTERM)
             try:
                 self._nspawn.wait(BOOTED_S_MAX)
             except subprocess.TimeoutExpired:
