@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import fcntl
 import os
 import shutil
 import signal
 import subprocess
 import tarfile
+import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -148,10 +150,20 @@ def running_machine(folder: Path, supplies: Supplies) -> Iterator[Machine]:
     if os.geteuid() != 0:
         raise NotInstalledError("systemd-nspawn needs root")
     machine = Machine(folder, supplies)
-    try:
-        machine.unpack()
-        machine.boot()
-        yield machine
-    finally:
-        machine.stop()
-        shutil.rmtree(machine.root, ignore_errors=True)
+    with _one_at_a_time():
+        try:
+            machine.unpack()
+            machine.boot()
+            yield machine
+        finally:
+            machine.stop()
+            shutil.rmtree(machine.root, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _one_at_a_time() -> Iterator[None]:
+    """Machines share the control groups of the one that they are on: a second one's systemd would
+    take those of the first one's services away."""
+    with Path(tempfile.gettempdir(), "seb-test-machine.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
