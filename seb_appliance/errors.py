@@ -423,3 +423,7 @@ class ConfigurationError(StartError):
     """A setting, a file or an argument is wrong."""
 
     exit_code = 78
+
+
+class NewerReleaseError(ConfigurationError):
+    """A state file, or a snapshot of one, that a newer release than this one wrote."""

@@ -61,6 +61,7 @@ class HttpServer(uvicorn.Server):
             options=options,
             samples=lambda: samples(appliance, self.plain_answers.answered, app.asked),
             status=lambda: status(appliance),
+            snapshot=appliance.snapshots.publish_now,
             pages=[admin_page(appliance.broker, ui_options(appliance))],
             costs=lambda: cost(appliance.cost),
         )

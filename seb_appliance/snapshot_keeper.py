@@ -9,7 +9,7 @@ import asyncio
 import logging
 from pathlib import Path
 
-from seb_appliance.errors import SebError, StoreError
+from seb_appliance.errors import SebError, StoreError, StoreUnavailableError
 from seb_appliance.state.checks import prepare
 from seb_appliance.state.database import StateDatabase
 from seb_appliance.state.follower import StateFollower
@@ -47,8 +47,21 @@ class SnapshotKeeper:
         """Entry `seq` is applied; a snapshot is begun if one is due."""
         self._schedule.applied(seq)
         if self._schedule.due() and (self._making is None or self._making.done()):
-            self._schedule.started()
-            self._making = asyncio.create_task(self._publish(), name="snapshot")
+            self._begin()
+
+    async def publish_now(self) -> int:
+        """One that somebody asks for: none if nothing is new since the last one. Up to which entry
+        the newest reaches then. Raises StoreUnavailableError if the bucket does not take it."""
+        if self._making is not None:  # it may have begun before the newest entry
+            await asyncio.gather(self._making, return_exceptions=True)
+        if self._schedule.has_new_entries:
+            if self._making is None or self._making.done():
+                self._begin()
+            assert self._making is not None
+            await asyncio.shield(self._making)
+            if self.failure:
+                raise StoreUnavailableError(self.failure)
+        return self.newest_seq
 
     async def publish_last(self) -> None:
         """The snapshot of a clean stop: none if nothing is new since the last one."""
@@ -56,6 +69,10 @@ class SnapshotKeeper:
             await asyncio.gather(self._making, return_exceptions=True)
         if self._schedule.has_new_entries:
             await self._publish()
+
+    def _begin(self) -> None:
+        self._schedule.started()
+        self._making = asyncio.create_task(self._publish(), name="snapshot")
 
     async def close(self) -> None:
         if self._making is not None:

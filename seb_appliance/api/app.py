@@ -6,7 +6,7 @@ be): request id, version, security headers, HEAD, and the check of the raw path.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, cast
 
 from litestar import Litestar, Router
@@ -37,6 +37,7 @@ from seb_appliance.api import (
     records_consume,
     records_produce,
     schema,
+    snapshots,
     topics,
     transactions,
 )
@@ -67,11 +68,13 @@ def create_app(
     options: ApiOptions,
     status: Callable[[], Status],
     costs: Callable[[], CostOut],
+    snapshot: Callable[[], Awaitable[int]],
     samples: Callable[[], Iterable[Sample]] = tuple,
     pages: Sequence[Router] = (),
 ) -> Api:
     """The ASGI application. `samples` are what /metrics shows, `status` what /v1/status does,
-    `costs` what /v1/cost does; `pages` are no part of the API, and refuse in their own words."""
+    `costs` what /v1/cost does; `snapshot` makes one, and says up to which entry it reaches; `pages`
+    are no part of the API, and refuse in their own words."""
     handlers: list[HTTPRouteHandler | Router] = [
         *records_produce.routes(broker, options),
         *transactions.routes(broker, options),
@@ -87,6 +90,7 @@ def create_app(
         *audit.routes(broker),
         *status_api.routes(broker, status),
         *cost.routes(broker, costs),
+        *snapshots.routes(broker, snapshot),
         *health.routes(broker),
         *metrics.routes(samples, options),
         *schema.routes(options),

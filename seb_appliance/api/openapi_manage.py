@@ -7,6 +7,7 @@ from typing import Final
 from seb_appliance.api import openapi_parameters as parameters
 from seb_appliance.api.openapi import Content, ErrorTypes, Operation, Reply, ref
 from seb_appliance.api.openapi_records import WRITE_ERRORS
+from seb_appliance.api.snapshots import SnapshotOut
 from seb_appliance.api.status import StatusOut
 from seb_appliance.api.topics import TopicChanges, TopicOut, TopicsOut, Trim
 from seb_appliance.errors import (
@@ -224,6 +225,22 @@ SYSTEM: Final = [
         },
     ),
     Operation(
+        method="POST",
+        path="/v1/snapshots",
+        operation_id="makeSnapshot",
+        tag="System",
+        summary="Put a snapshot of the state into the bucket now: an admin key is needed",
+        description="So that the next start replays nothing. None is made when nothing was stored "
+        "since the last one. The appliance makes them by itself, too.",
+        replies={
+            200: Reply(
+                description="Up to which journal entry the newest snapshot reaches",
+                content={_JSON: Content(schema=ref(SnapshotOut), example={"seq": 1207})},
+            )
+        },
+        errors=(StoreUnavailableError,),
+    ),
+    Operation(
         method="GET",
         path="/healthz",
         operation_id="healthz",
@@ -304,4 +321,5 @@ SCHEMAS: Final = [
     TopicOut,
     TopicsOut,
     StatusOut,
+    SnapshotOut,
 ]

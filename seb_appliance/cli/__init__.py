@@ -27,7 +27,9 @@ from seb_appliance.cli.groups import groups
 from seb_appliance.cli.inspect import inspect
 from seb_appliance.cli.produce import produce
 from seb_appliance.cli.record_keys import record_keys
+from seb_appliance.cli.restore import clone, restore
 from seb_appliance.cli.serve import serve
+from seb_appliance.cli.snapshot import snapshot
 from seb_appliance.cli.status import status
 from seb_appliance.cli.tail import tail
 from seb_appliance.cli.topics import topics
@@ -76,6 +78,9 @@ seb.add_command(record_keys)
 seb.add_command(api_keys)
 seb.add_command(audit)
 seb.add_command(bench)
+seb.add_command(snapshot)
+seb.add_command(restore)
+seb.add_command(clone)
 seb.add_command(doctor)
 seb.add_command(inspect)
 seb.add_command(fsck)

@@ -15,7 +15,7 @@ from typing import Final, TypeAlias
 from sqlalchemy import create_engine
 
 from seb_appliance.errors import CorruptObjectError
-from seb_appliance.state import migrate
+from seb_appliance.state import files, migrate
 from seb_appliance.state.digest import rows_checksum
 from seb_appliance.state.failures import told_of
 from seb_appliance.state.schema import create
@@ -27,9 +27,11 @@ _FORMATS: Final = (b"\1\1", b"\2\2")  # write and read version: rollback journal
 Shape: TypeAlias = set[tuple[object, ...]]
 
 
-def prepare(path: Path) -> None:
+def prepare(path: Path, *, keep_older: bool = False) -> None:
     """Check the state file `path`, which nobody has open, and bring it to the newest revision.
 
+    With `keep_older`, one of an older revision is kept beside it as it was, for the release that
+    wrote it: `<name>.revision-<revision>`.
     Raises CorruptObjectError if it cannot be trusted; ConfigurationError if a newer release wrote
     it, or if the machine does not let us read it.
     """
@@ -38,6 +40,8 @@ def prepare(path: Path) -> None:
         with closing(sqlite3.connect(path)) as connection:
             revision = read_checked_revision(connection)
         if migrate.needs_upgrade(revision):
+            if keep_older:
+                files.keep_revision(path, revision)
             migrate.upgrade(path)
         with closing(sqlite3.connect(path)) as connection:
             _check_shape(connection)

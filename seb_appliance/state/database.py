@@ -178,7 +178,7 @@ def _ready(path: Path) -> str:
             return ""
         path.chmod(0o600)
     try:
-        checks.prepare(path)
+        checks.prepare(path, keep_older=True)
     except CorruptObjectError as error:
         return f"{path.name} was damaged ({error}); it is {_begin_again(path).name} now"
     return ""

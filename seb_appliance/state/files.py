@@ -49,6 +49,17 @@ def move_aside(path: Path) -> Path:
     return target
 
 
+def keep_revision(path: Path, revision: str) -> Path:
+    """Keep the state file, which is closed, as it is before a migration; earlier such copies go."""
+    for earlier in path.parent.glob(f"{path.name}.revision-*"):
+        earlier.unlink()
+    kept = path.with_name(f"{path.name}.revision-{revision}")
+    half = path.with_name(f"{path.name}.revision-new")
+    copy_private(path, half)
+    half.replace(kept)
+    return kept
+
+
 def install(candidate: Path, path: Path) -> None:
     """Put `candidate`, which is closed, in the place of the state file, which is closed too."""
     for suffix in _BESIDE:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from seb_appliance.bundled import bundled
-from seb_appliance.errors import ConfigurationError, CorruptObjectError
+from seb_appliance.errors import CorruptObjectError, NewerReleaseError
 from seb_appliance.state.connection import short_lived_engine
 from seb_appliance.state.digest import rows_checksum
 from seb_appliance.state.schema import NEWEST_REVISION, create
@@ -34,14 +34,15 @@ def make(path: Path) -> None:
 def needs_upgrade(revision: str) -> bool:
     """Whether a file of this revision is older than this release.
 
-    Raises ConfigurationError for one of a newer release, CorruptObjectError for nonsense.
+    Raises NewerReleaseError for one of a newer release, CorruptObjectError for nonsense.
     """
     if not _REVISION.fullmatch(revision):
         raise CorruptObjectError(f"the state has a revision {revision!r}")
     if revision > NEWEST_REVISION:
-        raise ConfigurationError(
+        raise NewerReleaseError(
             f"the state was written by a newer release (revision {revision}, this one knows"
-            f" {NEWEST_REVISION}): install that release again, or take another data directory"
+            f" {NEWEST_REVISION}): install that release again, or move the state file away; it is"
+            " rebuilt from the bucket"
         )
     return revision < NEWEST_REVISION
 

@@ -115,3 +115,16 @@ async def refuse_foreign_data(store: ObjectStore, patience: Patience) -> None:
         folder, slash, _ = last.partition("/")
         # "0" is the byte after "/": the next name after everything in that folder.
         after = last if folder + slash == layout.OURS or not slash else folder + "0"
+
+
+async def refuse_unfinished_copy(store: ObjectStore, patience: Patience) -> None:
+    """Raises StoreUnusableError while a copy into this bucket is not finished. For mode B, where
+    the bases come last: in mode A a copy has no bucket.json until it is finished."""
+    try:
+        await patience.ask(partial(store.head, layout.COPY))
+    except ObjectMissingError:
+        return
+    raise StoreUnusableError(
+        f"{store.description} is a copy that is not finished. Begin the same copy again: it goes "
+        "on where it was."
+    )

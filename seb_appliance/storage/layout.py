@@ -18,6 +18,7 @@ BASES: Final = "_seb/bases/"
 SNAPSHOTS: Final = "_seb/snapshots/"
 SEGMENTS: Final = "_seb/segments/"
 PACKED: Final = "_seb/packed/"
+COPY: Final = "_seb/copy.json"  # while a copy into this bucket is under way
 PROBE: Final = "_seb/probe/"
 
 _CLAIM_NAME = re.compile(r"(\d{10})-([0-9a-f]{32})")

@@ -33,6 +33,7 @@ from seb_appliance.storage.bucket_info import (
     encode_bucket_info,
     read_bucket_info,
     refuse_foreign_data,
+    refuse_unfinished_copy,
 )
 from seb_appliance.storage.claims import Claimant, ClaimedJournal, Contested, fenced_start
 from seb_appliance.storage.create_only import CreateOnlyJournal, CreateOnlyLog
@@ -189,6 +190,7 @@ class _Opening:
             return info, "A"
         bases = await list_claims(self._store, self._patience, layout.BASES)
         if bases:
+            await refuse_unfinished_copy(self._store, self._patience)
             return info, "B"
         if info is not None:
             raise StoreUnusableError(

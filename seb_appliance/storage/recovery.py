@@ -17,7 +17,9 @@ from seb_appliance.broker.ports import Replica
 from seb_appliance.errors import (
     ConfigurationError,
     CorruptObjectError,
+    NewerReleaseError,
     ObjectMissingError,
+    StartError,
     StoreUnusableError,
 )
 from seb_appliance.formats.entry import ORIGIN, EntryHeader, Position
@@ -88,6 +90,7 @@ class Recovery:
         self._tried: set[str] = set()  # sources that failed: not begun from again
         self._problem = "no snapshot in the bucket is good"
         self._vanished: set[str] = set()
+        self._newer: NewerReleaseError | None = None
 
     async def bring_up(self) -> Position:
         """Local state at the end of the log. May be called again to follow what was added since.
@@ -137,7 +140,9 @@ class Recovery:
         if self.began is not None:
             await self._discard(self._problem)
 
-    def _damage(self) -> StoreUnusableError:
+    def _damage(self) -> StartError:
+        if self._newer is not None:  # it is no damage that an older release cannot read it
+            return self._newer
         return StoreUnusableError(
             f"the journal in the bucket is damaged: {self._problem}. Nothing was changed in the "
             "bucket. Restore the object that is named."
@@ -220,7 +225,11 @@ class Recovery:
         try:
             await self._snapshots.fetch(name, self._scratch)
             position = await self._replica.restore(self._scratch)
-        except CorruptObjectError as error:
+        except (CorruptObjectError, NewerReleaseError) as error:
+            # After going back to an older release, an older snapshot does: the entries after it are
+            # there, and this release reads them, or it would not be one to go back to.
+            if isinstance(error, NewerReleaseError):
+                self._newer = error
             self._tried.add(name.key)
             self.notes.append(f"a snapshot is not used: {error.detail}")
             return None

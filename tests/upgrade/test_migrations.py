@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import shutil
 import sqlite3
 import subprocess
@@ -16,9 +17,10 @@ from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
+from backports import zstd
 from sqlalchemy import create_engine
 
-from seb_appliance import limits
+from seb_appliance import limits, restoring, settings
 from seb_appliance.broker.ports import AuditQuery, GroupOffsetRow, UserRow
 from seb_appliance.broker.remembered import RememberedRequest
 from seb_appliance.bundled import bundled
@@ -33,10 +35,11 @@ from seb_appliance.formats.operations import (
     TopicDeleted,
     UserSet,
 )
-from seb_appliance.state import checks, migrate
+from seb_appliance.state import checks, files, migrate
 from seb_appliance.state.database import StateDatabase
-from seb_appliance.state.digest import state_digest
+from seb_appliance.state.digest import rows_checksum, state_digest
 from seb_appliance.state.schema import NEWEST_REVISION, metadata
+from tests.support.appliance import running_appliance
 from tests.unit.state.journal import Journal, audit_noted, sample, section
 
 # What a release after this one might do.
@@ -130,6 +133,7 @@ async def test_an_older_file_is_migrated_when_it_is_opened(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = await _state(tmp_path / "state.sqlite")
+    before = state_digest(path)
     folder = _migrations_with(tmp_path, ADD_A_COLUMN)
     monkeypatch.setattr(migrate, "NEWEST_REVISION", LATER_REVISION)
     monkeypatch.setattr(migrate, "bundled", lambda name: tmp_path / name)
@@ -140,6 +144,69 @@ async def test_an_older_file_is_migrated_when_it_is_opened(
     await database.close()
     with _reading(path) as connection:
         assert checks.read_checked_revision(connection) == LATER_REVISION
+    kept = tmp_path / f"state.sqlite.revision-{NEWEST_REVISION}"
+    assert state_digest(kept) == before
+    assert kept.stat().st_mode & 0o777 == 0o600
+
+
+async def test_of_the_copies_before_migrations_the_newest_is_kept(tmp_path: Path) -> None:
+    path = await _state(tmp_path / "state.sqlite")
+    for revision in ("0001", "0002"):
+        files.keep_revision(path, revision)
+    assert [found.name for found in tmp_path.glob("*.revision-*")] == ["state.sqlite.revision-0002"]
+
+
+async def test_a_migration_that_fails_at_a_start_leaves_the_old_state(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = await _state(tmp_path / "state.sqlite")
+    before = state_digest(path)
+    _migrations_with(tmp_path, ADD_A_COLUMN + "    raise RuntimeError\n")
+    with monkeypatch.context() as later:
+        later.setattr(migrate, "NEWEST_REVISION", LATER_REVISION)
+        later.setattr(migrate, "bundled", lambda name: tmp_path / name)
+        with pytest.raises(RuntimeError):
+            await StateDatabase.open(path)
+    database = await StateDatabase.open(path)
+    assert (database.set_aside, await database.position()) == ("", sample().position)
+    await database.close()
+    assert state_digest(path) == before
+
+
+async def test_after_going_back_a_release_older_snapshots_are_begun_from(tmp_path: Path) -> None:
+    """As if the newest snapshots had been written by a release with a later revision."""
+    where = {"bucket": f"file:{tmp_path / 'bucket'}"}
+    async with running_appliance(tmp_path / "data", **where) as seb:
+        for number in range(4):
+            await seb.client.post("/v1/topics/t/records", content=f"{number}".encode())
+            await seb.client.post("/v1/snapshots")
+    _write_as_a_later_release(tmp_path / "bucket", newest=2)
+    found = await restoring.verify(_settings(tmp_path), lambda *_: None)
+    assert found.state.topics[0].name == "t"
+    assert found.rebuilt.entries_replayed == 2
+    assert len(found.rebuilt.notes) == 2
+    _write_as_a_later_release(tmp_path / "bucket", newest=3)
+    with pytest.raises(ConfigurationError, match="newer release"):  # entries before are not enough
+        await restoring.verify(_settings(tmp_path), lambda *_: None)
+
+
+def _settings(tmp_path: Path) -> settings.Settings:
+    flags = {"bucket": f"file:{tmp_path / 'bucket'}", "data": str(tmp_path / "other")}
+    return settings.load(flags=flags, environment={})
+
+
+def _write_as_a_later_release(bucket: Path, newest: int) -> None:
+    for path in sorted((bucket / "_seb" / "snapshots").iterdir())[-newest:]:
+        state = bucket.parent / "rewritten"
+        state.write_bytes(zstd.decompress(path.read_bytes()))
+        with _reading(state) as connection, connection:
+            connection.execute("UPDATE alembic_version SET version_num = ?", (LATER_REVISION,))
+            checksum = rows_checksum(connection)
+            connection.execute("UPDATE journal_state SET checksum = ?", (checksum,))
+        body = zstd.compress(state.read_bytes())
+        digest = hashlib.sha256(body).hexdigest()[:16]
+        path.unlink()
+        path.with_name(f"{path.name.partition('-')[0]}-{digest}.sqlite.zst").write_bytes(body)
 
 
 _TABLES_0001 = ("topics", "journal_entries", "api_keys", "journal_state")

@@ -26,7 +26,7 @@ def all_errors(kind: type[errors.SebError]) -> set[type[errors.SebError]]:
 def test_every_route_is_listed_and_every_listed_route_is_there():
     options = ApiOptions(pages=Path(), static=Path())
     none = lambda: None  # noqa: E731
-    api = create_app(object(), options=options, status=none, costs=none)  # type: ignore[arg-type]
+    api = create_app(object(), options=options, status=none, costs=none, snapshot=none)  # type: ignore[arg-type]
     served = {
         (method, re.sub(r":str\}", "}", route.path))
         for route in api.litestar.routes

@@ -1,0 +1,174 @@
+"""`seb restore` and `seb clone`: a bucket is read; what comes of it is written elsewhere."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from seb_appliance.cli.options import settings_from, with_settings
+from seb_appliance.cli.outline import outline
+from seb_appliance.cli.output import size
+from seb_appliance.cli.parts import need_server
+from seb_appliance.errors import ConfigurationError
+from seb_appliance.settings import Settings, load
+
+if TYPE_CHECKING:
+    from seb_appliance.restoring import Cloned, Restored
+
+Progress = Callable[[int, int, str], None]
+
+_BUCKET = (
+    "bucket", "data", "s3_endpoint", "s3_region", "s3_access_key_id", "s3_checksums",
+    "s3_immediate_list", "s3_connect_timeout", "s3_read_timeout",
+)  # fmt: skip
+
+
+@click.command
+@click.option("--verify", is_flag=True, help="Only try it: nothing is left behind.")
+@click.option(
+    "--report",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="With --verify: write how it went to this file, as metrics for Prometheus.",
+)
+@click.option("--until-seq", type=click.IntRange(0), metavar="N", help="As of journal entry N.")
+@click.option("--into", metavar="ADDRESS", help="With --until-seq: an empty bucket or prefix.")
+@click.option(
+    "--into-config",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Settings file (TOML) with the s3_… settings of --into, where they are others.",
+)
+@click.option("--json", "as_json", is_flag=True, help="For scripts.")
+@with_settings(*_BUCKET)
+def restore(
+    verify: bool,
+    report: Path | None,
+    until_seq: int | None,
+    into: str | None,
+    into_config: Path | None,
+    as_json: bool,
+    config: Path | None,
+    **flags: str | bool | None,
+) -> None:
+    """Rebuild local state from the bucket alone, or go back to an earlier entry.
+
+    Without options: the state of the bucket in --data, which must have none. With --verify, the
+    drill: what a new machine would do, in a scratch directory below --data. With --until-seq and
+    --into: the appliance as of that entry in another bucket or prefix, so that no offset is ever
+    given twice. The bucket itself is only read, also while an appliance writes to it.
+    """
+    settings = settings_from(config, flags)
+    if (until_seq is None) != (into is None) or (verify and into is not None):
+        raise click.UsageError("--until-seq and --into belong together, and not with --verify.")
+    if report is not None and not verify:
+        raise click.UsageError("--report goes with --verify.")
+    if into is not None:
+        _say(_clone(settings, into, into_config, until_seq), as_json)
+        return
+    with need_server():
+        from seb_appliance import restoring
+    with _progress() as progress:
+        if verify:
+            restored = asyncio.run(restoring.drill(settings, report, progress))
+        else:
+            restored = asyncio.run(restoring.restore(settings, settings.data, progress))
+    _say(_members(restored), as_json)
+
+
+@click.command
+@click.option("--into", required=True, metavar="ADDRESS", help="An empty bucket or prefix.")
+@click.option(
+    "--into-config",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Settings file (TOML) with the s3_… settings of --into, where they are others.",
+)
+@click.option("--json", "as_json", is_flag=True, help="For scripts.")
+@with_settings(*_BUCKET)
+def clone(
+    into: str,
+    into_config: Path | None,
+    as_json: bool,
+    config: Path | None,
+    **flags: str | bool | None,
+) -> None:
+    """Copy a bucket to another one, object by object, each checked.
+
+    The source is only read, also while an appliance writes to it; the copy is as of the moment at
+    which it begins. What broke off goes on with the same command. Never run two appliances on the
+    two for long: they would give the same offsets to different records.
+    """
+    _say(_clone(settings_from(config, flags), into, into_config, None), as_json)
+
+
+def _clone(
+    settings: Settings, into: str, into_config: Path | None, until_seq: int | None
+) -> dict[str, Any]:
+    target = _target(settings, into, into_config)
+    with need_server():
+        from seb_appliance import restoring
+    with _progress() as progress:
+        cloned = asyncio.run(restoring.clone(settings, target, until_seq, progress))
+    return _copied(cloned)
+
+
+def _target(settings: Settings, into: str, into_config: Path | None) -> Settings:
+    """The settings of the bucket `into`: those of the source, or of a file of its own."""
+    from dataclasses import replace
+
+    if into_config is not None:
+        found = load(flags={"bucket": into}, environment={}, config=into_config)
+        return replace(found, data=settings.data)
+    target = replace(settings, bucket=into)
+    if target.address.kind == "memory":
+        raise ConfigurationError("--into memory: would be gone at once; name a bucket or directory")
+    return target
+
+
+def _members(restored: Restored) -> dict[str, Any]:
+    rebuilt, state = restored.rebuilt, restored.state
+    return {
+        "as of": f"entry {rebuilt.position.seq:,}, fencing mode {rebuilt.journal.mode}",
+        "bucket id": rebuilt.journal.bucket_id.hex(),
+        "began from": rebuilt.began_from,
+        "entries replayed": rebuilt.entries_replayed,
+        "topics": len(state.topics),
+        "groups": len({row.group for row in state.group_offsets}),
+        "API keys": len(state.api_keys),
+        "objects": f"{len(restored.needed.objects):,}, {size(restored.needed.size_bytes)}",
+        "seconds": round(rebuilt.seconds, 2),
+        "notes": list(rebuilt.notes),
+    }
+
+
+def _copied(cloned: Cloned) -> dict[str, Any]:
+    return {
+        **_members(cloned.restored),
+        "copied": f"{cloned.copied.objects:,} objects, {size(cloned.copied.size_bytes)}",
+        "were there": cloned.copied.found,
+        "into": cloned.target,
+        "start it": "with --take-over, from a data directory of its own",
+    }
+
+
+def _say(members: dict[str, Any], as_json: bool) -> None:
+    click.echo(json.dumps(members, indent=2, ensure_ascii=False) if as_json else outline(members))
+
+
+@contextmanager
+def _progress() -> Iterator[Progress]:
+    """A line that moves, on a terminal; elsewhere nothing."""
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield lambda *_: None
+        return
+    with console.status("reading the bucket") as status:
+        yield lambda done, total, phase: status.update(
+            f"{phase}  {done:,} of {total:,}" if total else phase
+        )

@@ -1,0 +1,168 @@
+"""The role on a machine on which nothing was installed before, and what it leaves there."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+
+from tests.ansible.installed import Installed, bare
+from tests.ansible.playing import Played, read_defaults, render
+from tests.support.servers.s3_server import NotInstalledError
+
+pytestmark = pytest.mark.slow
+
+EXPOSURE_MAX = 1.5
+# The tidier merges what little a test writes.
+SETTINGS = {"tidy_bytes": "1KiB", "tidy_young": "0ms", "tidy_after": "0ms"}
+
+
+@dataclass(frozen=True)
+class Installing:
+    """The plays before any test; `installed` is the machine after them."""
+
+    installed: Installed
+    check_before: Played
+    first: Played
+    second: Played
+    check_after: Played
+
+
+@pytest.fixture(scope="module")
+def installing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installing]:
+    try:
+        with bare(tmp_path_factory.mktemp("machine"), seb_appliance_settings=SETTINGS) as machine:
+            yield Installing(
+                machine,
+                check_before=machine.play("site.yml", "--check", "--diff"),
+                first=machine.play(),
+                second=machine.play(),
+                check_after=machine.play("site.yml", "--check", "--diff"),
+            )
+    except NotInstalledError as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture
+def installed(installing: Installing) -> Installed:
+    assert installing.first.exit_code == 0, installing.first.text
+    return installing.installed
+
+
+def test_check_mode_passes_on_a_machine_without_anything(installing: Installing) -> None:
+    assert installing.check_before.exit_code == 0, installing.check_before.text
+    assert installing.check_before.changed > 0
+
+
+def test_the_first_run_installs_and_the_doctor_finds_it_fit(installing: Installing) -> None:
+    assert installing.first.exit_code == 0, installing.first.text
+    assert "verdict: fit to run" in installing.first.text
+
+
+def test_a_second_run_changes_nothing(installing: Installing) -> None:
+    assert (installing.second.exit_code, installing.second.changed) == (0, 0)
+
+
+def test_check_mode_finds_nothing_to_change_afterwards(installing: Installing) -> None:
+    assert (installing.check_after.exit_code, installing.check_after.changed) == (0, 0)
+
+
+def test_the_unit_is_hardened(installed: Installed) -> None:
+    judged = installed.machine.ask("systemd-analyze", "security", "--no-pager", "seb.service")
+    found = re.search(r"Overall exposure level for seb.service: ([\d.]+)", judged)
+    assert found, judged
+    assert float(found[1]) <= EXPOSURE_MAX
+    assert installed.machine.answers(
+        "systemd-analyze", "verify", "--man=no", "/etc/systemd/system/seb.service"
+    )
+
+
+def test_secrets_are_for_nobody_but_the_service(installed: Installed) -> None:
+    assert installed.machine.ask("stat", "-c", "%a:%U", "/etc/seb/seb.toml") == "600:root\n"
+    assert installed.machine.ask("stat", "-c", "%a:%U", "/var/lib/seb") == "700:seb\n"
+    environment = installed.machine.ask("cat", f"/proc/{installed.main_pid()}/environ")
+    assert "SEB_" not in environment
+
+
+def test_the_first_start_takes_over_and_later_ones_do_not(installed: Installed) -> None:
+    assert "--take-over" not in installed.property("ExecStart")
+
+
+def test_a_live_stream_comes_through_caddy_record_by_record(installed: Installed) -> None:
+    installed.produce("live", b"first")
+    connection = installed.connect()
+    connection.request(
+        "GET",
+        "/v1/topics/live/records?offset=earliest",
+        headers=installed.headers(Accept="text/event-stream"),
+    )
+    answer = connection.getresponse()
+    for value in (b"first", b"second"):
+        while value not in (line := answer.readline()):
+            assert line, "the stream ended"
+        if value == b"first":  # only now: it must come while the stream stays open
+            installed.produce("live", b"second")
+    connection.close()
+
+
+def test_metrics_are_not_for_those_who_ask_through_caddy(installed: Installed) -> None:
+    assert installed.request("GET", "/metrics")[0] in {403, 404}
+
+
+def test_the_command_on_the_machine_knows_its_appliance(installed: Installed) -> None:
+    assert "epoch" in installed.machine.ask("seb", "status")
+
+
+def test_after_a_kill_it_runs_again_with_every_record(installed: Installed) -> None:
+    installed.produce("killed", b"kept")
+    before = installed.main_pid()
+    installed.machine.ask("kill", "-9", before)
+    installed.wait_until_ready()
+    assert installed.main_pid() != before
+    assert installed.values("killed") == ["kept"]
+
+
+def test_the_tidier_works_inside_the_hardened_unit(installed: Installed) -> None:
+    for _ in range(70):
+        installed.produce("tidied", b"x" * 100)
+    installed.wait_until_counted("seb_tidier_jobs_total")
+
+
+def test_the_drill_runs_as_a_service_and_reports(installed: Installed) -> None:
+    assert installed.machine.answers("systemctl", "is-active", "seb-drill.timer")
+    installed.machine.ask("systemctl", "start", "seb-drill.service")  # returns when it is done
+    report = installed.machine.ask("cat", "/var/lib/seb/drill.prom")
+    assert "\nseb_drill_success 1\n" in report
+
+
+def test_the_rules_of_the_firewall_load(installed: Installed) -> None:
+    """Into a network of their own: the machine has that of the tests, which stays as it is."""
+    machine = installed.machine
+    machine.ask("apt-get", "install", "-qq", "--no-install-recommends", "nftables")
+    given = {**read_defaults(), **installed.variables, "seb_appliance_ssh_port": 22}
+    rules = machine.root / "etc" / "rules.nft"
+    render("nftables.conf.j2", given, rules, installed.folder)
+    inside = ["unshare", "--net", "chroot", machine.root, "/usr/sbin/nft"]
+    load_and_list = subprocess.run(
+        [*inside, "--file", "/etc/rules.nft", "--echo"], capture_output=True, text=True, check=False
+    )
+    assert load_and_list.returncode == 0, load_and_list.stderr
+    https = installed.variables["seb_appliance_https_port"]
+    assert "tcp dport 22 accept" in rules.read_text()
+    assert str(https) in rules.read_text()
+
+
+def test_a_wrong_setting_is_refused_in_a_sentence_and_changes_nothing(
+    installed: Installed,
+) -> None:
+    before = installed.main_pid()
+    refused = installed.play(seb_appliance_settings={**SETTINGS, "lingre": "1s"})
+    assert refused.exit_code == 2
+    assert "unknown setting 'lingre'" in refused.text
+    assert "do you mean linger?" in refused.text
+    assert "Traceback" not in refused.text
+    assert installed.main_pid() == before
+    assert installed.values("killed") == ["kept"]

@@ -1,0 +1,123 @@
+"""What can be said of the role without a machine: its words agree with each other and with us."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from seb_appliance.setting_table import SETTINGS
+from tests.ansible.playing import PLAYBOOKS, ROLE, ROOT, play
+
+VARIABLES = {
+    "seb_appliance_wheel": "no-such.whl",
+    "seb_appliance_bucket": "s3://orders/seb",
+}
+
+
+def read(path: Path) -> Any:
+    return yaml.safe_load(path.read_text(encoding="utf-8"))
+
+
+def described() -> dict[str, Any]:
+    options: dict[str, Any] = read(ROLE / "meta" / "argument_specs.yml")["argument_specs"]["main"]
+    return options["options"]  # type: ignore[no-any-return]
+
+
+def test_every_variable_is_described_and_has_a_default_unless_it_is_required() -> None:
+    options = described()
+    required = {name for name, option in options.items() if option.get("required")}
+    assert required == {"seb_appliance_wheel", "seb_appliance_bucket"}
+    assert set(read(ROLE / "defaults" / "main.yml")) == set(options) - required
+    assert all(option["description"] for option in options.values())
+
+
+def test_a_variable_that_a_task_uses_is_known() -> None:
+    known = set(described()) | set(read(ROLE / "vars" / "main.yml"))
+    texts = [path.read_text() for folder in ("tasks", "templates", "handlers")
+             for path in (ROLE / folder).iterdir()]  # fmt: skip
+    for text in texts:
+        known |= set(re.findall(r"register: (seb_appliance_\w+)", text))
+        known |= set(re.findall(r"^    (seb_appliance_\w+):", text, re.MULTILINE))
+    used = {name for text in texts for name in re.findall(r"\bseb_appliance_\w+", text)}
+    assert used - known == {"seb_appliance_rollback_to"}
+
+
+def test_the_settings_file_names_settings_that_there_are() -> None:
+    template = (ROLE / "templates" / "seb.toml.j2").read_text()
+    named = set(re.findall(r"^(\w+) = ", template, re.MULTILINE)) | set(
+        re.findall(r'"(s3_\w+)"', template)
+    )
+    assert named <= {setting.name for setting in SETTINGS}
+    assert {setting.name for setting in SETTINGS if setting.secret} <= named
+
+
+def test_a_secret_is_shown_neither_as_an_argument_nor_as_a_difference() -> None:
+    secrets = [f"seb_appliance_{s.name}" for s in SETTINGS if s.secret and s.name.startswith("s3")]
+    assert all(described()[name]["no_log"] for name in secrets)
+    (task,) = (t for t in read(ROLE / "tasks" / "settings.yml") if "secrets" in t["name"])
+    assert task["diff"] is False
+
+
+def test_the_unit_is_not_restarted_after_the_exit_codes_that_the_docs_name() -> None:
+    unit = (ROLE / "templates" / "seb.service.j2").read_text()
+    named = re.search(r"RestartPreventExitStatus=(.+)", unit)
+    documented = re.search(
+        r"restart on everything but (.+)\.", (ROOT / "docs" / "OPERATIONS.md").read_text()
+    )
+    assert named
+    assert documented
+    assert named[1].split() == re.findall(r"\d+", documented[1])
+
+
+def test_the_user_data_is_a_cloud_config_without_secrets_whose_script_is_shell(
+    tmp_path: Path,
+) -> None:
+    path = PLAYBOOKS / "cloud-init" / "user-data.yml"
+    assert path.read_text().startswith("#cloud-config\n")
+    data = read(path)
+    files = {file["path"]: file["content"] for file in data["write_files"]}
+    variables = yaml.safe_load(files["/etc/seb-install/variables.yml"])
+    assert set(variables) <= set(described())
+    assert not [name for name in variables if "key" in name]
+    script = tmp_path / "script"
+    script.write_text(files["/usr/local/sbin/seb-install"])
+    subprocess.run(["sh", "-n", script], check=True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("playbook", ["site.yml", "rollback.yml", "uninstall.yml"])
+def test_ansible_reads_the_playbook(playbook: str, tmp_path: Path) -> None:
+    played = play(playbook, VARIABLES, tmp_path, "--syntax-check")
+    assert played.exit_code == 0, played.text
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("wrong", "sentence"),
+    [
+        ({"seb_appliance_tls": "none"}, "value of seb_appliance_tls must be one of"),
+        ({"seb_appliance_port": "http"}, "seb_appliance_port"),
+        ({"seb_appliance_settings": "linger"}, "seb_appliance_settings"),
+        ({"seb_appliance_wheel": "other.whl"}, "is not a wheel of the appliance"),
+    ],
+)
+def test_a_wrong_variable_is_refused_before_anything_is_done(
+    wrong: dict[str, object], sentence: str, tmp_path: Path
+) -> None:
+    played = play("site.yml", {**VARIABLES, **wrong}, tmp_path, "--check")
+    assert played.exit_code == 2
+    assert sentence in played.text
+    assert played.changed == 0
+
+
+@pytest.mark.slow
+def test_without_a_bucket_nothing_is_done(tmp_path: Path) -> None:
+    wheel_only = {"seb_appliance_wheel": VARIABLES["seb_appliance_wheel"]}
+    played = play("site.yml", wheel_only, tmp_path, "--check")
+    assert played.exit_code == 2
+    assert "missing required arguments: seb_appliance_bucket" in played.text
