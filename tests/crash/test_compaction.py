@@ -25,6 +25,7 @@ PLACES: list[tuple[Mode, Place, list[str]]] = [
     ("B", directory_arena, ["K17"]),
 ]
 KEYS = 40
+START_S = 60.0  # how long it takes is tested elsewhere
 RECORDS = "/v1/topics/t/records"
 
 
@@ -88,7 +89,7 @@ async def compacted(seb: SebProcess) -> None:
 async def begun(arena: Arena) -> SebProcess:
     """The first start, with topic t."""
     seb = arena.start("local", *EAGER, take_over=True)
-    await seb.ready()
+    await seb.ready(within_s=START_S)
     seb.data.with_name("first.key").write_text(seb.admin_key)
     settings = {"cleanup": "none", "dirty_ratio": 0.01}
     await asked(seb, "PUT", "/v1/topics/t", settings)
@@ -107,14 +108,14 @@ async def test_a_kill_in_each_step_of_a_compaction_loses_and_doubles_nothing(
             await in_segments(seb)
             seb.kill()
             seb = arena.start("local", "--no-tidier")
-            await seb.ready()
+            await seb.ready(within_s=START_S)
             await set_cleanup(seb, "compact")
             seb.kill()
             point = points[i % len(points)]  # the first job of this start is the compaction
             dying = arena.start("local", *EAGER, fresh=i % 2 == 1, fail=f"{point}:kill:1")
-            assert await dying.ended() == -9, (point, dying.shown)
+            assert await dying.ended(within_s=START_S) == -9, (point, dying.shown)
             seb = arena.start("local", *EAGER, fresh=i % 3 == 1)
-            await seb.ready()
+            await seb.ready(within_s=START_S)
             await compacted(seb)
             await topic.check(seb)
             await set_cleanup(seb, "none")
@@ -123,7 +124,7 @@ async def test_a_kill_in_each_step_of_a_compaction_loses_and_doubles_nothing(
             seb.process.terminate()
             assert await seb.ended() == 0, seb.shown
             seb = arena.start("local", *EAGER)
-            await seb.ready()
+            await seb.ready(within_s=START_S)
         await arena.stop_and_compare_snapshots(seb)
 
 
@@ -145,7 +146,7 @@ async def test_the_end_of_the_child_in_a_compaction_costs_the_job_and_nothing_el
         await pass_time(0.1)
         seb.kill()  # and at any moment, what it left behind is there for the next start
         seb = arena.start("local", *EAGER)
-        await seb.ready()
+        await seb.ready(within_s=START_S)
         await compacted(seb)
         await topic.check(seb)
         assert [p for p in seb.data.iterdir() if p.name.startswith("tmp")] == []
