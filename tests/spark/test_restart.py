@@ -6,10 +6,11 @@ Only SEB_TEST_SPARK_FAULTS=1 runs this.
 from __future__ import annotations
 
 import os
+import threading
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from pyspark import InheritableThread
 from pyspark_seb.client import Appliance
 
 from tests.server.serving import free_port, serving
@@ -31,29 +32,27 @@ class Restarted(House):
 
 def test_a_job_outlasts_a_killed_appliance(spark, tmp_path) -> None:
     port, count = free_port(), 400_000
-    with serving(tmp_path, port=port) as first:
+    with ExitStack() as stack:
+        first = stack.enter_context(serving(tmp_path, port=port))
         house = Restarted(port, first.data / "admin.key")
         house.produce("numbers", count)
-        failures: list[str] = []
 
-        def copy() -> None:
-            try:
-                records = spark.read.format("seb").options(**house.options(topics="numbers"))
-                frame = records.option("minPartitions", 8).load().select("key", "value")
-                writer = frame.write.format("seb").mode("append")
-                writer.options(**house.options(topic="copy")).save()
-            except BaseException as error:
-                failures.append(str(error))
+        def restart() -> None:
+            watching = Restarted(port, first.data / "admin.key")
+            while not watching.exists("copy"):
+                pass
+            watching.appliance.close()
+            first.process.kill()
+            first.process.wait()
+            stack.enter_context(serving(tmp_path, port=port))
 
-        job = InheritableThread(target=copy)  # a plain one has no Spark session
-        job.start()
-        while not house.exists("copy") and job.is_alive():
-            pass
-        first.process.kill()
-        first.process.wait()
-    with serving(tmp_path, port=port):
-        job.join(300)
-        assert failures == []
+        killer = threading.Thread(target=restart)
+        killer.start()
+        records = spark.read.format("seb").options(**house.options(topics="numbers"))
+        frame = records.option("minPartitions", 8).load().select("key", "value")
+        frame.write.format("seb").mode("append").options(**house.options(topic="copy")).save()
+        killer.join()
         read = spark.read.format("seb").options(**house.options(topics="copy")).load()
         values = [bytes(row.value) for row in read.select("value").collect()]
+        house.appliance.close()
     assert sorted(values) == [b"%020d" % n for n in range(count)]
