@@ -1,7 +1,11 @@
-"""The role on a machine on which nothing was installed before, and what it leaves there."""
+"""The role on a machine on which nothing was installed before, and what it leaves there.
+
+Machines take minutes, so they are made where `TEST_MACHINES=install` (or `all`) is set.
+"""
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 from collections.abc import Iterator
@@ -13,7 +17,10 @@ from tests.ansible.installed import Installed, bare
 from tests.ansible.playing import Played, read_defaults, render
 from tests.support.servers.s3_server import NotInstalledError
 
-pytestmark = pytest.mark.slow
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif("TEST_MACHINES" not in os.environ, reason="TEST_MACHINES=install"),
+]
 
 EXPOSURE_MAX = 1.5
 # The tidier merges what little a test writes.

@@ -21,7 +21,7 @@ pytestmark = [
     pytest.mark.skipif(os.environ.get("TEST_MACHINES") != "all", reason="TEST_MACHINES=all"),
 ]
 
-READY_AGAIN_S_MAX = 180
+READY_AGAIN_S_MAX = 600
 
 
 @pytest.fixture
