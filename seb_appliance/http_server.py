@@ -11,6 +11,7 @@ from pathlib import Path
 import uvicorn
 
 from seb_appliance.api.app import create_app
+from seb_appliance.api.encode_json import ndjson_parts
 from seb_appliance.api.fastlane import FastLaneProtocol
 from seb_appliance.api.http_protocol import SebHttpProtocol
 from seb_appliance.api.options import ApiOptions
@@ -39,6 +40,7 @@ def ui_options(appliance: Appliance) -> UiOptions:
         passwords=appliance.passwords,
         clock=appliance.clock,
         random_bytes=os.urandom,
+        ndjson=lambda result: ndjson_parts(result, "text"),
     )
 
 

@@ -24,6 +24,7 @@ from seb_appliance.broker.appending import (
 )
 from seb_appliance.broker.audit import THE_APPLIANCE, Action, Actor
 from seb_appliance.broker.budget import ByteBudget, Reservation
+from seb_appliance.broker.by_hand import ByHand
 from seb_appliance.broker.catalog import Catalog, Topic, Totals
 from seb_appliance.broker.consumer_groups import ConsumerGroups
 from seb_appliance.broker.counters import Counters
@@ -49,6 +50,7 @@ from seb_appliance.broker.sections import SectionReader
 from seb_appliance.broker.sequencer import Sequencer
 from seb_appliance.broker.settings import BrokerSettings
 from seb_appliance.broker.tidying import Tidying
+from seb_appliance.broker.topic_lists import TopicLists
 from seb_appliance.broker.values import (
     ApiKeyView,
     Appended,
@@ -123,7 +125,9 @@ class Broker:
             failpoints=failpoints,
             pending=self.pending,
         )
+        self.by_hand = ByHand(self._writes, self.pending, clock)
         self.groups = self._make_groups(index)
+        self.topic_lists = TopicLists(self._catalog, index)
         self.tidying = self._make_tidying(index, journal, random_bytes)
         self.access = self._make_access(last_used, authorizer, random_bytes)
         self.accounts = Accounts(self._catalog.users, self._writes.operate, clock=clock)
@@ -351,6 +355,11 @@ class Broker:
     def topics(self) -> list[TopicView]:
         """All topics, by name."""
         return [self._view(topic) for topic in self._catalog.topics()]
+
+    def effective(self, settings: TopicSettings) -> TopicSettings:
+        """With the defaults filled in. Raises BadRequestError for one out of its range."""
+        self._settings.check(settings)
+        return self._settings.effective(settings)
 
     def totals(self) -> Totals:
         return self._catalog.totals()
