@@ -7,7 +7,17 @@ from litestar.types import ASGIApp
 
 from seb_appliance.broker.broker import Broker
 from seb_appliance.errors import NotFoundError
-from seb_appliance.ui import assets, audit, login, overview, refusals, settings, topic, topics
+from seb_appliance.ui import (
+    assets,
+    audit,
+    login,
+    overview,
+    records,
+    refusals,
+    settings,
+    topic,
+    topics,
+)
 from seb_appliance.ui.assets import Assets
 from seb_appliance.ui.desk import AnyRequest, Desk
 from seb_appliance.ui.options import UiOptions
@@ -30,6 +40,7 @@ def router(broker: Broker, options: UiOptions) -> Router:
             *overview.routes(desk),
             *topics.routes(desk),
             *topic.routes(desk),
+            *records.routes(desk),
             *settings.routes(desk),
             *audit.routes(desk),
             *login.routes(desk, Throttle(options.clock)),
