@@ -56,7 +56,7 @@ def routes(desk: Desk) -> list[HTTPRouteHandler]:
     @get("/topics/{topic:str}/records/{offset:int}")
     async def one(request: AnyRequest) -> ASGIApp:
         visit = desk.enter(request, frozenset({"show"}))
-        topic, offset = topic_of(request), request.scope["path_params"]["offset"]
+        topic, offset = topic_of(request), int(request.scope["path_params"]["offset"])
         view, chosen = desk.broker.topic(topic), _show(visit.query)
         found = await read_one(desk.broker, topic, offset)
         piece, i = next(places(found))
