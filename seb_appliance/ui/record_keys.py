@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 from dataclasses import dataclass
 from typing import Final
 from urllib.parse import urlencode
@@ -101,7 +102,7 @@ def _one(desk: Desk) -> HTTPRouteHandler:
             "key",
             view=view,
             key=short(key),
-            key64=key64(key),
+            key_base64=base64.b64encode(key).decode(),
             latest=latest,
             has_history=has_history,
             versions=versions,

@@ -24,13 +24,14 @@ from seb_appliance.ui.topic_settings import (
     FIELDS,
     FORM,
     changes_of,
+    defaults,
     effects,
     in_words,
     retention,
     text_of,
     written,
 )
-from seb_appliance.ui.units import ago, count, size, time_tag
+from seb_appliance.ui.units import ago, count, size
 
 _TRIM: Final = frozenset({"before"})
 
@@ -138,7 +139,6 @@ async def _page(
     view = desk.broker.topic(name)
     last_us = await desk.broker.topic_lists.last_write_us(name)
     readers = (await desk.broker.topic_lists.readers([name])).get(name, Readers())
-    defaults = written(desk.broker.effective(TopicSettings()))
     return desk.page(
         visit,
         "topic",
@@ -146,7 +146,7 @@ async def _page(
         view=view,
         figures=_figures(view, last_us, readers, desk.clock.wall_us()),
         form=FORM,
-        defaults=defaults,
+        defaults=defaults(desk.broker.effective(TopicSettings())),
         values=settings_problem.values if settings_problem else written(view.settings),
         settings_problem=settings_problem,
         trim_problem=trim_problem,
@@ -164,7 +164,7 @@ def _figures(view: TopicView, last_us: int | None, readers: Readers, now_us: int
         Figure("Last write", ago(last_us, now_us), ""),
         Figure("Kept", retention(view.effective), ""),
         Figure("Groups", count(readers.groups), lag),
-        Figure("Created", time_tag(view.created_us), f"topic id {view.topic_id}"),
+        Figure("Created", ago(view.created_us, now_us), f"topic id {view.topic_id}"),
     ]
 
 

@@ -31,8 +31,8 @@ FORM: Final = (
     Field("linger_ms", "Linger", "how long a window may wait for more records, such as 20ms"),
     Field("early_flush", "Early flush", "close a window that nobody adds to", ("on", "off")),
     Field("max_record_bytes", "Largest record", "such as 1MiB"),
-    Field("retention_ms", "Keep for", "such as 7d; empty: for ever"),
-    Field("retention_bytes", "Keep at most", "such as 10GiB; empty: all"),
+    Field("retention_ms", "Keep for", "such as 7d"),
+    Field("retention_bytes", "Keep at most", "such as 10GiB"),
     Field(
         "key_index",
         "Key index",
@@ -79,6 +79,11 @@ def changes_of(form: Form) -> dict[str, int | bool | str | None]:
 def written(settings: TopicSettings) -> dict[str, str]:
     """As a form shows them; "" for the default."""
     return {name: text_of(name, value) for name, value in msgspec.structs.asdict(settings).items()}
+
+
+def defaults(effective: TopicSettings) -> dict[str, str]:
+    """What an empty field means, given the settings of a topic that sets none."""
+    return {**written(effective), "retention_ms": "for ever", "retention_bytes": "all"}
 
 
 def text_of(name: str, value: object) -> str:

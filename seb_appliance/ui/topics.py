@@ -21,7 +21,7 @@ from seb_appliance.broker.values import TopicView
 from seb_appliance.errors import RefusedError, TopicNotFoundError
 from seb_appliance.formats.operations import TopicSettings
 from seb_appliance.ui.desk import AnyRequest, Desk, FormProblem, Visit
-from seb_appliance.ui.topic_settings import FIELDS, FORM, changes_of, in_words, retention, written
+from seb_appliance.ui.topic_settings import FIELDS, FORM, changes_of, defaults, in_words, retention
 
 _QUERY: Final = frozenset({"match", "after"})
 _PER_PAGE: Final = 50
@@ -79,8 +79,9 @@ async def _list(desk: Desk, visit: Visit, problem: FormProblem | None) -> ASGIAp
         filter_problem=filter_problem,
         problem=problem,
         form=FORM,
-        defaults=written(desk.broker.effective(TopicSettings())),
+        defaults=defaults(desk.broker.effective(TopicSettings())),
         values=problem.values if problem else {},
+        here=_path(match, after),
         first=_path(match, "") if after else "",
         more=_path(match, found[-1]) if more else "",
     )

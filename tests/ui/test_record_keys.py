@@ -74,7 +74,7 @@ async def test_the_history_shows_what_changed_between_neighbours(
     await produce(seb, "stock", [{"key": "apple", "value": value} for value in versions])
     text = (await olga.get(f"/ui/topics/stock/key?key={b64(b'apple')}")).text
     assert "Newest record" in text
-    assert "The same value as before." in text
+    assert "No line differs from the version before." in text
     assert "<del>- (tombstone)</del><ins>+ plain</ins>" in text
     assert "<del>-   &#34;count&#34;: 1</del><ins>+   &#34;count&#34;: 2</ins>" in text
     assert "<span>    &#34;name&#34;: &#34;apple&#34;,</span>" in text

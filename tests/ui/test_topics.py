@@ -78,6 +78,16 @@ async def test_the_list_counts_records_groups_and_the_largest_lag(
     assert "for ever" in row
 
 
+async def test_the_list_looks_for_news_by_itself_and_keeps_nobody_logged_in(
+    olga: Visitor,
+) -> None:
+    text = (await olga.get("/ui/topics?match=f")).text
+    assert 'hx-get="/ui/topics?match=f" hx-trigger="every 15s"' in text
+    part = (await olga.get("/ui/topics", **{"hx-request": "true", "hx-target": "topic-rows"})).text
+    assert part.lstrip().startswith('<div id="topic-rows">')
+    assert """hx-headers='{"Seb-By-Itself": "1"}'""" in part
+
+
 async def test_an_admin_creates_a_topic_and_a_viewer_does_not(
     seb: RunningAppliance, admin: Visitor, olga: Visitor
 ) -> None:
