@@ -55,7 +55,8 @@ def _settings(desk: Desk) -> list[HTTPRouteHandler]:
         visit, name = desk.enter(request, FIELDS), topic_of(request)
         view = desk.broker.topic(name)
         try:
-            wanted = TopicSettings(**changes_of(visit.query))  # type: ignore[arg-type]
+            changes = changes_of(visit.query)
+            wanted = TopicSettings(**changes)  # type: ignore[arg-type]
             after = desk.broker.effective(wanted)
         except RefusedError as error:
             problem = FormProblem(in_words(error), visit.query.values)
@@ -65,8 +66,9 @@ def _settings(desk: Desk) -> list[HTTPRouteHandler]:
             "topic_settings",
             view=view,
             effects=effects(view.effective, after),
-            costs=desk.options.setting_cost(view, after),
-            fields={name: visit.query.text(name) for name in FIELDS},
+            costs=desk.options.setting_cost(name, changes),
+            labels={field.name: field.label for field in FORM},
+            fields={field: visit.query.text(field) for field in FIELDS},
             same=wanted == view.settings,
             command=_change_command(view, wanted),
             patch=_patch(view, wanted),

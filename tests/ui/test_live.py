@@ -102,4 +102,4 @@ async def test_a_client_that_leaves_follows_no_more(seb: RunningAppliance, olga:
         assert seb.appliance.broker.followers.count == 1
     async with asyncio.timeout(20):
         while seb.appliance.broker.followers.count:
-            await asyncio.sleep(0.01)
+            await asyncio.sleep(0)

@@ -5,15 +5,22 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 
+import httpx2
 import pytest
 import pytest_asyncio
 
+from seb_appliance.api.app import create_app
+from seb_appliance.api.options import ApiOptions
 from seb_appliance.broker.audit import THE_APPLIANCE
 from seb_appliance.broker.group_admission import Commit
 from seb_appliance.broker.ports import AuditQuery
 from seb_appliance.formats.operations import TopicSettings
+from seb_appliance.http_server import ui_options
+from seb_appliance.ui.app import router
+from seb_appliance.ui.options import TopicChanges
 from tests.support.appliance import RunningAppliance, running_appliance
 from tests.ui.pages import Visitor, add_user, visitor
 
@@ -144,6 +151,33 @@ async def test_a_change_of_settings_is_told_in_words_and_then_saved(
     ):
         assert answer.status_code == 422
         assert 'role="alert"' in answer.text
+
+
+async def test_what_a_change_costs_is_told_where_somebody_knows_it(tmp_path: Path) -> None:
+    async with running_appliance(tmp_path / "seb") as seb:
+        await add_user(seb, "olga", "viewer")
+        await seb.client.put("/v1/topics/t")
+        asked: list[object] = []
+
+        def cost(topic: str, changes: TopicChanges) -> dict[str, str]:
+            asked.append((topic, changes["linger_ms"]))
+            return {"linger_ms": "up to 3 EUR a month less"}
+
+        options = replace(ui_options(seb.appliance), setting_cost=cost)
+        app = create_app(
+            seb.appliance.broker,
+            options=ApiOptions(pages=options.templates / "pages", static=options.static),
+            status=lambda: pytest.fail("nobody asks"),
+            pages=[router(seb.appliance.broker, options)],
+        )
+        transport = httpx2.ASGITransport(app=app)  # type: ignore[arg-type]
+        origin = "http://seb.example.org"
+        async with httpx2.AsyncClient(transport=transport, base_url=origin) as client:
+            guest = Visitor(client, origin)
+            await guest.log_in("olga")
+            text = (await guest.get("/ui/topics/t/settings?linger_ms=2s")).text
+        assert "Linger: up to 3 EUR a month less." in text
+        assert asked == [("t", 2_000)]
 
 
 async def test_a_trim_says_how_many_records_go_and_then_removes_them(
