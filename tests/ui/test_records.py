@@ -214,3 +214,18 @@ async def test_a_download_is_what_the_api_gives(seb: RunningAppliance, olga: Vis
     assert few.content.count(b"\n") == 3
     assert (await olga.get("/ui/topics/numbers/download?offset=x")).status_code == 400
     assert (await olga.get("/ui/topics/numbers/download?offset=999")).status_code == 416
+
+
+async def test_no_command_to_copy_holds_what_an_address_smuggled_in(olga: Visitor) -> None:
+    evil = "%3Brm+-rf"
+    for path in (
+        f"topics?match=*{evil}",
+        f"topics/numbers/records?start=end&most=25{evil}",
+        f"topics/numbers/send?offset=1&to=numbers{evil}",
+        f"topics/numbers/settings?linger_ms=1s{evil}",
+        f"topics/numbers/trim?before=1{evil}",
+    ):
+        text = (await olga.get(f"/ui/{path}")).text
+        commands = text[text.index('<details class="same">') :]
+        assert "rm -rf" not in commands, path
+        assert "seb " in commands
