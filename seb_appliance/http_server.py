@@ -11,6 +11,7 @@ from pathlib import Path
 import uvicorn
 
 from seb_appliance.api.app import create_app
+from seb_appliance.api.encode_json import ndjson_parts
 from seb_appliance.api.fastlane import FastLaneProtocol
 from seb_appliance.api.http_protocol import SebHttpProtocol
 from seb_appliance.api.options import ApiOptions
@@ -22,7 +23,7 @@ from seb_appliance.samples import samples
 from seb_appliance.status import status
 from seb_appliance.ui.app import router as admin_page
 from seb_appliance.ui.options import UiOptions
-from seb_appliance.ui_facts import facts, setting_rows
+from seb_appliance.ui_facts import cost_figures, cost_of_change, facts, setting_rows
 
 _KEEP_ALIVE_S = 75  # longer than clients keep theirs: never closed under a request
 _GRACE_S = 2  # answers are on their way by then: the broker has drained before
@@ -40,6 +41,9 @@ def ui_options(appliance: Appliance) -> UiOptions:
         passwords=appliance.passwords,
         clock=appliance.clock,
         random_bytes=os.urandom,
+        ndjson=lambda result: ndjson_parts(result, "text"),
+        cost=lambda: cost_figures(appliance),
+        setting_cost=partial(cost_of_change, appliance),
     )
 
 

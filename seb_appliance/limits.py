@@ -121,6 +121,15 @@ LOGIN_EVERY_S: Final = 6
 LOGINS_WATCHED_MAX: Final = 10_000  # addresses and accounts
 FORM_BYTES_MAX: Final = 256 * KIB
 FORM_FIELDS_MAX: Final = 1_000
+SCANNED_BYTES_MAX: Final = 8 * MIB  # what one look through records for a text reads, as stored
+SCANNED_RECORDS_MAX: Final = 50_000
+VALUE_SHOWN_BYTES_MAX: Final = 256 * KIB  # of one record, on its page
+DOWNLOADED_RECORDS_MAX: Final = 1_000_000
+COMPARED_LINES_MAX: Final = 1_000  # of each of two versions of a value
+SENT_RECORDS_MAX: Final = 100  # by hand from one topic to another, at one time
+SENT_BYTES_MAX: Final = 4 * MIB
+LIVE_ROWS_AT_ONCE: Final = 50  # of a topic followed in a browser; what comes faster is left out
+LIVE_PAUSE_S: Final = 0.5
 SAMPLE_EVERY_S: Final = 15
 SAMPLES_KEPT: Final = 24 * 3600 // SAMPLE_EVERY_S
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from seb_appliance import __version__
 from seb_appliance.assembly import Appliance
+from seb_appliance.setting_effects import effects_of
 from seb_appliance.setting_table import SETTINGS
-from seb_appliance.ui.facts import Facts, SettingRow
+from seb_appliance.ui.facts import Facts, Figure, SettingRow
 
 
 def facts(appliance: Appliance) -> Facts:
@@ -58,3 +61,26 @@ def setting_rows(appliance: Appliance) -> list[SettingRow]:
             )
         )
     return rows
+
+
+def cost_figures(appliance: Appliance) -> list[Figure]:
+    """What the bucket costs this month, and will have cost at its end."""
+    found = appliance.cost.report()
+    currency = found.prices.currency
+    budget = "" if found.budget is None else f"of {found.budget.amount:,.2f} {currency}"
+    return [
+        Figure(
+            "Cost this month",
+            f"{found.so_far.total:,.2f} {currency}",
+            f"forecast {found.forecast.total:,.2f} {currency} {budget}".rstrip(),
+        )
+    ]
+
+
+def cost_of_change(
+    appliance: Appliance, topic: str, changes: Mapping[str, int | bool | str | None]
+) -> dict[str, str]:
+    """What changes of a topic's settings cost or save, in words, by setting."""
+    now_us = appliance.clock.wall_us()
+    found = effects_of(appliance.broker, appliance.cost, topic, changes, now_us)
+    return {effect.setting: effect.words for effect in found}

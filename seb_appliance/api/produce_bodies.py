@@ -10,6 +10,7 @@ import msgspec
 
 from seb_appliance import limits
 from seb_appliance.api.times import parse_time
+from seb_appliance.broker.record_parts import check_headers, check_key, pack_headers
 from seb_appliance.broker.values import NewBatches, NewRecords
 from seb_appliance.errors import (
     BadBatchError,
@@ -25,35 +26,6 @@ _HEADER_PREFIX: Final = b"seb-header-"
 _GENERAL: Final = frozenset({b"seb-timeout"})  # understood whatever the body is
 
 _headers_decoder: Final = msgspec.msgpack.Decoder(dict[str, bytes])
-
-
-def check_key(key: bytes) -> bytes:
-    """`key` itself. Raises RecordTooLargeError."""
-    if len(key) > limits.RECORD_KEY_BYTES_MAX:
-        raise RecordTooLargeError(
-            f"A record key has {len(key)} bytes; at most {limits.RECORD_KEY_BYTES_MAX} are allowed."
-        )
-    return key
-
-
-def pack_headers(headers: dict[str, bytes]) -> bytes:
-    """Record headers as they are stored: a msgpack map, nothing at all for none.
-
-    Raises RecordTooLargeError.
-    """
-    if not headers:
-        return b""
-    packed = msgspec.msgpack.encode(headers)
-    _check_headers(len(headers), len(packed))
-    return packed
-
-
-def _check_headers(count: int, size_bytes: int) -> None:
-    if count > limits.RECORD_HEADERS_MAX or size_bytes > limits.RECORD_HEADERS_BYTES_MAX:
-        raise RecordTooLargeError(
-            f"A record has {count} headers of {size_bytes} bytes; at most "
-            f"{limits.RECORD_HEADERS_MAX} of {limits.RECORD_HEADERS_BYTES_MAX} are allowed."
-        )
 
 
 def too_many_records() -> RequestTooLargeError:
@@ -183,4 +155,4 @@ def _check_header_column(headers: BinaryColumn) -> None:
             raise BadBatchError(
                 f"The headers of record {i} are no msgpack map of text to bytes: {error}"
             ) from error
-        _check_headers(len(unpacked), len(packed))
+        check_headers(len(unpacked), len(packed))

@@ -12,8 +12,9 @@ import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 from seb_appliance import limits
-from seb_appliance.api.produce_bodies import check_key, pack_headers, too_many_records
+from seb_appliance.api.produce_bodies import too_many_records
 from seb_appliance.api.times import AwareTime, to_us
+from seb_appliance.broker.record_parts import check_key, pack_headers
 from seb_appliance.broker.values import NewRecords
 from seb_appliance.errors import BadJsonError
 

@@ -24,7 +24,8 @@ from seb_appliance.broker.appending import (
 )
 from seb_appliance.broker.audit import THE_APPLIANCE, Action, Actor
 from seb_appliance.broker.budget import ByteBudget, Reservation
-from seb_appliance.broker.catalog import Catalog, Topic, Totals
+from seb_appliance.broker.by_hand import ByHand
+from seb_appliance.broker.catalog import Catalog, Topic
 from seb_appliance.broker.compaction import Compactions
 from seb_appliance.broker.consumer_groups import ConsumerGroups
 from seb_appliance.broker.counters import Counters
@@ -53,6 +54,7 @@ from seb_appliance.broker.sections import SectionReader
 from seb_appliance.broker.sequencer import Sequencer
 from seb_appliance.broker.settings import BrokerSettings
 from seb_appliance.broker.tidying import Tidying
+from seb_appliance.broker.topic_lists import TopicLists
 from seb_appliance.broker.values import (
     ApiKeyView,
     Appended,
@@ -131,7 +133,9 @@ class Broker:
             pending=self.pending,
         )
         self.gauges = Gauges(self._catalog, self._writes.admission, self._sequencer)
+        self.by_hand = ByHand(self._writes, self.pending, clock)
         self.groups = self._make_groups(index)
+        self.topic_lists = TopicLists(self._catalog, index)
         self.tidying = self._make_tidying(index, journal, random_bytes)
         self.access = self._make_access(last_used, authorizer, random_bytes)
         self.accounts = Accounts(self._catalog.users, self._writes.operate, clock=clock)
@@ -363,8 +367,10 @@ class Broker:
         """All topics, by name."""
         return [self._view(topic) for topic in self._catalog.topics()]
 
-    def totals(self) -> Totals:
-        return self._catalog.totals()
+    def effective(self, settings: TopicSettings) -> TopicSettings:
+        """With the defaults filled in. Raises BadRequestError for one out of its range."""
+        self._settings.check(settings)
+        return self.with_defaults(settings)
 
     def with_defaults(self, settings: TopicSettings) -> TopicSettings:
         """A topic's settings, with the defaults of now filled in."""

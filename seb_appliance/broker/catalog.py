@@ -157,6 +157,10 @@ class Catalog:
             sum(topic.size_bytes for topic in living),
         )
 
+    def topic_names(self) -> list[str]:
+        """In order."""
+        return sorted(self._by_name)
+
     def topics(self) -> list[Topic]:
         return [self._by_name[name] for name in sorted(self._by_name)]
 

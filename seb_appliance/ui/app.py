@@ -7,7 +7,20 @@ from litestar.types import ASGIApp
 
 from seb_appliance.broker.broker import Broker
 from seb_appliance.errors import NotFoundError
-from seb_appliance.ui import assets, audit, login, overview, refusals, settings
+from seb_appliance.ui import (
+    assets,
+    audit,
+    live,
+    login,
+    overview,
+    producing,
+    record_keys,
+    records,
+    refusals,
+    settings,
+    topic,
+    topics,
+)
 from seb_appliance.ui.assets import Assets
 from seb_appliance.ui.desk import AnyRequest, Desk
 from seb_appliance.ui.options import UiOptions
@@ -28,6 +41,12 @@ def router(broker: Broker, options: UiOptions) -> Router:
         path="/ui",
         route_handlers=[
             *overview.routes(desk),
+            *topics.routes(desk),
+            *topic.routes(desk),
+            *records.routes(desk),
+            *producing.routes(desk),
+            *live.routes(desk),
+            *record_keys.routes(desk),
             *settings.routes(desk),
             *audit.routes(desk),
             *login.routes(desk, Throttle(options.clock)),

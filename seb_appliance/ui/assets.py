@@ -18,6 +18,7 @@ from seb_appliance.ui.desk import AnyRequest
 _FILES: Final = {
     "seb.css": ("seb.css", b"text/css; charset=utf-8"),
     "seb.js": ("seb.js", b"text/javascript; charset=utf-8"),
+    "live.js": ("live.js", b"text/javascript; charset=utf-8"),
     "htmx.js": ("vendor/htmx/htmx.min.js", b"text/javascript; charset=utf-8"),
     "icon.svg": ("icon.svg", b"image/svg+xml"),
 }

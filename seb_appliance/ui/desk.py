@@ -163,6 +163,10 @@ class Desk:
             notice, visit.session.notice = visit.session.notice, ""
         return answers.html(status, self._render(visit, f"pages/{name}.html", notice, model))
 
+    def fragment(self, visit: Visit, name: str, **model: Any) -> str:
+        """Partial `name` alone, for what is sent bit by bit."""
+        return self._render(visit, f"partials/{name}.html", "", model)
+
     def see_other(self, visit: Visit, path: str, notice: str = "") -> Sent:
         """To another page after a change; `notice` is shown there, once."""
         if visit.session is not None:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from seb_appliance.broker.values import ReadResult
 from seb_appliance.clock import Clock
 from seb_appliance.ui.facts import Facts, Figure, SettingRow
 from seb_appliance.ui.history import History
+
+TopicChanges = Mapping[str, int | bool | str | None]
 
 
 class PasswordCheck(Protocol):
@@ -21,7 +24,9 @@ class PasswordCheck(Protocol):
 @dataclass(frozen=True, kw_only=True)
 class UiOptions:
     """`templates`, `static`: folders. `facts`: how the appliance is now; `history`: how it was;
-    `settings`: those in force. `cost`: figures of money for the overview, none if it has none."""
+    `settings`: those in force. `ndjson`: records as the API gives them, one a line, in parts.
+    `cost`: figures of money for the overview, none if it has none. `setting_cost`: what changes
+    of a topic's settings, as `Broker.change_topic` takes them, cost or save: words by setting."""
 
     templates: Path
     static: Path
@@ -31,4 +36,6 @@ class UiOptions:
     passwords: PasswordCheck
     clock: Clock
     random_bytes: Callable[[int], bytes]
+    ndjson: Callable[[ReadResult], Iterable[bytes]]
     cost: Callable[[], Sequence[Figure]] = tuple
+    setting_cost: Callable[[str, TopicChanges], Mapping[str, str]] = lambda _topic, _changes: {}

@@ -34,7 +34,7 @@ def routes(desk: Desk) -> list[HTTPRouteHandler]:
         now_us = desk.clock.wall_us()
         from_us = now_us - SPANS_S[chosen] * 1_000_000
         samples = desk.options.history.since(from_us)
-        totals = desk.broker.totals()
+        totals = desk.broker.topic_lists.totals()
         return desk.page(
             visit,
             "overview",

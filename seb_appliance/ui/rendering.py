@@ -14,6 +14,7 @@ from seb_appliance.ui.units import FILTERS
 # The pages in the order of the navigation: title, path.
 NAVIGATION: Final = (
     ("Overview", "/ui"),
+    ("Topics", "/ui/topics"),
     ("Settings", "/ui/settings"),
     ("Audit", "/ui/audit"),
 )

@@ -17,7 +17,7 @@ from tests.support.appliance import RunningAppliance, running_appliance
 from tests.ui.pages import PASSWORD, Visitor, add_user, visitor
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
-PAGES = ["/ui", "/ui/settings", "/ui/audit"]
+PAGES = ["/ui", "/ui/topics", "/ui/settings", "/ui/audit"]
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

@@ -1,0 +1,258 @@
+"""Records of a topic: from where, how many, which; one of them; and as a file."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final, cast
+from urllib.parse import urlencode
+
+from litestar import get
+from litestar.handlers import HTTPRouteHandler
+from litestar.types import ASGIApp, HTTPResponseBodyEvent, Receive, Scope, Send
+
+from seb_appliance import limits
+from seb_appliance.broker.broker import Broker
+from seb_appliance.broker.values import From, ReadRequest, ReadResult
+from seb_appliance.errors import (
+    BadRequestError,
+    OffsetExpiredError,
+    OffsetOutOfRangeError,
+    RecordNotFoundError,
+)
+from seb_appliance.ui.desk import AnyRequest, Desk, FormProblem, Visit
+from seb_appliance.ui.forms import Form
+from seb_appliance.ui.options import UiOptions
+from seb_appliance.ui.record_rows import Filter, Found, look, places, row
+from seb_appliance.ui.texts import SHOWS, Show
+from seb_appliance.ui.topic import topic_of
+
+_QUERY: Final = frozenset({"start", "at", "on", "show", "text", "header", "most"})
+STARTS: Final = {
+    "end": "the newest",
+    "earliest": "the oldest",
+    "offset": "offset",
+    "time": "time (UTC)",
+    "key": "record key",
+}
+_EMPTY: Final = {"start": "end", "at": "", "text": "", "header": "", "show": "json", "most": "25"}
+_MOST: Final = ("25", "50", "100")
+_PART: Final = 1_000  # records of a download, read at one time
+
+
+@dataclass(frozen=True, slots=True)
+class Ways:
+    """Paths to other pages of the same list; "" for none."""
+
+    earlier: str
+    later: str
+
+
+def routes(desk: Desk) -> list[HTTPRouteHandler]:
+    @get("/topics/{topic:str}/records")
+    async def show(request: AnyRequest) -> ASGIApp:
+        return await _page(desk, desk.enter(request, _QUERY), topic_of(request))
+
+    @get("/topics/{topic:str}/records/{offset:int}")
+    async def one(request: AnyRequest) -> ASGIApp:
+        visit = desk.enter(request, frozenset({"show"}))
+        topic, offset = topic_of(request), int(request.scope["path_params"]["offset"])
+        view, chosen = desk.broker.topic(topic), _show(visit.query)
+        found = await read_one(desk.broker, topic, offset)
+        piece, i = next(places(found))
+        return desk.page(
+            visit,
+            "record",
+            view=view,
+            row=row(piece, i, chosen, limits.VALUE_SHOWN_BYTES_MAX),
+            show=chosen,
+            shows=SHOWS,
+            earlier=await _earlier(desk.broker, topic, offset, found.log_start_offset),
+            later=await _later(desk.broker, topic, offset),
+        )
+
+    @get("/topics/{topic:str}/download")
+    async def download(request: AnyRequest) -> ASGIApp:
+        visit = desk.enter(request, frozenset({"offset", "most"}))
+        topic = topic_of(request)
+        begin = number_of(visit.query.text("offset", "0"), "offset", limits.OFFSET_MAX)
+        most = number_of(visit.query.text("most", "1000"), "most", limits.DOWNLOADED_RECORDS_MAX)
+        start = From(offset=max(begin, desk.broker.topic(topic).log_start_offset))
+        await desk.broker.read(topic, ReadRequest(start, max_records=1))  # refusals come first
+        return _Download(desk.broker, desk.options, topic, start, most)
+
+    return [show, one, download]
+
+
+async def _page(desk: Desk, visit: Visit, topic: str) -> ASGIApp:
+    """Nothing is read before somebody has said from where."""
+    view, query = desk.broker.topic(topic), visit.query
+    found, problem = None, None
+    if query.text("start"):
+        try:
+            found = await _found(desk, visit, topic)
+        except (BadRequestError, OffsetExpiredError, OffsetOutOfRangeError) as error:
+            problem = FormProblem(error.detail, query.values)
+    filtered = bool(query.text("text") or query.text("header")) or query.text("start") == "key"
+    return desk.page(
+        visit,
+        "records",
+        parts=frozenset({"record-rows"}),
+        status=422 if problem else 200,
+        view=view,
+        found=found,
+        problem=problem,
+        filtered=filtered,
+        asked={**_EMPTY, **query.values},
+        starts=STARTS,
+        shows=SHOWS,
+        mosts=_MOST,
+        ways=_ways(topic, query, found, filtered=filtered) if found else None,
+    )
+
+
+async def _found(desk: Desk, visit: Visit, topic: str) -> Found:
+    """Raises BadRequestError, and what `Broker.read` raises."""
+    query = visit.query
+    most = int(_one_of(query.text("most", "25"), _MOST, "most"))
+    kind, at = query.text("start"), query.text("at")
+    wanted = Filter(
+        query.raw("text").encode(),
+        query.text("header"),
+        query.raw("at").encode() if kind == "key" else None,
+    )
+    start = _start(_one_of(kind, tuple(STARTS), "start"), at, most, query.text("on"))
+    return await look(desk.broker, topic, start, most, wanted, _show(query))
+
+
+def _start(kind: str, at: str, most: int, on: str) -> From:
+    """Raises BadRequestError. `on`: where a look for a record key goes on."""
+    if kind == "end":
+        return From(last=most)
+    if kind == "earliest":
+        return From(earliest=True)
+    if kind == "key":
+        return From(offset=number_of(on, "on", limits.OFFSET_MAX)) if on else From(earliest=True)
+    if kind == "offset":
+        return From(offset=number_of(at.replace(",", ""), "The offset", limits.OFFSET_MAX))
+    return From(timestamp_us=_time_us(at))
+
+
+def _time_us(text: str) -> int:
+    try:
+        moment = datetime.fromisoformat(text)
+        moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+        return int(moment.timestamp() * 1_000_000)
+    except (ValueError, OverflowError) as error:
+        raise BadRequestError(
+            "The time is one such as 2026-11-21T10:00 or 2026-11-21T10:00:00Z, in UTC."
+        ) from error
+
+
+def number_of(text: str, name: str, largest: int) -> int:
+    """Raises BadRequestError."""
+    if not (text.isascii() and text.isdigit()) or len(text) > 16 or int(text) > largest:
+        raise BadRequestError(f"{name} is a number from 0 to {largest:,}.")
+    return int(text)
+
+
+def _one_of(text: str, choices: tuple[str, ...], name: str) -> str:
+    if text not in choices:
+        raise BadRequestError(f"{name} is one of {', '.join(choices)}.")
+    return text
+
+
+def _show(query: Form) -> Show:
+    return cast("Show", _one_of(query.text("show", "json"), SHOWS, "show"))
+
+
+def _ways(topic: str, query: Form, found: Found, *, filtered: bool) -> Ways:
+    """To what comes before and after; backwards a filter is not followed."""
+    kept = {name: query.raw(name) for name in ("show", "most", "text", "header") if query.raw(name)}
+    later = earlier = ""
+    if found.next_offset < found.log_end_offset:
+        place = {"start": "offset", "at": str(found.next_offset)}
+        if query.text("start") == "key":
+            place = {"start": "key", "at": query.raw("at"), "on": str(found.next_offset)}
+        later = _path(topic, {**place, **kept})
+    if found.begin > found.log_start_offset and not filtered:
+        at = max(found.log_start_offset, found.begin - int(query.text("most", "25")))
+        earlier = _path(topic, {"start": "offset", "at": str(at), **kept})
+    return Ways(earlier, later)
+
+
+def _path(topic: str, query: dict[str, str]) -> str:
+    return f"/ui/topics/{topic}/records?{urlencode(query)}"
+
+
+async def read_one(broker: Broker, topic: str, offset: int) -> ReadResult:
+    """A result with that record alone. Raises RecordNotFoundError, TopicNotFoundError."""
+    wanted = ReadRequest(From(offset=offset), max_records=1, max_bytes=1)
+    try:
+        result = await broker.read(topic, wanted)
+        piece, i = next(places(result), (None, 0))
+        if piece is not None and piece.batch.offsets()[i] == offset:
+            return result
+    except (OffsetExpiredError, OffsetOutOfRangeError) as error:
+        raise RecordNotFoundError(error.detail) from error
+    raise RecordNotFoundError(f"Topic {topic} has no record at offset {offset}.")
+
+
+async def _earlier(broker: Broker, topic: str, offset: int, log_start: int) -> int | None:
+    """The offset of the record before; None when there is none within a hundred offsets (there may
+    be gaps)."""
+    begin = max(log_start, offset - 100)
+    if begin == offset:
+        return None
+    wanted = ReadRequest(From(offset=begin), From(offset=offset), max_bytes=limits.FETCH_BYTES_MAX)
+    before = list(places(await broker.read(topic, wanted)))
+    return int(before[-1][0].batch.offsets()[before[-1][1]]) if before else None
+
+
+async def _later(broker: Broker, topic: str, offset: int) -> int | None:
+    """The offset of the record after; None when there is none yet."""
+    wanted = ReadRequest(From(offset=offset + 1), max_records=1, max_bytes=1)
+    for piece, i in places(await broker.read(topic, wanted)):
+        return int(piece.batch.offsets()[i])
+    return None
+
+
+class _Download:
+    """An ASGI application that sends records as NDJSON, a part at a time, up to where the log ends
+    when it begins. A failure on the way ends the answer before its end."""
+
+    def __init__(
+        self, broker: Broker, options: UiOptions, topic: str, start: From, most: int
+    ) -> None:
+        self._broker = broker
+        self._options = options
+        self._topic = topic
+        self._start = start
+        self._left = most
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002
+        until = From(offset=self._broker.topic(self._topic).log_end_offset)
+        name = f'attachment; filename="{self._topic}-{self._start.offset}.ndjson"'
+        headers = [
+            (b"content-type", b"application/x-ndjson"),
+            (b"content-disposition", name.encode()),
+            (b"x-content-type-options", b"nosniff"),
+            (b"cache-control", b"no-store"),
+        ]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        start = self._start
+        while self._left and not scope["state"].get("seb_head"):
+            wanted = ReadRequest(start, until, min(_PART, self._left))
+            result = await self._broker.read(self._topic, wanted)
+            if not result.slices:
+                break
+            self._left -= sum(piece.end - piece.begin for piece in result.slices)
+            for part in self._options.ndjson(result):
+                with self._broker.reading.reserve(len(part)):
+                    await send(_body(bytes(part), more=True))
+            start = From(offset=result.next_offset)
+        await send(_body(b"", more=False))
+
+
+def _body(content: bytes, *, more: bool) -> HTTPResponseBodyEvent:
+    return {"type": "http.response.body", "body": content, "more_body": more}

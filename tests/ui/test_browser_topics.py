@@ -1,0 +1,146 @@
+"""Topics, records and record keys in a real browser, from the first topic to the last."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from playwright.sync_api import Browser, expect
+
+from tests.server.serving import Serving
+from tests.ui.conftest import SCREENSHOTS
+from tests.ui.test_browser import check, log_in, visiting
+from tests.ui.test_browser import seb as _seb  # noqa: F401 - a fixture
+
+pytestmark = pytest.mark.slow
+HOSTILE = "<img src=x onerror=document.title='hacked'>"
+PAGES = {
+    "topics": "/ui/topics",
+    "topic": "/ui/topics/stock",
+    "topic-settings": "/ui/topics/stock/settings?linger_ms=1s&retention_ms=7d&key_index=history",
+    "topic-trim": "/ui/topics/stock/trim?before=12",
+    "records": "/ui/topics/stock/records?start=end",
+    "records-before-go": "/ui/topics/stock/records",
+    "record": "/ui/topics/stock/records/3",
+    "live": "/ui/topics/stock/live",
+    "produce": "/ui/topics/stock/produce",
+    "send": "/ui/topics/stock/send?offset=1&offset=2&to=stock",
+    "keys": "/ui/topics/stock/keys",
+    "key": "/ui/topics/stock/key?key=c2t1LTE",
+}
+
+
+@pytest.fixture(scope="module")
+def seb(_seb: Serving) -> Serving:  # noqa: F811
+    _seb.request("PUT", "/v1/topics/stock", b'{"key_index":"history"}', "application/json")
+    for number in range(60):
+        value = {"sku": f"sku-{number % 7}", "count": number, "by": HOSTILE, "tags": ["a", "b"]}
+        record = {
+            "key": f"sku-{number % 7}",
+            "value": json.dumps(value),
+            "headers": {"kind": "count", "who": HOSTILE},
+        }
+        body = json.dumps(record).encode()
+        path = "/v1/topics/stock/records"
+        assert _seb.request("POST", path, body, "application/x-ndjson")[0] == 201
+    offsets = b'{"offsets":{"stock":20}}'
+    assert _seb.request("PUT", "/v1/groups/lake/offsets", offsets, "application/json")[0] == 200
+    assert _seb.request("GET", "/v1/topics/stock/keys?fresh=true")[0] == 200
+    return _seb
+
+
+def test_an_operator_makes_fills_reads_and_deletes_a_topic(chromium: Browser, seb: Serving) -> None:
+    with visiting(chromium, seb) as page:
+        log_in(page)
+        page.get_by_role("link", name="Topics").click()
+        page.get_by_text("Create a topic").click()
+        page.get_by_label("Name", exact=True).fill("made.here")
+        page.get_by_role("button", name="Create").click()
+        expect(page.get_by_role("status")).to_contain_text("made.here is there")
+        page.get_by_role("link", name="Produce").click()
+        page.get_by_label("Value", exact=True).fill(f'{{"hello": "{HOSTILE}"}}')
+        page.get_by_role("button", name="Store the record").click()
+        expect(page.get_by_role("status")).to_contain_text("Stored at offset 0")
+        page.get_by_role("link", name="In the list").click()
+        page.get_by_role("checkbox").check()
+        page.get_by_role("button", name="Send the chosen ones").click()
+        page.get_by_label("To the topic").fill("stock")
+        page.get_by_role("button", name="See what happens").click()
+        page.get_by_role("button", name="Send 1 records to stock").click()
+        expect(page.get_by_role("status")).to_contain_text("are in stock now")
+        expect(page.locator("tbody tr")).to_have_count(1)
+        assert page.title() == "Records of stock · Seb Appliance"
+        page.goto("/ui/topics/made.here")
+        page.get_by_label("Name of the topic").fill("made")
+        page.get_by_role("button", name="Delete the topic").click()
+        expect(page.get_by_role("alert")).to_contain_text("Nothing was deleted")
+        page.get_by_label("Name of the topic").fill("made.here")
+        page.get_by_role("button", name="Delete the topic").click()
+        expect(page.get_by_role("status")).to_contain_text("made.here is deleted")
+
+
+def test_records_are_followed_paused_and_gone_on_with(chromium: Browser, seb: Serving) -> None:
+    path = "/v1/topics/stock/records"
+    with visiting(chromium, seb) as page:
+        log_in(page)
+        page.goto("/ui/topics/stock/live")
+        expect(page.get_by_text("Following.")).to_be_visible()
+        seb.request("POST", path, HOSTILE.encode())
+        rows = page.locator("#live tbody tr")
+        expect(rows).to_have_count(1)
+        expect(rows.first).to_contain_text(HOSTILE)
+        page.get_by_role("button", name="Pause").click()
+        seb.request("POST", path, b"while paused")
+        expect(page.get_by_text("Paused; 1 rows wait.")).to_be_visible()
+        expect(rows).to_have_count(1)
+        page.get_by_role("button", name="Go on").click()
+        expect(rows.first).to_contain_text("while paused")
+        for burst in range(12):
+            lines = b"".join(b'{"value":"%d-%d"}\n' % (burst, number) for number in range(60))
+            seb.request("POST", path, lines, "application/x-ndjson")
+            expect(rows.first).to_contain_text(f"{burst}-59")
+        assert rows.count() == 500
+        expect(page.locator("#live")).to_contain_text("10 records were left out")
+        assert page.title() == "stock, live · Seb Appliance"
+
+
+def test_all_of_it_works_without_javascript(chromium: Browser, seb: Serving) -> None:
+    with visiting(chromium, seb, java_script_enabled=False) as page:
+        log_in(page)
+        page.goto("/ui/topics")
+        page.get_by_label("Name or pattern").fill("stock")
+        page.get_by_role("button", name="Filter").click()
+        page.locator("tbody").get_by_role("link", name="stock").click()
+        page.get_by_label("Linger").fill("1s")
+        page.get_by_role("button", name="See what changes").click()
+        expect(page.locator("main")).to_contain_text("fewer PUTs")
+        page.get_by_role("button", name="Save").click()
+        expect(page.get_by_role("status")).to_contain_text("in force")
+        page.get_by_role("link", name="Records").click()
+        page.get_by_label("From").select_option("earliest")
+        page.get_by_label("With the text").fill('"count": 7,')
+        page.get_by_role("button", name="Go").click()
+        expect(page.locator("tbody tr")).to_have_count(1)
+        page.goto("/ui/topics/stock/records?start=earliest")
+        page.get_by_role("link", name="Later").click()
+        expect(page.locator("tbody tr")).to_have_count(25)
+        page.get_by_role("link", name="Record keys").click()
+        page.get_by_label("Begins with").fill("sku-3")
+        page.get_by_role("button", name="Search").click()
+        page.get_by_role("link", name="sku-3").click()
+        expect(page.locator(".lines ins").first).to_contain_text('"count"')
+
+
+@pytest.mark.parametrize("width", [400, 1600])
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_every_page_is_fit_for_every_eye(
+    chromium: Browser, seb: Serving, axe: str, theme: str, width: int
+) -> None:
+    SCREENSHOTS.mkdir(parents=True, exist_ok=True)
+    viewport = {"width": width, "height": 900}
+    with visiting(chromium, seb, color_scheme=theme, viewport=viewport) as page:
+        log_in(page)
+        for name, path in PAGES.items():
+            page.goto(path)
+            check(page, axe, f"{name}-{theme}-{width}")
+            assert page.locator("main img").count() == 0

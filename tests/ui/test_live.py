@@ -1,0 +1,105 @@
+"""A topic followed in a browser: rows, bounded in number, until the log-in ends."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from seb_appliance import limits
+from tests.support.appliance import RunningAppliance, running_appliance
+from tests.ui.pages import Visitor, add_user, visitor
+
+
+@pytest.fixture
+async def seb(tmp_path: Path) -> AsyncIterator[RunningAppliance]:
+    async with running_appliance(tmp_path / "seb") as running:
+        await add_user(running, "olga", "viewer")
+        await running.client.put("/v1/topics/t")
+        yield running
+
+
+@pytest.fixture
+async def olga(seb: RunningAppliance) -> AsyncIterator[Visitor]:
+    visiting = visitor(seb)
+    async with visiting.client:
+        await visiting.log_in("olga")
+        yield visiting
+
+
+async def produce(seb: RunningAppliance, values: list[str]) -> None:
+    lines = msgspec.json.Encoder().encode_lines([{"value": value} for value in values])
+    kind = {"content-type": "application/x-ndjson"}
+    answer = await seb.client.post("/v1/topics/t/records", content=lines, headers=kind)
+    assert answer.status_code == 201
+
+
+async def event(lines: AsyncIterator[str], name: str) -> str:
+    """The data of the next event of that name."""
+    async with asyncio.timeout(20):
+        async for line in lines:
+            if line == f"event: {name}":
+                data = []
+                async for part in lines:
+                    if not part:
+                        return "\n".join(data)
+                    data.append(part.removeprefix("data: "))
+    raise AssertionError(f"the stream ended without {name}")
+
+
+async def test_rows_come_as_records_are_stored_and_nothing_in_them_runs(
+    seb: RunningAppliance, olga: Visitor
+) -> None:
+    await produce(seb, ["before"])
+    async with olga.client.stream("GET", "/ui/topics/t/live/rows") as answer:
+        assert answer.headers["content-type"].startswith("text/event-stream")
+        lines = answer.aiter_lines()
+        await produce(seb, ["<script>alert(1)</script>\r\nevent: ended", "second"])
+        rows = await event(lines, "rows")
+        assert "before" not in rows
+        assert rows.index("second") < rows.index("&lt;script&gt;alert(1)&lt;/script&gt;")
+        assert "<script>" not in rows
+        assert "/ui/topics/t/records/2" in rows
+
+
+async def test_what_comes_too_fast_is_left_out_and_counted(
+    seb: RunningAppliance, olga: Visitor
+) -> None:
+    async with olga.client.stream("GET", "/ui/topics/t/live/rows") as answer:
+        lines = answer.aiter_lines()
+        await produce(seb, [f"value {n}" for n in range(1_200)])
+        rows = await event(lines, "rows")
+        assert "value 1199<" in rows
+        assert rows.count("/records/") == limits.LIVE_ROWS_AT_ONCE
+        assert "1,150 records were left out" in rows
+
+
+async def test_it_ends_with_the_topic(seb: RunningAppliance, olga: Visitor) -> None:
+    async with olga.client.stream("GET", "/ui/topics/t/live/rows") as answer:
+        lines = answer.aiter_lines()
+        await seb.client.delete("/v1/topics/t")
+        assert "'t'" in await event(lines, "ended")
+    assert (await olga.get("/ui/topics/t/live")).status_code == 404
+
+
+async def test_it_ends_with_the_log_in(seb: RunningAppliance, olga: Visitor) -> None:
+    async with olga.client.stream("GET", "/ui/topics/t/live/rows") as answer:
+        lines = answer.aiter_lines()
+        await produce(seb, ["one"])
+        assert "one" in await event(lines, "rows")
+        assert (await olga.post("/ui/logout-everywhere")).status_code == 303
+        await produce(seb, ["two"])
+        async with asyncio.timeout(20):
+            assert "two" not in "".join([line async for line in lines])
+
+
+async def test_a_client_that_leaves_follows_no_more(seb: RunningAppliance, olga: Visitor) -> None:
+    async with olga.client.stream("GET", "/ui/topics/t/live/rows") as answer:
+        await anext(answer.aiter_lines())
+        assert seb.appliance.broker.followers.count == 1
+    async with asyncio.timeout(20):
+        while seb.appliance.broker.followers.count:
+            await asyncio.sleep(0)

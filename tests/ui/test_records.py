@@ -1,0 +1,231 @@
+"""The pages of records: what is shown, from where, and that nothing a record holds can run."""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import AsyncIterator
+
+import msgspec
+import pytest
+import pytest_asyncio
+
+from seb_appliance import limits
+from tests.support.appliance import RunningAppliance, running_appliance
+from tests.ui.pages import Visitor, add_user, visitor
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+HOSTILE = [
+    b"<script>alert(1)</script>",
+    b"\"'><img src=x onerror=alert(1)>",
+    b"a\0b",
+    "x\u202egnp.exe\u2066\u200f".encode(),
+    b"\xff\xfe<script>",
+    b'{"a":"</pre><script>alert(1)</script>","b":[1,2]}',
+    b"{{ 7 * 7 }}",
+    b"[" * 100_000,
+]
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def seb(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[RunningAppliance]:
+    async with running_appliance(tmp_path_factory.mktemp("seb")) as running:
+        await add_user(running, "admin", "admin")
+        await add_user(running, "olga", "viewer")
+        await produce(running, "numbers", [{"value": f"value {n}"} for n in range(100)])
+        hostile = [
+            {
+                "value_base64": b64(one),
+                "key_base64": b64(one[:100]),
+                "headers": {"<b>": "<i>\u202e"},
+            }
+            for one in HOSTILE
+        ]
+        await produce(running, "hostile", hostile)
+        yield running
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def olga(seb: RunningAppliance) -> AsyncIterator[Visitor]:
+    visiting = visitor(seb)
+    async with visiting.client:
+        await visiting.log_in("olga")
+        yield visiting
+
+
+def b64(content: bytes) -> str:
+    return base64.b64encode(content).decode()
+
+
+async def produce(seb: RunningAppliance, topic: str, records: list[dict[str, object]]) -> None:
+    lines = msgspec.json.Encoder().encode_lines(records)
+    kind = {"content-type": "application/x-ndjson"}
+    answer = await seb.client.post(f"/v1/topics/{topic}/records", content=lines, headers=kind)
+    assert answer.status_code == 201, answer.text
+
+
+def offsets(text: str) -> list[int]:
+    return [
+        int(found) for found in re.findall(r'<th scope="row" class="number"><a[^>]*/(\d+)"', text)
+    ]
+
+
+async def test_nothing_is_read_before_go(seb: RunningAppliance, olga: Visitor) -> None:
+    before = seb.appliance.broker.counters.reads
+    text = (await olga.get("/ui/topics/numbers/records")).text
+    assert "nothing is read before" in text
+    assert seb.appliance.broker.counters.reads == before
+    assert offsets(text) == []
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("start=end", range(75, 100)),
+        ("start=earliest&most=50", range(50)),
+        ("start=offset&at=90", range(90, 100)),
+        ("start=offset&at=100", []),
+        ("start=time&at=2001-01-01T00:00", range(25)),
+        ("start=time&at=2999-01-01T00:00:00Z", []),
+        ("start=earliest&text=value+7", [7, *range(70, 80)]),
+        ("start=key&at=none", []),
+    ],
+)
+async def test_records_are_shown_from_a_place(
+    olga: Visitor, query: str, expected: list[int]
+) -> None:
+    answer = await olga.get(f"/ui/topics/numbers/records?{query}")
+    assert answer.status_code == 200
+    assert offsets(answer.text) == list(expected)
+
+
+@pytest.mark.parametrize(
+    "query",
+    ["start=offset&at=x", "start=offset&at=101", "start=time&at=soon", "start=middle",
+     "start=end&most=7", "start=end&show=png", "start=key&at=a&on=-1", "start=offset"],
+)  # fmt: skip
+async def test_a_place_that_is_none_is_told_in_words(olga: Visitor, query: str) -> None:
+    answer = await olga.get(f"/ui/topics/numbers/records?{query}")
+    assert answer.status_code == 422
+    assert 'role="alert"' in answer.text
+
+
+async def test_later_and_earlier_go_through_all_records(olga: Visitor) -> None:
+    path, seen = "/ui/topics/numbers/records?start=earliest", []
+    while path:
+        text = (await olga.get(path)).text
+        seen += offsets(text)
+        later = re.search(r'<a href="([^"]*)"[^>]*>Later<', text)
+        path = later[1].replace("&amp;", "&") if later else ""
+    assert seen == list(range(100))
+    earlier = re.search(r'<a href="([^"]*)"[^>]*>Earlier<', text)
+    assert earlier
+    assert offsets((await olga.get(earlier[1].replace("&amp;", "&"))).text) == list(range(50, 75))
+
+
+async def test_a_look_for_a_text_says_how_far_it_went_and_goes_on(
+    olga: Visitor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("seb_appliance.ui.record_rows._STEP_RECORDS", 10)
+    monkeypatch.setattr(limits, "SCANNED_RECORDS_MAX", 30)
+    text = (await olga.get("/ui/topics/numbers/records?start=earliest&text=value+47")).text
+    assert "Looked at 30 records" in text
+    assert "offsets 0 to 29; 0 fit" in text
+    later = re.search(r'<a href="([^"]*)"[^>]*>Later<', text)
+    assert later
+    assert offsets((await olga.get(later[1].replace("&amp;", "&"))).text) == [47]
+
+
+async def test_a_header_and_a_record_key_are_looked_for(
+    seb: RunningAppliance, olga: Visitor
+) -> None:
+    await produce(
+        seb,
+        "kinds",
+        [
+            {"value": "a", "key": "k/1", "headers": {"kind": "order", "by": "x"}},
+            {"value": "b", "key": "k/2", "headers": {"kind": "refund"}},
+            {"value": "c"},
+        ],
+    )
+    for query, expected in (
+        ("start=earliest&header=kind", [0, 1]),
+        ("start=earliest&header=kind%3Dref", [1]),
+        ("start=earliest&header=ref", []),
+        ("start=key&at=k/2", [1]),
+        ("start=earliest&text=k/", [0, 1]),
+    ):
+        text = (await olga.get(f"/ui/topics/kinds/records?{query}")).text
+        assert offsets(text) == expected, query
+
+
+async def test_nothing_that_a_record_holds_runs_or_hides(olga: Visitor) -> None:
+    for show in ("json", "text", "hex"):
+        pages = [f"/ui/topics/hostile/records?start=earliest&show={show}"]
+        pages += [f"/ui/topics/hostile/records/{n}?show={show}" for n in range(len(HOSTILE))]
+        for path in pages:
+            answer = await olga.get(path)
+            assert answer.status_code == 200, path
+            assert "<script>alert" not in answer.text
+            assert "<img" not in answer.text
+            assert "<i>" not in answer.text
+            assert not set("\0\u202e\u2066\u200f") & set(answer.text)
+    text = (await olga.get("/ui/topics/hostile/records?start=earliest")).text
+    for words in ("a\\x00b", "x\\u202egnp.exe\\u2066\\u200f", "0xfffe3c", "{{ 7 * 7 }}"):
+        assert words in text
+    assert "&lt;b&gt;" in text
+    assert "&#34;b&#34;: [\n" in text  # pretty JSON
+    query = "?start=key&at=%3Cscript%3E&text=%22%3E%3Cimg+src%3Dx%3E&header=%3Cscript%3E"
+    text = (await olga.get(f"/ui/topics/hostile/records{query}")).text
+    assert "<script>" not in text.replace("<script src=", "")
+    assert "<img" not in text
+
+
+async def test_a_list_stays_small_however_large_the_values(
+    seb: RunningAppliance, olga: Visitor
+) -> None:
+    await produce(seb, "large", [{"value": "x" * 30_000} for _ in range(25)])
+    answer = await olga.get("/ui/topics/large/records?start=end")
+    assert len(answer.content) < 100_000
+    assert "all of it" in answer.text
+    whole = (await olga.get("/ui/topics/large/records/3")).text
+    assert "x" * 30_000 in whole
+
+
+async def test_one_record_has_a_page_of_its_own(olga: Visitor) -> None:
+    text = (await olga.get("/ui/topics/numbers/records/7")).text
+    assert '<pre tabindex="0">value 7</pre>' in text
+    assert "/records/6?show=json" in text
+    assert "/records/8?show=json" in text
+    assert "Later" not in (await olga.get("/ui/topics/numbers/records/99")).text
+    for missing in ("numbers/records/100", "numbers/records/9007199254740993", "none/records/0"):
+        assert (await olga.get(f"/ui/topics/{missing}")).status_code == 404
+
+
+async def test_a_download_is_what_the_api_gives(seb: RunningAppliance, olga: Visitor) -> None:
+    for topic, records in (("numbers", 100), ("hostile", len(HOSTILE))):
+        answer = await olga.get(f"/ui/topics/{topic}/download?offset=0&most=1000")
+        asked = {"format": "ndjson", "offset": "0"}
+        told = await seb.client.get(f"/v1/topics/{topic}/records", params=asked)
+        assert answer.content == told.content
+        assert answer.content.count(b"\n") == records
+        assert "attachment" in answer.headers["content-disposition"]
+    few = await olga.get("/ui/topics/numbers/download?offset=90&most=3")
+    assert few.content.count(b"\n") == 3
+    assert (await olga.get("/ui/topics/numbers/download?offset=x")).status_code == 400
+    assert (await olga.get("/ui/topics/numbers/download?offset=999")).status_code == 416
+
+
+async def test_no_command_to_copy_holds_what_an_address_smuggled_in(olga: Visitor) -> None:
+    evil = "%3Brm+-rf"
+    for path in (
+        f"topics?match=*{evil}",
+        f"topics/numbers/records?start=end&most=25{evil}",
+        f"topics/numbers/send?offset=1&to=numbers{evil}",
+        f"topics/numbers/settings?linger_ms=1s{evil}",
+        f"topics/numbers/trim?before=1{evil}",
+    ):
+        text = (await olga.get(f"/ui/{path}")).text
+        commands = text[text.index('<details class="same">') :]
+        assert "rm -rf" not in commands, path
+        assert "seb " in commands

@@ -1,0 +1,255 @@
+"""The pages of topics: the list, one topic, and what changes it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+
+import httpx2
+import pytest
+import pytest_asyncio
+
+from seb_appliance.api.app import create_app
+from seb_appliance.api.options import ApiOptions
+from seb_appliance.broker.audit import THE_APPLIANCE
+from seb_appliance.broker.group_admission import Commit
+from seb_appliance.broker.ports import AuditQuery
+from seb_appliance.formats.operations import TopicSettings
+from seb_appliance.http_server import ui_options
+from seb_appliance.ui.app import router
+from seb_appliance.ui.options import TopicChanges
+from tests.support.appliance import RunningAppliance, running_appliance
+from tests.ui.pages import Visitor, add_user, visitor
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def seb(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[RunningAppliance]:
+    async with running_appliance(tmp_path_factory.mktemp("seb")) as running:
+        await add_user(running, "admin", "admin")
+        await add_user(running, "olga", "viewer")
+        yield running
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def admin(seb: RunningAppliance) -> AsyncIterator[Visitor]:
+    visiting = visitor(seb)
+    async with visiting.client:
+        await visiting.log_in("admin")
+        yield visiting
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def olga(seb: RunningAppliance) -> AsyncIterator[Visitor]:
+    visiting = visitor(seb)
+    async with visiting.client:
+        await visiting.log_in("olga")
+        yield visiting
+
+
+async def produce(seb: RunningAppliance, topic: str, records: int) -> None:
+    lines = b"".join(b'{"value":"%d"}\n' % number for number in range(records))
+    kind = {"content-type": "application/x-ndjson"}
+    answer = await seb.client.post(f"/v1/topics/{topic}/records", content=lines, headers=kind)
+    assert answer.status_code == 201, answer.text
+
+
+async def test_before_there_is_a_topic_the_list_says_how_to_make_one(tmp_path: Path) -> None:
+    async with running_appliance(tmp_path / "fresh") as fresh:
+        await add_user(fresh, "admin", "admin")
+        guest = visitor(fresh)
+        async with guest.client:
+            await guest.log_in("admin")
+            assert "/v1/topics/greetings/records" in (await guest.get("/ui/topics")).text
+
+
+async def test_the_list_counts_records_groups_and_the_largest_lag(
+    seb: RunningAppliance, olga: Visitor
+) -> None:
+    await produce(seb, "counted", 1_234)
+    for group, offset in (("near", 1_230), ("far", 34)):
+        commit = {"offsets": {"counted": offset}}
+        answer = await seb.client.put(f"/v1/groups/{group}/offsets", json=commit)
+        assert answer.status_code == 200, answer.text
+    await seb.client.post("/v1/topics/counted/trim", json={"before": 4})
+    text = (await olga.get("/ui/topics?match=counted")).text
+    row = text[text.index("<tbody>") : text.index("</tbody>")]
+    assert '<td class="number">1,230</td>' in row
+    assert '<td class="number">2</td>' in row
+    assert '<td class="number">1,200</td>' in row
+    assert "ago</time>" in row
+    assert "for ever" in row
+
+
+async def test_the_list_looks_for_news_by_itself_and_keeps_nobody_logged_in(
+    olga: Visitor,
+) -> None:
+    text = (await olga.get("/ui/topics?match=f")).text
+    assert 'hx-get="/ui/topics?match=f" hx-trigger="every 15s"' in text
+    part = (await olga.get("/ui/topics", **{"hx-request": "true", "hx-target": "topic-rows"})).text
+    assert part.lstrip().startswith('<div id="topic-rows">')
+    assert """hx-headers='{"Seb-By-Itself": "1"}'""" in part
+
+
+async def test_an_admin_creates_a_topic_and_a_viewer_does_not(
+    seb: RunningAppliance, admin: Visitor, olga: Visitor
+) -> None:
+    assert (await olga.post("/ui/topics", name="made")).status_code == 403
+    assert "Create a topic" not in (await olga.get("/ui/topics")).text
+    answer = await admin.post("/ui/topics", name="made", linger_ms="20ms", retention_ms="7d")
+    assert (answer.status_code, answer.headers["location"]) == (303, "/ui/topics/made")
+    assert seb.appliance.broker.topic("made").settings == TopicSettings(
+        linger_ms=20, retention_ms=7 * 86_400_000
+    )
+    (row,) = await seb.appliance.broker.audit(AuditQuery(10, subject="made"))
+    assert (row.actor, row.address) == ("user:admin", "127.0.0.1")
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"name": "a..b"}, "empty word between its dots"),
+        ({"name": "<script>alert(1)</script>"}, "name"),
+        ({"name": "refused", "linger_ms": "20"}, "has no unit"),
+        ({"name": "refused", "linger_ms": "9h"}, "linger_ms: 0 to"),
+        ({"name": "refused", "compression": "<b>"}, "Compression is one of"),
+    ],
+)
+async def test_a_topic_that_is_not_taken_is_shown_again(
+    admin: Visitor, fields: dict[str, str], words: str
+) -> None:
+    answer = await admin.post("/ui/topics", **fields)
+    assert answer.status_code == 422
+    assert words in answer.text
+    assert "<script>alert" not in answer.text
+    assert fields["name"].partition("<")[0] in answer.text
+
+
+async def test_a_change_of_settings_is_told_in_words_and_then_saved(
+    seb: RunningAppliance, admin: Visitor, olga: Visitor
+) -> None:
+    await seb.appliance.broker.create_topic("set", TopicSettings(linger_ms=100), THE_APPLIANCE)
+    path = "/ui/topics/set/settings"
+    text = (await admin.get(f"{path}?linger_ms=1s&retention_ms=1d&key_index=latest")).text
+    assert "up to 10 times fewer PUTs" in text
+    assert "comes up to 900 ms later" in text
+    assert "records older than that go" in text
+    assert "the newest record of each record key can be looked up" in text
+    assert "seb topics change set linger=1s retention=1d key_index=latest" in text
+    assert seb.appliance.broker.topic("set").settings.linger_ms == 100
+    assert (await olga.post(path, linger_ms="1s")).status_code == 403
+    assert (await admin.post(path, linger_ms="1s")).headers["location"] == "/ui/topics/set"
+    assert seb.appliance.broker.topic("set").settings == TopicSettings(linger_ms=1_000)
+    assert "Nothing: these are its settings" in (await admin.get(f"{path}?linger_ms=1s")).text
+    for answer in (
+        await admin.get(f"{path}?linger_ms=bad"),
+        await admin.post(path, retention_ms="1ms"),
+    ):
+        assert answer.status_code == 422
+        assert 'role="alert"' in answer.text
+
+
+async def test_what_a_change_costs_is_told_where_somebody_knows_it(tmp_path: Path) -> None:
+    async with running_appliance(tmp_path / "seb") as seb:
+        await add_user(seb, "olga", "viewer")
+        await seb.client.put("/v1/topics/t")
+        asked: list[object] = []
+
+        def cost(topic: str, changes: TopicChanges) -> dict[str, str]:
+            asked.append((topic, changes["linger_ms"]))
+            return {"linger_ms": "up to 3 EUR a month less"}
+
+        options = replace(ui_options(seb.appliance), setting_cost=cost)
+        app = create_app(
+            seb.appliance.broker,
+            options=ApiOptions(pages=options.templates / "pages", static=options.static),
+            status=lambda: pytest.fail("nobody asks"),
+            pages=[router(seb.appliance.broker, options)],
+        )
+        transport = httpx2.ASGITransport(app=app)  # type: ignore[arg-type]
+        origin = "http://seb.example.org"
+        async with httpx2.AsyncClient(transport=transport, base_url=origin) as client:
+            guest = Visitor(client, origin)
+            await guest.log_in("olga")
+            text = (await guest.get("/ui/topics/t/settings?linger_ms=2s")).text
+        assert "Linger: up to 3 EUR a month less." in text
+        assert asked == [("t", 2_000)]
+
+
+async def test_a_trim_says_how_many_records_go_and_then_removes_them(
+    seb: RunningAppliance, admin: Visitor, olga: Visitor
+) -> None:
+    await produce(seb, "trimmed", 1_500)
+    path = "/ui/topics/trimmed/trim"
+    text = (await admin.get(f"{path}?before=1200")).text
+    assert "<b>1,200</b> of 1,500 records go" in text
+    assert seb.appliance.broker.topic("trimmed").log_start_offset == 0
+    assert (await olga.post(path, before="1200")).status_code == 403
+    assert (await admin.post(path, before="1200")).status_code == 303
+    assert seb.appliance.broker.topic("trimmed").log_start_offset == 1_200
+    assert "Nothing: the log starts" in (await admin.get(f"{path}?before=7")).text
+    for wrong in ("1501", "-1", "x", "", "9" * 30):
+        assert (await admin.get(f"{path}?before={wrong}")).status_code == 422
+
+
+async def test_a_topic_is_deleted_by_its_whole_name_only(
+    seb: RunningAppliance, admin: Visitor, olga: Visitor
+) -> None:
+    await produce(seb, "doomed", 1)
+    path = "/ui/topics/doomed/delete"
+    assert (await olga.post(path, name="doomed")).status_code == 403
+    answer = await admin.post(path, name="doome")
+    assert answer.status_code == 422
+    assert "Nothing was deleted" in answer.text
+    assert (await admin.post(path, name="doomed")).headers["location"] == "/ui/topics"
+    assert (await admin.get("/ui/topics/doomed")).status_code == 404
+
+
+async def test_the_list_is_filtered_by_text_and_by_pattern(
+    seb: RunningAppliance, olga: Visitor
+) -> None:
+    for name in ("f.eu.a", "f.eu.b", "f.us.a"):
+        await seb.appliance.broker.create_topic(name, TopicSettings(), THE_APPLIANCE)
+    assert (await olga.get("/ui/topics?match=f.eu")).text.count("<tr>") == 1 + 2
+    assert (await olga.get("/ui/topics?match=f.*.a")).text.count("<tr>") == 1 + 2
+    assert (await olga.get("/ui/topics?match=**.b")).text.count("<tr>") == 1 + 1
+    assert "No topic fits" in (await olga.get("/ui/topics?match=%3Cscript%3E")).text
+    assert "<script>" not in (await olga.get("/ui/topics?match=%3Cscript%3E")).text
+    assert (await olga.get("/ui/topics?match=a..*")).status_code == 422
+
+
+@pytest.mark.slow
+async def test_ten_thousand_topics_are_paged_at_once(tmp_path: Path) -> None:
+    async with running_appliance(tmp_path / "many") as many:
+        broker = many.appliance.broker
+        names = [f"t.{number:05}" for number in range(10_000)]
+        for begin in range(0, 10_000, 500):
+            some = names[begin : begin + 500]
+            await asyncio.gather(*(broker.create_topic(name, TopicSettings()) for name in some))
+        for begin in range(0, 1_000, 250):
+            commits = [
+                Commit(f"g{number:04}", dict.fromkeys(names[number : number + 10], 0))
+                for number in range(begin, begin + 250)
+            ]
+            await asyncio.gather(
+                *(broker.groups.commit(one, broker.pending.reserve(0)) for one in commits)
+            )
+        await add_user(many, "olga", "viewer")
+        guest = visitor(many)
+        async with guest.client:
+            await guest.log_in("olga")
+            for path in ("", "?after=t.05000", "?match=9999", "?match=t.*"):
+                best_s = 9.0
+                for _ in range(5):
+                    began_s = time.perf_counter()
+                    answer = await guest.get(f"/ui/topics{path}")
+                    best_s = min(best_s, time.perf_counter() - began_s)
+                assert answer.status_code == 200
+                assert "10,000 topics in all" in answer.text
+                assert best_s < 0.5, path  # generous: 0.1 s on a quiet machine
+            assert len(answer.content) < 100_000
+            assert (await guest.get("/ui/topics?after=t.05000")).text.count("<tr>") == 1 + 50
