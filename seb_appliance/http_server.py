@@ -36,6 +36,7 @@ def ui_options(appliance: Appliance) -> UiOptions:
         static=_STATIC,
         facts=lambda: facts(appliance),
         history=appliance.history.history,
+        lags=appliance.history.lags,
         settings=lambda: setting_rows(appliance),
         passwords=appliance.passwords,
         clock=appliance.clock,

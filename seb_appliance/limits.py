@@ -122,6 +122,8 @@ LOGINS_WATCHED_MAX: Final = 10_000  # addresses and accounts
 FORM_BYTES_MAX: Final = 256 * KIB
 FORM_FIELDS_MAX: Final = 1_000
 SAMPLE_EVERY_S: Final = 15
+LAGS_SAMPLED: Final = 200  # of groups on topics, with each sample
+LAG_SAMPLES_KEPT: Final = 240  # an hour; about 2 MB in all
 SAMPLES_KEPT: Final = 24 * 3600 // SAMPLE_EVERY_S
 
 # The audit

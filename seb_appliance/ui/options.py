@@ -10,6 +10,7 @@ from typing import Protocol
 from seb_appliance.clock import Clock
 from seb_appliance.ui.facts import Facts, Figure, SettingRow
 from seb_appliance.ui.history import History
+from seb_appliance.ui.lag_history import LagHistory
 
 
 class PasswordCheck(Protocol):
@@ -20,13 +21,15 @@ class PasswordCheck(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class UiOptions:
-    """`templates`, `static`: folders. `facts`: how the appliance is now; `history`: how it was;
-    `settings`: those in force. `cost`: figures of money for the overview, none if it has none."""
+    """`templates`, `static`: folders. `facts`: how the appliance is now; `history`: how it was, and
+    `lags`: how far groups were behind; `settings`: those in force. `cost`: figures of money for the
+    overview, none if it has none."""
 
     templates: Path
     static: Path
     facts: Callable[[], Facts]
     history: History
+    lags: LagHistory
     settings: Callable[[], Sequence[SettingRow]]
     passwords: PasswordCheck
     clock: Clock

@@ -14,6 +14,7 @@ from seb_appliance.ui.units import FILTERS
 # The pages in the order of the navigation: title, path.
 NAVIGATION: Final = (
     ("Overview", "/ui"),
+    ("Groups", "/ui/groups"),
     ("Settings", "/ui/settings"),
     ("Audit", "/ui/audit"),
 )

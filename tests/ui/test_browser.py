@@ -18,6 +18,7 @@ from tests.ui.pages import PASSWORD
 
 pytestmark = pytest.mark.slow
 PAGES = {"overview": "/ui", "settings": "/ui/settings", "audit": "/ui/audit"}
+PAGES |= {"groups": "/ui/groups"}
 HOSTILE = "<img src=x onerror=document.title='hacked'>"
 
 

@@ -18,6 +18,7 @@ from tests.ui.pages import PASSWORD, Visitor, add_user, visitor
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 PAGES = ["/ui", "/ui/settings", "/ui/audit"]
+PAGES += ["/ui/groups"]
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
