@@ -51,6 +51,11 @@ class BucketSections:
         self._tail_bytes = 0
         self.from_memory = self.from_disk = self.from_bucket = self.damaged = 0
 
+    @property
+    def cached_bytes(self) -> int | None:
+        """What the cache on disk holds; None when there is none."""
+        return None if self._cache is None else self._cache.used_bytes
+
     def keep(self, entry: EncodedEntry) -> None:
         """An entry of ours was stored: keep it in memory, and put it on disk meanwhile."""
         seq = entry.entry.header.seq

@@ -7,7 +7,19 @@ from litestar.types import ASGIApp
 
 from seb_appliance.broker.broker import Broker
 from seb_appliance.errors import NotFoundError
-from seb_appliance.ui import assets, audit, group_reset, groups, login, overview, refusals, settings
+from seb_appliance.ui import (
+    api_keys,
+    assets,
+    audit,
+    group_reset,
+    groups,
+    login,
+    overview,
+    refusals,
+    settings,
+    storage,
+    users,
+)
 from seb_appliance.ui.assets import Assets
 from seb_appliance.ui.desk import AnyRequest, Desk
 from seb_appliance.ui.options import UiOptions
@@ -28,6 +40,9 @@ def router(broker: Broker, options: UiOptions) -> Router:
         path="/ui",
         route_handlers=[
             *overview.routes(desk),
+            *api_keys.routes(desk),
+            *storage.routes(desk),
+            *users.routes(desk),
             *groups.routes(desk),
             *group_reset.routes(desk),
             *settings.routes(desk),

@@ -66,7 +66,7 @@ def chart(
 
 def trend(words: str, points: Sequence[tuple[int, float]], *, from_us: int, until_us: int) -> Chart:
     """One line of times and values that are at hand. `words`: what it shows."""
-    shown = [point for point in points if point[0] > from_us]
+    shown = [point for point in points if point[0] >= from_us]
     most = max((value for _, value in shown), default=0.0)
     now = count(shown[-1][1] if shown else None)
     line = Line("", _paths(shown, most, from_us, until_us), now)

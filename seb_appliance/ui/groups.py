@@ -20,6 +20,7 @@ _FIELDS: Final = frozenset({"filter", "after"})
 _GROUPS_PER_PAGE: Final = 50
 _TOPICS_PER_PAGE: Final = 100
 _TREND_US: Final = 3600 * 1_000_000
+_TREND_US_MIN: Final = 120 * 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,12 +101,16 @@ def _only(topics: list[str]) -> Sees:
 
 def _lines(desk: Desk, view: GroupView) -> list[Line]:
     until_us = desk.clock.wall_us()
-    ends = {"from_us": until_us - _TREND_US, "until_us": until_us}
     lines = []
     for topic in view.topics:
         points = desk.options.lags.of(view.group, topic.topic_id)
-        words = f"Lag on {topic.topic}"
-        lines.append(Line(topic, trend(words, points, **ends) if len(points) > 1 else None))
+        shown = None
+        if len(points) > 1:
+            # What began lately is drawn wider, so that it can be seen.
+            from_us = min(max(points[0][0], until_us - _TREND_US), until_us - _TREND_US_MIN)
+            words = f"Lag on {topic.topic}"
+            shown = trend(words, points, from_us=from_us, until_us=until_us)
+        lines.append(Line(topic, shown))
     return lines
 
 
