@@ -43,7 +43,7 @@ def _showing(desk: Desk) -> list[HTTPRouteHandler]:
         return desk.page(
             visit,
             "api_keys",
-            parts=frozenset({"key-rows"}),
+            parts=frozenset({"api-key-rows"}),
             lines=[
                 (key, state_of(key, desk.clock.wall_us()), used.get(key.api_key_id)) for key in keys
             ],

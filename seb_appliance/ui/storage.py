@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from litestar import get
 from litestar.handlers import HTTPRouteHandler
 from litestar.types import ASGIApp
@@ -10,6 +12,9 @@ from seb_appliance import limits
 from seb_appliance.ui.desk import AnyRequest, Desk
 from seb_appliance.ui.facts import Figure, StorageFacts
 from seb_appliance.ui.units import count, share, size
+
+# How the errors of stores read; others are shown by their names.
+_ANSWERS: Final = {"ObjectMissingError": "absent", "ObjectExistsError": "there already"}
 
 
 def routes(desk: Desk) -> list[HTTPRouteHandler]:
@@ -28,6 +33,7 @@ def routes(desk: Desk) -> list[HTTPRouteHandler]:
                 ("Reads, since the start", _reads(facts)),
             ],
             failures=[one for one in (facts.snapshot_failure, facts.tidier_failure) if one],
+            answers=_ANSWERS,
             every_s=limits.SAMPLE_EVERY_S,
         )
 

@@ -251,7 +251,7 @@ async def test_many_keys_are_paged_and_filtered(seb: RunningAppliance, admin: Vi
         await access.create(f"many-{number:03}", grants)
     path, seen = "/ui/api-keys?filter=many-", []
     while path:
-        headers = {"hx-request": "true", "hx-target": "key-rows"}
+        headers = {"hx-request": "true", "hx-target": "api-key-rows"}
         text = (await admin.get(path, **headers)).text
         seen += re.findall(r">(many-\d+)<", text)
         following = re.search(r'href="([^"]*)"[^>]*>Next<', text)
