@@ -235,3 +235,24 @@ async def test_of_many_pairs_the_first_are_watched(seb: RunningAppliance) -> Non
     lags = seb.appliance.broker.groups.lags(limits.LAGS_SAMPLED)
     assert len(lags) <= limits.LAGS_SAMPLED
     assert len(seb.appliance.broker.groups.lags(1)) == 1
+
+
+async def test_a_group_on_many_topics_is_shown_a_hundred_at_a_time(
+    seb: RunningAppliance, olga: Visitor
+) -> None:
+    names = [f"wide.{number:03}" for number in range(230)]
+    for name in names:
+        await seb.client.put(f"/v1/topics/{name}")
+    await commit(seb, "wide", offsets=dict.fromkeys(names, 0))
+    path, seen, took_s = "/ui/groups/wide", [], []
+    while path:
+        began_s = time.perf_counter()
+        text = (await olga.get(path, **{**PART, "hx-target": "group-topics"})).text
+        took_s.append(time.perf_counter() - began_s)
+        assert "230 topics" in text
+        seen.append(len(re.findall(r'aria-label="Reset on (wide\.\d+)"', text)))
+        following = re.search(r'href="([^"]*)"[^>]*>Next<', text)
+        path = following[1] if following else ""
+    assert seen == [100, 100, 30]
+    assert min(took_s) < 0.1
+    assert (await olga.get("/ui/groups/wide?page=x")).status_code == 400
