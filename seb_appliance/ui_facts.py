@@ -90,7 +90,7 @@ def storage(appliance: Appliance) -> StorageFacts:
         entries_removed=done.entries_removed,
         objects_removed=done.objects_removed,
         topics_trimmed=done.topics_trimmed,
-        cache_bytes=sections.cached_bytes,
+        cache_bytes=sections.cached_bytes if sections.has_cache else None,
         cache_limit_bytes=appliance.settings.cache_bytes,
         sections_from_memory=sections.from_memory,
         sections_from_disk=sections.from_disk,
@@ -115,6 +115,6 @@ def _requests(appliance: Appliance) -> tuple[RequestRow, ...]:
     ]
     childs = [
         RequestRow(kind, "", "the tidier", requests, None, None, None)
-        for kind, requests in appliance.tidier.counters.requests.items()
+        for kind, requests in appliance.tidier.asked.requests.items()
     ]
     return tuple(sorted(ours + childs, key=lambda row: (row.by, row.kind, row.outcome)))

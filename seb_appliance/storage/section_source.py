@@ -51,11 +51,6 @@ class BucketSections:
         self._tail_bytes = 0
         self.from_memory = self.from_disk = self.from_bucket = self.damaged = 0
 
-    @property
-    def cached_bytes(self) -> int | None:
-        """What the cache on disk holds; None when there is none."""
-        return None if self._cache is None else self._cache.used_bytes
-
     def keep(self, entry: EncodedEntry) -> None:
         """An entry of ours was stored: keep it in memory, and put it on disk meanwhile."""
         seq = entry.entry.header.seq
@@ -67,6 +62,10 @@ class BucketSections:
         if self._cache is not None and self._cache_backlog < CACHE_BACKLOG_MAX:
             cache, body = self._cache, entry.body
             self._in_cache_thread(lambda: cache.put_entry(seq, body))
+
+    @property
+    def has_cache(self) -> bool:
+        return self._cache is not None
 
     @property
     def cached_bytes(self) -> int:

@@ -35,7 +35,7 @@ async def test_what_fails_is_told_in_words(tmp_path: Path) -> None:
     async with running_appliance(tmp_path / "seb") as seb:
         await add_user(seb, "olga", "viewer")
         seb.appliance.snapshots.failure = "no snapshot could be made: <b>disk full</b>"
-        seb.appliance.tidier.counters.requests["GET"] = 17
+        seb.appliance.tidier.asked.requests["GET"] = 17
         olga = visitor(seb)
         async with olga.client:
             await olga.log_in("olga")
