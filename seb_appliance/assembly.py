@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from seb_appliance import limits
 from seb_appliance.admin_key import ensure_admin_key
 from seb_appliance.broker.broker import Broker
 from seb_appliance.broker.ports import LoadedState
@@ -334,6 +335,7 @@ def _reading(appliance: Appliance) -> Reading:
         bucket_requests=appliance.store.counts.requests(),
         puts=tuple(counters.puts.counts),
         size_bytes=broker.topic_lists.totals().size_bytes,
+        lags=broker.groups.lags(limits.LAGS_SAMPLED),
     )
 
 

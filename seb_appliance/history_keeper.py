@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 from seb_appliance import limits
 from seb_appliance.broker.latencies import percentile_s
 from seb_appliance.clock import Clock
 from seb_appliance.ui.history import History, Sample
+from seb_appliance.ui.lag_history import LagHistory, Pair
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """Counts since the start. `puts`: as in broker/latencies.py."""
+    """Counts since the start. `puts`: as in broker/latencies.py. `lags`: records that groups have
+    not read now."""
 
     records_in: int
     bytes_in: int
@@ -25,6 +27,7 @@ class Reading:
     bucket_requests: int
     puts: tuple[int, ...]
     size_bytes: int
+    lags: Mapping[Pair, int] = field(default_factory=dict)
 
 
 class HistoryKeeper:
@@ -32,6 +35,7 @@ class HistoryKeeper:
 
     def __init__(self, read: Callable[[], Reading], clock: Clock) -> None:
         self.history = History()
+        self.lags = LagHistory()
         self._read = read
         self._clock = clock
         self._task: asyncio.Task[None] | None = None
@@ -49,7 +53,9 @@ class HistoryKeeper:
         while True:
             await self._clock.sleep(limits.SAMPLE_EVERY_S)
             now, now_s = self._read(), self._clock.monotonic_s()
-            self.history.add(_sample(before, now, self._clock.wall_us(), now_s - before_s))
+            now_us = self._clock.wall_us()
+            self.history.add(_sample(before, now, now_us, now_s - before_s))
+            self.lags.add(now_us, now.lags)
             before, before_s = now, now_s
 
 

@@ -23,7 +23,13 @@ from seb_appliance.samples import samples
 from seb_appliance.status import status
 from seb_appliance.ui.app import router as admin_page
 from seb_appliance.ui.options import UiOptions
-from seb_appliance.ui_facts import cost_figures, cost_of_change, facts, setting_rows
+from seb_appliance.ui_facts import (
+    cost_figures,
+    cost_of_change,
+    facts,
+    setting_rows,
+    storage,
+)
 
 _KEEP_ALIVE_S = 75  # longer than clients keep theirs: never closed under a request
 _GRACE_S = 2  # answers are on their way by then: the broker has drained before
@@ -37,7 +43,9 @@ def ui_options(appliance: Appliance) -> UiOptions:
         static=_STATIC,
         facts=lambda: facts(appliance),
         history=appliance.history.history,
+        lags=appliance.history.lags,
         settings=lambda: setting_rows(appliance),
+        storage=lambda: storage(appliance),
         passwords=appliance.passwords,
         clock=appliance.clock,
         random_bytes=os.urandom,

@@ -131,6 +131,8 @@ SENT_BYTES_MAX: Final = 4 * MIB
 LIVE_ROWS_AT_ONCE: Final = 50  # of a topic followed in a browser; what comes faster is left out
 LIVE_PAUSE_S: Final = 0.5
 SAMPLE_EVERY_S: Final = 15
+LAGS_SAMPLED: Final = 200  # of groups on topics, with each sample
+LAG_SAMPLES_KEPT: Final = 240  # an hour; about 2 MB in all
 SAMPLES_KEPT: Final = 24 * 3600 // SAMPLE_EVERY_S
 
 # The audit

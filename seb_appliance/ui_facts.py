@@ -8,7 +8,7 @@ from seb_appliance import __version__
 from seb_appliance.assembly import Appliance
 from seb_appliance.setting_effects import effects_of
 from seb_appliance.setting_table import SETTINGS
-from seb_appliance.ui.facts import Facts, Figure, SettingRow
+from seb_appliance.ui.facts import Facts, Figure, RequestRow, SettingRow, StorageFacts
 
 
 def facts(appliance: Appliance) -> Facts:
@@ -84,3 +84,63 @@ def cost_of_change(
     now_us = appliance.clock.wall_us()
     found = effects_of(appliance.broker, appliance.cost, topic, changes, now_us)
     return {effect.setting: effect.words for effect in found}
+
+
+def storage(appliance: Appliance) -> StorageFacts:
+    journal, tidying, tidier = appliance.journal, appliance.broker.tidying, appliance.tidier
+    sections, snapshots, done = appliance.sections, appliance.snapshots, tidier.counters
+    objects = tidying.object_sizes
+    newest = snapshots.newest_seq
+    return StorageFacts(
+        journal_seq=journal.position.seq,
+        epoch=journal.epoch,
+        bucket=appliance.store.description,
+        fencing_mode=journal.mode,
+        durability=journal.durability,
+        tidied_seq=tidying.tidied_seq,
+        waiting_entries=tidying.waiting_entries,
+        waiting_bytes=tidying.waiting_bytes,
+        objects=len(objects),
+        object_bytes=sum(length for length, _ in objects),
+        living_bytes=sum(living for _, living in objects),
+        garbage=tidying.garbage,
+        snapshot_seq=newest or None,
+        snapshot_entries_since=journal.position.seq - newest,
+        snapshots=snapshots.published,
+        snapshot_failure=snapshots.failure,
+        doing=tidier.doing,
+        tidier_failure=tidier.failure,
+        jobs=done.jobs,
+        tidier_read_bytes=done.bytes_read,
+        tidier_written_bytes=done.bytes_written,
+        entries_removed=done.entries_removed,
+        objects_removed=done.objects_removed,
+        topics_trimmed=done.topics_trimmed,
+        cache_bytes=sections.cached_bytes if sections.has_cache else None,
+        cache_limit_bytes=appliance.settings.cache_bytes,
+        sections_from_memory=sections.from_memory,
+        sections_from_disk=sections.from_disk,
+        sections_from_bucket=sections.from_bucket,
+        damaged_reads=sections.damaged,
+        requests=_requests(appliance),
+    )
+
+
+def _requests(appliance: Appliance) -> tuple[RequestRow, ...]:
+    ours = [
+        RequestRow(
+            row.kind,
+            row.outcome,
+            "the appliance",
+            row.requests,
+            row.seconds,
+            row.bytes_sent,
+            row.bytes_received,
+        )
+        for row in appliance.store.counts.rows
+    ]
+    childs = [
+        RequestRow(kind, "", "the tidier", requests, None, None, None)
+        for kind, requests in appliance.tidier.asked.requests.items()
+    ]
+    return tuple(sorted(ours + childs, key=lambda row: (row.by, row.kind, row.outcome)))

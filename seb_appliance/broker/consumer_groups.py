@@ -166,6 +166,20 @@ class ConsumerGroups:
         """How many groups there are."""
         return len(self._catalog.groups)
 
+    def lags(self, most: int) -> dict[tuple[str, int], int]:
+        """Records by which groups are behind, by group and topic id: of as many pairs as asked
+        for at the most, in order of the groups' names. Does no I/O."""
+        found: dict[tuple[str, int], int] = {}
+        for name in self._catalog.groups.names("", most):
+            group = self._catalog.groups.get(name)
+            for topic_id, committed in group.offsets.items() if group is not None else ():
+                topic = self._catalog.find_id(topic_id)
+                if topic is not None:
+                    found[name, topic_id] = max(0, topic.log_end_offset - committed.offset)
+                if len(found) == most:
+                    return found
+        return found
+
     async def page(self, after: str, most: int, sees: Sees) -> tuple[list[GroupView], str | None]:
         """Groups in order of their names behind `after`, and the name to go on after (None: these
         were the last). There may be fewer than `most`, since the work for one page is bounded."""

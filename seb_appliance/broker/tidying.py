@@ -384,6 +384,11 @@ class Tidying:
         return len(self._catalog.stored)
 
     @property
+    def object_sizes(self) -> list[tuple[int, int]]:
+        """Of each of them its bytes, and how many of these are in force."""
+        return [(found.length, found.living_bytes) for found in self._catalog.stored.all()]
+
+    @property
     def garbage(self) -> int:
         """Condemned objects that were not deleted yet."""
         return len(self._catalog.stored.garbage)

@@ -64,6 +64,10 @@ class BucketSections:
             self._in_cache_thread(lambda: cache.put_entry(seq, body))
 
     @property
+    def has_cache(self) -> bool:
+        return self._cache is not None
+
+    @property
     def cached_bytes(self) -> int:
         """Of the cache on disk; 0 where there is none."""
         return self._cache.used_bytes if self._cache is not None else 0

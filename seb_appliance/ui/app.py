@@ -8,8 +8,11 @@ from litestar.types import ASGIApp
 from seb_appliance.broker.broker import Broker
 from seb_appliance.errors import NotFoundError
 from seb_appliance.ui import (
+    api_keys,
     assets,
     audit,
+    group_reset,
+    groups,
     live,
     login,
     overview,
@@ -18,8 +21,10 @@ from seb_appliance.ui import (
     records,
     refusals,
     settings,
+    storage,
     topic,
     topics,
+    users,
 )
 from seb_appliance.ui.assets import Assets
 from seb_appliance.ui.desk import AnyRequest, Desk
@@ -47,6 +52,11 @@ def router(broker: Broker, options: UiOptions) -> Router:
             *producing.routes(desk),
             *live.routes(desk),
             *record_keys.routes(desk),
+            *api_keys.routes(desk),
+            *storage.routes(desk),
+            *users.routes(desk),
+            *groups.routes(desk),
+            *group_reset.routes(desk),
             *settings.routes(desk),
             *audit.routes(desk),
             *login.routes(desk, Throttle(options.clock)),

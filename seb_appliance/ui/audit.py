@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Final
 from urllib.parse import urlencode
 
@@ -16,6 +15,7 @@ from seb_appliance import limits
 from seb_appliance.broker.ports import AuditQuery, AuditRow
 from seb_appliance.errors import BadRequestError
 from seb_appliance.ui.desk import AnyRequest, Desk, FormProblem
+from seb_appliance.ui.fields import time_us
 from seb_appliance.ui.forms import Form
 
 _FIELDS: Final = frozenset({"who", "what", "action", "from", "until", "before"})
@@ -84,19 +84,9 @@ def _query(form: Form) -> AuditQuery:
         form.text("who") or None,
         form.text("what") or None,
         form.text("action") or None,
-        _time_us(form.text("from"), "From"),
-        _time_us(form.text("until"), "Until"),
+        time_us(form.text("from"), "From"),
+        time_us(form.text("until"), "Until"),
     )
-
-
-def _time_us(text: str, name: str) -> int | None:
-    """A time as a browser's field gives it, in UTC. Raises BadRequestError."""
-    if not text:
-        return None
-    try:
-        return int(datetime.fromisoformat(text.rstrip("Z")).replace(tzinfo=UTC).timestamp()) * 10**6
-    except (ValueError, OverflowError) as error:
-        raise BadRequestError(f"{name} is a time in UTC, such as 2026-11-21T10:00.") from error
 
 
 def _changed(row: AuditRow) -> list[Changed]:

@@ -12,6 +12,7 @@ from typing import Final
 
 from seb_appliance import limits
 from seb_appliance.ui.history import Sample
+from seb_appliance.ui.units import count
 
 WIDTH, HEIGHT = 300, 60
 _COLUMNS: Final = 150
@@ -61,6 +62,15 @@ def chart(
     ]
     heard = ", ".join(f"{line.name} {line.latest}".strip() for line in lines)
     return Chart(title, lines, words(most), f"{title}: now {heard}; at most {words(most)}")
+
+
+def trend(words: str, points: Sequence[tuple[int, float]], *, from_us: int, until_us: int) -> Chart:
+    """One line of times and values that are at hand. `words`: what it shows."""
+    shown = [point for point in points if point[0] >= from_us]
+    most = max((value for _, value in shown), default=0.0)
+    now = count(shown[-1][1] if shown else None)
+    line = Line("", _paths(shown, most, from_us, until_us), now)
+    return Chart(words, [line], count(most), f"{words}: now {now}, at most {count(most)}")
 
 
 def _points(

@@ -9,13 +9,17 @@ from typing import Protocol
 
 from seb_appliance.broker.values import ReadResult
 from seb_appliance.clock import Clock
-from seb_appliance.ui.facts import Facts, Figure, SettingRow
+from seb_appliance.ui.facts import Facts, Figure, SettingRow, StorageFacts
 from seb_appliance.ui.history import History
+from seb_appliance.ui.lag_history import LagHistory
 
 TopicChanges = Mapping[str, int | bool | str | None]
 
 
 class PasswordCheck(Protocol):
+    async def hash(self, password: str) -> str:
+        """Raises BadRequestError for one that is too short or too long, OverloadedError."""
+
     async def matches(self, password: str, password_hash: str | None) -> bool:
         """Whether it is the password of that hash; None is nobody's, and takes as long. Raises
         OverloadedError."""
@@ -23,16 +27,19 @@ class PasswordCheck(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class UiOptions:
-    """`templates`, `static`: folders. `facts`: how the appliance is now; `history`: how it was;
-    `settings`: those in force. `ndjson`: records as the API gives them, one a line, in parts.
-    `cost`: figures of money for the overview, none if it has none. `setting_cost`: what changes
-    of a topic's settings, as `Broker.change_topic` takes them, cost or save: words by setting."""
+    """`templates`, `static`: folders. `facts`, `storage`: how the appliance is now; `history`: how
+    it was, and `lags`: how far groups were behind; `settings`: those in force. `ndjson`: records as
+    the API gives them, one a line, in parts. `cost`: figures of money for the overview, none if it
+    has none. `setting_cost`: what changes of a topic's settings, as `Broker.change_topic` takes
+    them, cost or save: words by setting."""
 
     templates: Path
     static: Path
     facts: Callable[[], Facts]
     history: History
+    lags: LagHistory
     settings: Callable[[], Sequence[SettingRow]]
+    storage: Callable[[], StorageFacts]
     passwords: PasswordCheck
     clock: Clock
     random_bytes: Callable[[int], bytes]

@@ -15,6 +15,10 @@ from seb_appliance.ui.units import FILTERS
 NAVIGATION: Final = (
     ("Overview", "/ui"),
     ("Topics", "/ui/topics"),
+    ("Groups", "/ui/groups"),
+    ("API keys", "/ui/api-keys"),
+    ("Storage", "/ui/storage"),
+    ("Users", "/ui/users"),
     ("Settings", "/ui/settings"),
     ("Audit", "/ui/audit"),
 )

@@ -18,6 +18,8 @@ from tests.ui.pages import PASSWORD, Visitor, add_user, visitor
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 PAGES = ["/ui", "/ui/topics", "/ui/settings", "/ui/audit"]
+PAGES += ["/ui/groups", "/ui/api-keys", "/ui/api-keys/new"]
+PAGES += ["/ui/storage", "/ui/users", "/ui/users/admin"]
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

@@ -1,0 +1,210 @@
+"""API keys: make, change, rotate, disable, revoke. A secret is shown once, by the POST itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+from urllib.parse import urlencode
+
+from litestar import get, post
+from litestar.handlers import HTTPRouteHandler
+from litestar.types import ASGIApp
+
+from seb_appliance import quantities
+from seb_appliance.broker.values import ApiKeyView
+from seb_appliance.errors import BadParameterError, BadRequestError, LastAdminKeyError
+from seb_appliance.ui import key_forms
+from seb_appliance.ui.desk import AnyRequest, Change, Desk, FormProblem, Visit
+from seb_appliance.ui.fields import time_field, whole
+from seb_appliance.ui.forms import Form
+
+_LIST_FIELDS: Final = frozenset({"filter", "page"})
+_PER_PAGE: Final = 50
+_PARTS: Final = frozenset({"grant-rows"})
+_OVERLAPS: Final = ("0s", "1h", "24h", "7d", "30d")
+_PATH: Final = "/ui/api-keys"
+Refused = (BadRequestError, BadParameterError, LastAdminKeyError)
+
+
+def routes(desk: Desk) -> list[HTTPRouteHandler]:
+    return [*_showing(desk), *_making(desk), *_changing(desk)]
+
+
+def _showing(desk: Desk) -> list[HTTPRouteHandler]:
+    @get("/api-keys")
+    async def show(request: AnyRequest) -> ASGIApp:
+        visit = desk.enter(request, _LIST_FIELDS)
+        words = visit.query.text("filter")
+        number = whole(visit.query.text("page", "1"), "page", smallest=1)
+        found = [key for key in desk.broker.access.all() if words in key.name + key.api_key_id]
+        first = (number - 1) * _PER_PAGE
+        keys = found[first : first + _PER_PAGE]
+        used = desk.broker.access.last_used
+        return desk.page(
+            visit,
+            "api_keys",
+            parts=frozenset({"api-key-rows"}),
+            lines=[
+                (key, state_of(key, desk.clock.wall_us()), used.get(key.api_key_id)) for key in keys
+            ],
+            words=words,
+            total=len(found),
+            before=_list_path(words, number - 1) if number > 1 else "",
+            following=_list_path(words, number + 1) if found[first + _PER_PAGE :] else "",
+        )
+
+    @get("/api-keys/{api_key_id:str}")
+    async def show_one(request: AnyRequest) -> ASGIApp:
+        visit = desk.enter(request)
+        return _page(desk, visit, desk.broker.access.get(_id(request)))
+
+    return [show, show_one]
+
+
+def _making(desk: Desk) -> list[HTTPRouteHandler]:
+    @get("/api-keys/new")
+    async def ask(request: AnyRequest) -> ASGIApp:
+        return _new(desk, desk.enter(request), Form([]))
+
+    @post("/api-keys/new")
+    async def create(request: AnyRequest) -> ASGIApp:
+        change = await desk.change(request, key_forms.FIELDS)
+        visit, form = change.visit, change.form
+        if form.text("step") != "save":
+            return _new(desk, visit, form)
+        try:
+            members = key_forms.members_of(form)
+            key, secret = await desk.broker.access.create(
+                members["name"],
+                members["grants"],
+                members["expires_us"],
+                description=members["description"],
+                quotas=key_forms.quotas_of(members),
+                by=visit.actor,
+            )
+        except Refused as error:
+            return _new(desk, visit, form, error.detail)
+        return desk.page(visit, "api_key_secret", status=201, key=key, secret=secret, rotated=False)
+
+    return [ask, create]
+
+
+def _changing(desk: Desk) -> list[HTTPRouteHandler]:
+    access = desk.broker.access
+
+    @post("/api-keys/{api_key_id:str}")
+    async def change(request: AnyRequest) -> ASGIApp:
+        asked = await desk.change(request, key_forms.FIELDS)
+        key = access.get(_id(request))
+        if asked.form.text("step") != "save":
+            return _page(desk, asked.visit, key, asked.form)
+        try:
+            members = key_forms.members_of(asked.form)
+            if asked.form.text("expires") == time_field(key.expires_us):
+                del members["expires_us"]  # the field shows no fractions of seconds
+            await access.change(key.api_key_id, members, asked.visit.actor)
+        except Refused as error:
+            return _page(desk, asked.visit, key, asked.form, error.detail)
+        return _done(desk, asked, key, "What you changed is in force.")
+
+    @post("/api-keys/{api_key_id:str}/disabled")
+    async def disable(request: AnyRequest) -> ASGIApp:
+        asked = await desk.change(request, frozenset({"disabled"}))
+        key, disabled = access.get(_id(request)), asked.form.text("disabled") == "yes"
+        try:
+            await access.change(key.api_key_id, {"disabled": disabled}, asked.visit.actor)
+        except Refused as error:
+            return _page(desk, asked.visit, key, None, error.detail)
+        words = "It is disabled: whoever uses it is refused." if disabled else "It works again."
+        return _done(desk, asked, key, words)
+
+    @post("/api-keys/{api_key_id:str}/rotate")
+    async def rotate(request: AnyRequest) -> ASGIApp:
+        asked = await desk.change(request, frozenset({"overlap"}))
+        key, overlap = access.get(_id(request)), asked.form.text("overlap")
+        if overlap not in _OVERLAPS:
+            return _page(desk, asked.visit, key, None, f"The overlap is one of {_OVERLAPS}.")
+        overlap_ms = quantities.duration_ms(overlap)
+        key, secret = await access.rotate(key.api_key_id, overlap_ms, asked.visit.actor)
+        return desk.page(asked.visit, "api_key_secret", key=key, secret=secret, rotated=True)
+
+    @post("/api-keys/{api_key_id:str}/revoke")
+    async def revoke(request: AnyRequest) -> ASGIApp:
+        asked = await desk.change(request, frozenset({"id"}))
+        key = access.get(_id(request))
+        if asked.form.text("id") != key.api_key_id:
+            words = "This is not the id of the API key; nothing was revoked."
+            return _page(desk, asked.visit, key, None, words)
+        try:
+            await access.revoke(key.api_key_id, asked.visit.actor)
+        except Refused as error:
+            return _page(desk, asked.visit, key, None, error.detail)
+        words = f"The API key {key.api_key_id} is revoked, at once and for ever."
+        return desk.see_other(asked.visit, _PATH, words)
+
+    return [change, disable, rotate, revoke]
+
+
+def state_of(key: ApiKeyView, now_us: int) -> str:
+    if key.expires_us is not None and key.expires_us <= now_us:
+        return "expired"
+    return "disabled" if key.disabled else "in force"
+
+
+def _id(request: AnyRequest) -> str:
+    api_key_id: str = request.scope["path_params"]["api_key_id"]
+    return api_key_id
+
+
+def _list_path(words: str, number: int) -> str:
+    given = {"filter": words, "page": str(number) if number > 1 else ""}
+    query = urlencode({name: value for name, value in given.items() if value})
+    return f"{_PATH}?{query}" if query else _PATH
+
+
+def _done(desk: Desk, asked: Change, key: ApiKeyView, words: str) -> ASGIApp:
+    return desk.see_other(asked.visit, f"{_PATH}/{key.api_key_id}", words)
+
+
+def _topics(desk: Desk) -> Callable[[], list[str]]:
+    return lambda: [topic.name for topic in desk.broker.topics()]
+
+
+def _new(desk: Desk, visit: Visit, form: Form, refused: str = "") -> ASGIApp:
+    values = key_forms.values_of(form)
+    return desk.page(
+        visit,
+        "api_key_new",
+        parts=_PARTS,
+        status=422 if refused else 200,
+        values=values,
+        rows=key_forms.rows_of(form, _topics(desk)),
+        path=f"{_PATH}/new",
+        problem=FormProblem(refused, values) if refused else None,
+    )
+
+
+def _page(
+    desk: Desk, visit: Visit, key: ApiKeyView, form: Form | None = None, refused: str = ""
+) -> ASGIApp:
+    """One API key, with what `form` asks for instead of what is in force."""
+    values = key_forms.values_of_key(key) if form is None else key_forms.values_of(form)
+    topics = _topics(desk)
+    rows = key_forms.rows_of_key(key, topics) if form is None else key_forms.rows_of(form, topics)
+    now_us = desk.clock.wall_us()
+    overlap_us = key.overlap_until_us
+    return desk.page(
+        visit,
+        "api_key",
+        parts=_PARTS,
+        status=422 if refused else 200,
+        key=key,
+        state=state_of(key, now_us),
+        last_used_us=desk.broker.access.last_used.get(key.api_key_id),
+        overlap_us=overlap_us if overlap_us is not None and overlap_us > now_us else None,
+        overlaps=_OVERLAPS,
+        values=values,
+        rows=rows,
+        path=f"{_PATH}/{key.api_key_id}",
+        problem=FormProblem(refused, values) if refused else None,
+    )

@@ -1,0 +1,91 @@
+"""What lies in the bucket and in the cache, what is tidied, and which requests that took."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from litestar import get
+from litestar.handlers import HTTPRouteHandler
+from litestar.types import ASGIApp
+
+from seb_appliance import limits
+from seb_appliance.ui.desk import AnyRequest, Desk
+from seb_appliance.ui.facts import Figure, StorageFacts
+from seb_appliance.ui.units import count, share, size
+
+# How the errors of stores read; others are shown by their names.
+_ANSWERS: Final = {"ObjectMissingError": "absent", "ObjectExistsError": "there already"}
+
+
+def routes(desk: Desk) -> list[HTTPRouteHandler]:
+    @get("/storage")
+    async def show(request: AnyRequest) -> ASGIApp:
+        visit = desk.enter(request)
+        facts = desk.options.storage()
+        return desk.page(
+            visit,
+            "storage",
+            parts=frozenset({"storage-live"}),
+            facts=facts,
+            sections=[
+                ("In the bucket", _bucket(facts)),
+                ("The tidier, since the start", _tidier(facts)),
+                ("Reads, since the start", _reads(facts)),
+            ],
+            failures=[one for one in (facts.snapshot_failure, facts.tidier_failure) if one],
+            answers=_ANSWERS,
+            every_s=limits.SAMPLE_EVERY_S,
+        )
+
+    return [show]
+
+
+def _bucket(facts: StorageFacts) -> list[Figure]:
+    gone = facts.object_bytes - facts.living_bytes
+    return [
+        Figure("Bucket", facts.durability, f"{facts.bucket}, fencing mode {facts.fencing_mode}"),
+        Figure("Journal", f"seq {count(facts.journal_seq)}", f"epoch {count(facts.epoch)}"),
+        Figure("Tidied", f"seq {count(facts.tidied_seq)}", "entries up to it are merged or empty"),
+        Figure(
+            "Entries to be tidied",
+            count(facts.waiting_entries),
+            f"{size(facts.waiting_bytes)}; small and young ones wait for company",
+        ),
+        Figure("Segments", count(facts.objects), f"{size(facts.object_bytes)}, packed ones too"),
+        Figure("Gone within segments", size(gone), "rewritten when it is more than half of one"),
+        Figure("Condemned objects", count(facts.garbage), "removed after a time of grace"),
+        Figure(
+            "Newest snapshot",
+            "none yet" if facts.snapshot_seq is None else f"seq {count(facts.snapshot_seq)}",
+            f"{count(facts.snapshot_entries_since)} entries since; a start replays them",
+        ),
+    ]
+
+
+def _tidier(facts: StorageFacts) -> list[Figure]:
+    return [
+        Figure("Now", facts.doing or "resting", "one thing at a time"),
+        Figure("Jobs", count(facts.jobs), "merges that were put in force"),
+        Figure("Read", size(facts.tidier_read_bytes), "from the bucket"),
+        Figure("Written", size(facts.tidier_written_bytes), "segments"),
+        Figure("Entries removed", count(facts.entries_removed), "from the journal"),
+        Figure("Objects removed", count(facts.objects_removed), "that were condemned"),
+        Figure("Trims by retention", count(facts.topics_trimmed), "log starts moved"),
+    ]
+
+
+def _reads(facts: StorageFacts) -> list[Figure]:
+    at_hand = facts.sections_from_memory + facts.sections_from_disk
+    reads = at_hand + facts.sections_from_bucket
+    used, limit = facts.cache_bytes, facts.cache_limit_bytes
+    cache = Figure("Cache", "none", "the bucket is as near as a cache would be")
+    if used is not None:
+        cache = Figure("Cache", size(used), f"of {size(limit)}, on the local disk")
+    return [
+        cache,
+        Figure("From memory", count(facts.sections_from_memory), "sections"),
+        Figure("From the cache", count(facts.sections_from_disk), "sections"),
+        Figure("From the bucket", count(facts.sections_from_bucket), "sections"),
+        Figure("Hit rate", share(at_hand / reads if reads else None), "memory and cache"),
+        Figure("Damaged", count(facts.damaged_reads), "reads whose checksum failed"),
+    ]

@@ -1,0 +1,33 @@
+"""How far groups were behind: a bounded number of samples of each pair of group and topic."""
+
+from __future__ import annotations
+
+import pytest
+
+from seb_appliance import limits
+from seb_appliance.ui.lag_history import LagHistory
+
+
+def test_a_pair_that_came_later_begins_later() -> None:
+    history = LagHistory()
+    history.add(1, {("a", 1): 10})
+    history.add(2, {("a", 1): 11, ("b", 1): 20})
+    assert history.of("a", 1) == [(1, 10.0), (2, 11.0)]
+    assert history.of("b", 1) == [(2, 20.0)]
+
+
+def test_a_pair_that_is_gone_is_forgotten() -> None:
+    history = LagHistory()
+    history.add(1, {("a", 1): 10})
+    history.add(2, {})
+    history.add(3, {("a", 1): 12})
+    assert history.of("a", 1) == [(3, 12.0)]
+    assert history.of("nobody", 1) == []
+
+
+def test_only_the_newest_samples_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "LAG_SAMPLES_KEPT", 2)
+    history = LagHistory()
+    for at_us in (1, 2, 3):
+        history.add(at_us, {("a", 1): at_us})
+    assert history.of("a", 1) == [(2, 2.0), (3, 3.0)]
