@@ -313,10 +313,12 @@ class TidyingModel:
 
     def violation(self, world: World) -> str:
         floor, end = self.floor(world), len(world.log)
-        sources = [s.seq for s in world.snapshots if s.good and s.seq >= floor]
-        if not sources and floor:
+        # A start takes the newest that is good. An older one may be of no use: once a damaged one
+        # is removed, the floor goes back, and entries above it may have been deleted by it.
+        source = max((s.seq for s in world.snapshots if s.good), default=0)
+        if source < floor:
             return f"nothing at or above the floor {floor} can be begun from"
-        if not world.entries.issuperset(range(min(sources, default=0) + 1, end + 1)):
+        if not world.entries.issuperset(range(source + 1, end + 1)):
             return "the log cannot be followed to its end"
         view = view_of(world.log)
         if lost := view.untidied - world.entries:
