@@ -24,6 +24,7 @@ from seb_appliance.status import status
 from seb_appliance.ui.app import router as admin_page
 from seb_appliance.ui.options import UiOptions
 from seb_appliance.ui_facts import (
+    bill_rows,
     cost_figures,
     cost_of_change,
     facts,
@@ -50,7 +51,9 @@ def ui_options(appliance: Appliance) -> UiOptions:
         clock=appliance.clock,
         random_bytes=os.urandom,
         ndjson=lambda result: ndjson_parts(result, "text"),
+        snapshot=appliance.snapshots.publish_now,
         cost=lambda: cost_figures(appliance),
+        bill=lambda: bill_rows(appliance),
         setting_cost=partial(cost_of_change, appliance),
     )
 

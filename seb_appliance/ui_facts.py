@@ -6,9 +6,11 @@ from collections.abc import Mapping
 
 from seb_appliance import __version__
 from seb_appliance.assembly import Appliance
+from seb_appliance.cost.budget import words
+from seb_appliance.cost.prices import Money
 from seb_appliance.setting_effects import effects_of
 from seb_appliance.setting_table import SETTINGS
-from seb_appliance.ui.facts import Facts, Figure, RequestRow, SettingRow, StorageFacts
+from seb_appliance.ui.facts import BillRow, Facts, Figure, RequestRow, SettingRow, StorageFacts
 
 
 def facts(appliance: Appliance) -> Facts:
@@ -66,15 +68,29 @@ def setting_rows(appliance: Appliance) -> list[SettingRow]:
 def cost_figures(appliance: Appliance) -> list[Figure]:
     """What the bucket costs this month, and will have cost at its end."""
     found = appliance.cost.report()
+    so_far = Money(found.so_far.total, found.prices.currency)
+    note = f"forecast {words(Money(found.forecast.total, found.prices.currency))}"
+    if found.budget is not None:
+        note += f" of {words(found.budget)}"
+    return [Figure("Cost this month", words(so_far), note)]
+
+
+def bill_rows(appliance: Appliance) -> list[BillRow]:
+    """The same, line by line, with what it comes to."""
+    found = appliance.cost.report()
     currency = found.prices.currency
-    budget = "" if found.budget is None else f"of {found.budget.amount:,.2f} {currency}"
-    return [
-        Figure(
-            "Cost this month",
-            f"{found.so_far.total:,.2f} {currency}",
-            f"forecast {found.forecast.total:,.2f} {currency} {budget}".rstrip(),
+    rows = [
+        BillRow(
+            now.what,
+            f"{now.quantity:,.{0 if now.unit == 'requests' else 3}f} {now.unit}",
+            words(Money(now.amount, currency)),
+            words(Money(then.amount, currency)),
         )
+        for now, then in zip(found.so_far.lines, found.forecast.lines, strict=True)
     ]
+    so_far, forecast = found.so_far.total, found.forecast.total
+    total = BillRow("all", "", words(Money(so_far, currency)), words(Money(forecast, currency)))
+    return [*rows, total]
 
 
 def cost_of_change(
@@ -131,7 +147,7 @@ def _requests(appliance: Appliance) -> tuple[RequestRow, ...]:
         RequestRow(
             row.kind,
             row.outcome,
-            "the appliance",
+            row.purpose,
             row.requests,
             row.seconds,
             row.bytes_sent,
@@ -140,7 +156,7 @@ def _requests(appliance: Appliance) -> tuple[RequestRow, ...]:
         for row in appliance.store.counts.rows
     ]
     childs = [
-        RequestRow(kind, "", "the tidier", requests, None, None, None)
+        RequestRow(kind, "", "tidier", requests, None, None, None)
         for kind, requests in appliance.tidier.asked.requests.items()
     ]
     return tuple(sorted(ours + childs, key=lambda row: (row.by, row.kind, row.outcome)))

@@ -15,6 +15,16 @@ class Figure:
 
 
 @dataclass(frozen=True, slots=True)
+class BillRow:
+    """One line of the month's bill, as a person reads it; `forecast`: of the whole month."""
+
+    what: str
+    quantity: str
+    so_far: str
+    forecast: str
+
+
+@dataclass(frozen=True, slots=True)
 class SettingRow:
     """One setting in force. `source`: default, a file, a variable or a flag."""
 

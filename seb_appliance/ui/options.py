@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 from seb_appliance.broker.values import ReadResult
 from seb_appliance.clock import Clock
-from seb_appliance.ui.facts import Facts, Figure, SettingRow, StorageFacts
+from seb_appliance.ui.facts import BillRow, Facts, Figure, SettingRow, StorageFacts
 from seb_appliance.ui.history import History
 from seb_appliance.ui.lag_history import LagHistory
 
@@ -29,9 +29,10 @@ class PasswordCheck(Protocol):
 class UiOptions:
     """`templates`, `static`: folders. `facts`, `storage`: how the appliance is now; `history`: how
     it was, and `lags`: how far groups were behind; `settings`: those in force. `ndjson`: records as
-    the API gives them, one a line, in parts. `cost`: figures of money for the overview, none if it
-    has none. `setting_cost`: what changes of a topic's settings, as `Broker.change_topic` takes
-    them, cost or save: words by setting."""
+    the API gives them, one a line, in parts. `snapshot` makes one, and says up to which
+    entry it reaches. `cost`: figures of money for the overview, none if it has none; `bill`: the
+    month's, line by line. `setting_cost`: what changes of a topic's settings, as
+    `Broker.change_topic` takes them, cost or save: words by setting."""
 
     templates: Path
     static: Path
@@ -44,5 +45,7 @@ class UiOptions:
     clock: Clock
     random_bytes: Callable[[int], bytes]
     ndjson: Callable[[ReadResult], Iterable[bytes]]
+    snapshot: Callable[[], Awaitable[int]]
     cost: Callable[[], Sequence[Figure]] = tuple
+    bill: Callable[[], Sequence[BillRow]] = tuple
     setting_cost: Callable[[str, TopicChanges], Mapping[str, str]] = lambda _topic, _changes: {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from litestar import get
+from litestar import get, post
 from litestar.handlers import HTTPRouteHandler
 from litestar.types import ASGIApp
 
@@ -34,10 +34,18 @@ def routes(desk: Desk) -> list[HTTPRouteHandler]:
             ],
             failures=[one for one in (facts.snapshot_failure, facts.tidier_failure) if one],
             answers=_ANSWERS,
+            bill=desk.options.bill(),
             every_s=limits.SAMPLE_EVERY_S,
         )
 
-    return [show]
+    @post("/storage/snapshot")
+    async def take_snapshot(request: AnyRequest) -> ASGIApp:
+        change = await desk.change(request, frozenset())
+        seq = await desk.options.snapshot()
+        words = f"The newest snapshot reaches up to entry {count(seq)}."
+        return desk.see_other(change.visit, "/ui/storage", words)
+
+    return [show, take_snapshot]
 
 
 def _bucket(facts: StorageFacts) -> list[Figure]:

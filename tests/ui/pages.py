@@ -29,7 +29,8 @@ class Visitor:
         return await self.client.get(path, headers=headers)
 
     async def post(self, path: str, **fields: str) -> httpx2.Response:
-        return await self.client.post(path, data=fields, headers={"origin": self.origin})
+        headers = {"origin": self.origin, "content-type": "application/x-www-form-urlencoded"}
+        return await self.client.post(path, data=fields, headers=headers)
 
     async def log_in(self, name: str, password: str = PASSWORD, **fields: str) -> httpx2.Response:
         return await self.post("/ui/login", name=name, password=password, **fields)
