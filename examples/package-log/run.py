@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 import package_log
 
 TOPIC = "demo.packages"
-SETTINGS = {"key_index": "latest"}
+SETTINGS = {"cleanup": "compact", "key_index": "latest"}
 LINES_PER_REQUEST = 10_000
 SAMPLE = Path(__file__).parent / "sample"
 
