@@ -1,12 +1,16 @@
-"""A browser for the tests of the admin page: Debian's Chromium, driven by Playwright."""
+"""An appliance with users, and a browser: Debian's Chromium, driven by Playwright."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
+import pytest_asyncio
 from playwright.sync_api import Browser, sync_playwright
+
+from tests.support.appliance import RunningAppliance, running_appliance
+from tests.ui.pages import Visitor, add_user, visitor
 
 ROOT = Path(__file__).parents[2]
 CHROMIUM = Path("/usr/bin/chromium")
@@ -41,3 +45,27 @@ def axe() -> str:
     if not AXE.exists():
         pytest.skip("no axe-core here; tests/support/servers/install.sh installs it")
     return AXE.read_text(encoding="utf-8")
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def seb(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[RunningAppliance]:
+    async with running_appliance(tmp_path_factory.mktemp("seb")) as running:
+        await add_user(running, "admin", "admin")
+        await add_user(running, "olga", "viewer")
+        yield running
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def admin(seb: RunningAppliance) -> AsyncIterator[Visitor]:
+    visiting = visitor(seb)
+    async with visiting.client:
+        await visiting.log_in("admin")
+        yield visiting
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def olga(seb: RunningAppliance) -> AsyncIterator[Visitor]:
+    visiting = visitor(seb)
+    async with visiting.client:
+        await visiting.log_in("olga")
+        yield visiting

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import re
 import time
-from collections.abc import AsyncIterator
 
 import httpx2
 import pytest
@@ -15,8 +14,8 @@ from seb_appliance.broker.ports import AuditQuery
 from seb_appliance.formats.operations import Grant
 from seb_appliance.ui import key_forms
 from seb_appliance.ui.forms import Form
-from tests.support.appliance import RunningAppliance, running_appliance
-from tests.ui.pages import Visitor, add_user, visitor
+from tests.support.appliance import RunningAppliance
+from tests.ui.pages import Visitor
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 HOSTILE = "\"><script>alert(1)</script>' onmouseover='x \u202egnp"
@@ -24,29 +23,10 @@ GRANT = {"operation": "consume", "topics": "orders.*", "groups": ""}
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def seb(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[RunningAppliance]:
-    async with running_appliance(tmp_path_factory.mktemp("seb")) as running:
-        await add_user(running, "admin", "admin")
-        await add_user(running, "olga", "viewer")
-        for topic in ("orders.eu", "orders.us", "bills"):
-            await running.client.put(f"/v1/topics/{topic}")
-        yield running
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def admin(seb: RunningAppliance) -> AsyncIterator[Visitor]:
-    visiting = visitor(seb)
-    async with visiting.client:
-        await visiting.log_in("admin")
-        yield visiting
-
-
-@pytest_asyncio.fixture(loop_scope="module")
-async def olga(seb: RunningAppliance) -> AsyncIterator[Visitor]:
-    visiting = visitor(seb)
-    async with visiting.client:
-        await visiting.log_in("olga")
-        yield visiting
+async def seb(seb: RunningAppliance) -> RunningAppliance:
+    for topic in ("orders.eu", "orders.us", "bills"):
+        await seb.client.put(f"/v1/topics/{topic}")
+    return seb
 
 
 def fields(**more: str) -> dict[str, str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
@@ -20,30 +19,11 @@ PART = {"hx-request": "true", "hx-target": "group-rows"}
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def seb(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[RunningAppliance]:
-    async with running_appliance(tmp_path_factory.mktemp("seb")) as running:
-        await add_user(running, "admin", "admin")
-        await add_user(running, "olga", "viewer")
-        for topic in ("orders.eu", "orders.us"):
-            for value in (b"first", b"second", b"third"):
-                await running.client.post(f"/v1/topics/{topic}/records", content=value)
-        yield running
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def admin(seb: RunningAppliance) -> AsyncIterator[Visitor]:
-    visiting = visitor(seb)
-    async with visiting.client:
-        await visiting.log_in("admin")
-        yield visiting
-
-
-@pytest_asyncio.fixture(loop_scope="module")
-async def olga(seb: RunningAppliance) -> AsyncIterator[Visitor]:
-    visiting = visitor(seb)
-    async with visiting.client:
-        await visiting.log_in("olga")
-        yield visiting
+async def seb(seb: RunningAppliance) -> RunningAppliance:
+    for topic in ("orders.eu", "orders.us"):
+        for value in (b"first", b"second", b"third"):
+            await seb.client.post(f"/v1/topics/{topic}/records", content=value)
+    return seb
 
 
 async def commit(seb: RunningAppliance, group: str, **more: object) -> None:

@@ -27,14 +27,6 @@ async def seb(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Running
         yield running
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def olga(seb: RunningAppliance) -> AsyncIterator[Visitor]:
-    visiting = visitor(seb)
-    async with visiting.client:
-        await visiting.log_in("olga")
-        yield visiting
-
-
 async def test_before_there_is_a_user_the_log_in_says_how_to_make_one(tmp_path: Path) -> None:
     async with running_appliance(tmp_path / "fresh") as fresh:
         guest = visitor(fresh)

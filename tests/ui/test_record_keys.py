@@ -4,34 +4,23 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import AsyncIterator
 
 import msgspec
 import pytest
 import pytest_asyncio
 
-from tests.support.appliance import RunningAppliance, running_appliance
-from tests.ui.pages import Visitor, add_user, visitor
+from tests.support.appliance import RunningAppliance
+from tests.ui.pages import Visitor
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 HOSTILE = [b"<script>alert(1)</script>", b"\xff\0\"'>", "\u202eevil".encode(), b"a&b=c d+%2F"]
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def seb(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[RunningAppliance]:
-    async with running_appliance(tmp_path_factory.mktemp("seb")) as running:
-        await add_user(running, "olga", "viewer")
-        for topic, mode in (("stock", "history"), ("newest", "latest"), ("plain", "none")):
-            await running.client.put(f"/v1/topics/{topic}", json={"key_index": mode})
-        yield running
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def olga(seb: RunningAppliance) -> AsyncIterator[Visitor]:
-    visiting = visitor(seb)
-    async with visiting.client:
-        await visiting.log_in("olga")
-        yield visiting
+async def seb(seb: RunningAppliance) -> RunningAppliance:
+    for topic, mode in (("stock", "history"), ("newest", "latest"), ("plain", "none")):
+        await seb.client.put(f"/v1/topics/{topic}", json={"key_index": mode})
+    return seb
 
 
 def b64(content: bytes) -> str:

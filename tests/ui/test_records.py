@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import AsyncIterator
 
 import msgspec
 import pytest
 import pytest_asyncio
 
 from seb_appliance import limits
-from tests.support.appliance import RunningAppliance, running_appliance
-from tests.ui.pages import Visitor, add_user, visitor
+from tests.support.appliance import RunningAppliance
+from tests.ui.pages import Visitor
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 HOSTILE = [
@@ -28,29 +27,18 @@ HOSTILE = [
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def seb(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[RunningAppliance]:
-    async with running_appliance(tmp_path_factory.mktemp("seb")) as running:
-        await add_user(running, "admin", "admin")
-        await add_user(running, "olga", "viewer")
-        await produce(running, "numbers", [{"value": f"value {n}"} for n in range(100)])
-        hostile = [
-            {
-                "value_base64": b64(one),
-                "key_base64": b64(one[:100]),
-                "headers": {"<b>": "<i>\u202e"},
-            }
-            for one in HOSTILE
-        ]
-        await produce(running, "hostile", hostile)
-        yield running
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def olga(seb: RunningAppliance) -> AsyncIterator[Visitor]:
-    visiting = visitor(seb)
-    async with visiting.client:
-        await visiting.log_in("olga")
-        yield visiting
+async def seb(seb: RunningAppliance) -> RunningAppliance:
+    await produce(seb, "numbers", [{"value": f"value {n}"} for n in range(100)])
+    hostile = [
+        {
+            "value_base64": b64(one),
+            "key_base64": b64(one[:100]),
+            "headers": {"<b>": "<i>\u202e"},
+        }
+        for one in HOSTILE
+    ]
+    await produce(seb, "hostile", hostile)
+    return seb
 
 
 def b64(content: bytes) -> str:

@@ -22,14 +22,6 @@ PAGES += ["/ui/groups", "/ui/api-keys", "/ui/api-keys/new"]
 PAGES += ["/ui/storage", "/ui/users", "/ui/users/admin"]
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def seb(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[RunningAppliance]:
-    async with running_appliance(tmp_path_factory.mktemp("seb")) as running:
-        await add_user(running, "admin", "admin")
-        await add_user(running, "olga", "viewer")
-        yield running
-
-
 @pytest_asyncio.fixture(loop_scope="module")
 async def guest(seb: RunningAppliance, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Visitor]:
     """Somebody with no session, who may try often: all tests have one address."""

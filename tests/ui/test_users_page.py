@@ -8,27 +8,11 @@ import pytest
 import pytest_asyncio
 
 from seb_appliance.broker.ports import AuditQuery
-from tests.support.appliance import RunningAppliance, running_appliance
+from tests.support.appliance import RunningAppliance
 from tests.ui.pages import PASSWORD, Visitor, add_user, visitor
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 ANOTHER = "another password"
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def seb(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[RunningAppliance]:
-    async with running_appliance(tmp_path_factory.mktemp("seb")) as running:
-        await add_user(running, "admin", "admin")
-        await add_user(running, "olga", "viewer")
-        yield running
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def admin(seb: RunningAppliance) -> AsyncIterator[Visitor]:
-    visiting = visitor(seb)
-    async with visiting.client:
-        await visiting.log_in("admin")
-        yield visiting
 
 
 @pytest_asyncio.fixture(loop_scope="module")
