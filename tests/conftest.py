@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -19,6 +20,9 @@ from tests.support.servers.swift import running_swift
 # A busy machine is no failure: what must end soon is measured by its own test.
 hypothesis.settings.register_profile("seb", deadline=None)
 hypothesis.settings.load_profile("ci" if "CI" in os.environ else "seb")
+
+# In the background of a shell we were told to ignore interrupts, and would tell our children.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 Running = Callable[[Path], AbstractContextManager[S3Server]]
 
