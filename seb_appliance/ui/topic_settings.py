@@ -40,6 +40,15 @@ FORM: Final = (
         ("none", "latest", "history"),
     ),
     Field("compression", "Compression", "how batches are stored", ("none", "zstd")),
+    Field(
+        "cleanup",
+        "Clean-up",
+        "delete: by age and size; compact: older records of a record key go",
+        ("delete", "compact", "compact,delete", "none"),
+    ),
+    Field("min_compaction_lag_ms", "Compact not before", "younger records stay, such as 1h"),
+    Field("tombstone_retention_ms", "Keep tombstones for", "so that readers see them, such as 1d"),
+    Field("dirty_ratio", "Compact when", "so much of it is new, 0.01 to 0.99"),
 )  # fmt: skip
 FIELDS: Final = frozenset(field.name for field in FORM)
 
@@ -50,6 +59,13 @@ def _switch(text: str) -> bool:
     return _ON[text]
 
 
+def _ratio(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise ValueError(f"{text!r} is not a number such as 0.5") from None
+
+
 _PARSE: Final[dict[str, Callable[[str], Any]]] = {
     "linger_ms": duration_ms,
     "early_flush": _switch,
@@ -58,6 +74,10 @@ _PARSE: Final[dict[str, Callable[[str], Any]]] = {
     "retention_bytes": size_bytes,
     "key_index": str,
     "compression": str,
+    "cleanup": str,
+    "min_compaction_lag_ms": duration_ms,
+    "tombstone_retention_ms": duration_ms,
+    "dirty_ratio": _ratio,
 }
 
 
@@ -92,6 +112,8 @@ def text_of(name: str, value: object) -> str:
         return ""
     if isinstance(value, bool):
         return "on" if value else "off"
+    if isinstance(value, float):
+        return f"{value:g}"
     if isinstance(value, int):
         return format_duration(value) if name.endswith("_ms") else format_size(value)
     return str(value)
@@ -189,6 +211,32 @@ def _compression(_before: str, after: str) -> str:
     return "Compression none: new batches are stored as they come. What is stored stays as it is."
 
 
+def _cleanup(_before: str, after: str) -> str:
+    if after in ("compact", "compact,delete"):
+        return (
+            f"Clean-up {after}: of each record key only the newest record stays; what goes cannot "
+            "be brought back."
+        )
+    if after == "none":
+        return "Clean-up none: nothing goes by itself any more."
+    return "Clean-up delete: records go by their age and the topic's size, if these are set."
+
+
+def _compaction_lag(_before: int, after: int) -> str:
+    return f"Compact not before {format_duration(after)}: younger records all stay."
+
+
+def _tombstones(_before: int, after: int) -> str:
+    kept = format_duration(after)
+    return f"Keep tombstones for {kept}: a reader that is further behind misses deletions."
+
+
+def _dirty_ratio(before: float, after: float) -> str:
+    if after < before:
+        return f"Compact when {after:g} is new: the topic stays smaller; more is rewritten."
+    return f"Compact when {after:g} is new: less is rewritten; the topic takes more room."
+
+
 _EFFECTS: Final[dict[str, Callable[[Any, Any], str]]] = {
     "linger_ms": _linger,
     "early_flush": _early_flush,
@@ -197,4 +245,8 @@ _EFFECTS: Final[dict[str, Callable[[Any, Any], str]]] = {
     "retention_bytes": _kept_bytes,
     "key_index": _key_index,
     "compression": _compression,
+    "cleanup": _cleanup,
+    "min_compaction_lag_ms": _compaction_lag,
+    "tombstone_retention_ms": _tombstones,
+    "dirty_ratio": _dirty_ratio,
 }

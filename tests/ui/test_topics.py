@@ -7,6 +7,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import httpx2
 import pytest
@@ -126,6 +127,30 @@ async def test_a_change_of_settings_is_told_in_words_and_then_saved(
     ):
         assert answer.status_code == 422
         assert 'role="alert"' in answer.text
+
+
+async def test_compaction_is_switched_on_and_its_settings_are_told(
+    seb: RunningAppliance, admin: Visitor
+) -> None:
+    await seb.appliance.broker.create_topic("keyed", TopicSettings(), THE_APPLIANCE)
+    path = "/ui/topics/keyed/settings"
+    asked = {"cleanup": "compact", "dirty_ratio": "0.2", "tombstone_retention_ms": "2h"}
+    text = (await admin.get(f"{path}?{urlencode(asked)}&min_compaction_lag_ms=1h")).text
+    for words in (
+        "of each record key only the newest record stays",
+        "Compact when 0.2 is new: the topic stays smaller",
+        "Keep tombstones for 2h",
+        "Compact not before 1h",
+    ):
+        assert words in text
+    assert (await admin.post(path, **asked)).status_code == 303
+    assert seb.appliance.broker.topic("keyed").settings == TopicSettings(
+        cleanup="compact", dirty_ratio=0.2, tombstone_retention_ms=7_200_000
+    )
+    for wrong in ({"dirty_ratio": "much"}, {"dirty_ratio": "1.5"}, {"cleanup": "sometimes"}):
+        answer = await admin.post(path, **{**asked, **wrong})
+        assert answer.status_code == 422, wrong
+    assert 'value="0.2"' in (await admin.get("/ui/topics/keyed")).text
 
 
 async def test_what_a_change_costs_is_told_where_somebody_knows_it(tmp_path: Path) -> None:
