@@ -83,8 +83,12 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 
 def _forget_the_gateway() -> None:
-    """Spark keeps its sockets to the JVM until the process ends, where each would be a warning."""
-    pyspark.SparkContext._gateway.shutdown()
+    """Spark keeps its JVM and the sockets to it until the process ends, where each would be a
+    warning. The JVM ends with its standard input."""
+    gateway = pyspark.SparkContext._gateway
+    gateway.shutdown()
+    gateway.proc.stdin.close()
+    gateway.proc.wait(60)
     pyspark.SparkContext._gateway = pyspark.SparkContext._jvm = None
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ResourceWarning)
