@@ -63,11 +63,15 @@ def test_only_what_is_in_no_segment_passes_the_appliance(house, topic, monkeypat
 
     monkeypatch.setattr(Connection, "exchange", counted)
     manifest = house.tidied(topic)
-    in_segments = TopicRange(topic, manifest["topic_id"], 0, manifest["segments_end_offset"])
-    batches = list(read_range(options(house, topic), in_segments, SCHEMA))
-    assert numbers(batches) == list(range(in_segments.end))
-    assert received["bucket"] >= in_segments.end * SIZE
-    assert received["api"] * 100 < received["bucket"]
+    asked = TopicRange(topic, manifest["topic_id"], 0, manifest["segments_end_offset"])
+    batches = list(read_range(options(house, topic), asked, SCHEMA))
+    assert numbers(batches) == list(range(asked.end))
+    # Part of it may lie in a packed object, which has other topics' records, too.
+    in_segments = sum(
+        section["length"] for segment in manifest["segments"] for section in segment["sections"]
+    )
+    assert received["bucket"] >= in_segments > COUNT * SIZE / 2
+    assert received["bucket"] + received["api"] < COUNT * SIZE * 1.1
 
 
 def test_a_url_that_has_expired_is_renewed(house, topic, monkeypatch) -> None:
