@@ -3,7 +3,9 @@
 Fulfils `broker.ports.State`. The acknowledgement never waits for this. While SQLite fails, entries
 wait here, in order, and the same ones are tried again; the broker takes no more appends when more
 than `limits.STATE_LAG_ENTRIES_MAX` wait, or `STATE_LAG_BYTES_MAX`. A busy event loop makes SQLite
-slow: each statement waits for the loop, and for the interpreter's lock.
+slow: each statement waits for the loop, and for the interpreter's lock. So a transaction costs
+some milliseconds, whatever is in it, and begins `GATHER_S` after the one before, unless somebody
+waits for it.
 """
 
 from __future__ import annotations
@@ -21,6 +23,8 @@ from seb_appliance.failpoints import Failpoints
 from seb_appliance.formats.entry import Entry
 from seb_appliance.state.database import StateDatabase
 
+GATHER_S: Final = 0.2
+_GATHERED_ENTRIES_MAX: Final = limits.STATE_LAG_ENTRIES_MAX // 4
 _RETRY_S_FIRST: Final = 0.1
 _RETRY_S_MAX: Final = 5.0
 
@@ -36,6 +40,8 @@ class StateFollower:
         self._behind_bytes = 0
         self._failure = ""
         self._arrived = asyncio.Event()
+        self._hurry = asyncio.Event()  # nobody should gather longer; until the next attempt
+        self._committed_s = -GATHER_S  # on the clock
         self._tried = asyncio.Event()  # set, and replaced, after each attempt to commit
         self._task = asyncio.create_task(self._run(), name="state-follower")
 
@@ -47,6 +53,8 @@ class StateFollower:
         self._behind.append(entry)
         self._behind_bytes += entry.header.contents_bytes
         self._arrived.set()
+        if len(self._behind) >= _GATHERED_ENTRIES_MAX:
+            self._hurry.set()
 
     @property
     def lag_entries(self) -> int:
@@ -82,7 +90,7 @@ class StateFollower:
     async def drain(self) -> None:
         """Wait until nothing is behind, or `failure` is set."""
         while self._behind and not self._failure:
-            await self._tried.wait()
+            await self._next_attempt()
 
     async def audit(self, query: AuditQuery) -> list[AuditRow]:
         """Actions in all entries taken so far, newest first. Raises OverloadedError while SQLite
@@ -91,7 +99,7 @@ class StateFollower:
         while self._behind and self._behind[0].header.seq <= taken_seq:
             if self._failure:
                 raise OverloadedError("SQLite does not follow; the audit cannot be read now.")
-            await self._tried.wait()
+            await self._next_attempt()
         return await self._database.audit(query)
 
     async def close(self) -> None:
@@ -106,11 +114,25 @@ class StateFollower:
             self._arrived.clear()
             retry_s = _RETRY_S_FIRST
             while self._behind:
+                await self._gather()
                 if await self._commit_all_behind():
                     retry_s = _RETRY_S_FIRST
                 else:
                     await self._clock.sleep(retry_s)
                     retry_s = min(retry_s * 2, _RETRY_S_MAX)
+
+    async def _next_attempt(self) -> None:
+        self._hurry.set()
+        await self._tried.wait()
+
+    async def _gather(self) -> None:
+        """Let more entries come while the last commit is young."""
+        left_s = self._committed_s + GATHER_S - self._clock.monotonic_s()
+        if left_s > 0 and not self._hurry.is_set():
+            timer = self._clock.call_later(left_s, self._hurry.set)
+            await self._hurry.wait()
+            timer.cancel()
+        self._hurry.clear()
 
     async def _commit_all_behind(self) -> bool:
         entries = list(self._behind)
@@ -123,6 +145,7 @@ class StateFollower:
                 self._failure += ". A restart rebuilds it from the bucket"
         else:
             self._failure = ""
+            self._committed_s = self._clock.monotonic_s()
             for _ in entries:
                 self._behind_bytes -= self._behind.popleft().header.contents_bytes
         self._tried.set()

@@ -15,7 +15,7 @@ from seb_appliance import limits
 from seb_appliance.failpoints import NO_FAILPOINTS
 from seb_appliance.state.database import StateDatabase
 from seb_appliance.state.digest import state_digest
-from seb_appliance.state.follower import StateFollower
+from seb_appliance.state.follower import GATHER_S, StateFollower
 from tests.support.fakes import FakeClock
 from tests.unit.state.journal import Journal, sample, section, topic_created
 
@@ -69,6 +69,37 @@ async def test_entries_that_wait_share_one_transaction(
         follower.follow(entry)
     await follower.drain()
     assert len(commits) == 1
+
+
+async def test_entries_soon_after_a_commit_gather_until_time_has_passed(
+    follower: StateFollower, database: StateDatabase, clock: FakeClock
+) -> None:
+    journal = sample(10)
+    follower.follow(journal.entries[0])
+    await follower.drain()
+    commits: list[object] = []
+    event.listen(database._engine.sync_engine, "commit", commits.append)
+    for entry in journal.entries[1:6]:
+        follower.follow(entry)
+        await clock.advance(GATHER_S / 10)
+    assert (len(commits), follower.lag_entries) == (0, 5)
+    await clock.advance(GATHER_S)
+    await follower.drain()
+    assert len(commits) == 1
+
+
+async def test_many_entries_do_not_gather_longer(
+    follower: StateFollower, database: StateDatabase, clock: FakeClock
+) -> None:
+    journal = sample(limits.STATE_LAG_ENTRIES_MAX // 4 + 1)
+    committed, begun_s = asyncio.Event(), clock.monotonic_s()
+    follower.follow(journal.entries[0])
+    await follower.drain()
+    event.listen(database._engine.sync_engine, "commit", lambda _: committed.set())
+    for entry in journal.entries[1:]:
+        follower.follow(entry)
+    await asyncio.wait_for(committed.wait(), 10)
+    assert clock.monotonic_s() == begun_s
 
 
 async def test_entries_that_come_during_a_commit_are_in_the_next(
