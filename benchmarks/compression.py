@@ -99,7 +99,7 @@ async def run(values: list[bytes], compression: Compression, seconds: float) -> 
         )
         await appliance.start()
         broker = appliance.broker
-        await broker.create_topic("t", TopicSettings(compression=compression))
+        await broker.topics.create("t", TopicSettings(compression=compression))
         until_s, used_s = time.monotonic() + seconds, time.process_time()
 
         async def produce(number: int) -> int:
@@ -113,7 +113,7 @@ async def run(values: list[bytes], compression: Compression, seconds: float) -> 
 
         made = sum(await asyncio.gather(*map(produce, range(REQUESTS_AT_ONCE))))
         used_s = time.process_time() - used_s
-        stored = broker.topic("t").bytes
+        stored = broker.topics.get("t").bytes
         began, offset = time.perf_counter(), 0
         while offset < made:
             request = ReadRequest(From(offset=offset), max_records=10_000, max_bytes=4 << 20)

@@ -119,7 +119,7 @@ async def main() -> None:
             stop = asyncio.Event()
             watching = asyncio.create_task(longest_turn_s(stop))
             began = time.perf_counter()
-            await broker.delete_topic(TOPIC)
+            await broker.topics.delete(TOPIC)
             print(f"topic deleted: answered after {time.perf_counter() - began:.3f} s")
             await follower.drain()
             stop.set()

@@ -24,9 +24,9 @@ def effects_of(
 ) -> list[Effect]:
     """The effects of `changes`, as `Broker.change_topic` takes them, as far as they change what
     the bucket costs. Raises TopicNotFoundError."""
-    view = broker.topic(topic)
+    view = broker.topics.get(topic)
     before = view.effective
-    after = broker.with_defaults(msgspec.structs.replace(view.settings, **changes))
+    after = broker.topics.with_defaults(msgspec.structs.replace(view.settings, **changes))
     now = _situation(broker, cost, view, now_us)
     found = []
     if after.linger_ms != before.linger_ms:

@@ -72,7 +72,7 @@ def _admin_page(appliance: Appliance, url: str) -> str:
 
 def _recovery(appliance: Appliance) -> str:
     report, broker = appliance.report, appliance.broker
-    topics = broker.topics()
+    topics = broker.topics.all()
     records = sum(topic.log_end_offset - topic.log_start_offset for topic in topics)
     began = {"local": "local state", "empty": "an empty state"}.get(
         report.began_from, f"snapshot {report.began_seq}"

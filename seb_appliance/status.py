@@ -156,7 +156,7 @@ def _cost(appliance: Appliance) -> CostStatus:
 
 def _counts(appliance: Appliance) -> Counts:
     broker = appliance.broker
-    topics = broker.topics()
+    topics = broker.topics.all()
     return Counts(
         topics=len(topics),
         groups=broker.groups.count,

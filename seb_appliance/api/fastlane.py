@@ -21,7 +21,9 @@ from seb_appliance.api.plain_answers import PlainAnswers
 from seb_appliance.api.plain_heads import PlainCommit, PlainConsume, PlainProduce
 from seb_appliance.broker.budget import Reservation
 from seb_appliance.broker.group_admission import Commit
+from seb_appliance.broker.waiting import Waiter
 from seb_appliance.errors import SebError
+from seb_appliance.formats.columns import Bytes
 
 _EMPTY_LINE: Final = b"\r\n\r\n"
 
@@ -34,6 +36,16 @@ class _Arriving:
     reservation: Reservation
     missing: int
     parts: list[bytes] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class _AtEnd:
+    """A read (`data`, as it came) that waits for a record until `give_up_s` (the loop's clock)."""
+
+    plain: PlainConsume
+    data: bytes
+    give_up_s: float
+    waiter: Waiter
 
 
 class FastLaneProtocol(SebHttpProtocol):
@@ -55,6 +67,7 @@ class FastLaneProtocol(SebHttpProtocol):
         self._busy = False
         self._waiting: PlainProduce | PlainCommit | None = None  # for the bucket
         self._commit: Commit | None = None  # that waits
+        self._at_end: _AtEnd | None = None
         self._sending: Reservation | None = None  # an answer that the client takes slowly
         self._held = b""  # what arrived behind the request that is being answered
         self._closing = False  # once the answer under way is out
@@ -75,6 +88,9 @@ class FastLaneProtocol(SebHttpProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._waiting = None
+        if self._at_end is not None:
+            self._at_end.waiter.leave()
+            self._at_end = None
         self._forget_arriving()
         self._release()
         if self._idle is not None:
@@ -169,11 +185,48 @@ class FastLaneProtocol(SebHttpProtocol):
     def _consume(self, plain: PlainConsume, data: bytes) -> None:
         dates = self.server_state.default_headers
         answer = self._answers.consumed(plain, dates, close=self._closing)
-        if answer is None:
-            super().data_received(data)
+        if answer is not None:
+            self._take()
+            self._send(*answer)
             return
-        self._take()
-        parts, self._sending = answer
+        give_up_s = self.loop.time() + plain.wanted.wait_ms / 1000
+        if self._wait_at_end(plain, data, give_up_s):
+            self._take()
+        else:
+            super().data_received(data)
+
+    def _wait_at_end(self, plain: PlainConsume, data: bytes, give_up_s: float) -> bool:
+        left_s = give_up_s - self.loop.time()
+        waiter = self._answers.wait_at_end(plain, left_s, self._read_on)
+        if waiter is not None:
+            self._at_end = _AtEnd(plain, data, give_up_s, waiter)
+        return waiter is not None
+
+    def _read_on(self) -> None:
+        """There is a record, or no more time, or the topic is gone, or we are stopping."""
+        at_end, self._at_end = self._at_end, None
+        if at_end is None:
+            return
+        waits = at_end.give_up_s > self.loop.time()
+        dates = self.server_state.default_headers
+        answer = self._answers.consumed(at_end.plain, dates, close=self._closing, waits=waits)
+        if answer is not None:
+            self._send(*answer)
+        elif not self._wait_at_end(at_end.plain, at_end.data, at_end.give_up_s):
+            self._pass_on(at_end.data)
+
+    def _pass_on(self, data: bytes) -> None:
+        """The application's, after all."""
+        self._busy = False
+        held, self._held = self._held, b""
+        if held:
+            self.transport.resume_reading()
+        super().data_received(data + held)
+        if self._closing:
+            super().shutdown()
+
+    def _send(self, parts: list[Bytes], reservation: Reservation) -> None:
+        self._sending = reservation
         self.transport.writelines(parts)
         if not self.flow.write_paused:
             self._release()

@@ -6,7 +6,7 @@ rules of the API stand in one place, and both lanes call the same functions for 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from seb_appliance import limits
@@ -39,6 +39,7 @@ from seb_appliance.broker.budget import ByteBudget, Reservation
 from seb_appliance.broker.grants import grants_admin
 from seb_appliance.broker.group_admission import Commit
 from seb_appliance.broker.values import NewBatches, NewRecords
+from seb_appliance.broker.waiting import Waiter
 from seb_appliance.errors import OverloadedError, SebError
 from seb_appliance.formats.columns import Bytes
 from seb_appliance.formats.operations import CommittedOffset
@@ -155,12 +156,12 @@ class PlainAnswers:
     # --- consume ---
 
     def consumed(
-        self, plain: PlainConsume, dates: Headers, *, close: bool
+        self, plain: PlainConsume, dates: Headers, *, close: bool, waits: bool = True
     ) -> tuple[list[Bytes], Reservation] | None:
         """The parts of the whole answer, and what holds their bytes until they are sent; None when
-        there is something to wait for, or to refuse. Does no I/O."""
+        there is something to wait for (unless it no longer `waits`), or to refuse. Does no I/O."""
         try:
-            result = self._broker.read_at_once(plain.topic, plain.wanted)
+            result = self._broker.read_at_once(plain.topic, plain.wanted, waits=waits)
         except SebError:
             return None
         if result is None:
@@ -176,6 +177,18 @@ class PlainAnswers:
         headers.append((b"content-length", str(length).encode()))
         parts.insert(0, self._head(200, headers, dates, self._new_request_id(), close=close))
         return parts, reservation
+
+    def wait_at_end(
+        self, plain: PlainConsume, seconds: float, woken: Callable[[], None]
+    ) -> Waiter | None:
+        """Wait for the record that it asks for, if there is none yet, and then call `woken`."""
+        offset = plain.wanted.start.offset
+        if offset is None or seconds <= 0:  # other places have moved by then
+            return None
+        try:
+            return self._broker.wait_at_end(plain.topic, offset, seconds, woken)
+        except SebError:
+            return None
 
     def refused(self, plain: PlainHead, error: SebError, dates: Headers, *, close: bool) -> bytes:
         """The whole answer to what was admitted and came to nothing."""

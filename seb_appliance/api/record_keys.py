@@ -170,7 +170,7 @@ async def _delete(broker: Broker, request: AnyRequest, call: Call, topic: str) -
     asked = conditions.read_conditions(call)
     deadline_ms = timeout_ms(call.headers)
     agreed = await asked.conditions(call, request.scope["path"], b"tombstone of " + key)
-    broker.topic(topic)  # a tombstone makes no topic
+    broker.topics.get(topic)  # a tombstone makes no topic
     appended = await broker.append(
         call.key,
         topic,

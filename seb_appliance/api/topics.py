@@ -96,7 +96,7 @@ def routes(broker: Broker) -> list[HTTPRouteHandler]:
         wanted.add(check_pattern(call.query.get("pattern", "**")), None)
         seen = [
             topic_out(view)
-            for view in broker.topics()
+            for view in broker.topics.all()
             if wanted.match(view.name) and may_see(broker, call.key, view.name)
         ]
         return json_answer(200, TopicsOut(seen))
@@ -107,7 +107,7 @@ def routes(broker: Broker) -> list[HTTPRouteHandler]:
         topic: str = request.scope["path_params"]["topic"]
         if not may_see(broker, call.key, topic):
             broker.authorize(call.key, "consume", topic)
-        return json_answer(200, topic_out(broker.topic(topic)))
+        return json_answer(200, topic_out(broker.topics.get(topic)))
 
     @put("/v1/topics/{topic:str}")
     async def create_topic(request: AnyRequest) -> ASGIApp:
@@ -115,7 +115,7 @@ def routes(broker: Broker) -> list[HTTPRouteHandler]:
         topic: str = request.scope["path_params"]["topic"]
         broker.authorize(call.key, "manage", topic)
         settings = await read_json(request, call, broker, _settings_decoder)
-        view, made = await broker.create_topic(topic, settings, call.actor)
+        view, made = await broker.topics.create(topic, settings, call.actor)
         return json_answer(201 if made else 200, topic_out(view))
 
     @patch("/v1/topics/{topic:str}")
@@ -130,8 +130,8 @@ def routes(broker: Broker) -> list[HTTPRouteHandler]:
             if value is not UNSET
         }
         if not changes:
-            return json_answer(200, topic_out(broker.topic(topic)))
-        return json_answer(200, topic_out(await broker.change_topic(topic, changes, call.actor)))
+            return json_answer(200, topic_out(broker.topics.get(topic)))
+        return json_answer(200, topic_out(await broker.topics.change(topic, changes, call.actor)))
 
     @delete("/v1/topics/{topic:str}", status_code=200)  # the answer itself says 204
     async def delete_topic(request: AnyRequest) -> ASGIApp:
@@ -139,7 +139,7 @@ def routes(broker: Broker) -> list[HTTPRouteHandler]:
         topic: str = request.scope["path_params"]["topic"]
         broker.authorize(call.key, "manage", topic)
         refuse_unsupported(call.headers)
-        await broker.delete_topic(topic, call.actor)
+        await broker.topics.delete(topic, call.actor)
         return Answer(204, [])
 
     return [list_topics, get_topic, create_topic, change_topic, delete_topic, _trimming(broker)]
@@ -152,6 +152,7 @@ def _trimming(broker: Broker) -> HTTPRouteHandler:
         topic: str = request.scope["path_params"]["topic"]
         broker.authorize(call.key, "manage", topic)
         asked = await read_json(request, call, broker, _trim_decoder)
-        return json_answer(200, topic_out(await broker.trim_topic(topic, asked.before, call.actor)))
+        trimmed = await broker.topics.trim(topic, asked.before, call.actor)
+        return json_answer(200, topic_out(trimmed))
 
     return trim_topic

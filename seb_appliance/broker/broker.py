@@ -10,9 +10,6 @@ import asyncio
 from collections.abc import Callable
 from concurrent.futures import Executor
 
-import msgspec
-
-from seb_appliance.broker import audit
 from seb_appliance.broker.access import Access
 from seb_appliance.broker.accounts import Accounts
 from seb_appliance.broker.acknowledging import Told
@@ -22,7 +19,6 @@ from seb_appliance.broker.appending import (
     Transacted,
     Transaction,
 )
-from seb_appliance.broker.audit import THE_APPLIANCE, Action, Actor
 from seb_appliance.broker.budget import ByteBudget, Reservation
 from seb_appliance.broker.by_hand import ByHand
 from seb_appliance.broker.catalog import Catalog, Topic
@@ -38,7 +34,6 @@ from seb_appliance.broker.keyed_reads import read_key
 from seb_appliance.broker.last_used import LastUsed
 from seb_appliance.broker.linger import Linger
 from seb_appliance.broker.manifest import Manifests
-from seb_appliance.broker.names import check_topic_name
 from seb_appliance.broker.ports import (
     AuditQuery,
     AuditRow,
@@ -55,6 +50,7 @@ from seb_appliance.broker.sequencer import Sequencer
 from seb_appliance.broker.settings import BrokerSettings
 from seb_appliance.broker.tidying import Tidying
 from seb_appliance.broker.topic_lists import TopicLists
+from seb_appliance.broker.topics import Topics
 from seb_appliance.broker.values import (
     ApiKeyView,
     Appended,
@@ -64,14 +60,11 @@ from seb_appliance.broker.values import (
     ReadRequest,
     ReadResult,
     Remembered,
-    TopicView,
 )
-from seb_appliance.broker.waiting import WaitingReaders
-from seb_appliance.broker.window import Window
+from seb_appliance.broker.waiting import Waiter, WaitingReaders
 from seb_appliance.broker.writes import Writes
 from seb_appliance.clock import Clock
 from seb_appliance.failpoints import NO_FAILPOINTS, Failpoints
-from seb_appliance.formats.operations import TopicSettings
 
 
 class Broker:
@@ -114,9 +107,7 @@ class Broker:
         sections = SectionReader(source, executor, self.counters)
         self._reads = Reads(self._catalog, index, sections, self._waiting, clock, self.counters)
         self.manifests = Manifests(self._catalog, self._reads, source)
-        # What the key index reads is no consumer's read, and is counted apart.
-        unseen = Reads(self._catalog, index, sections, self._waiting, clock, Counters())
-        self.record_keys = RecordKeys(self._catalog, unseen, key_index, self.counters, clock)
+        self.record_keys = self._make_record_keys(key_index, index, sections)
         authorizer = Authorizer()
         self._writes = Writes(
             self._catalog,
@@ -132,6 +123,7 @@ class Broker:
             failpoints=failpoints,
             pending=self.pending,
         )
+        self.topics = Topics(self._catalog, self._writes, settings, self.linger, clock)
         self.gauges = Gauges(self._catalog, self._writes.admission, self._sequencer)
         self.by_hand = ByHand(self._writes, self.pending, clock)
         self.groups = self._make_groups(index)
@@ -140,6 +132,13 @@ class Broker:
         self.access = self._make_access(last_used, authorizer, random_bytes)
         self.accounts = Accounts(self._catalog.users, self._writes.operate, clock=clock)
         self._readiness = ReadinessCheck(journal, state, self.pending, clock, self._sequencer)
+
+    def _make_record_keys(
+        self, key_index: KeyIndex, index: SectionIndex, sections: SectionReader
+    ) -> RecordKeys:
+        # What the key index reads is no consumer's read, and is counted apart.
+        unseen = Reads(self._catalog, index, sections, self._waiting, self._clock, Counters())
+        return RecordKeys(self._catalog, unseen, key_index, self.counters, self._clock)
 
     def _make_groups(self, index: SectionIndex) -> ConsumerGroups:
         return ConsumerGroups(
@@ -342,11 +341,19 @@ class Broker:
         self._readiness.look_for_newer_writer()
         return await read_key(self._reads, topic, request, key)
 
-    def read_at_once(self, topic: str, request: ReadRequest) -> ReadResult | None:
-        """As `read`, if it need not wait for anything: neither for a record nor for bytes that are
-        not in memory. Else None. Does no I/O."""
+    def read_at_once(
+        self, topic: str, request: ReadRequest, *, waits: bool = True
+    ) -> ReadResult | None:
+        """As `read`, if it need not wait for anything: neither for a record (which it never does
+        unless it `waits`) nor for bytes that are not in memory. Else None. Does no I/O."""
         self._readiness.look_for_newer_writer()
-        return self._reads.read_at_once(topic, request)
+        return self._reads.read_at_once(topic, request, waits=waits)
+
+    def wait_at_end(
+        self, topic: str, offset: int, seconds: float, woken: Callable[[], None]
+    ) -> Waiter | None:
+        """For who was told None by `read_at_once`: see `Reads.wait_at_end`."""
+        return self._reads.wait_at_end(topic, offset, seconds, woken)
 
     def follow(self, topic: str) -> Follower:
         """Be woken whenever the topic changes. Raises TopicNotFoundError, OverloadedError,
@@ -356,98 +363,6 @@ class Broker:
     def look_for_newer_writer(self) -> None:
         """Somebody still listens; see `ReadinessCheck.look_for_newer_writer`. Does not wait."""
         self._readiness.look_for_newer_writer()
-
-    # --- topics ---
-
-    def topic(self, name: str) -> TopicView:
-        """Raises TopicNotFoundError."""
-        return self._view(self._catalog.topic(name))
-
-    def topics(self) -> list[TopicView]:
-        """All topics, by name."""
-        return [self._view(topic) for topic in self._catalog.topics()]
-
-    def effective(self, settings: TopicSettings) -> TopicSettings:
-        """With the defaults filled in. Raises BadRequestError for one out of its range."""
-        self._settings.check(settings)
-        return self.with_defaults(settings)
-
-    def with_defaults(self, settings: TopicSettings) -> TopicSettings:
-        """A topic's settings, with the defaults of now filled in."""
-        linger_ms = self.linger.of(settings)
-        return msgspec.structs.replace(self._settings.effective(settings), linger_ms=linger_ms)
-
-    async def create_topic(
-        self, name: str, settings: TopicSettings, by: Actor = THE_APPLIANCE
-    ) -> tuple[TopicView, bool]:
-        """The topic, and whether it was made now. Raises TopicDiffersError when it exists with
-        other settings, BadNameError, BadRequestError."""
-        check_topic_name(name)
-        self._settings.check(settings)
-
-        def admit(window: Window) -> bool:
-            now_us = self._clock.wall_us()
-            made = self._writes.admission.admit_topic_created(window, name, settings, now_us)
-            if made:
-                topic = self._writes.admission.find(name)
-                audit.note_topic_created(window, by, now_us, name, topic)
-            return made
-
-        made = await self._writes.operate(admit)
-        if not made:
-            await self._writes.once_stored(self._writes.admission.changed_in(name))
-        return self.topic(name), made
-
-    async def change_topic(
-        self, name: str, changes: dict[str, int | bool | str | None], by: Actor = THE_APPLIANCE
-    ) -> TopicView:
-        """Change the settings named in `changes`; None goes back to the default."""
-
-        def admit(window: Window) -> None:
-            known = self._writes.admission.find(name)
-            if known is None:
-                raise self._writes.admission.missing(name)
-            settings = msgspec.structs.replace(known.settings, **changes)
-            self._settings.check(settings)
-            before = audit.of_topic(known.topic_id, known.settings)
-            self._writes.admission.admit_topic_changed(window, name, settings)
-            after = audit.of_topic(known.topic_id, settings)
-            self._note(window, by, Action("topic_changed", "topic", name, before, after))
-
-        await self._writes.operate(admit)
-        return self.topic(name)
-
-    async def delete_topic(self, name: str, by: Actor = THE_APPLIANCE) -> None:
-        """The topic and its records are gone; a new one of that name starts at offset 0."""
-
-        def admit(window: Window) -> None:
-            known = self._writes.admission.find(name)
-            self._writes.admission.admit_topic_deleted(window, name)
-            assert known is not None, name
-            before = audit.of_topic(known.topic_id, known.settings)
-            self._note(window, by, Action("topic_deleted", "topic", name, before))
-
-        await self._writes.operate(admit)
-
-    async def trim_topic(self, name: str, before: int, by: Actor = THE_APPLIANCE) -> TopicView:
-        """Records below the offset `before` can be read no more; their bytes go later. Nothing
-        changes when the log starts there already, or later.
-
-        Raises TopicNotFoundError; OffsetOutOfRangeError when `before` is beyond the log end.
-        """
-
-        def admit(window: Window) -> bool:
-            known = self._writes.admission.find(name)
-            start = known.log_start_offset if known is not None else 0
-            moves = self._writes.admission.admit_topic_trimmed(window, name, before)
-            if moves:
-                ends = ({"log_start_offset": offset} for offset in (start, before))
-                self._note(window, by, Action("topic_trimmed", "topic", name, *ends))
-            return moves
-
-        if not await self._writes.operate(admit):
-            await self._writes.once_stored(self._writes.admission.changed_in(name))
-        return self.topic(name)
 
     # --- who may, and who did ---
 
@@ -468,9 +383,6 @@ class Broker:
 
     # --- inside ---
 
-    def _note(self, window: Window, by: Actor, action: Action) -> None:
-        audit.note(window, by, self._clock.wall_us(), action)
-
     def _applied(self, changed: list[Topic]) -> None:
         self._waiting.wake(changed)
         self._catalog.forget_paged(self._state.paged_seq)
@@ -485,15 +397,3 @@ class Broker:
         more = self._catalog.groups.forget_some()
         loop = asyncio.get_running_loop()
         self._forgetting = loop.call_soon(self._forget_some) if more else None
-
-    def _view(self, topic: Topic) -> TopicView:
-        return TopicView(
-            topic.name,
-            topic.topic_id,
-            topic.created_us,
-            topic.settings,
-            self.with_defaults(topic.settings),
-            topic.log_start_offset,
-            topic.log_end_offset,
-            topic.size_bytes,
-        )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from seb_appliance import limits
@@ -14,7 +15,7 @@ from seb_appliance.broker.ports import SectionRef
 from seb_appliance.broker.read_ahead import ReadAhead
 from seb_appliance.broker.sections import DecodedSection, SectionReader
 from seb_appliance.broker.values import From, ReadRequest, ReadResult
-from seb_appliance.broker.waiting import WaitingReaders
+from seb_appliance.broker.waiting import Waiter, WaitingReaders
 from seb_appliance.clock import Clock
 from seb_appliance.errors import CorruptObjectError, OffsetExpiredError, OffsetOutOfRangeError
 
@@ -39,16 +40,20 @@ class Reads:
         self._clock = clock
         self._counters = counters
 
-    def read_at_once(self, name: str, request: ReadRequest) -> ReadResult | None:
-        """As `read`, when all that is needed is in memory and there is nothing to wait for; else
-        None, and nothing was counted. Raises what `read` raises before it waits."""
+    def read_at_once(
+        self, name: str, request: ReadRequest, *, waits: bool = True
+    ) -> ReadResult | None:
+        """As `read`, when all that is needed is in memory and there is nothing to wait for (which
+        there never is unless it `waits`); else None, and nothing was counted. Raises what `read`
+        raises before it waits."""
         topic = self._catalog.topic(name)
         offset = self._resolved(topic, request.start)
         until = self._resolved(topic, request.until or _NO_END)
         if offset is None or until is None:
             return None
         self._check_range(topic, offset)
-        if request.wait_ms and offset == topic.log_end_offset and offset < until:
+        waits = waits and request.wait_ms > 0 and not self._waiting.stopping
+        if waits and offset == topic.log_end_offset and offset < until:
             return None
         collected = _collected(topic, offset, until, request)
         old = False
@@ -63,6 +68,16 @@ class Reads:
             old = self._sections.was_fetched_ahead(ref) or old
             collected.take(section)
         return self._result(topic, offset, collected, old=old)
+
+    def wait_at_end(
+        self, name: str, offset: int, seconds: float, woken: Callable[[], None]
+    ) -> Waiter | None:
+        """Wait where `read` would wait from `offset` on, but call `woken`. None when it would not.
+        Raises TopicNotFoundError, OverloadedError."""
+        topic = self._catalog.topic(name)
+        if offset != topic.log_end_offset or self._waiting.stopping:
+            return None
+        return self._waiting.tell(topic, seconds, woken)
 
     async def read(self, name: str, request: ReadRequest) -> ReadResult:
         """Raises TopicNotFoundError (also for a topic deleted while we waited),

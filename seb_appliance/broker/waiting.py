@@ -4,60 +4,98 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from seb_appliance import limits
 from seb_appliance.broker.catalog import Topic
-from seb_appliance.clock import Clock
+from seb_appliance.clock import Clock, Timer
 from seb_appliance.errors import OverloadedError
 
 
+class Waiter:
+    """One reader at the end of one topic's log. `leave` it when nobody is to be told any more."""
+
+    __slots__ = ("_at", "_readers", "_timer", "_woken")
+
+    def __init__(
+        self, readers: WaitingReaders, at: int, seconds: float, woken: Callable[[], None]
+    ) -> None:
+        self._readers = readers
+        self._at = at
+        self._woken = woken
+        self._timer: Timer = readers.clock.call_later(seconds, self._give_up)
+
+    def leave(self) -> None:
+        """Nothing happens when it was woken, or has left before."""
+        self._timer.cancel()
+        self._readers.forget(self, self._at)
+
+    def wake(self) -> None:
+        """Those who are told read at once: not in the midst of whoever wakes them all."""
+        self._timer.cancel()
+        asyncio.get_running_loop().call_soon(self._woken)
+
+    def _give_up(self) -> None:
+        self._readers.forget(self, self._at)
+        self._woken()
+
+
 class WaitingReaders:
-    """Waiting costs a future and a timer each, and nothing while nothing happens."""
+    """Waiting costs an object and a timer each, and nothing while nothing happens."""
 
     def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._by_topic: defaultdict[int, set[asyncio.Future[None]]] = defaultdict(set)
+        self.clock = clock
+        self._by_topic: defaultdict[int, set[Waiter]] = defaultdict(set)
         self.stopping = False
         self.count = 0
 
-    async def wait(self, topic: Topic, seconds: float) -> None:
-        """Until something changes in `topic`, `seconds` have passed, or the appliance stops.
-
-        Raises OverloadedError when too many readers wait already.
-        """
-        if self.stopping or seconds <= 0:
-            return
+    def tell(self, topic: Topic, seconds: float, woken: Callable[[], None]) -> Waiter:
+        """Call `woken` once, as soon as something changes in `topic`, `seconds` have passed, or the
+        appliance stops. Raises OverloadedError when too many readers wait already."""
         if self.count >= limits.WAITING_READERS_MAX:
             raise OverloadedError(f"{self.count} readers wait already; try again later.")
-        woken = asyncio.get_running_loop().create_future()
-        timer = self._clock.call_later(seconds, lambda: _wake(woken))
-        readers = self._by_topic[topic.topic_id]
-        readers.add(woken)
+        waiter = Waiter(self, topic.topic_id, seconds, woken)
+        self._by_topic[topic.topic_id].add(waiter)
         self.count += 1
+        return waiter
+
+    async def wait(self, topic: Topic, seconds: float) -> None:
+        """Until `tell` would tell. Raises as `tell`."""
+        if self.stopping or seconds <= 0:
+            return
+        woken = asyncio.get_running_loop().create_future()
+
+        def wake() -> None:
+            if not woken.done():
+                woken.set_result(None)
+
+        waiter = self.tell(topic, seconds, wake)
         try:
             await woken
         finally:
-            self.count -= 1
-            timer.cancel()
-            readers.discard(woken)
-            if not readers and self._by_topic.get(topic.topic_id) is readers:
-                del self._by_topic[topic.topic_id]
+            waiter.leave()
+
+    def forget(self, waiter: Waiter, topic_id: int) -> None:
+        """For `Waiter`: it waits no longer."""
+        readers = self._by_topic.get(topic_id)
+        if readers is None or waiter not in readers:
+            return
+        readers.discard(waiter)
+        self.count -= 1
+        if not readers:
+            del self._by_topic[topic_id]
 
     def wake(self, topics: Iterable[Topic]) -> None:
         for topic in topics:
-            for woken in self._by_topic.pop(topic.topic_id, ()):
-                _wake(woken)
+            for waiter in self._by_topic.pop(topic.topic_id, ()):
+                self.count -= 1
+                waiter.wake()
 
     def stop(self) -> None:
         """Wake all, now and from now on."""
         self.stopping = True
         for readers in self._by_topic.values():
-            for woken in readers:
-                _wake(woken)
+            for waiter in readers:
+                waiter.wake()
         self._by_topic.clear()
-
-
-def _wake(woken: asyncio.Future[None]) -> None:
-    if not woken.done():
-        woken.set_result(None)
+        self.count = 0

@@ -167,7 +167,7 @@ def _done(desk: Desk, asked: Change, key: ApiKeyView, words: str) -> ASGIApp:
 
 
 def _topics(desk: Desk) -> Callable[[], list[str]]:
-    return lambda: [topic.name for topic in desk.broker.topics()]
+    return lambda: [topic.name for topic in desk.broker.topics.all()]
 
 
 def _new(desk: Desk, visit: Visit, form: Form, refused: str = "") -> ASGIApp:

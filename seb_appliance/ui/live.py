@@ -35,12 +35,12 @@ def routes(desk: Desk) -> list[HTTPRouteHandler]:
     @get("/topics/{topic:str}/live")
     async def show(request: AnyRequest) -> ASGIApp:
         visit, topic = desk.enter(request), topic_of(request)
-        return desk.page(visit, "live", view=desk.broker.topic(topic))
+        return desk.page(visit, "live", view=desk.broker.topics.get(topic))
 
     @get("/topics/{topic:str}/live/rows")
     async def follow(request: AnyRequest) -> ASGIApp:
         visit, topic = desk.enter(request), topic_of(request)
-        return LiveRows(desk, visit, topic, desk.broker.topic(topic).log_end_offset)
+        return LiveRows(desk, visit, topic, desk.broker.topics.get(topic).log_end_offset)
 
     return [show, follow]
 

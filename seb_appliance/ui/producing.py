@@ -54,7 +54,7 @@ def _produce_page(desk: Desk, visit: Visit, topic: str, problem: FormProblem | N
         visit,
         "produce",
         status=422 if problem else 200,
-        view=desk.broker.topic(topic),
+        view=desk.broker.topics.get(topic),
         problem=problem,
         values={**empty, **problem.values} if problem else empty,
     )
@@ -105,13 +105,13 @@ async def _send_page(
     desk: Desk, visit: Visit, topic: str, detail: str | None, form: Form | None = None
 ) -> ASGIApp:
     asked = form or visit.query
-    view, to = desk.broker.topic(topic), asked.text("to")
+    view, to = desk.broker.topics.get(topic), asked.text("to")
     rows: list[RecordRow] = []
     size_bytes = 0
     try:
         records, rows = await _read(desk, topic, _offsets(asked))
         size_bytes = sum(len(value or b"") for value in records.values)
-        target = desk.broker.topic(to) if to and not detail else None
+        target = desk.broker.topics.get(to) if to and not detail else None
     except (BadRequestError, NotFoundError) as error:
         detail, target = error.detail, None
     return desk.page(

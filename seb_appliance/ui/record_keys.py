@@ -53,7 +53,7 @@ def _listing(desk: Desk) -> HTTPRouteHandler:
     @get("/topics/{topic:str}/keys")
     async def show(request: AnyRequest) -> ASGIApp:
         visit, topic = desk.enter(request, frozenset({"prefix", "after"})), topic_of(request)
-        view = desk.broker.topic(topic)
+        view = desk.broker.topics.get(topic)
         prefix, after = visit.query.raw("prefix"), visit.query.text("after")
         page: KeyPage | None = None
         if view.effective.key_index != "none":
@@ -80,7 +80,7 @@ def _one(desk: Desk) -> HTTPRouteHandler:
     @get("/topics/{topic:str}/key")
     async def show(request: AnyRequest) -> ASGIApp:
         visit, topic = desk.enter(request, frozenset({"key", "before"})), topic_of(request)
-        view, key = desk.broker.topic(topic), key_of(visit.query.text("key"))
+        view, key = desk.broker.topics.get(topic), key_of(visit.query.text("key"))
         before = visit.query.text("before")
         keys, has_history = desk.broker.record_keys, view.effective.key_index == "history"
         latest: RecordRow | None = None

@@ -57,7 +57,7 @@ def routes(desk: Desk) -> list[HTTPRouteHandler]:
     async def one(request: AnyRequest) -> ASGIApp:
         visit = desk.enter(request, frozenset({"show"}))
         topic, offset = topic_of(request), int(request.scope["path_params"]["offset"])
-        view, chosen = desk.broker.topic(topic), _show(visit.query)
+        view, chosen = desk.broker.topics.get(topic), _show(visit.query)
         found = await read_one(desk.broker, topic, offset)
         piece, i = next(places(found))
         return desk.page(
@@ -77,7 +77,7 @@ def routes(desk: Desk) -> list[HTTPRouteHandler]:
         topic = topic_of(request)
         begin = number_of(visit.query.text("offset", "0"), "offset", limits.OFFSET_MAX)
         most = number_of(visit.query.text("most", "1000"), "most", limits.DOWNLOADED_RECORDS_MAX)
-        start = From(offset=max(begin, desk.broker.topic(topic).log_start_offset))
+        start = From(offset=max(begin, desk.broker.topics.get(topic).log_start_offset))
         await desk.broker.read(topic, ReadRequest(start, max_records=1))  # refusals come first
         return _Download(desk.broker, desk.options, topic, start, most)
 
@@ -86,7 +86,7 @@ def routes(desk: Desk) -> list[HTTPRouteHandler]:
 
 async def _page(desk: Desk, visit: Visit, topic: str) -> ASGIApp:
     """Nothing is read before somebody has said from where."""
-    view, query = desk.broker.topic(topic), visit.query
+    view, query = desk.broker.topics.get(topic), visit.query
     found, problem = None, None
     if query.text("start"):
         try:
@@ -231,7 +231,7 @@ class _Download:
         self._left = most
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002
-        until = From(offset=self._broker.topic(self._topic).log_end_offset)
+        until = From(offset=self._broker.topics.get(self._topic).log_end_offset)
         name = f'attachment; filename="{self._topic}-{self._start.offset}.ndjson"'
         headers = [
             (b"content-type", b"application/x-ndjson"),

@@ -53,11 +53,11 @@ def _settings(desk: Desk) -> list[HTTPRouteHandler]:
     @get("/topics/{topic:str}/settings")
     async def preview(request: AnyRequest) -> ASGIApp:
         visit, name = desk.enter(request, FIELDS), topic_of(request)
-        view = desk.broker.topic(name)
+        view = desk.broker.topics.get(name)
         try:
             changes = changes_of(visit.query)
             wanted = TopicSettings(**changes)  # type: ignore[arg-type]
-            after = desk.broker.effective(wanted)
+            after = desk.broker.topics.effective(wanted)
         except RefusedError as error:
             problem = FormProblem(in_words(error), visit.query.values)
             return await _page(desk, visit, name, settings_problem=problem)
@@ -79,7 +79,7 @@ def _settings(desk: Desk) -> list[HTTPRouteHandler]:
         change = await desk.change(request, FIELDS)
         name = topic_of(request)
         try:
-            await desk.broker.change_topic(name, changes_of(change.form), change.visit.actor)
+            await desk.broker.topics.change(name, changes_of(change.form), change.visit.actor)
         except BadRequestError as error:
             problem = FormProblem(in_words(error), change.form.values)
             return await _page(desk, change.visit, name, settings_problem=problem)
@@ -92,7 +92,7 @@ def _trimming(desk: Desk) -> list[HTTPRouteHandler]:
     @get("/topics/{topic:str}/trim")
     async def preview(request: AnyRequest) -> ASGIApp:
         visit, name = desk.enter(request, _TRIM), topic_of(request)
-        view = desk.broker.topic(name)
+        view = desk.broker.topics.get(name)
         try:
             before = _offset(visit.query.text("before"), view)
         except BadRequestError as error:
@@ -105,8 +105,8 @@ def _trimming(desk: Desk) -> list[HTTPRouteHandler]:
     async def trim(request: AnyRequest) -> ASGIApp:
         change = await desk.change(request, _TRIM)
         name = topic_of(request)
-        before = _offset(change.form.text("before"), desk.broker.topic(name))
-        view = await desk.broker.trim_topic(name, before, change.visit.actor)
+        before = _offset(change.form.text("before"), desk.broker.topics.get(name))
+        view = await desk.broker.topics.trim(name, before, change.visit.actor)
         said = f"The log of {name} starts at offset {count(view.log_start_offset)} now."
         return desk.see_other(change.visit, f"/ui/topics/{name}", said)
 
@@ -118,12 +118,12 @@ def _deleting(desk: Desk) -> list[HTTPRouteHandler]:
     async def delete(request: AnyRequest) -> ASGIApp:
         change = await desk.change(request, frozenset({"name"}))
         name = topic_of(request)
-        desk.broker.topic(name)
+        desk.broker.topics.get(name)
         if change.form.text("name") != name:
             detail = f"Nothing was deleted: the name that you typed is not {name}."
             problem = FormProblem(detail, change.form.values)
             return await _page(desk, change.visit, name, delete_problem=problem)
-        await desk.broker.delete_topic(name, change.visit.actor)
+        await desk.broker.topics.delete(name, change.visit.actor)
         return desk.see_other(change.visit, "/ui/topics", f"The topic {name} is deleted.")
 
     return [delete]
@@ -138,7 +138,7 @@ async def _page(
     trim_problem: FormProblem | None = None,
     delete_problem: FormProblem | None = None,
 ) -> ASGIApp:
-    view = desk.broker.topic(name)
+    view = desk.broker.topics.get(name)
     last_us = await desk.broker.topic_lists.last_write_us(name)
     readers = (await desk.broker.topic_lists.readers([name])).get(name, Readers())
     return desk.page(
@@ -148,7 +148,7 @@ async def _page(
         view=view,
         figures=_figures(view, last_us, readers, desk.clock.wall_us()),
         form=FORM,
-        defaults=defaults(desk.broker.effective(TopicSettings())),
+        defaults=defaults(desk.broker.topics.effective(TopicSettings())),
         values=settings_problem.values if settings_problem else written(view.settings),
         settings_problem=settings_problem,
         trim_problem=trim_problem,

@@ -48,7 +48,7 @@ def routes(desk: Desk) -> list[HTTPRouteHandler]:
         name, visit = change.form.text("name"), change.visit
         try:
             settings = TopicSettings(**changes_of(change.form))  # type: ignore[arg-type]
-            _, made = await desk.broker.create_topic(name, settings, visit.actor)
+            _, made = await desk.broker.topics.create(name, settings, visit.actor)
         except RefusedError as error:
             return await _list(desk, visit, FormProblem(in_words(error), change.form.values))
         said = "is there" if made else "was there already, with these settings"
@@ -79,7 +79,7 @@ async def _list(desk: Desk, visit: Visit, problem: FormProblem | None) -> ASGIAp
         filter_problem=filter_problem,
         problem=problem,
         form=FORM,
-        defaults=defaults(desk.broker.effective(TopicSettings())),
+        defaults=defaults(desk.broker.topics.effective(TopicSettings())),
         values=problem.values if problem else {},
         here=_path(match, after),
         first=_path(match, "") if after else "",
@@ -118,7 +118,7 @@ async def _lines(broker: Broker, names: Sequence[str]) -> list[Line]:
     lines = []
     for name in names:
         try:
-            view = broker.topic(name)
+            view = broker.topics.get(name)
             last_us = await broker.topic_lists.last_write_us(name)
         except TopicNotFoundError:  # deleted meanwhile
             continue

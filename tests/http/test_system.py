@@ -95,7 +95,7 @@ async def test_a_bug_is_logged_and_not_shown(seb, monkeypatch, caplog):
     def broken():
         raise RuntimeError("the inside of /var/lib/secret")
 
-    monkeypatch.setattr(seb.appliance.broker, "topics", broken)
+    monkeypatch.setattr(seb.appliance.broker.topics, "all", broken)
     made = await seb.client.post(
         "/v1/api-keys", json={"name": "x", "grants": [{"operation": "consume"}]}
     )

@@ -154,7 +154,7 @@ class LogMachine(RuleBasedStateMachine):
     def change_compression(self, name: str, compression: str | None) -> None:
         if name in self.model:
             changes = {"compression": compression}
-            view = self.run(self.broker.change_topic(name, changes))
+            view = self.run(self.broker.topics.change(name, changes))
             assert view.settings.compression == compression
 
     @rule(name=names, bodies=st.lists(st.binary(max_size=9), min_size=2, max_size=9))
@@ -184,7 +184,7 @@ class LogMachine(RuleBasedStateMachine):
     def create(self, name: str) -> None:
         if name in self.model:
             return
-        view, made = self.run(self.broker.create_topic(name, TopicSettings()))
+        view, made = self.run(self.broker.topics.create(name, TopicSettings()))
         assert made
         assert view.topic_id not in self.topic_ids
         self.topic_ids.add(view.topic_id)
@@ -199,7 +199,7 @@ class LogMachine(RuleBasedStateMachine):
     def trim(self, name: str, before: int) -> None:
         items = self.model.get(name)
         if items is not None and before <= len(items):
-            view = self.run(self.broker.trim_topic(name, before))
+            view = self.run(self.broker.topics.trim(name, before))
             self.starts[name] = max(before, self.starts.get(name, 0))
             assert view.log_start_offset == self.starts[name]
 
@@ -207,10 +207,10 @@ class LogMachine(RuleBasedStateMachine):
     def delete(self, name: str) -> None:
         if name not in self.model:
             with pytest.raises(TopicNotFoundError):
-                self.run(self.broker.delete_topic(name))
+                self.run(self.broker.topics.delete(name))
             return
-        self.topic_ids.add(self.broker.topic(name).topic_id)
-        self.run(self.broker.delete_topic(name))
+        self.topic_ids.add(self.broker.topics.get(name).topic_id)
+        self.run(self.broker.topics.delete(name))
         del self.model[name]
         self.starts.pop(name, None)
         self.forget_topic(name)
@@ -281,7 +281,7 @@ class LogMachine(RuleBasedStateMachine):
 
     @invariant()
     def the_log_is_the_model(self) -> None:
-        assert {topic.name for topic in self.broker.topics()} == set(self.model)
+        assert {topic.name for topic in self.broker.topics.all()} == set(self.model)
         for name, items in self.model.items():
             result = self.run(self.broker.read(name, ReadRequest(From(earliest=True))))
             assert _values(result) == items[self.starts.get(name, 0) :]

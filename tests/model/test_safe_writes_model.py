@@ -66,7 +66,7 @@ class SafeWritesMachine(LogMachine):
         super().__init__()
 
     def topic_id(self, name: str) -> int:
-        return self.broker.topic(name).topic_id if name in self.model else 0
+        return self.broker.topics.get(name).topic_id if name in self.model else 0
 
     def end(self, name: str) -> int:
         return len(self.model.get(name, []))

@@ -66,7 +66,7 @@ class Lane(asyncio.Transport):
         for piece in pieces:
             while self.paused and not self.closed:
                 await asyncio.sleep(0)
-            if not self.closed:
+            if piece and not self.closed:
                 self.protocol.data_received(piece)
         async with asyncio.timeout(20):
             while not self.closed and self._complete() < count:

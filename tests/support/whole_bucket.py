@@ -78,7 +78,7 @@ async def make_whole(folder: Path, mode: Mode, *, tidied: bool) -> Whole:
         appliance = await _open(whole)
         broker = appliance.broker
         for topic in ("orders", "iot.kitchen"):
-            await broker.create_topic(topic, TopicSettings(key_index="latest"))
+            await broker.topics.create(topic, TopicSettings(key_index="latest"))
         for n in range(12):
             for topic in ("orders", "iot.kitchen"):
                 records = NewRecords([b"%d " % n + b"x" * 40], keys=[b"key %d" % (n % 5)])

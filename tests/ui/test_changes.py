@@ -40,7 +40,7 @@ def a_page(seb: RunningAppliance) -> Router:
     async def create(request: AnyRequest) -> ASGIApp:
         change = await desk.change(request, frozenset({"name"}))
         name, actor = change.form.text("name"), change.visit.actor
-        await desk.broker.create_topic(name, TopicSettings(), actor)
+        await desk.broker.topics.create(name, TopicSettings(), actor)
         return desk.see_other(change.visit, "/ui/topics", f"The topic {name} is there.")
 
     return Router(
@@ -104,13 +104,13 @@ async def test_a_viewer_sees_the_page_and_changes_nothing(
     answer = await guest.post("/ui/topics", name="orders.eu")
     assert answer.status_code == 403
     assert "You are logged in as a viewer" in answer.text
-    assert seb.appliance.broker.topics() == []
+    assert seb.appliance.broker.topics.all() == []
 
 
 async def test_a_stranger_changes_nothing(seb: RunningAppliance, guest: Visitor) -> None:
     answer = await guest.post("/ui/topics", name="orders.eu")
     assert (answer.status_code, answer.headers["location"]) == (303, "/ui/login")
-    assert seb.appliance.broker.topics() == []
+    assert seb.appliance.broker.topics.all() == []
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,7 @@ async def test_another_site_changes_nothing_with_an_admins_cookie(
     answer = await guest.client.post("/ui/topics", data=data, headers=headers)
     assert answer.status_code == 403
     assert "another site" in answer.text
-    assert seb.appliance.broker.topics() == []
+    assert seb.appliance.broker.topics.all() == []
 
 
 async def test_a_refusal_of_the_broker_is_told_in_words(guest: Visitor) -> None:
@@ -157,4 +157,4 @@ async def test_what_is_no_form_of_the_page_changes_nothing(
     headers = {"content-type": content_type, "origin": guest.origin}
     answer = await guest.client.post("/ui/topics", content=content, headers=headers)
     assert answer.status_code == status
-    assert seb.appliance.broker.topics() == []
+    assert seb.appliance.broker.topics.all() == []

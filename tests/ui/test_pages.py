@@ -82,8 +82,8 @@ async def test_the_audit_tells_who_what_and_from_where(
     seb: RunningAppliance, olga: Visitor
 ) -> None:
     broker, by = seb.appliance.broker, Actor("user:admin", "192.0.2.1", "Browser/1.0")
-    await broker.create_topic("audited", TopicSettings(linger_ms=5), by)
-    await broker.change_topic("audited", {"linger_ms": 7}, by)
+    await broker.topics.create("audited", TopicSettings(linger_ms=5), by)
+    await broker.topics.change("audited", {"linger_ms": 7}, by)
     text = (await olga.get("/ui/audit?who=user%3Aadmin")).text
     assert "192.0.2.1 · Browser/1.0" in text
     assert "<b>settings.linger_ms</b> <del>5</del> <ins>7</ins>" in text
@@ -96,7 +96,7 @@ async def test_the_audit_is_paged_down_to_the_first_action(
 ) -> None:
     by = Actor("user:pager", "", "")
     for number in range(60):
-        await seb.appliance.broker.create_topic(f"paged-{number}", TopicSettings(), by)
+        await seb.appliance.broker.topics.create(f"paged-{number}", TopicSettings(), by)
     text = (await olga.get("/ui/audit?who=user:pager")).text
     assert text.count("<tr>") == 1 + 50
     older = re.search(r'href="(/ui/audit\?before=\d+&amp;who=user%3Apager)"', text)

@@ -124,7 +124,7 @@ async def test_what_cannot_be_sent_is_told_in_words(
     headers = {"origin": admin.origin, "content-type": "application/x-www-form-urlencoded"}
     answer = await admin.client.post("/ui/topics/from/send", content=query, headers=headers)
     assert answer.status_code == 422
-    assert [topic.name for topic in seb.appliance.broker.topics()] == ["from", "to"]
+    assert [topic.name for topic in seb.appliance.broker.topics.all()] == ["from", "to"]
 
 
 async def test_a_viewer_stores_nothing(seb: RunningAppliance) -> None:

@@ -215,7 +215,7 @@ async def test_nothing_that_somebody_named_can_run(
     async with seb.client_with(made.json()["secret"]) as client:
         await client.put("/v1/topics/hostile", headers={"user-agent": text.encode("utf-8")})
     by = Actor(f"user:{text}", text, text)
-    await seb.appliance.broker.create_topic("hostile-2", TopicSettings(), by)
+    await seb.appliance.broker.topics.create("hostile-2", TopicSettings(), by)
     for path in ("/ui/audit", "/ui/login"):
         answer = await admin.client.get(path, params={"who": text} if "audit" in path else {})
         for page in (answer.text, (await admin.get("/ui/audit")).text):
@@ -224,7 +224,7 @@ async def test_nothing_that_somebody_named_can_run(
             assert "<b hx-" not in page
             assert "' onmouseover='" not in page
             assert "49" not in re.sub(r"[\d:.,-]{2,}", "", page)
-    await seb.appliance.broker.delete_topic("hostile-2")
+    await seb.appliance.broker.topics.delete("hostile-2")
     await seb.client.delete("/v1/topics/hostile")
 
 

@@ -78,7 +78,7 @@ async def test_an_admin_creates_a_topic_and_a_viewer_does_not(
     assert "Create a topic" not in (await olga.get("/ui/topics")).text
     answer = await admin.post("/ui/topics", name="made", linger_ms="20ms", retention_ms="7d")
     assert (answer.status_code, answer.headers["location"]) == (303, "/ui/topics/made")
-    assert seb.appliance.broker.topic("made").settings == TopicSettings(
+    assert seb.appliance.broker.topics.get("made").settings == TopicSettings(
         linger_ms=20, retention_ms=7 * 86_400_000
     )
     (row,) = await seb.appliance.broker.audit(AuditQuery(10, subject="made"))
@@ -108,7 +108,7 @@ async def test_a_topic_that_is_not_taken_is_shown_again(
 async def test_a_change_of_settings_is_told_in_words_and_then_saved(
     seb: RunningAppliance, admin: Visitor, olga: Visitor
 ) -> None:
-    await seb.appliance.broker.create_topic("set", TopicSettings(linger_ms=100), THE_APPLIANCE)
+    await seb.appliance.broker.topics.create("set", TopicSettings(linger_ms=100), THE_APPLIANCE)
     path = "/ui/topics/set/settings"
     text = (await admin.get(f"{path}?linger_ms=1s&retention_ms=1d&key_index=latest")).text
     assert "up to 10 times fewer PUTs" in text
@@ -116,10 +116,10 @@ async def test_a_change_of_settings_is_told_in_words_and_then_saved(
     assert "records older than that go" in text
     assert "the newest record of each record key can be looked up" in text
     assert "seb topics change set linger=1s retention=1d key_index=latest" in text
-    assert seb.appliance.broker.topic("set").settings.linger_ms == 100
+    assert seb.appliance.broker.topics.get("set").settings.linger_ms == 100
     assert (await olga.post(path, linger_ms="1s")).status_code == 403
     assert (await admin.post(path, linger_ms="1s")).headers["location"] == "/ui/topics/set"
-    assert seb.appliance.broker.topic("set").settings == TopicSettings(linger_ms=1_000)
+    assert seb.appliance.broker.topics.get("set").settings == TopicSettings(linger_ms=1_000)
     assert "Nothing: these are its settings" in (await admin.get(f"{path}?linger_ms=1s")).text
     for answer in (
         await admin.get(f"{path}?linger_ms=bad"),
@@ -132,7 +132,7 @@ async def test_a_change_of_settings_is_told_in_words_and_then_saved(
 async def test_compaction_is_switched_on_and_its_settings_are_told(
     seb: RunningAppliance, admin: Visitor
 ) -> None:
-    await seb.appliance.broker.create_topic("keyed", TopicSettings(), THE_APPLIANCE)
+    await seb.appliance.broker.topics.create("keyed", TopicSettings(), THE_APPLIANCE)
     path = "/ui/topics/keyed/settings"
     asked = {"cleanup": "compact", "dirty_ratio": "0.2", "tombstone_retention_ms": "2h"}
     text = (await admin.get(f"{path}?{urlencode(asked)}&min_compaction_lag_ms=1h")).text
@@ -144,7 +144,7 @@ async def test_compaction_is_switched_on_and_its_settings_are_told(
     ):
         assert words in text
     assert (await admin.post(path, **asked)).status_code == 303
-    assert seb.appliance.broker.topic("keyed").settings == TopicSettings(
+    assert seb.appliance.broker.topics.get("keyed").settings == TopicSettings(
         cleanup="compact", dirty_ratio=0.2, tombstone_retention_ms=7_200_000
     )
     for wrong in ({"dirty_ratio": "much"}, {"dirty_ratio": "1.5"}, {"cleanup": "sometimes"}):
@@ -190,10 +190,10 @@ async def test_a_trim_says_how_many_records_go_and_then_removes_them(
     path = "/ui/topics/trimmed/trim"
     text = (await admin.get(f"{path}?before=1200")).text
     assert "<b>1,200</b> of 1,500 records go" in text
-    assert seb.appliance.broker.topic("trimmed").log_start_offset == 0
+    assert seb.appliance.broker.topics.get("trimmed").log_start_offset == 0
     assert (await olga.post(path, before="1200")).status_code == 403
     assert (await admin.post(path, before="1200")).status_code == 303
-    assert seb.appliance.broker.topic("trimmed").log_start_offset == 1_200
+    assert seb.appliance.broker.topics.get("trimmed").log_start_offset == 1_200
     assert "Nothing: the log starts" in (await admin.get(f"{path}?before=7")).text
     for wrong in ("1501", "-1", "x", "", "9" * 30):
         assert (await admin.get(f"{path}?before={wrong}")).status_code == 422
@@ -216,7 +216,7 @@ async def test_the_list_is_filtered_by_text_and_by_pattern(
     seb: RunningAppliance, olga: Visitor
 ) -> None:
     for name in ("f.eu.a", "f.eu.b", "f.us.a"):
-        await seb.appliance.broker.create_topic(name, TopicSettings(), THE_APPLIANCE)
+        await seb.appliance.broker.topics.create(name, TopicSettings(), THE_APPLIANCE)
     assert (await olga.get("/ui/topics?match=f.eu")).text.count("<tr>") == 1 + 2
     assert (await olga.get("/ui/topics?match=f.*.a")).text.count("<tr>") == 1 + 2
     assert (await olga.get("/ui/topics?match=**.b")).text.count("<tr>") == 1 + 1
@@ -232,7 +232,7 @@ async def test_ten_thousand_topics_are_paged_at_once(tmp_path: Path) -> None:
         names = [f"t.{number:05}" for number in range(10_000)]
         for begin in range(0, 10_000, 500):
             some = names[begin : begin + 500]
-            await asyncio.gather(*(broker.create_topic(name, TopicSettings()) for name in some))
+            await asyncio.gather(*(broker.topics.create(name, TopicSettings()) for name in some))
         for begin in range(0, 1_000, 250):
             commits = [
                 Commit(f"g{number:04}", dict.fromkeys(names[number : number + 10], 0))

@@ -30,7 +30,7 @@ async def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
 
 async def topic(place: Place, **settings: object) -> None:
     chosen = TopicSettings(**{**COMPACT, **settings})
-    await place.broker.create_topic("t", chosen)
+    await place.broker.topics.create("t", chosen)
 
 
 async def test_of_each_record_key_the_newest_stays_at_its_offset(place: Place) -> None:
@@ -79,7 +79,7 @@ async def test_a_tombstone_stays_for_its_retention_and_then_goes_with_the_record
     await place.put("t", (b"b", b"2"))
     await place.compact()
     assert await place.records("t") == [(2, b"a", None), (3, b"b", b"2")]
-    await place.broker.change_topic("t", {"tombstone_retention_ms": 0})
+    await place.broker.topics.change("t", {"tombstone_retention_ms": 0})
     await place.put("t", (b"b", b"3"))
     await place.compact()
     assert await place.records("t") == [(4, b"b", b"3")]
@@ -106,7 +106,7 @@ async def test_a_tombstone_stays_while_older_records_lie_below_what_is_compacted
     ]
     await place.restart(tidy_after="0ms")
     assert place.broker._catalog.topic("t").runs == [(0, 1), (2, 3)]
-    await place.broker.change_topic("t", {"dirty_ratio": 0.01})
+    await place.broker.topics.change("t", {"dirty_ratio": 0.01})
     await place.put("t", (b"c", b"2"))
     await place.compact()
     assert [(o, k) for o, k, _ in await place.records("t")] == [(1, b"b"), (4, b"c")]
@@ -117,7 +117,7 @@ async def test_the_newest_record_stays_though_it_is_a_tombstone(place: Place) ->
     await place.put("t", (b"a", b"1"), (b"a", None))
     await place.compact()
     assert await place.records("t") == [(1, b"a", None)]
-    assert place.broker.topic("t").log_start_offset == 0
+    assert place.broker.topics.get("t").log_start_offset == 0
 
 
 async def test_young_records_stay_as_they_are(place: Place) -> None:
@@ -125,7 +125,7 @@ async def test_young_records_stay_as_they_are(place: Place) -> None:
     await place.put("t", (b"a", b"1"), (b"a", b"2"))
     await place.compact()
     assert [offset for offset, _, _ in await place.records("t")] == [0, 1]
-    await place.broker.change_topic("t", {"min_compaction_lag_ms": None})
+    await place.broker.topics.change("t", {"min_compaction_lag_ms": None})
     await place.compact()
     assert [offset for offset, _, _ in await place.records("t")] == [1]
 
@@ -137,7 +137,7 @@ async def test_a_topic_that_holds_records_already_is_compacted_once_it_is_asked_
         await place.put("t", (b"k%d" % (n % 3), b"%d" % n))
     await place.compact()
     assert len(await place.records("t")) == 20
-    await place.broker.change_topic("t", {"cleanup": "compact"})
+    await place.broker.topics.change("t", {"cleanup": "compact"})
     assert place.broker.tidying.compactions.progress().dirty_bytes > 0
     await place.compact()
     assert [offset for offset, _, _ in await place.records("t")] == [17, 18, 19]
@@ -153,7 +153,7 @@ async def test_only_what_cleanup_says_is_removed(place: Place) -> None:
         ("compact,delete", []),
     ):
         name = f"of-{cleanup.replace(',', '-')}"
-        await place.broker.create_topic(name, TopicSettings(cleanup=cleanup, **settings))
+        await place.broker.topics.create(name, TopicSettings(cleanup=cleanup, **settings))
         await place.put(name, (b"a", b"1"), (b"a", b"2"))
         await place.put(name, (b"b", b"1"), (b"b", b"2"))
         await place.compact()
@@ -162,7 +162,7 @@ async def test_only_what_cleanup_says_is_removed(place: Place) -> None:
 
 async def test_small_topics_are_compacted_together_into_one_object(place: Place) -> None:
     for n in range(20):
-        await place.broker.create_topic(f"t{n:02}", TopicSettings(**COMPACT))
+        await place.broker.topics.create(f"t{n:02}", TopicSettings(**COMPACT))
         await place.put(f"t{n:02}", (b"a", b"1"), (b"b", b"1"), (b"a", b"2"))
     await place.compact()
     assert place.tidier.counters.jobs == 2
@@ -231,7 +231,7 @@ async def compacting(place: Place):
 
 async def test_a_topic_trimmed_while_it_was_compacted_stays_trimmed(place: Place) -> None:
     job, made = await compacting(place)
-    await place.broker.trim_topic("t", 3)
+    await place.broker.topics.trim("t", 3)
     await place.broker.tidying.switch(job, made)
     assert await place.records("t") == [(3, b"b", b"2")]
     await place.restart(tidy_after="0ms")
@@ -242,7 +242,7 @@ async def test_a_topic_made_anew_while_it_was_compacted_has_nothing_of_the_old_o
     place: Place,
 ) -> None:
     job, made = await compacting(place)
-    await place.broker.delete_topic("t")
+    await place.broker.topics.delete("t")
     await place.put("t", (b"a", b"new"))
     await place.broker.tidying.switch(job, made)
     assert await place.records("t") == [(0, b"a", b"new")]
@@ -254,7 +254,7 @@ async def test_a_topic_made_anew_while_it_was_compacted_has_nothing_of_the_old_o
 
 async def test_nothing_is_removed_once_somebody_asked_for_that(place: Place) -> None:
     job, made = await compacting(place)
-    await place.broker.change_topic("t", {"cleanup": "none"})
+    await place.broker.topics.change("t", {"cleanup": "none"})
     with pytest.raises(SwitchRefusedError, match="not compacted any more"):
         await place.broker.tidying.switch(job, made)
     assert len(await place.records("t")) == 4
@@ -262,7 +262,7 @@ async def test_nothing_is_removed_once_somebody_asked_for_that(place: Place) -> 
 
 async def test_a_topic_that_cannot_be_compacted_does_not_hold_up_the_others(place: Place) -> None:
     await topic(place)
-    await place.broker.create_topic("u", TopicSettings(**COMPACT))
+    await place.broker.topics.create("u", TopicSettings(**COMPACT))
     for n in range(3):
         await place.put("t", (b"a", b"%d" % n))
         await place.put("u", (b"a", b"%d" % n))

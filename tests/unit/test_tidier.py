@@ -66,7 +66,7 @@ async def test_a_topic_with_enough_of_its_own_gets_a_segment(
 async def test_small_batches_become_one_that_is_stored_as_the_topic_wants(
     place: Place, compression: str
 ) -> None:
-    await place.broker.create_topic("t", TopicSettings(compression=compression))
+    await place.broker.topics.create("t", TopicSettings(compression=compression))
     values = await place.produce("t", 30, size=600)
     await place.tidy()
     (key,) = await place.keys(layout.SEGMENTS)
@@ -142,10 +142,10 @@ async def test_a_fetch_by_time_finds_records_in_segments(place: Place) -> None:
 
 async def test_retention_by_bytes_lets_the_oldest_go_and_readers_get_410(place: Place) -> None:
     values = await place.produce("t", 40)
-    size = place.broker.topic("t").bytes // 40
-    await place.broker.change_topic("t", {"retention_bytes": 10 * size})
+    size = place.broker.topics.get("t").bytes // 40
+    await place.broker.topics.change("t", {"retention_bytes": 10 * size})
     await place.tidier.step()
-    view = place.broker.topic("t")
+    view = place.broker.topics.get("t")
     assert (view.log_start_offset, view.bytes) == (30, 10 * size)
     assert await place.values("t") == values[30:]
     with pytest.raises(OffsetExpiredError):
@@ -156,15 +156,15 @@ async def test_retention_by_age_goes_by_when_the_appliance_took_a_record(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await place.produce("t", 5)
-    await place.broker.change_topic("t", {"retention_ms": 60_000})
+    await place.broker.topics.change("t", {"retention_ms": 60_000})
     await place.tidier.step()
-    assert place.broker.topic("t").log_start_offset == 0
+    assert place.broker.topics.get("t").log_start_offset == 0
     wall_us, monotonic_s = place.appliance.clock.wall_us, place.appliance.clock.monotonic_s
     clock = place.broker.tidying._age_clock._clock
     monkeypatch.setattr(clock, "wall_us", lambda: wall_us() + 61_000_000)
     monkeypatch.setattr(clock, "monotonic_s", lambda: monotonic_s() + 61.0)
     await place.tidier.step()
-    assert place.broker.topic("t").log_start_offset == 5
+    assert place.broker.topics.get("t").log_start_offset == 5
     assert await place.values("t") == []
 
 
@@ -172,19 +172,19 @@ async def test_after_a_jump_of_the_clock_nothing_goes_by_age(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await place.produce("t", 5)
-    await place.broker.change_topic("t", {"retention_ms": 60_000})
+    await place.broker.topics.change("t", {"retention_ms": 60_000})
     wall_us = place.appliance.clock.wall_us
     clock = place.broker.tidying._age_clock._clock
     monkeypatch.setattr(clock, "wall_us", lambda: wall_us() + 86_400_000_000)
     await place.tidier.step()
-    assert place.broker.topic("t").log_start_offset == 0
+    assert place.broker.topics.get("t").log_start_offset == 0
 
 
 async def test_an_object_with_nothing_in_force_is_condemned_and_then_deleted(place: Place) -> None:
     await place.produce("t", 30)
     await place.tidy()
     (key,) = await place.keys(layout.SEGMENTS)
-    await place.broker.delete_topic("t")
+    await place.broker.topics.delete("t")
     assert await place.tidier.step()
     assert place.broker.tidying.garbage == 1
     assert await place.keys(layout.SEGMENTS) == [key]
@@ -197,7 +197,7 @@ async def test_garbage_stays_for_the_grace_time_also_over_a_restart(place: Place
     await place.restart(garbage_grace="1h")
     await place.produce("t", 30)
     await place.tidy()
-    await place.broker.delete_topic("t")
+    await place.broker.topics.delete("t")
     await place.tidy()
     await place.restart(garbage_grace="1h")
     await place.tidy()
@@ -257,7 +257,7 @@ async def test_a_topic_trimmed_while_its_entries_were_merged_stays_trimmed(place
     job = await place.broker.tidying.next_job()
     assert job is not None
     made = await place.tidier._rewriter.rewrite(job)
-    await place.broker.trim_topic("t", 12)
+    await place.broker.topics.trim("t", 12)
     await place.broker.tidying.switch(job, made)
     assert await place.values("t") == values[12:]
     await place.restart()
@@ -269,7 +269,7 @@ async def test_what_was_trimmed_whole_while_it_was_merged_is_garbage(place: Plac
     job = await place.broker.tidying.next_job()
     assert job is not None
     made = await place.tidier._rewriter.rewrite(job)
-    await place.broker.trim_topic("t", 30)
+    await place.broker.topics.trim("t", 30)
     await place.broker.tidying.switch(job, made)
     assert place.broker.tidying.unused() == [stored.key for stored in made.objects]
     await place.restart()
@@ -282,7 +282,7 @@ async def test_a_topic_deleted_while_its_entries_were_merged_stays_deleted(place
     job = await place.broker.tidying.next_job()
     assert job is not None
     made = await place.tidier._rewriter.rewrite(job)
-    await place.broker.delete_topic("t")
+    await place.broker.topics.delete("t")
     anew = await place.produce("t", 3)
     await place.broker.tidying.switch(job, made)
     assert await place.values("t") == anew
@@ -335,7 +335,7 @@ async def test_what_is_in_the_bucket_is_known_as_the_tidier_works(place: Place) 
     assert place.tidier.counters.entries_removed > 30
     known, real = sources.stored_bytes, await in_the_bucket()
     assert known == pytest.approx(real, rel=0.05)  # epoch entries stay, and are forgotten
-    await place.broker.delete_topic("t")
+    await place.broker.topics.delete("t")
     await place.tidy()
     assert sources.stored_bytes < known
 

@@ -54,7 +54,7 @@ class House:
         return await task
 
     async def topic(self, name: str, **settings: int | bool) -> None:
-        task = asyncio.ensure_future(self.broker.create_topic(name, TopicSettings(**settings)))
+        task = asyncio.ensure_future(self.broker.topics.create(name, TopicSettings(**settings)))
         await self.clock.advance(1)
         await task
 

@@ -283,12 +283,12 @@ async def test_every_action_is_noted_once_in_the_entry_of_its_events(house: Hous
     await made(house, 9)
     view, _ = await made(house, 1, PRODUCE, by=BY)
     api_key_id = view.api_key_id
-    await house.done(broker.create_topic("t", TopicSettings(), BY))
-    await house.done(broker.change_topic("t", {"linger_ms": 5}, BY))
+    await house.done(broker.topics.create("t", TopicSettings(), BY))
+    await house.done(broker.topics.change("t", {"linger_ms": 5}, BY))
     await house.done(broker.access.change(api_key_id, {"name": "new"}, BY))
     await house.done(broker.access.rotate(api_key_id, 0, BY))
     await house.done(broker.access.revoke(api_key_id, BY))
-    await house.done(broker.delete_topic("t", BY))
+    await house.done(broker.topics.delete("t", BY))
     seen = []
     for encoded in house.journal.entries[1:]:
         *events, action = encoded.entry.contents.operations
@@ -334,8 +334,8 @@ async def test_what_is_refused_is_not_noted(house: House) -> None:
     await house.topic("t")
     before = len(noted(house))
     for act in (
-        house.broker.create_topic("t", TopicSettings(linger_ms=7)),
-        house.broker.delete_topic("u"),
+        house.broker.topics.create("t", TopicSettings(linger_ms=7)),
+        house.broker.topics.delete("u"),
         house.broker.groups.delete("g"),
         house.broker.access.revoke(view.api_key_id),
     ):

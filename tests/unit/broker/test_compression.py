@@ -79,9 +79,9 @@ async def test_a_topic_that_wants_none_is_stored_plain(house: House) -> None:
 
 async def test_a_change_of_the_setting_holds_for_later_windows(house: House) -> None:
     await house.topic("t", compression="none")
-    await house.done(house.broker.change_topic("t", {"compression": "zstd"}))
+    await house.done(house.broker.topics.change("t", {"compression": "zstd"}))
     await house.appended("t", *TEXT)
-    await house.done(house.broker.change_topic("t", {"compression": "none"}))
+    await house.done(house.broker.topics.change("t", {"compression": "none"}))
     await house.appended("t", *TEXT)
     kinds = [[is_compressed(b) for b in stored_in(e)] for e in house.journal.entries]
     assert [kind for kind in kinds if kind] == [[True], [False]]

@@ -202,7 +202,7 @@ async def test_a_refusal_that_rests_on_a_commit_which_is_never_stored_says_try_a
 
 async def test_a_commit_that_names_another_topic_id_is_refused(house: House) -> None:
     old_id = await house.filled("t")
-    await house.done(house.broker.delete_topic("t"))
+    await house.done(house.broker.topics.delete("t"))
     new_id = await house.filled("t")
     with pytest.raises(OffsetConflictError) as caught:
         await house.commit("g", {"t": 3}, topic_ids={"t": old_id})
@@ -215,7 +215,7 @@ async def test_deleting_a_topic_takes_its_offsets_along(house: House) -> None:
     await house.filled("u")
     await house.commit("g", {"t": 3, "u": 3})
     await house.commit("only", {"t": 3})
-    await house.done(house.broker.delete_topic("t"))
+    await house.done(house.broker.topics.delete("t"))
     assert [topic.topic for topic in (await house.group()).topics] == ["u"]
     assert await house.group_names() == ["g"]
     with pytest.raises(GroupNotFoundError):
@@ -231,7 +231,7 @@ async def test_a_commit_behind_a_deletion_in_the_same_window_is_refused_once_tha
 ) -> None:
     await house.filled("t")
     house.journal.hold()
-    deleted = asyncio.ensure_future(house.broker.delete_topic("t"))
+    deleted = asyncio.ensure_future(house.broker.topics.delete("t"))
     await settle()
     commit = house.committing("g", {"t": 3})
     await house.clock.advance(1)

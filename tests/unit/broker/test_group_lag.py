@@ -25,5 +25,5 @@ async def test_only_so_many_offsets_are_looked_at(house, monkeypatch):
 async def test_a_deleted_topic_has_no_lag(house):
     await house.filled("t", 3)
     await house.commit("a", {"t": 1})
-    await house.done(house.broker.delete_topic("t"))
+    await house.done(house.broker.topics.delete("t"))
     assert house.broker.gauges.groups_behind() == []

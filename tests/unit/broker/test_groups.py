@@ -158,7 +158,7 @@ async def test_a_reset_makes_an_offset_where_there_was_none(house: House) -> Non
 async def test_a_reset_of_a_topic_made_anew_since_the_plan_is_refused(house: House) -> None:
     await house.filled("t", 5)
     rows = await house.broker.groups.plan_reset("g", ["t"], From(latest=True), 0)
-    await house.done(house.broker.delete_topic("t"))
+    await house.done(house.broker.topics.delete("t"))
     await house.filled("t", 1)
     with pytest.raises(OffsetConflictError):
         await house.broker.groups.reset("g", rows)
@@ -224,7 +224,7 @@ async def test_what_a_deleted_topic_leaves_behind_goes_in_slices_and_is_never_se
     await house.done(house.broker.groups.take_lease("f", "worker", 60_000))
     kept = house.broker._catalog.groups
     house.broker._forgetting = asyncio.get_running_loop().call_later(9, print)  # held
-    await house.done(house.broker.delete_topic("t"))
+    await house.done(house.broker.topics.delete("t"))
     assert await house.group_names() == ["b", "f", "g"]
     assert (await house.group("f")).topics == []
     assert [topic.topic for topic in (await house.group("b")).topics] == ["u"]
@@ -261,7 +261,7 @@ async def test_a_group_that_a_deleted_topic_leaves_behind_takes_no_room(
     for name in "ab":
         await house.commit(name, {"t": 1})
     house.broker._forgetting = asyncio.get_running_loop().call_later(9, print)  # held
-    await house.done(house.broker.delete_topic("t"))
+    await house.done(house.broker.topics.delete("t"))
     assert house.broker.groups.count == 2
     await house.commit("c", {"u": 1})
     assert house.broker.groups.count == 1

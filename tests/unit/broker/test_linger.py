@@ -20,7 +20,7 @@ async def test_a_stretched_window_holds_what_comes_meanwhile(house):
     assert house.broker.counters.entries == 1
     assert house.broker.counters.open_seconds == 5.0
     assert house.broker.counters.writes == 2
-    assert house.broker.topic("t").effective.linger_ms == 5_000
+    assert house.broker.topics.get("t").effective.linger_ms == 5_000
 
 
 async def test_a_topic_with_a_linger_of_its_own_keeps_it(house):
@@ -29,7 +29,7 @@ async def test_a_topic_with_a_linger_of_its_own_keeps_it(house):
     appended = house.append("own", b"1")
     await house.clock.advance(0.03)
     assert appended.done()
-    assert house.broker.topic("own").effective.linger_ms == 20
+    assert house.broker.topics.get("own").effective.linger_ms == 20
 
 
 async def test_a_commit_waits_as_long_as_records_do(house):
@@ -44,7 +44,7 @@ async def test_a_commit_waits_as_long_as_records_do(house):
 
 async def test_an_operator_does_not_wait_for_a_stretched_window(house):
     house.broker.linger.default_ms = 5_000
-    creating = asyncio.ensure_future(house.broker.create_topic("t", TopicSettings()))
+    creating = asyncio.ensure_future(house.broker.topics.create("t", TopicSettings()))
     await house.clock.advance(0.06)
     assert creating.done()
 

@@ -113,7 +113,7 @@ async def test_deleting_the_topic_wakes_its_readers_with_not_found(house: House)
         house.broker.read("t", ReadRequest(From(latest=True), wait_ms=60_000))
     )
     await settle()
-    await house.done(house.broker.delete_topic("t"))
+    await house.done(house.broker.topics.delete("t"))
     with pytest.raises(TopicNotFoundError):
         await reader
 

@@ -164,7 +164,7 @@ async def test_a_request_is_forgotten_after_a_day_by_the_time_of_an_applied_entr
 
 async def test_an_append_is_forgotten_with_its_topic(house: House) -> None:
     first = await sent(house, once())
-    await house.done(house.broker.delete_topic("t"))
+    await house.done(house.broker.topics.delete("t"))
     anew = await sent(house, once())
     assert (anew.replayed, anew.offset) == (False, 0)
     assert anew.topic_id != first.topic_id
@@ -301,14 +301,14 @@ async def test_a_duplicate_is_answered_though_its_records_would_not_be_taken_now
     house: House,
 ) -> None:
     await sent(house, numbered(0), b"x" * 100)
-    await house.done(house.broker.change_topic("t", {"max_record_bytes": 10}))
+    await house.done(house.broker.topics.change("t", {"max_record_bytes": 10}))
     assert (await sent(house, numbered(0), b"x" * 100)).offset == 0
 
 
 async def test_a_topic_takes_its_producers_with_it(house: House) -> None:
     for seq in range(2):
         await sent(house, numbered(seq))
-    await house.done(house.broker.delete_topic("t"))
+    await house.done(house.broker.topics.delete("t"))
     await refused(house, numbered(2), SequenceGapError)
     assert (await sent(house, numbered(0))).offset == 0
 

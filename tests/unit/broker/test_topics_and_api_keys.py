@@ -25,9 +25,9 @@ ADMIN_GRANT = (Grant(operation="admin"),)
 
 
 async def test_creating_an_equal_topic_again_is_no_error(house: House) -> None:
-    view, made = await house.done(house.broker.create_topic("t", TopicSettings(linger_ms=5)))
+    view, made = await house.done(house.broker.topics.create("t", TopicSettings(linger_ms=5)))
     assert made
-    again, made = await house.done(house.broker.create_topic("t", TopicSettings(linger_ms=5)))
+    again, made = await house.done(house.broker.topics.create("t", TopicSettings(linger_ms=5)))
     assert not made
     assert again == view
 
@@ -35,14 +35,14 @@ async def test_creating_an_equal_topic_again_is_no_error(house: House) -> None:
 async def test_creating_a_topic_with_other_settings_is_refused(house: House) -> None:
     await house.topic("t", linger_ms=5)
     with pytest.raises(TopicDiffersError):
-        await house.broker.create_topic("t", TopicSettings())
+        await house.broker.topics.create("t", TopicSettings())
 
 
 async def test_two_creations_in_one_window_agree_and_the_second_waits(house: House) -> None:
     house.journal.hold()
-    first = asyncio.ensure_future(house.broker.create_topic("t", TopicSettings()))
-    second = asyncio.ensure_future(house.broker.create_topic("t", TopicSettings()))
-    differs = asyncio.ensure_future(house.broker.create_topic("t", TopicSettings(linger_ms=1)))
+    first = asyncio.ensure_future(house.broker.topics.create("t", TopicSettings()))
+    second = asyncio.ensure_future(house.broker.topics.create("t", TopicSettings()))
+    differs = asyncio.ensure_future(house.broker.topics.create("t", TopicSettings(linger_ms=1)))
     await house.clock.advance(1)
     assert not (first.done())
     assert not (second.done())
@@ -57,9 +57,9 @@ async def test_two_creations_in_one_window_agree_and_the_second_waits(house: Hou
 
 async def test_a_refusal_on_something_that_never_gets_stored_says_try_again(house: House) -> None:
     house.journal.hold()
-    created = asyncio.ensure_future(house.broker.create_topic("t", TopicSettings()))
+    created = asyncio.ensure_future(house.broker.topics.create("t", TopicSettings()))
     await settle()
-    differs = asyncio.ensure_future(house.broker.create_topic("t", TopicSettings(linger_ms=1)))
+    differs = asyncio.ensure_future(house.broker.topics.create("t", TopicSettings(linger_ms=1)))
     await house.clock.advance(31)
     with pytest.raises(StoreUnavailableError):
         await differs
@@ -68,9 +68,9 @@ async def test_a_refusal_on_something_that_never_gets_stored_says_try_again(hous
 
 async def test_a_change_names_settings_and_none_goes_back_to_the_default(house: House) -> None:
     await house.topic("t", linger_ms=5)
-    view = await house.done(house.broker.change_topic("t", {"max_record_bytes": 9}))
+    view = await house.done(house.broker.topics.change("t", {"max_record_bytes": 9}))
     assert view.settings == TopicSettings(linger_ms=5, max_record_bytes=9)
-    view = await house.done(house.broker.change_topic("t", {"linger_ms": None}))
+    view = await house.done(house.broker.topics.change("t", {"linger_ms": None}))
     assert view.settings == TopicSettings(max_record_bytes=9)
     assert view.effective.linger_ms == 10
 
@@ -81,15 +81,15 @@ async def test_a_change_names_settings_and_none_goes_back_to_the_default(house: 
 async def test_a_setting_out_of_its_range_is_refused(house: House, changes: dict) -> None:
     await house.topic("t")
     with pytest.raises(BadRequestError):
-        await house.broker.change_topic("t", changes)
-    assert house.broker.topic("t").settings == TopicSettings()
+        await house.broker.topics.change("t", changes)
+    assert house.broker.topics.get("t").settings == TopicSettings()
 
 
 async def test_a_topic_made_anew_starts_at_zero_with_another_id(house: House) -> None:
     first = await house.appended("t", b"a", b"b")
-    await house.done(house.broker.delete_topic("t"))
+    await house.done(house.broker.topics.delete("t"))
     with pytest.raises(TopicNotFoundError):
-        house.broker.topic("t")
+        house.broker.topics.get("t")
     second = await house.appended("t", b"c")
     assert second.offset == 0
     assert second.topic_id != first.topic_id
@@ -100,7 +100,7 @@ async def test_append_delete_create_append_in_one_window(house: House) -> None:
     await house.topic("t")
     tasks = [
         house.append("t", b"old"),
-        asyncio.ensure_future(house.broker.delete_topic("t")),
+        asyncio.ensure_future(house.broker.topics.delete("t")),
         house.append("t", b"new"),
     ]
     await house.clock.advance(1)
@@ -113,7 +113,7 @@ async def test_append_delete_create_append_in_one_window(house: House) -> None:
 )
 async def test_a_bad_name_is_refused(house: House, name: str) -> None:
     with pytest.raises(BadNameError):
-        await house.broker.create_topic(name, TopicSettings())
+        await house.broker.topics.create(name, TopicSettings())
     with pytest.raises(BadNameError):
         await house.append(name, b"x")
 

@@ -61,19 +61,20 @@ async def done(house: House, *args, **members) -> Transacted:
 
 async def refused(house: House, error: type[Exception], *args, **members):
     """`error`, and not a trace of the transaction."""
-    entries, topics = len(house.journal.entries), house.broker.topics()
+    entries, topics = len(house.journal.entries), house.broker.topics.all()
     with pytest.raises(error) as raised:
         await done(house, *args, **members)
     await house.clock.advance(10)
     assert len(house.journal.entries) == entries
-    assert house.broker.topics() == topics
+    assert house.broker.topics.all() == topics
     assert house.broker.pending.used_bytes == 0
     return raised.value
 
 
 def committed(house: House, topic: str = "in") -> int | None:
     group = house.broker._catalog.groups.get("g")
-    found = group.offsets.get(house.broker.topic(topic).topic_id) if group is not None else None
+    topic_id = house.broker.topics.get(topic).topic_id
+    found = group.offsets.get(topic_id) if group is not None else None
     return found.offset if found is not None else None
 
 
@@ -144,7 +145,7 @@ async def test_one_refused_offset_refuses_all_of_it(ground: House) -> None:
 
 
 async def test_a_commit_to_a_topic_that_is_deleted_is_refused(ground: House) -> None:
-    await ground.done(ground.broker.delete_topic("in"))
+    await ground.done(ground.broker.topics.delete("in"))
     await refused(ground, TopicNotFoundError, {"a": [b"1"]}, {"in": 7})
 
 
@@ -226,7 +227,7 @@ async def test_another_transaction_under_the_same_key_is_refused(ground: House) 
 async def test_a_repeat_after_one_of_its_topics_was_deleted_is_refused(ground: House) -> None:
     asked = {"a": [b"1"], "b": [b"2"]}
     await done(ground, asked, key="k")
-    await ground.done(ground.broker.delete_topic("a"))
+    await ground.done(ground.broker.topics.delete("a"))
     await refused(ground, IdempotencyMismatchError, asked, key="k")
     assert await ground.values("b") == [b"2"]
 

@@ -181,7 +181,7 @@ async def test_a_refused_append_leaves_no_topic_and_no_reservation(house: House)
     with pytest.raises(RecordTooLargeError):
         await house.append("new", b"x" * (1 << 20) + b"x")
     await house.clock.advance(10)
-    assert house.broker.topics() == []
+    assert house.broker.topics.all() == []
     assert house.journal.entries == []
     assert house.broker.pending.used_bytes == 0
 
@@ -200,7 +200,7 @@ class TestWithoutAutoCreate:
     ) -> None:
         await house.topic("t")
         house.journal.hold()
-        deletion = asyncio.ensure_future(house.broker.delete_topic("t"))
+        deletion = asyncio.ensure_future(house.broker.topics.delete("t"))
         await settle()
         refused = house.append("t", b"a")
         await house.clock.advance(1)

@@ -1,0 +1,138 @@
+"""Topics as operators see and change them: each change is an operation of the journal; audited."""
+
+from __future__ import annotations
+
+import msgspec
+
+from seb_appliance.broker import audit
+from seb_appliance.broker.audit import THE_APPLIANCE, Action, Actor
+from seb_appliance.broker.catalog import Catalog, Topic
+from seb_appliance.broker.linger import Linger
+from seb_appliance.broker.names import check_topic_name
+from seb_appliance.broker.settings import BrokerSettings
+from seb_appliance.broker.values import TopicView
+from seb_appliance.broker.window import Window
+from seb_appliance.broker.writes import Writes
+from seb_appliance.clock import Clock
+from seb_appliance.formats.operations import TopicSettings
+
+
+class Topics:
+    def __init__(
+        self,
+        catalog: Catalog,
+        writes: Writes,
+        settings: BrokerSettings,
+        linger: Linger,
+        clock: Clock,
+    ) -> None:
+        self._catalog = catalog
+        self._writes = writes
+        self._settings = settings
+        self._linger = linger
+        self._clock = clock
+
+    def get(self, name: str) -> TopicView:
+        """Raises TopicNotFoundError."""
+        return self._view(self._catalog.topic(name))
+
+    def all(self) -> list[TopicView]:
+        """All topics, by name."""
+        return [self._view(topic) for topic in self._catalog.topics()]
+
+    def effective(self, settings: TopicSettings) -> TopicSettings:
+        """With the defaults filled in. Raises BadRequestError for one out of its range."""
+        self._settings.check(settings)
+        return self.with_defaults(settings)
+
+    def with_defaults(self, settings: TopicSettings) -> TopicSettings:
+        """A topic's settings, with the defaults of now filled in."""
+        linger_ms = self._linger.of(settings)
+        return msgspec.structs.replace(self._settings.effective(settings), linger_ms=linger_ms)
+
+    async def create(
+        self, name: str, settings: TopicSettings, by: Actor = THE_APPLIANCE
+    ) -> tuple[TopicView, bool]:
+        """The topic, and whether it was made now. Raises TopicDiffersError when it exists with
+        other settings, BadNameError, BadRequestError."""
+        check_topic_name(name)
+        self._settings.check(settings)
+
+        def admit(window: Window) -> bool:
+            now_us = self._clock.wall_us()
+            made = self._writes.admission.admit_topic_created(window, name, settings, now_us)
+            if made:
+                topic = self._writes.admission.find(name)
+                audit.note_topic_created(window, by, now_us, name, topic)
+            return made
+
+        made = await self._writes.operate(admit)
+        if not made:
+            await self._writes.once_stored(self._writes.admission.changed_in(name))
+        return self.get(name), made
+
+    async def change(
+        self, name: str, changes: dict[str, int | bool | str | None], by: Actor = THE_APPLIANCE
+    ) -> TopicView:
+        """Change the settings named in `changes`; None goes back to the default."""
+
+        def admit(window: Window) -> None:
+            known = self._writes.admission.find(name)
+            if known is None:
+                raise self._writes.admission.missing(name)
+            settings = msgspec.structs.replace(known.settings, **changes)
+            self._settings.check(settings)
+            before = audit.of_topic(known.topic_id, known.settings)
+            self._writes.admission.admit_topic_changed(window, name, settings)
+            after = audit.of_topic(known.topic_id, settings)
+            self._note(window, by, Action("topic_changed", "topic", name, before, after))
+
+        await self._writes.operate(admit)
+        return self.get(name)
+
+    async def delete(self, name: str, by: Actor = THE_APPLIANCE) -> None:
+        """The topic and its records are gone; a new one of that name starts at offset 0."""
+
+        def admit(window: Window) -> None:
+            known = self._writes.admission.find(name)
+            self._writes.admission.admit_topic_deleted(window, name)
+            assert known is not None, name
+            before = audit.of_topic(known.topic_id, known.settings)
+            self._note(window, by, Action("topic_deleted", "topic", name, before))
+
+        await self._writes.operate(admit)
+
+    async def trim(self, name: str, before: int, by: Actor = THE_APPLIANCE) -> TopicView:
+        """Records below the offset `before` can be read no more; their bytes go later. Nothing
+        changes when the log starts there already, or later.
+
+        Raises TopicNotFoundError; OffsetOutOfRangeError when `before` is beyond the log end.
+        """
+
+        def admit(window: Window) -> bool:
+            known = self._writes.admission.find(name)
+            start = known.log_start_offset if known is not None else 0
+            moves = self._writes.admission.admit_topic_trimmed(window, name, before)
+            if moves:
+                ends = ({"log_start_offset": offset} for offset in (start, before))
+                self._note(window, by, Action("topic_trimmed", "topic", name, *ends))
+            return moves
+
+        if not await self._writes.operate(admit):
+            await self._writes.once_stored(self._writes.admission.changed_in(name))
+        return self.get(name)
+
+    def _note(self, window: Window, by: Actor, action: Action) -> None:
+        audit.note(window, by, self._clock.wall_us(), action)
+
+    def _view(self, topic: Topic) -> TopicView:
+        return TopicView(
+            topic.name,
+            topic.topic_id,
+            topic.created_us,
+            topic.settings,
+            self.with_defaults(topic.settings),
+            topic.log_start_offset,
+            topic.log_end_offset,
+            topic.size_bytes,
+        )
