@@ -9,8 +9,9 @@ import logging
 import resource
 import signal
 import socket
-from collections.abc import AsyncIterator, Iterator, Mapping
-from typing import Any
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from rich.console import Console
 
@@ -22,8 +23,17 @@ from seb_appliance.data_directory import own_data_directory
 from seb_appliance.errors import FencedError, StartError
 from seb_appliance.failpoints import Failpoints
 from seb_appliance.logs import FIELDS, configure_logs
+from seb_appliance.promotion import Promotion, refuse_promotion
 from seb_appliance.settings import Settings
+from seb_appliance.storage.counted import CountedStore
+from seb_appliance.storage.replay import Progress, ReplayError
 from seb_appliance.stores import make_store
+
+if TYPE_CHECKING:
+    from seb_appliance.api.control import Handler
+
+_Opened = TypeVar("_Opened")
+_Open = Callable[[Settings, CountedStore, Failpoints, Progress], Coroutine[Any, Any, _Opened]]
 
 _log = logging.getLogger(__name__)
 
@@ -53,24 +63,52 @@ def serve(settings: Settings, console: Console) -> int:
         return runner.run(_serve(settings, listener, console))
 
 
+@dataclass(frozen=True, slots=True)
+class _Process:
+    """What one process has, whatever it is to its bucket. `stop` resolves at a signal."""
+
+    settings: Settings
+    listener: socket.socket
+    console: Console
+    failpoints: Failpoints
+    stop: asyncio.Future[None]
+
+
 async def _serve(settings: Settings, listener: socket.socket, console: Console) -> int:
-    failpoints = Failpoints(settings.fail)
-    stop = _stop_signal()
-    store = make_store(settings, failpoints)
-    with start_screen.progress(console) as progress:
-        opening = asyncio.ensure_future(Appliance.open(settings, store, failpoints, progress))
-        if not await _unless_stopped(opening, stop):
+    process = _Process(settings, listener, console, Failpoints(settings.fail), _stop_signal())
+    if not settings.follow:
+        return await _write(process, settings)
+    while True:
+        promotion = await _follow(process)
+        if process.stop.done():
             return EXIT_STOPPED
-    appliance = opening.result()
+        take_over = promotion is not None
+        try:
+            writing = replace(settings, follow=False, take_over=take_over)
+            return await _write(process, writing, promotion)
+        except StartError as error:
+            if promotion is None:
+                raise
+            promotion.failed(error)  # and goes on as a standby, if it still is one
+
+
+async def _write(process: _Process, settings: Settings, promotion: Promotion | None = None) -> int:
+    """Be the writer until stopped or fenced; the exit code."""
+    console = process.console
+    appliance = await _opened(process, settings, Appliance.open)
+    if appliance is None:
+        return EXIT_STOPPED
     drained = False
     try:
         writer = await appliance.start()
-        async with _doors(appliance, listener):
-            _say_started(console, appliance, listener.getsockname()[1])
+        async with _doors(appliance, process.listener, {"promote": refuse_promotion}):
+            _say_started(console, appliance, process.listener.getsockname()[1])
+            if promotion is not None:
+                promotion.done(appliance)
             gc.collect()
             gc.freeze()  # what lives now lives as long as the process: collections skip it
             gc.set_threshold(*_GC_THRESHOLDS)
-            waited_for: set[asyncio.Future[None]] = {writer, stop}
+            waited_for: set[asyncio.Future[None]] = {writer, process.stop}
             await asyncio.wait(waited_for, return_when=asyncio.FIRST_COMPLETED)
             drained = await appliance.drain()
     finally:
@@ -81,6 +119,43 @@ async def _serve(settings: Settings, listener: socket.socket, console: Console) 
     return exit_code
 
 
+async def _follow(process: _Process) -> Promotion | None:
+    """Be a standby until somebody asks for a promotion, which is returned; None when stopped, and
+    when this data directory wrote last, so that there is nobody to follow."""
+    settings = process.settings
+    while True:
+        standby = await _opened(process, settings, Appliance.open_standby)
+        if standby is None:
+            return None
+        promotion = Promotion(standby.clock)
+        try:
+            following = await standby.start()
+            async with _doors(standby, process.listener, {"promote": promotion.ask}):
+                _say_started(process.console, standby, process.listener.getsockname()[1])
+                waited_for = {following, process.stop, promotion.asked}
+                await asyncio.wait(waited_for, return_when=asyncio.FIRST_COMPLETED)
+                await standby.drain()
+        finally:
+            await standby.close()
+        if promotion.asked.done():
+            return promotion
+        if process.stop.done():
+            return None
+        error = following.exception()
+        if not isinstance(error, ReplayError):
+            assert error is not None
+            raise error
+        _log.warning("the journal cannot be followed any more (%s): beginning anew", error)
+
+
+async def _opened(process: _Process, settings: Settings, open_it: _Open[_Opened]) -> _Opened | None:
+    """What `open_it` gives; None if a signal to stop came first."""
+    store = make_store(settings, process.failpoints)
+    with start_screen.progress(process.console) as progress:
+        opening = asyncio.ensure_future(open_it(settings, store, process.failpoints, progress))
+        return opening.result() if await _unless_stopped(opening, process.stop) else None
+
+
 def _say_started(console: Console, appliance: Appliance, port: int) -> None:
     """To people as a screen, to programs as a line."""
     settings, journal = appliance.settings, appliance.journal
@@ -88,6 +163,7 @@ def _say_started(console: Console, appliance: Appliance, port: int) -> None:
         start_screen.show(console, appliance, port)
         return
     fields = {
+        "standby": appliance.standby is not None,
         "version": __version__,
         "host": settings.host,
         "port": port,
@@ -100,7 +176,7 @@ def _say_started(console: Console, appliance: Appliance, port: int) -> None:
     _log.info("serving", extra={FIELDS: fields})
 
 
-async def _unless_stopped(work: asyncio.Future[Appliance], stop: asyncio.Future[None]) -> bool:
+async def _unless_stopped(work: asyncio.Future[Any], stop: asyncio.Future[None]) -> bool:
     """Whether `work` came to its end before a signal to stop did. Its error is raised."""
     either: set[asyncio.Future[Any]] = {work, stop}
     await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
@@ -132,8 +208,11 @@ def _exit_code(
 
 
 @contextlib.asynccontextmanager
-async def _doors(appliance: Appliance, listener: socket.socket) -> AsyncIterator[None]:
-    """HTTP and the command socket, open inside the block."""
+async def _doors(
+    appliance: Appliance, listener: socket.socket, more: Mapping[str, Handler]
+) -> AsyncIterator[None]:
+    """HTTP and the command socket, which knows `more` commands, too, open inside the block. Who
+    knocks at `listener` after it waits for the next block."""
     from seb_appliance import users_at_the_machine
     from seb_appliance.api.control import serve_control
     from seb_appliance.http_server import HttpServer
@@ -145,9 +224,10 @@ async def _doors(appliance: Appliance, listener: socket.socket) -> AsyncIterator
 
     server = HttpServer(appliance)
     of_users = users_at_the_machine.handlers(broker, appliance.passwords)
-    commands = {"reset-key": reset_key, **of_users}
+    commands = {"reset-key": reset_key, **of_users, **more}
     control = await serve_control(settings.data / "control.sock", commands)
-    running = asyncio.create_task(server.serve(sockets=[listener]), name="http")
+    ours = listener.dup()  # the server closes what it is given
+    running = asyncio.create_task(server.serve(sockets=[ours]), name="http")
     try:
         yield
     finally:

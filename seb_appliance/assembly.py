@@ -6,8 +6,10 @@ Built in the order in which a start needs them; `close` takes them down the othe
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import random
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,6 +23,7 @@ from seb_appliance.broker.settings import BrokerSettings, TidySettings
 from seb_appliance.clock import Clock, SystemClock
 from seb_appliance.cost_keeper import CostKeeper
 from seb_appliance.cost_sources import ApplianceSources
+from seb_appliance.errors import StandbyError
 from seb_appliance.failpoints import Failpoints
 from seb_appliance.history_keeper import HistoryKeeper, Reading
 from seb_appliance.last_used_keeper import LastUsedKeeper
@@ -28,6 +31,7 @@ from seb_appliance.loop_probe import LoopProbe
 from seb_appliance.passwords import Passwords
 from seb_appliance.settings import Settings
 from seb_appliance.snapshot_keeper import SnapshotKeeper
+from seb_appliance.standby_keeper import StandbyKeeper
 from seb_appliance.state.database import StateDatabase
 from seb_appliance.state.follower import StateFollower
 from seb_appliance.state.key_index import SqliteKeyIndex
@@ -35,8 +39,10 @@ from seb_appliance.storage import layout
 from seb_appliance.storage.cleanup import BucketCleaner
 from seb_appliance.storage.counted import CountedStore
 from seb_appliance.storage.disk_cache import DiskCache
+from seb_appliance.storage.followed import FollowedJournal
 from seb_appliance.storage.journal import StoredJournal
 from seb_appliance.storage.opening import StartOptions, StartReport, open_journal
+from seb_appliance.storage.opening_followed import open_followed
 from seb_appliance.storage.patience import Patience
 from seb_appliance.storage.replay import Progress
 from seb_appliance.storage.rewriting import ObjectRewriter
@@ -75,13 +81,13 @@ def broker_settings(settings: Settings) -> BrokerSettings:
 
 @dataclass(slots=True)
 class Appliance:
-    """A broker that is in force, and what it stands on."""
+    """A broker that is in force, or follows the one that is, and what it stands on."""
 
     settings: Settings
     store: CountedStore
     database: StateDatabase
     follower: StateFollower
-    journal: StoredJournal
+    journal: StoredJournal | FollowedJournal
     report: StartReport
     sections: BucketSections
     snapshots: SnapshotKeeper
@@ -95,6 +101,7 @@ class Appliance:
     failpoints: Failpoints
     clock: Clock
     opened_s: float  # on the monotonic clock
+    standby: StandbyKeeper | None = None  # there: it follows another appliance, and writes nothing
     passwords: Passwords = field(default_factory=Passwords)
     history: HistoryKeeper = field(init=False)
 
@@ -108,8 +115,53 @@ class Appliance:
         """Bring local state up to the end of the journal, become the writer, start the broker.
         Raises StartError: the sentence and the exit code are for the terminal."""
         clock = StoreClock(SystemClock(), store)
-        database = await StateDatabase.open(settings.data / "state.sqlite")
-        journal, report = await _journal(settings, store, database, clock, failpoints, progress)
+        async with _database(settings) as database:
+            journal, report = await _journal(settings, store, database, clock, failpoints, progress)
+            return await cls._around(settings, store, failpoints, clock, database, journal, report)
+
+    @classmethod
+    async def open_standby(
+        cls, settings: Settings, store: CountedStore, failpoints: Failpoints, progress: Progress
+    ) -> Appliance | None:
+        """Bring local state up to the end of the journal that another appliance writes, to follow
+        it; None: the one that wrote last was started from this data directory. Nothing is written
+        to the bucket. Raises StartError."""
+        clock = StoreClock(SystemClock(), store)
+        async with _database(settings) as database:
+            opened = await open_followed(
+                store,
+                database,
+                settings.data,
+                clock=clock,
+                jitter=random.random,
+                progress=progress,
+            )
+            if opened is None:
+                await database.close()
+                await store.close()
+                return None
+            store.purpose = "journal"
+            journal, report = opened
+            standby = await cls._around(
+                settings, store, failpoints, clock, database, journal, report
+            )
+            standby.standby = StandbyKeeper(
+                standby.broker, journal, standby.follower, clock, settings.follow_poll_ms
+            )
+            return standby
+
+    @classmethod
+    async def _around(
+        cls,
+        settings: Settings,
+        store: CountedStore,
+        failpoints: Failpoints,
+        clock: Clock,
+        database: StateDatabase,
+        journal: StoredJournal | FollowedJournal,
+        report: StartReport,
+    ) -> Appliance:
+        """Everything that stands on an open journal."""
         sections = _sections(settings, store, journal, clock, failpoints)
         follower = StateFollower(database, clock=clock, failpoints=failpoints)
         bucket = _snapshot_store(store, clock, failpoints)
@@ -129,7 +181,7 @@ class Appliance:
             executor=executor,
             random_bytes=os.urandom,
             failpoints=failpoints,
-            on_applied=lambda: snapshots.applied(journal.position.seq),
+            on_applied=_on_applied(snapshots, journal),
             last_used=last_used.last_used,
         )
         rewriter = _rewriter(settings, store, journal, clock)
@@ -155,15 +207,25 @@ class Appliance:
         )
 
     async def start(self) -> asyncio.Task[None]:
-        """Begin to write, with an admin key in place; the writer's task."""
-        writer = self.broker.start()
-        await ensure_admin_key(self.broker, self.settings.data)
+        """Begin to write, with an admin key in place, or to follow; the task that does it."""
+        if self.standby is not None:
+            running = self.standby.start()
+        else:
+            running = self.broker.start()
+            await ensure_admin_key(self.broker, self.settings.data)
         self.history.start()
         self.cost.start()
         self.loop_probe.start()
-        if self.settings.tidier:
+        if self.settings.tidier and self.standby is None:
             self.tidier.start()
-        return writer
+        return running
+
+    async def publish_snapshot(self) -> int:
+        """See `SnapshotKeeper.publish_now`. Raises StandbyError, too."""
+        failure = self.broker.failure
+        if isinstance(failure, StandbyError):
+            raise failure.again()
+        return await self.snapshots.publish_now()
 
     async def drain(self) -> bool:
         """Take nothing more, acknowledge what was admitted, leave a snapshot. Whether the bucket
@@ -171,6 +233,8 @@ class Appliance:
         grace_s = self.settings.shutdown_grace_ms / 1000
         give_up_s = self.clock.monotonic_s() + grace_s
         self.broker.stop_accepting()
+        if self.standby is not None:
+            return True  # there is nothing of its own
         await self.tidier.close()
         if not await self.broker.drain(grace_s):
             await self.broker.stop()  # while the doors are open: the callers are told
@@ -185,6 +249,8 @@ class Appliance:
 
     async def close(self) -> None:
         """End everything, whatever state it is in. What was not drained fails as "unknown"."""
+        if self.standby is not None:
+            await self.standby.close()
         await self.history.close()
         await self.tidier.close()
         await self.broker.stop()
@@ -199,6 +265,25 @@ class Appliance:
         await self.store.close()
         await asyncio.to_thread(self.executor.shutdown)
         await asyncio.to_thread(self.passwords.close)
+
+
+@contextlib.asynccontextmanager
+async def _database(settings: Settings) -> AsyncIterator[StateDatabase]:
+    """The local state, closed again if what is done with it fails."""
+    database = await StateDatabase.open(settings.data / "state.sqlite")
+    try:
+        yield database
+    except BaseException:
+        await database.close()
+        raise
+
+
+def _on_applied(
+    snapshots: SnapshotKeeper, journal: StoredJournal | FollowedJournal
+) -> Callable[[], None]:
+    if isinstance(journal, FollowedJournal):
+        return lambda: None  # the writer makes the snapshots
+    return lambda: snapshots.applied(journal.position.seq)
 
 
 async def _journal(
@@ -236,7 +321,7 @@ def _snapshots(
     database: StateDatabase,
     follower: StateFollower,
     report: StartReport,
-    journal: StoredJournal,
+    journal: StoredJournal | FollowedJournal,
     clock: Clock,
 ) -> SnapshotKeeper:
     entry_s = _REPLAY_S[journal.durability]
@@ -252,7 +337,7 @@ def _snapshots(
 
 
 def _rewriter(
-    settings: Settings, store: CountedStore, journal: StoredJournal, clock: Clock
+    settings: Settings, store: CountedStore, journal: StoredJournal | FollowedJournal, clock: Clock
 ) -> Rewriter:
     if settings.address.kind != "memory":
         return ChildRewriter(settings, journal.mode, _cache_folder(settings, journal))
@@ -277,7 +362,7 @@ def _tidier(
     rewriter: Rewriter,
     store: CountedStore,
     bucket: SnapshotStore,
-    journal: StoredJournal,
+    journal: StoredJournal | FollowedJournal,
     broker: Broker,
     snapshots: SnapshotKeeper,
     clock: Clock,
@@ -294,7 +379,7 @@ async def _last_used(settings: Settings, loaded: LoadedState, clock: Clock) -> L
 
 
 async def _key_index(
-    settings: Settings, journal: StoredJournal, report: StartReport
+    settings: Settings, journal: StoredJournal | FollowedJournal, report: StartReport
 ) -> SqliteKeyIndex:
     # Beside a local state that was not of this bucket's log, it may not be of it either.
     trusted = report.began_from == "local"
@@ -305,7 +390,7 @@ async def _key_index(
 def _sections(
     settings: Settings,
     store: CountedStore,
-    journal: StoredJournal,
+    journal: StoredJournal | FollowedJournal,
     clock: Clock,
     failpoints: Failpoints,
 ) -> BucketSections:
@@ -315,7 +400,7 @@ def _sections(
     return BucketSections(bucket, lambda ref: layout.object_key(journal.mode, ref), cache, clock)
 
 
-def _cache_folder(settings: Settings, journal: StoredJournal) -> Path | None:
+def _cache_folder(settings: Settings, journal: StoredJournal | FollowedJournal) -> Path | None:
     """A cache of a bucket that is a local disk, or memory, would only hold everything twice."""
     if settings.address.kind != "s3" or not settings.cache_bytes:
         return None

@@ -189,6 +189,14 @@ class KeyIndexOffError(RefusedError):
     title = "The topic's record keys are not indexed"
 
 
+class StandbyError(RefusedError):
+    """`epoch` and `writer` name who writes (its address is not in the bucket)."""
+
+    code = "standby"
+    status = 409
+    title = "This appliance follows another one, and takes no writes"
+
+
 class StaleEpochError(RefusedError):
     code = "stale_epoch"
     status = 403

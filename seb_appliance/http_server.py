@@ -51,7 +51,7 @@ def ui_options(appliance: Appliance) -> UiOptions:
         clock=appliance.clock,
         random_bytes=os.urandom,
         ndjson=lambda result: ndjson_parts(result, "text"),
-        snapshot=appliance.snapshots.publish_now,
+        snapshot=appliance.publish_snapshot,
         cost=lambda: cost_figures(appliance),
         bill=lambda: bill_rows(appliance),
         setting_cost=partial(cost_of_change, appliance),
@@ -76,7 +76,7 @@ class HttpServer(uvicorn.Server):
             options=options,
             samples=lambda: samples(appliance, self.plain_answers.answered, app.asked),
             status=lambda: status(appliance),
-            snapshot=appliance.snapshots.publish_now,
+            snapshot=appliance.publish_snapshot,
             pages=[admin_page(appliance.broker, ui_options(appliance))],
             costs=lambda: cost(appliance.cost),
         )

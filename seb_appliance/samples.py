@@ -20,6 +20,7 @@ def samples(
     yield Sample("seb_fast_lane_requests_total", text, "counter", fast_lane_requests)
     text = "Requests answered by the application."
     yield Sample("seb_application_requests_total", text, "counter", application_requests)
+    yield from _standby(appliance)
     yield from _waiting(appliance)
     yield from _remembered(appliance)
     yield from _bucket(appliance)
@@ -73,6 +74,29 @@ def _log(appliance: Appliance) -> Iterator[Sample]:
     position = appliance.journal.position
     yield Sample("seb_journal_seq", "Seq of the last entry.", "gauge", position.seq)
     yield Sample("seb_journal_epoch", "Epoch of this writer.", "gauge", appliance.journal.epoch)
+
+
+def _standby(appliance: Appliance) -> Iterator[Sample]:
+    keeper = appliance.standby
+    text = "1 for a standby, 0 for an appliance that writes."
+    yield Sample("seb_standby", text, "gauge", int(keeper is not None))
+    if keeper is None:
+        return
+    for name, text, value in (
+        ("seb_standby_lag_entries", "Entries known and not served yet.", keeper.lag_entries),
+        (
+            "seb_standby_lag_seconds",
+            "By how much the newest known entry is younger than the newest served.",
+            keeper.lag_s,
+        ),
+        (
+            "seb_standby_seen_end_seconds",
+            "How long ago all there was had been read; what is served is at most so old.",
+            keeper.seen_end_age_s,
+        ),
+    ):
+        if value is not None:
+            yield Sample(name, text, "gauge", value)
 
 
 def _waiting(appliance: Appliance) -> Iterator[Sample]:

@@ -197,6 +197,20 @@ SETTINGS: Final[tuple[Setting, ...]] = (
         help="Fence the appliance that uses this bucket now and become its writer.",
     ),
     Setting(
+        "follow",
+        "switch",
+        False,
+        help="Be a standby of the appliance that writes to this bucket, until seb promote.",
+    ),
+    Setting(
+        "follow_poll",
+        "duration",
+        1_000,
+        range=(100, 60_000),
+        help="How long a standby that has read everything waits before it looks for the next "
+        "entry.",
+    ),
+    Setting(
         "ack_timeout",
         "duration",
         limits.ACK_TIMEOUT_MS_DEFAULT,

@@ -72,6 +72,8 @@ class Settings:
     early_flush: bool
     auto_create_topics: bool
     take_over: bool
+    follow: bool
+    follow_poll_ms: int
     ack_timeout_ms: int
     shutdown_grace_ms: int
     max_record_bytes: int
@@ -176,6 +178,10 @@ def _check_relations(settings: Settings) -> None:
                 f"data ({settings.data}) and bucket ({settings.bucket}) must lie side by side, "
                 "neither inside the other"
             )
+    if settings.follow and settings.take_over:
+        raise ConfigurationError("follow and take_over exclude each other; seb promote takes over")
+    if settings.follow and settings.address.kind == "memory":
+        raise ConfigurationError("follow needs a bucket that another process can write to")
     if settings.store_latency_ms and settings.address.kind == "s3":
         raise ConfigurationError("store_latency is for a directory or memory, not for s3://")
     if settings.window_linger_ms > settings.ack_timeout_ms // 2:

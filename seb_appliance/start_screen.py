@@ -42,7 +42,7 @@ def show(console: Console, appliance: Appliance, port: int) -> None:
     key_file = settings.data / FILE_NAME
     rows = [
         ("bucket", f"{appliance.store.description}  {_WORTH[appliance.journal.durability]}"),
-        ("writer", f"epoch {report.epoch}, fencing mode {report.mode}"),
+        _role(appliance),
         ("recovery", _recovery(appliance)),
         ("admin page", _admin_page(appliance, url)),
         ("API", f"{url}/schema"),
@@ -52,7 +52,9 @@ def show(console: Console, appliance: Appliance, port: int) -> None:
             f'curl -H "Authorization: Bearer $(cat {key_file})" -d hello {url}{_TRY_PATH}',
         ),
     ]
-    if not key_file.exists():
+    if appliance.standby is not None:
+        rows[5:] = [("admin key", "as at the writer; all API keys work here, too")]
+    elif not key_file.exists():
         rows[5:] = [("admin key", f"not in {key_file}; seb admin reset-key makes a new one")]
     console.print(f"Seb Appliance {__version__}", highlight=False)
     for name, text in rows:
@@ -60,6 +62,14 @@ def show(console: Console, appliance: Appliance, port: int) -> None:
     for warning in (*report.warnings, appliance.database.set_aside):
         if warning:
             console.print(f"  {'warning':<11} {warning}", style="yellow", soft_wrap=True)
+
+
+def _role(appliance: Appliance) -> tuple[str, str]:
+    report = appliance.report
+    words = f"epoch {report.epoch}, fencing mode {report.mode}"
+    if appliance.standby is None:
+        return "writer", words
+    return "standby", f"follows the writer ({words}); seb promote makes it the writer"
 
 
 def _admin_page(appliance: Appliance, url: str) -> str:

@@ -15,6 +15,7 @@ from seb_appliance.api.status import (
     LastUsedStatus,
     RememberedStatus,
     SnapshotStatus,
+    StandbyStatus,
     StateStatus,
     Status,
     TidierStatus,
@@ -34,6 +35,7 @@ def status(appliance: Appliance) -> Status:
         version=__version__,
         started=format_time(clock.wall_us() - int(up_s * 1_000_000)),
         uptime_s=up_s,
+        standby=_standby(appliance),
         journal=_journal(appliance),
         bucket=_bucket(appliance),
         state=StateStatus(appliance.follower.lag_entries, appliance.follower.failure),
@@ -56,6 +58,19 @@ def _journal(appliance: Appliance) -> JournalStatus:
         fencing_mode=journal.mode,
         durability=journal.durability,
         bucket_id=journal.bucket_id.hex(),
+    )
+
+
+def _standby(appliance: Appliance) -> StandbyStatus | None:
+    keeper = appliance.standby
+    if keeper is None:
+        return None
+    return StandbyStatus(
+        lag_entries=keeper.lag_entries,
+        lag_s=keeper.lag_s,
+        seen_end_age_s=keeper.seen_end_age_s,
+        waits_for=keeper.journal.waits_for,
+        applied=keeper.applied,
     )
 
 

@@ -41,7 +41,20 @@ def facts(appliance: Appliance) -> Facts:
         pending_bytes=broker.pending.used_bytes,
         pending_bytes_max=broker.pending.limit_bytes,
         groups=broker.groups.count,
+        standby=_standby(appliance),
     )
+
+
+def _standby(appliance: Appliance) -> str:
+    keeper = appliance.standby
+    if keeper is None:
+        return ""
+    if keeper.journal.waits_for:
+        return f"waits for {keeper.journal.waits_for}"
+    if keeper.lag_entries:
+        return f"{keeper.lag_entries:,} entries, {keeper.lag_s:.1f} s behind"
+    age_s = keeper.seen_end_age_s
+    return "reads" if age_s is None else f"up to date {age_s:.1f} s ago"
 
 
 def setting_rows(appliance: Appliance) -> list[SettingRow]:

@@ -25,7 +25,7 @@ def routes(broker: Broker) -> list[HTTPRouteHandler]:
             return json_answer(200, {"ready": True})
         # The sentences name buckets and files: they are for this machine's operator.
         if is_local(request.scope):
-            raise NotReadyError("; ".join(readiness.problems), problems=readiness.problems)
+            raise NotReadyError("; ".join(readiness.sentences), problems=readiness.sentences)
         raise NotReadyError("The appliance cannot take reads and writes now.")
 
     return [healthz, readyz]

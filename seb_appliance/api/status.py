@@ -33,6 +33,20 @@ class BucketStatus(msgspec.Struct):
     failure: str
 
 
+class StandbyStatus(msgspec.Struct):
+    """How far a standby is behind the appliance that it follows: entries that it knows of and does
+    not serve yet, and by how much the newest of them was made later than the newest that it serves.
+    `seen_end_age_s`: how long ago it had read all there was (null: never yet), so what it serves is
+    at most so old. `waits_for`: whom it waits for before it reads on, or "". `applied`: entries
+    since it began."""
+
+    lag_entries: int
+    lag_s: float
+    seen_end_age_s: float | None
+    waits_for: str
+    applied: int
+
+
 class StateStatus(msgspec.Struct):
     """SQLite: how many entries it is behind, and why it does not follow ("" if it does)."""
 
@@ -149,11 +163,12 @@ class Counts(msgspec.Struct):
 
 
 class Status(msgspec.Struct):
-    """What the composition root knows."""
+    """What the composition root knows. `standby` is null for an appliance that writes."""
 
     version: str
     started: str
     uptime_s: float
+    standby: StandbyStatus | None
     journal: JournalStatus
     bucket: BucketStatus
     state: StateStatus
@@ -168,7 +183,7 @@ class Status(msgspec.Struct):
 
 
 class StatusOut(Status):
-    """`problems`: sentences for the operator; ready when there are none."""
+    """`problems`: sentences for the operator; ready when there are none, and it is no standby."""
 
     ready: bool
     problems: list[str]

@@ -64,7 +64,9 @@ from seb_appliance.broker.values import (
 from seb_appliance.broker.waiting import Waiter, WaitingReaders
 from seb_appliance.broker.writes import Writes
 from seb_appliance.clock import Clock
+from seb_appliance.errors import StandbyError
 from seb_appliance.failpoints import NO_FAILPOINTS, Failpoints
+from seb_appliance.formats.entry import Entry
 
 
 class Broker:
@@ -124,7 +126,7 @@ class Broker:
             pending=self.pending,
         )
         self.topics = Topics(self._catalog, self._writes, settings, self.linger, clock)
-        self.gauges = Gauges(self._catalog, self._writes.admission, self._sequencer)
+        self.gauges = Gauges(self._catalog, self._sequencer)
         self.by_hand = ByHand(self._writes, self.pending, clock)
         self.groups = self._make_groups(index)
         self.topic_lists = TopicLists(self._catalog, index)
@@ -213,6 +215,18 @@ class Broker:
         self._writer = asyncio.create_task(self._sequencer.run(), name="sequencer")
         self.record_keys.start()
         return self._writer
+
+    def stand_by(self, refusal: StandbyError) -> None:
+        """Instead of `start`: take no writes, they are refused so, and serve what `follow_writer`
+        is given. Again when the refusal has something else to say."""
+        if self.failure is None:
+            self.record_keys.start()
+        self._sequencer.stand_by(refusal)
+
+    async def follow_writer(self, entry: Entry) -> None:
+        """Put the next entry of the journal in force, which another appliance wrote; who waits for
+        it is woken. For a standby; one call at a time."""
+        await self._sequencer.follow(entry)
 
     @property
     def durability(self) -> str:

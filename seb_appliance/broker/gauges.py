@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from seb_appliance.broker.admission import Admission
 from seb_appliance.broker.catalog import Catalog
 from seb_appliance.broker.group_lag import GroupLag, furthest_behind
 from seb_appliance.broker.sequencer import Sequencer
 
 
 class Gauges:
-    def __init__(self, catalog: Catalog, admission: Admission, sequencer: Sequencer) -> None:
+    def __init__(self, catalog: Catalog, sequencer: Sequencer) -> None:
         self._catalog = catalog
-        self._admission = admission
         self._sequencer = sequencer
 
     @property
@@ -25,7 +23,7 @@ class Gauges:
 
     def topic_names(self) -> dict[int, str]:
         """The names of all topics, by topic id."""
-        return self._admission.names()
+        return {topic.topic_id: topic.name for topic in self._catalog.topics()}
 
     def groups_behind(self) -> list[GroupLag]:
         """See `group_lag.furthest_behind`."""

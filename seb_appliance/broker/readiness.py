@@ -9,7 +9,7 @@ from seb_appliance.broker.ports import Journal, State
 from seb_appliance.broker.sequencer import Sequencer
 from seb_appliance.broker.values import Readiness
 from seb_appliance.clock import Clock
-from seb_appliance.errors import FencedError, StoreError
+from seb_appliance.errors import FencedError, StandbyError, StoreError
 
 # The bucket's last answer is proof enough for so long; older, it is asked again (docs/FORMAT.md).
 ANSWER_FRESH_S = 30.0
@@ -39,7 +39,8 @@ class ReadinessCheck:
         if self._is_stale:
             problems += await self._answer()
         failure = self._sequencer.failure
-        if failure is not None:
+        standby = failure.detail if isinstance(failure, StandbyError) else ""
+        if failure is not None and not standby:
             problems.append(f"nothing can be written any more: {failure}")
         health = self._journal.health
         if health.failing_since_s is not None:
@@ -52,7 +53,7 @@ class ReadinessCheck:
             problems.append(f"SQLite does not follow: {self._state.failure}")
         if self._state.is_far_behind:
             problems.append(f"SQLite is {self._state.lag_entries} entries behind")
-        return Readiness(problems)
+        return Readiness(problems, standby)
 
     def look_for_newer_writer(self) -> None:
         """A reader came by: an idle zombie must not serve old data for ever. Does not wait."""

@@ -18,9 +18,9 @@ from seb_appliance.broker.ports import Journal, SectionSource, State
 from seb_appliance.broker.sealing import seal
 from seb_appliance.broker.window import Window
 from seb_appliance.clock import Clock, Timer
-from seb_appliance.errors import FencedError, InternalError, OutcomeUnknownError
+from seb_appliance.errors import FencedError, InternalError, OutcomeUnknownError, StandbyError
 from seb_appliance.failpoints import Failpoints
-from seb_appliance.formats.entry import EncodedEntry
+from seb_appliance.formats.entry import EncodedEntry, Entry
 
 _SEAL_IN_THREAD_BYTES: Final = 64 * 1024
 _COMPRESS_IN_THREAD_BYTES: Final = 8 * 1024
@@ -104,6 +104,17 @@ class Sequencer:
         self._fail(error)
         self._wake.set()
 
+    def stand_by(self, refusal: StandbyError) -> None:
+        """Nothing is ever written here: every write is refused so. Instead of `run`; again when
+        the refusal has something else to say."""
+        assert self._open is None, "nothing was admitted"
+        self.failure = refusal
+
+    async def follow(self, entry: Entry) -> None:
+        """Put the next entry in force, which another appliance wrote. One call at a time."""
+        assert isinstance(self.failure, StandbyError), "only a standby follows"
+        self._on_applied(await self._put_in_force(entry))
+
     @property
     def open_bytes(self) -> int:
         """What the open window holds, about."""
@@ -171,15 +182,20 @@ class Sequencer:
 
     async def _apply(self, window: Window, encoded: EncodedEntry, put_s: float) -> None:
         self._source.keep(encoded)
-        changed = self._catalog.apply(encoded.entry)
-        for _ in self._catalog.steps():
-            await asyncio.sleep(0)
-        self._state.follow(encoded.entry)
+        changed = await self._put_in_force(encoded.entry)
         open_s = window.sealed_s - window.opened_s
         self._counters.note_entry(encoded.entry, window.callers, put_s, open_s)
         self._failpoints.reach("K10")
         window.resolve(put_s)
         self._on_applied(changed)
+
+    async def _put_in_force(self, entry: Entry) -> list[Topic]:
+        """The topics that changed."""
+        changed = self._catalog.apply(entry)
+        for _ in self._catalog.steps():
+            await asyncio.sleep(0)
+        self._state.follow(entry)
+        return changed
 
     def _fail(self, error: Exception) -> None:
         self.failure = self.failure or error

@@ -156,10 +156,17 @@ class Remembered:
 
 @dataclass(frozen=True, slots=True)
 class Readiness:
-    """`problems`: sentences for the operator; ready when there are none."""
+    """`problems`: sentences for the operator. `standby`: a sentence, too, if this appliance is one,
+    else "". Ready is one that takes reads and writes: no standby, and without problems."""
 
     problems: list[str] = field(default_factory=list)
+    standby: str = ""
 
     @property
     def ready(self) -> bool:
-        return not self.problems
+        return not self.sentences
+
+    @property
+    def sentences(self) -> list[str]:
+        """Why it is not ready."""
+        return [self.standby, *self.problems] if self.standby else self.problems

@@ -26,6 +26,7 @@ from seb_appliance.cli.fsck import fsck
 from seb_appliance.cli.groups import groups
 from seb_appliance.cli.inspect import inspect
 from seb_appliance.cli.produce import produce
+from seb_appliance.cli.promote import promote
 from seb_appliance.cli.record_keys import record_keys
 from seb_appliance.cli.restore import clone, restore
 from seb_appliance.cli.serve import serve
@@ -79,6 +80,7 @@ seb.add_command(api_keys)
 seb.add_command(audit)
 seb.add_command(bench)
 seb.add_command(snapshot)
+seb.add_command(promote)
 seb.add_command(restore)
 seb.add_command(clone)
 seb.add_command(doctor)

@@ -21,13 +21,15 @@ Json = dict[str, Any]
 @click.command
 @talks
 def status(client: HttpClient, as_json: bool) -> int:
-    """Show how the appliance is. Needs an admin key. Exit code 69 when it is not ready."""
+    """Show how the appliance is. Needs an admin key. Exit code 69 when it is not ready, or is a
+    standby with problems."""
     found = client.request("GET", path_of("status")).json()
     if as_json:
         say_json(found)
     else:
         say(outline(_members(found)))
-    return 0 if found["ready"] else UNAVAILABLE
+    well = found["ready"] or (found["standby"] is not None and not found["problems"])
+    return 0 if well else UNAVAILABLE
 
 
 def _members(found: Json) -> Json:
@@ -40,6 +42,7 @@ def _members(found: Json) -> Json:
     return {
         "ready": found["ready"],
         "problems": found["problems"],
+        "role": _role(found["standby"]),
         "version": found["version"],
         "started": f"{moment(found['started'])}, {span(found['uptime_s'])} ago",
         "bucket": bucket["description"],
@@ -67,6 +70,15 @@ def _members(found: Json) -> Json:
         "holds": f"{counts['records']:,} records, {counts['topics']:,} topics, "
         f"{counts['groups']:,} groups, {counts['api_keys']:,} API keys",
     }
+
+
+def _role(standby: Json | None) -> str:
+    if standby is None:
+        return "writer"
+    age_s = standby["seen_end_age_s"]
+    seen = "not at the end yet" if age_s is None else f"had read everything {span(age_s)} ago"
+    lag = f"{standby['lag_entries']:,} entries, {span(standby['lag_s'])} behind; {seen}"
+    return f"standby, {lag}" + (f"; waits for {standby['waits_for']}" * bool(standby["waits_for"]))
 
 
 def _remembered(kept: Json) -> str:

@@ -197,17 +197,10 @@ class ClaimedLog:
             cut = bases[i + 1].cut if i + 1 < len(bases) else None
             if cut is not None and cut.seq <= position.seq:
                 continue
-            claim = Claim(base.n, bytes.fromhex(base.writer))
-            span = Span(
-                partial(layout.claimed_key, claim),
-                cut.seq if cut else None,
-                partial(_refusal, claim),
-            )
+            span = claimed_span(base, cut)
             position = await self._replay.run(position, span, self.bucket_id)
             if cut is not None and position != cut:
-                raise ReplayError(
-                    layout.claimed_key(claim, cut.seq), "is not the entry that the next base names"
-                )
+                raise ReplayError(span.key(cut.seq), "is not the entry that the next base names")
         return position
 
     async def _expect(self, position: Position) -> None:
@@ -218,6 +211,14 @@ class ClaimedLog:
         after = layout.claimed_key(self._chain.top, position.seq)
         listed = await self._patience.ask(partial(list_all, self._store, folder, after))
         self._replay.expected = self._replay.done + len(listed)
+
+
+def claimed_span(base: Base, cut: Position | None) -> Span:
+    """The entries of one writer, up to where the next base cuts them."""
+    claim = Claim(base.n, bytes.fromhex(base.writer))
+    return Span(
+        partial(layout.claimed_key, claim), cut.seq if cut else None, partial(_refusal, claim)
+    )
 
 
 def _refusal(claim: Claim, header: EntryHeader, position: Position) -> str:

@@ -80,7 +80,7 @@ class CreateOnlyLog:
         return await self._reader.read_header(layout.create_only_key(position.seq))
 
     async def replay(self, position: Position) -> Position:
-        span = Span(layout.create_only_key, None, _refusal)
+        span = create_only_span()
         last_key = layout.create_only_key(position.seq)
         above = await self._patience.ask(partial(list_all, self._store, layout.JOURNAL, last_key))
         self._replay.expected = self._replay.done + len(above)
@@ -102,6 +102,11 @@ class CreateOnlyLog:
         if above and above[0].key != next_key:
             raise ReplayError(next_key, f"is missing, and {above[0].key} is there")
         return not above
+
+
+def create_only_span() -> Span:
+    """The whole log, of all writers."""
+    return Span(layout.create_only_key, None, _refusal)
 
 
 def _refusal(header: EntryHeader, position: Position) -> str:

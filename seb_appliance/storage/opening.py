@@ -66,7 +66,7 @@ class StartOptions:
 class StartReport:
     """How the start went. `began_from`: `local`, `empty` or the key of a snapshot, as of entry
     `began_seq`; `seconds` of the whole start, `replay_seconds` of the replay alone; `warnings` are
-    sentences for the operator."""
+    sentences for the operator. A standby does not test the store."""
 
     mode: Mode
     epoch: int
@@ -78,7 +78,7 @@ class StartReport:
     seconds: float
     newest_snapshot_seq: int
     warnings: tuple[str, ...]
-    store_test: StoreTestReport
+    store_test: StoreTestReport | None = None
 
 
 async def run_store_test(

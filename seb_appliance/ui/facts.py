@@ -36,7 +36,8 @@ class SettingRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """Now. Failures are in words, "" while there is none. Ages and times in seconds."""
+    """Now. Failures are in words, "" while there is none. Ages and times in seconds. `standby`: how
+    far it is behind, in words; "" for an appliance that writes."""
 
     version: str
     uptime_s: float
@@ -60,6 +61,7 @@ class Facts:
     pending_bytes: int
     pending_bytes_max: int
     groups: int
+    standby: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,7 +40,7 @@ def routes(desk: Desk) -> list[HTTPRouteHandler]:
             "overview",
             parts=frozenset({"overview-live"}),
             ready=readiness.ready,
-            warnings=warnings(facts, readiness.problems),
+            warnings=warnings(facts, readiness.sentences),
             figures=[
                 *_figures(facts, totals, samples[-1] if samples else None),
                 *desk.options.cost(),
@@ -88,6 +88,7 @@ def _figures(facts: Facts, totals: Totals, latest: Sample | None) -> list[Figure
             "none yet" if facts.snapshot_seq is None else f"seq {count(facts.snapshot_seq)}",
             snapshot,
         ),
+        *([Figure("Standby", facts.standby, "of the writer's journal")] if facts.standby else []),
         Figure("Bucket", facts.durability, f"{facts.bucket}, fencing mode {facts.fencing_mode}"),
         Figure("Running", span(facts.uptime_s), f"version {facts.version}"),
     ]
