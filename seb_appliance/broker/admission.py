@@ -99,6 +99,10 @@ class Admission:
     def find(self, name: str) -> AdmittedTopic | None:
         return self._topics.get(name)
 
+    def names(self) -> dict[int, str]:
+        """The names of all topics, by id."""
+        return {topic.topic_id: name for name, topic in self._topics.items()}
+
     def changed_in(self, name: str) -> Window | None:
         """The window that makes or last changes the topic; None when that was long ago."""
         topic = self._topics.get(name)

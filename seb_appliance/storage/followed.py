@@ -1,8 +1,8 @@
 """The journal of another writer, read on and on without writing anything: what a standby has.
 
-The next key is asked for by GET; while it is absent, nothing else is asked. Now and then (LOOK_S)
-LIST tells what a GET cannot: whether entries were deleted before they were read here, and in mode B
-whether another writer has stated its base. What `read` returns is on the log for good:
+The next key is asked for by GET; while it is absent, nothing else is asked. Now and then LIST tells
+what a GET cannot: whether entries were deleted before they were read here (FLOOR_S), and in mode B
+whether another writer has stated its base (BASES_S). What `read` returns is on the log for good:
 
 - mode A: an entry that continues the log at its key is. Only an epoch entry may be a ghost, put by
   a slow start at a key that was deleted: so the floor is looked at after one was read;
@@ -28,12 +28,38 @@ from seb_appliance.storage import layout
 from seb_appliance.storage.bases import BaseChain, claimed_span
 from seb_appliance.storage.create_only import create_only_span
 from seb_appliance.storage.layout import Claim, Mode
-from seb_appliance.storage.object_store import Durability, ObjectStore
+from seb_appliance.storage.object_store import Durability, ObjectInfo, ObjectStore
 from seb_appliance.storage.patience import Patience
 from seb_appliance.storage.replay import AHEAD_MAX, EntryReader, ReplayError, Span
 from seb_appliance.storage.snapshots import SnapshotStore, floor_of
 
-LOOK_S: Final[dict[Mode, float]] = {"A": 60.0, "B": 10.0}  # a writer of mode B has keys of its own
+FLOOR_S: Final = 60.0
+BASES_S: Final = 10.0
+
+
+class _Looked:
+    """When something was looked at, by both clocks: one of them may stand still while a virtual
+    machine does."""
+
+    def __init__(self, clock: Clock, every_s: float) -> None:
+        self.at_s: float | None = None  # monotonic
+        self._clock = clock
+        self._every_s = every_s
+        self._wall_us = 0
+
+    @property
+    def is_due(self) -> bool:
+        if self.at_s is None:
+            return True
+        by_wall_s = (self._clock.wall_us() - self._wall_us) / 1_000_000
+        return max(self._clock.monotonic_s() - self.at_s, by_wall_s) >= self._every_s
+
+    def begin(self) -> None:
+        """What is found is as of now, or later."""
+        self.at_s, self._wall_us = self._clock.monotonic_s(), self._clock.wall_us()
+
+    def forget(self) -> None:
+        self.at_s = None
 
 
 class FollowedJournal:
@@ -63,7 +89,7 @@ class FollowedJournal:
         self._bucket_id = bucket_id
         self._reader = EntryReader(store, patience)
         self._in_a_row = 0  # entries since the end was seen
-        self._looked: tuple[float, int] | None = None  # monotonic seconds, wall clock us
+        self._floor_looked = _Looked(clock, FLOOR_S)
 
     @property
     def bucket_id(self) -> bytes:
@@ -116,8 +142,8 @@ class FollowedJournal:
         deleted before they were read, or something is damaged. Recovery finds out which. Does not
         end while the store fails (`health`).
         """
-        if self._look_is_due():
-            await self._look()
+        if self._floor_looked.is_due:
+            await self._require_above_floor()
         entries = await self._read_on()
         if entries:
             if any(entry.header.is_epoch for entry in entries):
@@ -131,26 +157,13 @@ class FollowedJournal:
         """What there is after `position`. Sets `seen_end_s` if that is nothing."""
         raise NotImplementedError
 
-    async def _look(self) -> None:
-        """LIST what GET does not tell. Raises ReplayError if entries may be gone that were not
-        read here."""
-        await self._require_above_floor()
-        self._looked = (self._clock.monotonic_s(), self._clock.wall_us())
-
-    def _look_is_due(self) -> bool:
-        """By both clocks: one of them stands still while a virtual machine does."""
-        if self._looked is None:
-            return True
-        seconds, wall_us = self._looked
-        passed_s = max(
-            self._clock.monotonic_s() - seconds, (self._clock.wall_us() - wall_us) / 1_000_000
-        )
-        return passed_s >= LOOK_S[self._mode]
-
     async def _require_above_floor(self) -> None:
+        """Raises ReplayError if entries may be gone that were not read here."""
+        self._floor_looked.begin()
         names = await self._snapshots.list()
         self.known_seq = max(self.known_seq, names[-1].seq if names else 0)
         if floor_of(names) > self.position.seq:
+            self._floor_looked.forget()
             why = f"entries up to {floor_of(names)} may be gone, and were read up to "
             raise ReplayError(layout.JOURNAL, f"{why}{self.position.seq} only")
 
@@ -174,9 +187,6 @@ class FollowedJournal:
             entries.append(entry)
         return entries
 
-    def _at_end(self) -> None:
-        self.seen_end_s = self._clock.monotonic_s()
-
 
 class FollowedCreateOnly(FollowedJournal):
     """In mode A."""
@@ -184,7 +194,7 @@ class FollowedCreateOnly(FollowedJournal):
     async def _read_on(self) -> list[Entry]:
         entries = await self._read_span(create_only_span())
         if not entries:
-            self._at_end()
+            self.seen_end_s = self._clock.monotonic_s()
         return entries
 
 
@@ -210,6 +220,7 @@ class FollowedClaimed(FollowedJournal):
             position=position,
         )
         self._chain = chain
+        self._bases_looked = _Looked(clock, BASES_S)
         self._contested_by: Claim | None = None  # until the bases are looked at again
         self._claimed_by: Claim | None = None  # the highest claim that contested anything
 
@@ -218,12 +229,21 @@ class FollowedClaimed(FollowedJournal):
         by = self._contested_by
         return "" if by is None else f"the appliance that claims the bucket (epoch {by.n})"
 
-    async def _look(self) -> None:
-        await self._chain.look()
+    async def _look_at_bases(self) -> None:
+        self._bases_looked.begin()
+        top, newer = self._chain.top, True
+        if top is not None:
+            newer = bool(await self._first_above(layout.BASES, layout.base_key(top)))
+        if newer:
+            await self._chain.look()
         self._contested_by = None
-        await super()._look()
+
+    async def _first_above(self, folder: str, key: str) -> list[ObjectInfo]:
+        return await self._patience.ask(partial(self._object_store.list_after, folder, key, 1))
 
     async def _read_on(self) -> list[Entry]:
+        if self._bases_looked.is_due:
+            await self._look_at_bases()
         if self._contested_by is not None:
             return []  # its base, or that of the writer which claims anew, is looked for
         bases = await self._chain.from_position(self.position)
@@ -239,7 +259,7 @@ class FollowedClaimed(FollowedJournal):
             if cut is not None:
                 key = span.key(self.position.seq + 1)
                 raise ReplayError(key, f"is missing, and the log goes on to {cut.seq}")
-            self.seen_end_s = self._looked[0] if self._looked else None
+            self.seen_end_s = self._bases_looked.at_s
             return []
         end = entries[-1].header.position
         if cut is not None and end.seq == cut.seq and end != cut:
@@ -248,13 +268,12 @@ class FollowedClaimed(FollowedJournal):
 
     async def _is_settled(self, top: Claim) -> bool:
         """LIST claims after the newest base's, one key, as its writer does."""
-        above = await self._patience.ask(
-            partial(self._object_store.list_after, layout.CLAIMS, layout.claim_key(top), 1)
-        )
+        above = await self._first_above(layout.CLAIMS, layout.claim_key(top))
         if not above:
             return True
         self._contested_by = layout.parse_claim(above[0].key)
         if self._contested_by != self._claimed_by:
             # It may have stated its base already: look at once, but only once.
-            self._claimed_by, self._looked = self._contested_by, None
+            self._claimed_by = self._contested_by
+            self._bases_looked.forget()
         return False
