@@ -19,6 +19,7 @@ from seb_appliance.errors import (
     OffsetOutOfRangeError,
     OutcomeUnknownError,
     ShuttingDownError,
+    StandbyError,
     StoreUnavailableError,
     TopicDiffersError,
     TopicNotFoundError,
@@ -61,6 +62,7 @@ _STATUS: Final = {
     "version": "0.1.0",
     "started": "2026-11-21T10:00:00.000123Z",
     "uptime_s": 512.4,
+    "standby": None,
     "journal": {
         "seq": 1207,
         "epoch": 4,
@@ -125,6 +127,7 @@ _STATUS: Final = {
 }
 _TOPIC_REPLY: Final = {_JSON: Content(schema=ref(TopicOut), example=_TOPIC)}
 REMOVAL_ERRORS: Final[ErrorTypes] = (
+    StandbyError,
     FencedError,
     ShuttingDownError,
     StoreUnavailableError,
@@ -238,7 +241,7 @@ SYSTEM: Final = [
                 content={_JSON: Content(schema=ref(SnapshotOut), example={"seq": 1207})},
             )
         },
-        errors=(StoreUnavailableError,),
+        errors=(StandbyError, StoreUnavailableError),
     ),
     Operation(
         method="GET",

@@ -13,7 +13,7 @@ from seb_appliance.cli import INTERRUPTED, failures, seb
 from seb_appliance.errors import ConfigurationError
 
 TEXT = (Path(__file__).parents[2] / "docs" / "CLI.md").read_text(encoding="utf-8")
-ON_THE_MACHINE = {"serve", "doctor", "inspect", "fsck", "admin", "restore", "clone"}
+ON_THE_MACHINE = {"serve", "promote", "doctor", "inspect", "fsck", "admin", "restore", "clone"}
 EVERYWHERE = {"--url", "--key-file", "--config", "--json", "--help"}
 
 
