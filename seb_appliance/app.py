@@ -151,9 +151,16 @@ async def _follow(process: _Process) -> Promotion | None:
 async def _opened(process: _Process, settings: Settings, open_it: _Open[_Opened]) -> _Opened | None:
     """What `open_it` gives; None if a signal to stop came first."""
     store = make_store(settings, process.failpoints)
-    with start_screen.progress(process.console) as progress:
-        opening = asyncio.ensure_future(open_it(settings, store, process.failpoints, progress))
-        return opening.result() if await _unless_stopped(opening, process.stop) else None
+    opened: _Opened | None = None
+    try:
+        with start_screen.progress(process.console) as progress:
+            opening = asyncio.ensure_future(open_it(settings, store, process.failpoints, progress))
+            if await _unless_stopped(opening, process.stop):
+                opened = opening.result()
+    finally:
+        if opened is None:
+            await store.close()
+    return opened
 
 
 def _say_started(console: Console, appliance: Appliance, port: int) -> None:

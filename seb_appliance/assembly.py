@@ -138,7 +138,6 @@ class Appliance:
             )
             if opened is None:
                 await database.close()
-                await store.close()
                 return None
             store.purpose = "journal"
             journal, report = opened

@@ -18,7 +18,6 @@ from seb_appliance.formats.operations import TopicSettings
 from seb_appliance.storage import layout
 from seb_appliance.stores import make_store
 
-
 pytestmark = pytest.mark.slow
 
 
