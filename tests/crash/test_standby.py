@@ -85,7 +85,7 @@ async def test_a_promoted_standby_has_every_acknowledged_record_once(
         arena.load.timeout_s = 1.5
         first = arena.start("first")
         await first.ready()
-        await arena.begin(first)
+        await arena.begin(first, producers=3)
         # The writer goes on until it is fenced.
         second = arena.start("second", *POLL)
         await follows(arena, second)
