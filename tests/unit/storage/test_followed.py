@@ -10,9 +10,10 @@ from seb_appliance.errors import (
     StandbyError,
     StoreUnusableError,
 )
-from seb_appliance.formats.entry import read_header
-from seb_appliance.formats.operations import Contents
+from seb_appliance.formats.entry import encode, read_header
+from seb_appliance.formats.operations import Contents, TopicDeleted
 from seb_appliance.storage import layout
+from seb_appliance.storage.bases import encode_base, make_base
 from seb_appliance.storage.followed import BASES_S, FLOOR_S
 from seb_appliance.storage.layout import Claim
 from seb_appliance.storage.memory import MemoryStore
@@ -325,3 +326,35 @@ class TestClaims:
         assert sum(standby.clock.slept_s) >= CONTESTED_S
         await store.inner.delete(layout.claim_key(claim))
         assert await (await standby.open()).catch_up() == [1, 2, 3, 4, 5]
+
+    async def test_what_a_base_names_counts_only_if_its_writer_came_into_force(
+        self, store, standby, writer
+    ):
+        of_writer = Claim(1, writer.journal.writer_id)
+        bucket_id, cut = writer.journal.bucket_id, writer.journal.position
+        slow, winner = Claim(2, b"\xaa" * 16), Claim(3, b"\xbb" * 16)
+        for claim in (slow, winner):
+            await store.inner.put(layout.claim_key(claim), b"{}")
+        store.on("list_after", CLAIMS, crash)
+        with pytest.raises(CrashError):  # it lands when the winner has read the log already
+            await writer.append(6)
+        late = read_header(await store.inner.get(layout.claimed_key(of_writer, 6)))
+        base = make_base(slow, of_writer, late.position, bucket_id)
+        await store.inner.put(layout.base_key(slow), encode_base(base))
+        standby.clock.now_s += BASES_S
+        assert await standby.catch_up() == [1, 2, 3, 4, 5]
+        base = make_base(winner, of_writer, cut, bucket_id)
+        await store.inner.put(layout.base_key(winner), encode_base(base))
+        entry = encode(
+            Contents([TopicDeleted(topic_id=60)], []),
+            [],
+            after=cut,
+            epoch=winner.n,
+            writer_id=winner.writer_id,
+            entry_id=b"e" * 16,
+            bucket_id=bucket_id,
+            created_us=cut.created_us,
+        )
+        await store.inner.put(layout.claimed_key(winner, 6), entry.body)
+        standby.clock.now_s += BASES_S
+        assert await standby.catch_up() == [1, 2, 3, 4, 5, 60]
