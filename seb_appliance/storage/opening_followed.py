@@ -13,7 +13,7 @@ from typing import Final
 
 from seb_appliance.broker.ports import Replica
 from seb_appliance.clock import Clock
-from seb_appliance.errors import StoreError, StoreUnusableError
+from seb_appliance.errors import StartError, StoreError, StoreUnusableError
 from seb_appliance.failpoints import NO_FAILPOINTS
 from seb_appliance.formats.entry import Position
 from seb_appliance.storage import layout
@@ -47,7 +47,7 @@ async def open_followed(
     directory, so there is nobody to follow.
 
     Raises ConfigurationError (78) if no appliance has used this bucket, StoreUnusableError (74) for
-    damage, or while it stays open for a minute who is the writer.
+    damage, StartError (1) when it stays open for a minute who is the writer.
     """
     opening = _Opening(store, replica, data_dir, clock, jitter, progress)
     try:
@@ -153,9 +153,11 @@ class _Opening:
             if chain.top is not None and (not claims or claims[-1] <= chain.top):
                 return position, chain.top.writer_id
             if self._clock.monotonic_s() >= until_s:
-                raise StoreUnusableError(
+                # Exit code 1, so that a service manager tries again: the writer settles it with its
+                # next entry, if there is one.
+                raise StartError(
                     f"{claims[-1].name} claims this bucket and does not come into force: a start "
-                    "that was broken off. Nobody writes. Start an appliance with --take-over."
+                    "was broken off. If no appliance writes, start one with --take-over."
                 )
             self._progress(0, 0, "waiting for an appliance that is starting")
             await self._clock.sleep(_LOOK_AGAIN_S)

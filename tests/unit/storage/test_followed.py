@@ -8,7 +8,7 @@ from seb_appliance.errors import (
     ConfigurationError,
     FencedError,
     StandbyError,
-    StoreUnusableError,
+    StartError,
 )
 from seb_appliance.formats.entry import encode, read_header
 from seb_appliance.formats.operations import Contents, TopicDeleted
@@ -321,7 +321,7 @@ class TestClaims:
     async def test_a_start_waits_until_it_is_settled_who_writes(self, store, writer, tmp_path):
         claim = await self.claim(store, writer, 2)
         standby = Standby(store, tmp_path / "standby")
-        with pytest.raises(StoreUnusableError, match="--take-over"):
+        with pytest.raises(StartError, match="--take-over"):
             await standby.open()
         assert sum(standby.clock.slept_s) >= CONTESTED_S
         await store.inner.delete(layout.claim_key(claim))
