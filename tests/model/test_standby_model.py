@@ -169,7 +169,7 @@ def test_a_standby_that_caught_up_answers_as_the_writer(machine: type[StandbyMac
     run_state_machine_as_test(
         machine,
         settings=settings(
-            max_examples=max(2, HISTORIES // 30),
+            max_examples=max(2, HISTORIES // 50),
             stateful_step_count=20,
             deadline=None,
             suppress_health_check=list(HealthCheck),
