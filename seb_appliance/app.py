@@ -130,7 +130,9 @@ async def _follow(process: _Process) -> Promotion | None:
         promotion = Promotion(standby.clock)
         try:
             following = await standby.start()
-            async with _doors(standby, process.listener, {"promote": promotion.ask}):
+            # A second one on the same port: who knocks while there are no doors waits for the next.
+            knocked_at = process.listener.dup()
+            async with _doors(standby, knocked_at, {"promote": promotion.ask}):
                 _say_started(process.console, standby, process.listener.getsockname()[1])
                 waited_for = {following, process.stop, promotion.asked}
                 await asyncio.wait(waited_for, return_when=asyncio.FIRST_COMPLETED)
@@ -218,8 +220,8 @@ def _exit_code(
 async def _doors(
     appliance: Appliance, listener: socket.socket, more: Mapping[str, Handler]
 ) -> AsyncIterator[None]:
-    """HTTP and the command socket, which knows `more` commands, too, open inside the block. Who
-    knocks at `listener` after it waits for the next block."""
+    """HTTP and the command socket, which knows `more` commands, too, open inside the block. Closes
+    `listener`."""
     from seb_appliance import users_at_the_machine
     from seb_appliance.api.control import serve_control
     from seb_appliance.http_server import HttpServer
@@ -233,8 +235,7 @@ async def _doors(
     of_users = users_at_the_machine.handlers(broker, appliance.passwords)
     commands = {"reset-key": reset_key, **of_users, **more}
     control = await serve_control(settings.data / "control.sock", commands)
-    ours = listener.dup()  # the server closes what it is given
-    running = asyncio.create_task(server.serve(sockets=[ours]), name="http")
+    running = asyncio.create_task(server.serve(sockets=[listener]), name="http")
     try:
         yield
     finally:
