@@ -20,6 +20,7 @@ from seb_appliance.samples import samples
 from seb_appliance.status import status
 from seb_appliance.storage.counted import CountedStore
 from seb_appliance.storage.memory import MemoryStore
+from seb_appliance.ui.overview import _figures
 from seb_appliance.ui_facts import facts
 from tests.support.faulty_store import FaultyStore
 
@@ -133,7 +134,10 @@ async def test_it_says_that_it_is_one_and_how_far_it_is(
     assert (shown.lag_entries, shown.waits_for) == (0, "")
     assert shown.applied > 0
     assert status(standby).journal.seq == writer.journal.position.seq
-    assert "up to date" in facts(standby).standby
+    totals = standby.broker.topic_lists.totals()
+    on_the_page = {figure.name: figure.value for figure in _figures(facts(standby), totals, None)}
+    assert "up to date" in on_the_page["Standby"]
+    assert "Standby" not in {figure.name for figure in _figures(facts(writer), totals, None)}
     found = {sample.name: sample.value for sample in samples(standby, 0, 0)}
     assert found["seb_standby"] == 1
     assert found["seb_standby_lag_entries"] == 0
