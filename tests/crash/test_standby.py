@@ -19,8 +19,8 @@ from tests.support.process import ROOT, SebProcess
 pytestmark = pytest.mark.slow
 
 FENCED = 75
-WITHIN_S = 15.0
-TAKE_OVER_S_MAX = 5.0
+WITHIN_S = 60.0
+TAKE_OVER_S_MAX = 15.0  # a second or two, on a machine that has nothing else to do
 POLL = ("--follow", "--follow-poll", "100ms")
 
 
@@ -84,7 +84,7 @@ async def test_a_promoted_standby_has_every_acknowledged_record_once(
     async with s3_arena(mode, tmp_path) as arena:
         arena.load.timeout_s = 1.5
         first = arena.start("first")
-        await first.ready()
+        await first.ready(WITHIN_S)
         await arena.begin(first, producers=3)
         # The writer goes on until it is fenced.
         second = arena.start("second", *POLL)
@@ -93,9 +93,9 @@ async def test_a_promoted_standby_has_every_acknowledged_record_once(
         arena.serve_from(first, second)
         seconds = [await promoted(second)]
         since = len(arena.load.calls)
-        assert await first.ended() == FENCED, first.shown
+        assert await first.ended(WITHIN_S) == FENCED, first.shown
         assert arena.load.acked_since(since, first.port) == 0
-        await arena.load.until_acked(5, second.port)
+        await arena.load.until_acked(5, second.port, WITHIN_S)
         # The writer dies; the one that was fenced first is the standby now.
         third = arena.start("first", *POLL)
         await follows(arena, third)
@@ -103,13 +103,13 @@ async def test_a_promoted_standby_has_every_acknowledged_record_once(
         second.kill()
         seconds.append(await promoted(third))
         arena.serve_from(third)
-        await arena.load.until_acked(5, third.port)
+        await arena.load.until_acked(5, third.port, WITHIN_S)
         # Told to follow, the one that wrote last goes on as the writer.
         third.kill()
         fourth = arena.start("first", *POLL)
         arena.serve_from(fourth)
-        await fourth.ready()
-        await arena.load.until_acked(5, fourth.port)
+        await fourth.ready(WITHIN_S)
+        await arena.load.until_acked(5, fourth.port, WITHIN_S)
         assert max(seconds) < TAKE_OVER_S_MAX
         await arena.verdict(fourth)
         await arena.stop_and_compare(fourth)
