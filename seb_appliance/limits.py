@@ -19,6 +19,7 @@ RECORD_KEY_BYTES_MAX: Final = 64 * KIB
 RECORD_HEADERS_MAX: Final = 32
 RECORD_HEADERS_BYTES_MAX: Final = 16 * KIB
 RECORDS_PER_REQUEST_MAX: Final = 10_000
+RECORDS_IN_BATCHES_MAX: Final = 100_000  # of a request that sends record batches: columns
 
 # Names
 NAME_LENGTH_MAX: Final = 128
@@ -190,6 +191,12 @@ COMPACTION_READ_BYTES: Final = 2 * MIB  # one request
 COMPACTION_KEYS_BYTES: Final = 32 * MIB  # record keys in memory; more are sorted on disk
 COMPACTION_SORTED_FILES_MAX: Final = 64  # of record keys; more are merged
 COMPACTION_FAILED_REST_S: Final = 600.0  # before a topic that could not be compacted is tried again
+COMPACTIONS_ELSEWHERE_MAX: Final = 16  # under way on clusters
+COMPACTION_ELSEWHERE_IDLE_S: Final = 3600.0  # then one that nobody asks for is forgotten
+COMPACTION_ELSEWHERE_SECTIONS_MAX: Final = 100_000  # that one goes over: about 100 GB
+COMPACTION_ELSEWHERE_NAMES_MAX: Final = 10_000  # given for its segments, those of failed tasks too
+HANDED_OVER_SEGMENTS_MAX: Final = 512  # that it leaves; one entry names them all
+HANDED_OVER_SEGMENT_BYTES_MAX: Final = 1024 * MIB
 
 # Snapshots
 SNAPSHOTS_KEPT: Final = 3
@@ -230,7 +237,7 @@ assert SEGMENT_BYTES_DEFAULT / SEGMENT_SECTION_BYTES + 10_000 < SEGMENT_SECTIONS
 assert GROUPS_PER_PAGE_MAX <= GROUPS_PER_PAGE_LOOKED_AT
 assert REQUEST_BYTES_MAX <= BATCH_BODY_BYTES_MAX
 assert BATCH_RECORDS_MAX * 8 <= BATCH_BODY_BYTES_MAX
-assert RECORDS_PER_REQUEST_MAX <= BATCH_RECORDS_MAX
+assert RECORDS_PER_REQUEST_MAX <= RECORDS_IN_BATCHES_MAX <= BATCH_RECORDS_MAX
 assert FOLLOWERS_MAX * FOLLOWER_PART_BYTES <= FOLLOWING_BYTES_MAX // 2, "and JSON is longer"
 assert FOLLOWER_STALLED_S_MAX < HTTP_STALLED_S_MAX, "it has to hear that it was too slow"
 assert FETCH_BYTES_DEFAULT <= FETCH_BYTES_MAX <= READ_BYTES_DEFAULT
