@@ -36,9 +36,9 @@ def test_a_machine_sets_itself_up_at_its_first_boot(tmp_path: Path) -> None:
         seed.mkdir(parents=True)
         (seed / "meta-data").write_text("instance-id: one\n")
         (seed / "user-data").write_text(_user_data("/srv/seb-source", port))
-        # The tests come as root, as on machines of providers that have no other user.
+        # As images of providers are: root may log in, and the locale is one that is there.
         config = machine.root / "etc" / "cloud" / "cloud.cfg.d" / "99-test.cfg"
-        config.write_text("disable_root: false\n")
+        config.write_text("disable_root: false\nlocale: C.UTF-8\n")
         shutil.copy(USER_DATA, machine.root / "root" / "user-data.yml")
 
     try:
