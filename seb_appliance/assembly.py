@@ -209,17 +209,21 @@ async def _journal(
     failpoints: Failpoints,
     progress: Progress,
 ) -> tuple[StoredJournal, StartReport]:
-    opened = await open_journal(
-        store,
-        database,
-        settings.data,
-        _start_options(settings),
-        clock=clock,
-        failpoints=failpoints,
-        random_bytes=os.urandom,
-        jitter=random.random,
-        progress=progress,
-    )
+    try:
+        opened = await open_journal(
+            store,
+            database,
+            settings.data,
+            _start_options(settings),
+            clock=clock,
+            failpoints=failpoints,
+            random_bytes=os.urandom,
+            jitter=random.random,
+            progress=progress,
+        )
+    except BaseException:  # refused, or stopped by a signal
+        await database.close()
+        raise
     store.purpose = "journal"  # the start is over: others have purposes of their own
     return opened
 

@@ -39,12 +39,12 @@ def test_a_machine_sets_itself_up_at_its_first_boot(tmp_path: Path) -> None:
         # As images of providers are: root may log in, and the locale is one that is there.
         config = machine.root / "etc" / "cloud" / "cloud.cfg.d" / "99-test.cfg"
         config.write_text("disable_root: false\nlocale: C.UTF-8\n")
-        shutil.copy(USER_DATA, machine.root / "root" / "user-data.yml")
+        shutil.copy(USER_DATA, machine.root / "srv")
 
     try:
         image = supplies("cloud-init")
         with running_machine(tmp_path, image, prepare, SET_UP_S_MAX) as machine:
-            machine.ask("cloud-init", "schema", "--config-file", "/root/user-data.yml")
+            machine.ask("cloud-init", "schema", "--config-file", "/srv/user-data.yml")
             assert "status: done" in machine.ask("cloud-init", "status", "--long")
             installed = Installed(machine, tmp_path, {"seb_appliance_port": port})
             installed.wait_until_ready()
