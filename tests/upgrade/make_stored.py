@@ -42,8 +42,8 @@ from tests.upgrade.appliance_of import (
     told_state,
 )
 from tests.upgrade.old_states import REVISIONS, write_as_of
+from tests.upgrade.stored_data import STORED
 
-STORED = Path(__file__).parent / "stored"
 INDEX_PAGE_ENTRIES = 16  # so that there are pages
 BATCHES = {"content-type": "application/vnd.seb.batch"}
 

@@ -11,7 +11,6 @@ import random
 import shutil
 import sqlite3
 import struct
-import tarfile
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -35,8 +34,9 @@ from seb_appliance.storage import layout
 from seb_appliance.storage.directory import DirectoryStore
 from seb_appliance.storage.patience import Patience
 from tests.upgrade.appliance_of import appliance_of, settings_of, told_records, told_state
-from tests.upgrade.make_stored import INDEX_PAGE_ENTRIES, STORED
+from tests.upgrade.make_stored import INDEX_PAGE_ENTRIES
 from tests.upgrade.old_states import REVISIONS
+from tests.upgrade.stored_data import STORED, unpack
 
 NAMES = sorted(path.name.removesuffix(".tar.xz") for path in STORED.glob("*.tar.xz"))
 IN_MODE_A = [name for name in NAMES if name.endswith("-a")]
@@ -77,11 +77,7 @@ Unpacked = Callable[[str], Stored]
 @pytest.fixture(scope="module")
 def unpacked(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """Each, once: nobody changes an object of a bucket."""
-    folders = {name: tmp_path_factory.mktemp(name) for name in NAMES}
-    for name, folder in folders.items():
-        with tarfile.open(STORED / f"{name}.tar.xz") as archive:
-            archive.extractall(folder, filter="data")
-    return folders
+    return {name: unpack(name, tmp_path_factory.mktemp(name)) for name in NAMES}
 
 
 @pytest.fixture
