@@ -28,6 +28,7 @@ from seb_appliance.failpoints import Failpoints
 from seb_appliance.history_keeper import HistoryKeeper, Reading
 from seb_appliance.last_used_keeper import LastUsedKeeper
 from seb_appliance.loop_probe import LoopProbe
+from seb_appliance.otel import OtelTraces
 from seb_appliance.passwords import Passwords
 from seb_appliance.settings import Settings
 from seb_appliance.snapshot_keeper import SnapshotKeeper
@@ -51,6 +52,7 @@ from seb_appliance.storage.snapshots import SnapshotSchedule, SnapshotStore
 from seb_appliance.storage.store_clock import StoreClock
 from seb_appliance.tidier_keeper import TidierKeeper
 from seb_appliance.tidier_process import ChildRewriter
+from seb_appliance.traces import Traces
 
 # How long one entry takes to replay, in seconds, until a start has measured it (16 at a time).
 _REPLAY_S = {"memory": 0.0005, "disk": 0.0005, "s3": 0.01}
@@ -101,6 +103,7 @@ class Appliance:
     failpoints: Failpoints
     clock: Clock
     opened_s: float  # on the monotonic clock
+    traces: OtelTraces | None
     standby: StandbyKeeper | None = None  # there: it follows another appliance, and writes nothing
     passwords: Passwords = field(default_factory=Passwords)
     history: HistoryKeeper = field(init=False)
@@ -161,6 +164,7 @@ class Appliance:
         report: StartReport,
     ) -> Appliance:
         """Everything that stands on an open journal."""
+        traces = _traces(settings, clock)
         sections = _sections(settings, store, journal, clock, failpoints)
         follower = StateFollower(database, clock=clock, failpoints=failpoints)
         bucket = _snapshot_store(store, clock, failpoints)
@@ -194,7 +198,9 @@ class Appliance:
             sections=sections,
             snapshots=snapshots,
             last_used=last_used,
-            tidier=_tidier(rewriter, store, bucket, journal, broker, snapshots, clock, failpoints),
+            tidier=_tidier(
+                rewriter, store, bucket, journal, broker, snapshots, clock, failpoints, traces
+            ),
             cost=await _cost(settings, ApplianceSources(store, broker, rewriter, bucket), clock),
             loop_probe=LoopProbe(clock),
             key_index=keys,
@@ -203,6 +209,7 @@ class Appliance:
             failpoints=failpoints,
             clock=clock,
             opened_s=clock.monotonic_s(),
+            traces=traces,
         )
 
     async def start(self) -> asyncio.Task[None]:
@@ -262,6 +269,8 @@ class Appliance:
         await self.sections.close()
         await self.database.close()
         await self.store.close()
+        if self.traces is not None:
+            await self.traces.close()
         await asyncio.to_thread(self.executor.shutdown)
         await asyncio.to_thread(self.passwords.close)
 
@@ -285,6 +294,12 @@ def _on_applied(
     return lambda: snapshots.applied(journal.position.seq)
 
 
+def _traces(settings: Settings, clock: Clock) -> OtelTraces | None:
+    if settings.otlp_endpoint is None:
+        return None
+    return OtelTraces.to_collector(settings.otlp_endpoint, clock)
+
+
 async def _journal(
     settings: Settings,
     store: CountedStore,
@@ -293,17 +308,21 @@ async def _journal(
     failpoints: Failpoints,
     progress: Progress,
 ) -> tuple[StoredJournal, StartReport]:
-    opened = await open_journal(
-        store,
-        database,
-        settings.data,
-        _start_options(settings),
-        clock=clock,
-        failpoints=failpoints,
-        random_bytes=os.urandom,
-        jitter=random.random,
-        progress=progress,
-    )
+    try:
+        opened = await open_journal(
+            store,
+            database,
+            settings.data,
+            _start_options(settings),
+            clock=clock,
+            failpoints=failpoints,
+            random_bytes=os.urandom,
+            jitter=random.random,
+            progress=progress,
+        )
+    except BaseException:  # refused, or stopped by a signal
+        await database.close()
+        raise
     store.purpose = "journal"  # the start is over: others have purposes of their own
     return opened
 
@@ -366,10 +385,11 @@ def _tidier(
     snapshots: SnapshotKeeper,
     clock: Clock,
     failpoints: Failpoints,
+    traces: Traces | None,
 ) -> TidierKeeper:
     patience = Patience(clock, random.random, give_up_after_s=_TIDIER_PATIENCE_S)
     cleaner = BucketCleaner(store.used_for("tidier"), patience, bucket, journal.mode, failpoints)
-    return TidierKeeper(broker.tidying, rewriter, cleaner, snapshots, clock, failpoints)
+    return TidierKeeper(broker.tidying, rewriter, cleaner, snapshots, clock, failpoints, traces)
 
 
 async def _last_used(settings: Settings, loaded: LoadedState, clock: Clock) -> LastUsedKeeper:

@@ -15,7 +15,7 @@ from seb_appliance.fsck.check import CheckOptions, CheckReport, check_bucket
 from seb_appliance.fsck.findings import Problem
 from seb_appliance.settings import Settings
 from seb_appliance.start_screen import progress
-from seb_appliance.storage.patience import Patience
+from seb_appliance.storage.patience import Patience, given_up
 from seb_appliance.stores import make_store
 
 EXIT_CLEAN: Final = 0
@@ -64,7 +64,7 @@ async def check(
             )
             report = await check_bucket(store, patience, clock, options, show)
     except StoreError as error:
-        raise StoreUnusableError(error.detail) from error
+        raise given_up(error) from error
     finally:
         await store.close()
     local = "checked" if is_local else _why_not(settings, bucket_only=bucket_only)

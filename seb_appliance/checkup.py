@@ -15,12 +15,12 @@ from typing import Any, Final
 from seb_appliance import __version__
 from seb_appliance.clock import SystemClock
 from seb_appliance.cost.effects import always_busy
-from seb_appliance.errors import SebError, StoreUnusableError
+from seb_appliance.errors import SebError, StartError, StoreError, StoreUnusableError
 from seb_appliance.setting_table import SETTINGS, Setting
 from seb_appliance.settings import Settings
 from seb_appliance.storage.bucket_info import read_bucket_info
 from seb_appliance.storage.object_store import ObjectStore
-from seb_appliance.storage.patience import Patience
+from seb_appliance.storage.patience import Patience, given_up
 from seb_appliance.storage.store_test import StoreTest, StoreTestReport
 from seb_appliance.stores import make_store
 
@@ -48,6 +48,10 @@ async def checkup(settings: Settings) -> Checkup:
     patience = Patience(SystemClock(), random.random, give_up_after_s=ANSWER_WITHIN_S)
     try:
         bucket, failure = await _bucket(store, patience, settings)
+        exit_code = StoreUnusableError.exit_code if failure else 0
+    except SebError as error:
+        bucket, failure = {}, error.detail
+        exit_code = _why(error).exit_code
     finally:
         await store.close()
     data = {
@@ -56,7 +60,13 @@ async def checkup(settings: Settings) -> Checkup:
         "machine": _machine(settings),
         "bucket": {"where": store.description, **bucket},
     }
-    return Checkup(data, StoreUnusableError.exit_code if failure else 0)
+    return Checkup(data, exit_code)
+
+
+def _why(error: SebError) -> StartError:
+    if isinstance(error, StartError):
+        return error
+    return given_up(error) if isinstance(error, StoreError) else StoreUnusableError(error.detail)
 
 
 def _setting(settings: Settings, setting: Setting) -> dict[str, str]:
@@ -96,12 +106,9 @@ async def _bucket(
     store: ObjectStore, patience: Patience, settings: Settings
 ) -> tuple[dict[str, Any], str]:
     """What the store test says, and why the bucket cannot be used ("" if it can)."""
-    try:
-        info = await read_bucket_info(store, patience)
-        test = StoreTest(store, patience, SystemClock(), secrets.token_hex(8))
-        report = await test.run(info.mode if info else None)
-    except SebError as error:
-        return {}, error.detail
+    info = await read_bucket_info(store, patience)
+    test = StoreTest(store, patience, SystemClock(), secrets.token_hex(8))
+    report = await test.run(info.mode if info else None)
     failure = report.failure
     if not failure and info is not None and info.mode == "A" and report.mode == "B":
         failure = "the bucket is in fencing mode A, which its store does not allow (any more)"

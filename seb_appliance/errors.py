@@ -433,6 +433,13 @@ class StoreUnusableError(StartError):
     exit_code = 74
 
 
+class StoreAwayError(StoreUnusableError):
+    """The store gave no answer that says yes or no, for as long as a start waits for one. Nobody
+    needs to act: a start that comes later may find it back."""
+
+    exit_code = 69
+
+
 class FencedStartError(StartError):
     """Another appliance took over while this one started."""
 

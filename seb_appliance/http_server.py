@@ -69,6 +69,7 @@ class HttpServer(uvicorn.Server):
             max_request_bytes=settings.max_request_bytes,
             metrics_public=settings.metrics_public,
             failpoints=appliance.failpoints,
+            traces=appliance.traces,
         )
         self.plain_answers = PlainAnswers(appliance.broker, options)
         app = create_app(

@@ -23,7 +23,7 @@ from seb_appliance.state.database import StateDatabase
 from seb_appliance.storage.copying import BucketCopy, Copied
 from seb_appliance.storage.needed import Needed, needed_objects
 from seb_appliance.storage.object_store import ObjectStore
-from seb_appliance.storage.patience import START_PATIENCE_S, Patience
+from seb_appliance.storage.patience import START_PATIENCE_S, Patience, given_up
 from seb_appliance.storage.rebuilding import Journal, Rebuilder, Rebuilt
 from seb_appliance.storage.replay import Progress
 from seb_appliance.storage.store_test import StoreTest
@@ -130,7 +130,7 @@ async def clone(
                 )
             await copy.finish()
         except StoreError as error:
-            raise StoreUnusableError(error.detail) from error
+            raise given_up(error) from error
         return Cloned(restored, copied, target.description)
 
 
@@ -154,7 +154,7 @@ async def _restored(
     try:
         needed = await needed_objects(rebuilt, state.objects, state.tidied_seq, rebuilder.patience)
     except StoreError as error:
-        raise StoreUnusableError(error.detail) from error
+        raise given_up(error) from error
     return Restored(rebuilt, state, needed)
 
 

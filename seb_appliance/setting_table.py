@@ -329,6 +329,15 @@ SETTINGS: Final[tuple[Setting, ...]] = (
         help="Serve /metrics to other machines too, not only to this one.",
     ),
     Setting(
+        "otlp_endpoint",
+        "text",
+        None,
+        help="URL of an OpenTelemetry collector (OTLP over HTTP), as "
+        "http://127.0.0.1:4318/v1/traces, for traces of requests that came with a traceparent; "
+        "needs the extra otel.",
+        default_words="none",
+    ),
+    Setting(
         "store_latency",
         "duration",
         0,

@@ -91,6 +91,7 @@ class Settings:
     log_level: str
     log_format: Literal["text", "json"]
     metrics_public: bool
+    otlp_endpoint: str | None
     store_latency_ms: int
     s3_endpoint: str | None
     s3_region: str | None

@@ -12,13 +12,14 @@ from dataclasses import dataclass
 from typing import Final
 
 from seb_appliance import limits
-from seb_appliance.broker.rewrite_jobs import Asked, RewriteJob, Rewriter
+from seb_appliance.broker.rewrite_jobs import Asked, RewriteJob, Rewriter, Rewritten
 from seb_appliance.broker.tidying import SwitchRefusedError, Tidying
 from seb_appliance.clock import Clock
 from seb_appliance.errors import CorruptObjectError, FencedError, SebError
 from seb_appliance.failpoints import Failpoints
 from seb_appliance.snapshot_keeper import SnapshotKeeper
 from seb_appliance.storage.cleanup import BucketCleaner
+from seb_appliance.traces import Span, Traces
 
 _log = logging.getLogger(__name__)
 
@@ -55,7 +56,9 @@ class TidierKeeper:
         snapshots: SnapshotKeeper,
         clock: Clock,
         failpoints: Failpoints,
+        traces: Traces | None = None,
     ) -> None:
+        self._traces = traces
         self.counters = TidierCounters()
         self.failure = self.doing = ""
         self._tidying = tidying
@@ -144,6 +147,7 @@ class TidierKeeper:
         if job is None:
             return False
         self.doing = _words(job)
+        began_us = self._clock.wall_us()
         try:
             made = await self._rewriter.rewrite(job)
             self._failpoints.reach("K16")
@@ -160,6 +164,8 @@ class TidierKeeper:
         self.counters.jobs += 1
         self.counters.bytes_read += made.bytes_read
         self.counters.bytes_written += made.bytes_written
+        if self._traces is not None:
+            self._traces.add(_span(self.doing, began_us, self._clock.wall_us(), made))
         return True
 
     async def _check_handed_over(self) -> bool:
@@ -242,6 +248,11 @@ class TidierKeeper:
         if removed < limits.ENTRIES_REMOVED_AT_ONCE:
             self._cleaned = state
         return removed > 0
+
+
+def _span(doing: str, began_us: int, ended_us: int, made: Rewritten) -> Span:
+    sizes = {"seb.bytes_read": made.bytes_read, "seb.bytes_written": made.bytes_written}
+    return Span("tidy", began_us, ended_us, {"seb.doing": doing, **sizes})
 
 
 def _words(job: RewriteJob) -> str:

@@ -79,7 +79,7 @@ def create_app(
     handlers: list[HTTPRouteHandler | Router] = [
         *records_produce.routes(broker, options),
         *transactions.routes(broker, options),
-        *records_consume.routes(broker),
+        *records_consume.routes(broker, options.traces),
         *record_keys.routes(broker),
         *topics.routes(broker),
         *manifest.routes(broker),

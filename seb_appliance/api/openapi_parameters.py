@@ -179,6 +179,11 @@ PRODUCE: Final[list[Json]] = [
         "Header `name` of a single record, percent-encoded; any number of them, any name.",
         "checkout",
     ),
+    header(
+        "traceparent",
+        "W3C Trace Context; kept as the header `traceparent` of each record, but not of batches.",
+        "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
+    ),
     TIMEOUT,
     CONTENT_ENCODING,
 ]

@@ -11,6 +11,7 @@ from typing import Final
 
 from seb_appliance import limits
 from seb_appliance.failpoints import NO_FAILPOINTS, Failpoints
+from seb_appliance.traces import Traces
 
 _PROCESS: Final = os.urandom(4).hex()
 _requests: Final = count()
@@ -23,11 +24,13 @@ def new_request_id() -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class ApiOptions:
-    """`pages`: folder of the page templates; `static`: folder of the files that pages load."""
+    """`pages`: folder of the page templates; `static`: folder of the files that pages load;
+    `traces`: None when nobody collects any."""
 
     pages: Path
     static: Path
     max_request_bytes: int = limits.REQUEST_BYTES_MAX
     metrics_public: bool = False
     failpoints: Failpoints = NO_FAILPOINTS
+    traces: Traces | None = None
     new_request_id: Callable[[], str] = field(default=new_request_id)

@@ -25,6 +25,7 @@ from seb_appliance.api.produce_bodies import parse_batches, parse_single
 from seb_appliance.api.produce_json import parse_json, parse_ndjson
 from seb_appliance.api.records_consume import consumed_headers, encode
 from seb_appliance.api.records_produce import produced_body, produced_timing
+from seb_appliance.api.trace_context import keep_traceparent
 from seb_appliance.api.wire import (
     REQUEST_ID_HEADER,
     VERSION_HEADER,
@@ -57,7 +58,11 @@ class PlainAnswers:
         self.answered = 0
         self.failpoints = options.failpoints
         self._broker = broker
-        self._heads = PlainHeads(broker, min(options.max_request_bytes, BODY_BYTES_MAX))
+        self._heads = PlainHeads(
+            broker,
+            min(options.max_request_bytes, BODY_BYTES_MAX),
+            traced=options.traces is not None,
+        )
         self._max_request_bytes = options.max_request_bytes
         self._new_request_id = options.new_request_id
         self._dates: Headers = []
@@ -95,7 +100,9 @@ class PlainAnswers:
             return parse_batches(memoryview(data)[body_at:], self._max_request_bytes)
         body = data[body_at:]
         if plain.kind == "single":
-            return parse_single(body, plain.headers) if plain.headers else body
+            if not plain.headers:
+                return body
+            return keep_traceparent(parse_single(body, plain.headers), plain.headers)
         return parse_json(body) if plain.kind == "json" else parse_ndjson(body)
 
     def produced(

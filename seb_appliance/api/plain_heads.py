@@ -29,6 +29,7 @@ from seb_appliance.api.records_consume import (
     value_shape,
 )
 from seb_appliance.api.records_produce import BodyKind, body_kind
+from seb_appliance.api.trace_context import TRACEPARENT, traceparent
 from seb_appliance.broker.broker import Broker
 from seb_appliance.broker.names import check_group_name, check_topic_name
 from seb_appliance.broker.values import NO_QUOTAS, ApiKeyView, From, ReadRequest
@@ -110,9 +111,11 @@ Remembered = bytes | tuple[bytes, bytes]  # a head, or what is around its offset
 
 
 class PlainHeads:
-    """`max_request_bytes`: bodies that say they are longer are not plain."""
+    """`max_request_bytes`: bodies that say they are longer are not plain. `traced`: nor are
+    requests that somebody traces."""
 
-    def __init__(self, broker: Broker, max_request_bytes: int) -> None:
+    def __init__(self, broker: Broker, max_request_bytes: int, *, traced: bool = False) -> None:
+        self._not_plain = _NOT_PLAIN | {TRACEPARENT} if traced else _NOT_PLAIN
         self._broker = broker
         self._access = broker.access
         self._max_request_bytes = max_request_bytes
@@ -160,7 +163,7 @@ class PlainHeads:
             return None
         try:
             headers = read_headers(request.headers)
-            if _NOT_PLAIN & headers.keys() or headers.get(b"connection", b"").lower() not in (
+            if self._not_plain & headers.keys() or headers.get(b"connection", b"").lower() not in (
                 b"",
                 b"keep-alive",
             ):
@@ -207,6 +210,8 @@ class PlainHeads:
         self._access.authorize(key, "produce", topic)
         kind = body_kind(headers.get(b"content-type"))
         shaping = {name: value for name, value in headers.items() if name.startswith(b"seb-")}
+        if kind != "batch" and (parent := traceparent(headers)) is not None:
+            shaping[TRACEPARENT] = parent
         if shaping and kind != "single":
             return None
         until_us = self._access.holds_until_us(key)

@@ -36,6 +36,7 @@ from seb_appliance.api.record_views import (
 )
 from seb_appliance.api.records_live import LiveRecords
 from seb_appliance.api.times import format_time
+from seb_appliance.api.trace_context import RequestTrace
 from seb_appliance.broker.broker import Broker
 from seb_appliance.broker.values import BatchSlice, From, ReadRequest, ReadResult
 from seb_appliance.errors import (
@@ -46,6 +47,7 @@ from seb_appliance.errors import (
     RequestTimeoutError,
 )
 from seb_appliance.formats.columns import Bytes
+from seb_appliance.traces import Traces
 
 T = TypeVar("T")
 
@@ -224,7 +226,7 @@ def _record_headers(piece: BatchSlice) -> Headers:
     return headers
 
 
-def routes(broker: Broker) -> list[HTTPRouteHandler]:
+def routes(broker: Broker, traces: Traces | None = None) -> list[HTTPRouteHandler]:
     async def view(
         call: Call, topic: str, wanted: ReadRequest, chosen: str, shape: ValueShape
     ) -> Answer:
@@ -248,11 +250,14 @@ def routes(broker: Broker) -> list[HTTPRouteHandler]:
         wanted = read_request(call.query)
         if is_of_keys:
             return await view(call, topic, wanted, chosen, shape)
+        trace = RequestTrace.of(traces, call.headers)
         result = await unless_gone(
             broker.read(topic, wanted) if key is None else broker.read_key(topic, wanted, key),
             request.receive,
             waits=wanted.wait_ms > 0,
         )
+        if trace is not None:
+            trace.consumed(topic, result.next_offset)
         return await encoded(
             broker, consumed_headers(result, chosen), encode(result, chosen, shape)
         )

@@ -21,6 +21,7 @@ from seb_appliance.api.parameters import duration_ms, refuse_unsupported
 from seb_appliance.api.produce_bodies import parse_batches, parse_single, refuse_record_headers
 from seb_appliance.api.produce_json import parse_json, parse_ndjson
 from seb_appliance.api.times import format_time
+from seb_appliance.api.trace_context import RequestTrace, keep_traceparent
 from seb_appliance.broker.appending import Conditions
 from seb_appliance.broker.broker import Broker
 from seb_appliance.broker.values import Appended, NewBatches, NewRecords
@@ -79,12 +80,12 @@ async def parse(
 ) -> NewRecords | NewBatches:
     """The records of a body. Raises what the parsers raise."""
     if kind == "single":
-        return parse_single(body, headers)
+        return keep_traceparent(parse_single(body, headers), headers)
     refuse_record_headers(headers)
     if kind == "json":
-        return parse_json(body)
+        return keep_traceparent(parse_json(body), headers)
     if kind == "ndjson":
-        return parse_ndjson(body)
+        return keep_traceparent(parse_ndjson(body), headers)
     if len(body) > _CHECK_IN_THREAD_BYTES:
         return await asyncio.to_thread(parse_batches, body, max_bytes)
     return parse_batches(body, max_bytes)
@@ -144,6 +145,7 @@ def routes(broker: Broker, options: ApiOptions) -> list[HTTPRouteHandler]:
         asked = conditions.read_conditions(call)
         kind = body_kind(call.headers.get(b"content-type"))
         deadline_ms = timeout_ms(call.headers)
+        trace = RequestTrace.of(options.traces, call.headers)
         body, reservation = await read_body(
             request.receive, call.headers, broker.pending, options.max_request_bytes
         )
@@ -154,9 +156,16 @@ def routes(broker: Broker, options: ApiOptions) -> list[HTTPRouteHandler]:
         except BaseException:
             reservation.release()
             raise
-        appended = await broker.append(
-            call.key, topic, records, reservation, deadline_ms, agreed, address=call.address
-        )
+        try:
+            appended = await broker.append(
+                call.key, topic, records, reservation, deadline_ms, agreed, address=call.address
+            )
+        except BaseException as error:
+            if trace is not None:
+                trace.failed("produce", topic, error)
+            raise
+        if trace is not None:
+            trace.produced(appended)
         status, headers, answer = produced(appended, agreed)
         return Answer(status, headers, answer, failpoints=options.failpoints)
 

@@ -19,10 +19,12 @@ from seb_appliance.api.parameters import refuse_unsupported
 from seb_appliance.api.produce_bodies import refuse_record_headers
 from seb_appliance.api.records_produce import REPLAYED, timeout_ms
 from seb_appliance.api.times import format_time
+from seb_appliance.api.trace_context import keep_traceparent
 from seb_appliance.api.transaction_bodies import parse_transaction
 from seb_appliance.broker.appending import Transacted, Transaction
 from seb_appliance.broker.broker import Broker
 from seb_appliance.broker.names import check_group_name, check_topic_name
+from seb_appliance.broker.values import NewRecords
 
 _UNDERSTOOD: Final = frozenset({IDEMPOTENCY_KEY})
 
@@ -68,6 +70,9 @@ def routes(broker: Broker, options: ApiOptions) -> list[HTTPRouteHandler]:
         except BaseException:
             reservation.release()
             raise
+        for records in asked.produce.values():
+            if isinstance(records, NewRecords):
+                keep_traceparent(records, call.headers)
         transaction = Transaction(asked.produce, asked.commit, request_stamp)
         done = await broker.transact(
             call.key, transaction, reservation, deadline_ms, address=call.address

@@ -155,7 +155,10 @@ def read_header(buffer: Bytes) -> EntryHeader:
     if magic != MAGIC:
         raise BadBatchError(f"a journal entry begins with {MAGIC!r}, not with {magic!r}")
     if version != VERSION:
-        raise BadBatchError(f"journal entry version {version} is not known, only {VERSION}")
+        raise BadBatchError(
+            f"journal entry version {version} is not known, only {VERSION}. If a newer release "
+            "wrote it, install that release"
+        )
     if crc32c(memoryview(buffer)[:_HEADER_CRC_AT]) != fields[-1]:
         raise BadBatchError("the CRC of the entry's header does not agree")
     header = EntryHeader(*fields)

@@ -453,7 +453,10 @@ def decode_contents(data: bytes | memoryview) -> Contents:
     try:
         contents = _decoder.decode(data)
     except _UNREADABLE as error:
-        raise BadBatchError(f"the table of contents cannot be read: {error}") from error
+        raise BadBatchError(
+            f"the table of contents cannot be read: {error}. If a newer release wrote it, install "
+            "that release"
+        ) from error
     for operation in contents.operations:
         if isinstance(operation, Append) and operation.section >= len(contents.sections):
             raise BadBatchError(f"an operation names section {operation.section}: not there")

@@ -97,8 +97,13 @@ def read_index(head: Bytes, tail: Bytes, length: int) -> SegmentIndex:
     magic, version, flags, topic_id, base, last = _HEADER.unpack_from(head)
     if magic != MAGIC:
         raise BadBatchError(f"a segment begins with {MAGIC!r}, not with {magic!r}")
-    if version != VERSION or flags:
-        raise BadBatchError(f"segment version {version}, flags {flags:#x} are not known")
+    if version != VERSION:
+        raise BadBatchError(
+            f"segment version {version} is not known, only {VERSION}. If a newer release wrote it, "
+            "install that release"
+        )
+    if flags:
+        raise BadBatchError(f"segment flags {flags:#x} are not known")
     created_us, largest_us, bucket_id, record_count, count, crc, zero, _ = _fixed(tail)
     rows_bytes = count * ROW_BYTES
     if zero or len(tail) < rows_bytes + TRAILER_BYTES or length < HEADER_BYTES + rows_bytes:

@@ -40,7 +40,7 @@ from seb_appliance.storage.create_only import CreateOnlyJournal, CreateOnlyLog
 from seb_appliance.storage.journal import StoredJournal, create_entry
 from seb_appliance.storage.layout import Claim, Mode
 from seb_appliance.storage.object_store import ObjectStore
-from seb_appliance.storage.patience import START_PATIENCE_S, Patience
+from seb_appliance.storage.patience import START_PATIENCE_S, Patience, given_up
 from seb_appliance.storage.recovery import Log, Recovery
 from seb_appliance.storage.replay import EntryReader, Progress, Replay
 from seb_appliance.storage.snapshots import SnapshotStore
@@ -94,7 +94,7 @@ async def run_store_test(
     try:
         return await StoreTest(store, patience, clock, random_bytes(8).hex()).run()
     except StoreError as error:
-        raise StoreUnusableError(error.detail) from error
+        raise given_up(error) from error
 
 
 async def open_journal(
@@ -121,7 +121,7 @@ async def open_journal(
     try:
         return await opening.run()
     except StoreError as error:
-        raise StoreUnusableError(error.detail) from error
+        raise given_up(error) from error
 
 
 class _Opening:

@@ -14,11 +14,14 @@ from seb_appliance.clock import Clock
 from seb_appliance.errors import (
     ObjectExistsError,
     ObjectMissingError,
+    StoreAwayError,
     StoreClockSkewError,
     StoreConflictError,
     StoreDeniedError,
     StoreError,
+    StoreUncertainError,
     StoreUnsupportedError,
+    StoreUnusableError,
 )
 
 T = TypeVar("T")
@@ -29,6 +32,13 @@ DENIED_PAUSE_S: Final = 4.0  # an operator must act: asking faster only fills hi
 START_PATIENCE_S: Final = 60.0  # a start gives up then; the journal never does
 
 assert PAUSE_S_MIN < PAUSE_S_MAX < DENIED_PAUSE_S
+
+
+def given_up(error: StoreError) -> StoreUnusableError:
+    """Why a start, or a look at a bucket, ends with `error`: a person must act, or time must."""
+    if isinstance(error, StoreUncertainError | StoreConflictError | StoreClockSkewError):
+        return StoreAwayError(error.detail)
+    return StoreUnusableError(error.detail)
 
 
 class Patience:

@@ -22,7 +22,7 @@ from seb_appliance.storage.bucket_info import read_bucket_info
 from seb_appliance.storage.create_only import CreateOnlyLog
 from seb_appliance.storage.layout import Mode
 from seb_appliance.storage.object_store import ObjectStore
-from seb_appliance.storage.patience import START_PATIENCE_S, Patience
+from seb_appliance.storage.patience import START_PATIENCE_S, Patience, given_up
 from seb_appliance.storage.recovery import Log, Recovery
 from seb_appliance.storage.replay import EntryReader, Progress, Replay, ReplayError
 from seb_appliance.storage.snapshots import SnapshotStore, floor_of
@@ -102,7 +102,7 @@ class Rebuilder:
         except ReplayError as error:
             raise StoreUnusableError(f"the journal in the bucket is damaged: {error}") from error
         except StoreError as error:
-            raise StoreUnusableError(error.detail) from error
+            raise given_up(error) from error
 
     async def _rebuild(
         self, replica: Replica, scratch: Path, until_seq: int | None, known: Journal | None

@@ -56,6 +56,7 @@ _DENIED_CODES: Final = frozenset(
         "SignatureDoesNotMatch",
     }
 )
+_REGION_CODES: Final = frozenset({"AuthorizationHeaderMalformed", "PermanentRedirect"})
 _REGION_HEADER: Final = "x-amz-bucket-region"
 _SKEW_CODES: Final = frozenset({"RequestTimeTooSkewed", "RequestExpired"})
 
@@ -146,5 +147,9 @@ def _code(error: ClientError) -> str:
 
 def _message(error: ClientError) -> str:
     region = error.response.get("ResponseMetadata", {}).get("HTTPHeaders", {}).get(_REGION_HEADER)
-    hint = f" (the bucket is in the region {region})" if region else ""
+    hint = ""
+    if region:
+        hint = f" (the bucket is in the region {region}: set s3_region)"
+    elif _code(error) in _REGION_CODES:
+        hint = " (is s3_region the bucket's?)"
     return (error.response.get("Error", {}).get("Message", "") or "no reason given") + hint

@@ -18,6 +18,7 @@ from seb_appliance.errors import (
     ObjectExistsError,
     ObjectMissingError,
     StoreConflictError,
+    StoreDeniedError,
     StoreError,
     StoreUncertainError,
     StoreUnsupportedError,
@@ -283,12 +284,23 @@ class StoreTest:
         self._note("LIST shows what was just PUT", not misses, detail, fatal=True)
 
     async def _clean_up(self) -> None:
-        """A probe that stays is litter and does no harm: no reason to fail a start."""
+        """A probe that stays is litter and does no harm: no reason to fail a start. But whoever may
+        not delete it may not delete what the tidier replaces, either."""
+        denied: list[str] = []
 
         async def remove(keys: list[str]) -> None:
-            with contextlib.suppress(StoreError):
+            try:
                 for key in keys:
                     await self._store.delete(key)
+            except StoreDeniedError as error:
+                denied.append(error.detail)
+            except StoreError:
+                pass
 
         keys = sorted(self._found.written)
         await asyncio.gather(*(remove(keys[first::8]) for first in range(8)))
+        if denied:
+            self._found.warnings.append(
+                f"the credentials may not delete ({denied[0]}): what is merged or past its "
+                "retention stays in the bucket and is paid for. Allow s3:DeleteObject."
+            )

@@ -16,7 +16,7 @@ import subprocess
 import tarfile
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from tests.ansible.supplies import Supplies
@@ -65,7 +65,7 @@ class Machine:
         # An image is as old as its making: its lists of packages are to be fetched anew.
         os.utime(self.root / "var" / "lib" / "apt" / "lists", (0, 0))
 
-    def boot(self) -> None:
+    def boot(self, within_s: float = BOOTED_S_MAX) -> None:
         """Returns when systemd says that everything was started."""
         with (self.folder / "console.log").open("ab") as console:
             self._nspawn = subprocess.Popen(
@@ -85,7 +85,7 @@ class Machine:
                 stderr=subprocess.STDOUT,
                 preexec_fn=_stop_with_parent,
             )
-        self.wait_until(["systemctl", "is-system-running", "--wait"], BOOTED_S_MAX)
+        self.wait_until(["systemctl", "is-system-running"], within_s)
 
     def reboot(self) -> None:
         assert self._nspawn is not None
@@ -144,8 +144,14 @@ class Machine:
 
 
 @contextlib.contextmanager
-def running_machine(folder: Path, supplies: Supplies) -> Iterator[Machine]:
-    """A machine on which nothing was ever installed, booted; gone when the block ends."""
+def running_machine(
+    folder: Path,
+    supplies: Supplies,
+    prepare: Callable[[Machine], None] = lambda _: None,
+    booted_within_s: float = BOOTED_S_MAX,
+) -> Iterator[Machine]:
+    """A machine on which nothing was ever installed, booted; gone when the block ends. `prepare`
+    may change its disk before."""
     need("systemd-nspawn", "ssh", "ssh-keygen")
     if os.geteuid() != 0:
         raise NotInstalledError("systemd-nspawn needs root")
@@ -153,7 +159,8 @@ def running_machine(folder: Path, supplies: Supplies) -> Iterator[Machine]:
     with _one_at_a_time():
         try:
             machine.unpack()
-            machine.boot()
+            prepare(machine)
+            machine.boot(booted_within_s)
             yield machine
         finally:
             machine.stop()

@@ -17,33 +17,36 @@ ROOT = Path(__file__).parents[2]
 STATE = ROOT / ".state" / "machines"
 # What a provider's image of Debian has, and no more: the role installs the rest.
 IMAGE = "systemd,systemd-sysv,dbus,python3,python3-apt,sudo,iproute2,kmod,openssh-server"
+# For machines that make the wheel and run the playbook themselves.
+TOOLS = ("hatchling==1.33.0", "ansible-core>=2.19,<2.20")
 SUITE = "bookworm"
 
 
 @dataclass(frozen=True)
 class Supplies:
     """`root`: a tar of a Debian; `packages`: Debian packages that machines have fetched; `wheels`:
-    what the appliance needs."""
+    what the appliance needs, and what making and installing it needs."""
 
     root: Path
     packages: Path
     wheels: Path
 
 
-def supplies() -> Supplies:
-    """Fetched by the first who asks. Raises NotInstalledError without mmdebstrap."""
+def supplies(*more_packages: str) -> Supplies:
+    """Fetched by the first who asks; `more_packages` are in the image. Raises NotInstalledError
+    without mmdebstrap."""
     packages = STATE / "packages"
     (packages / "partial").mkdir(parents=True, exist_ok=True)
-    return Supplies(_root(), packages, _wheels())
+    return Supplies(_root(",".join((IMAGE, *more_packages))), packages, _wheels())
 
 
-def _root() -> Path:
-    target = STATE / f"{SUITE}-{hashlib.sha256(IMAGE.encode()).hexdigest()[:8]}.tar"
+def _root(image: str) -> Path:
+    target = STATE / f"{SUITE}-{hashlib.sha256(image.encode()).hexdigest()[:8]}.tar"
     if not target.exists():
         need("mmdebstrap")
         new = target.with_suffix(".new.tar")
         subprocess.run(
-            ["mmdebstrap", "--quiet", "--variant=minbase", f"--include={IMAGE}", SUITE, new],
+            ["mmdebstrap", "--quiet", "--variant=minbase", f"--include={image}", SUITE, new],
             check=True,
         )
         new.rename(target)
@@ -53,13 +56,14 @@ def _root() -> Path:
 def _wheels() -> Path:
     """For the Python of these tests, which is that of the machines: 3.11."""
     pins = (ROOT / "constraints.txt").read_bytes() + (ROOT / "pyproject.toml").read_bytes()
+    pins += "".join(TOOLS).encode()
     target = STATE / f"wheels-{hashlib.sha256(pins).hexdigest()[:8]}"
     if not target.exists():
         new = target.with_suffix(".new")
         shutil.rmtree(new, ignore_errors=True)
         pip = [sys.executable, "-m", "pip", "download", "--quiet", "--only-binary=:all:"]
         subprocess.run(
-            [*pip, "--dest", new, "--constraint", ROOT / "constraints.txt", ".[server]"],
+            [*pip, "--dest", new, "--constraint", ROOT / "constraints.txt", ".[server]", *TOOLS],
             check=True,
             cwd=ROOT,
             env={name: value for name, value in ENVIRONMENT.items() if name != "PIP_CONSTRAINT"},
@@ -68,14 +72,19 @@ def _wheels() -> Path:
     return target
 
 
+def copy_source(target: Path, *folders: str) -> None:
+    """These folders of this checkout, and the files that making a wheel needs."""
+    for name in folders:
+        shutil.copytree(ROOT / name, target / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("pyproject.toml", "constraints.txt", "Makefile", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, target / name)
+
+
 def build_wheel(folder: Path, version: str | None = None, *, broken: bool = False) -> Path:
     """The wheel of this checkout, as itself or as if it were another version; `broken`: one whose
     `seb serve` fails, though its `seb doctor` does not."""
     source = folder / "source"
-    for name in ("seb_appliance", "migrations", "templates"):
-        shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
-        shutil.copy(ROOT / name, source / name)
+    copy_source(source, "seb_appliance", "migrations", "templates")
     if version is not None:
         file = source / "seb_appliance" / "__init__.py"
         file.write_text(re.sub(r'(__version__ = )".*"', rf'\1"{version}"', file.read_text()))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import re
 import subprocess
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -23,31 +24,39 @@ pytestmark = [
 ]
 
 EXPOSURE_MAX = 1.5
+INSTALLED_S_MAX = 180
 # The tidier merges what little a test writes.
 SETTINGS = {"tidy_bytes": "1KiB", "tidy_young": "0ms", "tidy_after": "0ms"}
 
 
 @dataclass(frozen=True)
 class Installing:
-    """The plays before any test; `installed` is the machine after them."""
+    """The plays before any test; `installed` is the machine after them. `first_s`: how long the
+    first one took."""
 
     installed: Installed
     check_before: Played
     first: Played
     second: Played
     check_after: Played
+    first_s: float
 
 
 @pytest.fixture(scope="module")
 def installing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installing]:
     try:
         with bare(tmp_path_factory.mktemp("machine"), seb_appliance_settings=SETTINGS) as machine:
+            check_before = machine.play("site.yml", "--check", "--diff")
+            began_s = time.monotonic()
+            first = machine.play()
+            first_s = time.monotonic() - began_s
             yield Installing(
                 machine,
-                check_before=machine.play("site.yml", "--check", "--diff"),
-                first=machine.play(),
+                check_before,
+                first,
                 second=machine.play(),
                 check_after=machine.play("site.yml", "--check", "--diff"),
+                first_s=first_s,
             )
     except NotInstalledError as error:
         pytest.skip(str(error))
@@ -67,6 +76,11 @@ def test_check_mode_passes_on_a_machine_without_anything(installing: Installing)
 def test_the_first_run_installs_and_the_doctor_finds_it_fit(installing: Installing) -> None:
     assert installing.first.exit_code == 0, installing.first.text
     assert "verdict: fit to run" in installing.first.text
+
+
+def test_the_first_run_is_soon_over(installing: Installing) -> None:
+    print(f"from a machine without anything to ready: {installing.first_s:.1f} s")
+    assert installing.first_s <= INSTALLED_S_MAX
 
 
 def test_a_second_run_changes_nothing(installing: Installing) -> None:

@@ -6,15 +6,17 @@ Each test is minutes on an idle machine, so they run where `TEST_MACHINES=all` i
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.ansible.installed import Installed, bare
+from tests.ansible.conftest import Way
+from tests.ansible.installed import Installed
 from tests.ansible.supplies import build_wheel
-from tests.support.servers.s3_server import NotInstalledError, S3Server
+from tests.support.servers.s3_server import die_with_parent, free_port
 
 pytestmark = [
     pytest.mark.slow,
@@ -22,27 +24,7 @@ pytestmark = [
 ]
 
 READY_AGAIN_S_MAX = 600
-
-
-@pytest.fixture
-def installed(tmp_path: Path, moto_server: S3Server) -> Iterator[Installed]:
-    """With a bucket on an S3 server outside the machine, and a record in it."""
-    bucket = moto_server.new_bucket()
-    variables = {
-        "seb_appliance_bucket": f"s3://{bucket.bucket}/{bucket.prefix}",
-        "seb_appliance_s3_endpoint": bucket.endpoint_url,
-        "seb_appliance_s3_region": bucket.region,
-        "seb_appliance_s3_access_key_id": bucket.access_key_id,
-        "seb_appliance_s3_secret_access_key": bucket.secret_access_key,
-        "seb_appliance_settings": {"linger": "10ms"},
-    }
-    try:
-        with bare(tmp_path, **variables) as machine:
-            machine.apply()
-            machine.produce("lives", b"one")
-            yield machine
-    except NotInstalledError as error:
-        pytest.skip(str(error))
+GIVES_UP_S_MAX = 120  # a start asks the bucket for a minute
 
 
 def test_an_upgrade_and_the_way_back_keep_every_record(
@@ -82,6 +64,50 @@ def test_after_a_reboot_it_runs_by_itself(installed: Installed) -> None:
     installed.wait_until_ready()
     assert installed.values("lives") == ["one"]
     assert installed.apply().changed == 0
+
+
+def test_a_bucket_that_is_away_at_boot_is_waited_for(installed: Installed, way: Way) -> None:
+    machine = installed.machine
+    way.cut()
+    machine.reboot()
+    gave_up = ["sh", "-c", "'test $(systemctl show --value --property=NRestarts seb) -ge 1'"]
+    machine.wait_until(gave_up, GIVES_UP_S_MAX)
+    assert "ActiveState=failed" not in machine.ask("systemctl", "show", "seb.service")
+    way.mend()
+    installed.wait_until_ready()
+    assert installed.values("lives") == ["one"]
+
+
+def test_one_that_was_fenced_stays_stopped(installed: Installed, tmp_path: Path) -> None:
+    """Also when it is started again, as by a reboot: it would fence the one that took over."""
+    machine, variables = installed.machine, installed.variables
+    starts = installed.property("NRestarts")
+    program = [sys.executable, "-m", "seb_appliance", "serve", "--take-over"]
+    places = [f"--data={tmp_path / 'other'}", f"--bucket={variables['seb_appliance_bucket']}"]
+    other = subprocess.Popen(
+        [*program, *places, f"--port={free_port()}"],
+        env={
+            **os.environ,
+            **{
+                f"SEB_{name.upper()}": str(variables[f"seb_appliance_{name}"])
+                for name in ("s3_endpoint", "s3_region", "s3_access_key_id", "s3_secret_access_key")
+            },
+        },
+        preexec_fn=die_with_parent,
+    )
+    try:
+        while (fenced := installed.property("ExecMainStatus")) == "0":
+            assert other.poll() is None
+            installed.request("POST", "/v1/topics/lives/records", b"late")
+        assert (fenced, installed.property("ActiveState")) == ("75", "failed")
+        assert installed.property("NRestarts") == starts
+        machine.ask("systemctl", "start", "seb.service")
+        machine.wait_until(["systemctl", "is-failed", "seb.service"], READY_AGAIN_S_MAX)
+        assert installed.property("ExecMainStatus") == "73"
+        assert other.poll() is None
+    finally:
+        other.kill()
+        other.wait()
 
 
 def test_a_machine_that_burnt_is_replaced_by_one_run_of_the_playbook(

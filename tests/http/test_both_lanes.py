@@ -55,6 +55,7 @@ class Case:
 JSON, NDJSON, SEB = (
     f"Content-Type: application/{kind}" for kind in ("json", "x-ndjson", "vnd.seb.batch")
 )
+TRACE = "traceparent: 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 COMMIT: dict[str, Any] = {"method": "PUT", "path": "/v1/groups/g/offsets"}
 CASES = [
     Case("bytes", body=b"hello", taken=True),
@@ -67,6 +68,10 @@ CASES = [
     Case("a batch", headers=(SEB,), body=BATCH, taken=True),
     Case("keep-alive", headers=("Connection: keep-alive",), body=b"x", taken=True),
     Case("other headers", headers=("traceparent: 00-1", "User-Agent: x"), body=b"x", taken=True),
+    Case("a trace", headers=(TRACE,), body=b"x", taken=True),
+    Case("a trace beside a key", headers=(TRACE, "Seb-Key: a"), body=b"x", taken=True),
+    Case("a trace of many", headers=(TRACE, NDJSON), body=b'{"value":1}\n{"value":2}'),
+    Case("a trace beside a batch", headers=(TRACE, SEB), body=BATCH, taken=True),
     Case("close", headers=("Connection: close",), body=b"x"),
     Case("HTTP/1.0", version="HTTP/1.0", body=b"x"),
     Case("no host", host="", body=b"x"),

@@ -73,7 +73,7 @@ async def make_whole(folder: Path, mode: Mode, *, tidied: bool) -> Whole:
     whole.data.mkdir()
     (whole.data / "lock").touch()  # as `seb serve` leaves it
     if mode == "B":  # a directory would always choose mode A
-        await _begin_in_mode_b(whole, folder / "seed")
+        await begin_in_mode_b(whole.bucket, folder / "seed")
     for _ in range(4):
         appliance = await _open(whole)
         broker = appliance.broker
@@ -107,10 +107,11 @@ async def _open(whole: Whole) -> Appliance:
     return appliance
 
 
-async def _begin_in_mode_b(whole: Whole, data: Path) -> None:
+async def begin_in_mode_b(bucket: Path, data: Path) -> None:
+    """Make a bucket whose first writer was started in mode B; `data`: its data directory."""
     data.mkdir()
     database = await StateDatabase.open(data / "state.sqlite")
-    store = DirectoryStore(whole.bucket)
+    store = DirectoryStore(bucket)
     await open_journal(
         store,
         database,

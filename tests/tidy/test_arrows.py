@@ -13,7 +13,7 @@ PACKAGE = Path(__file__).parents[2] / "seb_appliance"
 MODULES = sorted(PACKAGE.rglob("*.py"))
 
 # Files beside the rooms: leaves that everyone may import, the settings, and the composition root.
-LEAVES = {"__init__", "bundled", "clock", "errors", "failpoints", "limits", "quantities"}
+LEAVES = {"__init__", "bundled", "clock", "errors", "failpoints", "limits", "quantities", "traces"}
 SETTINGS = {"setting_table", "settings"}
 ROOMS = {"api", "bench", "broker", "cli", "cost", "formats", "fsck", "state", "storage", "ui"}
 
@@ -45,7 +45,7 @@ MAY_USE = {
     "ui": {"jinja2", "litestar", "markupsafe", "msgspec"},
     "cost": {"msgspec"},
     "settings": set(),
-    "root": {"argon2", "msgspec", "rich", "uvicorn", "uvloop"},
+    "root": {"argon2", "msgspec", "opentelemetry", "rich", "uvicorn", "uvloop"},
     "bench": {"crc32c", "hdrh", "msgspec", "uvicorn"},
     "cli": {"backports", "click", "crc32c", "hdrh", "msgspec", "rich", "uvloop"},
 }

@@ -84,7 +84,9 @@ def test_every_exit_code_is_documented() -> None:
     app = "".join((package / name).read_text() for name in ("app.py", "bucket_check.py"))
     pattern = r"^EXIT_\w+(?:: Final)? = (\d+)"
     of_app = {int(code) for code in re.findall(pattern, app, re.MULTILINE)}
-    of_errors = {error.exit_code for error in (StartError, *StartError.__subclasses__())}
+    direct = StartError.__subclasses__()
+    errors = (StartError, *direct, *(error for one in direct for error in one.__subclasses__()))
+    of_errors = {error.exit_code for error in errors}
     assert of_errors | of_app | {0, 130} == documented
 
 

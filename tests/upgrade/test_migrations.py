@@ -41,6 +41,7 @@ from seb_appliance.state.digest import rows_checksum, state_digest
 from seb_appliance.state.schema import NEWEST_REVISION, metadata
 from tests.support.appliance import running_appliance
 from tests.unit.state.journal import Journal, audit_noted, sample, section
+from tests.upgrade.old_states import write_as_of
 
 # What a release after this one might do.
 LATER_REVISION = f"{int(NEWEST_REVISION) + 1:04}"
@@ -209,41 +210,11 @@ def _write_as_a_later_release(bucket: Path, newest: int) -> None:
         path.with_name(f"{path.name.partition('-')[0]}-{digest}.sqlite.zst").write_bytes(body)
 
 
-_TABLES_0001 = ("topics", "journal_entries", "api_keys", "journal_state")
-_TABLES_0002 = (*_TABLES_0001, "group_offsets", "leases")
-_TABLES_0003 = (*_TABLES_0002, "requests", "producers")
-_TABLES = {
-    "0001": _TABLES_0001,
-    "0002": _TABLES_0002,
-    "0003": _TABLES_0003,
-    "0004": (*_TABLES_0003, "audit"),
-}
-
-
-def _as_of(revision: str, newest: Path, path: Path) -> None:
-    """The rows of `newest` in a file of an older revision, as a release of that time wrote them."""
-    sqlite3.connect(path).close()
-    migrate.upgrade(path, to=revision)
-    with _reading(path) as connection, connection:
-        connection.execute("ATTACH ? AS newest", (str(newest),))
-        for table in _TABLES[revision]:
-            columns = connection.execute("SELECT name FROM pragma_table_info(?)", (table,))
-            listed = ", ".join(name for (name,) in columns)
-            connection.execute(
-                f"INSERT OR REPLACE INTO main.{table} SELECT {listed} FROM newest.{table}"
-            )
-        if revision == "0001":  # a grant had no pattern for groups then
-            connection.execute(
-                """UPDATE api_keys SET grants = replace(grants, ',"groups":"**"', '')"""
-            )
-    migrate.upgrade(path, to=revision)  # sets the checksum of these rows
-
-
 async def test_a_state_from_before_there_were_groups_goes_on_with_groups(tmp_path: Path) -> None:
     journal = sample(with_groups=False)
     newest = await _state(tmp_path / "newest.sqlite", journal)
     path = tmp_path / "state.sqlite"
-    _as_of("0001", newest, path)
+    write_as_of("0001", newest, path)
     with _reading(path) as connection:
         assert checks.read_checked_revision(connection) == "0001"
         grants = connection.execute("SELECT grants FROM api_keys").fetchone()[0]
@@ -267,7 +238,7 @@ async def test_a_state_from_before_retries_were_remembered_goes_on_remembering(
     journal = sample()
     newest = await _state(tmp_path / "newest.sqlite", journal)
     path = tmp_path / "state.sqlite"
-    _as_of("0002", newest, path)
+    write_as_of("0002", newest, path)
     with _reading(path) as connection:
         assert checks.read_checked_revision(connection) == "0002"
 
@@ -293,7 +264,7 @@ async def test_a_state_from_before_retries_were_remembered_goes_on_remembering(
 async def test_api_keys_from_before_there_were_quotas_have_none(tmp_path: Path) -> None:
     newest = await _state(tmp_path / "newest.sqlite")
     path = tmp_path / "state.sqlite"
-    _as_of("0003", newest, path)
+    write_as_of("0003", newest, path)
     database = await StateDatabase.open(path)
     assert database.set_aside == ""
     (row,) = (await database.load()).api_keys
@@ -312,7 +283,7 @@ async def test_the_pages_of_a_migrated_state_are_those_that_the_journal_would_ha
     journal.write(TopicDeleted(topic_id=2))
     newest = await _state(tmp_path / "newest.sqlite", journal)
     path = tmp_path / "state.sqlite"
-    _as_of("0004", newest, path)
+    write_as_of("0004", newest, path)
     database = await StateDatabase.open(path)
     assert database.set_aside == ""
     (paged,) = (await database.load()).paged
@@ -328,7 +299,7 @@ async def test_requests_from_before_there_were_places_count_one_each(tmp_path: P
     written = [journal.write(results=[result]).header.created_us for result in before]
     newest = await _state(tmp_path / "newest.sqlite", journal)
     path = tmp_path / "state.sqlite"
-    _as_of("0004", newest, path)
+    write_as_of("0004", newest, path)
     database = await StateDatabase.open(path)
     assert database.set_aside == ""
     after = RequestResult(b"m" * 16, b"b" * 16, produced)
@@ -350,7 +321,7 @@ async def test_the_audit_from_before_there_were_users_knows_no_client(tmp_path: 
     journal.write(audit_noted(1, user_agent="Browser/1.0"))
     newest = await _state(tmp_path / "newest.sqlite", journal)
     path = tmp_path / "state.sqlite"
-    _as_of("0004", newest, path)
+    write_as_of("0004", newest, path)
     database = await StateDatabase.open(path)
     assert database.set_aside == ""
     (row,) = await database.audit(AuditQuery(10))

@@ -8,6 +8,7 @@ from seb_appliance.errors import (
     BucketInUseError,
     ConfigurationError,
     FencedError,
+    StoreAwayError,
     StoreUnusableError,
 )
 from seb_appliance.storage import layout
@@ -178,16 +179,18 @@ async def test_software_that_cannot_read_the_bucket_claims_nothing(store, tmp_pa
 async def test_a_start_without_answers_gives_up_after_a_minute(store, tmp_path):
     store.on("get", "bucket.json", unavailable, times=10_000)
     one = Appliance(store, tmp_path / "one")
-    with pytest.raises(StoreUnusableError, match="503 SlowDown"):
+    with pytest.raises(StoreAwayError, match="503 SlowDown") as away:
         await one.start()
+    assert away.value.exit_code == 69  # a service manager starts it again
     assert 60 <= one.clock.now_s - 1000 < 70
 
 
 async def test_a_start_that_is_denied_says_so_at_once(store, tmp_path):
     store.on("get", "bucket.json", denied)
     one = Appliance(store, tmp_path / "one")
-    with pytest.raises(StoreUnusableError, match="403 InvalidAccessKeyId"):
+    with pytest.raises(StoreUnusableError, match="403 InvalidAccessKeyId") as refused:
         await one.start()
+    assert refused.value.exit_code == 74  # it does not: a person must act
     assert one.clock.slept_s == []
 
 
