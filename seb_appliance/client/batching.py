@@ -62,6 +62,8 @@ def new_record(
             now_us = timestamp_us(timestamp)
         except ValueError as error:
             raise BadRecordError(str(error)) from error
+    if now_us < 0:
+        raise BadRecordError("a timestamp is before 1970")
     return NewRecord(value, key, _packed(headers) if headers else b"", now_us)
 
 

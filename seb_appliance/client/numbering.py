@@ -31,7 +31,9 @@ class Numbers:
 
     @property
     def has_room(self) -> bool:
-        return len(self._on_the_way) < ON_THE_WAY_MAX
+        """Counted from the oldest that has no answer: what follows it may be stored already."""
+        oldest = next(iter(self._on_the_way.values()), self._next_seq)
+        return self._next_seq - oldest < ON_THE_WAY_MAX
 
     @property
     def on_the_way(self) -> Sequence[Batch]:
@@ -39,7 +41,7 @@ class Numbers:
 
     def send(self, batch: Batch) -> None:
         """It gets the next seq."""
-        assert self.has_room, len(self._on_the_way)
+        assert self.has_room, self._on_the_way.values()
         self._on_the_way[batch] = self._next_seq
         self._next_seq += 1
 

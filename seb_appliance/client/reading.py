@@ -6,11 +6,18 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Final, Literal
 
+import msgspec
+
 from seb_appliance import limits
 from seb_appliance.client.calling import Caller
 from seb_appliance.client.commits import Commits
-from seb_appliance.client.exchange import Answer, path_of
-from seb_appliance.client.records import RecordBatch, decode_batches, decode_lines
+from seb_appliance.client.exchange import path_of
+from seb_appliance.client.records import (
+    RecordBatch,
+    UnreadableAnswerError,
+    decode_batches,
+    decode_lines,
+)
 
 WAIT: Final = "30s"
 VIEW_RECORDS: Final = 10_000
@@ -28,43 +35,69 @@ class Reading:
     max_bytes: int
 
 
+class _Offset(msgspec.Struct):
+    offset: int
+
+
+class _First(msgspec.Struct):
+    """What is needed of a JSON answer."""
+
+    records: list[_Offset]
+    next_offset: int
+    log_end_offset: int
+
+
 async def batches(
     caller: Caller, topic: str, reading: Reading, commits: Commits | None
 ) -> AsyncIterator[RecordBatch]:
     """Raises ApplianceError, UnreadableAnswerError."""
-    begin: int | str = reading.offset
+    begin = reading.offset
     if reading.view is not None:
         async for page in _view(caller, topic, reading):
             yield page
             begin = page.next_offset
+    end: int | None = None
+    if commits is not None or not isinstance(begin, int):
+        begin, end = await _begin(caller, topic, reading, commits)
     query: dict[str, object] = {
         "format": "batch",
         "max_records": limits.FETCH_RECORDS_MAX,
         "max_bytes": reading.max_bytes,
         "wait": WAIT if reading.follow else None,
     }
-    end: int | None = None
-    if commits is not None:
-        path = path_of("groups", reading.group or "", "topics", topic, "records")
-        # Where the group stands is asked without waiting: it may be told at the log end, too.
-        first = {**query, "default": begin, "wait": None}
-        answer = await caller.get(path, first)
-        commits.began(topic, answer)
-        batch = _batch(topic, answer, 0)
-        yield batch
-        begin, end = batch.next_offset, batch.log_end_offset
-        if not reading.follow and begin >= end:
-            return
-    while True:
+    while reading.follow or end is None or begin < end:
         answer = await caller.get(path_of("topics", topic, "records"), {**query, "offset": begin})
-        batch = _batch(topic, answer, begin if isinstance(begin, int) else 0)
-        end = batch.log_end_offset if end is None else end
-        moved = batch.next_offset != begin
-        begin = batch.next_offset
-        if moved:
-            yield batch
-        if not reading.follow and (begin >= end or not moved):
+        reached = answer.number("seb-next-offset")
+        log_end_offset = answer.number("seb-log-end-offset")
+        if reached != begin:
+            records = decode_batches(topic, answer.body, begin, reached)
+            yield RecordBatch(topic, records, reached, log_end_offset)
+        elif not reading.follow:
             return
+        end = log_end_offset if end is None else end
+        begin = reached
+
+
+async def _begin(
+    caller: Caller, topic: str, reading: Reading, commits: Commits | None
+) -> tuple[int, int]:
+    """The offset to begin at, and the log end. Asked for as JSON, because record batches begin
+    where they were stored, which may be before it."""
+    query: dict[str, object] = {"format": "json", "max_records": 1}
+    if commits is None:
+        answer = await caller.get(
+            path_of("topics", topic, "records"), {**query, "offset": reading.offset}
+        )
+    else:
+        path = path_of("groups", reading.group or "", "topics", topic, "records")
+        answer = await caller.get(path, {**query, "default": reading.offset})
+        commits.began(topic, answer)
+    try:
+        first = msgspec.json.decode(answer.body, type=_First)
+    except msgspec.DecodeError as error:
+        raise UnreadableAnswerError(f"the answer cannot be read ({error})") from error
+    begin = first.records[0].offset if first.records else first.next_offset
+    return begin, first.log_end_offset
 
 
 async def _view(caller: Caller, topic: str, reading: Reading) -> AsyncIterator[RecordBatch]:
@@ -88,13 +121,3 @@ async def _view(caller: Caller, topic: str, reading: Reading) -> AsyncIterator[R
         cursor = answer.headers.get("seb-next-cursor")
         if cursor is None:
             return
-
-
-def _batch(topic: str, answer: Answer, begin: int) -> RecordBatch:
-    reached = answer.number("seb-next-offset")
-    return RecordBatch(
-        topic,
-        decode_batches(topic, answer.body, begin, reached),
-        reached,
-        answer.number("seb-log-end-offset"),
-    )
