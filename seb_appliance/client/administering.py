@@ -9,8 +9,9 @@ from typing import Any, Final, Self
 
 import msgspec
 
+from seb_appliance.addresses import path_of
 from seb_appliance.client.calling import Caller
-from seb_appliance.client.exchange import Answer, Endpoint, path_of
+from seb_appliance.client.exchange import Answer, Endpoint
 from seb_appliance.clock import Clock, SystemClock
 
 PATIENCE_S: Final = 60.0

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 
 import msgspec
 
+from seb_appliance.addresses import path_of
 from seb_appliance.client.calling import Caller
-from seb_appliance.client.exchange import Answer, path_of
+from seb_appliance.client.exchange import Answer
 from seb_appliance.client.failures import ApplianceError, LeaseLostError
 from seb_appliance.client.leasing import Lease
 

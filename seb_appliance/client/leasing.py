@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
+from seb_appliance.addresses import path_of
 from seb_appliance.client.calling import Caller
-from seb_appliance.client.exchange import path_of
 from seb_appliance.client.failures import ApplianceError, LeaseLostError
 
 RENEW_PART = 3  # of the time a lease has: renewed so many times in it

@@ -14,6 +14,7 @@ from typing import Final, Literal, NamedTuple, Self
 import msgspec
 
 from seb_appliance import limits
+from seb_appliance.addresses import path_of
 from seb_appliance.client.batching import (
     Batch,
     Delivery,
@@ -25,7 +26,7 @@ from seb_appliance.client.batching import (
 )
 from seb_appliance.client.buffer import Buffer
 from seb_appliance.client.calling import Caller
-from seb_appliance.client.exchange import Answer, Endpoint, path_of
+from seb_appliance.client.exchange import Answer, Endpoint
 from seb_appliance.client.failures import ApplianceError, ClosedError, no_answer
 from seb_appliance.client.numbering import Numbers
 from seb_appliance.client.retrying import Retrying

@@ -9,9 +9,9 @@ from typing import Final, Literal
 import msgspec
 
 from seb_appliance import limits
+from seb_appliance.addresses import path_of
 from seb_appliance.client.calling import Caller
 from seb_appliance.client.commits import Commits
-from seb_appliance.client.exchange import path_of
 from seb_appliance.client.records import (
     RecordBatch,
     UnreadableAnswerError,

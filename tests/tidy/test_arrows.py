@@ -13,7 +13,16 @@ PACKAGE = Path(__file__).parents[2] / "seb_appliance"
 MODULES = sorted(PACKAGE.rglob("*.py"))
 
 # Files beside the rooms: leaves that everyone may import, the settings, and the composition root.
-LEAVES = {"__init__", "bundled", "clock", "errors", "failpoints", "limits", "quantities"}
+LEAVES = {
+    "__init__",
+    "addresses",
+    "bundled",
+    "clock",
+    "errors",
+    "failpoints",
+    "limits",
+    "quantities",
+}
 SETTINGS = {"setting_table", "settings"}
 ROOMS = {
     "api",
