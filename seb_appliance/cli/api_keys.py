@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from seb_appliance.addresses import path_of
 from seb_appliance.cli.api_key_members import (
     grant_words,
     member_options,
@@ -15,7 +16,7 @@ from seb_appliance.cli.api_key_members import (
 from seb_appliance.cli.asking import ask, yes_option
 from seb_appliance.cli.outline import outline
 from seb_appliance.cli.output import moment, say, say_json, table, tell
-from seb_appliance.cli.reaching import ListsByDefault, path_of, talks
+from seb_appliance.cli.reaching import ListsByDefault, talks
 
 if TYPE_CHECKING:
     from seb_appliance.cli.http_client import HttpClient

@@ -95,9 +95,9 @@ def _embedded(asked: dict[str, Any], plan: Plan) -> EmbeddedOptions:
 
 
 def _target(settings: Settings, kind: str) -> Target:
+    from seb_appliance.addresses import parse_url
     from seb_appliance.bench.go_target import GoTarget
     from seb_appliance.bench.targets import Address, SebTarget
-    from seb_appliance.cli.http_client import parse_url
 
     url, token = url_and_key(settings, ours=kind == "seb")
     parts = parse_url(url)

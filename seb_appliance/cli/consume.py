@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from seb_appliance.addresses import path_of
 from seb_appliance.cli.output import printable, write
-from seb_appliance.cli.reaching import path_of, talks
+from seb_appliance.cli.reaching import talks
 
 if TYPE_CHECKING:
     from seb_appliance.cli.http_client import Answer, HttpClient

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from seb_appliance.addresses import path_of
 from seb_appliance.cli.output import Quantity, moment, printable, say, say_json, size, table
-from seb_appliance.cli.reaching import path_of, talks
+from seb_appliance.cli.reaching import talks
 from seb_appliance.quantities import format_duration
 
 if TYPE_CHECKING:

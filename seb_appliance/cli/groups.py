@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from seb_appliance.addresses import path_of
 from seb_appliance.cli.asking import ask, ask_for_the_name, yes_option
 from seb_appliance.cli.outline import outline
 from seb_appliance.cli.output import moment, say, say_json, size, span, table
-from seb_appliance.cli.reaching import ListsByDefault, path_of, talks
+from seb_appliance.cli.reaching import ListsByDefault, talks
 
 if TYPE_CHECKING:
     from seb_appliance.cli.http_client import HttpClient

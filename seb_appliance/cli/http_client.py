@@ -7,7 +7,6 @@ safe, or is told that the appliance knows the request again.
 from __future__ import annotations
 
 import http.client
-import ipaddress
 import json
 import select
 import time
@@ -15,11 +14,11 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Final, TypeVar
-from urllib.parse import SplitResult, urlencode, urlsplit
+from urllib.parse import urlencode
 
 from seb_appliance import __version__
+from seb_appliance.addresses import parse_url
 from seb_appliance.cli.failures import REFUSED, UNAVAILABLE, UNKNOWN, AnswerError
-from seb_appliance.errors import ConfigurationError
 
 T = TypeVar("T")
 
@@ -262,38 +261,6 @@ def refusal(problem: dict[str, Any], status: int, retry_after_s: float = 1.0) ->
         retry_after_s=retry_after_s,
         problem=problem,
     )
-
-
-def parse_url(url: str) -> SplitResult:
-    """Raises ConfigurationError."""
-    if "@" in url:  # not shown: it may hold the API key
-        raise ConfigurationError("url holds a user or a password; the API key is in --key-file")
-    try:
-        parts = urlsplit(url)
-        is_good = parts.port is None or parts.port > 0
-    except ValueError:
-        is_good = False
-    if (
-        not is_good
-        or not url.isascii()
-        or not url.isprintable()
-        or " " in url
-        or parts.scheme not in ("http", "https")
-        or not parts.hostname
-        or parts.query
-        or parts.fragment
-    ):
-        raise ConfigurationError(f"url {url!r} is not one such as http://127.0.0.1:51313")
-    return parts
-
-
-def is_local(url: str) -> bool:
-    """Whether the appliance runs on this machine."""
-    host = parse_url(url).hostname or ""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def reason(error: Exception) -> str:

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from seb_appliance.addresses import path_of
 from seb_appliance.cli.failures import UNKNOWN, AnswerError, CommandError
 from seb_appliance.cli.output import say, tell
-from seb_appliance.cli.reaching import path_of, talks
+from seb_appliance.cli.reaching import talks
 
 if TYPE_CHECKING:
     from seb_appliance.cli.http_client import Answer, HttpClient

@@ -6,10 +6,10 @@ import functools
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import quote
 
 import click
 
+from seb_appliance.addresses import is_local
 from seb_appliance.cli.options import settings_from, with_settings
 from seb_appliance.errors import ConfigurationError
 from seb_appliance.settings import Settings
@@ -61,8 +61,6 @@ def make_client(config: Path | None, flags: dict[str, str | bool | None]) -> Htt
 def url_and_key(settings: Settings, *, ours: bool = True) -> tuple[str, str]:
     """Where the appliance is, and with which API key to talk to it. `ours` False: a key of another
     broker, whatever it looks like. Raises ConfigurationError."""
-    from seb_appliance.cli.http_client import is_local
-
     path = settings.key_file
     if path is None:
         # An admin key that lies around here is nobody else's business.
@@ -94,8 +92,3 @@ def read_key(path: Path, *, ours: bool = True) -> str:
     if not text or (ours and not text.startswith("seb_")) or not text.isprintable() or " " in text:
         raise ConfigurationError(f"{path} does not hold an API key (seb_…) and nothing else")
     return text
-
-
-def path_of(*segments: str) -> str:
-    """`/v1/…`: a name that does not fit into a path is told by the appliance."""
-    return "/v1/" + "/".join(quote(segment, safe="") for segment in segments)

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from seb_appliance.addresses import path_of
 from seb_appliance.cli.asking import ask_for_the_name, yes_option
 from seb_appliance.cli.output import moment, printable, say, say_json, table, write
-from seb_appliance.cli.reaching import path_of, talks
+from seb_appliance.cli.reaching import talks
 
 if TYPE_CHECKING:
     from seb_appliance.cli.http_client import HttpClient

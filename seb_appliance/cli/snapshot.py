@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from seb_appliance.addresses import path_of
 from seb_appliance.cli.output import say, say_json
-from seb_appliance.cli.reaching import path_of, talks
+from seb_appliance.cli.reaching import talks
 
 if TYPE_CHECKING:
     from seb_appliance.cli.http_client import HttpClient

@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from seb_appliance.addresses import path_of
 from seb_appliance.cli.failures import UNAVAILABLE
 from seb_appliance.cli.outline import outline
 from seb_appliance.cli.output import moment, say, say_json, size, span
-from seb_appliance.cli.reaching import path_of, talks
+from seb_appliance.cli.reaching import talks
 from seb_appliance.quantities import format_duration
 
 if TYPE_CHECKING:

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from seb_appliance.addresses import path_of
 from seb_appliance.cli.consume import values
 from seb_appliance.cli.output import write
-from seb_appliance.cli.reaching import path_of, talks
+from seb_appliance.cli.reaching import talks
 
 if TYPE_CHECKING:
     from seb_appliance.cli.failures import AnswerError

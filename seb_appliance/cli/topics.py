@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from seb_appliance.addresses import path_of
 from seb_appliance.cli.asking import ask_for_the_name, yes_option
 from seb_appliance.cli.outline import outline
 from seb_appliance.cli.output import moment, say, say_json, size, table
-from seb_appliance.cli.reaching import ListsByDefault, path_of, talks
+from seb_appliance.cli.reaching import ListsByDefault, talks
 from seb_appliance.quantities import duration_ms, format_duration, format_size, size_bytes
 
 if TYPE_CHECKING:

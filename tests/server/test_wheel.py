@@ -63,6 +63,7 @@ def test_wheel_and_sdist_carry_migrations_and_templates(built: tuple[Path, Path]
     names = set(zipfile.ZipFile(wheel).namelist())
     assert "seb_appliance/_bundled/migrations/env.py" in names
     assert any(name.startswith("seb_appliance/_bundled/templates/pages/") for name in names)
+    assert "seb_appliance/py.typed" in names
     assert not [name for name in names if name.startswith("tests/")]
     assert any(name.endswith("dist-info/licenses/LICENSE") for name in names)
     with tarfile.open(sdist) as archive:
@@ -122,6 +123,7 @@ def test_the_base_install_reads_formats_and_tells_what_the_server_needs(
     assert "first-record-data" in run(
         bin_folder / "seb", "inspect", fixture, "--records", "1", cwd=tmp_path
     )
+    run(bin_folder / "python", "-c", "from seb_appliance.client import Producer", cwd=tmp_path)
     refused = subprocess.run(
         [bin_folder / "seb", "serve"], cwd=tmp_path, capture_output=True, text=True, check=False,
         env=OUTSIDE,

@@ -13,9 +13,31 @@ PACKAGE = Path(__file__).parents[2] / "seb_appliance"
 MODULES = sorted(PACKAGE.rglob("*.py"))
 
 # Files beside the rooms: leaves that everyone may import, the settings, and the composition root.
-LEAVES = {"__init__", "bundled", "clock", "errors", "failpoints", "limits", "quantities", "traces"}
+LEAVES = {
+    "__init__",
+    "addresses",
+    "bundled",
+    "clock",
+    "errors",
+    "failpoints",
+    "limits",
+    "quantities",
+    "traces",
+}
 SETTINGS = {"setting_table", "settings"}
-ROOMS = {"api", "bench", "broker", "cli", "cost", "formats", "fsck", "state", "storage", "ui"}
+ROOMS = {
+    "api",
+    "bench",
+    "broker",
+    "cli",
+    "client",
+    "cost",
+    "formats",
+    "fsck",
+    "state",
+    "storage",
+    "ui",
+}
 
 MAY_IMPORT = {
     "leaf": {"leaf"},
@@ -28,9 +50,10 @@ MAY_IMPORT = {
     "ui": {"leaf", "formats", "broker", "ui"},
     "cost": {"leaf", "cost"},
     "settings": {"leaf", "cost", "settings"},
-    "root": ROOMS - {"bench", "cli"} | {"leaf", "settings", "root"},
+    "root": ROOMS - {"bench", "cli", "client"} | {"leaf", "settings", "root"},
     "bench": {"leaf", "formats", "bench"},
-    "cli": {"leaf", "formats", "settings", "root", "bench", "cli"},
+    "client": {"leaf", "formats", "client"},
+    "cli": {"leaf", "formats", "settings", "root", "bench", "client", "cli"},
 }
 
 # Packages that are not ours and not Python's. `formats` is what a Spark executor installs.
@@ -46,6 +69,7 @@ MAY_USE = {
     "cost": {"msgspec"},
     "settings": set(),
     "root": {"argon2", "msgspec", "opentelemetry", "rich", "uvicorn", "uvloop"},
+    "client": {"msgspec"},
     "bench": {"crc32c", "hdrh", "msgspec", "uvicorn"},
     "cli": {"backports", "click", "crc32c", "hdrh", "msgspec", "rich", "uvloop"},
 }

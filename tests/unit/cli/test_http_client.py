@@ -12,8 +12,9 @@ from typing import BinaryIO
 
 import pytest
 
+from seb_appliance.addresses import is_local
 from seb_appliance.cli.failures import REFUSED, UNAVAILABLE, UNKNOWN, AnswerError
-from seb_appliance.cli.http_client import Answer, HttpClient, is_local
+from seb_appliance.cli.http_client import Answer, HttpClient
 
 OURS = "Seb-Version: 0.1.0\r\n"
 

@@ -1,0 +1,45 @@
+"""Addresses of appliances, and of what is in them."""
+
+from __future__ import annotations
+
+import ipaddress
+from urllib.parse import SplitResult, quote, urlsplit
+
+from seb_appliance.errors import ConfigurationError
+
+
+def parse_url(url: str) -> SplitResult:
+    """Raises ConfigurationError; a password in it is not shown."""
+    if "@" in url:
+        raise ConfigurationError("url holds a user or a password; the API key is in --key-file")
+    try:
+        parts = urlsplit(url)
+        is_good = parts.port is None or parts.port > 0
+    except ValueError:
+        is_good = False
+    if (
+        not is_good
+        or not url.isascii()
+        or not url.isprintable()
+        or " " in url
+        or parts.scheme not in ("http", "https")
+        or not parts.hostname
+        or parts.query
+        or parts.fragment
+    ):
+        raise ConfigurationError(f"url {url!r} is not one such as http://127.0.0.1:51313")
+    return parts
+
+
+def is_local(url: str) -> bool:
+    """Whether the appliance runs on this machine."""
+    host = parse_url(url).hostname or ""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def path_of(*segments: str) -> str:
+    """`/v1/…`: a name that does not fit into a path is told by the appliance."""
+    return "/v1/" + "/".join(quote(segment, safe="") for segment in segments)

@@ -1,0 +1,34 @@
+"""The Python client: producers, consumers and an admin, for threads and for asyncio."""
+
+from seb_appliance.client.admin import Admin
+from seb_appliance.client.administering import AsyncAdmin
+from seb_appliance.client.batching import BadRecordError, Delivery
+from seb_appliance.client.consumer import Consumer
+from seb_appliance.client.consuming import AsyncConsumer
+from seb_appliance.client.failures import (
+    ApplianceError,
+    ClientError,
+    ClosedError,
+    LeaseLostError,
+)
+from seb_appliance.client.producer import Producer
+from seb_appliance.client.producing import AsyncProducer
+from seb_appliance.client.records import Record, RecordBatch, UnreadableAnswerError
+
+__all__ = [
+    "Admin",
+    "ApplianceError",
+    "AsyncAdmin",
+    "AsyncConsumer",
+    "AsyncProducer",
+    "BadRecordError",
+    "ClientError",
+    "ClosedError",
+    "Consumer",
+    "Delivery",
+    "LeaseLostError",
+    "Producer",
+    "Record",
+    "RecordBatch",
+    "UnreadableAnswerError",
+]

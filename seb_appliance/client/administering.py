@@ -1,0 +1,183 @@
+"""Topics, groups and API keys, managed by asyncio programs."""
+
+from __future__ import annotations
+
+import random as random_numbers
+from collections.abc import Callable, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Final, Self
+
+import msgspec
+
+from seb_appliance.addresses import path_of
+from seb_appliance.client.calling import Caller
+from seb_appliance.client.exchange import Answer, Endpoint
+from seb_appliance.clock import Clock, SystemClock
+
+PATIENCE_S: Final = 60.0
+
+Json = dict[str, Any]
+
+
+class AsyncAdmin:
+    """What it answers is what the HTTP API answers (`/schema` of the appliance), parsed.
+
+    A request is sent again where that is safe, for up to `patience_s`; whatever could happen twice
+    is not, and its error says by `side_effects` whether it may have happened. All methods raise
+    ApplianceError.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        api_key: str,
+        *,
+        patience_s: float = PATIENCE_S,
+        clock: Clock | None = None,
+        random: Callable[[], float] = random_numbers.random,
+    ) -> None:
+        """Raises ConfigurationError."""
+        self._caller = Caller(
+            Endpoint(url, api_key),
+            clock or SystemClock(),
+            random,
+            connections=4,
+            patience_s=patience_s,
+        )
+
+    # --- topics ---
+
+    async def create_topic(self, topic: str, /, **settings: object) -> Json:
+        """Make it, or check that it is there with these `settings` (`linger_ms=20`). Safe to
+        repeat."""
+        answer = await self._send("PUT", path_of("topics", topic), settings, again=True)
+        return _object(answer)
+
+    async def topics(self, pattern: str = "**") -> list[Json]:
+        """Those that the API key may see, by name."""
+        answer = await self._caller.get("/v1/topics", {"pattern": pattern})
+        return _list(answer, "topics")
+
+    async def topic(self, topic: str) -> Json:
+        return _object(await self._caller.get(path_of("topics", topic)))
+
+    async def change_topic(self, topic: str, /, **settings: object) -> Json:
+        """Only the named ones; None goes back to the appliance's default."""
+        answer = await self._send("PATCH", path_of("topics", topic), settings, again=True)
+        return _object(answer)
+
+    async def trim_topic(self, topic: str, before: int) -> Json:
+        """Remove the records below an offset."""
+        path = path_of("topics", topic, "trim")
+        return _object(await self._send("POST", path, {"before": before}, again=True))
+
+    async def delete_topic(self, topic: str) -> None:
+        await self._send("DELETE", path_of("topics", topic))
+
+    # --- groups ---
+
+    async def groups(self) -> list[Json]:
+        """All that the API key may see, with their lag."""
+        found: list[Json] = []
+        after: str | None = None
+        while True:
+            page = (await self._caller.get("/v1/groups", {"after": after})).json()
+            found += page["groups"]
+            after = page["next_after"]
+            if after is None:
+                return found
+
+    async def group(self, group: str) -> Json:
+        return _object(await self._caller.get(path_of("groups", group)))
+
+    async def commit(
+        self, group: str, offsets: Mapping[str, int], *, allow_backward: bool = False
+    ) -> Json:
+        """The next offset to read of each topic: all of them, or none."""
+        body = {"offsets": dict(offsets), "allow_backward": allow_backward}
+        return _object(
+            await self._send("PUT", path_of("groups", group, "offsets"), body, again=True)
+        )
+
+    async def reset_group(
+        self,
+        group: str,
+        *,
+        to: int | str | None = None,
+        shift: int | None = None,
+        topics: Sequence[str] | None = None,
+        dry_run: bool = False,
+    ) -> list[Json]:
+        """Put it somewhere else, by topic `before` and `after`. Either `to` (an offset, `earliest`,
+        `latest`, `-N`, `@time`) or `shift`."""
+        asked = {"to": to, "shift": shift, "topics": None if topics is None else list(topics)}
+        body = {name: given for name, given in asked.items() if given is not None}
+        body["dry_run"] = dry_run
+        path = path_of("groups", group, "reset")
+        return _list(await self._send("POST", path, body, again=shift is None), "topics")
+
+    async def delete_group(self, group: str) -> None:
+        await self._send("DELETE", path_of("groups", group))
+
+    # --- API keys ---
+
+    async def api_keys(self) -> list[Json]:
+        return _list(await self._caller.get("/v1/api-keys"), "api_keys")
+
+    async def api_key(self, api_key_id: str) -> Json:
+        return _object(await self._caller.get(path_of("api-keys", api_key_id)))
+
+    async def create_api_key(
+        self, name: str, grants: Sequence[Mapping[str, str]], /, **more: object
+    ) -> Json:
+        """`secret` of the answer is shown once: the API key itself. A grant is
+        `{"operation": "consume", "topics": "orders.*", "groups": "lake"}`; `more`: `expires`,
+        `description`, `quotas`."""
+        body = {"name": name, "grants": [dict(grant) for grant in grants], **more}
+        return _object(await self._send("POST", "/v1/api-keys", body))
+
+    async def change_api_key(self, api_key_id: str, /, **changes: object) -> Json:
+        answer = await self._send("PATCH", path_of("api-keys", api_key_id), changes, again=True)
+        return _object(answer)
+
+    async def rotate_api_key(self, api_key_id: str, *, overlap: str = "24h") -> Json:
+        """`secret`: the new one. That of now works for `overlap` beside it."""
+        path = path_of("api-keys", api_key_id, "rotate")
+        return _object(await self._send("POST", path, {"overlap": overlap}))
+
+    async def revoke_api_key(self, api_key_id: str) -> None:
+        """At once and for ever."""
+        await self._send("DELETE", path_of("api-keys", api_key_id))
+
+    # --- the appliance ---
+
+    async def status(self) -> Json:
+        return _object(await self._caller.get("/v1/status"))
+
+    async def close(self) -> None:
+        self._caller.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, _: type[BaseException] | None, __: BaseException | None, ___: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def _send(
+        self, method: str, path: str, content: object = None, *, again: bool = False
+    ) -> Answer:
+        """`again`: twice is the same as once."""
+        body = None if content is None else msgspec.json.encode(content)
+        request = self._caller.endpoint.request(method, path, body=body)
+        return await self._caller.ask(request, is_known_again=again)
+
+
+def _object(answer: Answer) -> Json:
+    return msgspec.json.decode(answer.body, type=Json)
+
+
+def _list(answer: Answer, member: str) -> list[Json]:
+    found: list[Json] = answer.json()[member]
+    return found

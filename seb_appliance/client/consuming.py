@@ -1,0 +1,245 @@
+"""A consumer on an asyncio event loop: reads ahead in the background, hands out in order."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random as random_numbers
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from types import TracebackType
+from typing import Final, Literal, Self
+
+from seb_appliance import limits
+from seb_appliance.client.calling import Caller
+from seb_appliance.client.commits import Commits
+from seb_appliance.client.exchange import Endpoint
+from seb_appliance.client.failures import ApplianceError, ClientError, ClosedError
+from seb_appliance.client.leasing import Lease
+from seb_appliance.client.reading import Reading, batches
+from seb_appliance.client.records import Record, RecordBatch
+from seb_appliance.clock import Clock, SystemClock
+from seb_appliance.errors import ConfigurationError
+
+PATIENCE_S: Final = 120.0
+TOPICS_MAX: Final = 200  # each has a connection that waits for its records
+LEASE_TTL_MS: Final = 30_000
+
+CommitMode = Literal["after_batch", "by_hand"]
+
+
+class AsyncConsumer:
+    """Reads topics of the appliance at `url`: names, or patterns such as `orders.*`, whose topics
+    are looked up every `refresh_s`.
+
+    Without `group` it begins at `offset` and remembers nothing. In a group it begins at the
+    committed offset (where there is none: at `offset`, `earliest` or `latest`).
+    `commit="after_batch"` commits a batch when the next one is asked for, so that work comes first:
+    at least once. `commit="by_hand"` leaves it to `commit()`. With `lease` (a holder's name that no
+    other consumer has) it waits until it is the only one, and keeps that while it lives.
+
+    `view="latest"`: first the newest record of each record key (batches with `is_view`), then what
+    came since: to rebuild a table and keep it. `follow=False`: up to the log end of now.
+
+    It reads ahead: in memory are at most `prefetch` batches, and one for each topic, of about
+    `max_bytes`. Records of a topic come in order; there is none between topics. Interruptions are
+    waited out for `patience_s`. Make it, and use it, on one event loop.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        api_key: str,
+        topics: str | Sequence[str],
+        *,
+        group: str | None = None,
+        offset: int | str = "earliest",
+        commit: CommitMode = "by_hand",
+        lease: str | None = None,
+        lease_ttl_ms: int = LEASE_TTL_MS,
+        view: Literal["latest"] | None = None,
+        follow: bool = True,
+        prefetch: int = 4,
+        max_bytes: int = 1 * limits.MIB,
+        refresh_s: float = 30.0,
+        patience_s: float = PATIENCE_S,
+        clock: Clock | None = None,
+        random: Callable[[], float] = random_numbers.random,
+    ) -> None:
+        """Raises ConfigurationError."""
+        if group is None and (commit != "by_hand" or lease is not None):
+            raise ConfigurationError("commit and lease are a group's: name one")
+        if group is not None and view is not None:
+            raise ConfigurationError("a view begins with every record key: it goes with no group")
+        if group is not None and offset not in ("earliest", "latest"):
+            raise ConfigurationError("of a group offset is earliest or latest, where it has none")
+        self._topics = (topics,) if isinstance(topics, str) else tuple(topics)
+        self._clock = clock or SystemClock()
+        self._caller = Caller(
+            Endpoint(url, api_key),
+            self._clock,
+            random,
+            connections=TOPICS_MAX + 2,  # a commit and a renewal never wait for a read
+            patience_s=patience_s,
+        )
+        self._reading = Reading(offset, view, group, follow, max_bytes)
+        self._lease = (
+            None
+            if group is None or lease is None
+            else Lease(self._caller, group, lease, lease_ttl_ms)
+        )
+        self._commits = None if group is None else Commits(self._caller, group, self._lease)
+        self._commits_itself = commit == "after_batch"
+        self._refresh_s = refresh_s
+        self._ahead: asyncio.Queue[RecordBatch | Exception | None] = asyncio.Queue(prefetch)
+        self._handed: dict[str, int] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._work: asyncio.Task[None] | None = None
+        self._gone: set[str] = set()
+        self._is_over = False
+        self._is_abandoned = False
+        self._closed = False
+
+    async def next_batch(self) -> RecordBatch | None:
+        """The next one that holds records; None: all is read (`follow=False`). Cancelling it loses
+        nothing. Raises ApplianceError, LeaseLostError, UnreadableAnswerError, ClosedError."""
+        while True:
+            batch = await self._next()
+            if batch is None:
+                return None
+            if len(batch):
+                return batch
+
+    async def batches(self) -> AsyncIterator[RecordBatch]:
+        """`next_batch` until there is none."""
+        while (batch := await self.next_batch()) is not None:
+            yield batch
+
+    async def __aiter__(self) -> AsyncIterator[Record]:
+        """Record by record; `commit()` then means up to and with the last one."""
+        async for batch in self.batches():
+            for record in self.one_by_one(batch):
+                yield record
+
+    def one_by_one(self, batch: RecordBatch) -> Iterator[Record]:
+        """The records of the batch that was just handed out, as if each came alone."""
+        if batch.is_view:
+            yield from batch.records
+            return
+        for record in batch.records:
+            self._handed[batch.topic] = record.offset + 1
+            yield record
+        self._handed[batch.topic] = batch.next_offset
+
+    async def commit(self, offsets: Mapping[str, int] | None = None) -> None:
+        """Commit what was handed out, or `offsets`: the next one to read, by topic. Raises
+        ApplianceError, LeaseLostError."""
+        if self._commits is None:
+            raise ClientError("a consumer without a group has nowhere to commit")
+        await self._commits.commit(dict(self._handed if offsets is None else offsets))
+
+    def abandon(self) -> None:
+        """A batch was lost on its way to who asked: hand out and commit nothing more."""
+        self._handed.clear()
+        self._is_abandoned = True
+
+    async def close(self) -> None:
+        """Commits nothing: what was handed out last may not have been dealt with. Gives the lease
+        back."""
+        if self._closed:
+            return
+        self._closed = True
+        if self._work is not None:
+            self._work.cancel()
+            await asyncio.gather(self._work, return_exceptions=True)
+        try:
+            if self._lease is not None:
+                with contextlib.suppress(ApplianceError):  # it runs out by itself
+                    await self._lease.give_back()
+        finally:
+            self._caller.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, _: type[BaseException] | None, __: BaseException | None, ___: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def _next(self) -> RecordBatch | None:
+        """Also one without records, which only moves on."""
+        if self._closed or self._is_abandoned:
+            raise ClosedError("the consumer is closed, or was interrupted")
+        if self._commits_itself:
+            await self.commit()
+        if self._is_over:
+            return None
+        if self._work is None:
+            self._work = asyncio.create_task(self._run())
+        item = await self._ahead.get()
+        if isinstance(item, Exception):
+            self._is_over = True
+            raise item
+        if item is None:
+            self._is_over = True
+        elif not item.is_view and item.topic not in self._gone:
+            self._handed[item.topic] = item.next_offset
+        return item
+
+    async def _run(self) -> None:
+        """Look for topics, read them, keep the lease; whatever fails is told to who reads."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                if self._lease is not None:
+                    await self._lease.take()
+                    keeping = group.create_task(self._lease.keep())
+                await self._look(group)
+                if not self._reading.follow:
+                    await asyncio.gather(*self._tasks.values())
+                    if self._lease is not None:
+                        keeping.cancel()
+                elif any(_is_pattern(topic) for topic in self._topics):
+                    while True:
+                        await self._clock.sleep(self._refresh_s)
+                        await self._look(group)
+        except* Exception as failures:
+            await self._ahead.put(_first(failures))
+        else:
+            await self._ahead.put(None)
+
+    async def _look(self, group: asyncio.TaskGroup) -> None:
+        """Begin to read the topics that are new. Raises ApplianceError, ClientError."""
+        for wanted in self._topics:
+            for topic in await self._named(wanted):
+                if topic not in self._tasks:
+                    if len(self._tasks) == TOPICS_MAX:
+                        raise ClientError(f"more than {TOPICS_MAX} topics for one consumer")
+                    self._gone.discard(topic)
+                    self._tasks[topic] = group.create_task(self._read(topic, wanted))
+
+    async def _named(self, wanted: str) -> list[str]:
+        if not _is_pattern(wanted):
+            return [wanted]
+        answer = await self._caller.get("/v1/topics", {"pattern": wanted})
+        return [found["topic"] for found in answer.json()["topics"]]
+
+    async def _read(self, topic: str, wanted: str) -> None:
+        try:
+            async for batch in batches(self._caller, topic, self._reading, self._commits):
+                await self._ahead.put(batch)
+        except ApplianceError as error:
+            if error.code != "topic_not_found" or topic == wanted:
+                raise
+            # It matched, and was deleted: its offsets went along with it.
+            del self._tasks[topic]
+            self._gone.add(topic)
+            self._handed.pop(topic, None)
+
+
+def _is_pattern(topic: str) -> bool:
+    return "*" in topic
+
+
+def _first(failures: BaseExceptionGroup[Exception]) -> Exception:
+    first = failures.exceptions[0]
+    return _first(first) if isinstance(first, BaseExceptionGroup) else first

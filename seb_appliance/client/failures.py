@@ -1,0 +1,122 @@
+"""Why a client's request came to nothing, and what may be done about it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, Literal
+
+import msgspec
+
+SideEffects = Literal["none", "unknown"]
+RETRY_AFTER_S_MAX: Final = 60.0
+
+
+class ClientError(Exception):
+    """Base of all errors of the client."""
+
+
+class ApplianceError(ClientError):
+    """A request was refused, or got no answer that can be used.
+
+    `code`: of docs/ERRORS.md; or `unreachable` (no connection: nothing was sent), `no_answer` (the
+    connection broke off after it was sent, at least in part), `foreign_answer` (somebody else
+    answered). `status` is 0 without an answer. `side_effects`: "none" is a promise; "unknown", that
+    what was asked for may have been done, or may be done yet. `problem`: all members of the answer.
+    """
+
+    def __init__(
+        self,
+        detail: str,
+        *,
+        code: str,
+        status: int = 0,
+        retryable: bool = False,
+        side_effects: SideEffects = "none",
+        retry_after_s: float = 0.0,
+        problem: Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__(f"{detail.rstrip('.')} ({code}).")
+        self.detail = detail
+        self.code = code
+        self.status = status
+        self.retryable = retryable
+        self.side_effects: SideEffects = side_effects
+        self.retry_after_s = retry_after_s
+        self.problem: Mapping[str, Any] = problem or {}
+
+    @property
+    def harmless(self) -> bool:
+        """Nothing has happened, and the same request may succeed later."""
+        return self.retryable and self.side_effects == "none"
+
+    def in_doubt(self) -> ApplianceError:
+        """The same, of a request that was sent before without an answer: it may have been done."""
+        return ApplianceError(
+            self.detail,
+            code=self.code,
+            status=self.status,
+            retryable=self.retryable,
+            side_effects="unknown",
+            retry_after_s=self.retry_after_s,
+            problem=self.problem,
+        )
+
+
+class ClosedError(ClientError):
+    """The producer or consumer was closed."""
+
+
+class LeaseLostError(ClientError):
+    """The lease ran out, or another holder took it: drop what is not committed."""
+
+
+def unreachable(address: str, why: str) -> ApplianceError:
+    return ApplianceError(
+        f"Cannot reach an appliance at {address} ({why})", code="unreachable", retryable=True
+    )
+
+
+def no_answer(address: str, why: str) -> ApplianceError:
+    return ApplianceError(
+        f"{address} did not answer ({why})",
+        code="no_answer",
+        retryable=True,
+        side_effects="unknown",
+    )
+
+
+def refusal(address: str, status: int, headers: Mapping[str, str], body: bytes) -> ApplianceError:
+    """What an answer that is no success says. `headers`: names in lower case."""
+    retry_after_s = _seconds(headers.get("retry-after", ""))
+    problem = _problem(body)
+    if "seb-version" not in headers or problem is None:
+        # A proxy's: whether the request went through it, it does not say.
+        return ApplianceError(
+            f"{address} answered {status}, but not as an appliance does",
+            code="foreign_answer",
+            status=status,
+            retryable=status == 429 or status >= 500,
+            side_effects="unknown",
+            retry_after_s=retry_after_s,
+        )
+    return ApplianceError(
+        str(problem.get("detail", "The request was refused")),
+        code=str(problem["code"]),
+        status=status,
+        retryable=problem.get("retryable") is True,
+        side_effects="none" if problem.get("side_effects") == "none" else "unknown",
+        retry_after_s=retry_after_s,
+        problem=problem,
+    )
+
+
+def _problem(body: bytes) -> dict[str, Any] | None:
+    try:
+        problem = msgspec.json.decode(body)
+    except msgspec.DecodeError:
+        return None
+    return problem if isinstance(problem, dict) and "code" in problem else None
+
+
+def _seconds(text: str) -> float:
+    return min(float(text), RETRY_AFTER_S_MAX) if text.isdecimal() and text.isascii() else 0.0

@@ -1,0 +1,314 @@
+"""A producer on an asyncio event loop: records gather in batches and go out in the background."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+import functools
+import random as random_numbers
+import secrets
+from collections.abc import Callable
+from types import TracebackType
+from typing import Final, Literal, NamedTuple, Self
+
+import msgspec
+
+from seb_appliance import limits
+from seb_appliance.addresses import path_of
+from seb_appliance.client.batching import (
+    Batch,
+    Delivery,
+    Headers,
+    NewRecord,
+    Value,
+    call_on,
+    new_record,
+)
+from seb_appliance.client.buffer import Buffer
+from seb_appliance.client.calling import Caller
+from seb_appliance.client.exchange import Answer, Endpoint
+from seb_appliance.client.failures import ApplianceError, ClosedError, no_answer
+from seb_appliance.client.numbering import Numbers
+from seb_appliance.client.retrying import Retrying
+from seb_appliance.clock import Clock, SystemClock
+
+BATCH: Final = "application/vnd.seb.batch"
+CONNECTIONS: Final = 8
+PATIENCE_S: Final = 120.0
+ZSTD_LEVEL: Final = 1
+ZSTD_FROM_BYTES: Final = 1024  # less does not shrink enough for the trouble
+
+Compression = Literal["zstd", "none"]
+
+
+class _Lane:
+    """The batches of one topic that are on their way, and who sends the next ones."""
+
+    def __init__(self, topic: str, producer_id: str) -> None:
+        self.topic = topic
+        self.numbers = Numbers(producer_id)
+        self.sending = asyncio.Lock()
+        self.changed = asyncio.Event()  # something to take, or a batch was settled
+        self.turn = asyncio.Condition()  # another batch is the first one now
+        self.task: asyncio.Task[None] | None = None
+
+
+class _Sent(NamedTuple):
+    """How a batch was numbered in an attempt, and whether everything before it was settled."""
+
+    epoch: int
+    was_first: bool
+
+
+class _Produced(msgspec.Struct):
+    offset: int | None
+
+
+class AsyncProducer:
+    """Sends records to topics of the appliance at `url`, each once, in order by topic.
+
+    `send` puts a record into a buffer and goes on. Batches go out when they hold `batch_bytes` or
+    10,000 records, or `linger_ms` after their first one; up to four of a topic are on their way at
+    once. Every batch is sent until it is answered, for up to `patience_s`, and is stored once
+    whatever happens to answers or to the appliance (an idempotent producer, docs/GUARANTEES.md).
+    When `buffer_bytes` are not acknowledged, `send` waits.
+
+    `async with` sends everything before it ends, also when its body was left by an exception or
+    cancelled. Use it on one event loop; it is made within it.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        api_key: str,
+        *,
+        linger_ms: float = 5,
+        batch_bytes: int = 1 * limits.MIB,
+        buffer_bytes: int = 32 * limits.MIB,
+        compression: Compression = "zstd",
+        patience_s: float = PATIENCE_S,
+        clock: Clock | None = None,
+        random: Callable[[], float] = random_numbers.random,
+        producer_id: Callable[[], str] = lambda: f"client-{secrets.token_hex(12)}",
+    ) -> None:
+        """Raises ConfigurationError."""
+        self._clock = clock or SystemClock()
+        self._caller = Caller(
+            Endpoint(url, api_key),
+            self._clock,
+            random,
+            connections=CONNECTIONS,
+            patience_s=patience_s,
+        )
+        self._loop = asyncio.get_running_loop()
+        self._producer_id = producer_id()
+        self._zstd_level = ZSTD_LEVEL if compression == "zstd" else None
+        self._lanes: dict[str, _Lane] = {}
+        self._deliveries: set[asyncio.Task[None]] = set()
+        self._flushing = 0
+        self._failure: Exception | None = None
+        self._closed = False
+        self.buffer = Buffer(
+            max_bytes=buffer_bytes,
+            batch_bytes=batch_bytes,
+            linger_s=linger_ms / 1000,
+            wake=self._wake,
+        )
+
+    async def send(
+        self,
+        topic: str,
+        value: Value,
+        *,
+        key: bytes | str | None = None,
+        headers: Headers | None = None,
+        timestamp: datetime.datetime | None = None,
+    ) -> Delivery:
+        """Take a record; awaiting what this returns gives its offset. `value` None: a tombstone.
+        `timestamp`: now unless given. Waits while the buffer is full. Raises BadRecordError,
+        ClosedError."""
+        record = new_record(value, key, headers, timestamp, self._clock.wall_us())
+        while (delivery := self.add(topic, record)) is None:
+            await self._room()
+        return delivery
+
+    def add(self, topic: str, record: NewRecord) -> Delivery | None:
+        """From any thread. None: the buffer is full."""
+        return self.buffer.add(topic, record, self._clock.monotonic_s())
+
+    def record(
+        self,
+        value: Value,
+        key: bytes | str | None,
+        headers: Headers | None,
+        timestamp: datetime.datetime | None,
+    ) -> NewRecord:
+        """From any thread. Raises BadRecordError."""
+        return new_record(value, key, headers, timestamp, self._clock.wall_us())
+
+    async def flush(self) -> None:
+        """Send what there is at once, and wait until it is acknowledged. Raises the first failure
+        of a record since the last flush."""
+        self._flushing += 1
+        try:
+            for topic in self.buffer.topics():
+                self._look_after(topic)
+            for batch in self.buffer.unsettled():
+                await _settled(batch, self._loop)
+        finally:
+            self._flushing -= 1
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            raise failure
+
+    async def close(self) -> None:
+        """`flush`, and no more. Raises as `flush` does; is closed all the same."""
+        if self._closed:
+            return
+        self._closed = True
+        try:
+            await self.flush()
+        finally:
+            for batch in self.buffer.close():
+                batch.failed(ClosedError("the producer was closed before this was acknowledged"))
+            tasks = [lane.task for lane in self._lanes.values() if lane.task is not None]
+            for task in (*tasks, *self._deliveries):
+                task.cancel()
+            await asyncio.gather(*tasks, *self._deliveries, return_exceptions=True)
+            self._caller.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, _: type[BaseException] | None, error: BaseException | None, __: TracebackType | None
+    ) -> None:
+        try:
+            await self.close()
+        except (ApplianceError, ClosedError) as failure:
+            if error is None:
+                raise
+            error.add_note(f"Beside this, records were not acknowledged: {failure}")
+
+    async def _room(self) -> None:
+        there: asyncio.Future[None] = self._loop.create_future()
+
+        def tell() -> None:
+            if not there.done():
+                there.set_result(None)
+
+        self.buffer.when_room(functools.partial(call_on, self._loop, tell))
+        await there
+
+    def _wake(self, topic: str) -> None:
+        self._loop.call_soon_threadsafe(self._look_after, topic)
+
+    def _look_after(self, topic: str) -> None:
+        lane = self._lanes.get(topic)
+        if lane is None:
+            lane = self._lanes[topic] = _Lane(topic, self._producer_id)
+        lane.changed.set()
+        if lane.task is None:
+            lane.task = self._loop.create_task(self._run(lane))
+
+    async def _run(self, lane: _Lane) -> None:
+        """Batches leave one after another, as they are due and there is room on the way."""
+        while True:
+            lane.changed.clear()
+            now_s = self._clock.monotonic_s()
+            batch = None
+            if lane.numbers.has_room:
+                batch = self.buffer.take(lane.topic, now_s, eager=self._flushing > 0)
+            if batch is None:
+                await self._until(lane, now_s)
+                continue
+            lane.numbers.send(batch)
+            delivery = self._loop.create_task(self._deliver(lane, batch))
+            self._deliveries.add(delivery)
+            delivery.add_done_callback(self._deliveries.discard)
+            await asyncio.sleep(0)  # it takes its turn to send before the next one
+
+    async def _until(self, lane: _Lane, now_s: float) -> None:
+        due_s = self.buffer.due_s(lane.topic, now_s) if lane.numbers.has_room else None
+        try:
+            async with asyncio.timeout(due_s):
+                await lane.changed.wait()
+        except TimeoutError:
+            return
+
+    async def _deliver(self, lane: _Lane, batch: Batch) -> None:
+        """Until it is settled."""
+        level = self._zstd_level if batch.size_bytes >= ZSTD_FROM_BYTES else None
+        body = batch.encode(self._clock.wall_us(), level)
+        path = path_of("topics", lane.topic, "records")
+        retrying = self._caller.retrying(is_known_again=True)
+        while not batch.is_settled:
+            sent = _Sent(lane.numbers.of(batch)[0], lane.numbers.is_first(batch))
+            request = self._caller.endpoint.request(
+                "POST", path, body=body, content_type=BATCH, headers=lane.numbers.headers(batch)
+            )
+            try:
+                offset = self._first_offset(await self._caller.once(request, lane.sending))
+            except ApplianceError as error:
+                if not batch.is_settled:
+                    await self._refused(lane, batch, error, retrying, sent)
+            else:
+                if not batch.is_settled:
+                    lane.numbers.stored(batch)
+                    await self._settled(lane, batch, None, offset)
+
+    def _first_offset(self, answer: Answer) -> int | None:
+        """Raises ApplianceError."""
+        try:
+            return msgspec.json.decode(answer.body, type=_Produced).offset
+        except msgspec.DecodeError as error:
+            address = self._caller.endpoint.address
+            raise no_answer(address, "what it says cannot be read") from error
+
+    async def _refused(
+        self, lane: _Lane, batch: Batch, error: ApplianceError, retrying: Retrying, sent: _Sent
+    ) -> None:
+        """Wait until it makes sense to send it again, or settle it."""
+        pause_s = retrying.pause_s(error, self._clock.monotonic_s())
+        if pause_s is not None:
+            await self._clock.sleep(pause_s)
+            return
+        # Only the first one may fail: what comes before decides what its answer means.
+        async with lane.turn:
+            await lane.turn.wait_for(lambda: batch.is_settled or lane.numbers.is_first(batch))
+        if batch.is_settled:
+            return
+        epoch, seq = lane.numbers.of(batch)
+        if epoch != sent.epoch:
+            retrying.in_doubt = False  # nothing of the epoch before is stored behind a hole
+        elif error.code != "sequence_gap" or (sent.was_first and (seq == 0 or retrying.in_doubt)):
+            await self._fail(lane, batch, retrying.last_word(error))
+        elif sent.was_first:
+            lane.numbers.begin_again()  # the appliance has forgotten this producer
+
+    async def _fail(self, lane: _Lane, batch: Batch, error: ApplianceError) -> None:
+        if error.side_effects == "none":
+            lane.numbers.refused(batch)
+            await self._settled(lane, batch, error, None)
+            return
+        for lost in lane.numbers.lost(batch):
+            await self._settled(lane, lost, error, None)
+
+    async def _settled(
+        self, lane: _Lane, batch: Batch, error: ApplianceError | None, offset: int | None
+    ) -> None:
+        if error is None:
+            batch.stored(offset)
+        else:
+            self._failure = self._failure or error
+            batch.failed(error)
+        self.buffer.settled(batch)
+        lane.changed.set()
+        async with lane.turn:
+            lane.turn.notify_all()
+
+
+async def _settled(batch: Batch, loop: asyncio.AbstractEventLoop) -> None:
+    settled = asyncio.Event()
+    batch.when_settled(functools.partial(call_on, loop, settled.set))
+    await settled.wait()
