@@ -62,6 +62,7 @@ FETCH_RECORDS_MAX: Final = 100_000
 FETCH_BYTES_DEFAULT: Final = 1 * MIB
 FETCH_BYTES_MAX: Final = 16 * MIB
 WAIT_MS_MAX: Final = 60_000
+ARROW_PART_BYTES: Final = 4 * MIB  # of an Arrow stream, which is made part by part
 MANIFEST_SECTIONS_MAX: Final = 10_000  # told by one answer; about 1 MiB of JSON
 PRESIGN_MS_MAX: Final = 3_600_000  # how long a signed URL may be good
 WAITING_READERS_MAX: Final = 10_000
@@ -74,6 +75,11 @@ FOLLOWER_STALLED_S_MAX: Final = 10  # one that takes nothing for so long is told
 FOLLOWER_PING_S: Final = 15
 FOLLOWING_BYTES_MAX: Final = 64 * MIB  # being sent to all of them
 FOLLOWED_PARTS_BYTES_MAX: Final = 8 * MIB  # encoded once, for all who follow a topic
+FOLLOWED_TOPICS_MAX: Final = 500  # by one stream: each of its events names its place in all of them
+FOLLOWER_CURSORS_BYTES: Final = 32 * KIB  # of these places, in one part
+PATTERNS_PER_FOLLOWER_MAX: Final = 100
+TICKETS_MAX: Final = 10_000  # about 5 MB
+TICKET_S: Final = 60
 
 # Record keys
 KEYS_PER_PAGE_DEFAULT: Final = 100
@@ -239,5 +245,7 @@ assert REQUEST_BYTES_MAX <= BATCH_BODY_BYTES_MAX
 assert BATCH_RECORDS_MAX * 8 <= BATCH_BODY_BYTES_MAX
 assert RECORDS_PER_REQUEST_MAX <= RECORDS_IN_BATCHES_MAX <= BATCH_RECORDS_MAX
 assert FOLLOWERS_MAX * FOLLOWER_PART_BYTES <= FOLLOWING_BYTES_MAX // 2, "and JSON is longer"
+assert FOLLOWED_TOPICS_MAX * 24 <= HTTP_HEADER_BYTES_MAX - 4 * KIB, "a cursor is a header"
 assert FOLLOWER_STALLED_S_MAX < HTTP_STALLED_S_MAX, "it has to hear that it was too slow"
 assert FETCH_BYTES_DEFAULT <= FETCH_BYTES_MAX <= READ_BYTES_DEFAULT
+assert ARROW_PART_BYTES + RECORD_BYTES_MAX <= READ_BYTES_DEFAULT, "one part of an Arrow stream"

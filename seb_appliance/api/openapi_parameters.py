@@ -8,7 +8,7 @@ from typing import Any, Final
 from seb_appliance import limits
 from seb_appliance.api.encode_json import VALUE_SHAPES
 from seb_appliance.api.openapi import Json
-from seb_appliance.api.records_consume import FORMATS, FORMATS_AND_LIVE
+from seb_appliance.api.records_consume import ALL_FORMATS, FORMATS
 
 
 def _parameter(place: str, name: str, description: str, schema: Json, example: Any) -> Json:
@@ -30,7 +30,7 @@ def header(name: str, description: str, example: Any = None) -> Json:
     return _parameter("header", name, description, {"type": "string"}, example)
 
 
-def _format(formats: Mapping[str, str]) -> Json:
+def format_of(formats: Mapping[str, str]) -> Json:
     text = "Media type of the answer, instead of Accept."
     return query("format", text, type="string", enum=list(formats))
 
@@ -101,17 +101,18 @@ CONSUME: Final[list[Json]] = [
         default="0",
     ),
     VALUES,
-    _format(FORMATS),
+    format_of(FORMATS),
 ]
 CONSUME_OR_FOLLOW: Final[list[Json]] = [
     *CONSUME[:-1],
-    _format(FORMATS_AND_LIVE),
+    format_of(ALL_FORMATS),
     header(
         "Last-Event-ID",
         "Of a live stream: the offset of the last record that was received; it goes on behind it, "
         "whatever `offset` says.",
         "1043",
     ),
+    query("ticket", "Instead of an API key: see POST /v1/tickets."),
     query(
         "key",
         "Only records with this record key; an answer looks through 16 MiB, and may hold none "
@@ -172,6 +173,11 @@ SAFE_APPEND: Final[list[Json]] = [
 ]
 PRODUCE: Final[list[Json]] = [
     *SAFE_APPEND,
+    header(
+        "ce-specversion",
+        "`1.0`: the body is the data of a CloudEvent in binary mode, whose other attributes are "
+        "in ce- headers, too: `ce-id`, `ce-source` and `ce-type` at least.",
+    ),
     header("Seb-Key", "Record key of a single record, percent-encoded.", "customer-7"),
     header("Seb-Timestamp", "Timestamp of a single record.", "2026-11-21T10:00:00.000123Z"),
     header(

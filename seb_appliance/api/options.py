@@ -31,6 +31,7 @@ class ApiOptions:
     static: Path
     max_request_bytes: int = limits.REQUEST_BYTES_MAX
     metrics_public: bool = False
+    cors_origins: frozenset[str] = frozenset()
     failpoints: Failpoints = NO_FAILPOINTS
     traces: Traces | None = None
     new_request_id: Callable[[], str] = field(default=new_request_id)

@@ -18,6 +18,7 @@ from seb_appliance.api import (
     openapi_cost,
     openapi_groups,
     openapi_keys,
+    openapi_live,
     openapi_manage,
     openapi_manifest,
     openapi_records,
@@ -32,6 +33,7 @@ from seb_appliance.errors import NotFoundError
 
 _PARTS: Final = (
     openapi_records,
+    openapi_live,
     openapi_keys,
     openapi_transactions,
     openapi_groups,
