@@ -18,6 +18,7 @@ from seb_appliance.broker.broker import Broker
 from seb_appliance.broker.ports import LoadedState
 from seb_appliance.broker.rewrite_jobs import Rewriter
 from seb_appliance.broker.settings import BrokerSettings, TidySettings
+from seb_appliance.check_keeper import CheckKeeper
 from seb_appliance.clock import Clock, SystemClock
 from seb_appliance.cost_keeper import CostKeeper
 from seb_appliance.cost_sources import ApplianceSources
@@ -97,9 +98,11 @@ class Appliance:
     opened_s: float  # on the monotonic clock
     passwords: Passwords = field(default_factory=Passwords)
     history: HistoryKeeper = field(init=False)
+    checks: CheckKeeper = field(init=False)
 
     def __post_init__(self) -> None:
         self.history = HistoryKeeper(lambda: _reading(self), self.clock)
+        self.checks = CheckKeeper(self.settings, self.clock)
 
     @classmethod
     async def open(
@@ -186,6 +189,7 @@ class Appliance:
     async def close(self) -> None:
         """End everything, whatever state it is in. What was not drained fails as "unknown"."""
         await self.history.close()
+        await self.checks.close()
         await self.tidier.close()
         await self.broker.stop()
         await self.cost.close()

@@ -9,7 +9,15 @@ from typing import Protocol
 
 from seb_appliance.broker.values import ReadResult
 from seb_appliance.clock import Clock
-from seb_appliance.ui.facts import BillRow, Facts, Figure, SettingRow, StorageFacts
+from seb_appliance.ui.facts import (
+    BillRow,
+    CheckKind,
+    CheckShown,
+    Facts,
+    Figure,
+    SettingRow,
+    StorageFacts,
+)
 from seb_appliance.ui.history import History
 from seb_appliance.ui.lag_history import LagHistory
 
@@ -32,7 +40,8 @@ class UiOptions:
     the API gives them, one a line, in parts. `snapshot` makes one, and says up to which
     entry it reaches. `cost`: figures of money for the overview, none if it has none; `bill`: the
     month's, line by line. `setting_cost`: what changes of a topic's settings, as
-    `Broker.change_topic` takes them, cost or save: words by setting."""
+    `Broker.change_topic` takes them, cost or save: words by setting. `checks`: doctor and fsck,
+    none where they cannot run; `begin_check` begins one, and says whether it did: one at a time."""
 
     templates: Path
     static: Path
@@ -49,3 +58,5 @@ class UiOptions:
     cost: Callable[[], Sequence[Figure]] = tuple
     bill: Callable[[], Sequence[BillRow]] = tuple
     setting_cost: Callable[[str, TopicChanges], Mapping[str, str]] = lambda _topic, _changes: {}
+    checks: Callable[[], Sequence[CheckShown]] = tuple
+    begin_check: Callable[[CheckKind], bool] = lambda _kind: False
