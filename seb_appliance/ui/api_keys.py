@@ -67,8 +67,8 @@ def _making(desk: Desk) -> list[HTTPRouteHandler]:
         return _new(desk, desk.enter(request), Form([]))
 
     @post("/api-keys/new")
-    async def create(request: AnyRequest) -> ASGIApp:
-        change = await desk.change(request, key_forms.FIELDS)
+    @desk.changes(key_forms.FIELDS)
+    async def create(_request: AnyRequest, change: Change) -> ASGIApp:
         visit, form = change.visit, change.form
         if form.text("step") != "save":
             return _new(desk, visit, form)
@@ -93,8 +93,8 @@ def _changing(desk: Desk) -> list[HTTPRouteHandler]:
     access = desk.broker.access
 
     @post("/api-keys/{api_key_id:str}")
-    async def change(request: AnyRequest) -> ASGIApp:
-        asked = await desk.change(request, key_forms.FIELDS)
+    @desk.changes(key_forms.FIELDS)
+    async def change(request: AnyRequest, asked: Change) -> ASGIApp:
         key = access.get(_id(request))
         if asked.form.text("step") != "save":
             return _page(desk, asked.visit, key, asked.form)
@@ -108,8 +108,8 @@ def _changing(desk: Desk) -> list[HTTPRouteHandler]:
         return _done(desk, asked, key, "What you changed is in force.")
 
     @post("/api-keys/{api_key_id:str}/disabled")
-    async def disable(request: AnyRequest) -> ASGIApp:
-        asked = await desk.change(request, frozenset({"disabled"}))
+    @desk.changes(frozenset({"disabled"}))
+    async def disable(request: AnyRequest, asked: Change) -> ASGIApp:
         key, disabled = access.get(_id(request)), asked.form.text("disabled") == "yes"
         try:
             await access.change(key.api_key_id, {"disabled": disabled}, asked.visit.actor)
@@ -119,18 +119,20 @@ def _changing(desk: Desk) -> list[HTTPRouteHandler]:
         return _done(desk, asked, key, words)
 
     @post("/api-keys/{api_key_id:str}/rotate")
-    async def rotate(request: AnyRequest) -> ASGIApp:
-        asked = await desk.change(request, frozenset({"overlap"}))
+    @desk.changes(frozenset({"overlap"}))
+    async def rotate(request: AnyRequest, asked: Change) -> ASGIApp:
         key, overlap = access.get(_id(request)), asked.form.text("overlap")
         if overlap not in _OVERLAPS:
             return _page(desk, asked.visit, key, None, f"The overlap is one of {_OVERLAPS}.")
         overlap_ms = quantities.duration_ms(overlap)
         key, secret = await access.rotate(key.api_key_id, overlap_ms, asked.visit.actor)
-        return desk.page(asked.visit, "api_key_secret", key=key, secret=secret, rotated=True)
+        return desk.page(
+            asked.visit, "api_key_secret", status=201, key=key, secret=secret, rotated=True
+        )
 
     @post("/api-keys/{api_key_id:str}/revoke")
-    async def revoke(request: AnyRequest) -> ASGIApp:
-        asked = await desk.change(request, frozenset({"id"}))
+    @desk.changes(frozenset({"id"}))
+    async def revoke(request: AnyRequest, asked: Change) -> ASGIApp:
         key = access.get(_id(request))
         if asked.form.text("id") != key.api_key_id:
             words = "This is not the id of the API key; nothing was revoked."

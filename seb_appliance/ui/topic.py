@@ -18,7 +18,7 @@ from seb_appliance.broker.topic_lists import Readers
 from seb_appliance.broker.values import TopicView
 from seb_appliance.errors import BadRequestError, RefusedError
 from seb_appliance.formats.operations import TopicSettings
-from seb_appliance.ui.desk import AnyRequest, Desk, FormProblem, Visit
+from seb_appliance.ui.desk import AnyRequest, Change, Desk, FormProblem, Visit
 from seb_appliance.ui.facts import Figure
 from seb_appliance.ui.topic_settings import (
     FIELDS,
@@ -75,8 +75,8 @@ def _settings(desk: Desk) -> list[HTTPRouteHandler]:
         )
 
     @post("/topics/{topic:str}/settings")
-    async def save(request: AnyRequest) -> ASGIApp:
-        change = await desk.change(request, FIELDS)
+    @desk.changes(FIELDS)
+    async def save(request: AnyRequest, change: Change) -> ASGIApp:
         name = topic_of(request)
         try:
             await desk.broker.topics.change(name, changes_of(change.form), change.visit.actor)
@@ -102,8 +102,8 @@ def _trimming(desk: Desk) -> list[HTTPRouteHandler]:
         return desk.page(visit, "topic_trim", view=view, before=before, goes=goes)
 
     @post("/topics/{topic:str}/trim")
-    async def trim(request: AnyRequest) -> ASGIApp:
-        change = await desk.change(request, _TRIM)
+    @desk.changes(_TRIM)
+    async def trim(request: AnyRequest, change: Change) -> ASGIApp:
         name = topic_of(request)
         before = _offset(change.form.text("before"), desk.broker.topics.get(name))
         view = await desk.broker.topics.trim(name, before, change.visit.actor)
@@ -115,8 +115,8 @@ def _trimming(desk: Desk) -> list[HTTPRouteHandler]:
 
 def _deleting(desk: Desk) -> list[HTTPRouteHandler]:
     @post("/topics/{topic:str}/delete")
-    async def delete(request: AnyRequest) -> ASGIApp:
-        change = await desk.change(request, frozenset({"name"}))
+    @desk.changes(frozenset({"name"}))
+    async def delete(request: AnyRequest, change: Change) -> ASGIApp:
         name = topic_of(request)
         desk.broker.topics.get(name)
         if change.form.text("name") != name:

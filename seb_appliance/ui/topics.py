@@ -20,7 +20,7 @@ from seb_appliance.broker.topic_lists import Readers
 from seb_appliance.broker.values import TopicView
 from seb_appliance.errors import RefusedError, TopicNotFoundError
 from seb_appliance.formats.operations import TopicSettings
-from seb_appliance.ui.desk import AnyRequest, Desk, FormProblem, Visit
+from seb_appliance.ui.desk import AnyRequest, Change, Desk, FormProblem, Visit
 from seb_appliance.ui.topic_settings import FIELDS, FORM, changes_of, defaults, in_words, retention
 
 _QUERY: Final = frozenset({"match", "after"})
@@ -43,8 +43,8 @@ def routes(desk: Desk) -> list[HTTPRouteHandler]:
         return await _list(desk, desk.enter(request, _QUERY), None)
 
     @post("/topics")
-    async def create(request: AnyRequest) -> ASGIApp:
-        change = await desk.change(request, FIELDS | {"name"})
+    @desk.changes(FIELDS | {"name"})
+    async def create(_request: AnyRequest, change: Change) -> ASGIApp:
         name, visit = change.form.text("name"), change.visit
         try:
             settings = TopicSettings(**changes_of(change.form))  # type: ignore[arg-type]
