@@ -340,6 +340,7 @@ def _reading(appliance: Appliance) -> Reading:
         puts=tuple(counters.puts.counts),
         size_bytes=broker.topic_lists.totals().size_bytes,
         lags=broker.groups.lags(limits.LAGS_SAMPLED),
+        came_in=counters.take_came_in(),
     )
 
 

@@ -46,6 +46,7 @@ def ui_options(appliance: Appliance) -> UiOptions:
         facts=lambda: facts(appliance),
         history=appliance.history.history,
         lags=appliance.history.lags,
+        rates=appliance.history.rates,
         settings=lambda: setting_rows(appliance),
         storage=lambda: storage(appliance),
         passwords=appliance.passwords,

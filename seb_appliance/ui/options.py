@@ -20,6 +20,7 @@ from seb_appliance.ui.facts import (
 )
 from seb_appliance.ui.history import History
 from seb_appliance.ui.lag_history import LagHistory
+from seb_appliance.ui.topic_rates import TopicRates
 
 TopicChanges = Mapping[str, int | bool | str | None]
 
@@ -36,10 +37,10 @@ class PasswordCheck(Protocol):
 @dataclass(frozen=True, kw_only=True)
 class UiOptions:
     """`templates`, `static`: folders. `facts`, `storage`: how the appliance is now; `history`: how
-    it was, and `lags`: how far groups were behind; `settings`: those in force. `ndjson`: records as
-    the API gives them, one a line, in parts. `snapshot` makes one, and says up to which
-    entry it reaches. `cost`: figures of money for the overview, none if it has none; `bill`: the
-    month's, line by line. `setting_cost`: what changes of a topic's settings, as
+    it was, `lags`: how far groups were behind, `rates`: what comes into topics; `settings`: those
+    in force. `ndjson`: records as the API gives them, one a line, in parts. `snapshot` makes one,
+    and says up to which entry it reaches. `cost`: figures of money for the overview, none if it has
+    none; `bill`: the month's, line by line. `setting_cost`: what changes of a topic's settings, as
     `Broker.change_topic` takes them, cost or save: words by setting. `checks`: doctor and fsck,
     none where they cannot run; `begin_check` begins one, and says whether it did: one at a time."""
 
@@ -48,6 +49,7 @@ class UiOptions:
     facts: Callable[[], Facts]
     history: History
     lags: LagHistory
+    rates: TopicRates
     settings: Callable[[], Sequence[SettingRow]]
     storage: Callable[[], StorageFacts]
     passwords: PasswordCheck

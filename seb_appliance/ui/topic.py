@@ -20,6 +20,7 @@ from seb_appliance.errors import BadRequestError, RefusedError
 from seb_appliance.formats.operations import TopicSettings
 from seb_appliance.ui.desk import AnyRequest, Change, Desk, FormProblem, Visit
 from seb_appliance.ui.facts import Figure
+from seb_appliance.ui.topic_rates import TopicRate
 from seb_appliance.ui.topic_settings import (
     FIELDS,
     FORM,
@@ -31,7 +32,7 @@ from seb_appliance.ui.topic_settings import (
     text_of,
     written,
 )
-from seb_appliance.ui.units import ago, count, size
+from seb_appliance.ui.units import ago, count, rate, size, size_rate
 
 _TRIM: Final = frozenset({"before"})
 
@@ -144,9 +145,14 @@ async def _page(
     return desk.page(
         visit,
         "topic",
+        parts=frozenset({"topic-figures"}),
         status=422 if settings_problem or trim_problem or delete_problem else 200,
         view=view,
-        figures=_figures(view, last_us, readers, desk.clock.wall_us()),
+        figures=[
+            *_figures(view, last_us, readers, desk.clock.wall_us()),
+            _rate(desk.options.rates.of(view.topic_id)),
+        ],
+        every_s=limits.SAMPLE_EVERY_S,
         form=FORM,
         defaults=defaults(desk.broker.topics.effective(TopicSettings())),
         values=settings_problem.values if settings_problem else written(view.settings),
@@ -168,6 +174,13 @@ def _figures(view: TopicView, last_us: int | None, readers: Readers, now_us: int
         Figure("Groups", count(readers.groups), lag),
         Figure("Created", ago(view.created_us, now_us), f"topic id {view.topic_id}"),
     ]
+
+
+def _rate(coming: TopicRate | None) -> Figure:
+    span_s = f"in the last {limits.SAMPLE_EVERY_S} s"
+    if coming is None:
+        return Figure("Comes in", rate(None), f"known after {limits.SAMPLE_EVERY_S} s")
+    return Figure("Comes in", rate(coming.records), f"{size_rate(coming.bytes)} {span_s}")
 
 
 def _offset(text: str, view: TopicView) -> int:
