@@ -87,7 +87,7 @@ class CheckKeeper:
                 self._clock.wall_us(), seconds, told.is_well, told.failure, told.data
             )
             self.running, self.progress = None, ""
-            shutil.rmtree(folder, ignore_errors=True)  # a few files
+            await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
 
     async def _asked(self, ask: Ask) -> Told:
         child = await asyncio.create_subprocess_exec(

@@ -53,7 +53,7 @@ class SentForms:
         """What `work` answers, or answered when it was first called for `key`. It is called again
         if it changed nothing: it showed the form again, or was refused. Raises SentBeforeError and
         what `work` raises."""
-        self._forget()
+        self.forget()
         known = self._forms.get(key)
         if known is None:
             known = _Sending(None, self._clock.monotonic_s() + limits.FORM_ANSWER_S)
@@ -82,7 +82,8 @@ class SentForms:
                 self._forms.pop(key, None)
         return answer
 
-    def _forget(self) -> None:
+    def forget(self) -> None:
+        """Answers that are older than `limits.FORM_ANSWER_S`."""
         now_s = self._clock.monotonic_s()
         for known in self._forms.values():
             if known.until_s <= now_s and known.task is not None and known.task.done():

@@ -69,6 +69,7 @@ class Sessions:
         if session is None or not self._lives(session):
             self._sessions.pop(_key(token), None)
             return None
+        session.forms.forget()
         if used:
             session.used_s = self._clock.monotonic_s()
         return session

@@ -59,8 +59,9 @@ def test_an_operator_makes_fills_reads_and_deletes_a_topic(chromium: Browser, se
         expect(page.get_by_role("status")).to_contain_text("made.here is there")
         page.get_by_role("link", name="Produce").click()
         page.get_by_label("Value", exact=True).fill(f'{{"hello": "{HOSTILE}"}}')
-        page.get_by_role("button", name="Store the record").click()
+        page.get_by_role("button", name="Store the record").dblclick()
         expect(page.get_by_role("status")).to_contain_text("Stored at offset 0")
+        assert b'"log_end_offset":1' in seb.request("GET", "/v1/topics/made.here")[1]
         page.get_by_role("link", name="In the list").click()
         page.get_by_role("checkbox").check()
         page.get_by_role("button", name="Send the chosen ones").click()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 
 import pytest
 
@@ -108,3 +109,14 @@ async def test_as_many_are_kept_as_the_limit_says(
     assert await forms.once(b"1", work) is first
     await forms.once(b"3", work)
     assert await forms.once(b"1", work) is not first
+
+
+TEMPLATES = sorted(Path(__file__).parents[3].joinpath("templates").rglob("*.html"))
+
+
+@pytest.mark.parametrize("template", TEMPLATES, ids=lambda path: path.name)
+def test_every_form_that_changes_something_has_an_id(template: Path) -> None:
+    if template.name in ("login.html", "layout.html"):
+        return  # a session begins and ends there
+    text = template.read_text(encoding="utf-8")
+    assert text.count("{{ once() }}") == text.count('method="post"') + text.count('"post" if')
