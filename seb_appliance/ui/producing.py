@@ -95,7 +95,8 @@ def _sending(desk: Desk) -> list[HTTPRouteHandler]:
         except (BadRequestError, BadNameError, NotFoundError, RecordTooLargeError) as error:
             return await _send_page(desk, visit, topic, error.detail, change.form)
         path = f"/ui/topics/{to}/records?start=offset&at={stored.offset}"
-        said = f"{count(stored.count)} records of {topic} are in {to} now, from offset "
+        what = "1 record" if stored.count == 1 else f"{count(stored.count)} records"
+        said = f"{what} of {topic} {'is' if stored.count == 1 else 'are'} in {to} now, from offset "
         return desk.see_other(visit, path, f"{said}{count(stored.offset)} on.")
 
     return [preview, send]

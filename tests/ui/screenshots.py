@@ -24,7 +24,7 @@ from tests.ui.test_browser import log_in, visiting
 
 IMAGES = ROOT / "docs" / "images"
 BYTES_MAX = 120_000
-TRAFFIC_S = 110
+TRAFFIC_S = 90
 WIDE, NARROW = {"width": 1200, "height": 800}, {"width": 400, "height": 800}
 JSON, NDJSON = "application/json", "application/x-ndjson"
 # Topic, and how many records a second.
@@ -104,9 +104,9 @@ def furnish(seb: Serving) -> None:
     ):
         grants = [{"operation": operation, "topics": topics}]
         traffic.ask("POST", "/v1/api-keys", {"name": name, "grants": grants})
-    lease = {"holder": "billing-7f4c", "ttl_ms": 300_000}
-    traffic.ask("PUT", "/v1/groups/billing/offsets", {"offsets": {"orders.eu": 0}})
-    traffic.ask("POST", "/v1/groups/billing/lease", lease)
+    lease = {"holder": "warehouse-7f4c", "ttl_ms": 300_000}
+    traffic.ask("PUT", "/v1/groups/warehouse/offsets", {"offsets": {"stock": 0}})
+    traffic.ask("POST", "/v1/groups/warehouse/lease", lease)
 
 
 def take(page: Page, path: str, name: str) -> None:

@@ -67,8 +67,8 @@ def test_an_operator_makes_fills_reads_and_deletes_a_topic(chromium: Browser, se
         page.get_by_role("button", name="Send the chosen ones").click()
         page.get_by_label("To the topic").fill("stock")
         page.get_by_role("button", name="See what happens").click()
-        page.get_by_role("button", name="Send 1 records to stock").click()
-        expect(page.get_by_role("status")).to_contain_text("are in stock now")
+        page.get_by_role("button", name="Send 1 record to stock").click()
+        expect(page.get_by_role("status")).to_contain_text("is in stock now")
         expect(page.locator("tbody tr")).to_have_count(1)
         assert page.title() == "Records of stock · Seb Appliance"
         page.goto("/ui/topics/made.here")
