@@ -168,9 +168,8 @@ def _figures(view: TopicView, last_us: int | None, readers: Readers, now_us: int
     lag = f"largest lag {count(readers.largest_lag)} records" if readers.groups else ""
     return [
         Figure("Records", count(records), offsets if records else "none stored"),
-        Figure("Stored", size(view.bytes), "in the bucket"),
+        Figure("Stored", size(view.bytes), f"kept {retention(view.effective)}"),
         Figure("Last write", ago(last_us, now_us), ""),
-        Figure("Kept", retention(view.effective), ""),
         Figure("Groups", count(readers.groups), lag),
         Figure("Created", ago(view.created_us, now_us), f"topic id {view.topic_id}"),
     ]

@@ -123,7 +123,7 @@ def take(page: Page, path: str, name: str) -> None:
 def picture(page: Page) -> None:
     """Pages in the window of a desk."""
     take(page, "/ui/topics/orders.eu", "topic")
-    take(page, "/ui/topics/orders.eu/records?start=end&most=10", "records")
+    take(page, "/ui/topics/orders.eu/records?start=end", "records")
     take(page, "/ui/topics/stock/key?key=c2t1LTE", "record-key")
     take(page, "/ui/groups/lake", "group")
     page.goto("/ui/api-keys/new")
@@ -158,7 +158,7 @@ def main() -> None:
                 for theme in ("light", "dark"):
                     with visiting(browser, seb, color_scheme=theme, viewport=WIDE) as page:
                         log_in(page)
-                        take(page, "/ui", f"overview-{theme}")
+                        take(page, "/ui?span=15m", f"overview-{theme}")
                         if theme == "light":
                             take(page, "/ui/topics", "topics")
                             picture(page)
