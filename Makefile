@@ -4,13 +4,14 @@
 #   make bench   what the appliance does, as ratios to a server that only answers
 #   make demo    this machine's package log in, out, and compared
 #   make slow    the tests against real servers, crashes, the built wheel
+#   make screenshots  the pictures of docs/images, of an appliance with traffic
 #   make wheel   dist/*.whl: what ansible/ installs
 #   make pins    renew constraints.txt from the ranges in pyproject.toml
 #   make clean   remove the virtual environment and every cache (not seb-data/)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run test lint bench demo slow wheel pins clean
+.PHONY: help run test lint bench demo slow screenshots wheel pins clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -24,7 +25,7 @@ export PIP_ROOT_USER_ACTION := ignore
 PIP_INSTALL := $(PY) -m pip install --quiet --editable
 
 help:
-	@sed -n '2,9s/^#  //p' Makefile
+	@sed -n '2,10s/^#  //p' Makefile
 
 run: $(RUN_READY)
 	@exec $(VENV)/bin/seb serve $(ARGS)
@@ -45,6 +46,9 @@ demo: $(RUN_READY)
 
 slow: $(TEST_READY)
 	$(PY) -m pytest -q -m slow $(ARGS)
+
+screenshots: $(TEST_READY)
+	$(PY) -m tests.ui.screenshots
 
 wheel:
 	@sh .ci/make-venv $(PYTHON) .state/wheel

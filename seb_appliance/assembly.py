@@ -20,6 +20,7 @@ from seb_appliance.broker.broker import Broker
 from seb_appliance.broker.ports import LoadedState
 from seb_appliance.broker.rewrite_jobs import Rewriter
 from seb_appliance.broker.settings import BrokerSettings, TidySettings
+from seb_appliance.check_keeper import CheckKeeper
 from seb_appliance.clock import Clock, SystemClock
 from seb_appliance.cost_keeper import CostKeeper
 from seb_appliance.cost_sources import ApplianceSources
@@ -107,9 +108,11 @@ class Appliance:
     standby: StandbyKeeper | None = None  # there: it follows another appliance, and writes nothing
     passwords: Passwords = field(default_factory=Passwords)
     history: HistoryKeeper = field(init=False)
+    checks: CheckKeeper = field(init=False)
 
     def __post_init__(self) -> None:
         self.history = HistoryKeeper(lambda: _reading(self), self.clock)
+        self.checks = CheckKeeper(self.settings, self.clock)
 
     @classmethod
     async def open(
@@ -258,6 +261,7 @@ class Appliance:
         if self.standby is not None:
             await self.standby.close()
         await self.history.close()
+        await self.checks.close()
         await self.tidier.close()
         await self.broker.stop()
         await self.cost.close()
@@ -440,6 +444,7 @@ def _reading(appliance: Appliance) -> Reading:
         puts=tuple(counters.puts.counts),
         size_bytes=broker.topic_lists.totals().size_bytes,
         lags=broker.groups.lags(limits.LAGS_SAMPLED),
+        came_in=counters.take_came_in(),
     )
 
 

@@ -6,16 +6,14 @@ import random
 from dataclasses import dataclass
 from typing import Any, Final
 
-from rich.console import Console
-
 from seb_appliance.clock import SystemClock
 from seb_appliance.data_directory import data_directory_if_free
 from seb_appliance.errors import StartError, StoreError, StoreUnusableError
 from seb_appliance.fsck.check import CheckOptions, CheckReport, check_bucket
 from seb_appliance.fsck.findings import Problem
 from seb_appliance.settings import Settings
-from seb_appliance.start_screen import progress
 from seb_appliance.storage.patience import Patience, given_up
+from seb_appliance.storage.replay import Progress
 from seb_appliance.stores import make_store
 
 EXIT_CLEAN: Final = 0
@@ -33,7 +31,7 @@ class BucketCheck:
 
 async def check(
     settings: Settings,
-    console: Console,
+    progress: Progress,
     *,
     quick: bool = False,
     full: bool = False,
@@ -48,7 +46,7 @@ async def check(
     clock = SystemClock()
     patience = Patience(clock, random.random, give_up_after_s=ANSWER_WITHIN_S)
     try:
-        with data_directory_if_free(settings.data) as is_free, progress(console) as show:
+        with data_directory_if_free(settings.data) as is_free:
             is_local = is_free and not bucket_only
             if repair and not is_local:
                 raise StartError(
@@ -62,7 +60,7 @@ async def check(
                 data=settings.data if is_local else None,
                 grace_ms=settings.garbage_grace_ms,
             )
-            report = await check_bucket(store, patience, clock, options, show)
+            report = await check_bucket(store, patience, clock, options, progress)
     except StoreError as error:
         raise given_up(error) from error
     finally:

@@ -11,12 +11,13 @@ from seb_appliance.broker.latencies import percentile_s
 from seb_appliance.clock import Clock
 from seb_appliance.ui.history import History, Sample
 from seb_appliance.ui.lag_history import LagHistory, Pair
+from seb_appliance.ui.topic_rates import TopicRates
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
     """Counts since the start. `puts`: as in broker/latencies.py. `lags`: records that groups have
-    not read now."""
+    not read now. `came_in`: records and bytes by topic id, since the reading before."""
 
     records_in: int
     bytes_in: int
@@ -28,6 +29,7 @@ class Reading:
     puts: tuple[int, ...]
     size_bytes: int
     lags: Mapping[Pair, int] = field(default_factory=dict)
+    came_in: Mapping[int, tuple[int, int]] = field(default_factory=dict)
 
 
 class HistoryKeeper:
@@ -36,6 +38,7 @@ class HistoryKeeper:
     def __init__(self, read: Callable[[], Reading], clock: Clock) -> None:
         self.history = History()
         self.lags = LagHistory()
+        self.rates = TopicRates()
         self._read = read
         self._clock = clock
         self._task: asyncio.Task[None] | None = None
@@ -56,6 +59,7 @@ class HistoryKeeper:
             now_us = self._clock.wall_us()
             self.history.add(_sample(before, now, now_us, now_s - before_s))
             self.lags.add(now_us, now.lags)
+            self.rates.add(now_s - before_s, now.came_in)
             before, before_s = now, now_s
 
 

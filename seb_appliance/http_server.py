@@ -23,6 +23,7 @@ from seb_appliance.samples import samples
 from seb_appliance.status import status
 from seb_appliance.ui.app import router as admin_page
 from seb_appliance.ui.options import UiOptions
+from seb_appliance.ui_checks import checks_shown
 from seb_appliance.ui_facts import (
     bill_rows,
     cost_figures,
@@ -45,6 +46,7 @@ def ui_options(appliance: Appliance) -> UiOptions:
         facts=lambda: facts(appliance),
         history=appliance.history.history,
         lags=appliance.history.lags,
+        rates=appliance.history.rates,
         settings=lambda: setting_rows(appliance),
         storage=lambda: storage(appliance),
         passwords=appliance.passwords,
@@ -55,6 +57,8 @@ def ui_options(appliance: Appliance) -> UiOptions:
         cost=lambda: cost_figures(appliance),
         bill=lambda: bill_rows(appliance),
         setting_cost=partial(cost_of_change, appliance),
+        checks=lambda: checks_shown(appliance.checks),
+        begin_check=appliance.checks.begin,
     )
 
 

@@ -128,6 +128,8 @@ LOGIN_EVERY_S: Final = 6
 LOGINS_WATCHED_MAX: Final = 10_000  # addresses and accounts
 FORM_BYTES_MAX: Final = 256 * KIB
 FORM_FIELDS_MAX: Final = 1_000
+FORM_ANSWERS_KEPT: Final = 64  # of one session, for who sends a form twice
+FORM_ANSWER_S: Final = 60  # it may hold a secret
 SCANNED_BYTES_MAX: Final = 8 * MIB  # what one look through records for a text reads, as stored
 SCANNED_RECORDS_MAX: Final = 50_000
 VALUE_SHOWN_BYTES_MAX: Final = 256 * KIB  # of one record, on its page
@@ -140,6 +142,8 @@ LIVE_PAUSE_S: Final = 0.5
 SAMPLE_EVERY_S: Final = 15
 LAGS_SAMPLED: Final = 200  # of groups on topics, with each sample
 LAG_SAMPLES_KEPT: Final = 240  # an hour; about 2 MB in all
+CHECK_S_MAX: Final = 900  # of doctor or fsck, asked for by the admin page
+CHECK_PROBLEMS_SHOWN: Final = 50
 SAMPLES_KEPT: Final = 24 * 3600 // SAMPLE_EVERY_S
 
 # The audit

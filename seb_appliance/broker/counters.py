@@ -17,6 +17,7 @@ class Counters:
     puts: Latencies = field(default_factory=Latencies)  # the same, each for itself
     open_seconds: float = 0.0  # of the windows that became entries
     entry_shares: dict[int, float] = field(default_factory=dict)
+    came_in: dict[int, tuple[int, int]] = field(default_factory=dict)
     plain_bytes: int = 0  # of batches that were compressed, before
     packed_bytes: int = 0  # … and after
     reads: int = 0
@@ -45,9 +46,20 @@ class Counters:
         for section in sections:
             before = self.entry_shares.get(section.topic_id, 0.0)
             self.entry_shares[section.topic_id] = before + section.length / whole
+            records, size_bytes = self.came_in.get(section.topic_id, (0, 0))
+            self.came_in[section.topic_id] = (
+                records + section.record_count,
+                size_bytes + section.length,
+            )
 
     def take_entry_shares(self) -> dict[int, float]:
         """How many entries each topic (by id) has caused since this was last called: of an entry it
         has as much as of its bytes."""
         taken, self.entry_shares = self.entry_shares, {}
+        return taken
+
+    def take_came_in(self) -> dict[int, tuple[int, int]]:
+        """Records and bytes, as stored, that came into each topic (by id) since this was last
+        called; topics into which nothing came are left out."""
+        taken, self.came_in = self.came_in, {}
         return taken

@@ -49,16 +49,11 @@ def fsck(
         from rich.console import Console
 
         from seb_appliance.bucket_check import check
-    found = asyncio.run(
-        check(
-            settings,
-            Console(stderr=True),
-            quick=quick,
-            full=full,
-            repair=repair,
-            bucket_only=bucket_only,
+        from seb_appliance.start_screen import progress
+    with progress(Console(stderr=True)) as show:
+        found = asyncio.run(
+            check(settings, show, quick=quick, full=full, repair=repair, bucket_only=bucket_only)
         )
-    )
     if as_json:
         click.echo(json.dumps(found.data, indent=2, ensure_ascii=False))
     else:

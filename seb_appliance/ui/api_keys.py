@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Final
 from urllib.parse import urlencode
 
@@ -56,7 +55,7 @@ def _showing(desk: Desk) -> list[HTTPRouteHandler]:
     @get("/api-keys/{api_key_id:str}")
     async def show_one(request: AnyRequest) -> ASGIApp:
         visit = desk.enter(request)
-        return _page(desk, visit, desk.broker.access.get(_id(request)))
+        return await _page(desk, visit, desk.broker.access.get(_id(request)))
 
     return [show, show_one]
 
@@ -64,14 +63,14 @@ def _showing(desk: Desk) -> list[HTTPRouteHandler]:
 def _making(desk: Desk) -> list[HTTPRouteHandler]:
     @get("/api-keys/new")
     async def ask(request: AnyRequest) -> ASGIApp:
-        return _new(desk, desk.enter(request), Form([]))
+        return await _new(desk, desk.enter(request), Form([]))
 
     @post("/api-keys/new")
-    async def create(request: AnyRequest) -> ASGIApp:
-        change = await desk.change(request, key_forms.FIELDS)
+    @desk.changes(key_forms.FIELDS)
+    async def create(_request: AnyRequest, change: Change) -> ASGIApp:
         visit, form = change.visit, change.form
         if form.text("step") != "save":
-            return _new(desk, visit, form)
+            return await _new(desk, visit, form)
         try:
             members = key_forms.members_of(form)
             key, secret = await desk.broker.access.create(
@@ -83,7 +82,7 @@ def _making(desk: Desk) -> list[HTTPRouteHandler]:
                 by=visit.actor,
             )
         except Refused as error:
-            return _new(desk, visit, form, error.detail)
+            return await _new(desk, visit, form, error.detail)
         return desk.page(visit, "api_key_secret", status=201, key=key, secret=secret, rotated=False)
 
     return [ask, create]
@@ -93,52 +92,54 @@ def _changing(desk: Desk) -> list[HTTPRouteHandler]:
     access = desk.broker.access
 
     @post("/api-keys/{api_key_id:str}")
-    async def change(request: AnyRequest) -> ASGIApp:
-        asked = await desk.change(request, key_forms.FIELDS)
+    @desk.changes(key_forms.FIELDS)
+    async def change(request: AnyRequest, asked: Change) -> ASGIApp:
         key = access.get(_id(request))
         if asked.form.text("step") != "save":
-            return _page(desk, asked.visit, key, asked.form)
+            return await _page(desk, asked.visit, key, asked.form)
         try:
             members = key_forms.members_of(asked.form)
             if asked.form.text("expires") == time_field(key.expires_us):
                 del members["expires_us"]  # the field shows no fractions of seconds
             await access.change(key.api_key_id, members, asked.visit.actor)
         except Refused as error:
-            return _page(desk, asked.visit, key, asked.form, error.detail)
+            return await _page(desk, asked.visit, key, asked.form, error.detail)
         return _done(desk, asked, key, "What you changed is in force.")
 
     @post("/api-keys/{api_key_id:str}/disabled")
-    async def disable(request: AnyRequest) -> ASGIApp:
-        asked = await desk.change(request, frozenset({"disabled"}))
+    @desk.changes(frozenset({"disabled"}))
+    async def disable(request: AnyRequest, asked: Change) -> ASGIApp:
         key, disabled = access.get(_id(request)), asked.form.text("disabled") == "yes"
         try:
             await access.change(key.api_key_id, {"disabled": disabled}, asked.visit.actor)
         except Refused as error:
-            return _page(desk, asked.visit, key, None, error.detail)
+            return await _page(desk, asked.visit, key, None, error.detail)
         words = "It is disabled: whoever uses it is refused." if disabled else "It works again."
         return _done(desk, asked, key, words)
 
     @post("/api-keys/{api_key_id:str}/rotate")
-    async def rotate(request: AnyRequest) -> ASGIApp:
-        asked = await desk.change(request, frozenset({"overlap"}))
+    @desk.changes(frozenset({"overlap"}))
+    async def rotate(request: AnyRequest, asked: Change) -> ASGIApp:
         key, overlap = access.get(_id(request)), asked.form.text("overlap")
         if overlap not in _OVERLAPS:
-            return _page(desk, asked.visit, key, None, f"The overlap is one of {_OVERLAPS}.")
+            return await _page(desk, asked.visit, key, None, f"The overlap is one of {_OVERLAPS}.")
         overlap_ms = quantities.duration_ms(overlap)
         key, secret = await access.rotate(key.api_key_id, overlap_ms, asked.visit.actor)
-        return desk.page(asked.visit, "api_key_secret", key=key, secret=secret, rotated=True)
+        return desk.page(
+            asked.visit, "api_key_secret", status=201, key=key, secret=secret, rotated=True
+        )
 
     @post("/api-keys/{api_key_id:str}/revoke")
-    async def revoke(request: AnyRequest) -> ASGIApp:
-        asked = await desk.change(request, frozenset({"id"}))
+    @desk.changes(frozenset({"id"}))
+    async def revoke(request: AnyRequest, asked: Change) -> ASGIApp:
         key = access.get(_id(request))
         if asked.form.text("id") != key.api_key_id:
             words = "This is not the id of the API key; nothing was revoked."
-            return _page(desk, asked.visit, key, None, words)
+            return await _page(desk, asked.visit, key, None, words)
         try:
             await access.revoke(key.api_key_id, asked.visit.actor)
         except Refused as error:
-            return _page(desk, asked.visit, key, None, error.detail)
+            return await _page(desk, asked.visit, key, None, error.detail)
         words = f"The API key {key.api_key_id} is revoked, at once and for ever."
         return desk.see_other(asked.visit, _PATH, words)
 
@@ -166,11 +167,7 @@ def _done(desk: Desk, asked: Change, key: ApiKeyView, words: str) -> ASGIApp:
     return desk.see_other(asked.visit, f"{_PATH}/{key.api_key_id}", words)
 
 
-def _topics(desk: Desk) -> Callable[[], list[str]]:
-    return lambda: [topic.name for topic in desk.broker.topics.all()]
-
-
-def _new(desk: Desk, visit: Visit, form: Form, refused: str = "") -> ASGIApp:
+async def _new(desk: Desk, visit: Visit, form: Form, refused: str = "") -> ASGIApp:
     values = key_forms.values_of(form)
     return desk.page(
         visit,
@@ -178,19 +175,20 @@ def _new(desk: Desk, visit: Visit, form: Form, refused: str = "") -> ASGIApp:
         parts=_PARTS,
         status=422 if refused else 200,
         values=values,
-        rows=key_forms.rows_of(form, _topics(desk)),
+        rows=await key_forms.rows_of(form, desk.broker.topic_lists.names),
         path=f"{_PATH}/new",
         problem=FormProblem(refused, values) if refused else None,
     )
 
 
-def _page(
+async def _page(
     desk: Desk, visit: Visit, key: ApiKeyView, form: Form | None = None, refused: str = ""
 ) -> ASGIApp:
     """One API key, with what `form` asks for instead of what is in force."""
     values = key_forms.values_of_key(key) if form is None else key_forms.values_of(form)
-    topics = _topics(desk)
-    rows = key_forms.rows_of_key(key, topics) if form is None else key_forms.rows_of(form, topics)
+    names = desk.broker.topic_lists.names
+    asked = key_forms.rows_of_key(key, names) if form is None else key_forms.rows_of(form, names)
+    rows = await asked
     now_us = desk.clock.wall_us()
     overlap_us = key.overlap_until_us
     return desk.page(

@@ -35,7 +35,8 @@ from seb_appliance.ui.throttle import Throttle
 
 def router(broker: Broker, options: UiOptions) -> Router:
     files = Assets(options.static)
-    desk = Desk(broker, options, Renderer(options.templates, files.url))
+    renderer = Renderer(options.templates, files.url, lambda: options.random_bytes(16).hex())
+    desk = Desk(broker, options, renderer)
 
     @get("/{rest:path}")
     async def nothing(request: AnyRequest) -> ASGIApp:

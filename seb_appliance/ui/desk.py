@@ -1,6 +1,6 @@
 """What every page needs: who asks, whether they may, and how to answer.
 
-`enter` is for reading, `change` for what changes something, `page` answers. A page is
+`enter` is for reading, `changes` for what changes something, `page` answers. A page is
 `templates/pages/NAME.html`; a part of it that htmx fetches alone is `templates/partials/ID.html`,
 where ID (with `-` for `_`) is the id of the element, and the page includes it.
 """
@@ -8,11 +8,13 @@ where ID (with `-` for `_`) is the id of the element, and the page includes it.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 from litestar import Request
-from litestar.types import Scope
+from litestar.types import ASGIApp, Scope
 
 from seb_appliance import limits
 from seb_appliance.broker.audit import Actor
@@ -22,6 +24,7 @@ from seb_appliance.errors import ForbiddenError, SebError
 from seb_appliance.ui import answers, forms
 from seb_appliance.ui.answers import Sent
 from seb_appliance.ui.forms import Form
+from seb_appliance.ui.once import Answer
 from seb_appliance.ui.options import UiOptions
 from seb_appliance.ui.rendering import Renderer
 from seb_appliance.ui.same_origin import check_same_origin
@@ -30,6 +33,7 @@ from seb_appliance.ui.sessions import Session, Sessions, cookie_header, token_in
 AnyRequest = Request[Any, Any, Any]
 VISIT_STATE: Final = "seb_visit"
 LOGIN: Final = "/ui/login"
+FORM_ID: Final = "form_id"  # a hidden field of each form, see once.py
 
 
 class NotLoggedInError(Exception):
@@ -75,6 +79,10 @@ class Change:
     form: Form
 
 
+Handler = Callable[[AnyRequest], Awaitable[ASGIApp]]
+Changer = Callable[[AnyRequest, Change], Awaitable[ASGIApp]]
+
+
 @dataclass(frozen=True, slots=True)
 class FormProblem:
     """Why a form was not taken, and what it held, to show it again."""
@@ -101,19 +109,44 @@ class Desk:
             raise NotLoggedInError
         return visit
 
-    async def change(
-        self, request: AnyRequest, fields: frozenset[str], known: frozenset[str] = frozenset()
-    ) -> Change:
-        """A form of a page of ours, sent by an admin. Raises ForbiddenError and what `enter` and
-        `forms.read` raise."""
+    def changes(self, fields: frozenset[str] = frozenset()) -> Callable[[Changer], Handler]:
+        """Makes a handler of one that changes something: it is given a form of a page of ours with
+        these `fields`, sent by an admin, and the same form only once. Raises ForbiddenError,
+        SentBeforeError and what `enter` and `forms.read` raise."""
+
+        def once(changer: Changer) -> Handler:
+            async def handler(request: AnyRequest) -> ASGIApp:
+                change = await self._change(request, fields | {FORM_ID})
+                return await self._once(change, partial(changer, request, change))
+
+            return handler
+
+        return once
+
+    async def _change(self, request: AnyRequest, fields: frozenset[str]) -> Change:
         check_same_origin(_headers(request.scope))
-        visit = self.enter(request, known)
+        visit = self.enter(request)
         if not visit.is_admin:
             raise ForbiddenError(
                 "You are logged in as a viewer, who sees everything and changes nothing. Ask for a "
                 "user with the role admin: seb admin add-user NAME --role admin"
             )
         return Change(visit, await self.form(request, fields))
+
+    @staticmethod
+    async def _once(change: Change, work: Callable[[], Awaitable[ASGIApp]]) -> ASGIApp:
+        session, form = change.visit.session, change.form
+        assert session is not None, change.visit.path
+
+        async def answer() -> Answer:
+            return Answer(await work(), session.notice)
+
+        if not form.text(FORM_ID):  # a program's
+            return (await answer()).sent
+        key = change.visit.path.encode() + form.digest
+        answered = await session.forms.once(key, answer)
+        session.notice = answered.notice
+        return answered.sent
 
     async def form(self, request: AnyRequest, fields: frozenset[str]) -> Form:
         """The form, whoever sent it. Raises what `forms.read` raises."""

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from typing import Final
 
 from seb_appliance import limits
 from seb_appliance.errors import BadRequestError
 
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
 
 def time_us(text: str, name: str) -> int | None:
-    """A time as a browser's field gives it, in UTC; None for none. Raises BadRequestError."""
+    """A time as a browser's field gives it, or with a zone; without, in UTC. None for none. Raises
+    BadRequestError."""
     if not text:
         return None
     try:
         moment = datetime.fromisoformat(text)
         if moment.tzinfo is None:
             moment = moment.replace(tzinfo=UTC)
-        return int(moment.timestamp()) * 10**6
+        return (moment - _EPOCH) // timedelta(microseconds=1)
     except (ValueError, OverflowError) as error:
         raise BadRequestError(f"{name} is a time in UTC, such as 2026-11-21T10:00.") from error
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from urllib.parse import parse_qsl
 
 from litestar.types import Receive
@@ -38,6 +39,11 @@ class Form:
 
     def all(self, name: str) -> list[str]:
         return self._values.get(name, [])
+
+    @property
+    def digest(self) -> bytes:
+        """The same for two forms with the same content only."""
+        return hashlib.sha256(repr(sorted(self._values.items())).encode()).digest()
 
     @property
     def values(self) -> dict[str, str]:

@@ -13,7 +13,7 @@ from seb_appliance import limits
 from seb_appliance.broker.group_views import ResetRow
 from seb_appliance.broker.values import From
 from seb_appliance.errors import BadNameError, BadParameterError, BadRequestError, NotFoundError
-from seb_appliance.ui.desk import AnyRequest, Desk, FormProblem, Visit
+from seb_appliance.ui.desk import AnyRequest, Change, Desk, FormProblem, Visit
 from seb_appliance.ui.fields import time_field, time_us, whole
 from seb_appliance.ui.forms import Form
 from seb_appliance.ui.units import count
@@ -47,8 +47,8 @@ def routes(desk: Desk) -> list[HTTPRouteHandler]:
         return await _page(desk, visit, _group(request), visit.query)
 
     @post("/groups/{group:str}/reset")
-    async def reset(request: AnyRequest) -> ASGIApp:
-        change = await desk.change(request, _FIELDS | {"stood"})
+    @desk.changes(_FIELDS | {"stood"})
+    async def reset(request: AnyRequest, change: Change) -> ASGIApp:
         group, form = _group(request), change.form
         rows = await _plan(desk, group, form)
         if _stood(rows) != form.raw("stood"):

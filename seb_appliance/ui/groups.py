@@ -13,7 +13,7 @@ from litestar.types import ASGIApp
 from seb_appliance.broker.consumer_groups import Sees
 from seb_appliance.broker.group_views import GroupTopicView, GroupView
 from seb_appliance.ui.charts import Chart, trend
-from seb_appliance.ui.desk import AnyRequest, Desk, FormProblem, Visit
+from seb_appliance.ui.desk import AnyRequest, Change, Desk, FormProblem, Visit
 from seb_appliance.ui.fields import whole
 
 _FIELDS: Final = frozenset({"filter", "after"})
@@ -55,8 +55,8 @@ def routes(desk: Desk) -> list[HTTPRouteHandler]:
         return await page_of(desk, visit, request.scope["path_params"]["group"])
 
     @post("/groups/{group:str}/delete")
-    async def delete(request: AnyRequest) -> ASGIApp:
-        change = await desk.change(request, frozenset({"name"}))
+    @desk.changes(frozenset({"name"}))
+    async def delete(request: AnyRequest, change: Change) -> ASGIApp:
         group: str = request.scope["path_params"]["group"]
         typed = change.form.text("name")
         if typed != group:

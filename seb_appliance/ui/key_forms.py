@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from seb_appliance import limits, quantities
@@ -23,6 +24,7 @@ FIELDS: Final = frozenset(
 _OPERATIONS: Final = ("produce", "consume", "manage", "admin")
 _EMPTY_ROWS: Final = 2
 _TOPICS_NAMED: Final = 6
+_AT_ONCE: Final = 100  # names matched without a break: at worst a millisecond
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,14 +56,14 @@ def values_of_key(key: ApiKeyView) -> dict[str, str]:
     }
 
 
-def rows_of(form: Form, topics: Callable[[], Sequence[str]]) -> list[GrantRow]:
+async def rows_of(form: Form, topics: Callable[[], Sequence[str]]) -> list[GrantRow]:
     """The grants of a form, and empty rows for more. `topics`: names of all there are, asked for
     only if there is a grant."""
-    return _rows(_given(form), topics)
+    return await _rows(_given(form), topics)
 
 
-def rows_of_key(key: ApiKeyView, topics: Callable[[], Sequence[str]]) -> list[GrantRow]:
-    return _rows([(one.operation, one.topics, one.groups) for one in key.grants], topics)
+async def rows_of_key(key: ApiKeyView, topics: Callable[[], Sequence[str]]) -> list[GrantRow]:
+    return await _rows([(one.operation, one.topics, one.groups) for one in key.grants], topics)
 
 
 def members_of(form: Form) -> dict[str, Any]:
@@ -115,36 +117,52 @@ def _grant(operation: str, topics: str, groups: str) -> Grant:
     raise BadRequestError(f"An operation is one of {', '.join(_OPERATIONS)}.")
 
 
-def _rows(
+async def _rows(
     grants: Sequence[tuple[str, str, str]], topics: Callable[[], Sequence[str]]
 ) -> list[GrantRow]:
-    trie: PatternTrie[int] = PatternTrie(names_kept=0)
-    words: dict[int, str] = {}
-    for i, (operation, pattern, _) in enumerate(grants):
+    trie: PatternTrie[str] = PatternTrie(names_kept=0)
+    matched: dict[str, _Matched] = {}
+    wrong: dict[str, str] = {}
+    for pattern in {pattern or "**" for _, pattern, _ in grants}:
         try:
-            trie.add(check_pattern(pattern or "**"), i)
+            trie.add(check_pattern(pattern), pattern)
+            matched[pattern] = _Matched()
         except BadParameterError as error:
-            words[i] = error.detail
+            wrong[pattern] = error.detail
+    names = topics() if matched else ()
+    # One walk for all patterns, some at a time: there may be 10,000 topics and 100 grants.
+    for begin in range(0, len(names), _AT_ONCE):
+        for name in names[begin : begin + _AT_ONCE]:
+            for pattern in trie.match(name):
+                matched[pattern].add(name)
+        await asyncio.sleep(0)
+    rows = []
+    for operation, pattern, groups in grants:
+        words = wrong.get(pattern) or matched[pattern or "**"].words(len(names))
         if operation == "admin":
-            words[i] = "everything, API keys and users included"
-    matched: list[list[str]] = [[] for _ in grants]
-    names = topics() if grants else ()
-    for name in names:  # one walk for all patterns: there may be 10,000 topics and 100 grants
-        for i in trie.match(name):
-            matched[i].append(name)
-    rows = [
-        GrantRow(*grant, words.get(i) or _matches(matched[i], len(names)))
-        for i, grant in enumerate(grants)
-    ]
+            words = "everything, API keys and users included"
+        rows.append(GrantRow(operation, pattern, groups, words))
     return rows + [GrantRow("", "", "", "")] * _EMPTY_ROWS
 
 
-def _matches(matched: Sequence[str], topics: int) -> str:
-    if not matched:
-        return "no topic that is there now"
-    named = ", ".join(matched[:_TOPICS_NAMED])
-    more = f" and {count(len(matched) - _TOPICS_NAMED)} more" if matched[_TOPICS_NAMED:] else ""
-    return f"{count(len(matched))} of {count(topics)} topics: {named}{more}"
+@dataclass(slots=True)
+class _Matched:
+    """Topics that a pattern matches: how many, and the first few."""
+
+    topics: int = 0
+    first: list[str] = field(default_factory=list)
+
+    def add(self, name: str) -> None:
+        self.topics += 1
+        if self.topics <= _TOPICS_NAMED:
+            self.first.append(name)
+
+    def words(self, of: int) -> str:
+        if not self.topics:
+            return "no topic that is there now"
+        left_out = self.topics - len(self.first)
+        more = f" and {count(left_out)} more" if left_out else ""
+        return f"{count(self.topics)} of {count(of)} topics: {', '.join(self.first)}{more}"
 
 
 def _size(text: str, name: str) -> int | None:

@@ -9,9 +9,18 @@ from typing import Protocol
 
 from seb_appliance.broker.values import ReadResult
 from seb_appliance.clock import Clock
-from seb_appliance.ui.facts import BillRow, Facts, Figure, SettingRow, StorageFacts
+from seb_appliance.ui.facts import (
+    BillRow,
+    CheckKind,
+    CheckShown,
+    Facts,
+    Figure,
+    SettingRow,
+    StorageFacts,
+)
 from seb_appliance.ui.history import History
 from seb_appliance.ui.lag_history import LagHistory
+from seb_appliance.ui.topic_rates import TopicRates
 
 TopicChanges = Mapping[str, int | bool | str | None]
 
@@ -28,17 +37,19 @@ class PasswordCheck(Protocol):
 @dataclass(frozen=True, kw_only=True)
 class UiOptions:
     """`templates`, `static`: folders. `facts`, `storage`: how the appliance is now; `history`: how
-    it was, and `lags`: how far groups were behind; `settings`: those in force. `ndjson`: records as
-    the API gives them, one a line, in parts. `snapshot` makes one, and says up to which
-    entry it reaches. `cost`: figures of money for the overview, none if it has none; `bill`: the
-    month's, line by line. `setting_cost`: what changes of a topic's settings, as
-    `Broker.change_topic` takes them, cost or save: words by setting."""
+    it was, `lags`: how far groups were behind, `rates`: what comes into topics; `settings`: those
+    in force. `ndjson`: records as the API gives them, one a line, in parts. `snapshot` makes one,
+    and says up to which entry it reaches. `cost`: figures of money for the overview, none if it has
+    none; `bill`: the month's, line by line. `setting_cost`: what changes of a topic's settings, as
+    `Broker.change_topic` takes them, cost or save: words by setting. `checks`: doctor and fsck,
+    none where they cannot run; `begin_check` begins one, and says whether it did: one at a time."""
 
     templates: Path
     static: Path
     facts: Callable[[], Facts]
     history: History
     lags: LagHistory
+    rates: TopicRates
     settings: Callable[[], Sequence[SettingRow]]
     storage: Callable[[], StorageFacts]
     passwords: PasswordCheck
@@ -49,3 +60,5 @@ class UiOptions:
     cost: Callable[[], Sequence[Figure]] = tuple
     bill: Callable[[], Sequence[BillRow]] = tuple
     setting_cost: Callable[[str, TopicChanges], Mapping[str, str]] = lambda _topic, _changes: {}
+    checks: Callable[[], Sequence[CheckShown]] = tuple
+    begin_check: Callable[[CheckKind], bool] = lambda _kind: False

@@ -12,7 +12,7 @@ from seb_appliance import limits
 from seb_appliance.broker.record_parts import check_key, pack_headers
 from seb_appliance.broker.values import NewRecords
 from seb_appliance.errors import BadNameError, BadRequestError, NotFoundError, RecordTooLargeError
-from seb_appliance.ui.desk import AnyRequest, Desk, FormProblem, Visit
+from seb_appliance.ui.desk import AnyRequest, Change, Desk, FormProblem, Visit
 from seb_appliance.ui.forms import Form
 from seb_appliance.ui.record_rows import RecordRow, parts, places, row
 from seb_appliance.ui.records import number_of, read_one
@@ -33,8 +33,8 @@ def _producing(desk: Desk) -> list[HTTPRouteHandler]:
         return _produce_page(desk, desk.enter(request), topic_of(request), None)
 
     @post("/topics/{topic:str}/produce")
-    async def produce(request: AnyRequest) -> ASGIApp:
-        change = await desk.change(request, _FIELDS)
+    @desk.changes(_FIELDS)
+    async def produce(request: AnyRequest, change: Change) -> ASGIApp:
         visit, topic = change.visit, topic_of(request)
         try:
             records = _typed(change.form)
@@ -84,8 +84,8 @@ def _sending(desk: Desk) -> list[HTTPRouteHandler]:
         return await _send_page(desk, desk.enter(request, _SEND), topic_of(request), None)
 
     @post("/topics/{topic:str}/send")
-    async def send(request: AnyRequest) -> ASGIApp:
-        change = await desk.change(request, _SEND)
+    @desk.changes(_SEND)
+    async def send(request: AnyRequest, change: Change) -> ASGIApp:
         visit, topic, to = change.visit, topic_of(request), change.form.text("to")
         try:
             offsets = _offsets(change.form)
@@ -95,7 +95,8 @@ def _sending(desk: Desk) -> list[HTTPRouteHandler]:
         except (BadRequestError, BadNameError, NotFoundError, RecordTooLargeError) as error:
             return await _send_page(desk, visit, topic, error.detail, change.form)
         path = f"/ui/topics/{to}/records?start=offset&at={stored.offset}"
-        said = f"{count(stored.count)} records of {topic} are in {to} now, from offset "
+        what = "1 record" if stored.count == 1 else f"{count(stored.count)} records"
+        said = f"{what} of {topic} {'is' if stored.count == 1 else 'are'} in {to} now, from offset "
         return desk.see_other(visit, path, f"{said}{count(stored.offset)} on.")
 
     return [preview, send]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Final, cast
 from urllib.parse import urlencode
 
@@ -21,6 +20,7 @@ from seb_appliance.errors import (
     RecordNotFoundError,
 )
 from seb_appliance.ui.desk import AnyRequest, Desk, FormProblem, Visit
+from seb_appliance.ui.fields import time_us
 from seb_appliance.ui.forms import Form
 from seb_appliance.ui.options import UiOptions
 from seb_appliance.ui.record_rows import Filter, Found, look, places, row
@@ -135,18 +135,10 @@ def _start(kind: str, at: str, most: int, on: str) -> From:
         return From(offset=number_of(on, "on", limits.OFFSET_MAX)) if on else From(earliest=True)
     if kind == "offset":
         return From(offset=number_of(at.replace(",", ""), "The offset", limits.OFFSET_MAX))
-    return From(timestamp_us=_time_us(at))
-
-
-def _time_us(text: str) -> int:
-    try:
-        moment = datetime.fromisoformat(text)
-        moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-        return int(moment.timestamp() * 1_000_000)
-    except (ValueError, OverflowError) as error:
-        raise BadRequestError(
-            "The time is one such as 2026-11-21T10:00 or 2026-11-21T10:00:00Z, in UTC."
-        ) from error
+    at_us = time_us(at, "The time")
+    if at_us is None:
+        raise BadRequestError("Say from which time, in UTC, such as 2026-11-21T10:00.")
+    return From(timestamp_us=at_us)
 
 
 def number_of(text: str, name: str, largest: int) -> int:

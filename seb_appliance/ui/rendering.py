@@ -25,7 +25,11 @@ NAVIGATION: Final = (
 
 
 class Renderer:
-    def __init__(self, templates: Path, asset: Callable[[str], str]) -> None:
+    """`form_id` makes an id for a form; see once.py."""
+
+    def __init__(
+        self, templates: Path, asset: Callable[[str], str], form_id: Callable[[], str]
+    ) -> None:
         self._environment = Environment(
             loader=FileSystemLoader(templates),
             autoescape=True,
@@ -34,7 +38,9 @@ class Renderer:
             lstrip_blocks=True,
         )
         self._environment.filters.update(FILTERS)
-        self._environment.globals.update(asset=asset, navigation=NAVIGATION, version=__version__)
+        self._environment.globals.update(
+            asset=asset, form_id=form_id, navigation=NAVIGATION, version=__version__
+        )
 
     def render(self, template: str, **members: Any) -> str:
         return self._environment.get_template(template).render(**members)

@@ -16,6 +16,7 @@ from typing import Final
 from seb_appliance import limits
 from seb_appliance.broker.ports import UserRow
 from seb_appliance.clock import Clock
+from seb_appliance.ui.once import SentForms
 
 COOKIE: Final = "seb_session"
 _TOKEN_CHARACTERS: Final = 43
@@ -28,6 +29,7 @@ class Session:
     user: UserRow
     begun_s: float
     used_s: float
+    forms: SentForms
     notice: str = ""
 
 
@@ -55,7 +57,7 @@ class Sessions:
             del self._sessions[min(self._sessions, key=lambda key: self._sessions[key].used_s)]
         token = base64.urlsafe_b64encode(self._random_bytes(32)).decode().rstrip("=")
         now_s = self._clock.monotonic_s()
-        self._sessions[_key(token)] = Session(user, now_s, now_s)
+        self._sessions[_key(token)] = Session(user, now_s, now_s, SentForms(self._clock))
         return token
 
     def find(self, token: str, *, used: bool = True) -> Session | None:
@@ -67,6 +69,7 @@ class Sessions:
         if session is None or not self._lives(session):
             self._sessions.pop(_key(token), None)
             return None
+        session.forms.forget()
         if used:
             session.used_s = self._clock.monotonic_s()
         return session

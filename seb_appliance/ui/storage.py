@@ -9,8 +9,8 @@ from litestar.handlers import HTTPRouteHandler
 from litestar.types import ASGIApp
 
 from seb_appliance import limits
-from seb_appliance.ui.desk import AnyRequest, Desk
-from seb_appliance.ui.facts import Figure, StorageFacts
+from seb_appliance.ui.desk import AnyRequest, Change, Desk
+from seb_appliance.ui.facts import CheckKind, Figure, StorageFacts
 from seb_appliance.ui.units import count, share, size
 
 # How the errors of stores read; others are shown by their names.
@@ -25,7 +25,7 @@ def routes(desk: Desk) -> list[HTTPRouteHandler]:
         return desk.page(
             visit,
             "storage",
-            parts=frozenset({"storage-live"}),
+            parts=frozenset({"storage-live", "checks"}),
             facts=facts,
             sections=[
                 ("In the bucket", _bucket(facts)),
@@ -35,17 +35,41 @@ def routes(desk: Desk) -> list[HTTPRouteHandler]:
             failures=[one for one in (facts.snapshot_failure, facts.tidier_failure) if one],
             answers=_ANSWERS,
             bill=desk.options.bill(),
+            checks=desk.options.checks(),
             every_s=limits.SAMPLE_EVERY_S,
         )
 
     @post("/storage/snapshot")
-    async def take_snapshot(request: AnyRequest) -> ASGIApp:
-        change = await desk.change(request, frozenset())
+    @desk.changes()
+    async def take_snapshot(_request: AnyRequest, change: Change) -> ASGIApp:
         seq = await desk.options.snapshot()
         words = f"The newest snapshot reaches up to entry {count(seq)}."
         return desk.see_other(change.visit, "/ui/storage", words)
 
-    return [show, take_snapshot]
+    return [show, take_snapshot, *_checking(desk)]
+
+
+def _checking(desk: Desk) -> list[HTTPRouteHandler]:
+    """They ask the bucket for much: an admin begins them, one at a time."""
+
+    @post("/storage/doctor")
+    @desk.changes()
+    async def doctor(_request: AnyRequest, change: Change) -> ASGIApp:
+        return _begin(desk, change, "doctor")
+
+    @post("/storage/fsck")
+    @desk.changes()
+    async def fsck(_request: AnyRequest, change: Change) -> ASGIApp:
+        return _begin(desk, change, "fsck")
+
+    return [doctor, fsck]
+
+
+def _begin(desk: Desk, change: Change, kind: CheckKind) -> ASGIApp:
+    words = "It has begun; what it finds comes below."
+    if not desk.options.begin_check(kind):
+        words = "Nothing was begun: one check is on its way, and there is one at a time."
+    return desk.see_other(change.visit, "/ui/storage#checks", words)
 
 
 def _bucket(facts: StorageFacts) -> list[Figure]:

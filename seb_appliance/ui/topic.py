@@ -18,8 +18,9 @@ from seb_appliance.broker.topic_lists import Readers
 from seb_appliance.broker.values import TopicView
 from seb_appliance.errors import BadRequestError, RefusedError
 from seb_appliance.formats.operations import TopicSettings
-from seb_appliance.ui.desk import AnyRequest, Desk, FormProblem, Visit
+from seb_appliance.ui.desk import AnyRequest, Change, Desk, FormProblem, Visit
 from seb_appliance.ui.facts import Figure
+from seb_appliance.ui.topic_rates import TopicRate
 from seb_appliance.ui.topic_settings import (
     FIELDS,
     FORM,
@@ -31,7 +32,7 @@ from seb_appliance.ui.topic_settings import (
     text_of,
     written,
 )
-from seb_appliance.ui.units import ago, count, size
+from seb_appliance.ui.units import ago, count, rate, size, size_rate
 
 _TRIM: Final = frozenset({"before"})
 
@@ -75,8 +76,8 @@ def _settings(desk: Desk) -> list[HTTPRouteHandler]:
         )
 
     @post("/topics/{topic:str}/settings")
-    async def save(request: AnyRequest) -> ASGIApp:
-        change = await desk.change(request, FIELDS)
+    @desk.changes(FIELDS)
+    async def save(request: AnyRequest, change: Change) -> ASGIApp:
         name = topic_of(request)
         try:
             await desk.broker.topics.change(name, changes_of(change.form), change.visit.actor)
@@ -102,8 +103,8 @@ def _trimming(desk: Desk) -> list[HTTPRouteHandler]:
         return desk.page(visit, "topic_trim", view=view, before=before, goes=goes)
 
     @post("/topics/{topic:str}/trim")
-    async def trim(request: AnyRequest) -> ASGIApp:
-        change = await desk.change(request, _TRIM)
+    @desk.changes(_TRIM)
+    async def trim(request: AnyRequest, change: Change) -> ASGIApp:
         name = topic_of(request)
         before = _offset(change.form.text("before"), desk.broker.topics.get(name))
         view = await desk.broker.topics.trim(name, before, change.visit.actor)
@@ -115,8 +116,8 @@ def _trimming(desk: Desk) -> list[HTTPRouteHandler]:
 
 def _deleting(desk: Desk) -> list[HTTPRouteHandler]:
     @post("/topics/{topic:str}/delete")
-    async def delete(request: AnyRequest) -> ASGIApp:
-        change = await desk.change(request, frozenset({"name"}))
+    @desk.changes(frozenset({"name"}))
+    async def delete(request: AnyRequest, change: Change) -> ASGIApp:
         name = topic_of(request)
         desk.broker.topics.get(name)
         if change.form.text("name") != name:
@@ -144,9 +145,14 @@ async def _page(
     return desk.page(
         visit,
         "topic",
+        parts=frozenset({"topic-figures"}),
         status=422 if settings_problem or trim_problem or delete_problem else 200,
         view=view,
-        figures=_figures(view, last_us, readers, desk.clock.wall_us()),
+        figures=[
+            *_figures(view, last_us, readers, desk.clock.wall_us()),
+            _rate(desk.options.rates.of(view.topic_id)),
+        ],
+        every_s=limits.SAMPLE_EVERY_S,
         form=FORM,
         defaults=defaults(desk.broker.topics.effective(TopicSettings())),
         values=settings_problem.values if settings_problem else written(view.settings),
@@ -162,12 +168,18 @@ def _figures(view: TopicView, last_us: int | None, readers: Readers, now_us: int
     lag = f"largest lag {count(readers.largest_lag)} records" if readers.groups else ""
     return [
         Figure("Records", count(records), offsets if records else "none stored"),
-        Figure("Stored", size(view.bytes), "in the bucket"),
+        Figure("Stored", size(view.bytes), f"kept {retention(view.effective)}"),
         Figure("Last write", ago(last_us, now_us), ""),
-        Figure("Kept", retention(view.effective), ""),
         Figure("Groups", count(readers.groups), lag),
         Figure("Created", ago(view.created_us, now_us), f"topic id {view.topic_id}"),
     ]
+
+
+def _rate(coming: TopicRate | None) -> Figure:
+    span_s = f"in the last {limits.SAMPLE_EVERY_S} s"
+    if coming is None:
+        return Figure("Comes in", rate(None), f"known after {limits.SAMPLE_EVERY_S} s")
+    return Figure("Comes in", rate(coming.records), f"{size_rate(coming.bytes)} {span_s}")
 
 
 def _offset(text: str, view: TopicView) -> int:

@@ -13,14 +13,15 @@ from litestar import get, post
 from litestar.handlers import HTTPRouteHandler
 from litestar.types import ASGIApp
 
-from seb_appliance.broker.broker import Broker
+from seb_appliance import limits
 from seb_appliance.broker.names import check_pattern
 from seb_appliance.broker.patterns import PatternTrie
 from seb_appliance.broker.topic_lists import Readers
 from seb_appliance.broker.values import TopicView
 from seb_appliance.errors import RefusedError, TopicNotFoundError
 from seb_appliance.formats.operations import TopicSettings
-from seb_appliance.ui.desk import AnyRequest, Desk, FormProblem, Visit
+from seb_appliance.ui.desk import AnyRequest, Change, Desk, FormProblem, Visit
+from seb_appliance.ui.topic_rates import TopicRate
 from seb_appliance.ui.topic_settings import FIELDS, FORM, changes_of, defaults, in_words, retention
 
 _QUERY: Final = frozenset({"match", "after"})
@@ -35,6 +36,7 @@ class Line:
     last_write_us: int | None
     retention: str
     readers: Readers
+    rate: TopicRate | None
 
 
 def routes(desk: Desk) -> list[HTTPRouteHandler]:
@@ -43,8 +45,8 @@ def routes(desk: Desk) -> list[HTTPRouteHandler]:
         return await _list(desk, desk.enter(request, _QUERY), None)
 
     @post("/topics")
-    async def create(request: AnyRequest) -> ASGIApp:
-        change = await desk.change(request, FIELDS | {"name"})
+    @desk.changes(FIELDS | {"name"})
+    async def create(_request: AnyRequest, change: Change) -> ASGIApp:
         name, visit = change.form.text("name"), change.visit
         try:
             settings = TopicSettings(**changes_of(change.form))  # type: ignore[arg-type]
@@ -73,7 +75,7 @@ async def _list(desk: Desk, visit: Visit, problem: FormProblem | None) -> ASGIAp
         "topics",
         parts=frozenset({"topic-rows"}),
         status=422 if problem or filter_problem else 200,
-        lines=await _lines(desk.broker, found),
+        lines=await _lines(desk, found),
         topics=len(names),
         match=match,
         filter_problem=filter_problem,
@@ -82,6 +84,7 @@ async def _list(desk: Desk, visit: Visit, problem: FormProblem | None) -> ASGIAp
         defaults=defaults(desk.broker.topics.effective(TopicSettings())),
         values=problem.values if problem else {},
         here=_path(match, after),
+        every_s=limits.SAMPLE_EVERY_S,
         first=_path(match, "") if after else "",
         more=_path(match, found[-1]) if more else "",
     )
@@ -113,7 +116,8 @@ async def _matching(names: Sequence[str], match: str, most: int) -> list[str]:
     return found[:most]
 
 
-async def _lines(broker: Broker, names: Sequence[str]) -> list[Line]:
+async def _lines(desk: Desk, names: Sequence[str]) -> list[Line]:
+    broker = desk.broker
     readers = await broker.topic_lists.readers(names)
     lines = []
     for name in names:
@@ -123,6 +127,6 @@ async def _lines(broker: Broker, names: Sequence[str]) -> list[Line]:
         except TopicNotFoundError:  # deleted meanwhile
             continue
         records = view.log_end_offset - view.log_start_offset
-        kept = retention(view.effective)
-        lines.append(Line(view, records, last_us, kept, readers.get(name, Readers())))
+        kept, rate = retention(view.effective), desk.options.rates.of(view.topic_id)
+        lines.append(Line(view, records, last_us, kept, readers.get(name, Readers()), rate))
     return lines

@@ -13,7 +13,7 @@ from seb_appliance.broker.ports import UserRow
 from seb_appliance.broker.users import check_user_name
 from seb_appliance.errors import BadNameError, BadRequestError, ForbiddenError, NotFoundError
 from seb_appliance.formats.operations import Role
-from seb_appliance.ui.desk import AnyRequest, Desk, FormProblem, Visit
+from seb_appliance.ui.desk import AnyRequest, Change, Desk, FormProblem, Visit
 
 _PATH: Final = "/ui/users"
 _ROLES: Final[dict[str, Role]] = {"viewer": "viewer", "admin": "admin"}
@@ -29,8 +29,8 @@ def _listing(desk: Desk) -> list[HTTPRouteHandler]:
         return _page(desk, desk.enter(request))
 
     @post("/users")
-    async def add(request: AnyRequest) -> ASGIApp:
-        change = await desk.change(request, frozenset({"name", "role", "password"}))
+    @desk.changes(frozenset({"name", "role", "password"}))
+    async def add(_request: AnyRequest, change: Change) -> ASGIApp:
         visit, form = change.visit, change.form
         name, asked = form.text("name"), form.text("role")
         try:
@@ -52,8 +52,8 @@ def _listing(desk: Desk) -> list[HTTPRouteHandler]:
 
 def _changing(desk: Desk) -> list[HTTPRouteHandler]:
     @post("/users/{name:str}/password")
-    async def set_password(request: AnyRequest) -> ASGIApp:
-        change = await desk.change(request, frozenset({"password"}))
+    @desk.changes(frozenset({"password"}))
+    async def set_password(request: AnyRequest, change: Change) -> ASGIApp:
         user = _user(desk, request)
         try:
             password_hash = await _hash(desk, change.form.raw("password"))
@@ -64,16 +64,16 @@ def _changing(desk: Desk) -> list[HTTPRouteHandler]:
         return desk.see_other(change.visit, f"{_PATH}/{user.name}", words)
 
     @post("/users/{name:str}/logout")
-    async def log_out(request: AnyRequest) -> ASGIApp:
-        change = await desk.change(request, frozenset())
+    @desk.changes()
+    async def log_out(request: AnyRequest, change: Change) -> ASGIApp:
         user = _user(desk, request)
         desk.sessions.end_all(user.name)
         words = f"{user.name} is logged out everywhere."
         return desk.see_other(change.visit, f"{_PATH}/{user.name}", words)
 
     @post("/users/{name:str}/remove")
-    async def remove(request: AnyRequest) -> ASGIApp:
-        change = await desk.change(request, frozenset({"name"}))
+    @desk.changes(frozenset({"name"}))
+    async def remove(request: AnyRequest, change: Change) -> ASGIApp:
         user = _user(desk, request)
         if user.name == change.visit.user.name:  # so that an admin is left
             raise ForbiddenError("Nobody removes themselves here. Another admin can do it.")

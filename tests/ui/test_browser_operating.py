@@ -99,7 +99,7 @@ def test_an_api_key_is_made_used_and_revoked(chromium: Browser, seb: Serving) ->
         page.get_by_role("button", name="Show what they match").click()
         expect(page.get_by_text("2 of 3 topics: orders.eu, orders.us")).to_be_visible()
         assert page.evaluate("window.stayed")
-        page.get_by_role("button", name="Create the API key").click()
+        page.get_by_role("button", name="Create the API key").dblclick()
         secret = page.locator("#secret").inner_text()
         assert secret not in page.url
         page.get_by_role("button", name="Copy").click()
@@ -107,10 +107,23 @@ def test_an_api_key_is_made_used_and_revoked(chromium: Browser, seb: Serving) ->
         assert page.evaluate("navigator.clipboard.readText()") == secret
         page.get_by_role("link", name="Done").click()
         expect(page.get_by_role("heading", name="lake")).to_be_visible()
+        assert seb.request("GET", "/v1/api-keys")[1].count(b'"lake"') == 1
         assert secret not in page.content()
         page.get_by_label("The id of the API key").fill(secret.split("_")[1])
         page.get_by_role("button", name="Revoke the API key").click()
         expect(page.locator(".notice")).to_contain_text("is revoked")
+
+
+def test_doctor_and_fsck_run_and_their_results_stay(chromium: Browser, seb: Serving) -> None:
+    with visiting(chromium, seb) as page:
+        log_in(page)
+        page.goto("/ui/storage")
+        for kind, said in (("doctor", "Fit to run."), ("fsck", "Clean: nothing is wrong.")):
+            page.get_by_role("button", name=f"Run {kind}").click()
+            expect(page.get_by_text(said)).to_be_visible(timeout=60_000)
+        page.reload()
+        expect(page.get_by_text("Fit to run.")).to_be_visible()
+        expect(page.get_by_text("Clean: nothing is wrong.")).to_be_visible()
 
 
 @pytest.mark.parametrize("width", [400, 1600])

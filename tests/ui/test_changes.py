@@ -18,7 +18,7 @@ from seb_appliance.formats.operations import TopicSettings
 from seb_appliance.http_server import ui_options
 from seb_appliance.ui import login, refusals
 from seb_appliance.ui.assets import Assets
-from seb_appliance.ui.desk import AnyRequest, Desk
+from seb_appliance.ui.desk import AnyRequest, Change, Desk
 from seb_appliance.ui.rendering import Renderer
 from seb_appliance.ui.throttle import Throttle
 from tests.support.appliance import RunningAppliance, running_appliance
@@ -29,7 +29,7 @@ def a_page(seb: RunningAppliance) -> Router:
     """A page as docs/ARCHITECTURE.md shows it."""
     options = ui_options(seb.appliance)
     desk = Desk(
-        seb.appliance.broker, options, Renderer(options.templates, Assets(options.static).url)
+        seb.appliance.broker, options, Renderer(options.templates, Assets(options.static).url, str)
     )
 
     @get("/topics")
@@ -37,8 +37,8 @@ def a_page(seb: RunningAppliance) -> Router:
         return desk.page(desk.enter(request), "settings", rows=[])
 
     @post("/topics")
-    async def create(request: AnyRequest) -> ASGIApp:
-        change = await desk.change(request, frozenset({"name"}))
+    @desk.changes(frozenset({"name"}))
+    async def create(_request: AnyRequest, change: Change) -> ASGIApp:
         name, actor = change.form.text("name"), change.visit.actor
         await desk.broker.topics.create(name, TopicSettings(), actor)
         return desk.see_other(change.visit, "/ui/topics", f"The topic {name} is there.")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -52,6 +54,24 @@ async def test_a_typed_record_is_stored_and_noted(seb: RunningAppliance, admin: 
     assert (row.actor, row.address, row.subject) == ("user:admin", "127.0.0.1", "to")
     assert msgspec.json.decode(row.after or "") == {"offset": 0, "records": 1}
     assert seb.appliance.broker.pending.used_bytes == 0
+
+
+async def test_a_form_that_is_sent_twice_stores_once(seb: RunningAppliance, admin: Visitor) -> None:
+    page = (await admin.get("/ui/topics/to/produce")).text
+    found = re.search(r'name="form_id" value="([0-9a-f]{32})"', page)
+    assert found is not None
+    fields = {"key": "", "headers": "", "value": "one", "form_id": found[1]}
+    answers = await asyncio.gather(*(admin.post("/ui/topics/to/produce", **fields) for _ in "12"))
+    assert {one.headers["location"] for one in answers} == {"/ui/topics/to/records/0"}
+    again = await admin.post("/ui/topics/to/produce", **fields)
+    assert again.headers["location"] == "/ui/topics/to/records/0"
+    assert "Stored at offset 0." in (await admin.get("/ui/topics/to/records/0")).text
+    assert len(await records(seb, "to")) == 1
+    # Other content is another form, and so is one without an id.
+    await admin.post("/ui/topics/to/produce", **fields | {"value": "two"})
+    for _ in "12":
+        await admin.post("/ui/topics/to/produce", value="three")
+    assert [one["value"] for one in await records(seb, "to")] == ["one", "two", "three", "three"]
 
 
 async def test_a_tombstone_is_typed_too(seb: RunningAppliance, admin: Visitor) -> None:

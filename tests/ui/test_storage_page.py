@@ -5,6 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import httpx2
+import pytest
+
 from tests.support.appliance import running_appliance
 from tests.ui.pages import add_user, visitor
 
@@ -62,4 +65,68 @@ async def test_an_admin_takes_a_snapshot(tmp_path: Path) -> None:
                     assert f"reaches up to entry {seb.appliance.snapshots.newest_seq}" in text
 
 
+@pytest.mark.slow
+async def test_an_admin_has_the_bucket_looked_at_and_everybody_reads_what_was_found(
+    tmp_path: Path,
+) -> None:
+    bucket = tmp_path / "bucket"
+    async with running_appliance(tmp_path / "seb", bucket=f"file:{bucket}") as seb:
+        await add_user(seb, "olga", "viewer")
+        await add_user(seb, "ada", "admin")
+        for _ in range(3):
+            await seb.client.post("/v1/topics/orders/records", content=b"x" * 1000)
+        checks = seb.appliance.checks
+        olga, ada = visitor(seb), visitor(seb)
+        async with olga.client, ada.client:
+            await olga.log_in("olga")
+            await ada.log_in("ada")
+            assert shown(await olga.get("/ui/storage")).count("did not run since the start") == 2
+            assert (await olga.post("/ui/storage/fsck")).status_code == 403
+
+            assert (await ada.post("/ui/storage/doctor")).status_code == 303
+            assert "It has begun" in shown(await olga.get("/ui/storage")) + shown(
+                await ada.get("/ui/storage")
+            )
+            assert "It runs:" in shown(await olga.get("/ui/storage", **CHECKS))
+            await ada.post("/ui/storage/fsck")
+            assert "one check is on its way" in shown(await ada.get("/ui/storage"))
+            await checks.finished()
+            text = shown(await olga.get("/ui/storage"))
+            assert "Fit to run." in text
+            assert re.search(r"Checks passed (\d+) of \1 ", text), text
+            assert "PUT " in text
+
+            await ada.post("/ui/storage/fsck")
+            await checks.finished()
+            assert "Clean: nothing is wrong." in shown(await olga.get("/ui/storage"))
+            (bucket / "_seb" / "a <b>stranger").write_bytes(b"?")
+            await ada.post("/ui/storage/fsck")
+            await checks.finished()
+            answer = await olga.get("/ui/storage")
+            assert "Leftovers (1)." in shown(answer)
+            assert "foreign_object: _seb/a &lt;b&gt;stranger" in answer.text
+            assert "remove it by hand" in answer.text
+            assert "Fit to run." in answer.text
+            assert not (tmp_path / "seb" / "check.tmp").exists()
+
+
+async def test_a_bucket_in_memory_is_not_looked_at(tmp_path: Path) -> None:
+    async with running_appliance(tmp_path / "seb") as seb:
+        await add_user(seb, "ada", "admin")
+        ada = visitor(seb)
+        async with ada.client:
+            await ada.log_in("ada")
+            text = shown(await ada.get("/ui/storage"))
+            assert "this one is in the memory" in text
+            assert "Run doctor" not in text
+            await ada.post("/ui/storage/doctor")
+            assert "Nothing was begun" in shown(await ada.get("/ui/storage"))
+
+
+def shown(answer: httpx2.Response) -> str:
+    assert answer.status_code == 200
+    return re.sub(r"\s+", " ", re.sub("<[^>]*>", " ", answer.text))
+
+
+CHECKS = {"hx-request": "true", "hx-target": "checks"}
 PART = {"hx-request": "true", "hx-target": "storage-live"}

@@ -54,10 +54,30 @@ async def test_the_list_counts_records_groups_and_the_largest_lag(
     await seb.client.post("/v1/topics/counted/trim", json={"before": 4})
     text = (await olga.get("/ui/topics?match=counted")).text
     row = text[text.index("<tbody>") : text.index("</tbody>")]
-    assert '<td class="number">1,230</td>' in row
-    assert '<td class="number">2</td>' in row
-    assert '<td class="number">1,200</td>' in row
+    assert ">1,230</td>" in row
+    assert ">2</td>" in row
+    assert ">1,200</td>" in row
     assert "ago</time>" in row
+
+
+async def test_what_comes_into_a_topic_is_told_in_the_list_and_on_its_page(
+    seb: RunningAppliance, olga: Visitor
+) -> None:
+    await produce(seb, "rated", 10)
+    part = {"hx-request": "true", "hx-target": "topic-figures"}
+    assert "known after 15 s" in (await olga.get("/ui/topics/rated", **part)).text
+    topic_id = seb.appliance.broker.topics.get("rated").topic_id
+    seb.appliance.history.rates.add(15.0, {topic_id: (300, 45_000)})
+    text = (await olga.get("/ui/topics?match=rated")).text
+    row = text[text.index("<tbody>") : text.index("</tbody>")]
+    assert "20/s" in row
+    assert "2.9 KiB/s" in row
+    shown = await olga.get("/ui/topics/rated", **part)
+    assert shown.text.startswith('<div id="topic-figures"')
+    assert "20/s" in shown.text
+    assert "2.9 KiB/s in the last 15 s" in shown.text
+    seb.appliance.history.rates.add(15.0, {})
+    assert "0/s" in (await olga.get("/ui/topics/rated", **part)).text
     assert "for ever" in row
 
 

@@ -46,6 +46,15 @@ async def test_a_sample_tells_what_happened_since_the_one_before(house: House) -
     assert second.at_us - first.at_us == 15_000_000
 
 
+async def test_what_came_into_each_topic_is_of_the_last_sample(house: House) -> None:
+    assert house.keeper.rates.of(7) is None
+    house.reading = replace(NOTHING, came_in={7: (30, 1500)})
+    await house.clock.advance(limits.SAMPLE_EVERY_S)
+    rate = house.keeper.rates.of(7)
+    assert rate is not None
+    assert (rate.records, rate.bytes) == (2.0, 100.0)
+
+
 async def test_a_day_is_kept_and_no_more(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     for _ in range(5):
         await house.clock.advance(limits.SAMPLE_EVERY_S)

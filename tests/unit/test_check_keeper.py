@@ -1,0 +1,48 @@
+"""Checks for the admin page: one at a time, in a process that is bounded and ended."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from seb_appliance import limits, settings
+from seb_appliance.check_keeper import CheckKeeper
+from tests.support.fakes import FakeClock
+
+
+def keeper_of(folder: Path, bucket: str) -> CheckKeeper:
+    folder.mkdir()
+    in_force = settings.load(flags={"bucket": bucket, "data": str(folder)}, environment={})
+    return CheckKeeper(in_force, FakeClock())
+
+
+async def test_a_check_that_takes_too_long_is_broken_off(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "CHECK_S_MAX", 0.01)
+    keeper = keeper_of(tmp_path / "seb", f"file:{tmp_path / 'bucket'}")
+    assert keeper.begin("fsck")
+    await keeper.finished()
+    assert "was broken off" in keeper.found["fsck"].failure
+    assert keeper.running is None
+
+
+async def test_a_check_ends_with_the_appliance(tmp_path: Path) -> None:
+    keeper = keeper_of(tmp_path / "seb", f"file:{tmp_path / 'bucket'}")
+    assert keeper.begin("doctor")
+    assert not keeper.begin("fsck")
+    while keeper.progress != "asking the bucket":
+        await asyncio.sleep(0)
+    await keeper.close()
+    assert keeper.found["doctor"].failure == "It was broken off."
+    assert not (tmp_path / "seb" / "check.tmp").exists()
+
+
+@pytest.mark.slow
+async def test_what_kept_a_check_from_looking_is_told(tmp_path: Path) -> None:
+    keeper = keeper_of(tmp_path / "seb", f"file:{tmp_path / 'nowhere'}")
+    keeper.begin("fsck")
+    await keeper.finished()
+    assert "there is no directory" in keeper.found["fsck"].failure
