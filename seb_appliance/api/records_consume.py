@@ -244,14 +244,15 @@ def _record_headers(piece: BatchSlice) -> Headers:
     return headers
 
 
-def routes(broker: Broker, traces: Traces | None = None) -> list[HTTPRouteHandler]:
-    async def view(
-        call: Call, topic: str, wanted: ReadRequest, chosen: str, shape: ValueShape
-    ) -> Answer:
-        page = await read_view(broker, topic, call, wanted)
-        headers = view_headers(page, consumed_headers(page.result, chosen))
-        return await encoded(broker, headers, view_parts(page, chosen, shape))
+async def _view(
+    broker: Broker, call: Call, topic: str, wanted: ReadRequest, chosen: str, shape: ValueShape
+) -> Answer:
+    page = await read_view(broker, topic, call, wanted)
+    headers = view_headers(page, consumed_headers(page.result, chosen))
+    return await encoded(broker, headers, view_parts(page, chosen, shape))
 
+
+def routes(broker: Broker, traces: Traces | None = None) -> list[HTTPRouteHandler]:
     @get("/v1/topics/{topic:str}/records")
     async def consume(request: AnyRequest) -> ASGIApp:
         call = enter_to_read(request, broker, CONSUME_QUERY)
@@ -269,7 +270,7 @@ def routes(broker: Broker, traces: Traces | None = None) -> list[HTTPRouteHandle
         if chosen == COLUMNS:
             return await ArrowRecords.of(broker, topic, call.query, wanted)
         if is_of_keys:
-            return await view(call, topic, wanted, chosen, shape)
+            return await _view(broker, call, topic, wanted, chosen, shape)
         trace = RequestTrace.of(traces, call.headers)
         result = await unless_gone(
             broker.read(topic, wanted) if key is None else broker.read_key(topic, wanted, key),
