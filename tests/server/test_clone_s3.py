@@ -151,7 +151,7 @@ async def test_a_versioned_and_locked_bucket_holds_a_copy_that_can_be_restored_a
         Bucket.s3(options, ceph_server.port), copy.data, ["--take-over", "--linger=1ms"]
     )
     try:
-        await seb.ready()
+        await seb.ready(60)
         seb.process.terminate()
         assert await seb.ended() == 0, seb.shown  # with a snapshot, where older ones are locked
     finally:
