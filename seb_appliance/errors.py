@@ -203,6 +203,18 @@ class SequenceGapError(RefusedError):
     title = "The producer's seq does not follow its last one"
 
 
+class CompactionRefusedError(RefusedError):
+    code = "compaction_refused"
+    status = 409
+    title = "This cannot be compacted elsewhere, or not be put in force"
+
+
+class CompactionNotFoundError(RefusedError):
+    code = "compaction_not_found"
+    status = 404
+    title = "No such compaction is under way"
+
+
 class PreconditionFailedError(RefusedError):
     """`log_end_offset` tells where the log ends."""
 

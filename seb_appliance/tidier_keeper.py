@@ -15,7 +15,7 @@ from seb_appliance import limits
 from seb_appliance.broker.rewrite_jobs import Asked, RewriteJob, Rewriter
 from seb_appliance.broker.tidying import SwitchRefusedError, Tidying
 from seb_appliance.clock import Clock
-from seb_appliance.errors import FencedError, SebError
+from seb_appliance.errors import CorruptObjectError, FencedError, SebError
 from seb_appliance.failpoints import Failpoints
 from seb_appliance.snapshot_keeper import SnapshotKeeper
 from seb_appliance.storage.cleanup import BucketCleaner
@@ -122,6 +122,7 @@ class TidierKeeper:
             or await self._condemn_unused()
             or await self._remove_objects()
             or await self._remove_entries()
+            or await self._check_handed_over()
             or await self._rewrite()
         )
 
@@ -160,6 +161,36 @@ class TidierKeeper:
         self.counters.bytes_read += made.bytes_read
         self.counters.bytes_written += made.bytes_written
         return True
+
+    async def _check_handed_over(self) -> bool:
+        """What somebody else has compacted."""
+        elsewhere = self._tidying.elsewhere
+        found = elsewhere.next()
+        if found is None:
+            return False
+        self.doing = f"checking a compaction of {found.topic} that was made elsewhere"
+        try:
+            if not self._tidying.is_in_force(made.key for made in found.job.made):
+                await self._check_and_switch(found.job)
+        except (SwitchRefusedError, CorruptObjectError) as error:
+            elsewhere.refused(found, str(error))
+        except BaseException as error:
+            elsewhere.not_checked(found, str(error))
+            raise
+        else:
+            elsewhere.in_force(found)
+        self._strays_s = 0.0  # what was made and is not in force is garbage now
+        return True
+
+    async def _check_and_switch(self, job: RewriteJob) -> None:
+        await self._tidying.check_unchanged(job)
+        checked = await self._rewriter.rewrite(job)
+        self._failpoints.reach("K16")
+        await self._tidying.switch(job, checked)
+        self._failpoints.reach("K17")
+        self.counters.compactions += len(job.compactions)
+        self.counters.records_removed += checked.records_removed
+        self.counters.bytes_read += checked.bytes_read
 
     async def _condemn_strays(self) -> bool:
         """What a job, or a child of an earlier start, left behind unused."""

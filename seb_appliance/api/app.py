@@ -25,6 +25,7 @@ from litestar.types import (
 from seb_appliance.api import (
     api_keys,
     audit,
+    compactions,
     cost,
     group_leases,
     group_offsets,
@@ -82,6 +83,7 @@ def create_app(
         *record_keys.routes(broker),
         *topics.routes(broker),
         *manifest.routes(broker),
+        *compactions.routes(broker),
         *groups.routes(broker),
         *group_records.routes(broker),
         *group_offsets.routes(broker),

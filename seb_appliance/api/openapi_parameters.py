@@ -52,6 +52,9 @@ RECORD_OFFSET: Final = _parameter(
 API_KEY_ID: Final = _parameter(
     "path", "api_key_id", "Id of the API key (not its secret).", {"type": "string"}, "k3m9x2ap"
 )
+COMPACTION: Final = _parameter(
+    "path", "compaction", "Id of the compaction.", {"type": "string"}, "9f86d081884c7d65"
+)
 ASSET: Final = _parameter("path", "asset", "Name of the file.", {"type": "string"}, "schema.js")
 
 VALUES: Final = query(

@@ -14,6 +14,7 @@ from litestar.types import ASGIApp
 
 from seb_appliance.api import (
     openapi_access,
+    openapi_compactions,
     openapi_cost,
     openapi_groups,
     openapi_keys,
@@ -37,6 +38,7 @@ _PARTS: Final = (
     openapi_access,
     openapi_manage,
     openapi_cost,
+    openapi_compactions,
     openapi_manifest,
 )
 OPERATIONS: Final = [operation for part in _PARTS for operation in part.OPERATIONS]

@@ -23,6 +23,7 @@ from seb_appliance.broker.budget import ByteBudget, Reservation
 from seb_appliance.broker.by_hand import ByHand
 from seb_appliance.broker.catalog import Catalog, Topic
 from seb_appliance.broker.compaction import Compactions
+from seb_appliance.broker.compactions_elsewhere import CompactionsElsewhere
 from seb_appliance.broker.consumer_groups import ConsumerGroups
 from seb_appliance.broker.counters import Counters
 from seb_appliance.broker.following import Follower, Followers
@@ -128,7 +129,7 @@ class Broker:
         self.by_hand = ByHand(self._writes, self.pending, clock)
         self.groups = self._make_groups(index)
         self.topic_lists = TopicLists(self._catalog, index)
-        self.tidying = self._make_tidying(index, journal, random_bytes)
+        self.tidying = self._make_tidying(index, journal, source, random_bytes)
         self.access = self._make_access(last_used, authorizer, random_bytes)
         self.accounts = Accounts(self._catalog.users, self._writes.operate, clock=clock)
         self._readiness = ReadinessCheck(journal, state, self.pending, clock, self._sequencer)
@@ -172,8 +173,21 @@ class Broker:
         )
 
     def _make_tidying(
-        self, index: SectionIndex, journal: Journal, random_bytes: Callable[[int], bytes]
+        self,
+        index: SectionIndex,
+        journal: Journal,
+        source: SectionSource,
+        random_bytes: Callable[[int], bytes],
     ) -> Tidying:
+        elsewhere = CompactionsElsewhere(
+            self._catalog,
+            source,
+            self._clock,
+            self._settings,
+            random_bytes,
+            bucket_id=journal.bucket_id,
+            epoch=lambda: journal.epoch,
+        )
         return Tidying(
             self._catalog,
             index,
@@ -186,8 +200,13 @@ class Broker:
             epoch=lambda: journal.epoch,
             linger=self.linger,
             compactions=Compactions(
-                self._catalog, self._clock, self._settings, self._settings.tidy.segment_bytes
+                self._catalog,
+                self._clock,
+                self._settings,
+                self._settings.tidy.segment_bytes,
+                elsewhere.holds,
             ),
+            elsewhere=elsewhere,
         )
 
     def _make_access(

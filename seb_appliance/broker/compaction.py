@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -44,15 +44,22 @@ class CompactionProgress:
 
 
 class Compactions:
-    """Decides on rows in memory alone: cheap enough to be asked every few seconds."""
+    """Decides on rows in memory alone: cheap enough to be asked every few seconds. `is_held`: of a
+    topic id, whether others compact it."""
 
     def __init__(
-        self, catalog: Catalog, clock: Clock, settings: BrokerSettings, segment_bytes: int
+        self,
+        catalog: Catalog,
+        clock: Clock,
+        settings: BrokerSettings,
+        segment_bytes: int,
+        is_held: Callable[[int], bool] = lambda _: False,
     ) -> None:
         self._catalog = catalog
         self._clock = clock
         self._settings = settings
         self._segment_bytes = segment_bytes
+        self._is_held = is_held
         self._failed: dict[int, float] = {}  # topic id → when it failed; tried again alone
 
     async def next(self) -> Plan | None:
@@ -104,6 +111,8 @@ class Compactions:
         now_s = self._clock.monotonic_s()
         if failed_s is not None and now_s < failed_s + limits.COMPACTION_FAILED_REST_S:
             return None
+        if self._is_held(topic.topic_id):
+            return None
         settings = self._settings.effective(topic.settings)
         return due_rows(topic, settings, self._clock.wall_us(), self._segment_bytes)
 
@@ -127,6 +136,27 @@ class Compactions:
             )
             places += [place_of(self._catalog, topic, row) for row in range(begin, end)]
         return Plan(tuple(compactions), tuple(places))
+
+
+@dataclass(frozen=True, slots=True)
+class AllRows:
+    """The rows up to `end`, exclusive; `dirty_bytes` of them were not compacted, or lie in another
+    run than the others."""
+
+    end: int
+    dirty_bytes: int
+
+
+def rows_for_all(topic: Topic, settings: TopicSettings, now_us: int) -> AllRows:
+    """All of the topic's segments but what is too young: to be compacted into one run."""
+    assert settings.min_compaction_lag_ms is not None, settings
+    stored = topic.stored
+    end = bisect_right(stored.created_us, now_us - settings.min_compaction_lag_ms * 1000)
+    first = 0
+    if topic.runs and end:
+        whole = stored.end_of(end - 1) - 1 <= topic.runs[0][1]
+        first = end if whole else bisect_right(stored.bases, topic.runs[0][1])
+    return AllRows(end, _bytes(stored, min(first, end), end))
 
 
 def place_of(catalog: Catalog, topic: Topic, row: int) -> SectionPlace:

@@ -117,6 +117,30 @@ class Journal(Protocol):
 # --- records in the bucket ---
 
 
+@dataclass(frozen=True, slots=True)
+class NewSegment:
+    """A segment that is made elsewhere, before it is stored: what its key says, its `length` in
+    bytes, and the MD5 of all of them (16 bytes). `name`: 8 random bytes, never used before."""
+
+    topic_id: int
+    base_offset: int
+    last_offset: int
+    epoch: int
+    name: bytes
+    length: int
+    md5: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class SignedUpload:
+    """A PUT that anyone may make for a while: to `url`, with these headers, of the very bytes that
+    it was signed for. The object then lies at `key`."""
+
+    key: str
+    url: str
+    headers: dict[str, str]
+
+
 class SectionSource(Protocol):
     """Verified bytes of sections, from memory, the cache on disk or the bucket."""
 
@@ -131,6 +155,10 @@ class SectionSource(Protocol):
 
     async def signed_urls(self, objects: Sequence[ObjectRef], valid_s: int) -> list[str] | None:
         """URLs by which anyone may read these objects for `valid_s` seconds; None where the bucket
+        has no URLs. Raises StoreError."""
+
+    async def signed_upload(self, segment: NewSegment, valid_s: int) -> SignedUpload | None:
+        """By which anyone may store these very bytes for `valid_s` seconds; None where the bucket
         has no URLs. Raises StoreError."""
 
 

@@ -38,13 +38,25 @@ class Compaction:
 
 
 @dataclass(frozen=True, slots=True)
+class MadeElsewhere:
+    """A segment that somebody else has stored, of these offsets (inclusive) and so many bytes."""
+
+    key: str
+    base_offset: int
+    last_offset: int
+    length: int
+
+
+@dataclass(frozen=True, slots=True)
 class RewriteJob:
     """Rewrite whole journal entries, or sections of objects, into new segments; with `compactions`
     only the records of these sections that are to stay.
 
     `log_starts` of living topics: what lies below, and other topics' records, is left out. `name`:
     8 random bytes, never used before, from which the keys are made. `compressed`: ids of the topics
-    that want to be stored so. `inputs`: keys of the objects that `sections` lie in.
+    that want to be stored so. `inputs`: keys of the objects that `sections` lie in. `made`: nothing
+    is to be written; these segments, in the order of their offsets, are to be checked against what
+    the one compaction leaves.
     """
 
     bucket_id: bytes
@@ -57,6 +69,7 @@ class RewriteJob:
     sections: tuple[SectionPlace, ...] = ()
     inputs: tuple[str, ...] = ()
     compactions: tuple[Compaction, ...] = ()
+    made: tuple[MadeElsewhere, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

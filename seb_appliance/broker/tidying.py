@@ -15,6 +15,7 @@ from seb_appliance import limits
 from seb_appliance.broker.admission import Admission
 from seb_appliance.broker.catalog import Catalog, Topic
 from seb_appliance.broker.compaction import Compactions, place_of
+from seb_appliance.broker.compactions_elsewhere import CompactionsElsewhere
 from seb_appliance.broker.consumer_groups import Submit
 from seb_appliance.broker.index import SectionIndex
 from seb_appliance.broker.linger import Linger
@@ -59,9 +60,11 @@ class Tidying:
         epoch: Callable[[], int],
         linger: Linger,
         compactions: Compactions,
+        elsewhere: CompactionsElsewhere,
     ) -> None:
         self.settings = settings
         self.compactions = compactions
+        self.elsewhere = elsewhere
         self._catalog = catalog
         self._index = index
         self._admission = admission
@@ -189,10 +192,11 @@ class Tidying:
     def _due_objects(self) -> list[LivingObject]:
         """Small objects that have become many, or one that holds mostly what is gone."""
         target = self.settings.segment_bytes
+        held = self.elsewhere.inputs()
         small: list[LivingObject] = []
         sections = 0
         for found in self._catalog.stored.all():
-            if not found.sections:
+            if not found.sections or found.ref.key in held:
                 continue
             if found.length >= limits.REPACK_BYTES_MIN and 2 * found.living_bytes < found.length:
                 return [found]
@@ -216,6 +220,15 @@ class Tidying:
         return places
 
     # --- putting in force ---
+
+    def is_in_force(self, keys: Iterable[str]) -> bool:
+        """Whether these objects are, all of them."""
+        return self._catalog.stored.keys().issuperset(keys)
+
+    async def check_unchanged(self, job: RewriteJob) -> None:
+        """As `switch`, before anything is read: so that what is in vain is not begun."""
+        ranges = (ReplacedRange(i.topic_id, i.base_offset, i.last_offset) for i in job.compactions)
+        await self._check(job, Rewritten(tuple(ranges), ()))
 
     async def switch(self, job: RewriteJob, made: Rewritten) -> None:
         """Put what `job` has made in force. Raises SwitchRefusedError; nothing was changed then."""
@@ -305,10 +318,10 @@ class Tidying:
 
     def strays(self, listed: Sequence[tuple[str, int | None]]) -> list[str]:
         """Of all keys of segments and packed objects in the bucket, each with the epoch in its
-        name, those that nothing refers to. Call it while no job is under way. Raises FencedError
-        for the name of a later epoch."""
+        name, those that nothing refers to, nor may yet. Call it while no job is under way. Raises
+        FencedError for the name of a later epoch."""
         stored = self._catalog.stored
-        living = stored.keys()
+        living = {*stored.keys(), *self.elsewhere.keys()}
         found = []
         for key, epoch in listed:
             if epoch is not None and epoch > self._epoch():

@@ -30,7 +30,7 @@ from seb_appliance.storage.together import together
 _RECORDS_MAX: Final = 65_536  # of a batch
 _OBJECTS_MAX: Final = 512  # of a job; one entry names them all
 
-_Sections: TypeAlias = "list[tuple[SectionPlace, bytes]]"
+Sections: TypeAlias = "list[tuple[SectionPlace, bytes]]"
 
 
 async def compact(job: RewriteJob, store: CheckedObjects, folder: Path) -> Rewritten:
@@ -67,21 +67,23 @@ async def _compact_topic(
     """How many records did not stay."""
     newest = NewestRecords(folder)
     try:
-        async for sections in _read(places, store):
+        async for sections in read_sections(places, store):
             await asyncio.to_thread(_survey, newest, sections)
         survivors = await asyncio.to_thread(newest.finish)
     finally:
         newest.close()
     keeper = _Keeper(item, survivors, newest.count, output)
     output.begin_topic()
-    async for sections in _read(places, store):
+    async for sections in read_sections(places, store):
         await asyncio.to_thread(keeper.take, sections)
         await output.seal_if_full()
     await asyncio.to_thread(keeper.finish)
     return newest.count - keeper.kept
 
 
-async def _read(places: Sequence[SectionPlace], store: CheckedObjects) -> AsyncIterator[_Sections]:
+async def read_sections(
+    places: Sequence[SectionPlace], store: CheckedObjects
+) -> AsyncIterator[Sections]:
     """All sections in order; neighbours in an object come by one request."""
     neighbours: list[list[SectionPlace]] = []
     size_bytes = 0
@@ -99,10 +101,10 @@ async def _read(places: Sequence[SectionPlace], store: CheckedObjects) -> AsyncI
             yield sections
 
 
-async def _get(places: Sequence[SectionPlace], store: CheckedObjects) -> _Sections:
+async def _get(places: Sequence[SectionPlace], store: CheckedObjects) -> Sections:
     first, last = places[0], places[-1]
 
-    def check(body: bytes) -> _Sections:
+    def check(body: bytes) -> Sections:
         sections = []
         for place in places:
             begin = place.at - first.at
@@ -115,7 +117,7 @@ async def _get(places: Sequence[SectionPlace], store: CheckedObjects) -> _Sectio
     return await store.get_range(first.key, first.at, length, check)
 
 
-def _survey(newest: NewestRecords, sections: _Sections) -> None:
+def _survey(newest: NewestRecords, sections: Sections) -> None:
     for place, data in sections:
         for found, _ in batches_of(data, place.base_offset, place.last_offset):
             keys = found.columns.keys
@@ -141,7 +143,7 @@ class _Keeper:
         self._waiting: list[Batch] = []
         self._waiting_bytes = self._waiting_records = 0
 
-    def take(self, sections: _Sections) -> None:
+    def take(self, sections: Sections) -> None:
         for place, data in sections:
             for found, _ in batches_of(data, place.base_offset, place.last_offset):
                 self._take(found)
@@ -159,7 +161,7 @@ class _Keeper:
         self.kept += len(staying)
         if not staying:
             return
-        left = _picked(found, staying)
+        left = picked(found, staying)
         size_bytes = _bytes_of(left)
         if self._waiting and (
             self._waiting_bytes + size_bytes > limits.SEGMENT_SECTION_BYTES
@@ -261,7 +263,7 @@ class _Output:
         return layout.segment_key(*ends, self._job.epoch, name), segment.header(*ends)
 
 
-def _picked(found: Batch, staying: Sequence[int]) -> Batch:
+def picked(found: Batch, staying: Sequence[int]) -> Batch:
     """The batch with these of its records; each has an explicit offset."""
     columns, offsets = found.columns, int64s(found.offsets())
     if len(staying) == found.header.count:

@@ -9,7 +9,13 @@ from dataclasses import dataclass, replace
 from typing import Final, Literal, TypeVar
 
 from seb_appliance.broker.histogram import Histogram
-from seb_appliance.storage.object_store import Durability, ObjectInfo, ObjectRange, ObjectStore
+from seb_appliance.storage.object_store import (
+    Durability,
+    ObjectInfo,
+    ObjectRange,
+    ObjectStore,
+    SignedPut,
+)
 
 T = TypeVar("T")
 
@@ -115,6 +121,9 @@ class CountedStore:
 
     async def signed_urls(self, keys: Sequence[str], valid_s: int) -> list[str] | None:
         return await self._store.signed_urls(keys, valid_s)
+
+    async def signed_put(self, key: str, length: int, md5: bytes, valid_s: int) -> SignedPut | None:
+        return await self._store.signed_put(key, length, md5, valid_s)
 
     async def check_configuration(self) -> list[str]:
         return await self._count("CONFIGURATION", self._store.check_configuration())

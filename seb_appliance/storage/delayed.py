@@ -6,7 +6,13 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
 from seb_appliance.clock import Clock
-from seb_appliance.storage.object_store import Durability, ObjectInfo, ObjectRange, ObjectStore
+from seb_appliance.storage.object_store import (
+    Durability,
+    ObjectInfo,
+    ObjectRange,
+    ObjectStore,
+    SignedPut,
+)
 
 T = TypeVar("T")
 
@@ -55,6 +61,9 @@ class DelayedStore:
 
     async def signed_urls(self, keys: Sequence[str], valid_s: int) -> list[str] | None:
         return await self._store.signed_urls(keys, valid_s)
+
+    async def signed_put(self, key: str, length: int, md5: bytes, valid_s: int) -> SignedPut | None:
+        return await self._store.signed_put(key, length, md5, valid_s)
 
     async def check_configuration(self) -> list[str]:
         return await self._late(lambda: self._store.check_configuration())

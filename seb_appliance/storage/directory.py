@@ -26,7 +26,7 @@ from seb_appliance.errors import (
 )
 from seb_appliance.failpoints import NO_FAILPOINTS, Failpoints
 from seb_appliance.storage.directory_listing import list_objects
-from seb_appliance.storage.object_store import Durability, ObjectInfo, ObjectRange
+from seb_appliance.storage.object_store import Durability, ObjectInfo, ObjectRange, SignedPut
 from seb_appliance.storage.temporary_files import TEMPORARY_FOLDER, TemporaryFiles
 
 T = TypeVar("T")
@@ -95,6 +95,15 @@ class DirectoryStore:
         keys: Sequence[str],  # noqa: ARG002 - the shape of an ObjectStore
         valid_s: int,  # noqa: ARG002
     ) -> list[str] | None:
+        return None
+
+    async def signed_put(
+        self,
+        key: str,  # noqa: ARG002 - the shape of an ObjectStore
+        length: int,  # noqa: ARG002
+        md5: bytes,  # noqa: ARG002
+        valid_s: int,  # noqa: ARG002
+    ) -> SignedPut | None:
         return None
 
     async def check_configuration(self) -> list[str]:

@@ -12,7 +12,13 @@ from pathlib import Path
 
 from seb_appliance.storage import layout
 from seb_appliance.storage.disk_cache import entry_name
-from seb_appliance.storage.object_store import Durability, ObjectInfo, ObjectRange, ObjectStore
+from seb_appliance.storage.object_store import (
+    Durability,
+    ObjectInfo,
+    ObjectRange,
+    ObjectStore,
+    SignedPut,
+)
 
 _HANDED_OUT_MAX = 100_000
 
@@ -76,6 +82,9 @@ class EntriesOnDisk:
 
     async def signed_urls(self, keys: Sequence[str], valid_s: int) -> list[str] | None:
         return await self._store.signed_urls(keys, valid_s)
+
+    async def signed_put(self, key: str, length: int, md5: bytes, valid_s: int) -> SignedPut | None:
+        return await self._store.signed_put(key, length, md5, valid_s)
 
     async def check_configuration(self) -> list[str]:
         return await self._store.check_configuration()

@@ -8,7 +8,7 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import Sequence
 
 from seb_appliance.errors import ObjectExistsError, ObjectMissingError
-from seb_appliance.storage.object_store import Durability, ObjectInfo, ObjectRange
+from seb_appliance.storage.object_store import Durability, ObjectInfo, ObjectRange, SignedPut
 
 
 class MemoryStore:
@@ -81,6 +81,15 @@ class MemoryStore:
         keys: Sequence[str],  # noqa: ARG002 - the shape of an ObjectStore
         valid_s: int,  # noqa: ARG002
     ) -> list[str] | None:
+        return None
+
+    async def signed_put(
+        self,
+        key: str,  # noqa: ARG002 - the shape of an ObjectStore
+        length: int,  # noqa: ARG002
+        md5: bytes,  # noqa: ARG002
+        valid_s: int,  # noqa: ARG002
+    ) -> SignedPut | None:
         return None
 
     async def check_configuration(self) -> list[str]:

@@ -38,6 +38,15 @@ class Survivors:
             bits[number >> 3] |= 1 << (number & 7)
             self.count += 1
 
+    def are_left_by(self, kept: Survivors, may_go: Survivors) -> bool:
+        """Whether `kept` are all of these but perhaps some of `may_go`, and nothing else."""
+        ours, stay, go = self.as_number(), kept.as_number(), may_go.as_number()
+        return ours | stay == ours and not ours & ~(stay | go)
+
+    def as_number(self) -> int:
+        """Its bits, that of record 0 the lowest."""
+        return int.from_bytes(self._bits, "little")
+
     def among(self, first: int, count: int) -> list[int]:
         """Those of `count` records from `first` on that stay, counted from `first`."""
         bits = self._bits

@@ -31,6 +31,14 @@ class ObjectRange:
     total_size: int
 
 
+@dataclass(frozen=True, slots=True)
+class SignedPut:
+    """`headers` have to be sent as they are: the signature covers them."""
+
+    url: str
+    headers: dict[str, str]
+
+
 class ObjectStore(Protocol):
     """Keys are relative to the store's prefix, `/`-separated, ASCII.
 
@@ -83,6 +91,10 @@ class ObjectStore(Protocol):
     async def signed_urls(self, keys: Sequence[str], valid_s: int) -> list[str] | None:
         """A URL for each of `keys` by which anyone may GET the object (with ranges) for `valid_s`
         seconds; None where a store has no URLs. Makes no request: a key need not be there."""
+
+    async def signed_put(self, key: str, length: int, md5: bytes, valid_s: int) -> SignedPut | None:
+        """A PUT that anyone may make to `key` for `valid_s` seconds, of the `length` bytes with
+        this MD5 and no others; None where a store has no URLs. Makes no request."""
 
     async def check_configuration(self) -> list[str]:
         """Warnings about the bucket's own settings (versioning, lifecycle expiry), in words. The

@@ -21,6 +21,7 @@ from seb_appliance.formats.batch import Batch
 from seb_appliance.formats.columns import Bytes
 from seb_appliance.formats.operations import ReplacedRange, StoredObject
 from seb_appliance.storage import layout
+from seb_appliance.storage.checked_compactions import check_made
 from seb_appliance.storage.checked_objects import READS_AT_ONCE, CheckedObjects, check_crc
 from seb_appliance.storage.compacting import compact
 from seb_appliance.storage.layout import Mode
@@ -71,6 +72,8 @@ class ObjectRewriter:
         """See `Rewriter`. About three times the job's bytes are in memory meanwhile; when it
         compacts, about three times an object's."""
         objects = CheckedObjects(self._store, self._patience)
+        if job.made:
+            return await check_made(job, objects, self._folder)
         if job.compactions:
             return await compact(job, objects, self._folder)
         return await self._merge(job, objects)

@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 
 from seb_appliance.errors import ConfigurationError, StoreUncertainError
 from seb_appliance.failpoints import NO_FAILPOINTS, Failpoints
-from seb_appliance.storage.object_store import Durability, ObjectInfo, ObjectRange
+from seb_appliance.storage.object_store import Durability, ObjectInfo, ObjectRange, SignedPut
 from seb_appliance.storage.s3_options import S3Options
 
 if TYPE_CHECKING:
@@ -92,6 +92,11 @@ class S3Store:
 
     async def signed_urls(self, keys: Sequence[str], valid_s: int) -> list[str] | None:
         return await self._run(self._others, "", lambda s3: s3.signed_urls(keys, valid_s))
+
+    async def signed_put(self, key: str, length: int, md5: bytes, valid_s: int) -> SignedPut | None:
+        return await self._run(
+            self._others, key, lambda s3: s3.signed_put(key, length, md5, valid_s)
+        )
 
     async def check_configuration(self) -> list[str]:
         """As in the protocol; two requests."""

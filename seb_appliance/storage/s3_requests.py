@@ -24,7 +24,7 @@ from seb_appliance.errors import (
 )
 from seb_appliance.failpoints import Failpoints
 from seb_appliance.storage import s3_answers, s3_client
-from seb_appliance.storage.object_store import ObjectInfo, ObjectRange
+from seb_appliance.storage.object_store import ObjectInfo, ObjectRange, SignedPut
 
 if TYPE_CHECKING:
     from types_boto3_s3.type_defs import (
@@ -134,6 +134,21 @@ class S3Requests:
             )
             for key in keys
         ]
+
+    def signed_put(self, key: str, length: int, md5: bytes, valid_s: int) -> SignedPut:
+        """The store refuses other bytes: length and digest are part of what is signed."""
+        digest = base64.b64encode(md5).decode()
+        url = self._client.generate_presigned_url(
+            "put_object",
+            Params={
+                "Bucket": self._bucket,
+                "Key": self._base + key,
+                "ContentLength": length,
+                "ContentMD5": digest,
+            },
+            ExpiresIn=valid_s,
+        )
+        return SignedPut(url, {"Content-Length": str(length), "Content-MD5": digest})
 
     def versioning_warning(self) -> str:
         """ "" if there is nothing to warn of."""

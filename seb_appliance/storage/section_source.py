@@ -13,7 +13,13 @@ from concurrent.futures import ThreadPoolExecutor
 
 from crc32c import crc32c
 
-from seb_appliance.broker.ports import EntryRef, ObjectRef, SectionRef
+from seb_appliance.broker.ports import (
+    EntryRef,
+    NewSegment,
+    ObjectRef,
+    SectionRef,
+    SignedUpload,
+)
 from seb_appliance.clock import Clock
 from seb_appliance.errors import (
     CorruptObjectError,
@@ -22,6 +28,7 @@ from seb_appliance.errors import (
     StoreError,
 )
 from seb_appliance.formats.entry import EncodedEntry
+from seb_appliance.storage import layout
 from seb_appliance.storage.disk_cache import DiskCache
 from seb_appliance.storage.object_store import ObjectStore
 
@@ -76,6 +83,13 @@ class BucketSections:
         """By which anyone may read these objects for `valid_s` seconds; None where the bucket has
         no URLs. Raises StoreError."""
         return await self._store.signed_urls([ref.key for ref in objects], valid_s)
+
+    async def signed_upload(self, segment: NewSegment, valid_s: int) -> SignedUpload | None:
+        """See `SectionSource`."""
+        ends = segment.base_offset, segment.last_offset
+        key = layout.segment_key(segment.topic_id, *ends, segment.epoch, segment.name)
+        put = await self._store.signed_put(key, segment.length, segment.md5, valid_s)
+        return None if put is None else SignedUpload(key, put.url, put.headers)
 
     def at_hand(self, ref: SectionRef) -> bytes | None:
         """The section's bytes if its entry is among the newest; else None."""

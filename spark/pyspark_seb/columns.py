@@ -46,6 +46,20 @@ def spark_schema(*, include_headers: bool) -> StructType:
     )
 
 
+STORED_SCHEMA: Final = StructType(
+    [
+        StructField("key", BinaryType()),
+        StructField("value", BinaryType()),
+        StructField("packed", BinaryType()),
+        StructField("offset", LongType(), nullable=False),
+        StructField("timestamp", LongType(), nullable=False),
+        StructField("created", LongType(), nullable=False),
+    ]
+)
+"""Records as they are stored, so that they can be stored again: `packed` are the headers as the
+format has them; `timestamp`, and `created` of the record's batch, in us."""
+
+
 def arrow_schema(schema: StructType) -> pa.Schema:
     """As Spark compares it: the names, the types and what may be null."""
     return to_arrow_schema(schema, timezone="UTC")
@@ -95,6 +109,9 @@ class ArrowBatches:
         }
         if "headers" in self._schema.names:
             made["headers"] = _headers(columns.headers, count, self._type("headers"))
+        if "packed" in self._schema.names:
+            made["packed"] = _binary(columns.headers, count)
+            made["created"] = pa.repeat(pa.scalar(batch.header.created_us, pa.int64()), count)
         whole = pa.RecordBatch.from_arrays(
             [made[name] for name in self._schema.names], schema=self._schema
         )

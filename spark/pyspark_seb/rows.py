@@ -73,9 +73,14 @@ def append_requests(
         count = _fits(values, at, min(REQUEST_RECORDS, batch.num_rows - at))
         part = batch.slice(at, count)
         plain = formats.encode(_columns(rows, part, now_us), base_offset=0, created_us=0)
-        smaller = formats.compress(plain, ZSTD_LEVEL)
-        yield (smaller if len(smaller) < len(plain) * WORTH_IT else plain), count
+        yield packed_where_it_pays(plain), count
         at += count
+
+
+def packed_where_it_pays(plain: bytes) -> bytes:
+    """The record batch, compressed if that makes it smaller."""
+    smaller = formats.compress(plain, ZSTD_LEVEL)
+    return smaller if len(smaller) < len(plain) * WORTH_IT else plain
 
 
 def _bytes_of(column: pa.Array) -> pa.Array:

@@ -15,8 +15,10 @@ from seb_appliance.broker.ports import (
     AuditQuery,
     AuditRow,
     LoadedState,
+    NewSegment,
     ObjectRef,
     SectionRef,
+    SignedUpload,
     StoreHealth,
 )
 from seb_appliance.errors import FencedError, StoreUncertainError
@@ -156,6 +158,10 @@ class FakeSource:
 
     async def signed_urls(self, objects: Sequence[ObjectRef], valid_s: int) -> list[str] | None:
         return [f"https://bucket/{ref.key}?for={valid_s}" for ref in objects]
+
+    async def signed_upload(self, segment: NewSegment, valid_s: int) -> SignedUpload | None:
+        key = f"segments/{segment.topic_id}/{segment.name.hex()}"
+        return SignedUpload(key, f"https://bucket/{key}?for={valid_s}", {})
 
     async def read(self, ref: SectionRef) -> bytes:
         self.reads += 1

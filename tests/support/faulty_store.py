@@ -24,7 +24,13 @@ from seb_appliance.errors import (
     StoreUncertainError,
     StoreUnsupportedError,
 )
-from seb_appliance.storage.object_store import Durability, ObjectInfo, ObjectRange, ObjectStore
+from seb_appliance.storage.object_store import (
+    Durability,
+    ObjectInfo,
+    ObjectRange,
+    ObjectStore,
+    SignedPut,
+)
 
 Request = Callable[[], Awaitable[Any]]
 Action = Callable[["FaultyStore", str, Request], Awaitable[Any]]
@@ -193,6 +199,9 @@ class FaultyStore:
 
     async def signed_urls(self, keys: Sequence[str], valid_s: int) -> list[str] | None:
         return await self.inner.signed_urls(keys, valid_s)
+
+    async def signed_put(self, key: str, length: int, md5: bytes, valid_s: int) -> SignedPut | None:
+        return await self.inner.signed_put(key, length, md5, valid_s)
 
     async def check_configuration(self) -> list[str]:
         return self.configuration

@@ -1,0 +1,265 @@
+"""Compactions that others make: only what our own would leave comes into force."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyspark_seb.columns import STORED_SCHEMA, ArrowBatches, arrow_schema
+from pyspark_seb.new_segments import SegmentPlace, segment_of
+
+from seb_appliance import limits
+from seb_appliance.broker.compactions_elsewhere import CompactionElsewhere
+from seb_appliance.errors import BadRequestError, CompactionNotFoundError, CompactionRefusedError
+from seb_appliance.formats.operations import TopicSettings
+from seb_appliance.storage.object_store import SignedPut
+from tests.support.tidied import Place
+
+SETTINGS = {"cleanup": "compact", "dirty_ratio": 0.99, "tombstone_retention_ms": 0}
+Rows = list[dict[str, object]]
+
+
+@pytest.fixture
+async def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Place]:
+    monkeypatch.setattr(limits, "RETENTION_EVERY_S", -1.0)
+    monkeypatch.setattr(limits, "ENTRIES_PER_JOB_MIN", 1)
+    place = Place(tmp_path)
+
+    async def signed_put(key: str, length: int, md5: bytes, valid_s: int) -> SignedPut:
+        return SignedPut(f"memory:{key}", {"Content-MD5": md5.hex(), "n": f"{length}/{valid_s}"})
+
+    monkeypatch.setattr(place.store, "signed_put", signed_put)
+    monkeypatch.setattr("seb_appliance.broker.compaction.Compactions.next", nothing_due)
+    await place.start(tidy_after="0ms")
+    await place.broker.topics.create("t", TopicSettings(**SETTINGS))
+    yield place
+    await place.appliance.close()
+
+
+async def nothing_due(_: object) -> None:
+    """Our own compaction does not come first."""
+
+
+async def merged(place: Place) -> None:
+    """All of the topic lies in segments."""
+    topic = place.broker._catalog.topic("t")
+    while topic.entries_begin < topic.log_end_offset:
+        await place.tidier.step()
+
+
+async def filled(place: Place) -> None:
+    await place.put("t", (b"a", b"1"), (b"b", b"1"), (b"a", b"2"), (None, b"plain"))
+    await place.put("t", (b"c", b"1"), (b"c", None), (b"a", b"3"))
+    await merged(place)
+
+
+async def stored(place: Place, found: CompactionElsewhere) -> Rows:
+    """The records of the range, as a cluster reads them."""
+    schema = arrow_schema(STORED_SCHEMA)
+    batches = ArrowBatches("t", schema)
+    rows: Rows = []
+    for section in found.job.sections:
+        data = (await place.store.get_range(section.key, section.at, section.length)).data
+        for batch in batches.take(data, found.log_start_offset, found.item.last_offset + 1):
+            rows += batch.to_pylist()
+    return rows + [row for batch in batches.rest() for row in batch.to_pylist()]
+
+
+def newest(rows: Rows) -> Rows:
+    """What compaction leaves, with all tombstones gone but the last record."""
+    last = {row["key"]: row["offset"] for row in rows}
+    return [
+        row
+        for row in rows
+        if row["key"] is None
+        or (
+            last[row["key"]] == row["offset"]
+            and (row["value"] is not None or row["offset"] == rows[-1]["offset"])
+        )
+    ]
+
+
+async def upload(place: Place, found: CompactionElsewhere, rows: Rows, **ends: int) -> str:
+    """A segment of these rows, stored where we were told."""
+    item = found.item
+    base, last = ends.get("base", item.base_offset), ends.get("last", item.last_offset)
+    where = SegmentPlace(item.topic_id, found.job.bucket_id, base, last)
+    records = pa.RecordBatch.from_pylist(rows, arrow_schema(STORED_SCHEMA))
+    body = segment_of(where, records)
+    elsewhere = place.broker.tidying.elsewhere
+    digest = hashlib.md5(body, usedforsecurity=False).digest()
+    name, given = await elsewhere.upload(found, base, last, len(body), digest)
+    await place.store.put(given.key, body)
+    return name
+
+
+async def made(place: Place, wrong: Callable[[Rows], Rows] = lambda rows: rows) -> str:
+    """Make a compaction elsewhere and hand it over; what came of it."""
+    elsewhere = place.broker.tidying.elsewhere
+    found = await elsewhere.begin("t")
+    rows = wrong(newest(await stored(place, found)))
+    elsewhere.hand_over(found, [await upload(place, found, rows)])
+    await place.tidier.step()
+    return found.reason or found.state
+
+
+async def test_what_was_made_elsewhere_comes_into_force(place: Place) -> None:
+    await filled(place)
+    await place.put("t", (b"b", b"later"))
+    assert await made(place) == "in_force"
+    left = [(1, b"b", b"1"), (3, None, b"plain"), (6, b"a", b"3"), (7, b"b", b"later")]
+    assert await place.records("t") == left
+    assert place.broker._catalog.topic("t").runs == [(0, 6)]
+    await place.restart(tidy_after="0ms")
+    assert await place.records("t") == left
+    assert place.tidier.counters.failures == 0
+
+
+def without_b(rows: Rows) -> Rows:
+    return [row for row in rows if row["key"] != b"b"]
+
+
+def other_value(rows: Rows) -> Rows:
+    return [{**row, "value": b"other"} if row["key"] == b"b" else row for row in rows]
+
+
+def other_time(rows: Rows) -> Rows:
+    return [{**row, "created": row["created"] + 1} for row in rows]  # type: ignore[operator]
+
+
+def a_record_more(rows: Rows) -> Rows:
+    return [{**rows[0], "offset": 0, "key": b"a"}, *rows]
+
+
+def moved(rows: Rows) -> Rows:
+    return [{**rows[0], "offset": 2}, *rows[1:]]
+
+
+@pytest.mark.parametrize("wrong", [without_b, other_value, other_time, a_record_more, moved])
+async def test_anything_else_than_compaction_leaves_is_refused(
+    place: Place, wrong: Callable[[Rows], Rows]
+) -> None:
+    await filled(place)
+    before = await place.records("t")
+    assert "wrong" in await made(place, wrong)
+    assert await place.records("t") == before
+    assert place.broker._catalog.topic("t").runs == []
+
+
+async def test_a_topic_that_changed_meanwhile_stays_as_it_is(place: Place) -> None:
+    await filled(place)
+    elsewhere = place.broker.tidying.elsewhere
+    first, second = await elsewhere.begin("t"), await elsewhere.begin("t")
+    for found in (first, second):
+        rows = newest(await stored(place, found))
+        elsewhere.hand_over(found, [await upload(place, found, rows)])
+    await place.tidier.step()
+    after = await place.records("t")
+    while elsewhere.next() is not None:
+        await place.tidier.step()
+    assert (first.state, second.state) == ("in_force", "refused")
+    assert "replaced already" in second.reason or "changed" in second.reason
+    assert await place.records("t") == after
+
+
+async def test_records_below_the_log_start_are_left_out(place: Place) -> None:
+    await filled(place)
+    await place.broker.topics.trim("t", 2)
+    await merged(place)
+    assert await made(place) == "in_force"
+    assert [offset for offset, _, _ in await place.records("t")] == [3, 6]
+
+
+async def test_a_trim_while_it_is_made_is_no_reason_to_refuse(place: Place) -> None:
+    await filled(place)
+    elsewhere = place.broker.tidying.elsewhere
+    found = await elsewhere.begin("t")
+    names = [await upload(place, found, newest(await stored(place, found)))]
+    await place.broker.topics.trim("t", 2)
+    elsewhere.hand_over(found, names)
+    while found.state == "checking":
+        await place.tidier.step()
+    assert found.state == "in_force", found.reason
+    assert [offset for offset, _, _ in await place.records("t")] == [3, 6]
+
+
+async def test_several_segments_answer_for_the_range_together(place: Place) -> None:
+    await filled(place)
+    elsewhere = place.broker.tidying.elsewhere
+    found = await elsewhere.begin("t")
+    rows = newest(await stored(place, found))
+    below = [row for row in rows if row["offset"] < 4]  # type: ignore[operator]
+    above = [row for row in rows if row not in below]
+    names = [
+        await upload(place, found, below, last=3),
+        await upload(place, found, above, base=4),
+    ]
+    elsewhere.hand_over(found, names)
+    await place.tidier.step()
+    assert found.state == "in_force", found.reason
+    assert [offset for offset, _, _ in await place.records("t")] == [1, 3, 6]
+
+
+async def test_a_gap_between_segments_is_refused(place: Place) -> None:
+    await filled(place)
+    elsewhere = place.broker.tidying.elsewhere
+    found = await elsewhere.begin("t")
+    rows = newest(await stored(place, found))
+    elsewhere.hand_over(found, [await upload(place, found, rows, last=5)])
+    await place.tidier.step()
+    assert found.state == "refused"
+
+
+async def look_for_strays(place: Place) -> None:
+    """Condemned and, with no grace time, removed."""
+    place.tidier._strays_s = 0.0
+    for _ in range(4):
+        await place.tidier.step()
+
+
+async def test_what_is_not_handed_over_is_removed_once_nobody_asks(place: Place) -> None:
+    await filled(place)
+    elsewhere = place.broker.tidying.elsewhere
+    found = await elsewhere.begin("t")
+    name = await upload(place, found, newest(await stored(place, found)))
+    key = found.given[name].key
+    await look_for_strays(place)
+    assert key in await place.keys("_seb/segments/")
+    elsewhere.give_up(found)
+    await look_for_strays(place)
+    assert key not in await place.keys("_seb/segments/")
+    with pytest.raises(CompactionRefusedError):
+        elsewhere.hand_over(found, [name])
+
+
+async def test_a_name_that_was_not_given_is_refused(place: Place) -> None:
+    await filled(place)
+    elsewhere = place.broker.tidying.elsewhere
+    found = await elsewhere.begin("t")
+    with pytest.raises(BadRequestError):
+        elsewhere.hand_over(found, ["00" * 8])
+    with pytest.raises(CompactionNotFoundError):
+        elsewhere.get("other", found.compaction_id)
+
+
+async def test_a_topic_that_keeps_everything_is_not_compacted_elsewhere(place: Place) -> None:
+    await filled(place)
+    await place.broker.topics.change("t", {"cleanup": "delete"})
+    with pytest.raises(CompactionRefusedError, match="cleanup"):
+        await place.broker.tidying.elsewhere.begin("t")
+
+
+async def test_a_compaction_that_nobody_asks_for_is_forgotten(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await filled(place)
+    elsewhere = place.broker.tidying.elsewhere
+    found = await elsewhere.begin("t")
+    assert elsewhere.holds(found.item.topic_id)
+    monkeypatch.setattr(limits, "COMPACTION_ELSEWHERE_IDLE_S", -1.0)
+    assert not elsewhere.holds(found.item.topic_id)
+    with pytest.raises(CompactionNotFoundError):
+        elsewhere.get("t", found.compaction_id)
