@@ -175,7 +175,7 @@ class TidierKeeper:
         except (SwitchRefusedError, CorruptObjectError) as error:
             elsewhere.refused(found, str(error))
         except BaseException as error:
-            elsewhere.not_checked(found, str(error))
+            elsewhere.failed(found, str(error))
             raise
         else:
             elsewhere.in_force(found)

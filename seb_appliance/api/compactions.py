@@ -111,26 +111,24 @@ def _entered(request: AnyRequest, broker: Broker) -> tuple[Call, str]:
 
 
 def routes(broker: Broker) -> list[HTTPRouteHandler]:
-    elsewhere = broker.tidying.elsewhere
-
     @post("/v1/topics/{topic:str}/compactions")
     async def begin_compaction(request: AnyRequest) -> ASGIApp:
         call, topic = _entered(request, broker)
         refuse_unsupported(call.headers)
-        return json_answer(201, _compaction_out(await elsewhere.begin(topic)))
+        return json_answer(201, _compaction_out(await broker.tidying.elsewhere.begin(topic)))
 
     @get("/v1/topics/{topic:str}/compactions/{compaction:str}")
     async def get_compaction(request: AnyRequest) -> ASGIApp:
         _, topic = _entered(request, broker)
         compaction: str = request.scope["path_params"]["compaction"]
-        return json_answer(200, _compaction_out(elsewhere.get(topic, compaction)))
+        return json_answer(200, _compaction_out(broker.tidying.elsewhere.get(topic, compaction)))
 
     @delete("/v1/topics/{topic:str}/compactions/{compaction:str}", status_code=200)
     async def give_up_compaction(request: AnyRequest) -> ASGIApp:
         call, topic = _entered(request, broker)
         refuse_unsupported(call.headers)
         compaction: str = request.scope["path_params"]["compaction"]
-        elsewhere.give_up(elsewhere.get(topic, compaction))
+        broker.tidying.elsewhere.give_up(broker.tidying.elsewhere.get(topic, compaction))
         return Answer(204, [])
 
     @post("/v1/topics/{topic:str}/compactions/{compaction:str}/segments")
@@ -141,8 +139,8 @@ def routes(broker: Broker) -> list[HTTPRouteHandler]:
         if not 0 < asked.size_bytes <= limits.HANDED_OVER_SEGMENT_BYTES_MAX:
             most = limits.HANDED_OVER_SEGMENT_BYTES_MAX
             raise BadRequestError(f"A segment has at most {most} bytes.")
-        name, upload = await elsewhere.upload(
-            elsewhere.get(topic, compaction),
+        name, upload = await broker.tidying.elsewhere.upload(
+            broker.tidying.elsewhere.get(topic, compaction),
             asked.base_offset,
             asked.last_offset,
             asked.size_bytes,
@@ -154,8 +152,8 @@ def routes(broker: Broker) -> list[HTTPRouteHandler]:
     async def hand_over(request: AnyRequest) -> ASGIApp:
         call, topic = _entered(request, broker)
         asked = await read_json(request, call, broker, _hand_over_decoder)
-        found = elsewhere.get(topic, asked.compaction)
-        elsewhere.hand_over(found, asked.segments)
+        found = broker.tidying.elsewhere.get(topic, asked.compaction)
+        broker.tidying.elsewhere.hand_over(found, asked.segments)
         return json_answer(202, _compaction_out(found))
 
     return [begin_compaction, get_compaction, give_up_compaction, name_segment, hand_over]

@@ -28,10 +28,9 @@ _GENERAL: Final = frozenset({b"seb-timeout"})  # understood whatever the body is
 _headers_decoder: Final = msgspec.msgpack.Decoder(dict[str, bytes])
 
 
-def too_many_records() -> RequestTooLargeError:
+def too_many_records(most: int = limits.RECORDS_PER_REQUEST_MAX) -> RequestTooLargeError:
     return RequestTooLargeError(
-        f"A request holds at most {limits.RECORDS_PER_REQUEST_MAX} records; send smaller ones.",
-        max_records=limits.RECORDS_PER_REQUEST_MAX,
+        f"A request holds at most {most} records; send smaller ones.", max_records=most
     )
 
 
@@ -113,8 +112,8 @@ def parse_batches(body: Bytes, max_bytes: int) -> NewBatches:
         header = batch.read_header(body, at)
         count += header.count
         inflated_bytes += header.inflated_bytes
-        if count > limits.RECORDS_PER_REQUEST_MAX:
-            raise too_many_records()
+        if count > limits.RECORDS_IN_BATCHES_MAX:
+            raise too_many_records(limits.RECORDS_IN_BATCHES_MAX)
         if inflated_bytes > max_bytes:
             raise RequestTooLargeError(f"The batches inflate to more than {max_bytes} bytes.")
         begin, end = at + batch.HEADER_BYTES, at + header.total_bytes

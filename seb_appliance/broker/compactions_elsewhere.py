@@ -29,13 +29,15 @@ from seb_appliance.errors import (
 
 UPLOAD_S: Final = limits.PRESIGN_MS_MAX // 1000  # for which a signed PUT is good
 
+_ATTEMPTS: Final = 5
+
 State = Literal["open", "checking", "in_force", "refused"]
 
 
 @dataclass(slots=True)
 class CompactionElsewhere:
     """`job` has all but what was made. `dirty_bytes`: of the range's bytes, what no compaction went
-    over yet. `reason`: why it was refused, or could not be checked yet."""
+    over yet. `reason`: why it was refused. `attempts` to check it that came to nothing."""
 
     compaction_id: str
     topic: str
@@ -47,6 +49,7 @@ class CompactionElsewhere:
     state: State = "open"
     reason: str = ""
     given: dict[str, MadeElsewhere] = field(default_factory=dict)  # by the name that was told
+    attempts: int = 0
 
     @property
     def log_start_offset(self) -> int:
@@ -201,7 +204,7 @@ class CompactionsElsewhere:
 
     def next(self) -> CompactionElsewhere | None:
         """The one that was handed over first. Tell what came of it: `in_force`, `refused` or
-        `not_checked`."""
+        `failed`."""
         return self._handed_over[0] if self._handed_over else None
 
     def in_force(self, found: CompactionElsewhere) -> None:
@@ -211,17 +214,17 @@ class CompactionsElsewhere:
         """What was made can never be put in force."""
         self._done(found, "refused", why)
 
-    def not_checked(self, found: CompactionElsewhere, why: str) -> None:
-        """It may be handed over again: the bucket did not answer."""
-        self._done(found, "open", why)
+    def failed(self, found: CompactionElsewhere, why: str) -> None:
+        """The bucket did not answer, or a disk is full: it is checked again later."""
+        found.attempts += 1
+        if found.attempts == _ATTEMPTS:
+            self._done(found, "refused", why)
 
     def _done(self, found: CompactionElsewhere, state: State, reason: str) -> None:
         assert self._handed_over[0] is found, found.compaction_id
         self._handed_over.popleft()
-        found.state, found.reason = state, reason
+        found.state, found.reason, found.given = state, reason, {}
         found.asked_s = self._clock.monotonic_s()
-        if state != "open":
-            found.given = {}
 
     # --- what the tidier leaves alone meanwhile ---
 

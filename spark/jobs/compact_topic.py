@@ -6,7 +6,7 @@ Reads the topic's segments from the bucket, stores new ones, and hands them over
 which checks them record by record and puts them in force. What is appended meanwhile is not
 touched, and a run that dies has changed nothing. The topic's cleanup has to be compact, and the API
 key needs the grants to consume and to manage the topic. Exit code 3: the topic was changed while
-the job ran (trimmed, or compacted by another run); nothing is wrong, run it again.
+the job ran, most likely by another run of it: nothing is wrong, and run again it is done.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from contextlib import closing, suppress
 
 from pyspark.sql import SparkSession
 from pyspark_seb import compacting, jobs
+from pyspark_seb.compaction_source import Access
 from pyspark_seb.errors import ApplianceError
-from pyspark_seb.options import read_options
 
 EXIT_CONFLICT = 3
 
@@ -38,23 +38,15 @@ def arguments() -> argparse.ArgumentParser:
 
 def run(spark: SparkSession, asked: argparse.Namespace) -> compacting.Outcome:
     """Raises ApplianceError, and what Spark makes of it in a task."""
-    options = read_options(
-        {
-            **jobs.writing(asked),
-            "topics": asked.topic,
-            "transport": "direct",
-            "minPartitions": str(asked.tasks),
-        }
-    )
-    access = compacting.Access(asked.url, asked.token_file)
+    access = Access(asked.url, asked.token_file)
     with closing(access.open()) as appliance:
         wanted = compacting.begin(appliance, asked.topic)
         try:
             if not wanted.dirty_bytes:
                 return compacting.Outcome("in_force", "all of it was compacted before")
             with compacting.kept_alive(access, wanted):
-                names = compacting.compact(spark, options, wanted)
-                return compacting.hand_over(appliance, wanted, names, asked.wait)
+                compacting.compact(spark, access, wanted, asked.tasks)
+                return compacting.outcome(appliance, wanted, asked.wait)
         finally:
             with suppress(ApplianceError):  # the appliance forgets it in an hour
                 appliance.request("DELETE", wanted.path)

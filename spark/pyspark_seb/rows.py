@@ -1,4 +1,4 @@
-"""Rows of a DataFrame as the bodies of appends: record batches made from Arrow's buffers."""
+"""Rows of a DataFrame as record batches to be appended, made from Arrow's buffers."""
 
 from __future__ import annotations
 
@@ -19,13 +19,12 @@ from pyspark.sql.types import (
 )
 
 from pyspark_seb.errors import BadOptionError
-from seb_appliance import limits
 from seb_appliance.formats import batch as formats
 from seb_appliance.formats.columns import BinaryColumn, Columns, int64s
 
-REQUEST_RECORDS: Final = limits.RECORDS_PER_REQUEST_MAX
-# Of keys, values and headers; a request may have 16 MiB, and one record may be as large.
-REQUEST_BYTES: Final = 4 * 1024 * 1024
+BATCH_RECORDS: Final = 10_000
+# Of values; a request may have 16 MiB, and one record may be as large.
+BATCH_BYTES: Final = 4 * 1024 * 1024
 
 # The appliance keeps what a client made as it came: so it is compressed here, where that pays.
 ZSTD_LEVEL: Final = 1
@@ -62,15 +61,15 @@ class RowSchema:
         return cls(frozenset(schema.names))
 
 
-def append_requests(
+def record_batches(
     rows: RowSchema, batch: pa.RecordBatch, now_us: int
 ) -> Iterator[tuple[bytes, int]]:
-    """Bodies of one record batch each, in the order of the rows, and how many records each has.
-    Records without a timestamp get `now_us`."""
+    """Record batches in the order of the rows, and how many records each has. Records without a
+    timestamp get `now_us`."""
     values = _bytes_of(batch.column("value"))
     at = 0
     while at < batch.num_rows:
-        count = _fits(values, at, min(REQUEST_RECORDS, batch.num_rows - at))
+        count = _fits(values, at, min(BATCH_RECORDS, batch.num_rows - at))
         part = batch.slice(at, count)
         plain = formats.encode(_columns(rows, part, now_us), base_offset=0, created_us=0)
         yield packed_where_it_pays(plain), count
@@ -90,12 +89,12 @@ def _bytes_of(column: pa.Array) -> pa.Array:
 def _fits(values: pa.Array, at: int, most: int) -> int:
     """How many rows from `at` on go into one request."""
     part = values.slice(at, most)
-    if part.nbytes <= REQUEST_BYTES:
+    if part.nbytes <= BATCH_BYTES:
         return most
     total = 0
     for i, length in enumerate(pc.fill_null(pc.binary_length(part), 0).to_pylist()):
         total += length
-        if total > REQUEST_BYTES:
+        if total > BATCH_BYTES:
             return max(1, i)
     return most
 

@@ -26,9 +26,9 @@ from pyspark.sql.types import StructType
 from pyspark_seb.client import Appliance
 from pyspark_seb.errors import BadOptionError, SebSparkError
 from pyspark_seb.options import WriteOptions, write_options
-from pyspark_seb.rows import RowSchema, append_requests
+from pyspark_seb.rows import RowSchema, record_batches
+from pyspark_seb.sending import Gathered, Producer
 
-MEDIA_TYPE: Final = "application/vnd.seb.batch"
 # Spark's own names for what a sink is not told otherwise; a test holds them.
 BATCH_ID: Final = "streaming.sql.batchId"
 QUERY_ID: Final = "sql.streaming.queryId"
@@ -39,24 +39,6 @@ class Written(WriterCommitMessage):
     """What one task appended, by topic."""
 
     records: Mapping[str, int]
-
-
-class Producer:
-    """Appends to topics under one producer id and epoch; each topic has its own seqs."""
-
-    def __init__(self, appliance: Appliance, producer_id: str, epoch: int) -> None:
-        self._appliance = appliance
-        self._names = {"Producer-Id": producer_id, "Producer-Epoch": str(epoch)}
-        self._seqs: dict[str, int] = {}
-        self.records: dict[str, int] = {}
-
-    def append(self, topic: str, body: bytes, count: int) -> None:
-        """Raises ApplianceError."""
-        seq = self._seqs.get(topic, 0)
-        headers = {"Content-Type": MEDIA_TYPE, **self._names, "Producer-Seq": str(seq)}
-        self._appliance.request("POST", f"/v1/topics/{topic}/records", body, headers)
-        self._seqs[topic] = seq + 1
-        self.records[topic] = self.records.get(topic, 0) + count
 
 
 def write_rows(
@@ -70,11 +52,12 @@ def write_rows(
     appliance = Appliance(options.url, options.token_file)
     try:
         producer = Producer(appliance, producer_id, epoch)
-        for batch in batches:
-            now_us = time.time_ns() // 1000
-            for topic, part in _by_topic(batch, options.topic):
-                for body, count in append_requests(rows, part, now_us):
-                    producer.append(topic, body, count)
+        with Gathered(producer) as gathered:
+            for batch in batches:
+                now_us = time.time_ns() // 1000
+                for topic, part in _by_topic(batch, options.topic):
+                    for made, count in record_batches(rows, part, now_us):
+                        gathered.add(topic, made, count)
         return Written(producer.records)
     finally:
         appliance.close()

@@ -323,7 +323,7 @@ async def test_one_bad_batch_refuses_the_good_ones_before_it(seb):
 async def test_batches_over_a_limit_are_too_large(seb):
     bomb = make_batch([b"\0" * (17 * limits.MIB)], zstd_level=3)
     await refused(seb, "POST", RECORDS, 413, "request_too_large", content=bomb, headers=BATCH)
-    many = make_batch([b""] * 10_001)
+    many = make_batch([b""] * (limits.RECORDS_IN_BATCHES_MAX + 1))
     await refused(seb, "POST", RECORDS, 413, "request_too_large", content=many, headers=BATCH)
     for large in (
         make_batch([b"x" * (limits.RECORD_BYTES_DEFAULT + 1)]),

@@ -98,8 +98,9 @@ def _forget_the_gateway() -> None:
 class House:
     """The appliance, and what a test asks of it. Each test has topics and groups of its own."""
 
-    def __init__(self, seb: SebProcess) -> None:
+    def __init__(self, seb: SebProcess, bucket: Bucket) -> None:
         self.seb = seb
+        self.bucket = bucket
         self.url = f"http://127.0.0.1:{seb.port}"
         self.token_file = str(seb.data / "admin.key")
         self.appliance = Appliance(self.url, self.token_file)
@@ -155,6 +156,9 @@ class House:
     def status(self) -> dict:
         return self.appliance.get("/v1/status").json()
 
+    def change(self, topic: str, **settings: object) -> None:
+        self.appliance.send("PATCH", f"/v1/topics/{topic}", settings)
+
     def tidied(self, topic: str) -> dict:
         """The manifest, once most of the topic is in segments."""
         until_s = time.monotonic() + WAIT_S
@@ -182,7 +186,7 @@ def house(moto_server: S3Server, tmp_path_factory: pytest.TempPathFactory) -> It
     seb = SebProcess(bucket, tmp_path_factory.mktemp("seb") / "local", flags)
     try:
         asyncio.run(seb.ready(within_s=WAIT_S))
-        made = House(seb)
+        made = House(seb, bucket)
         yield made
         made.appliance.close()
     finally:

@@ -1,38 +1,173 @@
-"""`spark/jobs/compact_topic.py`: a topic is compacted on the cluster while it is written and read."""
+"""`spark/jobs/compact_topic.py`: a topic is compacted on the cluster while it is written and read.
+
+The tidier compacts, too, and may be quicker: what is done here is then done again with a new topic.
+"""
 
 from __future__ import annotations
 
-import json
+import os
+import subprocess
+import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable
+from pathlib import Path
 
 import pytest
-from pyspark_seb.errors import ApplianceError
 
-from tests.spark.conftest import House, value_of
+from tests.spark.conftest import ROOT, House, value_of
 from tests.spark.test_jobs import asked, job
+from tests.spark.test_stream import Sink, run
 
-COUNT, KEYS, SIZE = 60_000, 5_000, 100
+COUNT, KEYS, SIZE = 30_000, 2_000, 200
 
 
-def topic_of(house: House, **settings: object) -> str:
-    """Compacted, but not by the appliance: it would be quicker."""
+def filled(house: House) -> str:
+    """A topic in segments, which the tidier does not compact yet."""
     topic = house.name("compacted")
-    settings = {"cleanup": "compact", "dirty_ratio": 0.99, "tombstone_retention_ms": 0, **settings}
+    settings = {"cleanup": "compact", "min_compaction_lag_ms": 3_600_000}
     house.appliance.send("PUT", f"/v1/topics/{topic}", settings)
+    house.produce(topic, COUNT, size=SIZE, keys=KEYS)
+    house.produce(topic, 10, size=SIZE)
+    house.tidied(topic)
     return topic
 
 
-def newest(rows: Iterator) -> dict[bytes, tuple[int, bytes | None]]:
-    return {bytes(row.key): (row.offset, row.value) for row in sorted(rows, key=lambda r: r.offset)}
+def compacted(spark, house: House, topic: str) -> str:
+    """What came of the job; "late" when the tidier was quicker."""
+    module = job("compact_topic")
+    house.change(topic, min_compaction_lag_ms=0)
+    outcome = module.run(spark, asked(module, house, "--topic", topic, "--tasks", 4))
+    if "compacted before" in outcome.reason or "replaced already" in outcome.reason:
+        return "late"
+    assert outcome.reason == ""
+    return outcome.state
 
 
-def read(spark, house: House, topic: str, **more: object) -> list:
-    given = house.options(topics=topic, includeHeaders="false", **more)
-    return (
-        spark.read.format("seb").options(**given).load().select("key", "value", "offset").collect()
-    )
+def first_in_force(house: House, work: Callable[[str], str]) -> str:
+    """The topic that was compacted on the cluster. `work`: fills none, and says what came of it."""
+    for _ in range(3):
+        topic = filled(house)
+        if work(topic) != "late":
+            return topic
+    raise AssertionError("the tidier was quicker three times")
+
+
+def rows(spark, house: House, topic: str, transport: str = "direct") -> list:
+    given = house.options(topics=topic, transport=transport)
+    frame = spark.read.format("seb").options(**given).load().select("key", "value", "offset")
+    return sorted(frame.collect(), key=lambda row: row.offset)
+
+
+def table(found: Iterable) -> dict[bytes, bytes]:
+    """What a reader of the topic knows at its end."""
+    return {bytes(row.key): bytes(row.value) for row in found if row.key is not None}
+
+
+def last_values(until: int, begin: int = 0) -> dict[bytes, bytes]:
+    return {b"key-%d" % (n % KEYS): value_of(n, SIZE) for n in range(begin, until)}
 
 
 def test_a_topic_compacted_on_the_cluster_is_what_a_dictionary_is(spark, house) -> None:
-    compact, topic = job("compact_topic"), topic_of(house)
+    """A producer goes on meanwhile; a second run finds nothing, a third compacts what came."""
+    appended = 0
+
+    def work(topic: str) -> str:
+        nonlocal appended
+        appended = 0
+        over = threading.Event()
+        others = House(house.seb, house.bucket)
+
+        def produce() -> None:
+            nonlocal appended
+            while not over.is_set():
+                others.produce(topic, 100, size=SIZE, keys=KEYS)
+                appended += 100
+            others.appliance.close()
+
+        producer = threading.Thread(target=produce)
+        producer.start()
+        try:
+            return compacted(spark, house, topic)
+        finally:
+            over.set()
+            producer.join()
+
+    topic = first_in_force(house, work)
+    assert appended > 0
+    found = rows(spark, house, topic)
+    assert table(found) == {
+        **last_values(COUNT),
+        **last_values(house.log_end(topic), COUNT + 10),
+    }
+    assert len(found) < COUNT / 2
+    assert [row.offset for row in found if row.key is None] == list(range(COUNT, COUNT + 10))
+    assert rows(spark, house, topic, "api") == found
+    compacted(spark, house, topic)
+    assert table(rows(spark, house, topic)) == table(found)
+    assert_fsck_is_clean(house)
+
+
+def assert_fsck_is_clean(house: House) -> None:
+    command = [sys.executable, "-m", "seb_appliance", "fsck", "--full", "--bucket"]
+    shown = subprocess.run(
+        [*command, house.bucket.address],
+        env={**os.environ, **house.bucket.environment},
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert shown.returncode == 0, shown.stdout + shown.stderr
+
+
+def test_reads_go_on_while_the_topic_is_compacted(spark, house, tmp_path: Path) -> None:
+    """A batch that was planned before, and a stream from one trigger to the next."""
+    sink = Sink()
+    group = house.name("group")
+    planned: list = []
+
+    def work(topic: str) -> str:
+        nonlocal sink, group
+        sink, group = Sink(), house.name("group")
+        limited = {"topics": topic, "group": group, "transport": "direct"}
+        half = {**limited, "maxRecordsPerTrigger": COUNT // 2}
+        checkpoint = tmp_path / topic
+        sink.fail_at = 1  # half of it is read, then the topic is compacted
+        with pytest.raises(Exception, match="the sink fails"):
+            run(spark, house, checkpoint, sink, **half)
+        frame = spark.read.format("seb").options(**house.options(**limited)).load()
+        planned[:] = [frame.select("key", "value", "offset")]
+        outcome = compacted(spark, house, topic)
+        sink.fail_at = None
+        run(spark, house, checkpoint, sink, **half)
+        return outcome
+
+    topic = first_in_force(house, work)
+    left = rows(spark, house, topic)
+    assert sorted(planned[0].collect(), key=lambda row: row.offset) == left
+    assert table(left) == last_values(COUNT)
+    first = COUNT // 2
+    assert sink.batches[0] == list(range(first))
+    assert sink.offsets[first:] == [row.offset for row in left if row.offset >= first]
+    assert house.committed(group, topic) == house.log_end(topic)
+
+
+def test_a_job_that_dies_has_changed_nothing_and_is_run_again(spark, house, monkeypatch) -> None:
+    module = job("compact_topic")
+
+    def dies(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    def work(topic: str) -> str:
+        with monkeypatch.context() as patched:
+            patched.setattr(module.compacting, "bases_of", dies)
+            house.change(topic, min_compaction_lag_ms=0)
+            before = house.appliance.get(f"/v1/topics/{topic}/manifest").json()
+            with pytest.raises(KeyboardInterrupt):
+                module.run(spark, asked(module, house, "--topic", topic))
+        if house.appliance.get(f"/v1/topics/{topic}/manifest").json() != before:
+            return "late"
+        return compacted(spark, house, topic)
+
+    topic = first_in_force(house, work)
+    assert table(rows(spark, house, topic)) == last_values(COUNT)

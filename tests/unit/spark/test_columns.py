@@ -11,7 +11,7 @@ pytest.importorskip("pyspark")
 
 import msgspec  # noqa: E402
 from pyspark_seb.columns import ArrowBatches, arrow_schema, spark_schema  # noqa: E402
-from pyspark_seb.rows import REQUEST_BYTES, RowSchema, append_requests  # noqa: E402
+from pyspark_seb.rows import BATCH_BYTES, RowSchema, record_batches  # noqa: E402
 
 from seb_appliance.formats import batch  # noqa: E402
 from seb_appliance.formats.columns import BinaryColumn, Columns, int64s  # noqa: E402
@@ -89,7 +89,7 @@ def test_rows_are_what_is_appended(records, begin) -> None:
         ],
         names=["key", "value", "headers", "timestamp"],
     ).slice(begin)
-    bodies = list(append_requests(ALL, made, 0))
+    bodies = list(record_batches(ALL, made, 0))
     assert sum(count for _, count in bodies) == made.num_rows
     back = ArrowBatches("orders", SCHEMA)
     found = [part for body, _ in bodies for part in back.take(body, 0, 100)]
@@ -97,12 +97,12 @@ def test_rows_are_what_is_appended(records, begin) -> None:
     assert rows == records[begin:]
 
 
-def test_a_request_holds_no_more_than_it_may() -> None:
-    values = [b"x" * (REQUEST_BYTES // 3)] * 7 + [b"y" * 10] * 20_000
+def test_a_batch_holds_no_more_than_it_may() -> None:
+    values = [b"x" * (BATCH_BYTES // 3)] * 7 + [b"y" * 10] * 20_000
     made = pa.record_batch([pa.array(values, pa.binary())], names=["value"])
-    bodies = list(append_requests(RowSchema(frozenset({"value"})), made, 5))
+    bodies = list(record_batches(RowSchema(frozenset({"value"})), made, 5))
     assert sum(count for _, count in bodies) == len(values)
     for body, count in bodies:
         header = batch.read_header(body)
         assert header.count == count <= 10_000
-        assert header.inflated_bytes < 2 * REQUEST_BYTES
+        assert header.inflated_bytes < 2 * BATCH_BYTES

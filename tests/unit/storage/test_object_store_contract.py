@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -269,3 +271,39 @@ async def test_a_signed_url_gives_nothing_but_its_object(store: ObjectStore) -> 
 @pytest.mark.parametrize("store", EMBEDDED, indirect=True)
 async def test_a_store_without_urls_says_so(store: ObjectStore) -> None:
     assert await store.signed_urls(["segments/7/a"], 60) is None
+
+
+@signs_urls
+async def test_a_signed_put_stores_the_bytes_that_it_was_signed_for(store: ObjectStore) -> None:
+    put = await store.signed_put("segments/7/a", 4, md5(b"ours"), 60)
+    assert put is not None
+    async with httpx2.AsyncClient() as anyone:
+        answer = await anyone.put(put.url, content=b"ours", headers=put.headers)
+    assert answer.status_code == 200
+    assert await store.get("segments/7/a") == b"ours"
+
+
+@minds_signatures
+async def test_a_signed_put_takes_no_other_bytes(store: ObjectStore) -> None:
+    put = await store.signed_put("segments/7/a", 4, md5(b"ours"), 60)
+    assert put is not None
+    others = base64.b64encode(md5(b"else")).decode()
+    async with httpx2.AsyncClient() as anyone:
+        for content, headers in (
+            (b"else", put.headers),
+            (b"else", {**put.headers, "Content-MD5": others}),
+            (b"else", {"Content-Length": "4"}),
+        ):
+            answer = await anyone.put(put.url, content=content, headers=headers)
+            assert 400 <= answer.status_code < 500, (headers, answer.text)
+    with pytest.raises(ObjectMissingError):
+        await store.get("segments/7/a")
+
+
+def md5(body: bytes) -> bytes:
+    return hashlib.md5(body, usedforsecurity=False).digest()
+
+
+@pytest.mark.parametrize("store", EMBEDDED, indirect=True)
+async def test_a_store_without_urls_signs_no_put(store: ObjectStore) -> None:
+    assert await store.signed_put("segments/7/a", 4, bytes(16), 60) is None

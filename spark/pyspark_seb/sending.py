@@ -1,0 +1,88 @@
+"""Appends of a task: record batches gathered into requests, and sent as a numbered producer.
+
+An acknowledgement takes as long as the appliance's window is open, so requests are large, and the
+next one is made while one is on its way. The same batches make the same requests.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import Future, ThreadPoolExecutor
+from types import TracebackType
+from typing import Final, Self
+
+from pyspark_seb.client import Appliance
+from seb_appliance import limits
+from seb_appliance.formats import batch as formats
+
+MEDIA_TYPE: Final = "application/vnd.seb.batch"
+REQUEST_RECORDS: Final = limits.RECORDS_IN_BATCHES_MAX
+REQUEST_BYTES: Final = 14 * 1024 * 1024  # inflated, unless a single batch has more
+
+
+class Producer:
+    """Appends to topics under one producer id and epoch; each topic has its own seqs."""
+
+    def __init__(self, appliance: Appliance, producer_id: str, epoch: int) -> None:
+        self._appliance = appliance
+        self._names = {"Producer-Id": producer_id, "Producer-Epoch": str(epoch)}
+        self._seqs: dict[str, int] = {}
+        self.records: dict[str, int] = {}
+
+    def append(self, topic: str, body: bytes, count: int) -> None:
+        """Raises ApplianceError."""
+        seq = self._seqs.get(topic, 0)
+        headers = {"Content-Type": MEDIA_TYPE, **self._names, "Producer-Seq": str(seq)}
+        self._appliance.request("POST", f"/v1/topics/{topic}/records", body, headers)
+        self._seqs[topic] = seq + 1
+        self.records[topic] = self.records.get(topic, 0) + count
+
+
+class Gathered:
+    """Use it as a context: what was gathered is sent at its end, unless that comes by an error."""
+
+    def __init__(self, producer: Producer) -> None:
+        self._producer = producer
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="append")
+        self._under_way: Future[None] | None = None
+        self._batches: dict[str, list[bytes]] = {}
+        self._records = self._bytes = 0  # of all topics
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, _: object, __: TracebackType | None
+    ) -> None:
+        try:
+            if kind is None:
+                self._send()
+                self._wait()
+        finally:
+            self._thread.shutdown()
+
+    def add(self, topic: str, batch: bytes, count: int) -> None:
+        """Raises ApplianceError, also of what was added before."""
+        inflated_bytes = formats.read_header(batch).inflated_bytes + formats.HEADER_BYTES
+        too_many = self._records + count > REQUEST_RECORDS
+        if self._records and (too_many or self._bytes + inflated_bytes > REQUEST_BYTES):
+            self._send()
+        self._batches.setdefault(topic, []).append(batch)
+        self._records += count
+        self._bytes += inflated_bytes
+
+    def _send(self) -> None:
+        """A request for each topic, once those before are acknowledged."""
+        self._wait()
+        batches, self._batches = self._batches, {}
+        self._records = self._bytes = 0
+        self._under_way = self._thread.submit(self._append, batches)
+
+    def _append(self, batches: dict[str, list[bytes]]) -> None:
+        for topic, parts in batches.items():
+            count = sum(formats.read_header(part).count for part in parts)
+            self._producer.append(topic, b"".join(parts), count)
+
+    def _wait(self) -> None:
+        if self._under_way is not None:
+            self._under_way.result()
+            self._under_way = None
