@@ -8,12 +8,13 @@ been wrong, and what it replaces is deleted.
 from __future__ import annotations
 
 import asyncio
-from bisect import bisect_right
-from collections.abc import Iterator
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
+from seb_appliance import limits
 from seb_appliance.broker.rewrite_jobs import (
     Compaction,
     MadeElsewhere,
@@ -168,12 +169,10 @@ class _Checker:
             raise BadBatchError("the last record of all has to stay")
 
     def _take(self, found: Batch) -> None:
-        offsets = found.offsets()
-        skipped = sum(1 for offset in offsets if offset < self._log_start_offset)
-        numbers = {offsets[i]: i for i in range(skipped, len(offsets))}
-        first, self.read = self.read, self.read + len(numbers)
-        keys = found.columns.keys
-        items: list[bytes | None] = [None] * found.header.count
+        offsets, keys = found.offsets(), found.columns.keys
+        skipped = bisect_left(offsets, self._log_start_offset)
+        first, self.read = self.read, self.read + len(offsets) - skipped
+        items: list[bytes | None] = [None] * len(offsets)
         if keys is not None:
             items = keys.slice()
         self._newest.add(items[skipped:])
@@ -181,12 +180,10 @@ class _Checker:
             bits.reach(self.read)
         staying: list[int] = []
         for made in self._reached(found.header.last_offset):
-            taken = [numbers.get(offset) for offset in made.until(found.header.last_offset)]
-            if None in taken:
-                raise BadBatchError("it has a record at an offset where the topic has none")
-            if taken:
+            wanted = made.until(found.header.last_offset)
+            staying += _places_of(wanted, offsets, skipped)
+            if wanted:
                 made.was_made_of(found)
-            staying += [i for i in taken if i is not None]
         self.kept += len(staying)
         self._kept.keep(first + i - skipped for i in staying)
         self._note_over(found, items, first, skipped)
@@ -213,6 +210,16 @@ class _Checker:
             for i in range(skipped, found.header.count)
             if values.is_null(i) and keys[i] is not None
         )
+
+
+def _places_of(wanted: list[int], offsets: Sequence[int], skipped: int) -> list[int]:
+    """Where each of these offsets is among `offsets`, behind the first `skipped`. Raises
+    BadBatchError."""
+    places = [bisect_left(offsets, offset, lo=skipped) for offset in wanted]
+    for place, offset in zip(places, wanted, strict=True):
+        if place == len(offsets) or offsets[place] != offset:
+            raise BadBatchError(f"it has a record at {offset}, where the topic has none")
+    return places
 
 
 class _MadeBatch:
@@ -248,6 +255,8 @@ class _MadeBatch:
 
 def _check_row(row: StoredSection, batches: list[Batch]) -> None:
     """What the index says of a section is so. Raises BadBatchError."""
+    if row.length > limits.ENTRY_BYTES_MAX:
+        raise BadBatchError(f"a section of {row.length} bytes is too large to be read")
     headers = [found.header for found in batches]
     if (row.record_count, row.created_us, row.largest_timestamp_us) != (
         sum(header.count for header in headers),

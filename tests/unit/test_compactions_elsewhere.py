@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import random
 from collections.abc import AsyncIterator, Callable
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -13,7 +16,14 @@ from pyspark_seb.new_segments import SegmentPlace, segment_of
 
 from seb_appliance import limits
 from seb_appliance.broker.compactions_elsewhere import CompactionElsewhere
-from seb_appliance.errors import BadRequestError, CompactionNotFoundError, CompactionRefusedError
+from seb_appliance.broker.tidying import Tidying
+from seb_appliance.errors import (
+    BadRequestError,
+    CompactionNotFoundError,
+    CompactionRefusedError,
+    OutcomeUnknownError,
+    StoreUncertainError,
+)
 from seb_appliance.formats.operations import TopicSettings
 from seb_appliance.storage.object_store import SignedPut
 from tests.support.tidied import Place
@@ -203,6 +213,36 @@ async def test_several_segments_answer_for_the_range_together(place: Place) -> N
     assert [offset for offset, _, _ in await place.records("t")] == [1, 3, 6]
 
 
+async def test_what_many_records_leave_is_what_a_dictionary_holds(place: Place) -> None:
+    dice = random.Random(7)
+    expected: dict[bytes, bytes | None] = {}
+    for _ in range(40):
+        batch = []
+        for _ in range(dice.randrange(1, 20)):
+            value = None if dice.random() < 0.2 else b"%d" % dice.randrange(10**9)
+            batch.append((b"k%d" % dice.randrange(30), value))
+        await place.put("t", *batch)
+        expected.update(batch)
+    await merged(place)
+    elsewhere = place.broker.tidying.elsewhere
+    found = await elsewhere.begin("t")
+    rows = newest(await stored(place, found))
+    cuts = sorted(dice.sample(range(1, len(rows)), 3))
+    names, base = [], 0
+    for begin, end in pairwise([0, *cuts, len(rows)]):
+        is_last = end == len(rows)
+        last = found.item.last_offset if is_last else int(str(rows[end]["offset"])) - 1
+        names.append(await upload(place, found, rows[begin:end], base=base, last=last))
+        base = last + 1
+    elsewhere.hand_over(found, names)
+    await place.tidier.step()
+    assert found.state == "in_force", found.reason
+    left = [(key, value) for _, key, value in await place.records("t")]
+    alive = {key: value for key, value in expected.items() if value is not None}
+    assert {key: value for key, value in left if value is not None} == alive
+    assert len(left) <= len(alive) + 1
+
+
 async def test_a_gap_between_segments_is_refused(place: Place) -> None:
     await filled(place)
     elsewhere = place.broker.tidying.elsewhere
@@ -233,6 +273,64 @@ async def test_what_is_not_handed_over_is_removed_once_nobody_asks(place: Place)
     assert key not in await place.keys("_seb/segments/")
     with pytest.raises(CompactionRefusedError):
         elsewhere.hand_over(found, [name])
+
+
+async def test_after_a_restart_nothing_is_left_of_it(place: Place) -> None:
+    await filled(place)
+    before = await place.records("t")
+    found = await place.broker.tidying.elsewhere.begin("t")
+    name = await upload(place, found, newest(await stored(place, found)))
+    key = found.given[name].key
+    await place.restart(tidy_after="0ms")
+    assert key in await place.keys("_seb/segments/")
+    await look_for_strays(place)
+    assert key not in await place.keys("_seb/segments/")
+    assert await place.records("t") == before
+    with pytest.raises(CompactionNotFoundError):
+        place.broker.tidying.elsewhere.get("t", found.compaction_id)
+
+
+async def test_a_switch_whose_end_was_not_seen_is_found_in_force(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await filled(place)
+    elsewhere = place.broker.tidying.elsewhere
+    found = await elsewhere.begin("t")
+    elsewhere.hand_over(found, [await upload(place, found, newest(await stored(place, found)))])
+    switch = Tidying.switch
+
+    async def unseen(*given: Any) -> None:
+        await switch(*given)
+        raise OutcomeUnknownError("The caller's deadline has passed.")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Tidying, "switch", unseen)
+        with pytest.raises(OutcomeUnknownError):
+            await place.tidier.step()
+    assert found.state == "checking"
+    while found.state == "checking":
+        await place.tidier.step()
+    assert found.state == "in_force"
+    assert [offset for offset, _, _ in await place.records("t")] == [1, 3, 6]
+
+
+async def test_what_cannot_be_checked_again_and_again_is_refused(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await filled(place)
+    elsewhere = place.broker.tidying.elsewhere
+    found = await elsewhere.begin("t")
+    elsewhere.hand_over(found, [await upload(place, found, newest(await stored(place, found)))])
+
+    async def away(*_: object) -> None:
+        raise StoreUncertainError("the bucket does not answer")
+
+    monkeypatch.setattr(place.tidier._rewriter, "rewrite", away)
+    for _ in range(5):
+        assert found.state == "checking"
+        with pytest.raises(StoreUncertainError):
+            await place.tidier.step()
+    assert (found.state, found.reason) == ("refused", "the bucket does not answer")
 
 
 async def test_a_name_that_was_not_given_is_refused(place: Place) -> None:
