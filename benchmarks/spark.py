@@ -25,7 +25,9 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sql
 from pyspark_seb.client import Appliance
+from pyspark_seb.jobs import ROWS_AT_ONCE
 
+from seb_appliance import limits
 from tests.support.process import Bucket, SebProcess
 from tests.support.servers.moto import running_moto
 
@@ -46,6 +48,7 @@ def session(folder: Path) -> SparkSession:
     builder = builder.config("spark.driver.bindAddress", "127.0.0.1")
     builder = builder.config("spark.driver.memory", "1g")
     builder = builder.config("spark.local.dir", str(folder))
+    builder = builder.config(ROWS_AT_ONCE, limits.RECORDS_IN_BATCHES_MAX)
     made = builder.getOrCreate()
     made.sparkContext.setLogLevel("ERROR")
     return made

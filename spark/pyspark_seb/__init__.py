@@ -7,6 +7,7 @@ from pyspark_seb.errors import (
     ApplianceError,
     BadOptionError,
     RecordsGoneError,
+    RowsChangedError,
     SebSparkError,
     TopicChangedError,
 )
@@ -17,6 +18,7 @@ __all__ = [
     "BadOptionError",
     "DefaultSource",
     "RecordsGoneError",
+    "RowsChangedError",
     "SebSparkError",
     "TopicChangedError",
 ]

@@ -48,3 +48,21 @@ class RecordsGoneError(SebSparkError):
 
 class TopicChangedError(SebSparkError):
     """The topic is another one than the offsets were made for, or its log is shorter than they."""
+
+
+class RowsChangedError(SebSparkError):
+    """A task that was tried again, or a batch that was replayed, has other rows than the first
+    time: some of them would be taken for repetitions."""
+
+    def __init__(self, topic: str, sent: int, stored: int):
+        super().__init__(
+            f"{sent} records for topic {topic!r} have the number of {stored} that were stored when "
+            "this was tried before: rows have to be in the same partitions and order again, and "
+            "spark.sql.execution.arrow.maxRecordsPerBatch has to stay."
+        )
+        self.topic = topic
+        self.sent = sent
+        self.stored = stored
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.topic, self.sent, self.stored)

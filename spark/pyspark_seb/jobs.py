@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
+from typing import Any, Final
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sql
+
+from seb_appliance import limits
+
+# So many rows go to a sink at once, and into one request.
+ROWS_AT_ONCE: Final = "spark.sql.execution.arrow.maxRecordsPerBatch"
 
 
 def parser(doc: str | None) -> argparse.ArgumentParser:
@@ -57,6 +62,7 @@ def session(name: str) -> SparkSession:
     """The one of spark-submit. Times and dates are those of UTC, as the appliance's are."""
     made = SparkSession.builder.appName(name).getOrCreate()
     made.conf.set("spark.sql.session.timeZone", "UTC")
+    made.conf.set(ROWS_AT_ONCE, str(limits.RECORDS_IN_BATCHES_MAX))
     return made
 
 

@@ -1,7 +1,10 @@
 """Appends of a task: record batches gathered into requests, and sent as a numbered producer.
 
 An acknowledgement takes as long as the appliance's window is open, so requests are large, and the
-next one is made while one is on its way. The same batches make the same requests.
+next one is made while one is on its way. But no request holds rows of two of Spark's batches: when
+something before the sink dies, Spark ends the rows between two of them, and says nothing. What was
+gathered over that end would have fewer rows than the request of the same number has when the task
+is tried again, and that one would be taken for its repetition.
 """
 
 from __future__ import annotations
@@ -11,10 +14,12 @@ from types import TracebackType
 from typing import Final, Self
 
 from pyspark_seb.client import Appliance
+from pyspark_seb.errors import RowsChangedError
 from seb_appliance import limits
 from seb_appliance.formats import batch as formats
 
 MEDIA_TYPE: Final = "application/vnd.seb.batch"
+REPEATED: Final = 200  # what a number that was stored before is answered with, else 201
 REQUEST_RECORDS: Final = limits.RECORDS_IN_BATCHES_MAX
 REQUEST_BYTES: Final = 14 * 1024 * 1024  # inflated, unless a single batch has more
 
@@ -29,16 +34,18 @@ class Producer:
         self.records: dict[str, int] = {}
 
     def append(self, topic: str, body: bytes, count: int) -> None:
-        """Raises ApplianceError."""
+        """Raises ApplianceError, RowsChangedError."""
         seq = self._seqs.get(topic, 0)
         headers = {"Content-Type": MEDIA_TYPE, **self._names, "Producer-Seq": str(seq)}
-        self._appliance.request("POST", f"/v1/topics/{topic}/records", body, headers)
+        answer = self._appliance.request("POST", f"/v1/topics/{topic}/records", body, headers)
+        if answer.status == REPEATED and answer.json()["count"] not in {count, None}:
+            raise RowsChangedError(topic, count, answer.json()["count"])
         self._seqs[topic] = seq + 1
         self.records[topic] = self.records.get(topic, 0) + count
 
 
 class Gathered:
-    """Use it as a context: what was gathered is sent at its end, unless that comes by an error."""
+    """Use it as a context, and say after each of Spark's batches that it is whole."""
 
     def __init__(self, producer: Producer) -> None:
         self._producer = producer
@@ -55,7 +62,7 @@ class Gathered:
     ) -> None:
         try:
             if kind is None:
-                self._send()
+                assert not self._batches, "the last of Spark's batches is not whole"
                 self._wait()
         finally:
             self._thread.shutdown()
@@ -69,6 +76,11 @@ class Gathered:
         self._batches.setdefault(topic, []).append(batch)
         self._records += count
         self._bytes += inflated_bytes
+
+    def whole(self) -> None:
+        """Spark's batch is: send what is left of it. Raises ApplianceError."""
+        if self._records:
+            self._send()
 
     def _send(self) -> None:
         """A request for each topic, once those before are acknowledged."""

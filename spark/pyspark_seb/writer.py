@@ -58,6 +58,7 @@ def write_rows(
                 for topic, part in _by_topic(batch, options.topic):
                     for made, count in record_batches(rows, part, now_us):
                         gathered.add(topic, made, count)
+                gathered.whole()
         return Written(producer.records)
     finally:
         appliance.close()
