@@ -105,5 +105,5 @@ def test_a_repetition_counts_as_stored(stored) -> None:
 
 def test_other_rows_under_a_number_that_was_used_are_an_error() -> None:
     producer = Producer(Repeating(3), "spark-1", 0)
-    with pytest.raises(RowsChangedError, match="10 records .* number of 3"):
+    with pytest.raises(RowsChangedError, match=r"10 records .* number of 3"):
         producer.append("a", batch_of(10), 10)
