@@ -18,7 +18,7 @@ from seb_appliance.api.json_bodies import read_json
 from seb_appliance.api.parameters import refuse_unsupported
 from seb_appliance.broker.broker import Broker
 from seb_appliance.broker.compactions_elsewhere import CompactionElsewhere, State
-from seb_appliance.errors import BadRequestError
+from seb_appliance.errors import BadRequestError, CompactionRefusedError
 from seb_appliance.formats.operations import Whole
 
 _MD5_BYTES: Final = 16
@@ -110,11 +110,21 @@ def _entered(request: AnyRequest, broker: Broker) -> tuple[Call, str]:
     return call, topic
 
 
+def _check_quotas(call: Call) -> None:
+    """Raises CompactionRefusedError."""
+    if call.key.quotas.bytes_in_per_second is not None:
+        raise CompactionRefusedError(
+            "This API key has a quota on bytes in, and nobody could count what it stores in the "
+            "bucket itself."
+        )
+
+
 def routes(broker: Broker) -> list[HTTPRouteHandler]:
     @post("/v1/topics/{topic:str}/compactions")
     async def begin_compaction(request: AnyRequest) -> ASGIApp:
         call, topic = _entered(request, broker)
         refuse_unsupported(call.headers)
+        _check_quotas(call)
         return json_answer(201, _compaction_out(await broker.tidying.elsewhere.begin(topic)))
 
     @get("/v1/topics/{topic:str}/compactions/{compaction:str}")
@@ -135,6 +145,7 @@ def routes(broker: Broker) -> list[HTTPRouteHandler]:
     async def name_segment(request: AnyRequest) -> ASGIApp:
         call, topic = _entered(request, broker)
         compaction: str = request.scope["path_params"]["compaction"]
+        _check_quotas(call)
         asked = await read_json(request, call, broker, _segment_decoder)
         if not 0 < asked.size_bytes <= limits.HANDED_OVER_SEGMENT_BYTES_MAX:
             most = limits.HANDED_OVER_SEGMENT_BYTES_MAX

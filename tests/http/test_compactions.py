@@ -130,3 +130,13 @@ async def test_the_grant_to_manage_the_topic_is_needed(seb: RunningAppliance) ->
     headers = {"Authorization": f"Bearer {made.json()['secret']}"}
     answer = await seb.client.post("/v1/topics/t/compactions", headers=headers)
     assert (answer.status_code, answer.json()["code"]) == (403, "forbidden")
+
+
+@pytest.mark.usefixtures("signing")
+async def test_a_quota_that_nobody_could_count_is_no_right_to_store(seb: RunningAppliance) -> None:
+    grants = [{"operation": "manage"}]
+    asked = {"name": "slow", "grants": grants, "quotas": {"bytes_in_per_second": 1_000}}
+    made = await seb.client.post("/v1/api-keys", json=asked)
+    headers = {"Authorization": f"Bearer {made.json()['secret']}"}
+    answer = await seb.client.post("/v1/topics/t/compactions", headers=headers)
+    assert (answer.status_code, answer.json()["code"]) == (409, "compaction_refused")
