@@ -63,6 +63,11 @@ class BadBatchError(RefusedError):
     title = "Not a valid record batch"
 
 
+class BadCloudEventError(RefusedError):
+    code = "bad_cloud_event"
+    title = "Not a CloudEvent of version 1.0"
+
+
 class BadParameterError(RefusedError):
     code = "bad_parameter"
     title = "A query parameter or header is wrong"

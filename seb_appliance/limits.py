@@ -61,6 +61,7 @@ FETCH_RECORDS_MAX: Final = 100_000
 FETCH_BYTES_DEFAULT: Final = 1 * MIB
 FETCH_BYTES_MAX: Final = 16 * MIB
 WAIT_MS_MAX: Final = 60_000
+ARROW_PART_BYTES: Final = 4 * MIB  # of an Arrow stream, which is made part by part
 MANIFEST_SECTIONS_MAX: Final = 10_000  # told by one answer; about 1 MiB of JSON
 PRESIGN_MS_MAX: Final = 3_600_000  # how long a signed URL may be good
 WAITING_READERS_MAX: Final = 10_000
@@ -234,3 +235,4 @@ assert RECORDS_PER_REQUEST_MAX <= BATCH_RECORDS_MAX
 assert FOLLOWERS_MAX * FOLLOWER_PART_BYTES <= FOLLOWING_BYTES_MAX // 2, "and JSON is longer"
 assert FOLLOWER_STALLED_S_MAX < HTTP_STALLED_S_MAX, "it has to hear that it was too slow"
 assert FETCH_BYTES_DEFAULT <= FETCH_BYTES_MAX <= READ_BYTES_DEFAULT
+assert ARROW_PART_BYTES + RECORD_BYTES_MAX <= READ_BYTES_DEFAULT, "one part of an Arrow stream"

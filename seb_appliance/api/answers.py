@@ -19,6 +19,8 @@ NDJSON: Final = b"application/x-ndjson"
 BATCH: Final = b"application/vnd.seb.batch"
 RAW: Final = b"application/octet-stream"
 SSE: Final = b"text/event-stream"
+ARROW: Final = b"application/vnd.apache.arrow.stream"
+EVENTS: Final = b"application/cloudevents-batch+json"
 
 # What an answer gets unless its handler says otherwise.
 DEFAULT_HEADERS: Final = (

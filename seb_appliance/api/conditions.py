@@ -18,6 +18,7 @@ from seb_appliance.api.auth import Call
 from seb_appliance.api.parameters import integer
 from seb_appliance.broker.appending import NO_CONDITIONS, Conditions
 from seb_appliance.broker.repeats import ProducerStamp, RequestStamp
+from seb_appliance.broker.values import NewRecords
 from seb_appliance.errors import BadParameterError
 
 IDEMPOTENCY_KEY: Final = b"idempotency-key"
@@ -27,6 +28,7 @@ _IF_MATCH: Final = b"if-match"
 UNDERSTOOD: Final = frozenset({IDEMPOTENCY_KEY, *_PRODUCER, _IF_MATCH})
 QUERY: Final = frozenset({"expected_offset"})
 
+_OF_EVENTS: Final = b"CloudEvents"  # tells their hashes from those of an Idempotency-Key
 _VISIBLE: Final = re.compile(rb"[\x21-\x7e]+")
 _ETAG: Final = re.compile(rb'"([0-9]{1,16})"')
 _HASH_BYTES: Final = 16
@@ -47,6 +49,21 @@ class Asked:
             return NO_CONDITIONS
         request = await stamp(self.idempotency_key, call, route, body)
         return Conditions(request, self.producer, self.expected_offset)
+
+    async def of_events(
+        self, call: Call, route: str, body: bytes, records: NewRecords, named: Iterable[bytes]
+    ) -> Conditions:
+        """Of CloudEvents, which tell repeats by themselves unless the request does: the same
+        source and id (`named`, of each in order) with the same content is the same request."""
+        if self.idempotency_key is not None or self.producer is not None:
+            return await self.conditions(call, route, body)
+        scope = _hash([call.key.api_key_id.encode(), route.encode(), _OF_EVENTS, *named])
+        said = _stored(records)
+        if len(body) > _HASH_IN_THREAD_BYTES:
+            content = await asyncio.to_thread(_hash, said)
+        else:
+            content = _hash(said)
+        return Conditions(RequestStamp(scope, content), None, self.expected_offset)
 
 
 _NOTHING: Final = Asked()
@@ -81,10 +98,19 @@ async def stamp(key: bytes | None, call: Call, route: str, body: bytes) -> Reque
     return RequestStamp(scope, _hash(said))
 
 
+def _stored(records: NewRecords) -> Iterable[bytes]:
+    """What is stored of CloudEvents, in whichever mode they came. Headers hold all but the data."""
+    assert records.headers is not None
+    for value, headers in zip(records.values, records.headers, strict=True):
+        yield value or b""
+        yield headers
+
+
 def _that_matter(headers: dict[bytes, bytes]) -> Iterable[bytes]:
     """Names and values of the headers that belong to what is stored."""
     for name in sorted(headers):
-        if name == b"content-type" or (name.startswith(b"seb-") and name != b"seb-timeout"):
+        matters = name.startswith((b"seb-", b"ce-")) and name != b"seb-timeout"
+        if matters or name == b"content-type":
             yield name
             yield headers[name]
 

@@ -23,6 +23,7 @@ from seb_appliance.api.openapi import Content, Json, Operation, Reply, ref
 from seb_appliance.api.openapi_manage import REMOVAL_ERRORS
 from seb_appliance.api.openapi_records import (
     BYTES,
+    EVENTS,
     POSITIONS,
     READ_ERRORS,
     RECORD,
@@ -125,6 +126,7 @@ OPERATIONS: Final = [
                         schema={"type": "string", "description": "One RecordOut per line."}
                     ),
                     "application/vnd.seb.batch": Content(schema=BYTES),
+                    "application/cloudevents-batch+json": EVENTS,
                 },
                 headers={**POSITIONS, **_LAG},
             )

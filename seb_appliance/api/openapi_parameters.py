@@ -8,7 +8,7 @@ from typing import Any, Final
 from seb_appliance import limits
 from seb_appliance.api.encode_json import VALUE_SHAPES
 from seb_appliance.api.openapi import Json
-from seb_appliance.api.records_consume import FORMATS, FORMATS_AND_LIVE
+from seb_appliance.api.records_consume import ALL_FORMATS, FORMATS
 
 
 def _parameter(place: str, name: str, description: str, schema: Json, example: Any) -> Json:
@@ -102,7 +102,7 @@ CONSUME: Final[list[Json]] = [
 ]
 CONSUME_OR_FOLLOW: Final[list[Json]] = [
     *CONSUME[:-1],
-    _format(FORMATS_AND_LIVE),
+    _format(ALL_FORMATS),
     header(
         "Last-Event-ID",
         "Of a live stream: the offset of the last record that was received; it goes on behind it, "
@@ -169,6 +169,11 @@ SAFE_APPEND: Final[list[Json]] = [
 ]
 PRODUCE: Final[list[Json]] = [
     *SAFE_APPEND,
+    header(
+        "ce-specversion",
+        "`1.0`: the body is the data of a CloudEvent in binary mode, whose other attributes are "
+        "in ce- headers, too: `ce-id`, `ce-source` and `ce-type` at least.",
+    ),
     header("Seb-Key", "Record key of a single record, percent-encoded.", "customer-7"),
     header("Seb-Timestamp", "Timestamp of a single record.", "2026-11-21T10:00:00.000123Z"),
     header(

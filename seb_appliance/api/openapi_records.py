@@ -7,6 +7,7 @@ from typing import Final
 import msgspec
 
 from seb_appliance.api import openapi_parameters as parameters
+from seb_appliance.api.cloud_events import REQUIRED
 from seb_appliance.api.encode_json import RecordOut, RecordsOut
 from seb_appliance.api.openapi import Content, ErrorTypes, Json, Operation, Reply, ref
 from seb_appliance.api.produce_json import Envelope, Record
@@ -14,6 +15,7 @@ from seb_appliance.api.record_views import ViewOut
 from seb_appliance.api.records_produce import Produced
 from seb_appliance.errors import (
     BadBatchError,
+    BadCloudEventError,
     BadJsonError,
     BadNameError,
     CorruptObjectError,
@@ -71,6 +73,24 @@ _LIVE: Final = Content(
     schema={"type": "string", "description": "One event a record; its data is a RecordOut."},
     example=f"id: 17\ndata: {msgspec.json.encode(RECORD).decode()}\n\n",
 )
+EVENT: Final = {
+    "specversion": "1.0",
+    "id": "1b7f",
+    "source": "/checkout/eu",
+    "type": "com.example.order.placed",
+    "subject": "customer-7",
+    "datacontenttype": "application/json",
+    "data": {"total": 21},
+}
+_EVENT_SCHEMA: Final[Json] = {
+    "type": "object",
+    "description": "A CloudEvent in the JSON format.",
+    "properties": {"data": {}, "data_base64": {"type": "string"}},
+    "required": list(REQUIRED),
+    "additionalProperties": True,
+}
+_EVENT: Final = Content(schema=_EVENT_SCHEMA, example=EVENT)
+EVENTS: Final = Content(schema={"type": "array", "items": _EVENT_SCHEMA}, example=[EVENT])
 _ONE_RECORD: Final = Content(schema=BYTES, example="hello")
 
 POSITIONS: Final = {
@@ -107,7 +127,9 @@ OPERATIONS: Final = [
         description="All records of a request get consecutive offsets, or none is stored. 201 "
         "means that the bucket has them. 504 `outcome_unknown` means that they may be stored yet: "
         "with an Idempotency-Key, or as an idempotent producer, send the same again until it is "
-        "answered.",
+        "answered. CloudEvents 1.0 are stored with their data as the value and their attributes as "
+        "headers `ce_…`; in binary mode any Content-Type goes. The same `source` and `id` with the "
+        "same content are stored once, as under an Idempotency-Key.",
         parameters=[parameters.TOPIC, *parameters.PRODUCE],
         body={
             "application/octet-stream": _ONE_RECORD,
@@ -118,6 +140,8 @@ OPERATIONS: Final = [
             "application/ndjson": _NDJSON,
             "application/jsonl": _NDJSON,
             "application/vnd.seb.batch": Content(schema=BYTES),
+            "application/cloudevents+json": _EVENT,
+            "application/cloudevents-batch+json": EVENTS,
         },
         body_required=False,
         replies={
@@ -140,6 +164,7 @@ OPERATIONS: Final = [
         errors=(
             *WRITE_ERRORS,
             BadBatchError,
+            BadCloudEventError,
             RecordTooLargeError,
             TopicNotFoundError,
             StaleEpochError,
@@ -161,7 +186,9 @@ OPERATIONS: Final = [
         "least every 15 s. The stream ends behind `max_records` or before `until` (an offset), if "
         "they are given, and with an `error` event that holds a problem document when it cannot "
         "go on; `wait` and `max_bytes` are refused. `Seb-Next-Offset` is where it begins; "
-        "there is no `Seb-Log-End-Offset`.",
+        "there is no `Seb-Log-End-Offset`. As an Arrow stream all records up to the log end of now "
+        "come, unless there is `until` or `max_records`; it needs pyarrow beside the appliance. As "
+        "CloudEvents, records that came as others get id, source and type from offset and topic.",
         parameters=[parameters.TOPIC, *parameters.CONSUME_OR_FOLLOW],
         replies={
             200: Reply(
@@ -183,6 +210,8 @@ OPERATIONS: Final = [
                     ),
                     "application/vnd.seb.batch": Content(schema=BYTES),
                     "text/event-stream": _LIVE,
+                    "application/cloudevents-batch+json": EVENTS,
+                    "application/vnd.apache.arrow.stream": Content(schema=BYTES),
                 },
                 headers={**POSITIONS, "Seb-Next-Cursor": "Of a view: for its next page."},
             )
@@ -201,7 +230,8 @@ OPERATIONS: Final = [
         operation_id="getRecord",
         tag="Records",
         summary="Read one record",
-        description="As JSON, or its raw value with `Accept: application/octet-stream`.",
+        description="As JSON, or its raw value with `Accept: application/octet-stream`, or "
+        "as a CloudEvent.",
         parameters=[parameters.TOPIC, parameters.RECORD_OFFSET, parameters.VALUES],
         replies={
             200: Reply(
@@ -209,6 +239,7 @@ OPERATIONS: Final = [
                 content={
                     "application/json": Content(schema=ref(RecordOut), example=RECORD),
                     "application/octet-stream": Content(schema=BYTES),
+                    "application/cloudevents+json": _EVENT,
                 },
                 headers={
                     "Seb-Offset": "Raw: its offset.",

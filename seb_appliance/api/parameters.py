@@ -41,7 +41,7 @@ def read_headers(raw: list[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
             headers[name] = value
         elif name == b"authorization":
             raise UnauthenticatedError("Two Authorization headers were sent; send one.")
-        elif name in _ONCE or name in _PROMISES or name.startswith(b"seb-"):
+        elif name in _ONCE or name in _PROMISES or name.startswith((b"seb-", b"ce-")):
             raise BadParameterError(f"The header {name.decode('latin-1')} was sent twice.")
         else:
             headers[name] += b", " + value

@@ -18,10 +18,12 @@ import httptools
 from seb_appliance import limits
 from seb_appliance.api.answers import BATCH
 from seb_appliance.api.auth import Call, token_of
+from seb_appliance.api.cloud_events import is_of_event
 from seb_appliance.api.encode_json import ValueShape
 from seb_appliance.api.json_bodies import check_json_type
 from seb_appliance.api.parameters import read_headers, read_query
 from seb_appliance.api.records_consume import (
+    COLUMNS,
     LIVE,
     READ_QUERY,
     answer_type,
@@ -57,7 +59,6 @@ _NOT_PLAIN: Final = frozenset(
         b"producer-seq",
         b"if-match",
         b"if-unmodified-since",
-        b"ce-specversion",
     }
 )
 
@@ -160,7 +161,9 @@ class PlainHeads:
             return None
         try:
             headers = read_headers(request.headers)
-            if _NOT_PLAIN & headers.keys() or headers.get(b"connection", b"").lower() not in (
+            if _NOT_PLAIN & headers.keys() or any(map(is_of_event, headers)):
+                return None
+            if headers.get(b"connection", b"").lower() not in (
                 b"",
                 b"keep-alive",
             ):
@@ -220,7 +223,7 @@ class PlainHeads:
         self._access.authorize(key, "consume", topic)
         query = read_query(query_string, READ_QUERY)
         chosen = answer_type(Call(key, headers, query, address=""))
-        if chosen == LIVE:
+        if chosen in (LIVE, COLUMNS):
             return None
         wanted = read_request(query)
         large = (

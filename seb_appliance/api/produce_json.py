@@ -57,13 +57,18 @@ class _Left(threading.local):
 _left = _Left()
 
 
-class CountedRecord(Record):
+def count_one() -> None:
     """Stops the decoder at the limit: a body of `{},{},…` would take 50 times its size."""
+    _left.count -= 1
+    if _left.count < 0:
+        raise too_many_records()
+
+
+class CountedRecord(Record):
+    """One of those that are counted."""
 
     def __post_init__(self) -> None:
-        _left.count -= 1
-        if _left.count < 0:
-            raise too_many_records()
+        count_one()
 
 
 class _CountedEnvelope(msgspec.Struct, forbid_unknown_fields=True):

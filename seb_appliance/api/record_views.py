@@ -81,8 +81,7 @@ def check_type(chosen: str) -> None:
     """Records that are chosen by their keys come as JSON or NDJSON. Raises BadParameterError."""
     if chosen not in (JSON.decode(), NDJSON.decode()):
         raise BadParameterError(
-            "Records chosen by their keys come as JSON or NDJSON, neither as stored batches nor as "
-            "a live stream."
+            "Records chosen by their keys come as JSON or NDJSON, and in no other format."
         )
 
 

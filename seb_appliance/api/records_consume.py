@@ -15,8 +15,10 @@ from litestar.types import ASGIApp, Receive
 
 from seb_appliance import limits
 from seb_appliance.api import parameters
-from seb_appliance.api.answers import BATCH, JSON, NDJSON, RAW, SSE, Answer, Headers
+from seb_appliance.api.answers import ARROW, BATCH, EVENTS, JSON, NDJSON, RAW, SSE, Answer, Headers
 from seb_appliance.api.auth import AnyRequest, Call, enter
+from seb_appliance.api.cloud_events import STRUCTURED
+from seb_appliance.api.encode_cloud_events import event_parts, one_event
 from seb_appliance.api.encode_json import (
     VALUE_SHAPES,
     ValueShape,
@@ -34,6 +36,9 @@ from seb_appliance.api.record_views import (
     view_headers,
     view_parts,
 )
+from seb_appliance.api.records_arrow import ArrowRecords
+from seb_appliance.api.records_arrow import is_installed as arrow_is_installed
+from seb_appliance.api.records_arrow import not_installed as arrow_not_installed
 from seb_appliance.api.records_live import LiveRecords
 from seb_appliance.api.times import format_time
 from seb_appliance.broker.broker import Broker
@@ -54,10 +59,16 @@ READ_QUERY: Final = frozenset(
 )
 CONSUME_QUERY: Final = READ_QUERY | VIEW_QUERY | {"key", "key_base64"}
 RECORD_QUERY: Final = frozenset({"values"})
-FORMATS: Final = {"json": JSON.decode(), "ndjson": NDJSON.decode(), "batch": BATCH.decode()}
+FORMATS: Final = {
+    "json": JSON.decode(),
+    "ndjson": NDJSON.decode(),
+    "batch": BATCH.decode(),
+    "cloudevents": EVENTS.decode(),
+}
 LIVE: Final = SSE.decode()
-FORMATS_AND_LIVE: Final = {**FORMATS, "sse": LIVE}
-_ONE: Final = (JSON.decode(), RAW.decode())
+COLUMNS: Final = ARROW.decode()
+ALL_FORMATS: Final = {**FORMATS, "sse": LIVE, "arrow": COLUMNS}
+_ONE: Final = (JSON.decode(), RAW.decode(), STRUCTURED)
 _VARY: Final = (b"vary", b"Accept, Accept-Encoding, Authorization")
 _SAFE: Final = "/:;,=@+"  # left unescaped in header values
 _NO_STORE: Final = (b"cache-control", b"no-store")
@@ -84,15 +95,20 @@ def read_request(query: dict[str, str]) -> ReadRequest:
     )
 
 
-def answer_type(call: Call, formats: Mapping[str, str] = FORMATS_AND_LIVE) -> str:
-    """The media type of the answer: `format` decides, else Accept. `formats`: what there is."""
+def answer_type(call: Call, formats: Mapping[str, str] = ALL_FORMATS) -> str:
+    """The media type of the answer: `format` decides, else Accept. `formats`: what there is.
+
+    Raises BadParameterError, NotAcceptableError.
+    """
     named = call.query.get("format")
     if named is None:
         chosen = negotiate(call.headers.get(b"accept"), tuple(formats.values()))
     else:
         chosen = formats[parameters.choice(named, "format", tuple(formats))]
-    if chosen == FORMATS["batch"] and "values" in call.query:
-        raise BadParameterError("values shapes JSON; record batches are stored bytes.")
+    if chosen in (FORMATS["batch"], FORMATS["cloudevents"]) and "values" in call.query:
+        raise BadParameterError(f"values shapes records as JSON; {chosen} has a shape of its own.")
+    if chosen == COLUMNS and not arrow_is_installed():
+        raise arrow_not_installed()
     return chosen
 
 
@@ -105,6 +121,8 @@ def encode(result: ReadResult, chosen: str, shape: ValueShape) -> Iterable[Bytes
     they are, JSON a millisecond at a time."""
     if chosen == FORMATS["batch"]:
         return [piece.stored for piece in result.slices]
+    if chosen == FORMATS["cloudevents"]:
+        return event_parts(result)
     if chosen == FORMATS["ndjson"]:
         return ndjson_parts(result, shape)
     return json_parts(result, shape)
@@ -246,6 +264,8 @@ def routes(broker: Broker) -> list[HTTPRouteHandler]:
         if chosen == LIVE:
             return await LiveRecords.of(broker, topic, call, shape)
         wanted = read_request(call.query)
+        if chosen == COLUMNS:
+            return await ArrowRecords.of(broker, topic, call.query, wanted)
         if is_of_keys:
             return await view(call, topic, wanted, chosen, shape)
         result = await unless_gone(
@@ -272,6 +292,10 @@ def routes(broker: Broker) -> list[HTTPRouteHandler]:
         result = await read_one(broker, topic, place)
         if chosen == RAW.decode():
             return raw_answer(broker, result, call.headers.get(b"if-none-match"))
+        if chosen == STRUCTURED:
+            return held(
+                broker, [(b"content-type", chosen.encode()), _NO_STORE, _VARY], [one_event(result)]
+            )
         record = next(iter(records(result, shape)))
         headers: Headers = [(b"content-type", JSON), _NO_STORE, _VARY]
         return held(broker, headers, [msgspec.json.encode(record)])

@@ -124,16 +124,16 @@ class LiveRecords:
             headers = [*_HEADERS, begins]
             await send({"type": "http.response.start", "status": 200, "headers": headers})
             if scope["state"].get(HEAD_STATE):
-                await send(_body(b"", more=False))
+                await send(body_event(b"", more=False))
                 return
-            leaving = asyncio.create_task(_disconnected(receive, follower.leave))
+            leaving = asyncio.create_task(disconnected(receive, follower.leave))
             try:
                 last = await self._stream(follower, scope, send)
             finally:
                 leaving.cancel()
                 await asyncio.gather(leaving, return_exceptions=True)
         # Its place is free: however long the client takes to hear this, it holds nothing.
-        await send(_body(last, more=False))
+        await send(body_event(last, more=False))
 
     async def _stream(self, follower: Follower, scope: Scope, send: Send) -> bytes:
         """Sends until there is a reason to end; what the client is told of it."""
@@ -212,8 +212,8 @@ class LiveRecords:
         with self._broker.followers.budget.reserve(len(content)):
             try:
                 async with asyncio.timeout(limits.FOLLOWER_STALLED_S_MAX):
-                    await send(_body(content))
-                    await send(_body(b""))  # returns when the buffers have emptied
+                    await send(body_event(content))
+                    await send(body_event(b""))  # returns when the buffers have emptied
             except TimeoutError:
                 self._broker.followers.cut += 1
                 raise FollowerTooSlowError(
@@ -236,7 +236,7 @@ def events(result: ReadResult, shape: ValueShape) -> bytes:
     )
 
 
-def _body(content: bytes, *, more: bool = True) -> Message:
+def body_event(content: bytes, *, more: bool = True) -> Message:
     event: HTTPResponseBodyEvent = {
         "type": "http.response.body",
         "body": content,
@@ -245,7 +245,7 @@ def _body(content: bytes, *, more: bool = True) -> Message:
     return cast("Message", event)
 
 
-async def _disconnected(receive: Receive, leave: Callable[[], None]) -> None:
+async def disconnected(receive: Receive, leave: Callable[[], None]) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
     leave()

@@ -13,8 +13,16 @@ from litestar.types import ASGIApp
 from seb_appliance import limits
 from seb_appliance.api import conditions
 from seb_appliance.api.answers import JSON, Answer, Headers
-from seb_appliance.api.auth import AnyRequest, enter
+from seb_appliance.api.auth import AnyRequest, Call, enter
 from seb_appliance.api.bodies import read_body
+from seb_appliance.api.cloud_events import (
+    BATCHED,
+    STRUCTURED,
+    Mode,
+    mode_of,
+    parse_events,
+    to_records,
+)
 from seb_appliance.api.media_types import media_type
 from seb_appliance.api.options import ApiOptions
 from seb_appliance.api.parameters import duration_ms, refuse_unsupported
@@ -68,8 +76,8 @@ def body_kind(content_type: bytes | None) -> BodyKind:
         raise UnsupportedMediaTypeError(
             f"{named[:100]!r} is not taken here. application/octet-stream, text/* and image/* make "
             "the body one record; application/json, application/x-ndjson and "
-            "application/vnd.seb.batch hold many.",
-            supported=[kind for kind in _KINDS if kind],
+            "application/vnd.seb.batch hold many; so do CloudEvents.",
+            supported=[*(kind for kind in _KINDS if kind), STRUCTURED, BATCHED],
         )
     return _KINDS[named]
 
@@ -88,6 +96,17 @@ async def parse(
     if len(body) > _CHECK_IN_THREAD_BYTES:
         return await asyncio.to_thread(parse_batches, body, max_bytes)
     return parse_batches(body, max_bytes)
+
+
+async def _events(
+    mode: Mode, call: Call, route: str, asked: conditions.Asked, body: bytes
+) -> tuple[NewRecords | NewBatches, Conditions]:
+    """The records of CloudEvents, and what tells a repeat. Raises what the parsers raise."""
+    refuse_record_headers(call.headers)
+    events = parse_events(mode, body, call.headers)
+    records = to_records(events)
+    named = [part for event in events for part in event.identity]
+    return records, await asked.of_events(call, route, body, records, named)
 
 
 def timeout_ms(headers: dict[bytes, bytes]) -> int | None:
@@ -140,17 +159,22 @@ def routes(broker: Broker, options: ApiOptions) -> list[HTTPRouteHandler]:
         call = enter(request, broker, conditions.QUERY)
         topic: str = request.scope["path_params"]["topic"]
         broker.authorize(call.key, "produce", topic)
-        refuse_unsupported(call.headers, conditions.UNDERSTOOD)
+        refuse_unsupported(call.headers, conditions.UNDERSTOOD | {b"ce-specversion"})
         asked = conditions.read_conditions(call)
-        kind = body_kind(call.headers.get(b"content-type"))
+        mode = mode_of(call.headers)
+        kind = None if mode is not None else body_kind(call.headers.get(b"content-type"))
         deadline_ms = timeout_ms(call.headers)
         body, reservation = await read_body(
             request.receive, call.headers, broker.pending, options.max_request_bytes
         )
         options.failpoints.reach("K1")
         try:
-            records = await parse(kind, body, call.headers, options.max_request_bytes)
-            agreed = await asked.conditions(call, request.scope["path"], body)
+            if mode is not None:
+                records, agreed = await _events(mode, call, request.scope["path"], asked, body)
+            else:
+                assert kind is not None
+                records = await parse(kind, body, call.headers, options.max_request_bytes)
+                agreed = await asked.conditions(call, request.scope["path"], body)
         except BaseException:
             reservation.release()
             raise

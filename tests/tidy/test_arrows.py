@@ -36,7 +36,7 @@ MAY_IMPORT = {
 # Packages that are not ours and not Python's. `formats` is what a Spark executor installs.
 MAY_USE = {
     "leaf": set(),
-    "formats": {"backports", "crc32c", "msgspec"},
+    "formats": {"backports", "crc32c", "msgspec", "pyarrow"},
     "broker": {"crc32c", "msgspec"},
     "storage": {"backports", "boto3", "botocore", "crc32c", "msgspec", "types_boto3_s3", "urllib3"},
     "fsck": {"crc32c"},

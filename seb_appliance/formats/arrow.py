@@ -1,0 +1,108 @@
+"""Stored columns as Arrow's columns: the buffers are wrapped, not copied.
+
+Only this file and those who import it need pyarrow.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable
+from itertools import accumulate
+from typing import Any, Final
+
+import msgspec
+import pyarrow as pa
+
+from seb_appliance.formats.batch import Batch
+from seb_appliance.formats.columns import BinaryColumn
+
+# `headers` is an empty map where a record has none.
+SCHEMA: Final = pa.schema(
+    [
+        pa.field("key", pa.binary()),
+        pa.field("value", pa.binary()),
+        pa.field("headers", pa.map_(pa.string(), pa.binary()), nullable=False),
+        pa.field("topic", pa.string(), nullable=False),
+        pa.field("offset", pa.int64(), nullable=False),
+        pa.field("timestamp", pa.timestamp("us", tz="UTC"), nullable=False),
+    ]
+)
+
+_decode_headers: Final = msgspec.msgpack.Decoder(dict[str, bytes]).decode
+
+
+def record_batch(batch: Batch, topic: str, schema: pa.Schema = SCHEMA) -> pa.RecordBatch:
+    """All records of a stored batch. `schema`: names of columns as in `SCHEMA`, perhaps fewer."""
+    columns, count = batch.columns, batch.header.count
+    made = {
+        "key": _binary(columns.keys, count),
+        "value": _binary(columns.values, count),
+        "topic": pa.repeat(pa.scalar(topic), count),
+        "offset": _offsets(batch),
+        "timestamp": _int64s(columns.timestamps_us, count, schema.field("timestamp").type),
+    }
+    if "headers" in schema.names:
+        made["headers"] = _headers(columns.headers, count, schema.field("headers").type)
+    return pa.RecordBatch.from_arrays([made[name] for name in schema.names], schema=schema)
+
+
+def sliced(whole: pa.RecordBatch, batch: Batch, start: int, end: int) -> pa.RecordBatch:
+    """Of a batch's records those with start ≤ offset < end."""
+    header = batch.header
+    if header.base_offset >= start and header.last_offset < end:
+        return whole
+    offsets = batch.offsets()
+    first = bisect_left(offsets, start)
+    return whole.slice(first, bisect_left(offsets, end) - first)
+
+
+def _buffer(data: Any) -> pa.Buffer:
+    return pa.py_buffer(memoryview(data).cast("B") if len(data) else b"")
+
+
+def _binary(column: BinaryColumn | None, count: int) -> pa.Array:
+    if column is None:
+        return pa.nulls(count, pa.binary())
+    valid = None if column.valid is None else _buffer(column.valid)
+    buffers = [valid, _buffer(column.starts), _buffer(column.data)]
+    return pa.Array.from_buffers(pa.binary(), count, buffers)
+
+
+def _int64s(numbers: Any, count: int, kind: pa.DataType) -> pa.Array:
+    return pa.Array.from_buffers(kind, count, [None, _buffer(numbers)])
+
+
+def _offsets(batch: Batch) -> pa.Array:
+    if batch.columns.offsets is not None:
+        return _int64s(batch.columns.offsets, batch.header.count, pa.int64())
+    return pa.arange(batch.header.base_offset, batch.header.base_offset + batch.header.count)
+
+
+def _int32_zeros(count: int) -> pa.Array:
+    return pa.Array.from_buffers(pa.int32(), count, [None, pa.py_buffer(bytes(4 * count))])
+
+
+def _headers(column: BinaryColumn | None, count: int, kind: pa.DataType) -> pa.Array:
+    if column is None:
+        empty = pa.array([], kind.key_type), pa.array([], kind.item_type)
+        return pa.MapArray.from_arrays(_int32_zeros(count + 1), *empty, type=kind)
+    maps = [_decode_headers(item) if item else {} for item in column.slice()]
+    starts = pa.array(accumulate(map(len, maps), initial=0), pa.int32())
+    names = pa.array([name for record in maps for name in record], pa.string())
+    values = pa.array([value for record in maps for value in record.values()], pa.binary())
+    return pa.MapArray.from_arrays(starts, names, values, type=kind)
+
+
+# --- messages of an Arrow stream: they follow each other, and eight bytes end it ---
+
+
+def stream_schema() -> bytes:
+    """The first message."""
+    return bytes(SCHEMA.serialize())
+
+
+def stream_batch(topic: str, pieces: Iterable[tuple[Batch, int, int]]) -> bytes:
+    """One message with records begin ≤ i < end of stored batches (one or more)."""
+    parts = [record_batch(batch, topic).slice(begin, end - begin) for batch, begin, end in pieces]
+    joined = parts[0] if len(parts) == 1 else pa.concat_batches(parts)
+    return bytes(joined.serialize())
