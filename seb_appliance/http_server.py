@@ -68,6 +68,7 @@ class HttpServer(uvicorn.Server):
             static=_STATIC,
             max_request_bytes=settings.max_request_bytes,
             metrics_public=settings.metrics_public,
+            cors_origins=settings.web_origins,
             failpoints=appliance.failpoints,
         )
         self.plain_answers = PlainAnswers(appliance.broker, options)

@@ -74,6 +74,11 @@ FOLLOWER_STALLED_S_MAX: Final = 10  # one that takes nothing for so long is told
 FOLLOWER_PING_S: Final = 15
 FOLLOWING_BYTES_MAX: Final = 64 * MIB  # being sent to all of them
 FOLLOWED_PARTS_BYTES_MAX: Final = 8 * MIB  # encoded once, for all who follow a topic
+FOLLOWED_TOPICS_MAX: Final = 500  # by one stream: each of its events names its place in all of them
+FOLLOWER_CURSORS_BYTES: Final = 32 * KIB  # of these places, in one part
+PATTERNS_PER_STREAM_MAX: Final = 100
+TICKETS_MAX: Final = 10_000  # about 5 MB
+TICKET_S: Final = 60
 
 # Record keys
 KEYS_PER_PAGE_DEFAULT: Final = 100
@@ -233,6 +238,7 @@ assert REQUEST_BYTES_MAX <= BATCH_BODY_BYTES_MAX
 assert BATCH_RECORDS_MAX * 8 <= BATCH_BODY_BYTES_MAX
 assert RECORDS_PER_REQUEST_MAX <= BATCH_RECORDS_MAX
 assert FOLLOWERS_MAX * FOLLOWER_PART_BYTES <= FOLLOWING_BYTES_MAX // 2, "and JSON is longer"
+assert FOLLOWED_TOPICS_MAX * 24 <= HTTP_HEADER_BYTES_MAX - 4 * KIB, "a cursor is a header"
 assert FOLLOWER_STALLED_S_MAX < HTTP_STALLED_S_MAX, "it has to hear that it was too slow"
 assert FETCH_BYTES_DEFAULT <= FETCH_BYTES_MAX <= READ_BYTES_DEFAULT
 assert ARROW_PART_BYTES + RECORD_BYTES_MAX <= READ_BYTES_DEFAULT, "one part of an Arrow stream"

@@ -309,6 +309,14 @@ SETTINGS: Final[tuple[Setting, ...]] = (
         help="One line each: for people, or a JSON object for programs.",
     ),
     Setting(
+        "cors_origins",
+        "text",
+        None,
+        help="Web pages of these origins may use /v1 from a browser: https://a.example, with "
+        "commas between several, or * for all.",
+        default_words="none",
+    ),
+    Setting(
         "metrics_public",
         "switch",
         False,

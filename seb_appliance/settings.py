@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -22,6 +23,7 @@ from seb_appliance.setting_table import SETTINGS, Setting, Value
 
 CONFIG_VARIABLE: Final = "SEB_CONFIG"
 
+_ORIGIN: Final = re.compile(r"https?://[a-z0-9.-]+(:[0-9]{1,5})?|\*")
 _BY_NAME: Final = {setting.name: setting for setting in SETTINGS}
 
 
@@ -88,6 +90,7 @@ class Settings:
     garbage_grace_ms: int
     log_level: str
     log_format: Literal["text", "json"]
+    cors_origins: str | None
     metrics_public: bool
     store_latency_ms: int
     s3_endpoint: str | None
@@ -113,6 +116,11 @@ class Settings:
         if isinstance(self.linger_ms, int):
             return self.linger_ms
         return 1_000 if self.address.kind == "s3" else 10
+
+    @property
+    def web_origins(self) -> frozenset[str]:
+        """`cors_origins`, one by one."""
+        return frozenset(self.cors_origins.split(",")) if self.cors_origins else frozenset()
 
     @property
     def budget(self) -> Money | None:
@@ -191,6 +199,11 @@ def _check_relations(settings: Settings) -> None:
             raise ConfigurationError(
                 f"{small} ({format_size(getattr(settings, small))}) is more than "
                 f"{large} ({format_size(getattr(settings, large))})"
+            )
+    for origin in settings.web_origins:
+        if not _ORIGIN.fullmatch(origin):
+            raise ConfigurationError(
+                f"cors_origins: {origin!r} is neither an origin, as https://a.example, nor *"
             )
     _check_money(settings)
 

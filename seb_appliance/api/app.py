@@ -35,16 +35,20 @@ from seb_appliance.api import (
     metrics,
     record_keys,
     records_consume,
+    records_live_many,
     records_produce,
     schema,
     snapshots,
+    tickets,
     topics,
     transactions,
 )
 from seb_appliance.api import status as status_api
-from seb_appliance.api.answers import Answer
+from seb_appliance.api.answers import Answer, Headers
 from seb_appliance.api.auth import METER_STATE
+from seb_appliance.api.cors import Cors
 from seb_appliance.api.cost import CostOut
+from seb_appliance.api.live_streams import HEAD_STATE
 from seb_appliance.api.metrics import Sample
 from seb_appliance.api.options import ApiOptions
 from seb_appliance.api.paths import check_raw_path
@@ -54,7 +58,6 @@ from seb_appliance.api.problems import (
     problem_body,
     problem_headers,
 )
-from seb_appliance.api.records_live import HEAD_STATE
 from seb_appliance.api.status import Status
 from seb_appliance.api.wire import with_defaults
 from seb_appliance.broker.broker import Broker
@@ -79,6 +82,8 @@ def create_app(
         *records_produce.routes(broker, options),
         *transactions.routes(broker, options),
         *records_consume.routes(broker),
+        *records_live_many.routes(broker),
+        *tickets.routes(broker),
         *record_keys.routes(broker),
         *topics.routes(broker),
         *manifest.routes(broker),
@@ -103,15 +108,16 @@ def create_app(
         exception_handlers={Exception: answer_exception},
         request_max_body_size=None,  # bodies.py counts, inflated bytes too
     )
-    return Api(litestar, options.new_request_id)
+    return Api(litestar, options.new_request_id, Cors(options.cors_origins))
 
 
 class Api:
     """The wrapper; see the module. `litestar` is public for tests that compare lists of routes.
     `asked`: requests that came this way, and not through the fast lane."""
 
-    def __init__(self, litestar: Litestar, new_request_id: Callable[[], str]) -> None:
+    def __init__(self, litestar: Litestar, new_request_id: Callable[[], str], cors: Cors) -> None:
         self.litestar = litestar
+        self._cors = cors
         self._new_request_id = new_request_id
         self.asked = 0
 
@@ -123,7 +129,12 @@ class Api:
         request_id = self._new_request_id()
         state = scope.setdefault("state", {})
         state[REQUEST_ID_STATE] = request_id
-        sender = _with_headers(send, request_id.encode(), state)
+        cross_origin = self._cors.headers(scope)
+        sender = _with_headers(send, request_id.encode(), state, cross_origin)
+        preflight = self._cors.preflight(scope)
+        if preflight is not None:
+            await Answer(204, preflight)(scope, receive, sender)
+            return
         try:
             check_raw_path(scope["raw_path"])
         except RefusedError as error:
@@ -151,12 +162,14 @@ def _charged(receive: Receive, state: dict[str, Any]) -> Receive:
     return receiver
 
 
-def _with_headers(send: Send, request_id: bytes, state: dict[str, Any]) -> Send:
+def _with_headers(
+    send: Send, request_id: bytes, state: dict[str, Any], cross_origin: Headers
+) -> Send:
     """Adds what every answer has, and charges its body to the meter of the API key."""
 
     async def sender(message: Message) -> None:
         if message["type"] == "http.response.start":
-            message["headers"] = with_defaults(list(message["headers"]), request_id)
+            message["headers"] = with_defaults([*message["headers"], *cross_origin], request_id)
         elif message["type"] == "http.response.body":
             meter: Meter | None = state.get(METER_STATE)
             if meter is not None:

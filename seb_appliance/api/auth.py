@@ -15,8 +15,9 @@ from seb_appliance.api.peers import peer_address
 from seb_appliance.api.problems import API_KEY_STATE
 from seb_appliance.broker.audit import Actor
 from seb_appliance.broker.broker import Broker
+from seb_appliance.broker.tickets import Ticket
 from seb_appliance.broker.values import ApiKeyView
-from seb_appliance.errors import UnauthenticatedError
+from seb_appliance.errors import BadParameterError, ForbiddenError, UnauthenticatedError
 
 METER_STATE: Final = "seb_meter"  # who the bytes of a request and its answer are charged to
 
@@ -25,12 +26,14 @@ AnyRequest = Request[Any, Any, Any]
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """An authenticated request whose query parameters are all known ones. `address`: the peer's."""
+    """An authenticated request whose query parameters are all known ones. `address`: the peer's.
+    `ticket`: what stood for the API key, if it was not sent itself."""
 
     key: ApiKeyView
     headers: dict[bytes, bytes]
     query: dict[str, str]
     address: str
+    ticket: Ticket | None = None
 
     @property
     def actor(self) -> Actor:
@@ -49,6 +52,40 @@ def enter(request: AnyRequest, broker: Broker, known: frozenset[str] = frozenset
     scope["state"][API_KEY_STATE] = key
     scope["state"][METER_STATE] = broker.access.meters.enter(key)
     return Call(key, headers, read_query(scope["query_string"], known), peer_address(scope))
+
+
+def enter_to_read(request: AnyRequest, broker: Broker, known: frozenset[str]) -> Call:
+    """As `enter`, where a ticket (`?ticket=`) may stand for the API key: an EventSource in a
+    browser cannot send a header."""
+    scope = request.scope
+    query = scope["query_string"]
+    if not (query.startswith(b"ticket=") or b"&ticket=" in query):
+        return enter(request, broker, known)
+    headers = read_headers(list(scope["headers"]))
+    if b"authorization" in headers:
+        raise BadParameterError("Send a ticket or Authorization, not both.")
+    named = read_query(query, known | {"ticket"})
+    ticket = broker.access.tickets.find(named["ticket"])
+    broker.access.last_used.note(ticket.key.api_key_id)
+    scope["state"][API_KEY_STATE] = ticket.key
+    scope["state"][METER_STATE] = broker.access.meters.enter(ticket.key)
+    return Call(ticket.key, headers, named, peer_address(scope), ticket)
+
+
+def authenticated_again(broker: Broker, call: Call) -> ApiKeyView:
+    """The API key of a request that was made some time ago. Raises UnauthenticatedError."""
+    if call.ticket is not None:
+        return broker.access.tickets.find(call.ticket.text).key
+    return broker.access.authenticate(token_of(call.headers.get(b"authorization")))
+
+
+def authorize_to_read(broker: Broker, call: Call, topic: str) -> None:
+    """Raises ForbiddenError."""
+    broker.authorize(call.key, "consume", topic)
+    if call.ticket is not None and not call.ticket.topics.cover(topic):
+        raise ForbiddenError(
+            f"The ticket is for {','.join(call.ticket.topics.patterns)}, not for {topic!r}."
+        )
 
 
 def token_of(authorization: bytes | None) -> str:

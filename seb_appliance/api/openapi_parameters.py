@@ -30,7 +30,7 @@ def header(name: str, description: str, example: Any = None) -> Json:
     return _parameter("header", name, description, {"type": "string"}, example)
 
 
-def _format(formats: Mapping[str, str]) -> Json:
+def format_of(formats: Mapping[str, str]) -> Json:
     text = "Media type of the answer, instead of Accept."
     return query("format", text, type="string", enum=list(formats))
 
@@ -98,17 +98,18 @@ CONSUME: Final[list[Json]] = [
         default="0",
     ),
     VALUES,
-    _format(FORMATS),
+    format_of(FORMATS),
 ]
 CONSUME_OR_FOLLOW: Final[list[Json]] = [
     *CONSUME[:-1],
-    _format(ALL_FORMATS),
+    format_of(ALL_FORMATS),
     header(
         "Last-Event-ID",
         "Of a live stream: the offset of the last record that was received; it goes on behind it, "
         "whatever `offset` says.",
         "1043",
     ),
+    query("ticket", "Instead of an API key: see POST /v1/tickets."),
     query(
         "key",
         "Only records with this record key; an answer looks through 16 MiB, and may hold none "

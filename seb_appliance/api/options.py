@@ -29,5 +29,6 @@ class ApiOptions:
     static: Path
     max_request_bytes: int = limits.REQUEST_BYTES_MAX
     metrics_public: bool = False
+    cors_origins: frozenset[str] = frozenset()
     failpoints: Failpoints = NO_FAILPOINTS
     new_request_id: Callable[[], str] = field(default=new_request_id)

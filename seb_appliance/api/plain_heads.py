@@ -52,6 +52,7 @@ _NOT_PLAIN: Final = frozenset(
         b"content-encoding",
         b"expect",
         b"upgrade",
+        b"origin",
         b"seb-timeout",
         b"idempotency-key",
         b"producer-id",

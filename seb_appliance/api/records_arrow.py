@@ -16,7 +16,7 @@ from litestar.types import Message, Receive, Scope, Send
 
 from seb_appliance import limits
 from seb_appliance.api.answers import ARROW, Headers
-from seb_appliance.api.records_live import HEAD_STATE, body_event, disconnected
+from seb_appliance.api.live_streams import HEAD_STATE, body_event, disconnected
 from seb_appliance.broker.broker import Broker
 from seb_appliance.broker.catalog import no_such_topic
 from seb_appliance.broker.values import From, ReadRequest, ReadResult

@@ -16,7 +16,7 @@ from litestar.types import ASGIApp, Receive
 from seb_appliance import limits
 from seb_appliance.api import parameters
 from seb_appliance.api.answers import ARROW, BATCH, EVENTS, JSON, NDJSON, RAW, SSE, Answer, Headers
-from seb_appliance.api.auth import AnyRequest, Call, enter
+from seb_appliance.api.auth import AnyRequest, Call, authorize_to_read, enter, enter_to_read
 from seb_appliance.api.cloud_events import STRUCTURED
 from seb_appliance.api.encode_cloud_events import event_parts, one_event
 from seb_appliance.api.encode_json import (
@@ -252,9 +252,9 @@ def routes(broker: Broker) -> list[HTTPRouteHandler]:
 
     @get("/v1/topics/{topic:str}/records")
     async def consume(request: AnyRequest) -> ASGIApp:
-        call = enter(request, broker, CONSUME_QUERY)
+        call = enter_to_read(request, broker, CONSUME_QUERY)
         topic: str = request.scope["path_params"]["topic"]
-        broker.authorize(call.key, "consume", topic)
+        authorize_to_read(broker, call, topic)
         chosen = answer_type(call)
         shape = value_shape(call.query)
         is_of_keys = is_view(call)

@@ -2,50 +2,34 @@
 it comes, until the client leaves.
 
 The stream begins once the first read has succeeded, so that refusals known by then are ordinary
-answers; what is refused later comes as an `error` event with the problem document. Followers at the
-log end share what is encoded (`RecentParts`); those behind read and encode for themselves.
+answers. Followers at the log end share what is encoded (`RecentParts`); those behind read and
+encode for themselves.
 """
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Final, cast
+from typing import Final
 
 import msgspec
-from litestar.types import HTTPResponseBodyEvent, Message, Receive, Scope, Send
 
 from seb_appliance import limits
 from seb_appliance.api import parameters
-from seb_appliance.api.answers import SSE, Headers
-from seb_appliance.api.auth import METER_STATE, Call, token_of
+from seb_appliance.api.answers import Headers
+from seb_appliance.api.auth import Call
 from seb_appliance.api.encode_json import ValueShape, records
-from seb_appliance.api.problems import REQUEST_ID_STATE, problem_body
+from seb_appliance.api.live_streams import RETRY, LiveStream
 from seb_appliance.broker.broker import Broker
 from seb_appliance.broker.following import Follower, Part
-from seb_appliance.broker.grants import grants_admin
-from seb_appliance.broker.values import From, ReadRequest, ReadResult
-from seb_appliance.errors import BadParameterError, FollowerTooSlowError, SebError
+from seb_appliance.broker.values import ApiKeyView, From, ReadRequest, ReadResult
+from seb_appliance.errors import BadParameterError
 
-HEAD_STATE: Final = "seb_head"  # the client wants the headers only
 _NOT_LIVE: Final = ("wait", "max_bytes")
 _PART: Final = ReadRequest(
     From(earliest=True),
     max_records=limits.FOLLOWER_PART_RECORDS,
     max_bytes=limits.FOLLOWER_PART_BYTES,
 )
-_HEADERS: Final[Headers] = [
-    (b"content-type", SSE + b"; charset=utf-8"),
-    (b"cache-control", b"no-store"),
-    (b"vary", b"Accept, Accept-Encoding, Authorization"),
-    (b"x-accel-buffering", b"no"),  # nginx would collect a buffer full first
-    (b"connection", b"close"),  # the end of the answer is the end of the connection
-]
-_RETRY: Final = b"retry: 1000\n\n"  # ms after which an EventSource comes back
-_PING: Final = b": ping\n\n"
-_END: Final = b": end\n\n"
-_STOPPING: Final = b": the appliance stops\n\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,22 +74,19 @@ def _until(text: str) -> int:
     return place.offset
 
 
-class LiveRecords:
-    """An ASGI application that sends one stream, from `offset` on."""
+class LiveRecords(LiveStream[Follower]):
+    """The stream of one topic, from `offset` on."""
 
     def __init__(
         self, broker: Broker, topic: str, call: Call, wanted: LiveRequest, offset: int
     ) -> None:
-        self._broker = broker
+        super().__init__(broker, call)
         self._topic = topic
         self._shape = wanted.shape
         self._offset = offset
         self._until = wanted.until
         self._left = wanted.most
         self._at_end = False  # it has reached the log end once
-        self._token = token_of(call.headers.get(b"authorization"))
-        self._key = call.key
-        self._holds_until_us = broker.access.holds_until_us(call.key)
 
     @classmethod
     async def of(cls, broker: Broker, topic: str, call: Call, shape: ValueShape) -> LiveRecords:
@@ -118,64 +99,34 @@ class LiveRecords:
             offset = piece.batch.offsets()[piece.begin]
         return cls(broker, topic, call, wanted, offset)
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        with self._broker.follow(self._topic) as follower:
-            begins = (b"seb-next-offset", str(self._offset).encode())
-            headers = [*_HEADERS, begins]
-            await send({"type": "http.response.start", "status": 200, "headers": headers})
-            if scope["state"].get(HEAD_STATE):
-                await send(body_event(b"", more=False))
-                return
-            leaving = asyncio.create_task(disconnected(receive, follower.leave))
-            try:
-                last = await self._stream(follower, scope, send)
-            finally:
-                leaving.cancel()
-                await asyncio.gather(leaving, return_exceptions=True)
-        # Its place is free: however long the client takes to hear this, it holds nothing.
-        await send(body_event(last, more=False))
+    @property
+    def _begins(self) -> Headers:
+        return [(b"seb-next-offset", str(self._offset).encode())]
 
-    async def _stream(self, follower: Follower, scope: Scope, send: Send) -> bytes:
-        """Sends until there is a reason to end; what the client is told of it."""
-        try:
-            await self._send(send, _RETRY)
-            rings = follower.rings
-            while not follower.left:
-                if follower.stopping:
-                    return _STOPPING
-                self._check_key(scope)
-                if self._offset >= self._until or self._left == 0:
-                    return _END
-                if self._offset < follower.log_end_offset:
-                    part = await self._next_part(follower)
-                    await self._send(send, part.encoded)
-                    self._offset = part.next_offset
-                    if self._left is not None:
-                        self._left -= part.count
-                elif rings != follower.rings:
-                    self._broker.look_for_newer_writer()
-                    await self._send(send, _PING)
-                else:
-                    self._at_end = True
-                    await follower.wait()
-                    continue
-                rings = follower.rings
-        except SebError as error:
-            return self._told(scope, error)
-        return b""
+    def _follow(self) -> Follower:
+        return self._broker.follow(self._topic)
 
-    def _check_key(self, scope: Scope) -> None:
-        """Raises UnauthenticatedError, ForbiddenError, QuotaExceededError."""
-        access = self._broker.access
-        if access.still_holds(self._key, self._holds_until_us):
-            return
-        self._key = access.authenticate(self._token)
-        access.authorize(self._key, "consume", self._topic)
-        self._holds_until_us = access.holds_until_us(self._key)
-        scope["state"][METER_STATE] = access.meters.enter(self._key)
+    def _opening(self, follower: Follower) -> bytes:  # noqa: ARG002
+        return RETRY + b"\n"
 
-    async def _next_part(self, follower: Follower) -> Part:
-        """What comes next, once for all who follow from the same offset."""
+    def _authorize(self, follower: Follower, key: ApiKeyView) -> None:  # noqa: ARG002
+        self._broker.access.authorize(key, "consume", self._topic)
+
+    def _is_over(self) -> bool:
+        return self._offset >= self._until or self._left == 0
+
+    async def _next_part(self, follower: Follower) -> bytes | None:
+        if self._offset >= follower.log_end_offset:
+            self._at_end = True
+            return None
+        part = await self._part(follower)
+        self._offset = part.next_offset
+        if self._left is not None:
+            self._left -= part.count
+        return part.encoded
+
+    async def _part(self, follower: Follower) -> Part:
+        """Made once for all who follow from the same offset."""
         if not (self._at_end and self._left is None and self._until > limits.OFFSET_MAX):
             return self._encoded(await self._read(follower))
         recent = self._broker.followers.recent
@@ -206,26 +157,6 @@ class LiveRecords:
         self._broker.counters.live_encoded += count
         return Part(events(result, self._shape), count, result.next_offset)
 
-    async def _send(self, send: Send, content: bytes) -> None:
-        """Returns when the client has taken nearly all of `content`. Raises OverloadedError,
-        FollowerTooSlowError."""
-        with self._broker.followers.budget.reserve(len(content)):
-            try:
-                async with asyncio.timeout(limits.FOLLOWER_STALLED_S_MAX):
-                    await send(body_event(content))
-                    await send(body_event(b""))  # returns when the buffers have emptied
-            except TimeoutError:
-                self._broker.followers.cut += 1
-                raise FollowerTooSlowError(
-                    f"Nothing was taken for {limits.FOLLOWER_STALLED_S_MAX} s; follow again with "
-                    "Last-Event-ID."
-                ) from None
-
-    def _told(self, scope: Scope, error: SebError) -> bytes:
-        request_id = str(scope["state"].get(REQUEST_ID_STATE, ""))
-        document = problem_body(error, request_id, to_admin=grants_admin(self._key.grants))
-        return b"event: error\ndata: %b\n\n" % document
-
 
 def events(result: ReadResult, shape: ValueShape) -> bytes:
     """One event for each record; its id is the record's offset."""
@@ -234,18 +165,3 @@ def events(result: ReadResult, shape: ValueShape) -> bytes:
         b"id: %d\ndata: %b\n\n" % (record.offset, encode(record))
         for record in records(result, shape)
     )
-
-
-def body_event(content: bytes, *, more: bool = True) -> Message:
-    event: HTTPResponseBodyEvent = {
-        "type": "http.response.body",
-        "body": content,
-        "more_body": more,
-    }
-    return cast("Message", event)
-
-
-async def disconnected(receive: Receive, leave: Callable[[], None]) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
-    leave()

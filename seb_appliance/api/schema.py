@@ -17,6 +17,7 @@ from seb_appliance.api import (
     openapi_cost,
     openapi_groups,
     openapi_keys,
+    openapi_live,
     openapi_manage,
     openapi_manifest,
     openapi_records,
@@ -31,6 +32,7 @@ from seb_appliance.errors import NotFoundError
 
 _PARTS: Final = (
     openapi_records,
+    openapi_live,
     openapi_keys,
     openapi_transactions,
     openapi_groups,

@@ -25,7 +25,7 @@ from seb_appliance.broker.catalog import Catalog, Topic
 from seb_appliance.broker.compaction import Compactions
 from seb_appliance.broker.consumer_groups import ConsumerGroups
 from seb_appliance.broker.counters import Counters
-from seb_appliance.broker.following import Follower, Followers
+from seb_appliance.broker.following import Follower, FollowerOfMany, Followers, check_count
 from seb_appliance.broker.gauges import Gauges
 from seb_appliance.broker.grants import Authorizer
 from seb_appliance.broker.index import SectionIndex
@@ -359,6 +359,19 @@ class Broker:
         """Be woken whenever the topic changes. Raises TopicNotFoundError, OverloadedError,
         ShuttingDownError."""
         return self.followers.follow(self._catalog.topic(topic))
+
+    def follow_many(self, wants: Callable[[str], bool]) -> FollowerOfMany:
+        """Be woken whenever a topic changes whose name is wanted, also one that is made later.
+        Raises BadParameterError for too many, OverloadedError, ShuttingDownError."""
+        topics = self._catalog.topics()
+        wanted = [topic for topic in topics if wants(topic.name)]
+        newest_id = max((topic.topic_id for topic in topics), default=0)
+        return self.followers.follow_many(check_count(wanted), wants, newest_id)
+
+    def meet_all(self, follower: FollowerOfMany) -> None:
+        """What it wants has changed: it takes topics up that it did not want before."""
+        for topic in self._catalog.topics():
+            follower.meet(topic)
 
     def look_for_newer_writer(self) -> None:
         """Somebody still listens; see `ReadinessCheck.look_for_newer_writer`. Does not wait."""

@@ -9,38 +9,42 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict, defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Self
+from typing import Self, TypeVar
 
 from seb_appliance import limits
 from seb_appliance.broker.budget import ByteBudget
 from seb_appliance.broker.catalog import Topic, no_such_topic
 from seb_appliance.clock import Clock, Timer
-from seb_appliance.errors import OverloadedError, ShuttingDownError
+from seb_appliance.errors import BadParameterError, OverloadedError, ShuttingDownError
+
+T = TypeVar("T", bound=Collection[object])
 
 
-class Follower:
-    """One of those who follow `topic`; made by `Followers.follow`, used in a `with` block."""
+def check_count(topics: T) -> T:
+    """`topics` themselves. Raises BadParameterError when they are too many for one stream."""
+    if len(topics) > limits.FOLLOWED_TOPICS_MAX:
+        raise BadParameterError(
+            f"These patterns match more than {limits.FOLLOWED_TOPICS_MAX} topics; take narrower "
+            "ones, and several streams."
+        )
+    return topics
 
-    def __init__(self, followers: Followers, topic: Topic) -> None:
+
+class Listener:
+    """One whom `Followers` wakes; made there, used in a `with` block."""
+
+    def __init__(self, followers: Followers) -> None:
         self._followers = followers
-        self._topic = topic
         self._woken: asyncio.Future[None] | None = None
         self._left = False
 
     @property
-    def topic_id(self) -> int:
-        return self._topic.topic_id
-
-    @property
-    def log_end_offset(self) -> int:
-        """Raises TopicNotFoundError once the topic is deleted, also if there is one of that name
-        again."""
-        if self._topic.deleted:
-            raise no_such_topic(self._topic.name)
-        return self._topic.log_end_offset
+    def topic_ids(self) -> Iterable[int]:
+        """Of whom it hears."""
+        raise NotImplementedError
 
     @property
     def stopping(self) -> bool:
@@ -63,6 +67,10 @@ class Follower:
         self._woken = asyncio.get_running_loop().create_future()
         await self._woken
 
+    def note(self, topic: Topic) -> None:  # noqa: ARG002 - a follower of one knows which it is
+        """This topic has changed."""
+        self.wake()
+
     def wake(self) -> None:
         if self._woken is not None and not self._woken.done():
             self._woken.set_result(None)
@@ -81,7 +89,66 @@ class Follower:
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self._followers.forget(self, self.topic_id)
+        self._followers.forget(self)
+
+
+class Follower(Listener):
+    """One of those who follow `topic`."""
+
+    def __init__(self, followers: Followers, topic: Topic) -> None:
+        super().__init__(followers)
+        self._topic = topic
+
+    @property
+    def topic_ids(self) -> Iterable[int]:
+        return (self._topic.topic_id,)
+
+    @property
+    def topic_id(self) -> int:
+        return self._topic.topic_id
+
+    @property
+    def log_end_offset(self) -> int:
+        """Raises TopicNotFoundError once the topic is deleted, also if there is one of that name
+        again."""
+        if self._topic.deleted:
+            raise no_such_topic(self._topic.name)
+        return self._topic.log_end_offset
+
+
+class FollowerOfMany(Listener):
+    """One of those who follow all topics that it `wants`, also those that are made later.
+    `changed`: those in which something may have happened, the first one first; the stream takes
+    them out."""
+
+    def __init__(
+        self, followers: Followers, topics: Iterable[Topic], wants: Callable[[str], bool]
+    ) -> None:
+        super().__init__(followers)
+        self._wants = wants
+        self.topics: dict[int, Topic] = {topic.topic_id: topic for topic in topics}
+        self.changed: dict[int, Topic] = dict(self.topics)
+
+    @property
+    def topic_ids(self) -> Iterable[int]:
+        return self.topics
+
+    def note(self, topic: Topic) -> None:
+        self.changed[topic.topic_id] = topic
+        self.wake()
+
+    def meet(self, topic: Topic) -> None:
+        """There is this topic, which may be new."""
+        if topic.topic_id not in self.topics and not topic.deleted and self._wants(topic.name):
+            self.topics[topic.topic_id] = topic
+            self._followers.join(self, topic)
+            self.note(topic)
+
+    def drop(self, topic: Topic) -> None:
+        """It is gone, or not wanted any more."""
+        if self.topics.pop(topic.topic_id, None) is not None:
+            self._followers.part(self, topic.topic_id)
+        self.changed.pop(topic.topic_id, None)
 
 
 class Followers:
@@ -97,27 +164,56 @@ class Followers:
         self.rings = 0
         self._clock = clock
         self._timer: Timer | None = None
-        self._by_topic: defaultdict[int, set[Follower]] = defaultdict(set)
+        self._by_topic: defaultdict[int, set[Listener]] = defaultdict(set)
+        self._of_many: set[FollowerOfMany] = set()
+        self._newest_id = 0  # of the topics that all of these have met
 
     def follow(self, topic: Topic) -> Follower:
         """Raises OverloadedError when there are too many, ShuttingDownError."""
+        follower = Follower(self, topic)
+        self._add(follower)
+        return follower
+
+    def follow_many(
+        self, topics: Iterable[Topic], wants: Callable[[str], bool], newest_id: int
+    ) -> FollowerOfMany:
+        """`topics`: all that are there and wanted; `newest_id`: of all that are there. Raises as
+        `follow`."""
+        follower = FollowerOfMany(self, topics, wants)
+        self._add(follower)
+        if not self._of_many:
+            self._newest_id = newest_id
+        self._of_many.add(follower)
+        return follower
+
+    def _add(self, listener: Listener) -> None:
         if self.stopping:
             raise ShuttingDownError("The appliance is stopping; follow again in a moment.")
         if self.count >= limits.FOLLOWERS_MAX:
             raise OverloadedError(f"There are {self.count} followers already; try again later.")
-        follower = Follower(self, topic)
-        self._by_topic[topic.topic_id].add(follower)
+        for topic_id in listener.topic_ids:
+            self._by_topic[topic_id].add(listener)
         self.count += 1
         if self._timer is None:
             self._arm()
-        return follower
 
-    def forget(self, follower: Follower, topic_id: int) -> None:
-        """Called once for each follower, when it is done."""
-        self.count -= 1
-        self._by_topic[topic_id].remove(follower)
+    def join(self, follower: FollowerOfMany, topic: Topic) -> None:
+        """It follows this topic, too."""
+        self._by_topic[topic.topic_id].add(follower)
+
+    def part(self, listener: Listener, topic_id: int) -> None:
+        """It does not follow this topic any more."""
+        self._by_topic[topic_id].remove(listener)
         if not self._by_topic[topic_id]:
             del self._by_topic[topic_id]
+
+    def forget(self, listener: Listener) -> None:
+        """Called once for each, when it is done."""
+        self.count -= 1
+        for topic_id in listener.topic_ids:
+            self.part(listener, topic_id)
+        if isinstance(listener, FollowerOfMany):
+            self._of_many.remove(listener)
         if self.count == 0 and self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -125,10 +221,15 @@ class Followers:
 
     def wake(self, topics: Iterable[Topic]) -> None:
         """These have changed."""
-        if self.count:
-            for topic in topics:
-                for follower in self._by_topic.get(topic.topic_id, ()):
-                    follower.wake()
+        if not self.count:
+            return
+        for topic in topics:
+            for listener in self._by_topic.get(topic.topic_id, ()):
+                listener.note(topic)
+            if self._of_many and topic.topic_id > self._newest_id:
+                self._newest_id = topic.topic_id
+                for follower in self._of_many:
+                    follower.meet(topic)
 
     def stop(self) -> None:
         """Wake all to let them go; nobody may follow from now on."""
@@ -144,18 +245,22 @@ class Followers:
         self._arm()
 
     def _wake_all(self) -> None:
-        for followers in self._by_topic.values():
-            for follower in followers:
-                follower.wake()
+        for listeners in self._by_topic.values():
+            for listener in listeners:
+                listener.wake()
+        for follower in self._of_many:  # of no topic, perhaps
+            follower.wake()
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """`count` records, encoded; `next_offset`: where the next part begins."""
+    """`count` records, encoded; `next_offset`: where the next part begins. `offsets`: of each, for
+    those who follow many topics."""
 
     encoded: bytes
     count: int
     next_offset: int
+    offsets: Sequence[int] = ()
 
 
 class RecentParts:

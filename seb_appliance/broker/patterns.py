@@ -104,6 +104,19 @@ class PatternTrie(Generic[T]):
         return frozenset().union(*(node.values for node in reached))
 
 
+class Patterns:
+    """Some patterns, and whether a name matches one of them."""
+
+    def __init__(self, patterns: Iterable[str]) -> None:
+        self.patterns = tuple(patterns)
+        self._trie: PatternTrie[None] = PatternTrie(names_kept=0)
+        for pattern in self.patterns:
+            self._trie.add(pattern, None)
+
+    def cover(self, name: str) -> bool:
+        return bool(self._trie.match(name))
+
+
 def _with_rest(nodes: list[_Node[T]]) -> list[_Node[T]]:
     """`nodes`, each once, and what `**` reaches from them without using a word up."""
     seen: dict[_Node[T], None] = {}

@@ -154,4 +154,3 @@ async def test_the_examples_of_the_docs_run(seb, topic, tool, code):
     )
     assert ran.returncode == 0, ran.stderr
     assert re.search(r"\b4(\.0)?\b", ran.stdout), ran.stdout  # the sum of the totals
-

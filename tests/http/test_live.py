@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 
 import pytest
 import pytest_asyncio
 
 from seb_appliance import limits
+from tests.support.events import Events
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -28,36 +28,6 @@ async def produce(seb, topic, *values):
     records = {"records": [{"value": value} for value in values]}
     answer = await seb.client.post(f"/v1/topics/{topic}/records", json=records)
     assert answer.status_code == 201, answer.text
-
-
-class Events:
-    """The events of one stream: (name, id, data). Comments have the name ":"."""
-
-    def __init__(self, response):
-        self.response = response
-        self._lines = response.aiter_lines()
-
-    async def next(self):
-        """None at the end of the stream. Fails when it takes as long as from ping to ping."""
-        async with asyncio.timeout(limits.FOLLOWER_PING_S / 2):
-            return await self._next()
-
-    async def _next(self):
-        found = {"event": "message"}
-        async for line in self._lines:
-            if not line:
-                if len(found) > 1 and "retry" not in found:
-                    return found
-                found = {"event": "message"}
-            elif line.startswith(":"):
-                found = {"event": ":", "data": line[2:]}
-            else:
-                name, _, content = line.partition(": ")
-                found[name] = json.loads(content) if name == "data" else content
-        return None
-
-    async def values(self, count):
-        return [(await self.next())["data"]["value"] for _ in range(count)]
 
 
 @contextlib.asynccontextmanager
