@@ -1,0 +1,172 @@
+"""What a browser page of another host needs: a ticket instead of a header, and CORS."""
+
+from __future__ import annotations
+
+import pytest
+import pytest_asyncio
+
+from seb_appliance import limits
+from seb_appliance.errors import ConfigurationError
+from seb_appliance.settings import load
+from tests.support.appliance import running_appliance
+from tests.support.documented import check_documented
+from tests.support.events import Events
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+PAGE = "https://page.example"
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def seb(tmp_path_factory):
+    data = tmp_path_factory.mktemp("cors")
+    async with running_appliance(data, cors_origins=f"{PAGE},http://other.example:81") as running:
+        running.client.event_hooks = {"response": [check_documented]}
+        for topic in ("in.a", "in.b", "out.a"):
+            await running.client.put(f"/v1/topics/{topic}")
+            records = {"records": [{"value": topic}]}
+            await running.client.post(f"/v1/topics/{topic}/records", json=records)
+        yield running
+
+
+async def ticket(seb, topics, token=None):
+    async with seb.client_with(token or seb.admin_key) as client:
+        answer = await client.post("/v1/tickets", json={"topics": topics})
+        assert answer.status_code == 201, answer.text
+        return answer.json()["ticket"]
+
+
+async def get(seb, url, **headers):
+    async with seb.client_with(None) as client:
+        answer = await client.get(url, headers=headers)
+        await check_documented(answer)
+        return answer
+
+
+async def test_a_ticket_reads_the_topics_that_it_is_for_again_and_again(seb):
+    given = await ticket(seb, "in.*,never.*")
+    for _ in range(3):
+        answer = await get(seb, f"/v1/topics/in.a/records?ticket={given}")
+        assert answer.json()["records"][0]["value"] == "in.a"
+    answer = await get(seb, f"/v1/topics/out.a/records?ticket={given}")
+    assert (answer.status_code, answer.json()["code"]) == (403, "forbidden")
+
+
+async def test_a_stream_by_ticket_holds_the_topics_that_it_is_for(seb):
+    given = await ticket(seb, "in.*")
+    client = seb.client_with(None)
+    url = f"/v1/records?topics=**&ticket={given}"
+    async with client, client.stream("GET", url) as response:
+        events = Events(response)
+        assert sorted(await events.values(2)) == ["in.a", "in.b"]
+
+
+async def test_a_ticket_does_no_more_than_its_api_key(seb):
+    grants = [{"operation": "consume", "topics": "in.a"}]
+    key = (await seb.client.post("/v1/api-keys", json={"name": "k", "grants": grants})).json()
+    given = await ticket(seb, "**", key["secret"])
+    assert (await get(seb, f"/v1/topics/in.a/records?ticket={given}")).status_code == 200
+    assert (await get(seb, f"/v1/topics/in.b/records?ticket={given}")).status_code == 403
+    await seb.client.patch(f"/v1/api-keys/{key['api_key_id']}", json={"disabled": True})
+    answer = await get(seb, f"/v1/topics/in.a/records?ticket={given}")
+    assert (answer.status_code, answer.json()["code"]) == (401, "unauthenticated")
+
+
+async def test_a_ticket_is_for_reading_alone(seb):
+    given = await ticket(seb, "**")
+    async with seb.client_with(None) as client:
+        for method, url in (
+            ("POST", "/v1/topics/in.a/records"),
+            ("GET", "/v1/topics"),
+            ("POST", "/v1/tickets"),
+            ("DELETE", "/v1/topics/in.a"),
+        ):
+            assert (await client.request(method, f"{url}?ticket={given}")).status_code == 401
+
+
+async def test_a_ticket_ends_after_a_minute_and_makes_room(seb, monkeypatch):
+    tickets = seb.appliance.broker.access.tickets
+    monkeypatch.setattr(limits, "TICKETS_MAX", len(tickets._tickets) + 1)
+    given = await ticket(seb, "**")
+    answer = await seb.client.post("/v1/tickets", json={"topics": "**"})
+    assert (answer.status_code, answer.json()["code"]) == (503, "overloaded")
+
+    class Later:
+        monotonic_s = staticmethod(lambda: clock.monotonic_s() + limits.TICKET_S)
+        wall_us = staticmethod(lambda: clock.wall_us())
+
+    clock = tickets._clock
+    monkeypatch.setattr(tickets, "_clock", Later())
+    assert (await get(seb, f"/v1/topics/in.a/records?ticket={given}")).status_code == 401
+    await ticket(seb, "**")
+    assert len(tickets._tickets) == 1
+
+
+@pytest.mark.parametrize(
+    ("body", "code"), [({}, "bad_json"), ({"topics": "a..b"}, "bad_parameter")]
+)
+async def test_a_ticket_is_for_patterns(seb, body, code):
+    answer = await seb.client.post("/v1/tickets", json=body)
+    assert (answer.status_code, answer.json()["code"]) == (400, code)
+
+
+async def test_ticket_and_api_key_together_are_refused(seb):
+    given = await ticket(seb, "**")
+    answer = await seb.client.get(f"/v1/topics/in.a/records?ticket={given}")
+    assert (answer.status_code, answer.json()["code"]) == (400, "bad_parameter")
+
+
+async def test_a_page_of_a_listed_origin_may_ask_and_read_all_headers(seb):
+    answer = await seb.client.get("/v1/topics/in.a/records", headers={"origin": PAGE})
+    assert answer.headers["access-control-allow-origin"] == PAGE
+    assert answer.headers["access-control-expose-headers"] == "*"
+    assert "Origin" in answer.headers["vary"]
+    assert "access-control-allow-credentials" not in answer.headers
+
+
+async def test_a_refusal_can_be_read_by_the_page_too(seb):
+    answer = await get(seb, "/v1/topics/in.a/records", origin=PAGE)
+    assert answer.status_code == 401
+    assert answer.headers["access-control-allow-origin"] == PAGE
+
+
+@pytest.mark.parametrize("origin", ["https://else.example", "null", PAGE + ":81"])
+async def test_a_page_of_another_origin_is_told_nothing(seb, origin):
+    answer = await seb.client.get("/v1/topics/in.a/records", headers={"origin": origin})
+    assert answer.status_code == 200
+    assert "access-control-allow-origin" not in answer.headers
+    assert "Origin" in answer.headers["vary"]
+
+
+async def test_a_browser_that_asks_first_is_told_what_goes(seb):
+    headers = {"origin": PAGE, "access-control-request-method": "POST"}
+    async with seb.client_with(None) as client:
+        answer = await client.options("/v1/topics/in.a/records", headers=headers)
+        assert answer.status_code == 204
+        assert "PATCH" in answer.headers["access-control-allow-methods"]
+        assert answer.headers["access-control-allow-headers"] == "Authorization, *"
+        headers["origin"] = "https://else.example"
+        answer = await client.options("/v1/topics/in.a/records", headers=headers)
+        assert "access-control-allow-methods" not in answer.headers
+
+
+async def test_the_admin_page_is_not_for_other_origins(seb):
+    answer = await get(seb, "/ui/login", origin=PAGE)
+    assert "access-control-allow-origin" not in answer.headers
+
+
+async def test_without_the_setting_no_page_of_another_origin_is_let_in(tmp_path):
+    async with running_appliance(tmp_path / "off") as seb:
+        headers = {"origin": PAGE, "access-control-request-method": "GET"}
+        for answer in (
+            await seb.client.get("/v1/topics", headers=headers),
+            await seb.client.options("/v1/topics", headers=headers),
+        ):
+            assert not [name for name in answer.headers if name.startswith("access-control")]
+
+
+@pytest.mark.parametrize("text", ["page.example", f"{PAGE}/", f"{PAGE},", "https://a, https://b"])
+async def test_what_is_no_origin_is_no_setting(text):
+    with pytest.raises(ConfigurationError, match="cors_origins"):
+        load(flags={"cors_origins": text}, environment={})
+    assert load(flags={"cors_origins": "*"}, environment={}).web_origins == {"*"}
