@@ -32,12 +32,24 @@ def _many_files() -> None:
 
 async def get(running: Serving, query: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     """A read of the topic `live` that was sent; a live stream has begun."""
-    reader, writer = await asyncio.open_connection("127.0.0.1", running.port)
-    key = (running.data / "admin.key").read_text().strip()
-    head = f"GET /v1/topics/live/records?{query} HTTP/1.1\r\nHost: x\r\n"
-    writer.write(f"{head}Authorization: Bearer {key}\r\n\r\n".encode())
+    reader, writer = await sent(running, f"/v1/topics/live/records?{query}")
     if "format=sse" in query:
         await reader.readuntil(b"retry: 1000\n\n")
+    return reader, writer
+
+
+async def get_many(running: Serving) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """A live stream of many topics that has begun."""
+    reader, writer = await sent(running, "/v1/records?topics=**&offset=latest")
+    await reader.readuntil(b"retry: 1000\nid: 1-0\n\n")
+    return reader, writer
+
+
+async def sent(running: Serving, path: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    reader, writer = await asyncio.open_connection("127.0.0.1", running.port)
+    key = (running.data / "admin.key").read_text().strip()
+    head = f"GET {path} HTTP/1.1\r\nHost: x\r\n"
+    writer.write(f"{head}Authorization: Bearer {key}\r\n\r\n".encode())
     return reader, writer
 
 
@@ -116,12 +128,16 @@ async def test_a_stop_ends_all_of_them_within_a_second(tmp_path: Path) -> None:
     with serving(tmp_path) as running:
         running.request("PUT", "/v1/topics/live")
         streams = [await get(running, "format=sse&offset=latest") for _ in range(FOLLOWERS)]
+        streams += [await get_many(running) for _ in range(FOLLOWERS)]
+        polls = [await get(running, "offset=latest&wait=60s") for _ in range(FOLLOWERS)]
         begun_s = time.monotonic()
         running.process.terminate()
         for rest in await asyncio.gather(*(reader.read() for reader, _ in streams)):
             assert END in rest
             assert rest.endswith(b"0\r\n\r\n")
+        for rest in await asyncio.gather(*(reader.read() for reader, _ in polls)):
+            assert rest.startswith(b"HTTP/1.1 200 OK\r\n")
         assert time.monotonic() - begun_s < 1.0
         assert await asyncio.to_thread(running.process.wait, 30) == 0
-        for _, writer in streams:
+        for _, writer in streams + polls:
             writer.close()
