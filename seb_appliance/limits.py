@@ -76,7 +76,7 @@ FOLLOWING_BYTES_MAX: Final = 64 * MIB  # being sent to all of them
 FOLLOWED_PARTS_BYTES_MAX: Final = 8 * MIB  # encoded once, for all who follow a topic
 FOLLOWED_TOPICS_MAX: Final = 500  # by one stream: each of its events names its place in all of them
 FOLLOWER_CURSORS_BYTES: Final = 32 * KIB  # of these places, in one part
-PATTERNS_PER_STREAM_MAX: Final = 100
+PATTERNS_PER_FOLLOWER_MAX: Final = 100
 TICKETS_MAX: Final = 10_000  # about 5 MB
 TICKET_S: Final = 60
 

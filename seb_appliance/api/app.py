@@ -48,7 +48,7 @@ from seb_appliance.api.answers import Answer, Headers
 from seb_appliance.api.auth import METER_STATE
 from seb_appliance.api.cors import Cors
 from seb_appliance.api.cost import CostOut
-from seb_appliance.api.live_streams import HEAD_STATE
+from seb_appliance.api.live_answers import HEAD_STATE
 from seb_appliance.api.metrics import Sample
 from seb_appliance.api.options import ApiOptions
 from seb_appliance.api.paths import check_raw_path

@@ -16,7 +16,7 @@ from litestar.types import Message, Receive, Scope, Send
 
 from seb_appliance import limits
 from seb_appliance.api.answers import ARROW, Headers
-from seb_appliance.api.live_streams import HEAD_STATE, body_event, disconnected
+from seb_appliance.api.live_answers import HEAD_STATE, body_event, disconnected
 from seb_appliance.broker.broker import Broker
 from seb_appliance.broker.catalog import no_such_topic
 from seb_appliance.broker.values import From, ReadRequest, ReadResult
@@ -134,11 +134,11 @@ def _part(content: bytes) -> Message:
 def _schema() -> bytes:
     from seb_appliance.formats import arrow  # here: pyarrow may not be there
 
-    return arrow.stream_schema()
+    return arrow.encoded_schema()
 
 
 def _encoded(result: ReadResult) -> bytes:
     from seb_appliance.formats import arrow
 
     pieces = [(piece.batch, piece.begin, piece.end) for piece in result.slices]
-    return arrow.stream_batch(result.topic, pieces)
+    return arrow.encoded_batch(result.topic, pieces)

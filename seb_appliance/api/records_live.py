@@ -18,7 +18,7 @@ from seb_appliance.api import parameters
 from seb_appliance.api.answers import Headers
 from seb_appliance.api.auth import Call
 from seb_appliance.api.encode_json import ValueShape, records
-from seb_appliance.api.live_streams import RETRY, LiveStream
+from seb_appliance.api.live_answers import RETRY, LiveAnswer
 from seb_appliance.broker.broker import Broker
 from seb_appliance.broker.following import Follower, Part
 from seb_appliance.broker.values import ApiKeyView, From, ReadRequest, ReadResult
@@ -74,7 +74,7 @@ def _until(text: str) -> int:
     return place.offset
 
 
-class LiveRecords(LiveStream[Follower]):
+class LiveRecords(LiveAnswer[Follower]):
     """The stream of one topic, from `offset` on."""
 
     def __init__(

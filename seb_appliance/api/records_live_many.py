@@ -22,7 +22,7 @@ from seb_appliance.api import parameters
 from seb_appliance.api.answers import SSE, Headers
 from seb_appliance.api.auth import AnyRequest, Call, enter_to_read
 from seb_appliance.api.encode_json import RecordOut, ValueShape, records
-from seb_appliance.api.live_streams import RETRY, LiveStream
+from seb_appliance.api.live_answers import RETRY, LiveAnswer
 from seb_appliance.api.records_consume import answer_type, value_shape
 from seb_appliance.broker.broker import Broker
 from seb_appliance.broker.catalog import Topic
@@ -65,8 +65,8 @@ class ManyRequest:
 def patterns_of(text: str) -> Patterns:
     """Of `orders.*,iot.**`. Raises BadParameterError."""
     patterns = text.split(",")
-    if len(patterns) > limits.PATTERNS_PER_STREAM_MAX:
-        raise BadParameterError(f"At most {limits.PATTERNS_PER_STREAM_MAX} patterns are taken.")
+    if len(patterns) > limits.PATTERNS_PER_FOLLOWER_MAX:
+        raise BadParameterError(f"At most {limits.PATTERNS_PER_FOLLOWER_MAX} patterns are taken.")
     return Patterns(map(check_pattern, patterns))
 
 
@@ -103,7 +103,7 @@ def cursor_of(place: Mapping[int, int]) -> str:
     return ".".join(f"{topic_id}-{offset}" for topic_id, offset in place.items()) or _NOWHERE
 
 
-class LiveOfMany(LiveStream[FollowerOfMany]):
+class LiveOfMany(LiveAnswer[FollowerOfMany]):
     """The stream. Each topic with something new has its turn for one part."""
 
     def __init__(self, broker: Broker, call: Call) -> None:

@@ -96,12 +96,12 @@ def _headers(column: BinaryColumn | None, count: int, kind: pa.DataType) -> pa.A
 # --- messages of an Arrow stream: they follow each other, and eight bytes end it ---
 
 
-def stream_schema() -> bytes:
+def encoded_schema() -> bytes:
     """The first message."""
     return bytes(SCHEMA.serialize())
 
 
-def stream_batch(topic: str, pieces: Iterable[tuple[Batch, int, int]]) -> bytes:
+def encoded_batch(topic: str, pieces: Iterable[tuple[Batch, int, int]]) -> bytes:
     """One message with records begin ≤ i < end of stored batches (one or more)."""
     parts = [record_batch(batch, topic).slice(begin, end - begin) for batch, begin, end in pieces]
     joined = parts[0] if len(parts) == 1 else pa.concat_batches(parts)

@@ -38,7 +38,7 @@ _STOPPING: Final = b": the appliance stops\n\n"
 L = TypeVar("L", bound=Listener)
 
 
-class LiveStream(Generic[L]):
+class LiveAnswer(Generic[L]):
     """An ASGI application that sends one stream. Who makes one says what is in it."""
 
     def __init__(self, broker: Broker, call: Call) -> None:
