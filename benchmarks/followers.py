@@ -1,6 +1,6 @@
 """500 followers of one topic at 1,000 records a second: do they keep up, and what do they cost?
 
-    python benchmarks/followers.py [--followers 500] [--rate 1000] [--seconds 20]
+    python -m benchmarks.followers [--followers 500] [--rate 1000] [--seconds 20]
 
 A real `seb serve` on a directory, with a linger of 100 ms; followers and producer are this process.
 Each follower counts what it gets, and says how old each part was when it came; the memory is what

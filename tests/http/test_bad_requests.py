@@ -139,7 +139,7 @@ async def test_paths_that_no_route_has_are_not_found(seb, path):
         "wait=forever",
         "values=xml",
         "format=avro",
-        "format=arrow",
+        "format=parquet",
         "format=JSON",
         "format=batch&values=json",
         "key_base64=a",
