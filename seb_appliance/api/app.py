@@ -26,6 +26,7 @@ from seb_appliance.api import (
     api_keys,
     audit,
     cost,
+    go_api,
     group_leases,
     group_offsets,
     group_records,
@@ -94,6 +95,7 @@ def create_app(
         *health.routes(broker),
         *metrics.routes(samples, options),
         *schema.routes(options),
+        go_api.router(broker, options),
         *pages,
     ]
     litestar = Litestar(

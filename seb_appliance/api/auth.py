@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -38,19 +39,6 @@ class Call:
         return Actor(self.key.api_key_id, self.address, agent.decode("latin-1"))
 
 
-def enter(request: AnyRequest, broker: Broker, known: frozenset[str] = frozenset()) -> Call:
-    """The call of a request; `known` are the query parameters of the route.
-
-    Raises UnauthenticatedError, then QuotaExceededError, then BadParameterError.
-    """
-    scope = request.scope
-    headers = read_headers(list(scope["headers"]))
-    key = broker.access.authenticate(token_of(headers.get(b"authorization")))
-    scope["state"][API_KEY_STATE] = key
-    scope["state"][METER_STATE] = broker.access.meters.enter(key)
-    return Call(key, headers, read_query(scope["query_string"], known), peer_address(scope))
-
-
 def token_of(authorization: bytes | None) -> str:
     """The API key in an Authorization header: Bearer, or Basic with the key as password."""
     if authorization is None:
@@ -65,6 +53,26 @@ def token_of(authorization: bytes | None) -> str:
         except binascii.Error as error:
             raise UnauthenticatedError("The Basic credentials are not base64.") from error
     raise UnauthenticatedError("The Authorization scheme is neither Bearer nor Basic.")
+
+
+def enter(
+    request: AnyRequest,
+    broker: Broker,
+    known: frozenset[str] = frozenset(),
+    *,
+    token_of: Callable[[bytes | None], str] = token_of,
+) -> Call:
+    """The call of a request; `known` are the query parameters of the route, `token_of` reads its
+    Authorization.
+
+    Raises UnauthenticatedError, then QuotaExceededError, then BadParameterError.
+    """
+    scope = request.scope
+    headers = read_headers(list(scope["headers"]))
+    key = broker.access.authenticate(token_of(headers.get(b"authorization")))
+    scope["state"][API_KEY_STATE] = key
+    scope["state"][METER_STATE] = broker.access.meters.enter(key)
+    return Call(key, headers, read_query(scope["query_string"], known), peer_address(scope))
 
 
 def may_see(broker: Broker, key: ApiKeyView, topic: str) -> bool:

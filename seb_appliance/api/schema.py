@@ -15,6 +15,7 @@ from litestar.types import ASGIApp
 from seb_appliance.api import (
     openapi_access,
     openapi_cost,
+    openapi_go,
     openapi_groups,
     openapi_keys,
     openapi_manage,
@@ -38,6 +39,7 @@ _PARTS: Final = (
     openapi_manage,
     openapi_cost,
     openapi_manifest,
+    openapi_go,
 )
 OPERATIONS: Final = [operation for part in _PARTS for operation in part.OPERATIONS]
 SCHEMAS: Final = [schema for part in _PARTS for schema in part.SCHEMAS]
