@@ -46,7 +46,7 @@ def plain_consume(
     access: Access, key: ApiKeyView, query_string: bytes, headers: dict[bytes, bytes]
 ) -> PlainConsume | None:
     """None for one with a body. Raises what the route raises. No answer is too large for the lane:
-    values go out as they lie in the batches, and 10,000 sizes take a millisecond."""
+    values go out as they lie in the batches, and 10,000 sizes take about a millisecond."""
     if headers.get(b"content-length", b"0") != b"0":
         return None
     query = read_query(query_string, go_parameters.RECORDS_QUERY)
