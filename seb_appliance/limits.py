@@ -21,6 +21,10 @@ RECORD_HEADERS_BYTES_MAX: Final = 16 * KIB
 RECORDS_PER_REQUEST_MAX: Final = 10_000
 RECORDS_IN_BATCHES_MAX: Final = 100_000  # of a request that sends record batches: columns
 
+# The Go broker's multipart bodies
+PART_HEADERS_BYTES_MAX: Final = 4 * KIB  # of one part
+PART_SIZES_BYTES_MAX: Final = 16 * RECORDS_PER_REQUEST_MAX  # a uint32 has 10 digits
+
 # Names
 NAME_LENGTH_MAX: Final = 128
 TOPICS_MAX: Final = 10_000

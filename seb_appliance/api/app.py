@@ -27,6 +27,7 @@ from seb_appliance.api import (
     audit,
     compactions,
     cost,
+    go_api,
     group_leases,
     group_offsets,
     group_records,
@@ -101,6 +102,7 @@ def create_app(
         *health.routes(broker),
         *metrics.routes(samples, options),
         *schema.routes(options),
+        go_api.router(broker, options),
         *pages,
     ]
     litestar = Litestar(

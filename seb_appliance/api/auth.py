@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -41,8 +42,31 @@ class Call:
         return Actor(self.key.api_key_id, self.address, agent.decode("latin-1"))
 
 
-def enter(request: AnyRequest, broker: Broker, known: frozenset[str] = frozenset()) -> Call:
-    """The call of a request; `known` are the query parameters of the route.
+def token_of(authorization: bytes | None) -> str:
+    """The API key in an Authorization header: Bearer, or Basic with the key as password."""
+    if authorization is None:
+        raise UnauthenticatedError("Send an API key: Authorization: Bearer seb_…")
+    scheme, _, given = authorization.decode("latin-1").partition(" ")
+    given = given.strip()
+    if scheme.lower() == "bearer":
+        return given
+    if scheme.lower() == "basic":
+        try:
+            return base64.b64decode(given, validate=True).decode("latin-1").partition(":")[2]
+        except binascii.Error as error:
+            raise UnauthenticatedError("The Basic credentials are not base64.") from error
+    raise UnauthenticatedError("The Authorization scheme is neither Bearer nor Basic.")
+
+
+def enter(
+    request: AnyRequest,
+    broker: Broker,
+    known: frozenset[str] = frozenset(),
+    *,
+    token_of: Callable[[bytes | None], str] = token_of,
+) -> Call:
+    """The call of a request; `known` are the query parameters of the route, `token_of` reads its
+    Authorization.
 
     Raises UnauthenticatedError, then QuotaExceededError, then BadParameterError.
     """
@@ -86,22 +110,6 @@ def authorize_to_read(broker: Broker, call: Call, topic: str) -> None:
         raise ForbiddenError(
             f"The ticket is for {','.join(call.ticket.topics.patterns)}, not for {topic!r}."
         )
-
-
-def token_of(authorization: bytes | None) -> str:
-    """The API key in an Authorization header: Bearer, or Basic with the key as password."""
-    if authorization is None:
-        raise UnauthenticatedError("Send an API key: Authorization: Bearer seb_…")
-    scheme, _, given = authorization.decode("latin-1").partition(" ")
-    given = given.strip()
-    if scheme.lower() == "bearer":
-        return given
-    if scheme.lower() == "basic":
-        try:
-            return base64.b64decode(given, validate=True).decode("latin-1").partition(":")[2]
-        except binascii.Error as error:
-            raise UnauthenticatedError("The Basic credentials are not base64.") from error
-    raise UnauthenticatedError("The Authorization scheme is neither Bearer nor Basic.")
 
 
 def may_see(broker: Broker, key: ApiKeyView, topic: str) -> bool:

@@ -18,7 +18,7 @@ from uvicorn.server import ServerState
 
 from seb_appliance.api.http_protocol import SebHttpProtocol
 from seb_appliance.api.plain_answers import PlainAnswers
-from seb_appliance.api.plain_heads import PlainCommit, PlainConsume, PlainProduce
+from seb_appliance.api.plain_requests import PlainCommit, PlainConsume, PlainProduce
 from seb_appliance.broker.budget import Reservation
 from seb_appliance.broker.group_admission import Commit
 from seb_appliance.broker.waiting import Waiter

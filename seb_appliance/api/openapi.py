@@ -32,6 +32,8 @@ from seb_appliance.errors import (
 Json = dict[str, Any]
 ErrorTypes = tuple[type[SebError], ...]
 
+_TEXT: Final[Json] = {"text/plain": {"schema": {"type": "string"}}}
+
 # What any request can be answered with, whatever its route.
 EVERYWHERE: Final[ErrorTypes] = (
     BadRequestError,
@@ -92,6 +94,7 @@ class Operation:
     replies: Mapping[int, Reply]
     errors: ErrorTypes = ()
     api_key: bool = True
+    text_errors: bool = False  # not problem documents: routes that speak as another broker does
 
     @property
     def all_errors(self) -> ErrorTypes:
@@ -194,16 +197,18 @@ def _responses(operation: Operation) -> Json:
     for status, codes in sorted(by_status.items()):
         responses[str(status)] = {
             "description": f"{http.HTTPStatus(status).phrase}: {', '.join(sorted(codes))}",
-            "content": {
-                "application/problem+json": {
-                    "schema": {"$ref": "#/components/schemas/Problem"},
-                    "examples": {
-                        code: {"$ref": f"#/components/examples/{code}"} for code in sorted(codes)
-                    },
-                }
-            },
+            "content": _TEXT if operation.text_errors else _problems(sorted(codes)),
         }
     return responses
+
+
+def _problems(codes: list[str]) -> Json:
+    return {
+        "application/problem+json": {
+            "schema": {"$ref": "#/components/schemas/Problem"},
+            "examples": {code: {"$ref": f"#/components/examples/{code}"} for code in codes},
+        }
+    }
 
 
 def _problem_schema(codes: list[str]) -> Json:

@@ -17,6 +17,11 @@ _PROCESS: Final = os.urandom(4).hex()
 _requests: Final = count()
 
 
+def new_boundary() -> str:
+    """128 random bits: no record that is stored already has them."""
+    return f"seb-{os.urandom(16).hex()}"
+
+
 def new_request_id() -> str:
     """16 hexadecimal digits: half of them the process's, half a count."""
     return f"{_PROCESS}{next(_requests) & 0xFFFFFFFF:08x}"
@@ -35,3 +40,4 @@ class ApiOptions:
     failpoints: Failpoints = NO_FAILPOINTS
     traces: Traces | None = None
     new_request_id: Callable[[], str] = field(default=new_request_id)
+    new_boundary: Callable[[], str] = field(default=new_boundary)

@@ -11,13 +11,15 @@ from typing import Final
 
 from seb_appliance import limits
 from seb_appliance.api.answers import DEFAULT_HEADERS, JSON, Headers
+from seb_appliance.api.go_errors import text_headers, text_of
+from seb_appliance.api.go_multipart import MULTIPART, offsets_body, parse_records, records_answer
 from seb_appliance.api.group_offsets import authorized_commit, committed_body, parse_offsets
 from seb_appliance.api.options import ApiOptions
-from seb_appliance.api.plain_heads import (
+from seb_appliance.api.plain_heads import PlainHeads
+from seb_appliance.api.plain_requests import (
     PlainCommit,
     PlainConsume,
     PlainHead,
-    PlainHeads,
     PlainProduce,
 )
 from seb_appliance.api.problems import problem_body, problem_headers
@@ -39,7 +41,7 @@ from seb_appliance.broker.broker import Broker
 from seb_appliance.broker.budget import ByteBudget, Reservation
 from seb_appliance.broker.grants import grants_admin
 from seb_appliance.broker.group_admission import Commit
-from seb_appliance.broker.values import NewBatches, NewRecords
+from seb_appliance.broker.values import NewBatches, NewRecords, ReadResult
 from seb_appliance.broker.waiting import Waiter
 from seb_appliance.errors import OverloadedError, SebError
 from seb_appliance.formats.columns import Bytes
@@ -65,6 +67,7 @@ class PlainAnswers:
         )
         self._max_request_bytes = options.max_request_bytes
         self._new_request_id = options.new_request_id
+        self._new_boundary = options.new_boundary
         self._dates: Headers = []
         self._before_timing = b""
         defaults = header_lines(DEFAULT_HEADERS)
@@ -99,6 +102,9 @@ class PlainAnswers:
         if plain.kind == "batch":  # these bytes go into the entry: none of them is copied here
             return parse_batches(memoryview(data)[body_at:], self._max_request_bytes)
         body = data[body_at:]
+        if plain.kind == "multipart":
+            records = parse_records(body, plain.boundary)
+            return records.values[0] or b"" if len(records.values) == 1 else records
         if plain.kind == "single":
             if not plain.headers:
                 return body
@@ -122,9 +128,12 @@ class PlainAnswers:
             lines = header_lines([*dates, *named])
             self._before_timing = b"%b%bserver-timing: " % (status_line(201), lines)
         self.answered += 1
-        body = produced_body(
-            plain.topic, append.topic_id, append.offset, append.count, append.timestamp_us
-        )
+        if plain.kind == "multipart":
+            body = offsets_body(append.offset, append.count)
+        else:
+            body = produced_body(
+                plain.topic, append.topic_id, append.offset, append.count, append.timestamp_us
+            )
         return b"".join(
             (
                 self._before_timing,
@@ -173,17 +182,26 @@ class PlainAnswers:
             return None
         if result is None:
             return None
-        parts = list(encode(result, plain.chosen, plain.shape))
+        status, headers, parts = self._read_answer(plain, result)
         length = sum(map(len, parts))
         reservation = _reserve(self._broker.reading, length)
         if reservation is None:
             return None
         self.answered += 1
         self._broker.access.last_used.note(plain.key.api_key_id)
-        headers = consumed_headers(result, plain.chosen)
         headers.append((b"content-length", str(length).encode()))
-        parts.insert(0, self._head(200, headers, dates, self._new_request_id(), close=close))
+        parts.insert(0, self._head(status, headers, dates, self._new_request_id(), close=close))
         return parts, reservation
+
+    def _read_answer(
+        self, plain: PlainConsume, result: ReadResult
+    ) -> tuple[int, Headers, list[Bytes]]:
+        if plain.chosen != MULTIPART:
+            parts = list(encode(result, plain.chosen, plain.shape))
+            return 200, consumed_headers(result, plain.chosen), parts
+        asked = plain.wanted
+        assert asked.start.offset is not None, asked
+        return records_answer(result, asked.start.offset, asked.max_records, self._new_boundary())
 
     def wait_at_end(
         self, plain: PlainConsume, seconds: float, woken: Callable[[], None]
@@ -201,8 +219,13 @@ class PlainAnswers:
         """The whole answer to what was admitted and came to nothing."""
         self.answered += 1
         request_id = self._new_request_id()
-        body = problem_body(error, request_id, to_admin=grants_admin(plain.key.grants))
-        headers = [*problem_headers(error), (b"content-length", str(len(body)).encode())]
+        to_admin = grants_admin(plain.key.grants)
+        if isinstance(plain, PlainProduce) and plain.kind == "multipart":
+            body, headers = text_of(error, to_admin=to_admin), text_headers(error)
+        else:
+            body = problem_body(error, request_id, to_admin=to_admin)
+            headers = problem_headers(error)
+        headers.append((b"content-length", str(len(body)).encode()))
         return self._head(error.status, headers, dates, request_id, close=close) + body
 
     def _head(

@@ -10,18 +10,23 @@ that failed.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Final
 
-import httptools
-
 from seb_appliance import limits
+from seb_appliance.api import plain_go
 from seb_appliance.api.answers import BATCH
 from seb_appliance.api.auth import Call, token_of
 from seb_appliance.api.cloud_events import is_of_event
-from seb_appliance.api.encode_json import ValueShape
+from seb_appliance.api.go_parameters import go_token_of
 from seb_appliance.api.json_bodies import check_json_type
 from seb_appliance.api.parameters import read_headers, read_query
+from seb_appliance.api.plain_requests import (
+    ParsedHead,
+    PlainCommit,
+    PlainConsume,
+    PlainHead,
+    PlainProduce,
+)
 from seb_appliance.api.records_consume import (
     COLUMNS,
     LIVE,
@@ -30,11 +35,11 @@ from seb_appliance.api.records_consume import (
     read_request,
     value_shape,
 )
-from seb_appliance.api.records_produce import BodyKind, body_kind
+from seb_appliance.api.records_produce import body_kind
 from seb_appliance.api.trace_context import TRACEPARENT, traceparent
 from seb_appliance.broker.broker import Broker
 from seb_appliance.broker.names import check_group_name, check_topic_name
-from seb_appliance.broker.values import NO_QUOTAS, ApiKeyView, From, ReadRequest
+from seb_appliance.broker.values import NO_QUOTAS, ApiKeyView
 from seb_appliance.errors import SebError
 
 HEADS_KEPT: Final = 8_192  # in each of two generations
@@ -65,51 +70,7 @@ _NOT_PLAIN: Final = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class PlainProduce:
-    """An append without conditions. `headers`: those that shape a single record."""
-
-    key: ApiKeyView
-    until_us: int
-    topic: str
-    kind: BodyKind
-    headers: dict[bytes, bytes]
-    content_length: int
-
-
-@dataclass(frozen=True, slots=True)
-class PlainConsume:
-    """A read; `chosen` is the media type of the answer."""
-
-    key: ApiKeyView
-    until_us: int
-    topic: str
-    wanted: ReadRequest
-    chosen: str
-    shape: ValueShape
-    content_length: int = 0
-
-    def starting_at(self, offset: int) -> PlainConsume:
-        """The same from another offset."""
-        asked = self.wanted
-        wanted = ReadRequest(
-            From(offset=offset), asked.until, asked.max_records, asked.max_bytes, asked.wait_ms
-        )
-        return PlainConsume(self.key, self.until_us, self.topic, wanted, self.chosen, self.shape)
-
-
-@dataclass(frozen=True, slots=True)
-class PlainCommit:
-    """A commit of offsets, for a group that the key may commit for."""
-
-    key: ApiKeyView
-    until_us: int
-    group: str
-    content_length: int
-
-
-PlainHead = PlainProduce | PlainConsume | PlainCommit
-Remembered = bytes | tuple[bytes, bytes]  # a head, or what is around its offset
+Remembered = bytes | tuple[bytes, bytes]  # a head, or what is around its offset or boundary
 
 
 class PlainHeads:
@@ -127,15 +88,20 @@ class PlainHeads:
     def find(self, head: bytes) -> PlainHead | None:
         """What `head` (to its empty line, included) asks for; None when it is not plain, or will
         be refused: the application says why."""
-        numbered = _FROM_OFFSET.match(head)
-        if numbered is None:
+        varying = _FROM_OFFSET.match(head) or plain_go.FROM_OFFSET.match(head)
+        varying = varying or plain_go.BOUNDARY.match(head)
+        if varying is None:
             return self._remembered(head) or self._note(head, self._read(head))
-        begin, end = numbered.span(1)
+        begin, end = varying.span(1)
         around = (head[:begin], head[end:])
         known = self._remembered(around)
         if isinstance(known, PlainConsume):
-            return known.starting_at(int(numbered[1]))
+            return known.starting_at(int(varying[1]))
+        if isinstance(known, PlainProduce):
+            return known.with_boundary(varying[1])
         known = self._read(head)
+        if isinstance(known, PlainProduce):
+            self._note(around, known)
         if isinstance(known, PlainConsume) and known.wanted.until is None:  # else both must agree
             self._note(around, known)
         return known
@@ -158,7 +124,7 @@ class PlainHeads:
         return known
 
     def _read(self, head: bytes) -> PlainHead | None:
-        request = _ParsedHead.of(head)
+        request = ParsedHead.of(head)
         if request is None:
             return None
         if len(head) > limits.HTTP_HEADER_BYTES_MAX:
@@ -172,7 +138,8 @@ class PlainHeads:
                 b"keep-alive",
             ):
                 return None
-            key = self._access.authenticate(token_of(headers.get(b"authorization")))
+            read_token = go_token_of if plain_go.URL.fullmatch(request.url) else token_of
+            key = self._access.authenticate(read_token(headers.get(b"authorization")))
             if key.quotas != NO_QUOTAS:
                 return None
             return self._of(key, request.method, request.url, headers)
@@ -182,6 +149,12 @@ class PlainHeads:
     def _of(
         self, key: ApiKeyView, method: bytes, url: bytes, headers: dict[bytes, bytes]
     ) -> PlainHead | None:
+        go = plain_go.URL.fullmatch(url)
+        if go is not None and method == b"POST":
+            most = self._max_request_bytes
+            return plain_go.plain_produce(self._access, key, go[1], headers, most)
+        if go is not None and method == b"GET":
+            return plain_go.plain_consume(self._access, key, go[1], headers)
         records = _RECORDS_URL.fullmatch(url)
         if records is None:
             offsets = _OFFSETS_URL.fullmatch(url)
@@ -240,46 +213,3 @@ class PlainHeads:
             return None  # many milliseconds of encoding: not without letting others run in between
         until_us = self._access.holds_until_us(key)
         return PlainConsume(key, until_us, topic, wanted, chosen, value_shape(query))
-
-
-class _ParsedHead:
-    """What the parser says of a head, by the same rules as for every other request."""
-
-    def __init__(self) -> None:
-        self.url = b""
-        self.headers: list[tuple[bytes, bytes]] = []
-        self.method = b""
-        self._begun = 0
-        self._complete = False
-
-    @classmethod
-    def of(cls, head: bytes) -> _ParsedHead | None:
-        """None when it is not the whole head of one HTTP/1.1 request that keeps its connection."""
-        parsed = cls()
-        parser = httptools.HttpRequestParser(parsed)
-        try:
-            parser.feed_data(head)
-        except (httptools.HttpParserError, httptools.HttpParserUpgrade):
-            return None
-        hosts = sum(name == b"host" for name, _ in parsed.headers)
-        if (
-            not parsed._complete
-            or parsed._begun != 1
-            or hosts != 1
-            or parser.get_http_version() != "1.1"
-        ):
-            return None
-        parsed.method = parser.get_method()
-        return parsed
-
-    def on_message_begin(self) -> None:
-        self._begun += 1
-
-    def on_url(self, url: bytes) -> None:
-        self.url += url
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        self.headers.append((name.lower(), value))
-
-    def on_headers_complete(self) -> None:
-        self._complete = True

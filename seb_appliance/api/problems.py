@@ -85,21 +85,33 @@ def problem_headers(error: SebError) -> Headers:
 
 
 def answer_exception(request: Request[Any, Any, Any], exception: Exception) -> Response[bytes]:
-    """Litestar's one exception handler. What is not ours is a bug: logged here, told as one."""
-    state = request.scope["state"]
-    request_id = str(state.get(REQUEST_ID_STATE, ""))
-    error = _as_seb_error(request, exception)
-    if isinstance(error, InternalError):
-        path = request.scope["path"]
-        _log.error("request %s: %s %s failed", request_id, request.method, path, exc_info=exception)
-    key: ApiKeyView | None = state.get(API_KEY_STATE)
-    to_admin = key is not None and any(grant.operation == "admin" for grant in key.grants)
-    body = problem_body(error, request_id, to_admin=to_admin)
+    """Litestar's exception handler, but for routes with words of their own (go_errors.py)."""
+    error = error_of(request, exception)
+    body = problem_body(error, _request_id(request), to_admin=is_for_admin(request))
     headers = {name.decode(): value.decode() for name, value in problem_headers(error)}
     del headers["content-type"]  # Litestar wants it apart
     return Response(
         body, status_code=error.status, headers=headers, media_type=CONTENT_TYPE.decode()
     )
+
+
+def error_of(request: Request[Any, Any, Any], exception: Exception) -> SebError:
+    """What is to be told of an exception. What is not ours is a bug: logged here, told as one."""
+    error = _as_seb_error(request, exception)
+    if isinstance(error, InternalError):
+        where = f"request {_request_id(request)}: {request.method} {request.scope['path']}"
+        _log.error("%s failed", where, exc_info=exception)
+    return error
+
+
+def is_for_admin(request: Request[Any, Any, Any]) -> bool:
+    """Whether an admin key asks, which may see details of the inside."""
+    key: ApiKeyView | None = request.scope["state"].get(API_KEY_STATE)
+    return key is not None and any(grant.operation == "admin" for grant in key.grants)
+
+
+def _request_id(request: Request[Any, Any, Any]) -> str:
+    return str(request.scope["state"].get(REQUEST_ID_STATE, ""))
 
 
 def _as_seb_error(request: Request[Any, Any, Any], exception: Exception) -> SebError:

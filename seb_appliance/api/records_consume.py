@@ -140,10 +140,10 @@ def consumed_headers(result: ReadResult, chosen: str) -> Headers:
     ]
 
 
-def held(broker: Broker, headers: Headers, body: Sequence[Bytes]) -> Answer:
-    """A 200 whose bytes count against the budget for readers until they are sent."""
+def held(broker: Broker, headers: Headers, body: Sequence[Bytes], *, status: int = 200) -> Answer:
+    """An answer whose bytes count against the budget for readers until they are sent."""
     reservation = broker.reading.reserve(sum(map(len, body)))
-    return Answer(200, headers, body, reservation=reservation)
+    return Answer(status, headers, body, reservation=reservation)
 
 
 async def encoded(broker: Broker, headers: Headers, parts: Iterable[Bytes]) -> Answer:

@@ -16,6 +16,7 @@ from seb_appliance.api import (
     openapi_access,
     openapi_compactions,
     openapi_cost,
+    openapi_go,
     openapi_groups,
     openapi_keys,
     openapi_live,
@@ -42,6 +43,7 @@ _PARTS: Final = (
     openapi_cost,
     openapi_compactions,
     openapi_manifest,
+    openapi_go,
 )
 OPERATIONS: Final = [operation for part in _PARTS for operation in part.OPERATIONS]
 SCHEMAS: Final = [schema for part in _PARTS for schema in part.SCHEMAS]

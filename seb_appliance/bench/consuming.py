@@ -102,7 +102,7 @@ async def learn(
                 raise BenchError(
                     f"{topics[index]}: an answer that cannot be read ({error})"
                 ) from error
-            crc = crc32c(answer.body)
+            crc = crc32c(target.lasting(answer.head, answer.body))
             if plan.body != "single":
                 check.take(read.values, read.offsets)
             elif crc != crcs.get(offset):
@@ -157,7 +157,7 @@ class Consuming:
         self.measured_from_s = 0.0
         self.end_s = 0.0
         self.failed = asyncio.Event()
-        self._target = target
+        self.target = target
         self._connections = connections
         self._readers: list[Reader] = []
         self._is_over = False
@@ -165,7 +165,7 @@ class Consuming:
     async def open(self) -> None:
         """Raises BenchError."""
         self._readers = await connect(
-            self._target.address, lambda number: Reader(self, number), self._connections
+            self.target.address, lambda number: Reader(self, number), self._connections
         )
 
     def begin(self, measured_from_s: float, end_s: float) -> None:
@@ -215,12 +215,14 @@ class Reader(LargeExchange):
         self._sent_s = now_s
         self.send(asked.request, now_s)
 
-    def answered(self, status: int, head: bytes, body: memoryview) -> None:  # noqa: ARG002
+    def answered(self, status: int, head: bytes, body: memoryview) -> None:
         everyone, asked = self._all, self._asked
         assert asked is not None
         if status != 200:
             everyone.outcome.refused[str(status)] += 1
-        elif len(body) != asked.size_bytes or (everyone.checks and crc32c(body) != asked.crc):
+        elif len(body) != asked.size_bytes or (
+            everyone.checks and crc32c(everyone.target.lasting(head, body)) != asked.crc
+        ):
             everyone.findings.wrong_one("a reader got other bytes than before")
         else:
             everyone.meter.count(asked.records, len(body))

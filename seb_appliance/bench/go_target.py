@@ -12,6 +12,7 @@ from seb_appliance.bench.bodies import BodyMaker, JoinedBodies, values_of
 from seb_appliance.bench.exchange import header
 from seb_appliance.bench.plan import BodyKind, Plan
 from seb_appliance.bench.targets import Address, Read
+from seb_appliance.formats.columns import Bytes
 
 _BOUNDARY: Final = "seb-bench-7d1c0a5e"
 
@@ -68,6 +69,11 @@ class GoTarget:
         values = [parts["records"][begin:end] for begin, end in pairwise(ends)]
         return Read(values, range(offset, offset + len(values)), offset + len(values))
 
+    def lasting(self, head: bytes, body: Bytes) -> Bytes:
+        """Without the boundary, which is drawn anew for each answer."""
+        boundary = _boundary(head)
+        return bytes(body).replace(boundary, b"") if boundary else body
+
     def _request(self, method: str, path: str, more: str = "") -> bytes:
         line = f"{method} {self.address.path}{path} HTTP/1.1\r\n"
         return f"{line}{self._common}{more}\r\n".encode()
@@ -78,10 +84,14 @@ def _part(name: str, content: bytes) -> bytes:
     return head.encode() + content + b"\r\n"
 
 
+def _boundary(head: bytes) -> bytes:
+    kind = header(head, b"content-type") or b""
+    return kind.partition(b"boundary=")[2].strip().strip(b'"')
+
+
 def _parts(head: bytes, body: bytes) -> dict[str, bytes]:
     """The parts of a multipart body by name. Raises ValueError."""
-    kind = header(head, b"content-type") or b""
-    boundary = kind.partition(b"boundary=")[2].strip().strip(b'"')
+    boundary = _boundary(head)
     if not boundary:
         raise ValueError("an answer that is not multipart")
     found: dict[str, bytes] = {}

@@ -12,6 +12,7 @@ from seb_appliance.bench.bodies import BodyMaker, make_bodies, values_of
 from seb_appliance.bench.exchange import header
 from seb_appliance.bench.plan import BodyKind, Plan
 from seb_appliance.formats import batch
+from seb_appliance.formats.columns import Bytes
 
 ACCEPT: Final[dict[BodyKind, str]] = {
     "single": "application/octet-stream",
@@ -65,6 +66,9 @@ class Target(Protocol):
 
     def records(self, kind: BodyKind, offset: int, head: bytes, body: bytes) -> Read:
         """What an answer to `read` holds. Raises ValueError when it is not one."""
+
+    def lasting(self, head: bytes, body: Bytes) -> Bytes:
+        """The part of an answer to `read` that is the same when it is asked for again."""
 
 
 class _Value(msgspec.Struct):
@@ -136,6 +140,9 @@ class SebTarget:
         if kind == "ndjson":
             return _read(_LINES.decode_lines(body), next_offset)
         return _from_batches(body, offset, next_offset)
+
+    def lasting(self, head: bytes, body: Bytes) -> Bytes:  # noqa: ARG002 - as the protocol has it
+        return body
 
 
 def _read(found: Sequence[_Value], next_offset: int) -> Read:

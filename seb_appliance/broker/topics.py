@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import msgspec
 
 from seb_appliance.broker import audit
@@ -14,6 +16,7 @@ from seb_appliance.broker.values import TopicView
 from seb_appliance.broker.window import Window
 from seb_appliance.broker.writes import Writes
 from seb_appliance.clock import Clock
+from seb_appliance.errors import TopicDiffersError
 from seb_appliance.formats.operations import TopicSettings
 
 
@@ -70,6 +73,13 @@ class Topics:
         if not made:
             await self._writes.once_stored(self._writes.admission.changed_in(name))
         return self.get(name), made
+
+    async def make_on_first_use(self, name: str, by: Actor) -> None:
+        """The topic is there afterwards, if topics are made on first use (`auto_create_topics`).
+        Raises as `create`."""
+        if self._settings.auto_create_topics and self._catalog.find(name) is None:
+            with contextlib.suppress(TopicDiffersError):  # somebody was faster
+                await self.create(name, TopicSettings(), by)
 
     async def change(
         self, name: str, changes: dict[str, int | bool | str | None], by: Actor = THE_APPLIANCE

@@ -148,3 +148,10 @@ def test_a_terminal_shows_how_far_it_is_and_keeps_nothing_of_it(seb: Seb) -> Non
     assert "measuring" in told.err
     assert told.err.endswith("\r\033[K")
     assert "\033" not in told.out
+
+
+@pytest.mark.parametrize("workload", ["produce", "consume", "e2e", "mixed"])
+def test_the_go_brokers_api_of_an_appliance_is_right_as_well(seb: Seb, workload: str) -> None:
+    for together in ((), ("--body", "batch", "--records-per-request", "4")):
+        told = seb.good("bench", workload, *SHORT, "--target", "seb-go", *together)
+        assert RIGHT in told.out

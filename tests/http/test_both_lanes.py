@@ -15,6 +15,7 @@ import pytest_asyncio
 from seb_appliance.formats import batch
 from seb_appliance.formats.columns import BinaryColumn, Columns, int64s
 from tests.support.appliance import RunningAppliance, running_appliance
+from tests.support.go_client import BOUNDARY, body_of
 from tests.support.lanes import Lane, masked
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -56,6 +57,12 @@ JSON, NDJSON, SEB = (
     f"Content-Type: application/{kind}" for kind in ("json", "x-ndjson", "vnd.seb.batch")
 )
 TRACE = "traceparent: 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+MULTIPART, ACCEPT = (
+    f"{name}: multipart/form-data{more}"
+    for name, more in (("Content-Type", f"; boundary={BOUNDARY}"), ("Accept", ""))
+)
+GO: dict[str, Any] = {"path": "/records?topic-name=t", "headers": (MULTIPART,)}
+GO_READ: dict[str, Any] = {"method": "GET", "headers": (ACCEPT,)}
 COMMIT: dict[str, Any] = {"method": "PUT", "path": "/v1/groups/g/offsets"}
 CASES = [
     Case("bytes", body=b"hello", taken=True),
@@ -130,6 +137,42 @@ CASES = [
     Case("commit of a stranger", body=b'{"offsets":{"t":1},"generation":7}', **COMMIT),
     Case("commit without the right", body=b'{"offsets":{"t":1}}', key="producer", **COMMIT),
     Case("commit for a bad name", method="PUT", path="/v1/groups/a..b/offsets", body=b"{}"),
+    Case("go: one", body=body_of([b"a"]), taken=True, **GO),
+    Case("go: many", body=body_of([b"a", b"", b"bc"]), taken=True, **GO),
+    Case(
+        "go: a quoted boundary",
+        path="/records?topic-name=t",
+        headers=(f'content-type: multipart/form-data; boundary="{BOUNDARY}"',),
+        body=body_of([b"a"]),
+        taken=True,
+    ),
+    Case("go: sizes that are wrong", body=body_of([b"a"], [2]), **GO),
+    Case("go: no multipart", body=b"a", **GO),
+    Case("go: too long a record", body=body_of([b"x" * 5_000]), **GO),
+    Case("go: no type", path="/records?topic-name=t", body=body_of([b"a"])),
+    Case("go: a new topic", **GO | {"path": "/records?topic-name=go.made"}, body=body_of([b"a"])),
+    Case("go: a bad name", **GO | {"path": "/records?topic-name=a/b"}, body=body_of([b"a"])),
+    Case("go: a seb header", path=GO["path"], headers=(MULTIPART, "Seb-Key: a"), body=b"x"),
+    Case("go: a key that may not", body=body_of([b"a"]), key="consumer", **GO),
+    Case("go: a wrong api key", body=body_of([b"a"]), key="wrong", **GO),
+    Case("go: a key with quotas", body=body_of([b"a"]), key="limited", **GO),
+    Case("go: read", path="/records?topic-name=t&offset=1&max-records=3", taken=True, **GO_READ),
+    Case(
+        "go: read as its client asks",
+        path="/records?max-bytes=9&max-records=10&offset=2&timeout=1s&topic-name=t",
+        taken=True,
+        **GO_READ,
+    ),
+    Case("go: read beyond", path="/records?topic-name=t&offset=9999&timeout=1ms", **GO_READ),
+    Case(
+        "go: read much",
+        path="/records?topic-name=t&offset=0&max-records=5000",
+        taken=True,
+        **GO_READ,
+    ),
+    Case("go: no accept", method="GET", path="/records?topic-name=t&offset=0"),
+    Case("go: two offsets", path="/records?offset=1&topic-name=t&offset=2", **GO_READ),
+    Case("go: one record", path="/record?topic-name=t&offset=0", **GO_READ),
     Case("read", method="GET", taken=True),
     Case("read some", method="GET", path="/v1/topics/t/records?offset=1&max_records=2", taken=True),
     Case("read lines", method="GET", headers=("Accept: application/x-ndjson",), taken=True),

@@ -255,3 +255,33 @@ async def read_lines(seb: RunningAppliance, query: str) -> bytes:
     said = await lane.answers(request.replace(BATCH.encode(), b"application/x-ndjson"))
     lane.leave()
     return bytes(said)
+
+
+async def test_a_head_of_the_go_brokers_api_is_remembered_without_its_boundary(
+    seb: RunningAppliance,
+) -> None:
+    """Its clients draw a new one for each body."""
+    await seb.client.put("/v1/topics/t", json={})
+    heads = seb.server.plain_answers._heads
+    before = len(heads._young)
+    for boundary in ("a1b2", "c3d4", "e5f6"):
+        parts = [("sizes", b"[4]"), ("records", boundary.encode())]
+        body = b"".join(
+            b'--%b\r\nContent-Disposition: form-data; name="%b"\r\n\r\n%b\r\n'
+            % (boundary.encode(), name.encode(), content)
+            for name, content in parts
+        )
+        body += f"--{boundary}--\r\n".encode()
+        head = (
+            f"POST /records?topic-name=t HTTP/1.1\r\nHost: x\r\nAuthorization: {seb.admin_key}\r\n"
+            f"Content-Length: {len(body)}\r\n"
+            f"Content-Type: multipart/form-data; boundary={boundary}\r\n\r\n"
+        )
+        answered = seb.server.plain_answers.answered
+        lane = Lane(seb)
+        assert (await lane.answers(head.encode() + body)).startswith(b"HTTP/1.1 201")
+        assert seb.server.plain_answers.answered == answered + 1
+        lane.leave()
+        newest = await seb.client.get("/v1/topics/t/records?offset=-1")
+        assert newest.json()["records"][0]["value"] == boundary
+    assert len(heads._young) <= before + 2  # of the appends, and of the reads

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import httpx2
 import msgspec
@@ -11,6 +12,7 @@ from seb_appliance.api.schema import openapi_json
 
 DOCUMENT = msgspec.json.decode(openapi_json())
 _PATHS = [(re.compile(re.sub(r"\{[a-z_]+\}", "[^/]+", path)), path) for path in DOCUMENT["paths"]]
+TEXT = "text/plain; charset=utf-8"
 PROBLEM_MEMBERS = set(DOCUMENT["components"]["schemas"]["Problem"]["required"])
 
 
@@ -20,12 +22,11 @@ async def check_documented(response: httpx2.Response) -> None:
     request = response.request
     path = next((p for pattern, p in _PATHS if pattern.fullmatch(request.url.path)), None)
     check_headers(response)
-    if response.status_code >= 400:
-        check_problem(response)
-    if path is None or response.status_code == 405:
-        return
     method = "get" if request.method == "HEAD" else request.method.lower()
-    replies = DOCUMENT["paths"][path].get(method, {}).get("responses")
+    item = {} if path is None or response.status_code == 405 else DOCUMENT["paths"][path]
+    replies = item.get(method, {}).get("responses")
+    if response.status_code >= 400:
+        check_problem(response, in_text=_refuses_in_text(replies or {}))
     if replies is None:
         return
     where = f"{request.method} {path} → {response.status_code}"
@@ -33,9 +34,13 @@ async def check_documented(response: httpx2.Response) -> None:
     content = replies[str(response.status_code)].get("content", {})
     named = response.headers.get("content-type", "").split(";")[0]
     assert named in content or not content, f"{where} {named} is not documented"
-    if response.status_code >= 400 and request.method != "HEAD":
+    if named == "application/problem+json" and request.method != "HEAD":
         code = response.json()["code"]
         assert code in content[named]["examples"], f"{where} {code} is not documented"
+
+
+def _refuses_in_text(replies: dict[str, Any]) -> bool:
+    return "text/plain" in replies.get("400", {}).get("content", {})
 
 
 def check_headers(response: httpx2.Response) -> None:
@@ -46,19 +51,26 @@ def check_headers(response: httpx2.Response) -> None:
     assert "cache-control" in response.headers
 
 
-def check_problem(response: httpx2.Response) -> None:
-    assert response.headers["content-type"] == "application/problem+json"
+def check_problem(response: httpx2.Response, *, in_text: bool) -> None:
+    assert response.headers["content-type"] == (TEXT if in_text else "application/problem+json")
     if response.request.method == "HEAD":
         return
-    problem = response.json()
-    assert problem.keys() >= PROBLEM_MEMBERS
-    assert problem["status"] == response.status_code
-    assert problem["type"] == f"urn:seb:error:{problem['code']}"
-    assert problem["instance"] == f"urn:seb:request:{response.headers['seb-request-id']}"
-    assert problem["detail"]
+    if in_text:
+        assert response.text
+    else:
+        check_members(response)
     if response.status_code == 401:
         assert response.headers["www-authenticate"].startswith("Bearer")
     if response.status_code == 413:
         assert response.headers["connection"] == "close"
     if response.status_code in (429, 503):
         assert int(response.headers["retry-after"]) >= 1
+
+
+def check_members(response: httpx2.Response) -> None:
+    problem = response.json()
+    assert problem.keys() >= PROBLEM_MEMBERS
+    assert problem["status"] == response.status_code
+    assert problem["type"] == f"urn:seb:error:{problem['code']}"
+    assert problem["instance"] == f"urn:seb:request:{response.headers['seb-request-id']}"
+    assert problem["detail"]

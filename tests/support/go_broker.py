@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import secrets
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from urllib.parse import parse_qs, urlsplit
 
 KEY = "go-key"
-_BOUNDARY = b"fake-boundary"
 _REASONS = {200: "OK", 201: "Created", 206: "Partial Content", 401: "Unauthorized"}
 
 
@@ -129,15 +129,16 @@ def _whole(status: int, body: bytes) -> bytes:
 
 def _multipart(status: int, parts: list[tuple[str, bytes]]) -> bytes:
     """In chunks, as Go sends what is longer than it looks ahead."""
+    boundary = secrets.token_hex(30).encode()  # drawn anew for each answer
     body = b"".join(
         b"--%b\r\nContent-Disposition: form-data; name=%b\r\n\r\n%b\r\n"
-        % (_BOUNDARY, json.dumps(name).encode(), content)
+        % (boundary, json.dumps(name).encode(), content)
         for name, content in parts
     )
-    body += b"--%b--\r\n" % _BOUNDARY
+    body += b"--%b--\r\n" % boundary
     head = (
         f"HTTP/1.1 {status} {_REASONS[status]}\r\nTransfer-Encoding: chunked\r\n"
-        f"Content-Type: multipart/form-data; boundary={_BOUNDARY.decode()}\r\n\r\n"
+        f"Content-Type: multipart/form-data; boundary={boundary.decode()}\r\n\r\n"
     )
     middle = len(body) // 2
     chunks = [b"%x\r\n%b\r\n" % (len(c), c) for c in (body[:middle], body[middle:])]

@@ -12,6 +12,7 @@ from tests.support.appliance import RunningAppliance
 _VARIES = re.compile(
     rb"(?<=date: )[^\r]*|(?<=seb-request-id: )[^\r]*|(?<=urn:seb:request:)[0-9a-f]*"
     rb"|(?<=server-timing: )[^\r]*|(?<=\"timestamp\":\")[^\"]*"
+    rb"|(?<=seb-)[0-9a-f]{32}"  # a boundary
     rb"|(?<=The API key )[a-z2-7]{8}|(?<=seb!).{68}",  # the header of a batch
     re.DOTALL,
 )
