@@ -38,6 +38,7 @@ class Place:
     patch: pytest.MonkeyPatch
     environment: dict[str, str]
     flags: dict[str, str] = field(default_factory=dict)
+    until_the_end: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
 
     @property
     def data(self) -> Path:
@@ -77,7 +78,8 @@ def _other_bucket(place: Place) -> None:
 
 
 def _taken_port(place: Place) -> None:
-    place.flags["port"] = str(_listener.getsockname()[1])
+    listener = place.until_the_end.enter_context(socket.create_server(("127.0.0.1", 0)))
+    place.flags["port"] = str(listener.getsockname()[1])
 
 
 def _unknown_setting(place: Place) -> None:
@@ -166,7 +168,6 @@ CASES = [
 ]  # fmt: skip
 
 T = TypeVar("T", FaultProxy, BucketServer)
-_listener = socket.create_server(("127.0.0.1", 0))
 
 
 @contextlib.contextmanager
@@ -201,7 +202,8 @@ def place(
         monkeypatch.setattr(app, name, lambda *_: None)
     bucket = Bucket.s3(moto_server.new_bucket(), proxy.port)
     made = Place(tmp_path, monkeypatch, dict(bucket.environment), {"bucket": bucket.address})
-    yield made
+    with made.until_the_end:
+        yield made
     proxy.clear()
     for folder in ("data", "bucket"):
         if (tmp_path / folder).is_mount():
