@@ -15,6 +15,7 @@ from seb_appliance.broker.broker import Broker
 from seb_appliance.broker.values import From, ReadRequest, ReadResult
 from seb_appliance.errors import (
     BadRequestError,
+    NotFoundError,
     OffsetExpiredError,
     OffsetOutOfRangeError,
     RecordNotFoundError,
@@ -27,6 +28,7 @@ from seb_appliance.ui.record_rows import Filter, Found, look, places, row
 from seb_appliance.ui.texts import SHOWS, Show
 from seb_appliance.ui.topic import topic_of
 
+_OFFSET_DIGITS: Final = len(str(limits.OFFSET_MAX))
 _QUERY: Final = frozenset({"start", "at", "on", "show", "text", "header", "most"})
 STARTS: Final = {
     "end": "the newest",
@@ -53,10 +55,10 @@ def routes(desk: Desk) -> list[HTTPRouteHandler]:
     async def show(request: AnyRequest) -> ASGIApp:
         return await _page(desk, desk.enter(request, _QUERY), topic_of(request))
 
-    @get("/topics/{topic:str}/records/{offset:int}")
+    @get("/topics/{topic:str}/records/{offset:str}")
     async def one(request: AnyRequest) -> ASGIApp:
         visit = desk.enter(request, frozenset({"show"}))
-        topic, offset = topic_of(request), int(request.scope["path_params"]["offset"])
+        topic, offset = topic_of(request), _offset(request.scope["path_params"]["offset"])
         view, chosen = desk.broker.topics.get(topic), _show(visit.query)
         found = await read_one(desk.broker, topic, offset)
         piece, i = next(places(found))
@@ -123,6 +125,13 @@ async def _found(desk: Desk, visit: Visit, topic: str) -> Found:
     )
     start = _start(_one_of(kind, tuple(STARTS), "start"), at, most, query.text("on"))
     return await look(desk.broker, topic, start, most, wanted, _show(query))
+
+
+def _offset(text: str) -> int:
+    """That of a record's page. Raises NotFoundError."""
+    if not (text.isascii() and text.isdecimal() and len(text) <= _OFFSET_DIGITS):
+        raise NotFoundError("A record's page is found by its offset, a number.")
+    return int(text)
 
 
 def _start(kind: str, at: str, most: int, on: str) -> From:

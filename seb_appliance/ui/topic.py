@@ -55,6 +55,8 @@ def _settings(desk: Desk) -> list[HTTPRouteHandler]:
     async def preview(request: AnyRequest) -> ASGIApp:
         visit, name = desk.enter(request, FIELDS), topic_of(request)
         view = desk.broker.topics.get(name)
+        if not visit.query.values:  # typed by hand: no form, and not one that resets everything
+            return desk.see_other(visit, f"/ui/topics/{name}")
         try:
             changes = changes_of(visit.query)
             wanted = TopicSettings(**changes)  # type: ignore[arg-type]

@@ -186,8 +186,14 @@ async def test_one_record_has_a_page_of_its_own(olga: Visitor) -> None:
     assert "/records/6?show=json" in text
     assert "/records/8?show=json" in text
     assert "Later" not in (await olga.get("/ui/topics/numbers/records/99")).text
-    for missing in ("numbers/records/100", "numbers/records/9007199254740993", "none/records/0"):
-        assert (await olga.get(f"/ui/topics/{missing}")).status_code == 404
+    for missing in (
+        "numbers/records/100",
+        "numbers/records/9007199254740993",
+        "none/records/0",
+        "numbers/records/x",
+    ):
+        answer = await olga.get(f"/ui/topics/{missing}")
+        assert (answer.status_code, "<h1>" in answer.text) == (404, True)
 
 
 async def test_a_download_is_what_the_api_gives(seb: RunningAppliance, olga: Visitor) -> None:
