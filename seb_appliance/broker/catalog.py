@@ -68,7 +68,8 @@ class Topic:
     """A topic as of the last applied entry. `log_end_offset`: what the next record will get.
     `index`: where its newest records lie (index.py finds the others); `stored`: those in segments,
     which lie below all others. `bytes_gone`: of `index.total_bytes`, those in force no more.
-    `runs`: what compaction went over, ascending."""
+    `runs`: what compaction went over, ascending; `merged_to_start`: how often since the start it
+    reached the log start, where it may leave tombstones out."""
 
     topic_id: int
     name: str
@@ -80,6 +81,7 @@ class Topic:
     stored: StoredRows = field(default_factory=StoredRows)
     bytes_gone: int = 0
     runs: list[Run] = field(default_factory=list)
+    merged_to_start: int = 0
     deleted: bool = False
 
     @property
@@ -303,6 +305,7 @@ class Catalog:
                 if topic is not None:
                     runs = with_run(topic.runs, base, last)
                     topic.runs = without_below(runs, topic.log_start_offset)
+                    topic.merged_to_start += base <= topic.log_start_offset
             case ObjectsCondemned(keys=keys):
                 self.stored.condemn(keys, header.created_us)
             case ObjectsRemoved(keys=keys):

@@ -64,6 +64,8 @@ class KeyIndexing:
         self._clock = clock
         self._known: dict[int, IndexedTopic] = {}
         self._trimmed: dict[int, int] = {}  # topic id → log start offset that the index knows
+        # Topic id → `merged_to_start` when the index's last records were read, and their end.
+        self._compared: dict[int, tuple[int, int]] = {}
         self._due: dict[int, None] = {}
         self._arrived = asyncio.Event()
         self._moved = asyncio.Event()  # set, and replaced, after each round
@@ -153,6 +155,7 @@ class KeyIndexing:
     async def _follow(self) -> None:
         """Load, then keep up. Raises what the index raises."""
         self._known = await self._index.load()
+        self._compared.clear()
         self._loaded = True
         known = [self._catalog.find_id(topic_id) for topic_id in self._known]
         self._due = dict.fromkeys(self._known)
@@ -197,7 +200,7 @@ class KeyIndexing:
                 del self._due[topic_id]
                 continue
             await self._prepare(topic)
-            offset = self._known[topic_id].indexed_offset
+            offset, merged = self._known[topic_id].indexed_offset, topic.merged_to_start
             try:
                 records = await self._read(topic, offset)
             except SebError as error:
@@ -206,10 +209,13 @@ class KeyIndexing:
                 self._clock.call_later(limits.KEY_INDEX_RETRY_S, partial(self.applied, [topic]))
                 continue
             self._unreadable.pop(topic_id, None)
+            if topic.merged_to_start != merged:  # partly of before, partly of after: look anew
+                continue
             if records is None:
                 self._due.pop(topic_id, None)
                 continue
             ranges.append(records)
+            self._compared[topic_id] = merged, records.next_offset
             size_bytes += sum(len(piece.stored) for piece in records.slices)
             count += records.next_offset - offset
             if (
@@ -222,6 +228,7 @@ class KeyIndexing:
 
     async def _forget(self, topic_id: int) -> None:
         self._trimmed.pop(topic_id, None)
+        self._compared.pop(topic_id, None)
         self._unreadable.pop(topic_id, None)
         if topic_id in self._known:
             await self._index.drop(topic_id)
@@ -238,13 +245,23 @@ class KeyIndexing:
             known is None
             or known.mode != mode
             or not start <= known.indexed_offset <= topic.log_end_offset
+            or self._lacks_tombstones(topic, known)
         ):
             await self._begin(topic, IndexedTopic(mode, start))
         elif self._trimmed.get(topic_id, 0) < start:
             await self._index.trim(topic_id, start)
         self._trimmed[topic_id] = start
+        self._compared[topic_id] = topic.merged_to_start, self._known[topic_id].indexed_offset
         if self._views.ended(topic_id):
             await self._index.forget_kept(topic_id)
+
+    def _lacks_tombstones(self, topic: Topic, known: IndexedTopic) -> bool:
+        """Whether compaction may have left out tombstones before the index saw them. It would show
+        what they deleted for ever."""
+        merged, offset = self._compared.get(topic.topic_id, (-1, known.indexed_offset))
+        if merged == topic.merged_to_start:
+            return False
+        return any(base <= topic.log_start_offset and last >= offset for base, last in topic.runs)
 
     async def _begin(self, topic: Topic, begin: IndexedTopic) -> None:
         self._views.end(topic.topic_id)

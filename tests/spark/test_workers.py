@@ -34,7 +34,11 @@ def test_workers_run_python3_of_the_path_and_say_what_they_miss(house, tmp_path:
     topic = house.name()
     house.produce(topic, 1)
     marker, python = tmp_path / "was run", tmp_path / "python3"
-    runs = f'exec env -u PYTHONPATH "{sys.executable}" "$@"'
+    missing = tmp_path / "hidden" / "pyspark_seb"  # ours is installed with the tests
+    missing.mkdir(parents=True)
+    found = "raise ModuleNotFoundError(\"No module named 'pyspark_seb'\")\n"
+    (missing / "__init__.py").write_text(found)
+    runs = f'exec env PYTHONPATH="{missing.parent}" "{sys.executable}" "$@"'
     python.write_text(f'#!/bin/sh\n: > "{marker}"\n{runs}\n')
     python.chmod(0o755)
     environment = {**os.environ, **ENVIRONMENT, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
@@ -55,7 +59,7 @@ def test_workers_run_python3_of_the_path_and_say_what_they_miss(house, tmp_path:
     assert "`ModuleNotFoundError: pyspark_seb` in a task" in documented
 
 
-def test_a_task_gives_nothing_but_arrow_batches(house: House) -> None:
+def test_a_task_gives_nothing_but_arrow_batches(spark, house: House) -> None:
     """Pitfall 16: of anything else Spark says DATA_SOURCE_INVALID_RETURN_TYPE."""
     topic = house.name()
     house.produce(topic, 10)
