@@ -4,8 +4,8 @@ Fulfils `broker.ports.State`. The acknowledgement never waits for this. While SQ
 wait here, in order, and the same ones are tried again; the broker takes no more appends when more
 than `limits.STATE_LAG_ENTRIES_MAX` wait, or `STATE_LAG_BYTES_MAX`. A busy event loop makes SQLite
 slow: each statement waits for the loop, and for the interpreter's lock. So a transaction costs
-some milliseconds, whatever is in it, and begins `GATHER_S` after the one before, unless somebody
-waits for it.
+some milliseconds, whatever is in it, and begins `STATE_GATHER_S` after the one before, unless
+somebody waits for it.
 """
 
 from __future__ import annotations
@@ -23,8 +23,6 @@ from seb_appliance.failpoints import Failpoints
 from seb_appliance.formats.entry import Entry
 from seb_appliance.state.database import StateDatabase
 
-GATHER_S: Final = 0.2
-_GATHERED_ENTRIES_MAX: Final = limits.STATE_LAG_ENTRIES_MAX // 4
 _RETRY_S_FIRST: Final = 0.1
 _RETRY_S_MAX: Final = 5.0
 
@@ -41,7 +39,7 @@ class StateFollower:
         self._failure = ""
         self._arrived = asyncio.Event()
         self._hurry = asyncio.Event()  # nobody should gather longer; until the next attempt
-        self._committed_s = -GATHER_S  # on the clock
+        self._committed_s = -limits.STATE_GATHER_S  # on the clock
         self._tried = asyncio.Event()  # set, and replaced, after each attempt to commit
         self._task = asyncio.create_task(self._run(), name="state-follower")
 
@@ -53,7 +51,7 @@ class StateFollower:
         self._behind.append(entry)
         self._behind_bytes += entry.header.contents_bytes
         self._arrived.set()
-        if len(self._behind) >= _GATHERED_ENTRIES_MAX:
+        if len(self._behind) >= limits.STATE_GATHER_ENTRIES:
             self._hurry.set()
 
     @property
@@ -127,7 +125,7 @@ class StateFollower:
 
     async def _gather(self) -> None:
         """Let more entries come while the last commit is young."""
-        left_s = self._committed_s + GATHER_S - self._clock.monotonic_s()
+        left_s = self._committed_s + limits.STATE_GATHER_S - self._clock.monotonic_s()
         if left_s > 0 and not self._hurry.is_set():
             timer = self._clock.call_later(left_s, self._hurry.set)
             await self._hurry.wait()

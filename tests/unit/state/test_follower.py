@@ -15,7 +15,7 @@ from seb_appliance import limits
 from seb_appliance.failpoints import NO_FAILPOINTS
 from seb_appliance.state.database import StateDatabase
 from seb_appliance.state.digest import state_digest
-from seb_appliance.state.follower import GATHER_S, StateFollower
+from seb_appliance.state.follower import StateFollower
 from tests.support.fakes import FakeClock
 from tests.unit.state.journal import Journal, sample, section, topic_created
 
@@ -81,9 +81,9 @@ async def test_entries_soon_after_a_commit_gather_until_time_has_passed(
     event.listen(database._engine.sync_engine, "commit", commits.append)
     for entry in journal.entries[1:6]:
         follower.follow(entry)
-        await clock.advance(GATHER_S / 10)
+        await clock.advance(limits.STATE_GATHER_S / 10)
     assert (len(commits), follower.lag_entries) == (0, 5)
-    await clock.advance(GATHER_S)
+    await clock.advance(limits.STATE_GATHER_S)
     await follower.drain()
     assert len(commits) == 1
 
@@ -91,7 +91,7 @@ async def test_entries_soon_after_a_commit_gather_until_time_has_passed(
 async def test_many_entries_do_not_gather_longer(
     follower: StateFollower, database: StateDatabase, clock: FakeClock
 ) -> None:
-    journal = sample(limits.STATE_LAG_ENTRIES_MAX // 4 + 1)
+    journal = sample(limits.STATE_GATHER_ENTRIES + 1)
     committed, begun_s = asyncio.Event(), clock.monotonic_s()
     follower.follow(journal.entries[0])
     await follower.drain()
