@@ -14,15 +14,16 @@ import sys
 import tempfile
 from pathlib import Path
 
-from seb_appliance import restoring, settings
-from seb_appliance.assembly import Appliance
+from seb_appliance import settings
+from seb_appliance.app.assembly import Appliance
 from seb_appliance.broker.group_admission import Commit
 from seb_appliance.broker.values import ApiKeyView, NewRecords
 from seb_appliance.failpoints import NO_FAILPOINTS
 from seb_appliance.formats.operations import Grant
+from seb_appliance.machine import restoring
+from seb_appliance.machine.stores import make_store
 from seb_appliance.settings import Settings
 from seb_appliance.storage import layout
-from seb_appliance.stores import make_store
 from tests.support.process import Bucket, SebProcess
 
 RECORDS, TOPICS, GROUPS, API_KEYS = 1_000_000, 1_000, 10_000, 1_000

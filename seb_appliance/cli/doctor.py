@@ -23,7 +23,7 @@ def doctor(config: Path | None, as_json: bool, **flags: str | bool | None) -> in
     """
     settings = settings_from(config, flags)
     with need_server():
-        from seb_appliance.checkup import checkup
+        from seb_appliance.machine.checkup import checkup
     report = asyncio.run(checkup(settings))
     if as_json:
         click.echo(json.dumps(report.data, indent=2, ensure_ascii=False))

@@ -48,8 +48,8 @@ def fsck(
     with need_server():
         from rich.console import Console
 
-        from seb_appliance.bucket_check import check
-        from seb_appliance.start_screen import progress
+        from seb_appliance.app.start_screen import progress
+        from seb_appliance.machine.bucket_check import check
     with progress(Console(stderr=True)) as show:
         found = asyncio.run(
             check(settings, show, quick=quick, full=full, repair=repair, bucket_only=bucket_only)

@@ -59,7 +59,7 @@ def _from_file(path: Path) -> bytes:
 
 async def _from_bucket(settings: Settings, key: str) -> bytes:
     with need_server():
-        from seb_appliance.stores import make_store
+        from seb_appliance.machine.stores import make_store
     store = make_store(settings)
     try:
         return await store.get(key)

@@ -19,7 +19,7 @@ from seb_appliance.errors import ConfigurationError
 from seb_appliance.settings import Settings, load
 
 if TYPE_CHECKING:
-    from seb_appliance.restoring import Cloned, Restored
+    from seb_appliance.machine.restoring import Cloned, Restored
 
 Progress = Callable[[int, int, str], None]
 
@@ -71,7 +71,7 @@ def restore(
         _say(_clone(settings, into, into_config, until_seq), as_json)
         return
     with need_server():
-        from seb_appliance import restoring
+        from seb_appliance.machine import restoring
     with _progress() as progress:
         if verify:
             restored = asyncio.run(restoring.drill(settings, report, progress))
@@ -110,7 +110,7 @@ def _clone(
 ) -> dict[str, Any]:
     target = _target(settings, into, into_config)
     with need_server():
-        from seb_appliance import restoring
+        from seb_appliance.machine import restoring
     with _progress() as progress:
         cloned = asyncio.run(restoring.clone(settings, target, until_seq, progress))
     return _copied(cloned)

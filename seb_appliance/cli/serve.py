@@ -22,5 +22,5 @@ def serve(config: Path | None, **flags: str | bool | None) -> int:
     with need_server():
         from rich.console import Console
 
-        from seb_appliance import app
-    return app.serve(settings, Console())
+        from seb_appliance.app import process
+    return process.serve(settings, Console())

@@ -103,7 +103,7 @@ def child_of(seb: SebProcess) -> int | None:
     listed = Path(f"/proc/{seb.process.pid}/task/{seb.process.pid}/children")
     for pid in listed.read_text().split():
         try:
-            if b"seb_appliance.tidier_child" in Path(f"/proc/{pid}/cmdline").read_bytes():
+            if b"seb_appliance.keepers.tidier_child" in Path(f"/proc/{pid}/cmdline").read_bytes():
                 return int(pid)
         except OSError:
             continue

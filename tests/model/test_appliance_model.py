@@ -24,8 +24,9 @@ from hypothesis.stateful import (
 )
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from seb_appliance import assembly, limits
-from seb_appliance.assembly import Appliance
+from seb_appliance import limits
+from seb_appliance.app import assembly
+from seb_appliance.app.assembly import Appliance
 from seb_appliance.broker.ports import AuditQuery
 from seb_appliance.broker.values import ApiKeyView, From, NewBatches, NewRecords, ReadRequest
 from seb_appliance.errors import StoreUnsupportedError, TopicNotFoundError

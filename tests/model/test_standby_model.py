@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import invariant, rule, run_state_machine_as_test
 
 from seb_appliance import limits
-from seb_appliance.assembly import Appliance
+from seb_appliance.app.assembly import Appliance
 from seb_appliance.broker.broker import Broker
 from seb_appliance.broker.ports import AuditQuery
 from seb_appliance.broker.values import From, NewRecords, ReadRequest

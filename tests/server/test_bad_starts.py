@@ -17,7 +17,7 @@ from typing import TypeVar
 
 import pytest
 
-from seb_appliance import app
+from seb_appliance.app import process
 from seb_appliance.cli import run
 from seb_appliance.state.digest import rows_checksum
 from seb_appliance.storage import opening
@@ -199,7 +199,7 @@ def place(
 ) -> Iterator[Place]:
     """A bucket on an S3 server, which is fit until a case spoils something."""
     for name in ("configure_logs", "keep_freed_memory", "_allow_many_files"):  # of the process
-        monkeypatch.setattr(app, name, lambda *_: None)
+        monkeypatch.setattr(process, name, lambda *_: None)
     bucket = Bucket.s3(moto_server.new_bucket(), proxy.port)
     made = Place(tmp_path, monkeypatch, dict(bucket.environment), {"bucket": bucket.address})
     with made.until_the_end:

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from seb_appliance import assembly, limits, settings
-from seb_appliance.assembly import Appliance
+from seb_appliance import limits, settings
+from seb_appliance.app import assembly
+from seb_appliance.app.assembly import Appliance
 from seb_appliance.broker.values import ApiKeyView, From, NewRecords, ReadRequest
 from seb_appliance.failpoints import NO_FAILPOINTS
 from seb_appliance.formats.operations import Grant

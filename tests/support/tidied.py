@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from seb_appliance import settings
-from seb_appliance.assembly import Appliance
+from seb_appliance.app.assembly import Appliance
 from seb_appliance.broker.values import ApiKeyView, From, NewRecords, ReadRequest
 from seb_appliance.failpoints import NO_FAILPOINTS
 from seb_appliance.formats.operations import Grant

@@ -81,7 +81,9 @@ def test_every_exit_code_is_documented() -> None:
         int(code) for code in re.findall(r"^\| (\d+) \|", DOCS["OPERATIONS.md"], re.MULTILINE)
     }
     package = ROOT / "seb_appliance"
-    app = "".join((package / name).read_text() for name in ("app.py", "bucket_check.py"))
+    app = "".join(
+        (package / name).read_text() for name in ("app/process.py", "machine/bucket_check.py")
+    )
     pattern = r"^EXIT_\w+(?:: Final)? = (\d+)"
     of_app = {int(code) for code in re.findall(pattern, app, re.MULTILINE)}
     direct = StartError.__subclasses__()
@@ -132,7 +134,7 @@ def test_the_table_of_prices_says_what_is_counted() -> None:
 def metrics() -> set[str]:
     """The names that the code exports."""
     found = set()
-    for path in (ROOT / "seb_appliance").glob("samples*.py"):
+    for path in (ROOT / "seb_appliance" / "app").glob("samples*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Constant) and re.fullmatch(r"seb_\w+", str(node.value)):
                 found.add(str(node.value))

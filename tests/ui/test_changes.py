@@ -13,9 +13,9 @@ from litestar.types import ASGIApp
 
 from seb_appliance.api.app import create_app
 from seb_appliance.api.options import ApiOptions
+from seb_appliance.app.http_server import ui_options
 from seb_appliance.broker.ports import AuditQuery
 from seb_appliance.formats.operations import TopicSettings
-from seb_appliance.http_server import ui_options
 from seb_appliance.ui import login, refusals
 from seb_appliance.ui.assets import Assets
 from seb_appliance.ui.desk import AnyRequest, Change, Desk

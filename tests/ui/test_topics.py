@@ -14,11 +14,11 @@ import pytest
 
 from seb_appliance.api.app import create_app
 from seb_appliance.api.options import ApiOptions
+from seb_appliance.app.http_server import ui_options
 from seb_appliance.broker.audit import THE_APPLIANCE
 from seb_appliance.broker.group_admission import Commit
 from seb_appliance.broker.ports import AuditQuery
 from seb_appliance.formats.operations import TopicSettings
-from seb_appliance.http_server import ui_options
 from seb_appliance.ui.app import router
 from seb_appliance.ui.options import TopicChanges
 from tests.support.appliance import RunningAppliance, running_appliance

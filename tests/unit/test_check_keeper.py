@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from seb_appliance import limits, settings
-from seb_appliance.check_keeper import CheckKeeper
+from seb_appliance.keepers.check_keeper import CheckKeeper
 from tests.support.fakes import FakeClock
 
 

@@ -10,13 +10,14 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from seb_appliance import app, settings
-from seb_appliance.assembly import Appliance
+from seb_appliance import settings
+from seb_appliance.app import process
+from seb_appliance.app.assembly import Appliance
 from seb_appliance.errors import StoreUnusableError
 from seb_appliance.failpoints import NO_FAILPOINTS
 from seb_appliance.formats.operations import TopicSettings
+from seb_appliance.machine.stores import make_store
 from seb_appliance.storage import layout
-from seb_appliance.stores import make_store
 
 pytestmark = pytest.mark.slow
 
@@ -62,10 +63,10 @@ async def test_a_standby_that_loses_track_begins_anew(
     stop: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     listener = socket.create_server(("127.0.0.1", 0))
     shown = io.StringIO()
-    process = app._Process(
+    serving = process._Process(
         chosen(tmp_path, "standby"), listener, Console(file=shown), NO_FAILPOINTS, stop
     )
-    following = asyncio.create_task(app._follow(process))
+    following = asyncio.create_task(process._follow(serving))
     try:
         await until(lambda: len(standbys) == 1)
         next_key.write_bytes(b"no entry, but the key is taken" * 10)

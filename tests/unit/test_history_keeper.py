@@ -9,7 +9,7 @@ import pytest
 
 from seb_appliance import limits
 from seb_appliance.broker.latencies import Latencies
-from seb_appliance.history_keeper import HistoryKeeper, Reading
+from seb_appliance.keepers.history_keeper import HistoryKeeper, Reading
 from tests.support.fakes import FakeClock, settle
 
 NOTHING = Reading(0, 0, 0, 0, 0, 0, 0, tuple(Latencies().counts), 0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from seb_appliance.loop_probe import LoopProbe
+from seb_appliance.machine.loop_probe import LoopProbe
 from tests.support.fakes import FakeClock
 
 

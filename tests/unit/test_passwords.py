@@ -8,9 +8,10 @@ from collections.abc import Iterator
 import pytest
 from argon2 import extract_parameters
 
-from seb_appliance import limits, passwords
+from seb_appliance import limits
 from seb_appliance.errors import BadRequestError, OverloadedError
-from seb_appliance.passwords import Passwords
+from seb_appliance.machine import passwords
+from seb_appliance.machine.passwords import Passwords
 
 PASSWORD = "correct horse battery"
 

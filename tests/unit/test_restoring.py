@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from seb_appliance import restoring, settings
+from seb_appliance import settings
 from seb_appliance.clock import SystemClock
 from seb_appliance.errors import (
     BucketInUseError,
@@ -22,11 +22,12 @@ from seb_appliance.errors import (
     StoreUnusableError,
 )
 from seb_appliance.failpoints import NO_FAILPOINTS
+from seb_appliance.machine import restoring
+from seb_appliance.machine.stores import make_store
 from seb_appliance.settings import Settings
 from seb_appliance.state.database import StateDatabase
 from seb_appliance.storage import copying, opening
 from seb_appliance.storage.layout import Mode
-from seb_appliance.stores import make_store
 from tests.support.appliance import RunningAppliance, running_appliance
 
 pytestmark = pytest.mark.slow
@@ -47,7 +48,7 @@ def mode(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Mod
     def made(**given: object) -> opening.StartOptions:
         return options(mode=wanted, list_rounds=3, **given)  # type: ignore[arg-type]
 
-    monkeypatch.setattr("seb_appliance.assembly.StartOptions", made)
+    monkeypatch.setattr("seb_appliance.app.assembly.StartOptions", made)
     return wanted
 
 

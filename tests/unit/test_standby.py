@@ -9,19 +9,19 @@ from pathlib import Path
 import pytest
 
 from seb_appliance import settings
-from seb_appliance.assembly import Appliance
+from seb_appliance.app.assembly import Appliance
+from seb_appliance.app.samples import samples
+from seb_appliance.app.status import status
+from seb_appliance.app.ui_facts import facts
 from seb_appliance.broker.audit import AT_THE_MACHINE
 from seb_appliance.broker.group_admission import Commit
 from seb_appliance.broker.values import ApiKeyView, From, NewRecords, ReadRequest
 from seb_appliance.errors import ConfigurationError, StandbyError
 from seb_appliance.failpoints import NO_FAILPOINTS
 from seb_appliance.formats.operations import Grant, TopicSettings
-from seb_appliance.samples import samples
-from seb_appliance.status import status
 from seb_appliance.storage.counted import CountedStore
 from seb_appliance.storage.memory import MemoryStore
 from seb_appliance.ui.overview import _figures
-from seb_appliance.ui_facts import facts
 from tests.support.faulty_store import FaultyStore
 
 ADMIN = ApiKeyView("test", "test", (Grant(operation="admin"),), 0)

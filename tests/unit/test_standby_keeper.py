@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from seb_appliance.standby_keeper import StandbyKeeper
+from seb_appliance.keepers.standby_keeper import StandbyKeeper
 from seb_appliance.storage.memory import MemoryStore
 from seb_appliance.storage.opening_followed import open_followed
 from seb_appliance.storage.replay import ReplayError

@@ -20,7 +20,7 @@ from alembic.script import ScriptDirectory
 from backports import zstd
 from sqlalchemy import create_engine
 
-from seb_appliance import limits, restoring, settings
+from seb_appliance import limits, settings
 from seb_appliance.broker.ports import AuditQuery, GroupOffsetRow, UserRow
 from seb_appliance.broker.remembered import RememberedRequest
 from seb_appliance.bundled import bundled
@@ -35,6 +35,7 @@ from seb_appliance.formats.operations import (
     TopicDeleted,
     UserSet,
 )
+from seb_appliance.machine import restoring
 from seb_appliance.state import checks, files, migrate
 from seb_appliance.state.database import StateDatabase
 from seb_appliance.state.digest import rows_checksum, state_digest

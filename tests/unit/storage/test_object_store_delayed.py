@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from seb_appliance.errors import ConfigurationError, ObjectExistsError, ObjectMissingError
+from seb_appliance.machine.stores import make_store
 from seb_appliance.settings import load
 from seb_appliance.storage.delayed import DelayedStore
 from seb_appliance.storage.memory import MemoryStore
 from seb_appliance.storage.object_store import ObjectStore
-from seb_appliance.stores import make_store
 from tests.support.fakes import FakeClock
 
 Ask = Callable[[ObjectStore], Coroutine[Any, Any, object]]

@@ -15,25 +15,27 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from seb_appliance import limits
-from seb_appliance.admin_key import ensure_admin_key
 from seb_appliance.broker.broker import Broker
 from seb_appliance.broker.ports import LoadedState
 from seb_appliance.broker.rewrite_jobs import Rewriter
 from seb_appliance.broker.settings import BrokerSettings, TidySettings
-from seb_appliance.check_keeper import CheckKeeper
 from seb_appliance.clock import Clock, SystemClock
-from seb_appliance.cost_keeper import CostKeeper
-from seb_appliance.cost_sources import ApplianceSources
 from seb_appliance.errors import StandbyError
 from seb_appliance.failpoints import Failpoints
-from seb_appliance.history_keeper import HistoryKeeper, Reading
-from seb_appliance.last_used_keeper import LastUsedKeeper
-from seb_appliance.loop_probe import LoopProbe
-from seb_appliance.otel import OtelTraces
-from seb_appliance.passwords import Passwords
+from seb_appliance.keepers.check_keeper import CheckKeeper
+from seb_appliance.keepers.cost_keeper import CostKeeper
+from seb_appliance.keepers.cost_sources import ApplianceSources
+from seb_appliance.keepers.history_keeper import HistoryKeeper, Reading
+from seb_appliance.keepers.last_used_keeper import LastUsedKeeper
+from seb_appliance.keepers.snapshot_keeper import SnapshotKeeper
+from seb_appliance.keepers.standby_keeper import StandbyKeeper
+from seb_appliance.keepers.tidier_keeper import TidierKeeper
+from seb_appliance.keepers.tidier_process import ChildRewriter
+from seb_appliance.machine.admin_key import ensure_admin_key
+from seb_appliance.machine.loop_probe import LoopProbe
+from seb_appliance.machine.otel import OtelTraces
+from seb_appliance.machine.passwords import Passwords
 from seb_appliance.settings import Settings
-from seb_appliance.snapshot_keeper import SnapshotKeeper
-from seb_appliance.standby_keeper import StandbyKeeper
 from seb_appliance.state.database import StateDatabase
 from seb_appliance.state.follower import StateFollower
 from seb_appliance.state.key_index import SqliteKeyIndex
@@ -51,8 +53,6 @@ from seb_appliance.storage.rewriting import ObjectRewriter
 from seb_appliance.storage.section_source import BucketSections
 from seb_appliance.storage.snapshots import SnapshotSchedule, SnapshotStore
 from seb_appliance.storage.store_clock import StoreClock
-from seb_appliance.tidier_keeper import TidierKeeper
-from seb_appliance.tidier_process import ChildRewriter
 from seb_appliance.traces import Traces
 
 # How long one entry takes to replay, in seconds, until a start has measured it (16 at a time).

@@ -16,15 +16,12 @@ from seb_appliance.api.fastlane import FastLaneProtocol
 from seb_appliance.api.http_protocol import SebHttpProtocol
 from seb_appliance.api.options import ApiOptions
 from seb_appliance.api.plain_answers import PlainAnswers
-from seb_appliance.assembly import Appliance
-from seb_appliance.bundled import bundled
-from seb_appliance.cost_answer import cost
-from seb_appliance.samples import samples
-from seb_appliance.status import status
-from seb_appliance.ui.app import router as admin_page
-from seb_appliance.ui.options import UiOptions
-from seb_appliance.ui_checks import checks_shown
-from seb_appliance.ui_facts import (
+from seb_appliance.app.assembly import Appliance
+from seb_appliance.app.cost_answer import cost
+from seb_appliance.app.samples import samples
+from seb_appliance.app.status import status
+from seb_appliance.app.ui_checks import checks_shown
+from seb_appliance.app.ui_facts import (
     bill_rows,
     cost_figures,
     cost_of_change,
@@ -32,10 +29,13 @@ from seb_appliance.ui_facts import (
     setting_rows,
     storage,
 )
+from seb_appliance.bundled import bundled
+from seb_appliance.ui.app import router as admin_page
+from seb_appliance.ui.options import UiOptions
 
 _KEEP_ALIVE_S = 75  # longer than clients keep theirs: never closed under a request
 _GRACE_S = 2  # answers are on their way by then: the broker has drained before
-_STATIC = Path(__file__).parent / "ui" / "static"
+_STATIC = Path(__file__).parents[1] / "ui" / "static"
 
 
 def ui_options(appliance: Appliance) -> UiOptions:

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from seb_appliance.broker.rewrite_jobs import Asked, RewriteJob, Rewritten
 from seb_appliance.errors import CorruptObjectError, StoreUncertainError
+from seb_appliance.keepers.tidier_pipe import Answer, Hello, frame, read_frame
 from seb_appliance.settings import Settings
 from seb_appliance.storage.layout import Mode
-from seb_appliance.tidier_pipe import Answer, Hello, frame, read_frame
 
 
 class ChildRewriter:
@@ -61,7 +61,7 @@ class ChildRewriter:
             self._child = await asyncio.create_subprocess_exec(
                 sys.executable,
                 "-m",
-                "seb_appliance.tidier_child",
+                "seb_appliance.keepers.tidier_child",
                 stdin=PIPE,
                 stdout=PIPE,
                 start_new_session=True,  # a terminal's Ctrl-C is for the parent, which ends it

@@ -23,7 +23,7 @@ from seb_appliance.api.status import (
     WaitingStatus,
 )
 from seb_appliance.api.times import format_time
-from seb_appliance.assembly import Appliance
+from seb_appliance.app.assembly import Appliance
 
 _SHOWN: Final = 10  # topics that the key index is behind on
 

@@ -13,16 +13,16 @@ import sys
 from collections import Counter
 from typing import Final
 
-from seb_appliance.allocator import keep_freed_memory
 from seb_appliance.broker.rewrite_jobs import RewriteJob
 from seb_appliance.clock import SystemClock
 from seb_appliance.errors import CorruptObjectError, SebError
+from seb_appliance.keepers.tidier_pipe import Answer, Hello, frame, read_frame
+from seb_appliance.machine.allocator import keep_freed_memory
+from seb_appliance.machine.stores import make_store
 from seb_appliance.storage.counted import CountedStore
 from seb_appliance.storage.entries_on_disk import EntriesOnDisk
 from seb_appliance.storage.patience import Patience
 from seb_appliance.storage.rewriting import ObjectRewriter
-from seb_appliance.stores import make_store
-from seb_appliance.tidier_pipe import Answer, Hello, frame, read_frame
 
 NICE: Final = 10
 PATIENCE_S: Final = 60.0

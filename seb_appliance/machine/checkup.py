@@ -16,13 +16,13 @@ from seb_appliance import __version__
 from seb_appliance.clock import SystemClock
 from seb_appliance.cost.effects import always_busy
 from seb_appliance.errors import SebError, StartError, StoreError, StoreUnusableError
+from seb_appliance.machine.stores import make_store
 from seb_appliance.setting_table import SETTINGS, Setting
 from seb_appliance.settings import Settings
 from seb_appliance.storage.bucket_info import read_bucket_info
 from seb_appliance.storage.object_store import ObjectStore
 from seb_appliance.storage.patience import Patience, given_up
 from seb_appliance.storage.store_test import StoreTest, StoreTestReport
-from seb_appliance.stores import make_store
 
 ANSWER_WITHIN_S: Final = 20.0
 GIB: Final = 1 << 30

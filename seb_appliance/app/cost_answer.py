@@ -12,7 +12,7 @@ from seb_appliance.api.cost import (
 )
 from seb_appliance.api.times import format_time
 from seb_appliance.cost.report import CostReport
-from seb_appliance.cost_keeper import CostKeeper
+from seb_appliance.keepers.cost_keeper import CostKeeper
 
 
 def cost(keeper: CostKeeper) -> CostOut:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from seb_appliance import __version__
-from seb_appliance.assembly import Appliance
+from seb_appliance.app.assembly import Appliance
+from seb_appliance.app.setting_effects import effects_of
 from seb_appliance.cost.budget import words
 from seb_appliance.cost.prices import Money
-from seb_appliance.setting_effects import effects_of
 from seb_appliance.setting_table import SETTINGS
 from seb_appliance.ui.facts import BillRow, Facts, Figure, RequestRow, SettingRow, StorageFacts
 

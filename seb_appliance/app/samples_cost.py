@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from seb_appliance.api.metrics import Sample
-from seb_appliance.assembly import Appliance
+from seb_appliance.app.assembly import Appliance
 
 
 def cost_samples(appliance: Appliance) -> Iterator[Sample]:

@@ -9,8 +9,8 @@ from rich.console import Console
 from rich.status import Status
 
 from seb_appliance import __version__
-from seb_appliance.admin_key import FILE_NAME
-from seb_appliance.assembly import Appliance
+from seb_appliance.app.assembly import Appliance
+from seb_appliance.machine.admin_key import FILE_NAME
 from seb_appliance.storage.replay import Progress
 
 _TRY_PATH = "/v1/topics/greetings/records"

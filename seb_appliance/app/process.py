@@ -15,19 +15,20 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from rich.console import Console
 
-from seb_appliance import __version__, limits, start_screen
-from seb_appliance.admin_key import reset_admin_key
-from seb_appliance.allocator import keep_freed_memory
-from seb_appliance.assembly import Appliance
-from seb_appliance.data_directory import own_data_directory
+from seb_appliance import __version__, limits
+from seb_appliance.app import start_screen
+from seb_appliance.app.assembly import Appliance
+from seb_appliance.app.promotion import Promotion, refuse_promotion
 from seb_appliance.errors import FencedError, StartError
 from seb_appliance.failpoints import Failpoints
-from seb_appliance.logs import FIELDS, configure_logs
-from seb_appliance.promotion import Promotion, refuse_promotion
+from seb_appliance.machine.admin_key import reset_admin_key
+from seb_appliance.machine.allocator import keep_freed_memory
+from seb_appliance.machine.data_directory import own_data_directory
+from seb_appliance.machine.logs import FIELDS, configure_logs
+from seb_appliance.machine.stores import make_store
 from seb_appliance.settings import Settings
 from seb_appliance.storage.counted import CountedStore
 from seb_appliance.storage.replay import Progress, ReplayError
-from seb_appliance.stores import make_store
 
 if TYPE_CHECKING:
     from seb_appliance.api.control import Handler
@@ -222,9 +223,9 @@ async def _doors(
 ) -> AsyncIterator[None]:
     """HTTP and the command socket, which knows `more` commands, too, open inside the block. Closes
     `listener`."""
-    from seb_appliance import users_at_the_machine
     from seb_appliance.api.control import serve_control
-    from seb_appliance.http_server import HttpServer
+    from seb_appliance.app import users_at_the_machine
+    from seb_appliance.app.http_server import HttpServer
 
     settings, broker = appliance.settings, appliance.broker
 

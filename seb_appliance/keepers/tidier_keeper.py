@@ -17,7 +17,7 @@ from seb_appliance.broker.tidying import SwitchRefusedError, Tidying
 from seb_appliance.clock import Clock
 from seb_appliance.errors import CorruptObjectError, FencedError, SebError
 from seb_appliance.failpoints import Failpoints
-from seb_appliance.snapshot_keeper import SnapshotKeeper
+from seb_appliance.keepers.snapshot_keeper import SnapshotKeeper
 from seb_appliance.storage.cleanup import BucketCleaner
 from seb_appliance.traces import Span, Traces
 

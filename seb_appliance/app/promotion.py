@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from seb_appliance.assembly import Appliance
+from seb_appliance.app.assembly import Appliance
 from seb_appliance.clock import Clock
 from seb_appliance.errors import BadRequestError, StartError
 

@@ -12,12 +12,12 @@ import sys
 import tempfile
 from typing import Final
 
-from seb_appliance.bucket_check import check
-from seb_appliance.check_pipe import Ask, Told
-from seb_appliance.checkup import checkup
 from seb_appliance.clock import SystemClock
 from seb_appliance.errors import SebError
-from seb_appliance.tidier_pipe import frame, read_frame
+from seb_appliance.keepers.check_pipe import Ask, Told
+from seb_appliance.keepers.tidier_pipe import frame, read_frame
+from seb_appliance.machine.bucket_check import check
+from seb_appliance.machine.checkup import checkup
 
 NICE: Final = 10
 _TOLD_EVERY_S: Final = 0.25

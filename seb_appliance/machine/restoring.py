@@ -18,6 +18,7 @@ from typing import Final
 from seb_appliance.broker.ports import LoadedState
 from seb_appliance.clock import SystemClock
 from seb_appliance.errors import ConfigurationError, SebError, StoreError, StoreUnusableError
+from seb_appliance.machine.stores import make_store
 from seb_appliance.settings import Settings
 from seb_appliance.state.database import StateDatabase
 from seb_appliance.storage.copying import BucketCopy, Copied
@@ -27,7 +28,6 @@ from seb_appliance.storage.patience import START_PATIENCE_S, Patience, given_up
 from seb_appliance.storage.rebuilding import Journal, Rebuilder, Rebuilt
 from seb_appliance.storage.replay import Progress
 from seb_appliance.storage.store_test import StoreTest
-from seb_appliance.stores import make_store
 
 STATE_FILE: Final = "state.sqlite"
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from seb_appliance import limits
-from seb_appliance.check_keeper import CheckKeeper, Found
+from seb_appliance.keepers.check_keeper import CheckKeeper, Found
 from seb_appliance.ui.facts import CheckKind, CheckShown, Figure, Remark
 from seb_appliance.ui.units import count
 

@@ -10,7 +10,7 @@ from seb_appliance.broker.broker import Broker
 from seb_appliance.broker.values import TopicView
 from seb_appliance.cost import effects
 from seb_appliance.cost.effects import Effect, Situation
-from seb_appliance.cost_keeper import CostKeeper
+from seb_appliance.keepers.cost_keeper import CostKeeper
 
 _SECOND_US = 1_000_000
 

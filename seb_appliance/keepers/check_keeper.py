@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from seb_appliance import limits
-from seb_appliance.check_pipe import Ask, Told
 from seb_appliance.clock import Clock
+from seb_appliance.keepers.check_pipe import Ask, Told
+from seb_appliance.keepers.tidier_pipe import frame, read_frame
 from seb_appliance.settings import Settings
-from seb_appliance.tidier_pipe import frame, read_frame
 from seb_appliance.ui.facts import CheckKind
 
 
@@ -93,7 +93,7 @@ class CheckKeeper:
         child = await asyncio.create_subprocess_exec(
             sys.executable,
             "-m",
-            "seb_appliance.check_child",
+            "seb_appliance.keepers.check_child",
             stdin=PIPE,
             stdout=PIPE,
             start_new_session=True,  # a terminal's Ctrl-C is for the parent, which ends it

@@ -14,7 +14,7 @@ from seb_appliance.broker.audit import AT_THE_MACHINE
 from seb_appliance.broker.broker import Broker
 from seb_appliance.errors import BadRequestError, NotFoundError
 from seb_appliance.formats.operations import Role
-from seb_appliance.passwords import Passwords
+from seb_appliance.machine.passwords import Passwords
 
 FIRST_USER: Final = "admin"
 _ROLES: Final[dict[str, Role]] = {"viewer": "viewer", "admin": "admin"}

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 from seb_appliance import limits
 from seb_appliance.api.metrics import Sample, histogram
-from seb_appliance.assembly import Appliance
-from seb_appliance.samples_cost import cost_samples
+from seb_appliance.app.assembly import Appliance
+from seb_appliance.app.samples_cost import cost_samples
 
 
 def samples(

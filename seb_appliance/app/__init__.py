@@ -1,0 +1,1 @@
+"""Where the rooms are joined: `process.py` is what `seb serve` runs, `assembly.py` joins them."""

@@ -1,0 +1,1 @@
+"""What goes on beside the log: loops, and the processes that tidy and check."""
