@@ -22,6 +22,7 @@ TEST_READY := $(VENV)/.ready-test
 export PIP_CONSTRAINT := constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_ROOT_USER_ACTION := ignore
+PYTEST := $(PY) -m pytest -q --numprocesses logical --maxprocesses 4 --dist worksteal
 PIP_INSTALL := $(PY) -m pip install --quiet --editable
 
 help:
@@ -31,7 +32,7 @@ run: $(RUN_READY)
 	@exec $(VENV)/bin/seb serve $(ARGS)
 
 test: lint
-	$(PY) -m pytest -q -m "not slow" $(ARGS)
+	$(PYTEST) -m "not slow" $(ARGS)
 
 lint: $(TEST_READY)
 	$(PY) -m ruff check
@@ -45,7 +46,7 @@ demo: $(RUN_READY)
 	@$(PY) examples/package-log/demo.py $(ARGS)
 
 slow: $(TEST_READY)
-	$(PY) -m pytest -q -m slow $(ARGS)
+	$(PYTEST) -m slow $(ARGS)
 
 screenshots: $(TEST_READY)
 	$(PY) -m tests.ui.screenshots

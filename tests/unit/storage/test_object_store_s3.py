@@ -41,8 +41,8 @@ def options(moto_server: S3Server, proxy: FaultProxy) -> S3Options:
     return replace(
         moto_server.new_bucket(),
         endpoint_url=proxy.url,
-        connect_timeout_s=0.5,
-        read_timeout_s=0.5,
+        connect_timeout_s=2,
+        read_timeout_s=2,
     )
 
 
@@ -280,7 +280,8 @@ async def test_an_answer_that_trickles_is_given_up(options: S3Options) -> None:
 
     async with await asyncio.start_server(trickle, "127.0.0.1", 0) as server:
         url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-        store = S3Store(replace(options, endpoint_url=url))
+        impatient = replace(options, connect_timeout_s=0.5, read_timeout_s=0.5)
+        store = S3Store(replace(impatient, endpoint_url=url))
         with pytest.raises(StoreUncertainError, match="within 2 s"):
             await store.list_after("claims/")
         given_up.set()
@@ -346,10 +347,10 @@ async def test_the_offset_of_the_clock_comes_from_the_last_answer(options: S3Opt
     try:
         assert store.clock_offset_s == 0
         await store.list_after("")
-        assert store.clock_offset_s == pytest.approx(-3600, abs=2)
+        assert store.clock_offset_s == pytest.approx(-3600, abs=10)
         clock.ahead_s = 0
         await store.list_after("")
-        assert store.clock_offset_s == pytest.approx(0, abs=2)
+        assert store.clock_offset_s == pytest.approx(0, abs=10)
     finally:
         await store.close()
 
@@ -359,8 +360,8 @@ async def test_a_refused_clock_is_told_with_its_offset(store: S3Store, proxy: Fa
     proxy.add(Rule("status", code=403, error="RequestTimeTooSkewed", headers=date))
     with pytest.raises(StoreClockSkewError) as skewed:
         await store.create("journal/1", b"bytes")
-    assert skewed.value.clock_offset_s == pytest.approx(-7200, abs=2)
-    assert store.clock_offset_s == pytest.approx(-7200, abs=2)
+    assert skewed.value.clock_offset_s == pytest.approx(-7200, abs=10)
+    assert store.clock_offset_s == pytest.approx(-7200, abs=10)
 
 
 @pytest.mark.slow
@@ -372,7 +373,7 @@ async def test_after_a_refused_clock_requests_are_signed_with_that_of_the_store(
     try:
         with pytest.raises(StoreClockSkewError) as skewed:
             await store.create("journal/1", b"bytes")
-        assert skewed.value.clock_offset_s == pytest.approx(-ahead_s, abs=2)
+        assert skewed.value.clock_offset_s == pytest.approx(-ahead_s, abs=10)
         await store.create("journal/1", b"bytes")
         assert await store.get("journal/1") == b"bytes"
     finally:
