@@ -4,6 +4,7 @@
 #   make bench   what the appliance does, as ratios to a server that only answers
 #   make demo    this machine's package log in, out, and compared
 #   make slow    the tests against real servers, crashes, the built wheel
+#   make measured  those of them that measure seconds and memory, one at a time
 #   make screenshots  the pictures of docs/images, of an appliance with traffic
 #   make wheel   dist/*.whl: what ansible/ installs
 #   make pins    renew constraints.txt from the ranges in pyproject.toml
@@ -11,7 +12,7 @@
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run test lint bench demo slow screenshots wheel pins clean
+.PHONY: help run test lint bench demo slow measured screenshots wheel pins clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -26,7 +27,7 @@ PYTEST := $(PY) -m pytest -q --numprocesses logical --maxprocesses 4 --dist work
 PIP_INSTALL := $(PY) -m pip install --quiet --editable
 
 help:
-	@sed -n '2,10s/^#  //p' Makefile
+	@sed -n '2,11s/^#  //p' Makefile
 
 run: $(RUN_READY)
 	@exec $(VENV)/bin/seb serve $(ARGS)
@@ -46,7 +47,10 @@ demo: $(RUN_READY)
 	@$(PY) examples/package-log/demo.py $(ARGS)
 
 slow: $(TEST_READY)
-	$(PYTEST) -m slow $(ARGS)
+	$(PYTEST) -m "slow and not measured" $(ARGS)
+
+measured: $(TEST_READY)
+	$(PY) -m pytest -q -m measured $(ARGS)
 
 screenshots: $(TEST_READY)
 	$(PY) -m tests.ui.screenshots

@@ -14,7 +14,7 @@ import pytest
 
 from tests.server.serving import ENVIRONMENT, serving
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.measured]
 
 BENCH = (sys.executable, "-m", "seb_appliance", "bench")
 

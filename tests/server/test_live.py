@@ -14,7 +14,7 @@ import pytest
 from tests.server.serving import Serving, serving
 from tests.support.load import pass_time
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.measured]
 
 FOLLOWERS = 200
 LONG_POLLS = 1_000

@@ -15,7 +15,7 @@ from tests.support.faultproxy import Rule
 from tests.support.load import Connection, LostError, NotSentError, ask_until
 from tests.support.process import SebProcess
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.measured]
 
 MB = 1_000_000
 IDLE_BYTES_MAX = 130 * MB

@@ -17,7 +17,7 @@ from tests.support.load import Connection, pass_time
 from tests.support.process import SebProcess
 from tests.support.producer import Doors, Load
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.measured]
 
 IDLE_S = 60 if rounds(0) else 20
 READERS_S = 15  # then nobody reads; see the test

@@ -24,7 +24,7 @@ from seb_appliance.storage.directory import DirectoryStore
 from seb_appliance.storage.opening import StartOptions, open_journal
 from tests.crash.arena import Arena, directory_arena
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.measured]
 
 ENTRIES = 10_000
 TOPICS = 50

@@ -19,6 +19,7 @@ LOADING_BYTES_MAX = 40_000_000  # of a million sections, only those that are in 
 
 
 @pytest.mark.slow
+@pytest.mark.measured
 async def test_ten_thousand_entries_are_projected_and_ready_again_in_time(path: Path) -> None:
     journal = Journal()
     journal.write(*(topic_created(1 + i) for i in range(SECTIONS)))
