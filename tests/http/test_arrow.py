@@ -145,7 +145,6 @@ def examples():
 
 @pytest.mark.parametrize(("tool", "code"), examples(), ids=lambda text: text.split("\n")[0][:10])
 async def test_the_examples_of_the_docs_run(seb, topic, tool, code):
-    pytest.importorskip(tool.lower())
     code = code.replace("http://127.0.0.1:51313", seb.base_url).replace("$KEY", seb.admin_key)
     code = code.replace("orders.eu", topic)
     command = [sys.executable, "-W", "error", "-c", code]
