@@ -18,6 +18,7 @@ from seb_appliance.cli.admin import admin
 from seb_appliance.cli.api_keys import api_keys
 from seb_appliance.cli.audit import audit
 from seb_appliance.cli.bench import bench
+from seb_appliance.cli.completion import completion
 from seb_appliance.cli.consume import consume
 from seb_appliance.cli.cost import cost
 from seb_appliance.cli.doctor import doctor
@@ -25,7 +26,9 @@ from seb_appliance.cli.failures import CommandError, ReaderLeftError
 from seb_appliance.cli.fsck import fsck
 from seb_appliance.cli.groups import groups
 from seb_appliance.cli.inspect import inspect
+from seb_appliance.cli.output import as_utf8
 from seb_appliance.cli.produce import produce
+from seb_appliance.cli.profiles import profiles
 from seb_appliance.cli.promote import promote
 from seb_appliance.cli.record_keys import record_keys
 from seb_appliance.cli.restore import clone, restore
@@ -78,6 +81,8 @@ seb.add_command(groups)
 seb.add_command(record_keys)
 seb.add_command(api_keys)
 seb.add_command(audit)
+seb.add_command(profiles)
+seb.add_command(completion)
 seb.add_command(bench)
 seb.add_command(snapshot)
 seb.add_command(promote)
@@ -121,4 +126,7 @@ def _fail(sentence: str, exit_code: int) -> int:
 
 def main() -> None:
     """Entry point of the `seb` program."""
-    sys.exit(run(sys.argv[1:]))
+    as_utf8()
+    # What was typed is UTF-8, whatever the locale made of it; what is none keeps its bytes.
+    typed = [os.fsencode(text).decode(errors="surrogateescape") for text in sys.argv[1:]]
+    sys.exit(run(typed))

@@ -23,7 +23,7 @@ def reset_key(config: Path | None, **flags: str | bool | None) -> None:
     """Make a new admin key, when the file of the old one is lost. Other API keys stay."""
     settings = settings_from(config, flags)
     answer = ask(settings.data, "reset-key")
-    click.echo(f"new admin key in {answer['path']}")
+    say(f"new admin key in {answer['path']}")
 
 
 _from_stdin = click.option(
@@ -46,7 +46,7 @@ def set_password(
     arguments = {"name": name, "password": _password(from_stdin)}
     answer = ask(settings.data, "set-password", arguments)
     what = "added, with the role admin" if answer["added"] else "has a new password"
-    click.echo(f"user {name}: {what}")
+    say(f"user {name}: {what}")
 
 
 @admin.command
@@ -66,7 +66,7 @@ def add_user(
     settings = settings_from(config, flags)
     arguments = {"name": name, "role": role, "password": _password(from_stdin)}
     ask(settings.data, "add-user", arguments)
-    click.echo(f"user {name}: added, with the role {role}")
+    say(f"user {name}: added, with the role {role}")
 
 
 @admin.command
@@ -76,7 +76,7 @@ def remove_user(name: str, config: Path | None, **flags: str | bool | None) -> N
     """Remove a user of the admin page, and end the sessions of that user."""
     settings = settings_from(config, flags)
     ask(settings.data, "remove-user", {"name": name})
-    click.echo(f"user {name}: removed")
+    say(f"user {name}: removed")
 
 
 @admin.command

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import json
+import select
 import sys
 from collections.abc import Sequence
 from typing import Any
+
+from seb_appliance.cli.failures import OutputError
 
 Cell = str | int | None
 
@@ -17,10 +21,30 @@ class Quantity(str):
 
 
 def write(data: bytes) -> None:
-    """To stdout, at once: whoever reads us gets it now, or we learn that nobody does."""
+    """To stdout, at once: whoever reads us gets it now, or we learn that nobody does. Raises
+    OutputError, BrokenPipeError."""
     sys.stdout.flush()
-    sys.stdout.buffer.write(data)
-    sys.stdout.buffer.flush()
+    sink = getattr(sys.stdout.buffer, "raw", sys.stdout.buffer)  # unbuffered: so many are written
+    left = memoryview(data)
+    try:
+        while left:
+            taken = sink.write(left)
+            if taken is None:  # it does not block; whoever started us shares it
+                select.select([], [sink], [])
+            else:
+                left = left[taken:]
+        sink.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise OutputError(error.strerror or str(error), len(data) - len(left)) from error
+
+
+def as_utf8() -> None:
+    """What is printed is UTF-8 whatever the locale says."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(encoding="utf-8", errors="backslashreplace")
 
 
 def say(text: str) -> None:

@@ -9,6 +9,7 @@ import click
 
 from seb_appliance.cli.control_client import ask
 from seb_appliance.cli.options import settings_from, with_settings
+from seb_appliance.cli.output import say
 
 TIMEOUT_S: Final = 300.0  # a take-over in fencing mode B may have to wait a minute
 
@@ -23,7 +24,7 @@ def promote(config: Path | None, **flags: str | bool | None) -> None:
     """
     settings = settings_from(config, flags)
     answer = ask(settings.data, "promote", timeout_s=TIMEOUT_S)
-    click.echo(
+    say(
         f"the writer now: epoch {answer['epoch']}, entry {answer['seq']:,}, "
         f"after {answer['seconds']:.1f} s"
     )
