@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from seb_appliance.addresses import parse_url
 from seb_appliance.cli.asking import ask, yes_option
 from seb_appliance.cli.completing import profile_names
 from seb_appliance.cli.output import say, say_json, table, tell
@@ -74,6 +75,7 @@ def add(as_json: bool, name: str, url: str, key_file: Path | None, key_command: 
     the file of the profiles, which only you may read.
     """
     check_name(name)
+    parse_url(url)
     if key_file is not None and key_command is not None:
         raise click.UsageError("say either --key-file or --key-command")
     profile = Profile(url, None, key_file, key_command)
