@@ -58,8 +58,8 @@ OPERATIONS: Final = [
         "with.\n\nAs a live stream, each event is a record, with its topic. The `id` is the "
         "stream's place in all of its topics: Last-Event-ID (or `cursor`) goes on exactly behind "
         "it in each. Records of one topic come in order; between topics there is no order. "
-        "Topics that are made meanwhile join from their first record; so do those that the API key may read only "
-        "later. Topics that it may not read are left out. At most "
+        "Topics that are made meanwhile join from their first record; so do those that the API "
+        "key may read only later. Topics that it may not read are left out. At most "
         f"{limits.FOLLOWED_TOPICS_MAX} topics; the fewer, the shorter the ids. A follower that "
         f"takes nothing for {limits.FOLLOWER_STALLED_S_MAX} s is told so and cut.",
         parameters=[

@@ -6,6 +6,9 @@ those of the commands that talk to an appliance in docs/CLI.md.
 
 from __future__ import annotations
 
+import contextlib
+import errno
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -22,7 +25,7 @@ from seb_appliance.cli.completion import completion
 from seb_appliance.cli.consume import consume
 from seb_appliance.cli.cost import cost
 from seb_appliance.cli.doctor import doctor
-from seb_appliance.cli.failures import CommandError, ReaderLeftError
+from seb_appliance.cli.failures import NOT_WRITTEN, CommandError, OutputError, ReaderLeftError
 from seb_appliance.cli.fsck import fsck
 from seb_appliance.cli.groups import groups
 from seb_appliance.cli.inspect import inspect
@@ -109,14 +112,31 @@ def run(arguments: Sequence[str]) -> int:
     except SebError as error:
         return _fail(error.detail, 1)
     except CommandError as error:
+        if error.exit_code == NOT_WRITTEN:
+            _drop_output()
         return _fail(error.sentence, error.exit_code)
     except (click.Abort, KeyboardInterrupt):
         return INTERRUPTED
+    except UnicodeEncodeError as error:
+        if not any("\udc80" <= character <= "\udcff" for character in error.object):
+            raise
+        return _fail("an argument is not UTF-8", ConfigurationError.exit_code)
+    except OSError as error:
+        if error.errno != errno.ENOSPC or error.filename is not None:
+            raise
+        _drop_output()
+        full = OutputError(error.strerror or "", 0)
+        return _fail(full.sentence, full.exit_code)
     except ReaderLeftError:
-        # What is left in the buffer goes nowhere, instead of failing when the process ends.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()
         return 0
     return result if isinstance(result, int) else 0
+
+
+def _drop_output() -> None:
+    """What is left in the buffer goes nowhere, instead of failing when the process ends."""
+    with contextlib.suppress(io.UnsupportedOperation):  # of what a test takes it with
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _fail(sentence: str, exit_code: int) -> int:

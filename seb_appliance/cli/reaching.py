@@ -27,7 +27,9 @@ class ListsByDefault(click.Group):
     """A group that lists when it is given no command: `seb topics` is `seb topics list`."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        if not args or (args[0].startswith("-") and args[0] not in ctx.help_option_names):
+        is_help = bool(args) and args[0] in ctx.help_option_names
+        has_command = bool(args) and not args[0].startswith("-")
+        if not (has_command or is_help or ctx.resilient_parsing):  # that completes a command
             args = ["list", *args]
         return super().parse_args(ctx, args)
 
