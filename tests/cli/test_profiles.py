@@ -174,9 +174,9 @@ def test_a_text_of_any_characters_comes_back_from_the_file(seb):
 @pytest.mark.parametrize(
     ("variables", "expected"),
     [
-        ({"HOME": "/home/x"}, "/home/x/.config/seb/config.toml"),
-        ({"HOME": "/home/x", "XDG_CONFIG_HOME": "/c"}, "/c/seb/config.toml"),
-        ({"HOME": "/home/x", "XDG_CONFIG_HOME": "relative"}, "/home/x/.config/seb/config.toml"),
+        ({"HOME": "/h"}, "/h/.config/seb/config.toml"),
+        ({"HOME": "/h", "XDG_CONFIG_HOME": "/c"}, "/c/seb/config.toml"),
+        ({"HOME": "/h", "XDG_CONFIG_HOME": "relative"}, "/h/.config/seb/config.toml"),
     ],
 )
 def test_the_file_is_where_the_xdg_specification_says(variables, expected):

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import re
 import shutil
 import subprocess
 import sys
@@ -196,6 +197,35 @@ def test_a_completion_does_not_wait_for_a_silent_appliance(running: Serving) -> 
         least_s = time.perf_counter() - begun_s
     assert (told.stdout.strip(), told.stderr) == (b"", b"")
     assert took_s - least_s < 2, "0.25 s, on a machine that is not overloaded"
+
+
+DOCUMENT = (Path(__file__).parents[2] / "docs" / "CLI.md").read_text(encoding="utf-8")
+EXAMPLES = """
+set -e
+seb() {{ {python} -m seb_appliance "$@"; }}
+{lines}
+"""
+
+
+def test_the_examples_of_the_documentation_run(running: Serving, tmp_path: Path) -> None:
+    """But those of `seb bench`, which has tests of its own, and of what never ends."""
+    lines = re.findall(r"^    ((?:seb|printf|eval) .*)", DOCUMENT, re.MULTILINE)
+    lines = [line for line in lines if not line.startswith(("seb bench", "seb tail"))]
+    assert len(lines) == 14
+    script = EXAMPLES.format(python=sys.executable, lines="\n".join(lines))
+    script = script.replace("seb-data/local", str(running.data)).replace("~", str(tmp_path))
+    script = script.replace("51313", str(running.port))
+    (tmp_path / ".config" / "fish" / "completions").mkdir(parents=True)
+    done = subprocess.run(
+        ["bash", "-c", script],
+        capture_output=True,
+        check=False,
+        timeout=60,
+        env=environment(running, XDG_CONFIG_HOME=str(tmp_path)),
+    )
+    assert done.returncode == 0, done.stderr
+    assert b"first\nsecond\n" * 2 in done.stdout
+    assert b"Traceback" not in done.stderr
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
