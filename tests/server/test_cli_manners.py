@@ -185,6 +185,7 @@ def test_bash_completes_commands_topics_and_groups(running: Serving, tmp_path: P
     assert done.stderr == b""
 
 
+@pytest.mark.measured
 def test_a_completion_does_not_wait_for_a_silent_appliance(running: Serving) -> None:
     with create_server(("127.0.0.1", 0)) as silent:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}"
