@@ -78,6 +78,7 @@ class PageOfMany:
         self._group = query.get("group")
         self._place: dict[int, int] = {}
         self._results: list[ReadResult] = []
+        self._expected: dict[int, int | None] = {}  # where the group stood when we began
         self._commit = ToCommit({}, {}, {})
         broker.authorize(call.key, "consume", None, self._group)
 
@@ -116,7 +117,7 @@ class PageOfMany:
             self._place[topic.topic_id] = self._start(topic)
 
     def _start(self, topic: Topic) -> int:
-        committed = self._committed(topic)
+        committed = self._expected[topic.topic_id] = self._committed(topic)
         place: Mapping[int, int] = self._wanted.place
         if topic.topic_id not in place and committed is not None:
             place = {topic.topic_id: committed}
@@ -153,7 +154,6 @@ class PageOfMany:
 
     async def _turn(self, topic: Topic, offset: int) -> None:
         del self._place[topic.topic_id]
-        committed = self._committed(topic)
         wanted = ReadRequest(From(offset=offset), None, self._left, self._left_bytes)
         try:
             result = await self._broker.read(topic.name, wanted)
@@ -168,7 +168,7 @@ class PageOfMany:
             self._left -= count
             self._left_bytes -= header.inflated_bytes * count // header.count + 1
         self._commit.offsets[topic.name] = result.next_offset
-        self._commit.expected[topic.name] = committed
+        self._commit.expected[topic.name] = self._expected.get(topic.topic_id)
         self._commit.topic_ids[topic.name] = topic.topic_id
 
 

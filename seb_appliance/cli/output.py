@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import select
+import stat
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -38,6 +40,14 @@ def write(data: bytes) -> None:
         raise
     except OSError as error:
         raise OutputError(error.strerror or str(error), len(data) - len(left)) from error
+
+
+def goes_to_a_file() -> bool:
+    """Whether stdout does. At the other end of a pipe somebody may draw on the same terminal."""
+    try:
+        return stat.S_ISREG(os.fstat(sys.stdout.fileno()).st_mode)
+    except OSError:  # there is none, as in a test
+        return False
 
 
 def as_utf8() -> None:

@@ -63,7 +63,10 @@ def produce(
     record_key = None if key is None else key.encode(errors="surrogateescape")
     producer = _Producer(client, topic, as_json)
     try:
-        with _input(file) as source, Progress(wanted=not as_json) as progress:
+        with (
+            _input(file) as source,
+            Progress(wanted=source.is_of_a_program and not as_json) as progress,
+        ):
             most = limits.RECORDS_PER_REQUEST_MAX if ndjson else limits.RECORDS_IN_BATCHES_MAX
             lines = Lines(source.descriptor, most, NDJSON_BYTES if ndjson else LINES_BYTES)
             for batch in lines.batches():
@@ -133,6 +136,11 @@ class _Source(NamedTuple):
 
     descriptor: int
     size_bytes: int | None
+
+    @property
+    def is_of_a_program(self) -> bool:
+        """Not typed, on a terminal that shows what is typed."""
+        return not os.isatty(self.descriptor)
 
     def done(self, taken_bytes: int) -> float | None:
         """Which part of it has been taken."""

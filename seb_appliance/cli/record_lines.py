@@ -10,7 +10,7 @@ import msgspec
 
 from seb_appliance import limits
 from seb_appliance.cli.failures import CommandError, OutputError
-from seb_appliance.cli.output import printable, write
+from seb_appliance.cli.output import goes_to_a_file, printable, write
 from seb_appliance.cli.progress import Progress
 from seb_appliance.client.commits import Commits
 from seb_appliance.client.reading import BATCHES, Form, Page, Reading, begin, pages
@@ -67,8 +67,7 @@ def copy(client: HttpClient, wanted: Wanted, lines: Lines[T], *, is_terminal: bo
     began, end = client.wait_for(begin(client.caller, wanted.topic, reading, commits), is_read=True)
     commit = functools.partial(_commit, client, commits if wanted.commit else None, wanted.topic)
     reached = began
-    show = not (is_terminal or wanted.follow)
-    with Progress(wanted=show) as progress:
+    with Progress(wanted=goes_to_a_file() and not wanted.follow) as progress:
         for page in client.ahead(
             pages(client.caller, wanted.topic, reading, lines.form, began, end)
         ):

@@ -113,6 +113,16 @@ def test_a_terminal_sees_progress_and_escapes_and_others_see_neither(running: Se
     shown = os.read(master, 100_000).decode()
     assert "100,000 records acknowledged" in shown.rpartition("\r\033[K")[2]
     assert "█" in shown
+    with (running.data.parent / "out").open("wb") as out:
+        subprocess.run(
+            [*PROGRAM, "consume", "long"],
+            stdout=out,
+            stderr=slave,
+            check=True,
+            timeout=60,
+            env=environment(running),
+        )
+    assert "long: " in os.read(master, 100_000).decode()
     done = subprocess.run(
         [*PROGRAM, "consume", "screen"], stdout=slave, check=False, env=environment(running)
     )
