@@ -426,6 +426,14 @@ SETTINGS: Final[tuple[Setting, ...]] = (
         help="File that holds the API key with which they talk.",
     ),
     Setting(
+        "profile",
+        "text",
+        None,
+        default_words="the one that `seb profiles use` named",
+        client=True,
+        help="Which of your profiles says where it is and with which API key (docs/CLI.md).",
+    ),
+    Setting(
         "fail",
         "text",
         "",

@@ -106,6 +106,7 @@ class Settings:
     s3_read_timeout_ms: int
     url: str
     key_file: Path | None
+    profile: str | None
     fail: str
     sources: Mapping[str, str] = field(default_factory=dict, compare=False)
 
@@ -170,6 +171,15 @@ def load(
     settings = Settings(**values, sources=sources)
     _check_relations(settings)
     return settings
+
+
+def profiles_file(environment: Mapping[str, str] | None = None) -> Path:
+    """Where this user's profiles are: of the XDG base directories, the one for settings."""
+    variables = os.environ if environment is None else environment
+    configured = Path(variables.get("XDG_CONFIG_HOME", ""))
+    if not configured.is_absolute():  # a relative one counts as none, says the XDG specification
+        configured = Path(variables.get("HOME", "") or Path.home()) / ".config"
+    return configured / "seb" / "config.toml"
 
 
 def environment_without_settings() -> dict[str, str]:

@@ -25,6 +25,7 @@ from seb_appliance.broker.values import ApiKeyView, From, ReadRequest, ReadResul
 from seb_appliance.errors import BadParameterError
 
 _NOT_LIVE: Final = ("wait", "max_bytes")
+_BEFORE_ALL: Final = "-1"  # the id with which a stream begins that begins at offset 0
 _PART: Final = ReadRequest(
     From(earliest=True),
     max_records=limits.FOLLOWER_PART_RECORDS,
@@ -63,6 +64,8 @@ def _start(call: Call) -> From:
     last = call.headers.get(b"last-event-id", b"").decode("latin-1")
     if not last:
         return parameters.position(call.query.get("offset", "earliest"), "offset")
+    if last == _BEFORE_ALL:
+        return From(offset=0)
     seen = parameters.integer(last, "Last-Event-ID", smallest=0, largest=limits.OFFSET_MAX)
     return From(offset=seen + 1)
 
@@ -107,7 +110,8 @@ class LiveRecords(LiveAnswer[Follower]):
         return self._broker.follow(self._topic)
 
     def _opening(self, follower: Follower) -> bytes:  # noqa: ARG002
-        return RETRY + b"\n"
+        # An id without data: who loses the connection before the first record comes back to here.
+        return RETRY + b"id: %d\n\n" % (self._offset - 1)
 
     def _authorize(self, follower: Follower, key: ApiKeyView) -> None:  # noqa: ARG002
         self._broker.access.authorize(key, "consume", self._topic)

@@ -1,15 +1,11 @@
 """`GET /v1/records?topics=…` as `text/event-stream`: many topics in one stream.
 
 The stream's place is the next offset in each of its topics. It is the id of each event, so that
-Last-Event-ID goes on in all of them behind the last event that was received. A topic that a place
-does not name is read from its log start: it was made later, or may only now be read.
+Last-Event-ID goes on in all of them behind the last event that was received.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
 import msgspec
@@ -18,89 +14,20 @@ from litestar.handlers import HTTPRouteHandler
 from litestar.types import ASGIApp
 
 from seb_appliance import limits
-from seb_appliance.api import parameters
-from seb_appliance.api.answers import SSE, Headers
+from seb_appliance.api.answers import JSON, SSE, Headers
 from seb_appliance.api.auth import AnyRequest, Call, enter_to_read
-from seb_appliance.api.encode_json import RecordOut, ValueShape, records
+from seb_appliance.api.encode_json import records
 from seb_appliance.api.live_answers import RETRY, LiveAnswer
-from seb_appliance.api.records_consume import answer_type, value_shape
+from seb_appliance.api.places_of_many import QUERY, cursor_of, many_request, start_of
+from seb_appliance.api.records_consume import answer_type, unless_gone
+from seb_appliance.api.records_page_many import PAGE_QUERY, PageOfMany
 from seb_appliance.broker.broker import Broker
 from seb_appliance.broker.catalog import Topic
 from seb_appliance.broker.following import FollowerOfMany, Part, check_count
-from seb_appliance.broker.names import check_pattern
-from seb_appliance.broker.patterns import Patterns
 from seb_appliance.broker.values import ApiKeyView, From, ReadRequest, ReadResult
-from seb_appliance.errors import (
-    BadParameterError,
-    OffsetExpiredError,
-    OffsetOutOfRangeError,
-    TopicNotFoundError,
-)
+from seb_appliance.errors import BadParameterError, TopicNotFoundError
 
-QUERY: Final = frozenset({"topics", "offset", "cursor", "max_records", "values", "format"})
-STARTS: Final = ("earliest", "latest")
-FORMATS: Final = {"sse": SSE.decode()}
-_CURSOR: Final = re.compile(r"[0-9]{1,16}-[0-9]{1,16}(?:\.[0-9]{1,16}-[0-9]{1,16})*")
-_NOWHERE: Final = "0-0"  # no topic has the id 0
-
-
-class FollowedRecordOut(RecordOut, kw_only=True):
-    """A record of a stream of many topics."""
-
-    topic: str
-
-
-@dataclass(frozen=True, slots=True)
-class ManyRequest:
-    """`place`: next offset by topic id, of those that are known; the others begin at `latest` or
-    at their log start. `most`: so many records, then the stream ends; None: it does not."""
-
-    patterns: Patterns
-    place: Mapping[int, int]
-    latest: bool
-    most: int | None
-    shape: ValueShape
-
-
-def patterns_of(text: str) -> Patterns:
-    """Of `orders.*,iot.**`. Raises BadParameterError."""
-    patterns = text.split(",")
-    if len(patterns) > limits.PATTERNS_PER_FOLLOWER_MAX:
-        raise BadParameterError(f"At most {limits.PATTERNS_PER_FOLLOWER_MAX} patterns are taken.")
-    return Patterns(map(check_pattern, patterns))
-
-
-def many_request(call: Call) -> ManyRequest:
-    """Raises BadParameterError."""
-    if "topics" not in call.query:
-        raise BadParameterError("topics is missing: patterns with commas, as in orders.*,iot.**.")
-    start = parameters.choice(call.query.get("offset", "earliest"), "offset", STARTS)
-    most = call.query.get("max_records")
-    last = call.headers.get(b"last-event-id", b"").decode("latin-1")
-    cursor = last or call.query.get("cursor", "")
-    return ManyRequest(
-        patterns_of(call.query["topics"]),
-        place_of(cursor),
-        start == "latest" and not cursor,
-        None
-        if most is None
-        else parameters.integer(most, "max_records", smallest=1, largest=limits.OFFSET_MAX),
-        value_shape(call.query),
-    )
-
-
-def place_of(cursor: str) -> dict[int, int]:
-    """Raises BadParameterError for what is no cursor of ours."""
-    if not cursor:
-        return {}
-    if not _CURSOR.fullmatch(cursor):
-        raise BadParameterError("The cursor is not the id of an event of such a stream.")
-    pairs = (part.split("-") for part in cursor.split("."))
-    return {int(topic_id): int(offset) for topic_id, offset in pairs}
-
-
-def cursor_of(place: Mapping[int, int]) -> str:
-    return ".".join(f"{topic_id}-{offset}" for topic_id, offset in place.items()) or _NOWHERE
+FORMATS: Final = {"sse": SSE.decode(), "json": JSON.decode()}
 
 
 class LiveOfMany(LiveAnswer[FollowerOfMany]):
@@ -109,6 +36,8 @@ class LiveOfMany(LiveAnswer[FollowerOfMany]):
     def __init__(self, broker: Broker, call: Call) -> None:
         """Raises BadParameterError, ForbiddenError."""
         super().__init__(broker, call)
+        for name in PAGE_QUERY & call.query.keys():
+            raise BadParameterError(f"{name} has no meaning in a live stream; ask for format=json.")
         self._wanted = many_request(call)
         self._left = self._wanted.most
         self._place: dict[int, int] = {}
@@ -133,29 +62,13 @@ class LiveOfMany(LiveAnswer[FollowerOfMany]):
         follower = self._broker.follow_many(self._may)
         try:
             for topic in follower.topics.values():
-                self._place[topic.topic_id] = self._start(topic)
+                self._place[topic.topic_id] = start_of(
+                    topic, self._wanted.place, latest=self._wanted.latest
+                )
         except BaseException:
             follower.__exit__(None, None, None)
             raise
         return follower
-
-    def _start(self, topic: Topic) -> int:
-        offset = self._wanted.place.get(topic.topic_id)
-        if offset is None:
-            return topic.log_end_offset if self._wanted.latest else topic.log_start_offset
-        if offset < topic.log_start_offset:
-            raise OffsetExpiredError(
-                f"Offset {offset} is gone; the log of {topic.name!r} starts at "
-                f"{topic.log_start_offset}.",
-                topic=topic.name,
-                log_start_offset=topic.log_start_offset,
-            )
-        if offset > topic.log_end_offset:
-            raise OffsetOutOfRangeError(
-                f"Offset {offset} is beyond the log end {topic.log_end_offset} of {topic.name!r}.",
-                log_end_offset=topic.log_end_offset,
-            )
-        return offset
 
     def _opening(self, follower: FollowerOfMany) -> bytes:  # noqa: ARG002
         # An id without data: who loses the connection before the first event comes back to here.
@@ -260,9 +173,11 @@ class LiveOfMany(LiveAnswer[FollowerOfMany]):
 
 def routes(broker: Broker) -> list[HTTPRouteHandler]:
     @get("/v1/records")
-    async def follow_many(request: AnyRequest) -> ASGIApp:
-        call = enter_to_read(request, broker, QUERY)
-        answer_type(call, FORMATS)
-        return LiveOfMany(broker, call)
+    async def read_many(request: AnyRequest) -> ASGIApp:
+        call = enter_to_read(request, broker, QUERY | PAGE_QUERY)
+        if answer_type(call, FORMATS) == FORMATS["sse"]:
+            return LiveOfMany(broker, call)
+        page = PageOfMany(broker, call, many_request(call))
+        return await unless_gone(page.answer(), request.receive, waits=page.wait_ms > 0)
 
-    return [follow_many]
+    return [read_many]

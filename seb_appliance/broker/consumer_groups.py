@@ -93,6 +93,11 @@ class ConsumerGroups:
             await self._lag(found, began, result.log_end_offset),
         )
 
+    def committed_offset(self, group: str, topic_id: int) -> int | None:
+        """Where it stands on a topic; None: nowhere. Raises BadNameError."""
+        committed = self._committed(check_group_name(group), topic_id)
+        return None if committed is None else committed.offset
+
     async def commit(self, commit: Commit, reservation: Reservation) -> tuple[CommittedOffset, ...]:
         """What is committed now, in the order of `commit.offsets`; all of it or nothing, and
         durable. Takes `reservation` over: it is released when the commit waits no longer.

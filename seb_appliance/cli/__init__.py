@@ -6,6 +6,9 @@ those of the commands that talk to an appliance in docs/CLI.md.
 
 from __future__ import annotations
 
+import contextlib
+import errno
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -18,14 +21,17 @@ from seb_appliance.cli.admin import admin
 from seb_appliance.cli.api_keys import api_keys
 from seb_appliance.cli.audit import audit
 from seb_appliance.cli.bench import bench
+from seb_appliance.cli.completion import completion
 from seb_appliance.cli.consume import consume
 from seb_appliance.cli.cost import cost
 from seb_appliance.cli.doctor import doctor
-from seb_appliance.cli.failures import CommandError, ReaderLeftError
+from seb_appliance.cli.failures import NOT_WRITTEN, CommandError, OutputError, ReaderLeftError
 from seb_appliance.cli.fsck import fsck
 from seb_appliance.cli.groups import groups
 from seb_appliance.cli.inspect import inspect
+from seb_appliance.cli.output import as_utf8
 from seb_appliance.cli.produce import produce
+from seb_appliance.cli.profiles import profiles
 from seb_appliance.cli.promote import promote
 from seb_appliance.cli.record_keys import record_keys
 from seb_appliance.cli.restore import clone, restore
@@ -78,6 +84,8 @@ seb.add_command(groups)
 seb.add_command(record_keys)
 seb.add_command(api_keys)
 seb.add_command(audit)
+seb.add_command(profiles)
+seb.add_command(completion)
 seb.add_command(bench)
 seb.add_command(snapshot)
 seb.add_command(promote)
@@ -104,14 +112,31 @@ def run(arguments: Sequence[str]) -> int:
     except SebError as error:
         return _fail(error.detail, 1)
     except CommandError as error:
+        if error.exit_code == NOT_WRITTEN:
+            _drop_output()
         return _fail(error.sentence, error.exit_code)
     except (click.Abort, KeyboardInterrupt):
         return INTERRUPTED
+    except UnicodeEncodeError as error:
+        if not any("\udc80" <= character <= "\udcff" for character in error.object):
+            raise
+        return _fail("an argument is not UTF-8", ConfigurationError.exit_code)
+    except OSError as error:
+        if error.errno != errno.ENOSPC or error.filename is not None:
+            raise
+        _drop_output()
+        full = OutputError(error.strerror or "", 0)
+        return _fail(full.sentence, full.exit_code)
     except ReaderLeftError:
-        # What is left in the buffer goes nowhere, instead of failing when the process ends.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()
         return 0
     return result if isinstance(result, int) else 0
+
+
+def _drop_output() -> None:
+    """What is left in the buffer goes nowhere, instead of failing when the process ends."""
+    with contextlib.suppress(io.UnsupportedOperation):  # of what a test takes it with
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _fail(sentence: str, exit_code: int) -> int:
@@ -121,4 +146,7 @@ def _fail(sentence: str, exit_code: int) -> int:
 
 def main() -> None:
     """Entry point of the `seb` program."""
-    sys.exit(run(sys.argv[1:]))
+    as_utf8()
+    # What was typed is UTF-8, whatever the locale made of it; what is none keeps its bytes.
+    typed = [os.fsencode(text).decode(errors="surrogateescape") for text in sys.argv[1:]]
+    sys.exit(run(typed))

@@ -100,11 +100,12 @@ _SIZE: Final = _Quantity("SIZE", 1, limits.RECORD_BYTES_MAX)
     help="Write a page (HTML) with the latency curve, too.",
 )
 @click.option("--json", "as_json", is_flag=True, help="JSON, for programs.")
-@with_settings("url", "key_file")
+@with_settings("url", "key_file", "profile")
 def bench(
     config: Path | None,
     url: str | None,
     key_file: str | None,
+    profile: str | None,
     as_json: bool,
     report: Path | None,
     **asked: Any,
@@ -125,7 +126,7 @@ def bench(
     from seb_appliance.cli.bench_asked import make_session
     from seb_appliance.cli.bench_running import run
 
-    settings = settings_from(config, {"url": url, "key_file": key_file})
+    settings = settings_from(config, {"url": url, "key_file": key_file, "profile": profile})
     result = run(make_session(settings, asked))
     if report is not None:
         _write_report(report, result)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import sys
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from seb_appliance.cli.failures import REFUSED, UNAVAILABLE, CommandError
+from seb_appliance.cli.progress import Progress
 
 if TYPE_CHECKING:
     from seb_appliance.bench.result import Result
@@ -40,7 +40,7 @@ async def _until_stopped(session: Session) -> Result:
         loop.remove_signal_handler(signal.SIGINT)
 
     loop.add_signal_handler(signal.SIGINT, interrupted)
-    with _Progress() as progress:
+    with Progress() as progress:
         return await run_session(session, stop, progress.show)
 
 
@@ -51,25 +51,3 @@ def _loop_factory() -> Any:
     except ModuleNotFoundError:
         return None
     return uvloop.new_event_loop
-
-
-class _Progress:
-    """A line on a terminal, nothing elsewhere."""
-
-    def __init__(self) -> None:
-        self._is_shown = sys.stderr.isatty()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def show(self, phase: str, done: float) -> None:
-        if self._is_shown:
-            filled = round(min(1.0, done) * 30)
-            bar = "█" * filled + "·" * (30 - filled) if done else ""
-            sys.stderr.write(f"\r\033[K{phase} {bar}")
-            sys.stderr.flush()
-
-    def __exit__(self, *_: object) -> None:
-        if self._is_shown:
-            sys.stderr.write("\r\033[K")
-            sys.stderr.flush()

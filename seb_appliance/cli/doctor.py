@@ -10,6 +10,7 @@ import click
 
 from seb_appliance.cli.options import settings_from, with_settings
 from seb_appliance.cli.outline import outline
+from seb_appliance.cli.output import say
 from seb_appliance.cli.parts import need_server
 
 
@@ -26,11 +27,11 @@ def doctor(config: Path | None, as_json: bool, **flags: str | bool | None) -> in
         from seb_appliance.machine.checkup import checkup
     report = asyncio.run(checkup(settings))
     if as_json:
-        click.echo(json.dumps(report.data, indent=2, ensure_ascii=False))
+        say(json.dumps(report.data, indent=2, ensure_ascii=False))
     else:
         settings_lines = {
             name: f"{item['value']}  ({item['source']})"
             for name, item in report.data["settings"].items()
         }
-        click.echo(outline(report.data | {"settings": settings_lines}))
+        say(outline(report.data | {"settings": settings_lines}))
     return report.exit_code

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 REFUSED: Final = 1
 WRONG: Final = 65  # what was read is not what was written
 UNAVAILABLE: Final = 69  # nothing happened; the same command may work later
 UNKNOWN: Final = 71  # whether anything happened is not known
+NOT_WRITTEN: Final = 74  # our output has no room
 
 
 class CommandError(Exception):
@@ -20,11 +22,8 @@ class CommandError(Exception):
 
 
 class AnswerError(CommandError):
-    """The appliance refused, or did not answer. `status` is 0 when it did not.
-
-    `harmless`: nothing has happened, and the same request may succeed later, after
-    `retry_after_s` seconds. `problem`: the members of the problem document.
-    """
+    """The appliance refused, or did not answer. `status` is 0 when it did not. `problem`: the
+    members of the problem document."""
 
     def __init__(
         self,
@@ -32,15 +31,20 @@ class AnswerError(CommandError):
         exit_code: int,
         *,
         status: int = 0,
-        harmless: bool = False,
-        retry_after_s: float = 1.0,
-        problem: dict[str, Any] | None = None,
+        problem: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__(sentence, exit_code)
         self.status = status
-        self.harmless = harmless
-        self.retry_after_s = retry_after_s
         self.problem = problem or {}
+
+
+class OutputError(CommandError):
+    """Stdout takes no more. `written`: so many bytes of what was to be written were taken."""
+
+    def __init__(self, why: str, written: int) -> None:
+        super().__init__(f"cannot write to stdout ({why})", NOT_WRITTEN)
+        self.why = why
+        self.written = written
 
 
 class ReaderLeftError(Exception):

@@ -11,7 +11,7 @@ import click
 
 from seb_appliance.cli.options import settings_from, with_settings
 from seb_appliance.cli.outline import outline
-from seb_appliance.cli.output import printable
+from seb_appliance.cli.output import printable, say
 from seb_appliance.cli.parts import need_server
 
 
@@ -55,9 +55,9 @@ def fsck(
             check(settings, show, quick=quick, full=full, repair=repair, bucket_only=bucket_only)
         )
     if as_json:
-        click.echo(json.dumps(found.data, indent=2, ensure_ascii=False))
+        say(json.dumps(found.data, indent=2, ensure_ascii=False))
     else:
-        click.echo(_text(found.data))
+        say(_text(found.data))
     return found.exit_code
 
 

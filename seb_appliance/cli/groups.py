@@ -8,6 +8,7 @@ import click
 
 from seb_appliance.addresses import path_of
 from seb_appliance.cli.asking import ask, ask_for_the_name, yes_option
+from seb_appliance.cli.completing import group_names
 from seb_appliance.cli.outline import outline
 from seb_appliance.cli.output import moment, say, say_json, size, span, table
 from seb_appliance.cli.reaching import ListsByDefault, talks
@@ -56,7 +57,7 @@ def _row(group: Json) -> tuple[str | int | None, ...]:
 
 
 @groups.command()
-@click.argument("group")
+@click.argument("group", shell_complete=group_names)
 @talks
 def show(client: HttpClient, as_json: bool, group: str) -> None:
     """Show where GROUP stands on each topic, its lag and its lease."""
@@ -96,7 +97,7 @@ def show(client: HttpClient, as_json: bool, group: str) -> None:
 
 
 @groups.command()
-@click.argument("group")
+@click.argument("group", shell_complete=group_names)
 @click.argument("offsets", metavar="TOPIC=OFFSET...", nargs=-1, required=True)
 @click.option("--allow-backward", is_flag=True, help="An offset may go back, too.")
 @click.option(
@@ -134,7 +135,7 @@ def _offset(item: str) -> tuple[str, int]:
 
 
 @groups.command()
-@click.argument("group")
+@click.argument("group", shell_complete=group_names)
 @click.option("--to", metavar="WHERE", help="earliest, latest, an offset, -N (the last N), @time.")
 @click.option("--shift", type=int, metavar="N", help="So many records on, or back when negative.")
 @click.option(
@@ -197,7 +198,7 @@ def _moved(before: int | None, after: int) -> int | None:
 
 
 @groups.command()
-@click.argument("group")
+@click.argument("group", shell_complete=group_names)
 @yes_option
 @talks
 def delete(client: HttpClient, as_json: bool, group: str, yes: bool) -> None:

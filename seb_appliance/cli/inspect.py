@@ -10,6 +10,7 @@ import click
 
 from seb_appliance.cli.options import settings_from, with_settings
 from seb_appliance.cli.outline import outline
+from seb_appliance.cli.output import say
 from seb_appliance.cli.parts import need_server
 from seb_appliance.errors import BadBatchError, ObjectMissingError, StartError
 from seb_appliance.settings import Settings
@@ -45,9 +46,9 @@ def inspect(
     except BadBatchError as error:
         raise StartError(f"{name}: {error.detail}") from error
     if as_json:
-        click.echo(json.dumps(description, indent=2, ensure_ascii=False))
+        say(json.dumps(description, indent=2, ensure_ascii=False))
     else:
-        click.echo(outline(description))
+        say(outline(description))
 
 
 def _from_file(path: Path) -> bytes:

@@ -13,18 +13,21 @@ from typing import Final
 
 from seb_appliance import limits
 from seb_appliance.cli.failures import CommandError
-from seb_appliance.cli.http_client import reason
 
 READ_BYTES: Final = 256 * limits.KIB
-READS_AHEAD: Final = 8
-BATCH_BYTES: Final = 1 * limits.MIB  # soft: a batch has at least one line
+READS_AHEAD: Final = 16
 
 
 class Lines:
-    """`descriptor`: of an open file, which stays open. The end of the last line may be missing."""
+    """`descriptor`: of an open file, which stays open. The end of the last line may be missing. A
+    batch has at most `most` lines, and about `most_bytes`, but at least one line. `taken_bytes`: of
+    the file, so far."""
 
-    def __init__(self, descriptor: int) -> None:
+    def __init__(self, descriptor: int, most: int, most_bytes: int) -> None:
         self._descriptor = descriptor
+        self._most = most
+        self._most_bytes = most_bytes
+        self.taken_bytes = 0
         self._ahead: queue.Queue[bytes | OSError] = queue.Queue(READS_AHEAD)
         self._ended = False
 
@@ -37,7 +40,7 @@ class Lines:
             rest = lines.pop()
             if len(rest) > limits.RECORD_BYTES_MAX:
                 raise CommandError("a line is longer than 16 MiB, which no record can be")
-            yield from _parts(lines)
+            yield from self._parts(lines)
         if rest:
             yield [rest]
 
@@ -45,16 +48,17 @@ class Lines:
         """What has been read ahead, at least something; b"" at the end."""
         pieces: list[bytes] = []
         taken = 0
-        while not self._ended and taken < BATCH_BYTES:
+        while not self._ended and taken < self._most_bytes:
             try:
                 piece = self._ahead.get(block=not pieces)
             except queue.Empty:
                 break
             if isinstance(piece, OSError):
-                raise CommandError(f"cannot read the lines ({reason(piece)})") from piece
+                raise CommandError(f"cannot read the lines ({piece.strerror})") from piece
             self._ended = not piece
             pieces.append(piece)
             taken += len(piece)
+        self.taken_bytes += taken
         return b"".join(pieces)
 
     def _read(self) -> None:
@@ -67,16 +71,15 @@ class Lines:
                 return
             self._ahead.put(piece)
 
-
-def _parts(lines: list[bytes]) -> Iterator[list[bytes]]:
-    """Pieces of a list that fit into a request each."""
-    part: list[bytes] = []
-    size = 0
-    for line in lines:
-        if part and (len(part) == limits.RECORDS_PER_REQUEST_MAX or size + len(line) > BATCH_BYTES):
+    def _parts(self, lines: list[bytes]) -> Iterator[list[bytes]]:
+        """Pieces of a list that fit into a request each."""
+        part: list[bytes] = []
+        size = 0
+        for line in lines:
+            if part and (len(part) == self._most or size + len(line) > self._most_bytes):
+                yield part
+                part, size = [], 0
+            part.append(line)
+            size += len(line)
+        if part:
             yield part
-            part, size = [], 0
-        part.append(line)
-        size += len(line)
-    if part:
-        yield part

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
+from seb_appliance.cli.completing import profile_names
 from seb_appliance.setting_table import SETTINGS, Setting
 from seb_appliance.settings import Settings, load
 
@@ -47,7 +48,13 @@ def _option(setting: Setting) -> Callable[[Command], Command]:
             spelled, setting.name, default=None, is_flag=True, help=_help(setting, default)
         )
     metavar = "|".join(setting.choices) or setting.kind.upper()
-    return click.option(setting.flag, setting.name, metavar=metavar, help=_help(setting, default))
+    return click.option(
+        setting.flag,
+        setting.name,
+        metavar=metavar,
+        help=_help(setting, default),
+        shell_complete=profile_names if setting.name == "profile" else None,
+    )
 
 
 def _help(setting: Setting, default: str) -> str:

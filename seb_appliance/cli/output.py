@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import io
 import json
+import os
+import select
+import stat
 import sys
 from collections.abc import Sequence
 from typing import Any
+
+from seb_appliance.cli.failures import OutputError
 
 Cell = str | int | None
 
@@ -17,10 +23,38 @@ class Quantity(str):
 
 
 def write(data: bytes) -> None:
-    """To stdout, at once: whoever reads us gets it now, or we learn that nobody does."""
+    """To stdout, at once: whoever reads us gets it now, or we learn that nobody does. Raises
+    OutputError, BrokenPipeError."""
     sys.stdout.flush()
-    sys.stdout.buffer.write(data)
-    sys.stdout.buffer.flush()
+    sink = getattr(sys.stdout.buffer, "raw", sys.stdout.buffer)  # unbuffered: so many are written
+    left = memoryview(data)
+    try:
+        while left:
+            taken = sink.write(left)
+            if taken is None:  # it does not block; whoever started us shares it
+                select.select([], [sink], [])
+            else:
+                left = left[taken:]
+        sink.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise OutputError(error.strerror or str(error), len(data) - len(left)) from error
+
+
+def goes_to_a_file() -> bool:
+    """Whether stdout does. At the other end of a pipe somebody may draw on the same terminal."""
+    try:
+        return stat.S_ISREG(os.fstat(sys.stdout.fileno()).st_mode)
+    except OSError:  # there is none, as in a test
+        return False
+
+
+def as_utf8() -> None:
+    """What is printed is UTF-8 whatever the locale says."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(encoding="utf-8", errors="backslashreplace")
 
 
 def say(text: str) -> None:

@@ -2,31 +2,36 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import os
 import secrets
+import stat
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
 
+from seb_appliance import limits
 from seb_appliance.addresses import path_of
+from seb_appliance.cli.completing import topic_names
 from seb_appliance.cli.failures import UNKNOWN, AnswerError, CommandError
 from seb_appliance.cli.output import say, tell
+from seb_appliance.cli.progress import Progress
 from seb_appliance.cli.reaching import talks
 
 if TYPE_CHECKING:
-    from seb_appliance.cli.http_client import Answer, HttpClient
+    from seb_appliance.cli.http_client import HttpClient
+    from seb_appliance.cli.line_bodies import Body
 
-NDJSON: Final = "application/x-ndjson"
+LINES_BYTES: Final = 4 * limits.MIB  # in one request; zstd makes less of it
+NDJSON_BYTES: Final = 1 * limits.MIB
 
 
 @click.command
-@click.argument("topic")
+@click.argument("topic", shell_complete=topic_names)
 @click.option(
     "--file",
     type=click.Path(path_type=Path, dir_okay=False),
@@ -50,18 +55,26 @@ def produce(
     with 71 when it is still not known whether the last lines were stored. With --json the
     appliance's answers come, one a line.
     """
+    from seb_appliance.cli.line_bodies import of_lines, of_objects
     from seb_appliance.cli.lines import Lines
 
     if key is not None and ndjson:
         raise click.UsageError("with --ndjson each line has its own key: leave --key out")
+    record_key = None if key is None else key.encode(errors="surrogateescape")
     producer = _Producer(client, topic, as_json)
     try:
-        with _input(file) as descriptor:
-            for lines in Lines(descriptor).batches():
-                if ndjson:
-                    producer.send([line for line in lines if line.strip()])
-                else:
-                    producer.send([record_line(line, key) for line in lines])
+        with (
+            _input(file) as source,
+            Progress(wanted=source.is_of_a_program and not as_json) as progress,
+        ):
+            most = limits.RECORDS_PER_REQUEST_MAX if ndjson else limits.RECORDS_IN_BATCHES_MAX
+            lines = Lines(source.descriptor, most, NDJSON_BYTES if ndjson else LINES_BYTES)
+            for batch in lines.batches():
+                now_us = client.caller.clock.wall_us()
+                body = of_objects(batch) if ndjson else of_lines(batch, record_key, now_us)
+                if body is not None:
+                    producer.send(body)
+                progress.show(producer.so_far(), source.done(lines.taken_bytes))
     except KeyboardInterrupt:
         tell(producer.so_far())
         raise
@@ -84,28 +97,23 @@ class _Producer:
         self._acknowledged = 0
         self._last_offset = -1
 
-    def send(self, lines: list[bytes]) -> None:
+    def send(self, body: Body) -> None:
         """Raises CommandError that says what became of the records before and of these."""
-        if not lines:
-            return
-        body = b"\n".join(lines)
+        caller = self._client.caller
         numbered = {
             "Producer-Id": self._producer_id,
             "Producer-Epoch": "0",
             "Producer-Seq": str(self._seq),
         }
-
-        def post() -> Answer:
-            return self._client.request(
-                "POST", self._path, body=body, content_type=NDJSON, more_headers=numbered
-            )
-
+        request = caller.endpoint.request(
+            "POST", self._path, body=body.content, content_type=body.content_type, headers=numbered
+        )
         try:
-            answer = self._client.patiently(post, is_known_again=True)
+            answer = self._client.wait_for(caller.ask(request, is_known_again=True), is_read=False)
         except AnswerError as error:
             fate = "may be stored or not" if error.exit_code == UNKNOWN else "are not stored"
             raise CommandError(
-                f"{error.sentence} Before that, {self.so_far()}; the next {len(lines):,} {fate}.",
+                f"{error.sentence} Before that, {self.so_far()}; the next {body.records:,} {fate}.",
                 error.exit_code,
             ) from error
         self._seq += 1
@@ -123,27 +131,38 @@ class _Producer:
         return f"{self._acknowledged:,} {noun} acknowledged, {last}"
 
 
-def record_line(value: bytes, key: str | None) -> bytes:
-    """A record object of NDJSON that holds exactly these bytes."""
-    record: dict[str, str] = {} if key is None else {"key": key}
-    try:
-        record["value"] = value.decode()
-    except UnicodeDecodeError:
-        record["value_base64"] = base64.b64encode(value).decode()
-    return json.dumps(record).encode()
+class _Source(NamedTuple):
+    """`size_bytes`: None where nobody knows it, as of a pipe."""
+
+    descriptor: int
+    size_bytes: int | None
+
+    @property
+    def is_of_a_program(self) -> bool:
+        """Not typed, on a terminal that shows what is typed."""
+        return not os.isatty(self.descriptor)
+
+    def done(self, taken_bytes: int) -> float | None:
+        """Which part of it has been taken."""
+        return taken_bytes / self.size_bytes if self.size_bytes else None
 
 
 @contextmanager
-def _input(file: Path | None) -> Iterator[int]:
-    """The descriptor of what is read. Raises CommandError."""
+def _input(file: Path | None) -> Iterator[_Source]:
+    """Raises CommandError."""
     if file is None:
-        yield sys.stdin.fileno()
+        yield _source(sys.stdin.fileno())
         return
     try:
         descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
     except OSError as error:
         raise CommandError(f"cannot read {file} ({error.strerror})") from error
     try:
-        yield descriptor
+        yield _source(descriptor)
     finally:
         os.close(descriptor)
+
+
+def _source(descriptor: int) -> _Source:
+    found = os.fstat(descriptor)
+    return _Source(descriptor, found.st_size if stat.S_ISREG(found.st_mode) else None)

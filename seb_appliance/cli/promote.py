@@ -9,13 +9,15 @@ import click
 
 from seb_appliance.cli.control_client import ask
 from seb_appliance.cli.options import settings_from, with_settings
+from seb_appliance.cli.output import say, say_json
 
 TIMEOUT_S: Final = 300.0  # a take-over in fencing mode B may have to wait a minute
 
 
 @click.command
+@click.option("--json", "as_json", is_flag=True, help="For scripts.")
 @with_settings("data")
-def promote(config: Path | None, **flags: str | bool | None) -> None:
+def promote(as_json: bool, config: Path | None, **flags: str | bool | None) -> None:
     """Make the standby that runs on this machine the writer.
 
     It reads what there is, takes over, and fences the appliance that it followed: that one
@@ -23,7 +25,10 @@ def promote(config: Path | None, **flags: str | bool | None) -> None:
     """
     settings = settings_from(config, flags)
     answer = ask(settings.data, "promote", timeout_s=TIMEOUT_S)
-    click.echo(
+    if as_json:
+        say_json({name: answer[name] for name in ("epoch", "seq", "seconds")})
+        return
+    say(
         f"the writer now: epoch {answer['epoch']}, entry {answer['seq']:,}, "
         f"after {answer['seconds']:.1f} s"
     )

@@ -11,14 +11,14 @@ import click
 
 from seb_appliance.addresses import is_local
 from seb_appliance.cli.options import settings_from, with_settings
+from seb_appliance.cli.profiles_file import Profile, load, read_key
 from seb_appliance.errors import ConfigurationError
-from seb_appliance.settings import Settings
+from seb_appliance.settings import Settings, profiles_file
 
 if TYPE_CHECKING:
     from seb_appliance.cli.http_client import HttpClient
 
 ADMIN_KEY_FILE: Final = "admin.key"  # seb serve puts it there
-KEY_BYTES_MAX: Final = 4096
 
 AnyCommand = Callable[..., Any]
 
@@ -27,7 +27,9 @@ class ListsByDefault(click.Group):
     """A group that lists when it is given no command: `seb topics` is `seb topics list`."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        if not args or (args[0].startswith("-") and args[0] not in ctx.help_option_names):
+        is_help = bool(args) and args[0] in ctx.help_option_names
+        has_command = bool(args) and not args[0].startswith("-")
+        if not (has_command or is_help or ctx.resilient_parsing):  # that completes a command
             args = ["list", *args]
         return super().parse_args(ctx, args)
 
@@ -35,15 +37,24 @@ class ListsByDefault(click.Group):
 def talks(command: AnyCommand) -> AnyCommand:
     """Hand the command an HttpClient as `client` and the flag `as_json`."""
 
-    @with_settings("url", "key_file")
+    @with_settings("url", "key_file", "profile")
     @click.option("--json", "as_json", is_flag=True, help="JSON, for programs.")
     @functools.wraps(command)
     def talking(
-        config: Path | None, url: str | None, key_file: str | None, **given: Any
+        config: Path | None,
+        url: str | None,
+        key_file: str | None,
+        profile: str | None,
+        **given: Any,
     ) -> int | None:
-        client = make_client(config, {"url": url, "key_file": key_file})
+        client = make_client(config, {"url": url, "key_file": key_file, "profile": profile})
         try:
             result: int | None = command(client=client, **given)
+        except (LookupError, TypeError, ValueError) as error:
+            stranger = client.stranger(error)
+            if stranger is None:
+                raise
+            raise stranger from error
         finally:
             client.close()
         return result
@@ -58,37 +69,66 @@ def make_client(config: Path | None, flags: dict[str, str | bool | None]) -> Htt
     return HttpClient(*url_and_key(settings_from(config, flags)))
 
 
-def url_and_key(settings: Settings, *, ours: bool = True) -> tuple[str, str]:
+def url_and_key(
+    settings: Settings, *, ours: bool = True, runs_commands: bool = True
+) -> tuple[str, str]:
     """Where the appliance is, and with which API key to talk to it. `ours` False: a key of another
-    broker, whatever it looks like. Raises ConfigurationError."""
+    broker, whatever it looks like. `runs_commands` False: not one that a command has to tell.
+
+    A flag goes before a variable, that before a profile named by one, and that before the settings
+    file; a profile that nobody named counts where nothing else is said. Whatever is said, the API
+    key of a profile goes to its own url only. Raises ConfigurationError.
+    """
+    profile, rank = _profile(settings)
+    if profile is None:
+        return settings.url, _key(settings, ours=ours)
+    url = settings.url if _rank(settings, "url") >= rank else profile.url
+    if _rank(settings, "key_file") >= rank:
+        return url, _key(settings, ours=ours)
+    if url != profile.url:
+        raise ConfigurationError(
+            f"the API key of the profile is not for {url}: name a file that holds one with "
+            "--key-file or SEB_KEY_FILE"
+        )
+    if profile.key_command is not None and not runs_commands:
+        raise ConfigurationError("no API key without running a command")
+    return url, profile.api_key(ours=ours)
+
+
+def _profile(settings: Settings) -> tuple[Profile | None, int]:
+    """The one that counts, and how much it counts. Raises ConfigurationError."""
+    path = profiles_file()
+    if settings.profile is not None:
+        return load(path).named(settings.profile, path), max(1, _rank(settings, "profile"))
+    if _rank(settings, "url") or _rank(settings, "key_file"):
+        return None, 0
+    found = load(path)
+    return (None, 0) if found.default is None else (found.named(found.default, path), 1)
+
+
+def _rank(settings: Settings, name: str) -> int:
+    """How much it counts that a setting was said where it was; 0: nobody said it."""
+    source = settings.sources[name]
+    if source == "default":
+        return 0
+    return 3 if source.startswith("--") else 2 if source.startswith("SEB_") else 1
+
+
+def _key(settings: Settings, *, ours: bool) -> str:
+    """The API key in `key_file`, or the admin key that lies on this machine. Raises
+    ConfigurationError."""
     path = settings.key_file
     if path is None:
         # An admin key that lies around here is nobody else's business.
         if not is_local(settings.url):
             raise ConfigurationError(
                 f"no API key for {settings.url}: name a file that holds one with --key-file or "
-                "SEB_KEY_FILE"
+                "SEB_KEY_FILE, or a profile with --profile"
             )
         path = settings.data / ADMIN_KEY_FILE
         if not path.exists():
             raise ConfigurationError(
                 f"no API key: {path} is not there. Name a file that holds one with --key-file or "
-                "SEB_KEY_FILE"
+                "SEB_KEY_FILE, or a profile with --profile"
             )
-    return settings.url, read_key(path, ours=ours)
-
-
-def read_key(path: Path, *, ours: bool = True) -> str:
-    """The API key in a file. Raises ConfigurationError; what the file holds is never shown."""
-    try:
-        with path.open("rb") as file:
-            text = file.read(KEY_BYTES_MAX).decode("ascii").strip()
-    except OSError as error:
-        raise ConfigurationError(
-            f"cannot read the API key from {path} ({error.strerror})"
-        ) from error
-    except UnicodeDecodeError:
-        text = ""
-    if not text or (ours and not text.startswith("seb_")) or not text.isprintable() or " " in text:
-        raise ConfigurationError(f"{path} does not hold an API key (seb_…) and nothing else")
-    return text
+    return read_key(path, ours=ours)

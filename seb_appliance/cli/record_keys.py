@@ -9,6 +9,7 @@ import click
 
 from seb_appliance.addresses import path_of
 from seb_appliance.cli.asking import ask_for_the_name, yes_option
+from seb_appliance.cli.completing import topic_names
 from seb_appliance.cli.output import moment, printable, say, say_json, table, write
 from seb_appliance.cli.reaching import talks
 
@@ -43,7 +44,7 @@ def _cell(record: Json, name: str) -> str | None:
 
 
 @record_keys.command("list")
-@click.argument("topic")
+@click.argument("topic", shell_complete=topic_names)
 @click.option("--prefix", default="", metavar="TEXT", help="Only record keys that begin so.")
 @click.option("--max", "most", type=click.IntRange(1), metavar="N", help="At most N.")
 @fresh_option
@@ -72,7 +73,7 @@ def list_keys(
 
 
 @record_keys.command()
-@click.argument("topic")
+@click.argument("topic", shell_complete=topic_names)
 @click.argument("key")
 @base64_option
 @fresh_option
@@ -94,7 +95,7 @@ def latest(
 
 
 @record_keys.command()
-@click.argument("topic")
+@click.argument("topic", shell_complete=topic_names)
 @click.argument("key")
 @base64_option
 @click.option(
@@ -128,7 +129,7 @@ def history(
 
 
 @record_keys.command()
-@click.argument("topic")
+@click.argument("topic", shell_complete=topic_names)
 @click.argument("key")
 @base64_option
 @yes_option

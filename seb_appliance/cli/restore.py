@@ -13,7 +13,7 @@ import click
 
 from seb_appliance.cli.options import settings_from, with_settings
 from seb_appliance.cli.outline import outline
-from seb_appliance.cli.output import size
+from seb_appliance.cli.output import say, size
 from seb_appliance.cli.parts import need_server
 from seb_appliance.errors import ConfigurationError
 from seb_appliance.settings import Settings, load
@@ -156,7 +156,7 @@ def _copied(cloned: Cloned) -> dict[str, Any]:
 
 
 def _say(members: dict[str, Any], as_json: bool) -> None:
-    click.echo(json.dumps(members, indent=2, ensure_ascii=False) if as_json else outline(members))
+    say(json.dumps(members, indent=2, ensure_ascii=False) if as_json else outline(members))
 
 
 @contextmanager

@@ -9,6 +9,7 @@ import click
 
 from seb_appliance.addresses import path_of
 from seb_appliance.cli.asking import ask_for_the_name, yes_option
+from seb_appliance.cli.completing import topic_names
 from seb_appliance.cli.outline import outline
 from seb_appliance.cli.output import moment, say, say_json, size, table
 from seb_appliance.cli.reaching import ListsByDefault, talks
@@ -126,7 +127,7 @@ def create(client: HttpClient, as_json: bool, name: str, **settings: str | None)
 
 
 @topics.command()
-@click.argument("name")
+@click.argument("name", shell_complete=topic_names)
 @click.argument("settings", metavar="SETTING=VALUE...", nargs=-1, required=True)
 @talks
 def change(client: HttpClient, as_json: bool, name: str, settings: tuple[str, ...]) -> None:
@@ -149,7 +150,7 @@ def change(client: HttpClient, as_json: bool, name: str, settings: tuple[str, ..
 
 
 @topics.command()
-@click.argument("name")
+@click.argument("name", shell_complete=topic_names)
 @talks
 def show(client: HttpClient, as_json: bool, name: str) -> None:
     """Show the topic NAME: settings, offsets, size."""
@@ -187,7 +188,7 @@ def _show(topic: Topic, as_json: bool) -> None:
 
 
 @topics.command()
-@click.argument("name")
+@click.argument("name", shell_complete=topic_names)
 @click.option("--before", type=int, required=True, metavar="OFFSET", help="The first that stays.")
 @yes_option
 @talks
@@ -205,7 +206,7 @@ def trim(client: HttpClient, as_json: bool, name: str, before: int, yes: bool) -
 
 
 @topics.command()
-@click.argument("name")
+@click.argument("name", shell_complete=topic_names)
 @yes_option
 @talks
 def delete(client: HttpClient, as_json: bool, name: str, yes: bool) -> None:

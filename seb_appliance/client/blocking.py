@@ -9,6 +9,7 @@ import asyncio
 import functools
 import threading
 from collections.abc import Callable, Coroutine
+from concurrent.futures import Future
 from types import TracebackType
 from typing import Any, Concatenate, Final, Generic, ParamSpec, Protocol, Self, TypeVar
 
@@ -35,9 +36,13 @@ class LoopThread:
         self.loop.run_forever()
         self.loop.close()
 
+    def begin(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+        """`work` goes on, on that loop."""
+        return asyncio.run_coroutine_threadsafe(work, self.loop)
+
     def wait_for(self, work: Coroutine[Any, Any, T]) -> T:
         """What `work` comes to, on that loop. An interrupt here cancels it there."""
-        future = asyncio.run_coroutine_threadsafe(work, self.loop)
+        future = self.begin(work)
         try:
             return future.result()
         except BaseException:

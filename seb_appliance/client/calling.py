@@ -93,7 +93,11 @@ class Connection:
 
 
 class Caller:
-    """Asks one appliance, over at most `connections` at once. Use it on one event loop."""
+    """Asks one appliance, over at most `connections` at once. Use it on one event loop.
+
+    `waits_for_first` False: nobody is waited for until somebody has answered once: a wrong address
+    is told at once. `version`: of the appliance that answered last, "" before that.
+    """
 
     def __init__(
         self,
@@ -103,11 +107,14 @@ class Caller:
         *,
         connections: int,
         patience_s: float,
+        waits_for_first: bool = True,
     ) -> None:
         self.endpoint = endpoint
         self.clock = clock
+        self.version = ""
         self._random = random
         self._patience_s = patience_s
+        self._waits_for_first = waits_for_first
         self._room = asyncio.Semaphore(connections)
         self._idle: list[Connection] = []
 
@@ -126,6 +133,7 @@ class Caller:
                 await connection.send(request)
                 await ordered.aclose()
                 answer = await connection.receive()
+        self.version = answer.headers.get("seb-version", self.version)
         if not 200 <= answer.status < 300 or "seb-version" not in answer.headers:
             raise refusal(self.endpoint.address, answer.status, answer.headers, answer.body)
         return answer
@@ -140,13 +148,18 @@ class Caller:
                 return await self.once(request)
             except ApplianceError as error:
                 pause_s = retrying.pause_s(error, self.clock.monotonic_s())
-                if pause_s is None:
+                open_question = retrying.in_doubt and not request.is_read
+                if pause_s is None or not (self._may_wait or open_question):
                     last = error if request.is_read else retrying.last_word(error)
                     raise last from error
             await self.clock.sleep(pause_s)
 
     async def get(self, path: str, query: Mapping[str, object] | None = None) -> Answer:
         return await self.ask(self.endpoint.request("GET", path, query))
+
+    @property
+    def _may_wait(self) -> bool:
+        return self._waits_for_first or self.version != ""
 
     def close(self) -> None:
         for connection in self._idle:

@@ -46,12 +46,12 @@ class Request(NamedTuple):
 
 
 class Endpoint:
-    """Where an appliance is, and the API key that it is asked with.
+    """Where an appliance is, and the API key that it is asked with. `agent`: who asks.
 
     Raises ConfigurationError for a URL or an API key that cannot be one.
     """
 
-    def __init__(self, url: str, api_key: str) -> None:
+    def __init__(self, url: str, api_key: str, agent: str = "seb-client") -> None:
         parts = parse_url(url)
         if not api_key.isascii() or not api_key.isprintable() or " " in api_key or not api_key:
             raise ConfigurationError("the API key is not one: seb_… and nothing else")
@@ -63,7 +63,7 @@ class Endpoint:
         self._path = parts.path.rstrip("/")
         self._common = (
             f"Host: {parts.netloc}\r\nAuthorization: Bearer {api_key}\r\n"
-            f"User-Agent: seb-client/{__version__}\r\n"
+            f"User-Agent: {agent}/{__version__}\r\n"
         )
 
     def request(

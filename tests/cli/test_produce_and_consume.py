@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import sys
 
 import pytest
 
-from seb_appliance.cli.http_client import HttpClient
+from seb_appliance.cli.failures import OutputError
+from seb_appliance.client.commits import Commits
 
 EVERY_BYTE = bytes(byte for byte in range(256) if byte != 0x0A)
 
@@ -58,11 +58,11 @@ def test_record_objects_are_sent_as_they_are(seb, topic):
 
 
 def test_more_than_fits_into_one_request_is_sent_in_order(seb, topic):
-    lines = [str(number) for number in range(25_000)]
+    lines = [str(number) for number in range(250_000)]
     told = seb.good("produce", topic, "--json", stdin="\n".join(lines).encode())
     answers = [json.loads(line) for line in told.out.splitlines()]
     assert len(answers) > 2
-    assert sum(answer["count"] for answer in answers) == 25_000
+    assert sum(answer["count"] for answer in answers) == 250_000
     assert values(seb, topic) == lines
 
 
@@ -102,7 +102,7 @@ def test_what_is_asked_for_is_read(seb, topic, flags, expected):
 
 
 def test_pages_follow_one_another(seb, topic, monkeypatch):
-    monkeypatch.setattr(sys.modules["seb_appliance.cli.consume"], "RECORDS_MAX", 2)
+    monkeypatch.setattr("seb_appliance.client.reading.limits.FETCH_RECORDS_MAX", 2)
     seb.good("produce", topic, stdin=b"0\n1\n2\n3\n4\n")
     assert values(seb, topic) == list("01234")
     assert values(seb, topic, "--max", "3") == list("012")
@@ -130,15 +130,15 @@ def test_a_new_group_begins_where_it_is_told(seb, topic):
 def test_another_consumer_of_the_group_is_found_out(seb, topic, monkeypatch):
     """It commits between our read and our commit."""
     seb.good("produce", topic, stdin=b"0\n1\n2\n")
-    request, waiting = HttpClient.request, [topic]
+    commit = Commits.commit
 
-    def meanwhile(client, method, path, **given):
-        if method == "PUT" and waiting:
-            body = {"offsets": {waiting.pop(): 1}}
-            request(client, method, path, json_body=body)
-        return request(client, method, path, **given)
+    async def meanwhile(commits, offsets):
+        other = Commits(commits._caller, topic, None)
+        other._topic_ids, other._committed = commits._topic_ids, {topic: None}
+        await commit(other, {topic: 1})
+        await commit(commits, offsets)
 
-    monkeypatch.setattr(HttpClient, "request", meanwhile)
+    monkeypatch.setattr(Commits, "commit", meanwhile)
     told = seb("consume", topic, "--group", topic, "--commit")
     assert (told.code, told.raw) == (1, b"0\n1\n2\n")
     assert "(offset_conflict)" in told.err
@@ -182,13 +182,22 @@ def test_nothing_on_stdin_stores_nothing(seb, topic):
     assert values(seb, topic) == []
 
 
-def test_nothing_is_committed_that_was_not_written_out(seb, topic, monkeypatch):
-    def full(_: bytes) -> None:
-        raise OSError("no space left")
+@pytest.mark.parametrize("torn", [0, 1])
+@pytest.mark.parametrize("whole", [0, 2])
+@pytest.mark.parametrize("flags", [[], ["--json"]])
+def test_a_full_output_is_told_and_what_it_does_not_hold_is_not_committed(
+    seb, topic, monkeypatch, whole, torn, flags
+):
+    def full(data: bytes) -> None:
+        lines = data.split(b"\n")[:whole]
+        raise OutputError("No space left on device", sum(len(line) + 1 for line in lines) + torn)
 
-    seb.good("produce", topic, stdin=b"0\n")
+    seb.good("produce", topic, stdin=b"0\n1\n2\n")
     with monkeypatch.context() as patch:
-        patch.setattr(sys.modules["seb_appliance.cli.consume"], "write", full)
-        with pytest.raises(OSError, match="no space"):
-            seb("consume", topic, "--group", topic, "--commit")
+        patch.setattr("seb_appliance.cli.record_lines.write", full)
+        told = seb.refused("consume", topic, "--group", topic, "--commit", *flags, code=74)
+    assert told == (
+        f"cannot write to stdout (No space left on device); what comes before offset {whole} is "
+        "written, nothing new is committed."
+    )
     assert "(group_not_found)" in seb.refused("groups", "show", topic)

@@ -68,6 +68,24 @@ async def test_last_event_id_goes_on_behind_it_whatever_offset_says(seb, topic):
         assert await events.values(1) == ["2"]
 
 
+@pytest.mark.parametrize("empty", [False, True])
+async def test_who_leaves_before_the_first_record_comes_back_to_the_same_place(seb, topic, empty):
+    if empty:
+        await seb.client.delete(f"/v1/topics/{topic}")
+        await seb.client.put(f"/v1/topics/{topic}")
+    client = seb.client_with(seb.admin_key)  # one that does not wait for the end of answers
+    url = f"/v1/topics/{topic}/records?offset=latest&format=sse"
+    async with client, client.stream("GET", url) as response:
+        lines = response.aiter_lines()
+        first = [await anext(lines) for _ in range(2)]
+    assert first[0] == "retry: 1000"
+    last = first[1].removeprefix("id: ")
+    assert last == ("-1" if empty else "2")
+    await produce(seb, topic, "new")
+    async with followed(seb, topic, "offset=latest", **{"last-event-id": last}) as events:
+        assert await events.values(1) == ["new"]
+
+
 @pytest.mark.parametrize("query", ["offset=0&until=2", "offset=0&max_records=2"])
 async def test_a_stream_with_an_end_ends_there(seb, topic, query):
     async with followed(seb, topic, query) as events:

@@ -244,8 +244,10 @@ async def test_what_is_asked_wrongly_is_an_ordinary_refusal(seb, name):
     await refused(seb, f"{ours}&cursor=x", 400, "bad_parameter")
     await refused(seb, ours, 400, "bad_parameter", **{"last-event-id": "1-2-3"})
     await refused(seb, f"{ours}&max_records=0", 400, "bad_parameter")
-    await refused(seb, f"{ours}&format=json", 400, "bad_parameter")
-    await refused(seb, ours, 406, "not_acceptable", accept="application/json")
+    await refused(seb, f"{ours}&format=ndjson", 400, "bad_parameter")
+    await refused(seb, ours, 406, "not_acceptable", accept="text/plain")
+    for of_a_page in ("wait=1s", "max_bytes=1KiB", "group=g"):
+        await refused(seb, f"{ours}&{of_a_page}", 400, "bad_parameter")
     await refused(seb, f"{ours}&cursor={topic_id}-3", 416, "offset_out_of_range")
     await seb.client.post(f"/v1/topics/{name}.a/trim", json={"before": 1})
     await refused(seb, f"{ours}&cursor={topic_id}-0", 410, "offset_expired")

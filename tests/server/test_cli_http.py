@@ -130,7 +130,7 @@ def test_a_tail_goes_on_where_it_was_when_the_appliance_comes_back(
             if offset == "-1":
                 assert take(following) == b"one\n"
             else:
-                wait_for_follower(running)
+                wait_for_reader(running)
             assert running.stop() == 0
             with serving(tmp_path, port=port) as again:
                 again.request("POST", "/v1/topics/live/records", b"two")
@@ -148,8 +148,8 @@ def test_a_tail_of_a_topic_that_goes_says_so(tmp_path: Path) -> None:
             assert b"(topic_not_found)" in told
 
 
-def wait_for_follower(running: Serving) -> None:
-    while b"\nseb_followers 1" not in running.request("GET", "/metrics")[1]:
+def wait_for_reader(running: Serving) -> None:
+    while b"\nseb_waiting_readers 1" not in running.request("GET", "/metrics")[1]:
         pass
 
 

@@ -34,7 +34,8 @@ async def get(running: Serving, query: str) -> tuple[asyncio.StreamReader, async
     """A read of the topic `live` that was sent; a live stream has begun."""
     reader, writer = await sent(running, f"/v1/topics/live/records?{query}")
     if "format=sse" in query:
-        await reader.readuntil(b"retry: 1000\n\n")
+        await reader.readuntil(b"retry: 1000\nid: ")
+        await reader.readuntil(b"\n\n")
     return reader, writer
 
 

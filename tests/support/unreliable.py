@@ -65,11 +65,13 @@ def body_length(head: bytes) -> int:
 
 
 @asynccontextmanager
-async def unreliable(port: int, fate: Callable[[], Fate]) -> AsyncIterator[Between]:
-    """A way to the appliance at `port` on which each request has its `fate`."""
+async def unreliable(
+    port: int, fate: Callable[[], Fate], method: bytes = b""
+) -> AsyncIterator[Between]:
+    """A way to the appliance at `port` on which each request (of that `method`) has its `fate`."""
 
     async def forward(request: bytes) -> bytes | None:
-        doom = fate()
+        doom = fate() if request.startswith(method) else "pass"
         if doom == "lose_request":
             return None
         if doom == "late":

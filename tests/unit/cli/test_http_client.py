@@ -1,4 +1,4 @@
-"""What the client makes of answers, of answers that do not come, and when it asks again."""
+"""What commands make of answers, and of those that do not come: a sentence and an exit code."""
 
 from __future__ import annotations
 
@@ -12,9 +12,12 @@ from typing import BinaryIO
 
 import pytest
 
+from seb_appliance import __version__
 from seb_appliance.addresses import is_local
 from seb_appliance.cli.failures import REFUSED, UNAVAILABLE, UNKNOWN, AnswerError
-from seb_appliance.cli.http_client import Answer, HttpClient
+from seb_appliance.cli.http_client import HttpClient
+from seb_appliance.client.exchange import Answer
+from seb_appliance.clock import SystemClock
 
 OURS = "Seb-Version: 0.1.0\r\n"
 
@@ -36,14 +39,17 @@ class Cut(bytes):
     """A part of an answer, after which the server hangs up."""
 
 
-class Clock:
+class Clock(SystemClock):
     """Sleeping is what makes time pass."""
 
     def __init__(self) -> None:
         self.now_s = 1_000.0
         self.slept: list[float] = []
 
-    def sleep(self, seconds: float) -> None:
+    def monotonic_s(self) -> float:
+        return self.now_s
+
+    async def sleep(self, seconds: float) -> None:
         self.slept.append(seconds)
         self.now_s += seconds
 
@@ -95,7 +101,7 @@ def read_request(coming: BinaryIO) -> bytes:
 @contextmanager
 def talking(*answers: bytes) -> Iterator[tuple[HttpClient, Script, Clock]]:
     script, clock = Script(list(answers)), Clock()
-    client = HttpClient(script.url, "seb_x", monotonic_s=lambda: clock.now_s, sleep=clock.sleep)
+    client = HttpClient(script.url, "seb_x", clock=clock, random=lambda: 1.0)
     script.thread.start()
     try:
         yield client, script, clock
@@ -108,9 +114,17 @@ def talking(*answers: bytes) -> Iterator[tuple[HttpClient, Script, Clock]]:
         script.listener.close()
 
 
+def patiently(client: HttpClient, method: str = "GET") -> Answer:
+    """As `seb consume` asks, and with POST as `seb produce`."""
+    body = None if method == "GET" else b"x"
+    request = client.caller.endpoint.request(method, "/v1/x", body=body)
+    asked = client.caller.ask(request, is_known_again=True)
+    return client.wait_for(asked, is_read=method == "GET")
+
+
 def failure(client: HttpClient, method: str = "POST") -> AnswerError:
     with pytest.raises(AnswerError) as caught:
-        client.request(method, "/v1/x", body=b"x")
+        client.request(method, "/v1/x")
     return caught.value
 
 
@@ -121,192 +135,130 @@ def test_a_success_is_handed_over() -> None:
         assert got.number("seb-next-offset") == 7
         assert script.requests[0].startswith(b"GET /v1/x?a=b+c HTTP/1.1\r\n")
         assert b"Authorization: Bearer seb_x\r\n" in script.requests[0]
-
-
-def test_a_connection_is_kept_until_the_other_side_closes_it() -> None:
-    with talking(answer(200), Cut(answer(200)), answer(201)) as (client, script, _):
-        client.request("GET", "/v1/x")
-        client.request("GET", "/v1/x")
-        assert script.connections == 1
-        script.hung_up.wait()
-        assert client.request("POST", "/v1/x", body=b"x").status == 201
-        assert script.connections == 2
-
-
-def test_a_connection_is_closed_when_the_answer_says_so() -> None:
-    last = answer(200, headers=OURS + "Connection: close\r\n")
-    with talking(Cut(last), answer(201)) as (client, script, _):
-        client.request("GET", "/v1/x")
-        assert client.request("POST", "/v1/x", body=b"x").status == 201
-        assert script.connections == 2
+        assert b"User-Agent: seb/" in script.requests[0]
 
 
 @pytest.mark.parametrize(
-    ("said", "exit_code", "harmless"),
+    ("said", "on_read", "on_change"),
     [
-        (problem(400, "bad_name", retryable=False), REFUSED, False),
-        (problem(503, "overloaded", retryable=True), UNAVAILABLE, True),
-        (problem(504, "outcome_unknown", retryable=False, side_effects="unknown"), UNKNOWN, False),
-        (problem(503, "fenced", retryable=True, side_effects="unknown"), UNKNOWN, False),
+        (problem(400, "bad_name", retryable=False), REFUSED, REFUSED),
+        (problem(503, "overloaded", retryable=True), UNAVAILABLE, UNAVAILABLE),
+        (problem(503, "fenced", retryable=True, side_effects="unknown"), UNAVAILABLE, UNKNOWN),
+        (problem(504, "outcome_unknown", retryable=False, side_effects="unknown"), 1, UNKNOWN),
+        (Cut(), UNAVAILABLE, UNKNOWN),
+        (Cut(b"HTTP/1.1 200"), UNAVAILABLE, UNKNOWN),
+        (Cut(answer(200, {"a": "b" * 99})[:-50]), UNAVAILABLE, UNKNOWN),
+        (Cut(b"220 mail.example.org ESMTP\r\n\r\n"), UNAVAILABLE, UNKNOWN),
+        (answer(200, "<html>", headers=""), REFUSED, UNKNOWN),
+        (answer(404, "<html>", headers=""), REFUSED, UNKNOWN),
+        (answer(502, "<html>", headers=""), UNAVAILABLE, UNKNOWN),
     ],
 )
-def test_a_problem_says_whether_it_is_safe_to_go_on(
-    said: bytes, exit_code: int, harmless: bool
+def test_the_exit_code_says_whether_anything_may_have_happened(
+    said: bytes, on_read: int, on_change: int
 ) -> None:
-    with talking(said) as (client, _, _):
-        error = failure(client)
-        assert (error.exit_code, error.harmless) == (exit_code, harmless)
-        assert error.sentence == f"No ({error.problem['code']})."
-        assert error.retry_after_s == 2
+    for method, exit_code in (("GET", on_read), ("POST", on_change)):
+        with talking(said) as (client, script, _):
+            error = failure(client, method)
+            assert error.exit_code == exit_code
+            assert ("It may have been done or not." in error.sentence) == (exit_code == UNKNOWN)
+            assert "\n" not in error.sentence
+            assert len(script.requests) == 1
 
 
-WHOLE = answer(200, {"a": "b" * 99})
-CUTS = [
-    Cut(),
-    Cut(b"HTTP/1.1 200"),
-    Cut(WHOLE[: WHOLE.index(b"Content-Length")]),
-    Cut(WHOLE[: WHOLE.index(b"Content-Length") + 17]),
-    Cut(WHOLE[:-50]),
-    Cut(b"??\n"),
-]
-
-
-@pytest.mark.parametrize("cut", CUTS)
-def test_an_answer_that_is_lost_leaves_a_change_open(cut: Cut) -> None:
-    with talking(cut) as (client, _, _):
-        error = failure(client)
-        assert (error.exit_code, error.harmless) == (UNKNOWN, False)
-        assert "may have been made or not" in error.sentence
-
-
-@pytest.mark.parametrize("cut", CUTS)
-def test_a_read_whose_answer_is_lost_may_be_asked_again(cut: Cut) -> None:
-    with talking(cut, answer(200, {"a": 1})) as (client, _, _):
-        error = failure(client, "GET")
-        assert (error.exit_code, error.harmless) == (UNAVAILABLE, True)
-        assert client.request("GET", "/v1/x").json() == {"a": 1}
-
-
-@pytest.mark.parametrize(
-    ("status", "method", "exit_code"),
-    [
-        (200, "GET", REFUSED),
-        (301, "GET", REFUSED),
-        (404, "POST", REFUSED),
-        (502, "GET", UNAVAILABLE),
-        (502, "POST", UNKNOWN),
-    ],
-)
-def test_what_is_no_appliance_is_told(status: int, method: str, exit_code: int) -> None:
-    with talking(answer(status, "<html>", headers="")) as (client, _, _):
-        error = failure(client, method)
-        assert error.exit_code == exit_code
-        assert "not as an appliance does" in error.sentence
+def test_what_is_no_appliance_is_told() -> None:
+    with talking(answer(502, "<html>", headers="")) as (client, script, _):
+        assert failure(client, "GET").sentence == (
+            f"{script.url} answered 502, but not as an appliance does. Is the url right?"
+        )
 
 
 OVERLOADED = problem(503, "overloaded", retryable=True)
 
 
-def test_what_is_harmless_is_asked_again_after_the_time_that_was_told() -> None:
-    with talking(OVERLOADED, OVERLOADED, answer(201, {"a": 1})) as (client, script, clock):
-        got = client.patiently(lambda: client.request("POST", "/v1/x", body=b"x"))
-        assert got.json() == {"a": 1}
-        assert clock.slept == [2, 4]
-        assert len(script.requests) == 3
+@pytest.mark.parametrize("said", [Cut(), answer(502, "<html>", headers="")])
+def test_a_request_that_is_known_again_is_sent_until_it_is_answered(said: bytes) -> None:
+    with talking(said, said, answer(200, {"a": 1})) as (client, script, _):
+        assert patiently(client, "POST").json() == {"a": 1}
+        assert len(set(script.requests)) == 1
 
 
 def test_patience_has_an_end() -> None:
     with talking(*[OVERLOADED] * 40) as (client, _, clock):
         with pytest.raises(AnswerError):
-            client.patiently(lambda: client.request("POST", "/v1/x", body=b"x"))
+            patiently(client)
         assert 50 < sum(clock.slept) <= 60
-
-
-@pytest.mark.parametrize(
-    "said",
-    [
-        problem(400, "bad_name", retryable=False),
-        problem(504, "outcome_unknown", retryable=False, side_effects="unknown"),
-        problem(503, "fenced", retryable=True, side_effects="unknown"),
-        Cut(),
-    ],
-)
-def test_what_may_have_happened_is_never_asked_again(said: bytes) -> None:
-    with talking(said, answer(201)) as (client, script, clock):
-        with pytest.raises(AnswerError):
-            client.patiently(lambda: client.request("POST", "/v1/x", body=b"x"))
-        assert len(script.requests) == 1
-        assert clock.slept == []
-
-
-UNKNOWN_OUTCOME = problem(504, "outcome_unknown", retryable=False, side_effects="unknown")
-
-
-@pytest.mark.parametrize("said", [UNKNOWN_OUTCOME, Cut(), answer(502, "<html>", headers="")])
-def test_a_request_that_is_known_again_is_sent_until_it_is_answered(said: bytes) -> None:
-    with talking(said, said, answer(200, {"a": 1})) as (client, script, _):
-        got = client.patiently(
-            lambda: client.request("POST", "/v1/x", body=b"x"), is_known_again=True
-        )
-        assert got.json() == {"a": 1}
-        assert len(set(script.requests)) == 1
-
-
-def test_a_refusal_of_what_is_known_again_is_final() -> None:
-    with talking(problem(400, "bad_name", retryable=False)) as (client, script, _):
-        with pytest.raises(AnswerError) as caught:
-            client.patiently(
-                lambda: client.request("POST", "/v1/x", body=b"x"), is_known_again=True
-            )
-        assert caught.value.exit_code == REFUSED
-        assert len(script.requests) == 1
 
 
 @pytest.mark.parametrize("then", [problem(401, "unauthenticated", retryable=False), OVERLOADED])
 def test_after_a_lost_answer_no_other_says_that_nothing_happened(then: bytes) -> None:
     with talking(Cut(), *[then] * 40) as (client, _, _):
         with pytest.raises(AnswerError) as caught:
-            client.patiently(
-                lambda: client.request("POST", "/v1/x", body=b"x"), is_known_again=True
-            )
+            patiently(client, "POST")
         assert caught.value.exit_code == UNKNOWN
-
-
-def test_one_that_goes_away_with_the_answer_is_waited_for() -> None:
-    """Nobody has answered here yet, but somebody has taken the request."""
-    with talking(Cut()) as (client, script, clock):
-
-        def ask() -> Answer:
-            try:
-                return client.request("POST", "/v1/x", body=b"x")
-            finally:
-                script.listener.close()
-
-        with pytest.raises(AnswerError) as caught:
-            client.patiently(ask, is_known_again=True)
-        assert caught.value.exit_code == UNKNOWN
-        assert 50 < sum(clock.slept) <= 60
 
 
 def test_an_appliance_that_was_never_there_is_not_waited_for() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
     clock = Clock()
-    client = HttpClient(f"http://127.0.0.1:{port}", "seb_x", sleep=clock.sleep)
-    with pytest.raises(AnswerError, match="cannot reach an appliance") as caught:
-        client.patiently(lambda: client.request("GET", "/v1/x"))
-    assert (caught.value.exit_code, caught.value.harmless) == (UNAVAILABLE, True)
+    client = HttpClient(f"http://127.0.0.1:{port}", "seb_x", clock=clock)
+    for method in ("GET", "POST"):
+        with pytest.raises(AnswerError, match="cannot reach an appliance") as caught:
+            patiently(client, method)
+        assert caught.value.exit_code == UNAVAILABLE
     assert clock.slept == []
+    client.close()
+
+
+def test_one_that_takes_a_request_and_goes_away_is_waited_for() -> None:
+    """Nobody has answered here yet, but somebody may have done it."""
+    with talking(Cut()) as (client, script, clock):
+
+        def gone() -> None:
+            script.hung_up.wait()
+            script.listener.close()
+
+        thread = threading.Thread(target=gone)
+        thread.start()
+        with pytest.raises(AnswerError) as caught:
+            patiently(client, "POST")
+        thread.join()
+        assert caught.value.exit_code == UNKNOWN
+        assert 50 < sum(clock.slept) <= 60
 
 
 def test_one_that_goes_away_is_waited_for() -> None:
-    with talking(answer(200)) as (client, script, clock):
+    with talking(Cut(answer(200))) as (client, script, clock):
         client.request("GET", "/v1/x")
-        client.close()
+        script.hung_up.wait()
         script.listener.close()
         with pytest.raises(AnswerError):
-            client.patiently(lambda: client.request("GET", "/v1/x"))
+            patiently(client)
         assert 50 < sum(clock.slept) <= 60
+
+
+@pytest.mark.parametrize(("theirs", "told"), [("7.1.0", True), ("0.9.9", False)])
+def test_the_versions_are_told_when_an_appliance_of_another_major_one_refuses(
+    theirs: str, told: bool
+) -> None:
+    refusal = problem(404, "not_found", retryable=False)
+    said = refusal.replace(b"Seb-Version: 0.1.0", f"Seb-Version: {theirs}".encode())
+    with talking(said) as (client, _, _):
+        remark = f" It is version {theirs}, this is {__version__}."
+        assert failure(client).sentence.endswith(remark) == told
+
+
+@pytest.mark.parametrize("theirs", ["7.1.0", "0.9.9"])
+def test_an_answer_that_is_not_understood_is_told_if_the_version_is_another(theirs: str) -> None:
+    with talking(answer(200, {}, f"Seb-Version: {theirs}\r\n")) as (client, _, _):
+        client.request("GET", "/v1/x")
+        told = client.stranger(KeyError("topics"))
+        assert told is not None
+        assert "was not understood (KeyError: 'topics')" in told.sentence
+    with talking(answer(200, {}, f"Seb-Version: {__version__}\r\n")) as (client, _, _):
+        client.request("GET", "/v1/x")
+        assert client.stranger(KeyError("topics")) is None
 
 
 @pytest.mark.parametrize(

@@ -14,10 +14,13 @@ from seb_appliance.cli import lines
 from seb_appliance.cli.failures import CommandError
 from seb_appliance.cli.lines import Lines
 
+MOST = limits.RECORDS_PER_REQUEST_MAX
+BYTES = limits.MIB
 
-def batches_of(path: Path) -> list[list[bytes]]:
+
+def batches_of(path: Path, most_bytes: int = BYTES) -> list[list[bytes]]:
     with path.open("rb") as file:
-        return list(Lines(file.fileno()).batches())
+        return list(Lines(file.fileno(), MOST, most_bytes).batches())
 
 
 @given(st.binary(max_size=300), st.integers(1, 50))
@@ -29,8 +32,7 @@ def test_the_lines_are_those_of_the_file(tmp_path_factory, data: bytes, read_byt
         expected.pop()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(lines, "READ_BYTES", read_bytes)
-        patch.setattr(lines, "BATCH_BYTES", 64)
-        batches = batches_of(path)
+        batches = batches_of(path, 64)
     assert [line for batch in batches for line in batch] == expected
     assert all(batches)
 
@@ -39,13 +41,13 @@ def test_a_batch_fits_into_a_request(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_bytes(b"\n" * 25_000 + (b"x" * 300_000 + b"\n") * 9)
     batches = batches_of(path)
-    assert max(map(len, batches)) == limits.RECORDS_PER_REQUEST_MAX
-    assert max(sum(map(len, batch)) for batch in batches) <= lines.BATCH_BYTES
+    assert max(map(len, batches)) == MOST
+    assert max(sum(map(len, batch)) for batch in batches) <= BYTES
 
 
 def test_a_line_does_not_wait_for_the_next_one() -> None:
     out, into = os.pipe()
-    batches = Lines(out).batches()
+    batches = Lines(out, MOST, BYTES).batches()
     for line in (b"one", b"two"):
         os.write(into, line + b"\n")
         assert next(batches) == [line]
@@ -58,5 +60,5 @@ def test_a_line_does_not_wait_for_the_next_one() -> None:
 def test_what_cannot_be_read_is_told(tmp_path: Path) -> None:
     folder = os.open(tmp_path, os.O_RDONLY)
     with pytest.raises(CommandError, match="Is a directory"):
-        list(Lines(folder).batches())
+        list(Lines(folder, MOST, BYTES).batches())
     os.close(folder)

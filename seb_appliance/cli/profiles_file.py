@@ -1,0 +1,189 @@
+"""Profiles: named appliances, each with its url and where its API key comes from.
+
+They lie in one TOML file of the user, which may hold API keys: it is written for the user alone,
+and one with a key that others may read is not used.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import stat
+import subprocess
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from seb_appliance.addresses import parse_url
+from seb_appliance.errors import ConfigurationError
+
+FILE_BYTES_MAX: Final = 1 << 20
+KEY_BYTES_MAX: Final = 4096
+COMMAND_S: Final = 60.0  # a person may have to unlock something
+_NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_KEYS: Final = ("key", "key_file", "key_command")
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """At most one of the three is given. `key_command`: words, of which no shell makes anything."""
+
+    url: str
+    key: str | None = field(default=None, repr=False)
+    key_file: Path | None = None
+    key_command: str | None = None
+
+    @property
+    def key_from(self) -> str:
+        """For people; no secret."""
+        if self.key_file is not None:
+            return str(self.key_file)
+        if self.key_command is not None:
+            return f"command: {self.key_command}"
+        return "this file" if self.key is not None else "-"
+
+    def api_key(self, *, ours: bool = True) -> str:
+        """Raises ConfigurationError; what was found is never shown."""
+        if self.key_file is not None:
+            return read_key(self.key_file, ours=ours)
+        if self.key_command is not None:
+            return _told(self.key_command, ours=ours)
+        if self.key is None:
+            raise ConfigurationError("the profile names no API key")
+        return checked_key(self.key.encode(), "the profile's key", ours=ours)
+
+
+@dataclass(frozen=True, slots=True)
+class Profiles:
+    """`default`: which one counts where nothing else is said."""
+
+    default: str | None = None
+    profiles: Mapping[str, Profile] = field(default_factory=dict)
+
+    def named(self, name: str, path: Path) -> Profile:
+        """Raises ConfigurationError."""
+        if name not in self.profiles:
+            known = ", ".join(sorted(self.profiles)) or "none"
+            raise ConfigurationError(f"there is no profile {name!r} in {path}, only: {known}")
+        return self.profiles[name]
+
+
+def check_name(name: str) -> str:
+    """Raises ConfigurationError."""
+    if not _NAME.fullmatch(name):
+        raise ConfigurationError(f"a profile's name is letters, digits, _ and -, not {name!r}")
+    return name
+
+
+def load(path: Path) -> Profiles:
+    """Those of the file; none where it is not there. Raises ConfigurationError."""
+    try:
+        with path.open("rb") as file:
+            mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
+            table = tomllib.loads(file.read(FILE_BYTES_MAX).decode())
+    except FileNotFoundError:
+        return Profiles()
+    except OSError as error:
+        raise ConfigurationError(f"cannot read {path} ({error.strerror})") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"{path} is not a TOML file: {error}") from error
+    found = _parsed(table, path)
+    if mode & 0o077 and any(profile.key is not None for profile in found.profiles.values()):
+        raise ConfigurationError(
+            f"{path} holds an API key and others may read it (mode {mode:04o}): chmod 600 {path}"
+        )
+    return found
+
+
+def save(path: Path, profiles: Profiles) -> None:
+    """Whole or not at all, for this user alone. Comments in it are lost. Raises
+    ConfigurationError."""
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        draft.touch(mode=0o600, exist_ok=False)
+        draft.write_text(_toml(profiles), encoding="utf-8")
+        draft.replace(path)
+    except OSError as error:
+        draft.unlink(missing_ok=True)
+        raise ConfigurationError(f"cannot write {path} ({error.strerror})") from error
+
+
+def read_key(path: Path, *, ours: bool = True) -> str:
+    """The API key in a file. Raises ConfigurationError; what the file holds is never shown."""
+    try:
+        with path.open("rb") as file:
+            content = file.read(KEY_BYTES_MAX)
+    except OSError as error:
+        raise ConfigurationError(
+            f"cannot read the API key from {path} ({error.strerror})"
+        ) from error
+    return checked_key(content, str(path), ours=ours)
+
+
+def checked_key(content: bytes, source: str, *, ours: bool = True) -> str:
+    """Raises ConfigurationError. `ours` False: a key of another broker, whatever it looks like."""
+    text = content.decode("ascii", "replace").strip()
+    is_ours = text.startswith("seb_") or not ours
+    if not text or not is_ours or not text.isascii() or not text.isprintable() or " " in text:
+        raise ConfigurationError(f"{source} does not hold an API key (seb_…) and nothing else")
+    return text
+
+
+def _told(command: str, *, ours: bool) -> str:
+    """What a command says. Its stderr, and its questions, go to the terminal."""
+    try:
+        told = subprocess.run(  # noqa: S603 - the user's own
+            shlex.split(command), stdout=subprocess.PIPE, timeout=COMMAND_S, check=True
+        )
+    except (OSError, ValueError, subprocess.SubprocessError) as error:
+        why = getattr(error, "strerror", None) or str(error)
+        raise ConfigurationError(f"no API key from the profile's key_command: {why}") from error
+    return checked_key(told.stdout[:KEY_BYTES_MAX], f"what {command!r} says", ours=ours)
+
+
+def _parsed(table: dict[str, Any], path: Path) -> Profiles:
+    """Raises ConfigurationError."""
+    default, named = table.pop("default", None), table.pop("profiles", {})
+    if table or not isinstance(named, dict) or not isinstance(default, str | None):
+        raise ConfigurationError(f"{path} has default and [profiles.NAME], and nothing else")
+    profiles = {check_name(name): _profile(name, members, path) for name, members in named.items()}
+    return Profiles(default, profiles)
+
+
+def _profile(name: str, members: object, path: Path) -> Profile:
+    where = f"profile {name} in {path}"
+    if not isinstance(members, dict) or not all(isinstance(m, str) for m in members.values()):
+        raise ConfigurationError(f"{where} is not a table of texts")
+    unknown = members.keys() - {"url", *_KEYS}
+    if unknown or "url" not in members or len(members.keys() & set(_KEYS)) > 1:
+        raise ConfigurationError(f"{where} has url, and one of {', '.join(_KEYS)}")
+    parse_url(members["url"])
+    key_file = members.get("key_file")
+    return Profile(
+        members["url"],
+        members.get("key"),
+        None if key_file is None else Path(key_file).expanduser(),
+        members.get("key_command"),
+    )
+
+
+def _toml(profiles: Profiles) -> str:
+    lines = [] if profiles.default is None else [f"default = {_text(profiles.default)}", ""]
+    for name, profile in sorted(profiles.profiles.items()):
+        lines += [f"[profiles.{name}]", f"url = {_text(profile.url)}"]
+        for member in _KEYS:
+            given = getattr(profile, member)
+            if given is not None:
+                lines.append(f"{member} = {_text(str(given))}")
+        lines.append("")
+    return "\n".join(lines)
+
+
+def _text(text: str) -> str:
+    """A basic string of TOML, which JSON's are but for one character."""
+    return json.dumps(text).replace("\x7f", "\\u007f")

@@ -1,0 +1,90 @@
+"""`--json` on every command, and what comes is JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import click
+import pytest
+
+from seb_appliance.cli import seb as program
+
+# What only runs or writes a program, and answers nothing.
+WITHOUT_JSON = {"serve", "completion"}
+# Those on the machine itself have tests of their own.
+ON_THE_MACHINE = {"promote", "doctor", "inspect", "fsck", "admin", "restore", "clone"}
+ELSEWHERE = {"bench", "apply", "import", "export"}  # the same
+NEEDED = {
+    "status": [],
+    "cost": [],
+    "produce": ["TOPIC"],
+    "consume": ["TOPIC"],
+    "topics list": [],
+    "topics create": ["new"],
+    "topics change": ["TOPIC", "linger=2ms"],
+    "topics show": ["TOPIC"],
+    "topics trim": ["TOPIC", "--before", "1", "--yes"],
+    "topics delete": ["TOPIC", "--yes"],
+    "groups list": [],
+    "groups show": ["GROUP"],
+    "groups commit": ["GROUP", "TOPIC=1"],
+    "groups reset": ["GROUP", "--to", "earliest", "--yes"],
+    "groups delete": ["GROUP", "--yes"],
+    "record-keys list": ["TOPIC", "--fresh"],
+    "record-keys latest": ["TOPIC", "a", "--fresh"],
+    "record-keys history": ["TOPIC", "a", "--fresh"],
+    "record-keys delete": ["TOPIC", "a", "--yes"],
+    "api-keys list": [],
+    "api-keys create": ["k", "--grant", "admin"],
+    "api-keys show": ["KEY"],
+    "api-keys change": ["KEY", "--name", "n"],
+    "api-keys rotate": ["KEY"],
+    "api-keys revoke": ["KEY", "--yes"],
+    "audit": [],
+    "snapshot": [],
+    "profiles list": [],
+    "profiles add": ["new", "--url", "http://a", "--key-command", "x"],
+    "profiles use": ["there"],
+    "profiles remove": ["there", "--yes"],
+}
+ENDLESS = {"tail"}  # as `consume --follow`
+
+
+def commands() -> Iterator[tuple[str, click.Command]]:
+    for name, command in program.commands.items():
+        if isinstance(command, click.Group):
+            yield from ((f"{name} {below}", found) for below, found in command.commands.items())
+        else:
+            yield name, command
+
+
+def test_every_command_takes_json() -> None:
+    without = {
+        name
+        for name, command in commands()
+        if not any("--json" in parameter.opts for parameter in command.params)
+    }
+    assert without == WITHOUT_JSON
+
+
+def test_every_command_is_looked_at() -> None:
+    known = WITHOUT_JSON | ON_THE_MACHINE | ELSEWHERE | ENDLESS
+    assert {name for name, _ in commands() if name.split()[0] not in known} == NEEDED.keys()
+
+
+@pytest.mark.parametrize("name", NEEDED)
+def test_what_a_command_answers_is_json(seb, name, monkeypatch):
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(seb.folder))
+    seb.good("profiles", "add", "there", "--url", "http://a", "--key-command", "x")
+    seb("topics", "create", "TOPIC", "--key-index", "history")  # is there, perhaps, and was changed
+    seb.good("produce", "TOPIC", "--key", "a", stdin=b"1\n2\n")
+    seb.good("groups", "commit", "GROUP", "TOPIC=1", "--allow-backward")
+    made = seb.good("api-keys", "create", "k", "--grant", "admin", "--json").json
+    arguments = [made["api_key_id"] if word == "KEY" else word for word in NEEDED[name]]
+    told = seb.good(*name.split(), *arguments, "--json", stdin=b"one\n")
+    if name in ("produce", "consume"):
+        assert all(json.loads(line) for line in told.out.splitlines())
+    else:
+        assert isinstance(told.json, dict)
+    assert told.out
