@@ -216,7 +216,7 @@ class Appending:
         admitted.linger_ms = min(admitted.linger_ms, self._linger.of(as_set))
         admitted.early_flush |= bool(settings.early_flush)
         if known is None:
-            self._admission.check_room_for(1)
+            self._admission.check_free(topic)
         return settings.max_record_bytes
 
     def _prepare(self, records: NewRecords | NewBatches, max_record_bytes: int) -> Prepared:
