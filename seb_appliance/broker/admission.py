@@ -125,6 +125,10 @@ class Admission:
     def find(self, name: str) -> AdmittedTopic | None:
         return self._topics.get(name)
 
+    def is_held(self, name: str) -> bool:
+        """Whether the topic is deleted, and has forks."""
+        return name in self._held
+
     def names(self) -> dict[int, str]:
         """The names of all topics, by id."""
         return {topic.topic_id: name for name, topic in self._topics.items()}
