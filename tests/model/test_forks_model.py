@@ -205,6 +205,7 @@ async def history(place: Place, seed: int, folder: Path) -> None:
     assert not any(found.sections for found in place.broker._catalog.stored.all())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 async def test_forks_keep_what_they_share(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
