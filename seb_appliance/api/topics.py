@@ -134,23 +134,6 @@ def routes(broker: Broker) -> list[HTTPRouteHandler]:
             broker.authorize(call.key, "consume", topic)
         return json_answer(200, topic_out(broker.topics.get(topic)))
 
-    @put("/v1/topics/{topic:str}")
-    async def create_topic(request: AnyRequest) -> ASGIApp:
-        call = enter(request, broker)
-        topic: str = request.scope["path_params"]["topic"]
-        broker.authorize(call.key, "manage", topic)
-        asked = await read_json(request, call, broker, _new_topic_decoder)
-        settings = _settings_of(asked)
-        if (wanted := asked.fork_of) is None:
-            view, made = await broker.topics.create(topic, settings, call.actor)
-        else:
-            broker.authorize(call.key, "consume", wanted.topic)
-            own = None if settings == TopicSettings() else settings
-            view, made = await broker.topics.fork(
-                topic, wanted.topic, wanted.offset, own, call.actor
-            )
-        return json_answer(201 if made else 200, topic_out(view))
-
     @patch("/v1/topics/{topic:str}")
     async def change_topic(request: AnyRequest) -> ASGIApp:
         call = enter(request, broker)
@@ -175,7 +158,29 @@ def routes(broker: Broker) -> list[HTTPRouteHandler]:
         await broker.topics.delete(topic, call.actor)
         return Answer(204, [])
 
-    return [list_topics, get_topic, create_topic, change_topic, delete_topic, _trimming(broker)]
+    made, trimmed = _making(broker), _trimming(broker)
+    return [list_topics, get_topic, made, change_topic, delete_topic, trimmed]
+
+
+def _making(broker: Broker) -> HTTPRouteHandler:
+    @put("/v1/topics/{topic:str}")
+    async def create_topic(request: AnyRequest) -> ASGIApp:
+        call = enter(request, broker)
+        topic: str = request.scope["path_params"]["topic"]
+        broker.authorize(call.key, "manage", topic)
+        asked = await read_json(request, call, broker, _new_topic_decoder)
+        settings = _settings_of(asked)
+        if (wanted := asked.fork_of) is None:
+            view, made = await broker.topics.create(topic, settings, call.actor)
+        else:
+            broker.authorize(call.key, "consume", wanted.topic)
+            own = None if settings == TopicSettings() else settings
+            view, made = await broker.topics.fork(
+                topic, wanted.topic, wanted.offset, own, call.actor
+            )
+        return json_answer(201 if made else 200, topic_out(view))
+
+    return create_topic
 
 
 def _trimming(broker: Broker) -> HTTPRouteHandler:
