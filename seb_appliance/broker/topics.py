@@ -109,7 +109,8 @@ class Topics:
     async def make_on_first_use(self, name: str, by: Actor) -> None:
         """The topic is there afterwards, if topics are made on first use (`auto_create_topics`).
         Raises as `create`."""
-        if self._settings.auto_create_topics and self._catalog.find(name) is None:
+        is_free = self._catalog.find(name) is None and not self._writes.admission.is_held(name)
+        if self._settings.auto_create_topics and is_free:
             with contextlib.suppress(TopicDiffersError):  # somebody was faster
                 await self.create(name, TopicSettings(), by)
 
