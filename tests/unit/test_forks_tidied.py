@@ -10,9 +10,13 @@ import pytest
 from seb_appliance import limits
 from seb_appliance.broker.tidying import SwitchRefusedError
 from seb_appliance.broker.values import From
+from seb_appliance.clock import SystemClock
 from seb_appliance.errors import CompactionRefusedError
 from seb_appliance.formats.operations import TopicSettings
+from seb_appliance.fsck.check import CheckOptions, check_bucket
 from seb_appliance.storage import layout
+from seb_appliance.storage.counted import CountedStore
+from seb_appliance.storage.patience import Patience
 from tests.support.tidied import Place
 
 
@@ -168,3 +172,26 @@ async def test_a_forks_manifest_names_only_segments_with_nothing_of_the_parent_a
     assert named["base"] == ([(0, 29), (30, 59)], 60)
     assert named["whole"] == ([(0, 29), (30, 59)], 60)
     assert named["part"] == ([(0, 29), (40, 69)], 70)
+
+
+async def test_fsck_tells_what_a_fork_has_lost_with_its_deleted_parents_segment(
+    place: Place,
+) -> None:
+    await place.produce("base", 30)
+    await place.tidy()
+    await place.produce("base", 3)
+    await place.broker.topics.fork("fork", "base", 20)
+    await place.broker.topics.delete("base")
+    clock = SystemClock()
+    patience = Patience(clock, lambda: 0.5, give_up_after_s=5)
+
+    async def problems() -> list[tuple[str, str | None, tuple[int, int] | None]]:
+        store = CountedStore(place.store)
+        report = await check_bucket(store, patience, clock, CheckOptions(), lambda *_: None)
+        found = report.findings.problems
+        return [(problem.code, problem.topic, problem.offsets) for problem in found]
+
+    assert await problems() == []
+    (key,) = await objects(place)
+    await place.store.delete(key)
+    assert ("records_lost", "fork", (0, 19)) in await problems()
