@@ -101,6 +101,15 @@ class TopicNotFoundError(NotFoundError):
     title = "No such topic"
 
 
+class TopicHeldError(TopicNotFoundError):
+    """The topic was deleted while it had forks: its name stays taken until the last of them goes,
+    and they still read what they share with it."""
+
+    code = "topic_held"
+    status = 410
+    title = "The topic was deleted, and has forks"
+
+
 class GroupNotFoundError(NotFoundError):
     code = "group_not_found"
     title = "No such consumer group"
@@ -147,6 +156,21 @@ class TopicDiffersError(RefusedError):
     code = "topic_differs"
     status = 409
     title = "The topic exists with other settings"
+
+
+class NameHeldError(RefusedError):
+    code = "name_held"
+    status = 409
+    title = "The name is that of a deleted topic with forks"
+
+
+class ForkRefusedError(RefusedError):
+    """The fork would be one too many, or too deep; `limit` says which number of them there may
+    be."""
+
+    code = "fork_refused"
+    status = 409
+    title = "The topic cannot be forked"
 
 
 class LastAdminKeyError(RefusedError):

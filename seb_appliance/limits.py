@@ -28,6 +28,8 @@ PART_SIZES_BYTES_MAX: Final = 16 * RECORDS_PER_REQUEST_MAX  # a uint32 has 10 di
 # Names
 NAME_LENGTH_MAX: Final = 128
 TOPICS_MAX: Final = 10_000
+FORK_DEPTH_MAX: Final = 32  # forks of forks: a read of the oldest records goes up so many topics
+FORKS_PER_TOPIC_MAX: Final = 1_000
 API_KEYS_MAX: Final = 10_000
 GRANTS_PER_API_KEY_MAX: Final = 100
 IDEMPOTENCY_KEY_CHARACTERS_MAX: Final = 255

@@ -26,6 +26,8 @@ from seb_appliance.errors import (
     QuotaExceededError,
     RequestTimeoutError,
     SebError,
+    TopicHeldError,
+    TopicNotFoundError,
     UnauthenticatedError,
 )
 
@@ -45,6 +47,8 @@ EVERYWHERE: Final[ErrorTypes] = (
 )
 WITH_API_KEY: Final[ErrorTypes] = (
     BadParameterError,
+    TopicHeldError,
+    TopicNotFoundError,
     UnauthenticatedError,
     ForbiddenError,
     QuotaExceededError,
@@ -99,7 +103,8 @@ class Operation:
     @property
     def all_errors(self) -> ErrorTypes:
         """Every error that this operation can answer with."""
-        return (*(WITH_API_KEY if self.api_key else ()), *EVERYWHERE, *self.errors)
+        held = (TopicHeldError,) if TopicNotFoundError in self.errors else ()
+        return (*(WITH_API_KEY if self.api_key else ()), *EVERYWHERE, *self.errors, *held)
 
 
 def ref(schema: type) -> Json:

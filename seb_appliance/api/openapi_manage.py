@@ -9,19 +9,24 @@ from seb_appliance.api.openapi import Content, ErrorTypes, Operation, Reply, ref
 from seb_appliance.api.openapi_records import WRITE_ERRORS
 from seb_appliance.api.snapshots import SnapshotOut
 from seb_appliance.api.status import StatusOut
-from seb_appliance.api.topics import TopicChanges, TopicOut, TopicsOut, Trim
+from seb_appliance.api.topics import ForkWanted, NewTopic, TopicChanges, TopicOut, TopicsOut, Trim
+from seb_appliance.broker.values import ForkOf
 from seb_appliance.errors import (
     BadNameError,
     FencedError,
     ForbiddenError,
+    ForkRefusedError,
+    NameHeldError,
     NotFoundError,
     NotReadyError,
+    OffsetExpiredError,
     OffsetOutOfRangeError,
     OutcomeUnknownError,
     ShuttingDownError,
     StandbyError,
     StoreUnavailableError,
     TopicDiffersError,
+    TopicHeldError,
     TopicNotFoundError,
 )
 from seb_appliance.formats.operations import TopicSettings
@@ -57,6 +62,8 @@ _TOPIC: Final = {
     "log_start_offset": 0,
     "log_end_offset": 18,
     "size_bytes": 4096,
+    "fork_of": None,
+    "forks": 1,
 }
 _STATUS: Final = {
     "version": "0.1.0",
@@ -155,14 +162,33 @@ TOPICS: Final = [
         operation_id="createTopic",
         tag="Topics",
         summary="Create a topic, or check that it is there with these settings",
+        description="With `fork_of` the topic shares the records of another below an offset, "
+        "without a copy, and goes its own way from there. Besides `manage` of the new topic, "
+        "`consume` of the other is needed. What is shared stays when the other is trimmed or "
+        "deleted; a deleted topic with forks answers 410 `topic_held`, and its name stays taken "
+        "until they are gone.",
         parameters=[parameters.TOPIC],
-        body={_JSON: Content(schema=ref(TopicSettings), example=_SETTINGS)},
+        body={
+            _JSON: Content(
+                schema=ref(NewTopic),
+                example={**_SETTINGS, "fork_of": {"topic": "orders.us", "offset": 12}},
+            )
+        },
         body_required=False,
         replies={
             201: Reply(description="Created", content=_TOPIC_REPLY),
             200: Reply(description="It was there, with these settings", content=_TOPIC_REPLY),
         },
-        errors=(*WRITE_ERRORS, TopicDiffersError),
+        errors=(
+            *WRITE_ERRORS,
+            TopicDiffersError,
+            TopicNotFoundError,
+            TopicHeldError,
+            NameHeldError,
+            ForkRefusedError,
+            OffsetExpiredError,
+            OffsetOutOfRangeError,
+        ),
     ),
     Operation(
         method="GET",
@@ -319,6 +345,9 @@ SYSTEM: Final = [
 OPERATIONS: Final = [*TOPICS, *SYSTEM]
 SCHEMAS: Final = [
     TopicSettings,
+    NewTopic,
+    ForkWanted,
+    ForkOf,
     TopicChanges,
     Trim,
     TopicOut,

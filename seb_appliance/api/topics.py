@@ -18,7 +18,7 @@ from seb_appliance.api.times import format_time
 from seb_appliance.broker.broker import Broker
 from seb_appliance.broker.names import check_pattern
 from seb_appliance.broker.patterns import PatternTrie
-from seb_appliance.broker.values import TopicView
+from seb_appliance.broker.values import ForkOf, TopicView
 from seb_appliance.formats.operations import (
     Cleanup,
     Compression,
@@ -46,6 +46,21 @@ class TopicChanges(msgspec.Struct, forbid_unknown_fields=True):
     dirty_ratio: float | UnsetType | None = UNSET
 
 
+class ForkWanted(msgspec.Struct, forbid_unknown_fields=True):
+    """The topic to fork, and the offset from which on the fork goes its own way; null: the log
+    end."""
+
+    topic: str
+    offset: Whole | None = None
+
+
+class NewTopic(TopicSettings, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Settings of a topic to be made (null: the appliance's default). With `fork_of` it shares the
+    records of another, and its settings, if none is given here."""
+
+    fork_of: ForkWanted | None = None
+
+
 class Trim(msgspec.Struct, forbid_unknown_fields=True):
     """`before`: the log start offset to be; records below it go."""
 
@@ -54,7 +69,9 @@ class Trim(msgspec.Struct, forbid_unknown_fields=True):
 
 class TopicOut(msgspec.Struct):
     """A topic. `settings` as they were set (null: the appliance's default); `effective_settings`
-    with the defaults filled in. `log_end_offset` is the offset that the next record gets."""
+    with the defaults filled in. `log_end_offset` is the offset that the next record gets. Of a
+    fork, `fork_of` names its parent, which may be deleted, and where it left it; `size_bytes` are
+    its own. `forks`: how many there are of the topic."""
 
     topic: str
     topic_id: int
@@ -64,13 +81,15 @@ class TopicOut(msgspec.Struct):
     log_start_offset: int
     log_end_offset: int
     size_bytes: int
+    fork_of: ForkOf | None
+    forks: int
 
 
 class TopicsOut(msgspec.Struct):
     topics: list[TopicOut]
 
 
-_settings_decoder: Final = msgspec.json.Decoder(TopicSettings)
+_new_topic_decoder: Final = msgspec.json.Decoder(NewTopic)
 _trim_decoder: Final = msgspec.json.Decoder(Trim)
 _changes_decoder: Final = msgspec.json.Decoder(TopicChanges)
 
@@ -85,7 +104,13 @@ def topic_out(view: TopicView) -> TopicOut:
         view.log_start_offset,
         view.log_end_offset,
         view.bytes,
+        view.fork_of,
+        view.forks,
     )
+
+
+def _settings_of(asked: NewTopic) -> TopicSettings:
+    return TopicSettings(**{name: getattr(asked, name) for name in TopicSettings.__struct_fields__})
 
 
 def routes(broker: Broker) -> list[HTTPRouteHandler]:
@@ -108,15 +133,6 @@ def routes(broker: Broker) -> list[HTTPRouteHandler]:
         if not may_see(broker, call.key, topic):
             broker.authorize(call.key, "consume", topic)
         return json_answer(200, topic_out(broker.topics.get(topic)))
-
-    @put("/v1/topics/{topic:str}")
-    async def create_topic(request: AnyRequest) -> ASGIApp:
-        call = enter(request, broker)
-        topic: str = request.scope["path_params"]["topic"]
-        broker.authorize(call.key, "manage", topic)
-        settings = await read_json(request, call, broker, _settings_decoder)
-        view, made = await broker.topics.create(topic, settings, call.actor)
-        return json_answer(201 if made else 200, topic_out(view))
 
     @patch("/v1/topics/{topic:str}")
     async def change_topic(request: AnyRequest) -> ASGIApp:
@@ -142,7 +158,29 @@ def routes(broker: Broker) -> list[HTTPRouteHandler]:
         await broker.topics.delete(topic, call.actor)
         return Answer(204, [])
 
-    return [list_topics, get_topic, create_topic, change_topic, delete_topic, _trimming(broker)]
+    made, trimmed = _making(broker), _trimming(broker)
+    return [list_topics, get_topic, made, change_topic, delete_topic, trimmed]
+
+
+def _making(broker: Broker) -> HTTPRouteHandler:
+    @put("/v1/topics/{topic:str}")
+    async def create_topic(request: AnyRequest) -> ASGIApp:
+        call = enter(request, broker)
+        topic: str = request.scope["path_params"]["topic"]
+        broker.authorize(call.key, "manage", topic)
+        asked = await read_json(request, call, broker, _new_topic_decoder)
+        settings = _settings_of(asked)
+        if (wanted := asked.fork_of) is None:
+            view, made = await broker.topics.create(topic, settings, call.actor)
+        else:
+            broker.authorize(call.key, "consume", wanted.topic)
+            own = None if settings == TopicSettings() else settings
+            view, made = await broker.topics.fork(
+                topic, wanted.topic, wanted.offset, own, call.actor
+            )
+        return json_answer(201 if made else 200, topic_out(view))
+
+    return create_topic
 
 
 def _trimming(broker: Broker) -> HTTPRouteHandler:

@@ -14,13 +14,16 @@ from dataclasses import dataclass, field
 import msgspec
 
 from seb_appliance import limits
-from seb_appliance.broker.catalog import Catalog, no_such_topic
+from seb_appliance.broker.catalog import Catalog, no_such_topic, topic_held
 from seb_appliance.broker.compressing import Compressor, compressor_of
 from seb_appliance.broker.prepared import RECORD_OVERHEAD_BYTES, Prepared, prepare
 from seb_appliance.broker.values import NewBatches, NewRecords
 from seb_appliance.broker.window import Window
 from seb_appliance.errors import (
     BadRequestError,
+    ForkRefusedError,
+    NameHeldError,
+    OffsetExpiredError,
     OffsetOutOfRangeError,
     RefusedError,
     TopicDiffersError,
@@ -29,6 +32,7 @@ from seb_appliance.formats.operations import (
     TopicChanged,
     TopicCreated,
     TopicDeleted,
+    TopicForked,
     TopicSettings,
     TopicTrimmed,
 )
@@ -43,7 +47,17 @@ class Refusal(Exception):  # noqa: N818 - not an error of its own: it carries on
         self.after = after if after is not None and not after.is_done else None
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
+class Fork:
+    """Of what, under which name, and where. `depth`: how many topics there are above."""
+
+    parent: AdmittedTopic
+    name: str
+    offset: int
+    depth: int
+
+
+@dataclass(slots=True, eq=False)
 class AdmittedTopic:
     """A topic as it will be once everything admitted so far is stored."""
 
@@ -54,6 +68,9 @@ class AdmittedTopic:
     log_start_offset: int = 0
     changed_in: Window | None = None  # the window that creates or last changes it
     appended_in: Window | None = None  # the window of its newest records
+    fork: Fork | None = None  # what it was forked from, if it was
+    forks: int = 0  # that there are of it
+    forked_in: Window | None = None  # the window of the newest of them
     compressor: Compressor | None = field(init=False)  # of what it gets from now on
 
     def __post_init__(self) -> None:
@@ -81,23 +98,36 @@ class Admission:
     ) -> None:
         """`effective` fills in the defaults of a topic's settings."""
         self._effective = effective
-        self._topics = {
-            topic.name: AdmittedTopic(
-                topic.topic_id,
-                topic.settings,
-                effective(topic.settings),
-                topic.log_end_offset,
-                topic.log_start_offset,
-            )
-            for topic in catalog.topics()
-        }
+        self._topics: dict[str, AdmittedTopic] = {}
+        self._held: dict[str, AdmittedTopic] = {}  # deleted, with forks
+        self._load(catalog)
         self._deleted_in: dict[str, Window] = {}
         self._next_topic_id = next_topic_id
         # The appliance's own record timestamps never go back, whatever the clock does.
         self._last_timestamp_us = catalog.position.created_us
 
+    def _load(self, catalog: Catalog) -> None:
+        by_id: dict[int, AdmittedTopic] = {}
+        for topic in catalog.with_rows():
+            known = by_id[topic.topic_id] = AdmittedTopic(
+                topic.topic_id,
+                topic.settings,
+                self._effective(topic.settings),
+                topic.log_end_offset,
+                topic.log_start_offset,
+            )
+            if topic.parent is not None:
+                parent = by_id[topic.parent.topic_id]
+                known.fork = _fork_of(parent, topic.parent.name, topic.fork_offset)
+                parent.forks += 1
+            (self._held if topic.deleted else self._topics)[topic.name] = known
+
     def find(self, name: str) -> AdmittedTopic | None:
         return self._topics.get(name)
+
+    def is_held(self, name: str) -> bool:
+        """Whether the topic is deleted, and has forks."""
+        return name in self._held
 
     def names(self) -> dict[int, str]:
         """The names of all topics, by id."""
@@ -114,7 +144,8 @@ class Admission:
 
     def missing(self, name: str) -> Refusal:
         """The refusal for a topic that is not there, or will not be."""
-        return Refusal(no_such_topic(name), self.deleted_in(name))
+        error = topic_held(name) if name in self._held else no_such_topic(name)
+        return Refusal(error, self.deleted_in(name))
 
     # --- records ---
 
@@ -130,8 +161,20 @@ class Admission:
 
     def check_room_for(self, missing_topics: int) -> None:
         """Raises Refusal when so many topics more are too many."""
-        if missing_topics and len(self._topics) + missing_topics > limits.TOPICS_MAX:
+        there = len(self._topics) + len(self._held)
+        if missing_topics and there + missing_topics > limits.TOPICS_MAX:
             raise Refusal(BadRequestError(f"There are {limits.TOPICS_MAX} topics already."), None)
+
+    def check_free(self, name: str) -> None:
+        """A topic that is not there can be made under this name. Raises Refusal."""
+        if name in self._held:
+            error = NameHeldError(
+                f"The name {name!r} is that of a deleted topic; it is free when its last fork is "
+                "deleted, too.",
+                topic=name,
+            )
+            raise Refusal(error, self.deleted_in(name))
+        self.check_room_for(1)
 
     def place(self, window: Window, name: str, prepared: Prepared, now_us: int) -> AdmittedAppend:
         """The offsets of prepared records; a missing topic is created before them in the window.
@@ -179,23 +222,106 @@ class Admission:
                 )
                 raise Refusal(error, found.changed_in)
             return False
-        self.check_room_for(1)
+        self.check_free(name)
         self._create(window, name, settings, now_us)
         return True
 
     def _create(
         self, window: Window, name: str, settings: TopicSettings, now_us: int
     ) -> AdmittedTopic:
-        topic_id = self._next_topic_id
-        self._next_topic_id += 1
-        topic = self._topics[name] = AdmittedTopic(
-            topic_id, settings, self._effective(settings), 0, changed_in=window
-        )
-        self._deleted_in.pop(name, None)
+        topic = self._add(window, name, settings, 0)
         window.add_event(
-            TopicCreated(topic_id=topic_id, name=name, created_us=now_us, settings=settings)
+            TopicCreated(topic_id=topic.topic_id, name=name, created_us=now_us, settings=settings)
         )
         return topic
+
+    def _add(
+        self, window: Window, name: str, settings: TopicSettings, next_offset: int
+    ) -> AdmittedTopic:
+        topic = self._topics[name] = AdmittedTopic(
+            self._next_topic_id, settings, self._effective(settings), next_offset, changed_in=window
+        )
+        self._next_topic_id += 1
+        self._deleted_in.pop(name, None)
+        return topic
+
+    def admit_topic_forked(
+        self,
+        window: Window,
+        name: str,
+        parent_name: str,
+        offset: int | None,
+        settings: TopicSettings | None,
+        now_us: int,
+    ) -> bool:
+        """As `admit_topic_created`, of a fork. `offset` None: the parent's log end, `settings`
+        None: its settings; where a fork is there already, None is whatever it has."""
+        found = self._topics.get(name)
+        if found is not None:
+            is_same = found.fork is not None and (
+                found.fork.name == parent_name
+                and offset in (None, found.fork.offset)
+                and settings in (None, found.settings)
+            )
+            if not is_same:
+                error = TopicDiffersError(
+                    f"Topic {name!r} exists, and is not this fork of {parent_name!r}.", topic=name
+                )
+                raise Refusal(error, found.changed_in)
+            return False
+        parent = self._topics.get(parent_name)
+        if parent is None:
+            raise self.missing(parent_name)
+        self.check_free(name)
+        offset = parent.next_offset if offset is None else offset
+        self._check_forkable(parent, parent_name, offset)
+        as_set = parent.settings if settings is None else settings
+        topic = self._add(window, name, as_set, offset)
+        topic.log_start_offset = parent.log_start_offset
+        topic.fork = _fork_of(parent, parent_name, offset)
+        parent.forks += 1
+        parent.forked_in = window
+        window.add_event(
+            TopicForked(
+                topic_id=topic.topic_id,
+                name=name,
+                created_us=now_us,
+                settings=as_set,
+                parent_id=parent.topic_id,
+                fork_offset=offset,
+                log_start_offset=parent.log_start_offset,
+            )
+        )
+        return True
+
+    def _check_forkable(self, parent: AdmittedTopic, name: str, offset: int) -> None:
+        error: RefusedError | None = None
+        after = parent.changed_in
+        if offset > parent.next_offset:
+            after = parent.appended_in
+            error = OffsetOutOfRangeError(
+                f"Offset {offset} is beyond the log end {parent.next_offset} of {name!r}.",
+                log_end_offset=parent.next_offset,
+            )
+        elif offset < parent.log_start_offset:
+            error = OffsetExpiredError(
+                f"Offset {offset} is gone; the log of {name!r} starts at "
+                f"{parent.log_start_offset}.",
+                log_start_offset=parent.log_start_offset,
+            )
+        elif parent.fork is not None and parent.fork.depth >= limits.FORK_DEPTH_MAX:
+            error = ForkRefusedError(
+                f"Topic {name!r} is a fork of a fork and so on, {limits.FORK_DEPTH_MAX} deep.",
+                limit=limits.FORK_DEPTH_MAX,
+            )
+        elif parent.forks >= limits.FORKS_PER_TOPIC_MAX:
+            after = parent.forked_in
+            error = ForkRefusedError(
+                f"Topic {name!r} has {limits.FORKS_PER_TOPIC_MAX} forks already.",
+                limit=limits.FORKS_PER_TOPIC_MAX,
+            )
+        if error is not None:
+            raise Refusal(error, after)
 
     def admit_topic_changed(self, window: Window, name: str, settings: TopicSettings) -> None:
         topic = self._topics.get(name)
@@ -235,4 +361,22 @@ class Admission:
             gone: within for gone, within in self._deleted_in.items() if not within.is_done
         }
         self._deleted_in[name] = window
+        if topic.forks:
+            self._held[name] = topic
+        self._free_parents(topic, window)
         window.add_event(TopicDeleted(topic_id=topic.topic_id))
+
+    def _free_parents(self, topic: AdmittedTopic, window: Window) -> None:
+        """A topic goes in this window; deleted ones above it go with the last of their forks."""
+        while topic.forks == 0 and topic.fork is not None:
+            name, topic = topic.fork.name, topic.fork.parent
+            topic.forks -= 1
+            if self._held.get(name) is not topic or topic.forks:
+                return
+            del self._held[name]
+            self._deleted_in[name] = window
+
+
+def _fork_of(parent: AdmittedTopic, name: str, offset: int) -> Fork:
+    depth = 1 if parent.fork is None else parent.fork.depth + 1
+    return Fork(parent, name, offset, depth)

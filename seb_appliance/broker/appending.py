@@ -207,7 +207,9 @@ class Appending:
         `admitted` learns how long its window may wait for it."""
         known = self._admission.find(check_topic_name(topic))
         if known is None and not (
-            self._settings.auto_create_topics and self._authorizer.may(key, "manage", topic)
+            self._settings.auto_create_topics
+            and not self._admission.is_held(topic)
+            and self._authorizer.may(key, "manage", topic)
         ):
             raise self._admission.missing(topic)
         as_set = known.settings if known else TopicSettings()

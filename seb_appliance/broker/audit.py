@@ -69,6 +69,17 @@ def note_topic_created(
     note(window, by, at_us, Action("topic_created", "topic", name, after=after))
 
 
+def note_topic_forked(
+    window: Window, by: Actor, at_us: int, name: str, topic: AdmittedTopic | None
+) -> None:
+    """`topic`: as it was just admitted to the window."""
+    assert topic is not None, name
+    assert topic.fork is not None, name
+    fork_of = {"topic": topic.fork.name, "offset": topic.fork.offset}
+    after = of_topic(topic.topic_id, topic.settings) | {"fork_of": fork_of}
+    note(window, by, at_us, Action("topic_forked", "topic", name, after=after))
+
+
 def of_topic(topic_id: int, settings: TopicSettings) -> dict[str, Any]:
     return {"topic_id": topic_id, "settings": settings}
 

@@ -13,12 +13,13 @@ from seb_appliance.broker.api_keys import ApiKeys
 from seb_appliance.broker.compacted_runs import Run, with_run, without_below
 from seb_appliance.broker.groups import Groups
 from seb_appliance.broker.index_rows import IndexRows
+from seb_appliance.broker.lineage import Need, settle
 from seb_appliance.broker.ports import EntryRef, LoadedState, PagedRow, SectionRef, TopicRow
 from seb_appliance.broker.remembered import Producers, RememberedRequests
 from seb_appliance.broker.stored import StoredObjects, Untidied
 from seb_appliance.broker.stored_rows import StoredRows
 from seb_appliance.broker.users import Users
-from seb_appliance.errors import TopicNotFoundError
+from seb_appliance.errors import TopicHeldError, TopicNotFoundError
 from seb_appliance.formats.entry import Entry, EntryHeader, Position
 from seb_appliance.formats.operations import (
     ApiKeyChanged,
@@ -44,6 +45,7 @@ from seb_appliance.formats.operations import (
     TopicCompacted,
     TopicCreated,
     TopicDeleted,
+    TopicForked,
     TopicSettings,
     TopicTrimmed,
     UserRemoved,
@@ -58,18 +60,34 @@ def no_such_topic(name: str) -> TopicNotFoundError:
     )
 
 
+def topic_held(name: str) -> TopicHeldError:
+    return TopicHeldError(
+        f"The topic {name!r} was deleted; its name is free when its last fork is deleted, too.",
+        topic=name,
+    )
+
+
+def gone(topic: Topic) -> TopicNotFoundError:
+    """The answer to who asks for a deleted topic."""
+    return no_such_topic(topic.name) if topic.purged else topic_held(topic.name)
+
+
 # Topics whose index is swept at each entry: dropping old rows must not hold up anyone.
 _SWEPT_AT_ONCE: Final = 64
 _SWITCHED_AT_ONCE: Final = 200  # topics
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Topic:
     """A topic as of the last applied entry. `log_end_offset`: what the next record will get.
     `index`: where its newest records lie (index.py finds the others); `stored`: those in segments,
     which lie below all others. `bytes_gone`: of `index.total_bytes`, those in force no more.
     `runs`: what compaction went over, ascending; `merged_to_start`: how often since the start it
-    reached the log start, where it may leave tombstones out."""
+    reached the log start, where it may leave tombstones out.
+
+    A fork reads offsets below `fork_offset` of its `parent`; its rows begin there. `deleted`: it
+    has no name any more; `purged`: nor any fork, and its rows are gone. Rows wholly below
+    `held_offset` are in force no more: neither it nor a fork of it needs them."""
 
     topic_id: int
     name: str
@@ -83,11 +101,26 @@ class Topic:
     runs: list[Run] = field(default_factory=list)
     merged_to_start: int = 0
     deleted: bool = False
+    purged: bool = False
+    held_offset: int = 0
+    fork_offset: int = 0
+    parent: Topic | None = field(default=None, repr=False)
+    forks: dict[int, Topic] = field(default_factory=dict, repr=False)  # by id
 
     @property
     def entries_begin(self) -> int:
-        """The first offset that lies in a journal entry."""
-        return max(self.stored.end, self.log_start_offset)
+        """The first offset of its own that lies in a journal entry."""
+        return max(self.stored.end, self.held_offset, self.fork_offset)
+
+    @property
+    def needs(self) -> list[Need]:
+        """What each of its forks needs of it."""
+        return [(fork.held_offset, fork.fork_offset) for fork in self.forks.values()]
+
+    @property
+    def read_from(self) -> int | None:
+        """Its log start offset; None: nobody reads it by its name."""
+        return None if self.deleted else self.log_start_offset
 
     @property
     def size_bytes(self) -> int:
@@ -122,7 +155,8 @@ class Catalog:
         self.api_keys = ApiKeys(loaded.api_keys)
         self.users = Users(loaded.users)
         self._by_name: dict[str, Topic] = {}
-        self._by_id: dict[int, Topic] = {}
+        self._by_id: dict[int, Topic] = {}  # also those that are held: deleted, with forks
+        self._held: dict[str, Topic] = {}
         # Which writer wrote which entries: (first seq, epoch, writer id), ascending.
         self._writers = [(row.first_seq, row.epoch, row.writer_id) for row in loaded.writers]
         self._paged_seqs = (0, 0)  # the last but one, and the last that we heard of
@@ -132,7 +166,8 @@ class Catalog:
         self.stored = StoredObjects(loaded.objects, loaded.garbage)
         self.untidied = Untidied(loaded.untidied)
         for row in loaded.topics:
-            self._add_topic(_loaded_topic(row, paged.get(row.topic_id)))
+            parent = None if row.parent_id is None else self._by_id[row.parent_id]
+            self._add_topic(_loaded_topic(row, paged.get(row.topic_id), parent))
         for entry in loaded.entries:
             for section in entry.sections:
                 self._add_section(entry.ref.seq, entry.created_us, entry.sections_at, section)
@@ -145,18 +180,18 @@ class Catalog:
         return self._by_name.get(name)
 
     def topic(self, name: str) -> Topic:
-        """Raises TopicNotFoundError."""
+        """Raises TopicNotFoundError, which is TopicHeldError while there are forks of it."""
         found = self._by_name.get(name)
         if found is None:
-            raise no_such_topic(name)
+            raise topic_held(name) if name in self._held else no_such_topic(name)
         return found
 
     def totals(self) -> Totals:
-        living = self._by_id.values()
+        living = self._by_name.values()
         return Totals(
             len(living),
             sum(topic.log_end_offset - topic.log_start_offset for topic in living),
-            sum(topic.size_bytes for topic in living),
+            sum(topic.size_bytes for topic in self._by_id.values()),
         )
 
     def topic_names(self) -> list[str]:
@@ -165,6 +200,10 @@ class Catalog:
 
     def topics(self) -> list[Topic]:
         return [self._by_name[name] for name in sorted(self._by_name)]
+
+    def with_rows(self) -> list[Topic]:
+        """All topics, also those of which only forks are left; a fork comes after its parent."""
+        return list(self._by_id.values())
 
     def topic_sizes(self) -> dict[int, int]:
         """Bytes in force of each topic, by id."""
@@ -205,6 +244,11 @@ class Catalog:
 
     def find_id(self, topic_id: int) -> Topic | None:
         """None when the topic was deleted."""
+        found = self._by_id.get(topic_id)
+        return None if found is None or found.deleted else found
+
+    def find_rows(self, topic_id: int) -> Topic | None:
+        """As `find_id`, but also a topic of which only forks are left."""
         return self._by_id.get(topic_id)
 
     def apply(self, entry: Entry) -> list[Topic]:
@@ -216,6 +260,7 @@ class Catalog:
         self._note_writer(header)
         self.untidied.add(header.seq, header.length, header.created_us)
         changed: list[Topic] = []
+        unsettled: set[Topic] = set()
         self.producers.forget_idle(header.created_us)
         for operation in entry.contents.operations:
             match operation:
@@ -227,21 +272,22 @@ class Catalog:
                     )
                 case TopicCreated():
                     changed.append(self._create_topic(operation))
+                case TopicForked():
+                    changed.append(self._fork_topic(operation))
                 case TopicChanged():
                     topic = self._by_id[operation.topic_id]
                     topic.settings = operation.settings
                     changed.append(topic)
                 case TopicDeleted():
-                    topic = self._by_id.pop(operation.topic_id)
-                    del self._by_name[topic.name]
-                    topic.deleted = True
-                    self.stored.release(topic.stored.drop_below(topic.stored.end))
-                    self.groups.forget_topic(topic.topic_id)
-                    self.producers.forget_topic(topic.topic_id)
+                    topic = self._by_id[operation.topic_id]
+                    unsettled.add(self._delete_topic(topic))
                     changed.append(topic)
                 case TopicTrimmed():
-                    self._trim(operation)
-                    changed.append(self._by_id[operation.topic_id])
+                    topic = self._by_id[operation.topic_id]
+                    topic.log_start_offset = operation.log_start_offset
+                    topic.runs = without_below(topic.runs, topic.log_start_offset)
+                    unsettled.add(topic)
+                    changed.append(topic)
                 case SegmentsReplaced() | TopicCompacted() | ObjectsCondemned() | ObjectsRemoved():
                     self._tidy(operation, header)
                 case ApiKeyCreated() | ApiKeyChanged() | ApiKeyRotated() | ApiKeyRevoked():
@@ -258,6 +304,7 @@ class Catalog:
                     self.groups.release_lease(operation.group)
                 case EpochStarted() | AuditNoted():
                     pass
+        settle(unsettled, self.stored)
         self.requests.apply(entry.contents.results, header.created_us)
         self.producers.keep_newest()
         return changed
@@ -274,9 +321,53 @@ class Catalog:
         self._add_topic(topic)
         return topic
 
+    def _fork_topic(self, made: TopicForked) -> Topic:
+        topic = Topic(
+            made.topic_id,
+            made.name,
+            made.created_us,
+            made.settings,
+            made.log_start_offset,
+            made.fork_offset,
+            IndexRows(end=made.fork_offset),
+            held_offset=made.log_start_offset,
+            fork_offset=made.fork_offset,
+            parent=self._by_id[made.parent_id],
+        )
+        self._add_topic(topic)
+        return topic
+
     def _add_topic(self, topic: Topic) -> None:
-        self._by_name[topic.name] = topic
         self._by_id[topic.topic_id] = topic
+        (self._held if topic.deleted else self._by_name)[topic.name] = topic
+        if topic.parent is not None:
+            topic.parent.forks[topic.topic_id] = topic
+
+    def _delete_topic(self, topic: Topic) -> Topic:
+        """The topic of which rows may not be needed any more."""
+        del self._by_name[topic.name]
+        topic.deleted = True
+        topic.runs = []
+        self.groups.forget_topic(topic.topic_id)
+        self.producers.forget_topic(topic.topic_id)
+        if topic.forks:
+            self._held[topic.name] = topic
+        while not topic.forks and topic.deleted:
+            self._purge(topic)
+            if topic.parent is None:
+                break
+            topic = topic.parent
+        return topic
+
+    def _purge(self, topic: Topic) -> None:
+        """Its rows are gone, and its name is free."""
+        del self._by_id[topic.topic_id]
+        if self._held.get(topic.name) is topic:
+            del self._held[topic.name]
+        topic.purged = True
+        self.stored.release(topic.stored.drop_below(topic.stored.end))
+        if topic.parent is not None:
+            del topic.parent.forks[topic.topic_id]
 
     def _add_section(
         self, seq: int, created_us: int, sections_at: int, section: Section
@@ -289,19 +380,12 @@ class Catalog:
         topic.log_end_offset = section.last_offset + 1
         return [topic]
 
-    def _trim(self, trimmed: TopicTrimmed) -> None:
-        topic = self._by_id[trimmed.topic_id]
-        topic.log_start_offset = trimmed.log_start_offset
-        self.stored.release(topic.stored.drop_below(trimmed.log_start_offset))
-        topic.runs = without_below(topic.runs, trimmed.log_start_offset)
-        topic.forget_entries()
-
     def _tidy(self, operation: TidyEvent, header: EntryHeader) -> None:
         match operation:
             case SegmentsReplaced():
                 self._switching.append(self._switch(operation, header.seq))
             case TopicCompacted(topic_id=topic_id, base_offset=base, last_offset=last):
-                topic = self._by_id.get(topic_id)
+                topic = self.find_id(topic_id)
                 if topic is not None:
                     runs = with_run(topic.runs, base, last)
                     topic.runs = without_below(runs, topic.log_start_offset)
@@ -336,7 +420,7 @@ class Catalog:
         sections = [
             item
             for item in fresh
-            if base <= item[1].base_offset <= last and item[1].last_offset >= topic.log_start_offset
+            if base <= item[1].base_offset <= last and item[1].last_offset >= topic.held_offset
         ]
         for object_id, section in sections:
             self.stored.use(object_id, section.length)
@@ -353,7 +437,8 @@ class Catalog:
         for topic_id, sections in rows.items():
             self._by_id[topic_id].stored.replace(0, limits.OFFSET_MAX, sections)
         for topic in self._by_id.values():
-            topic.log_end_offset = max(topic.log_end_offset, topic.entries_begin)
+            begins = topic.stored.end, topic.log_start_offset
+            topic.log_end_offset = max(topic.log_end_offset, *begins)
             topic.forget_entries()
 
     def _note_writer(self, header: EntryHeader) -> None:
@@ -361,12 +446,19 @@ class Catalog:
             self._writers.append((header.seq, header.epoch, header.writer_id))
 
 
-def _loaded_topic(row: TopicRow, paged: PagedRow | None) -> Topic:
+def _loaded_topic(row: TopicRow, paged: PagedRow | None, parent: Topic | None) -> Topic:
     """The topic as far as the pages of its index go."""
-    topic = Topic(row.topic_id, row.name, row.created_us, row.settings, row.log_start_offset)
-    if paged is not None:
-        topic.log_end_offset = paged.end_offset
-        topic.index = IndexRows(
-            end=paged.end_offset, newest_us=paged.newest_us, total_bytes=paged.total_bytes
-        )
-    return topic
+    begin = PagedRow(row.topic_id, row.fork_offset, 0, 0) if paged is None else paged
+    return Topic(
+        row.topic_id,
+        row.name,
+        row.created_us,
+        row.settings,
+        row.log_start_offset,
+        begin.end_offset,
+        IndexRows(end=begin.end_offset, newest_us=begin.newest_us, total_bytes=begin.total_bytes),
+        deleted=row.deleted,
+        held_offset=row.held_offset,
+        fork_offset=row.fork_offset,
+        parent=parent,
+    )

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
+from typing import Final
 
+from seb_appliance import limits
+from seb_appliance.broker.cutting import cut
 from seb_appliance.broker.sections import StoredBatch
 from seb_appliance.broker.values import BatchSlice
 from seb_appliance.formats.batch import Batch
+
+_NO_END: Final = limits.OFFSET_MAX + 1
 
 
 class Collected:
@@ -32,13 +37,18 @@ class Collected:
         """Whether the section with `next_offset` is needed."""
         return self.next_offset < self._end and self._room_records > 0 and self.room_bytes > 0
 
-    def take(self, section: Iterable[StoredBatch]) -> None:
-        """What fits of the section that `next_offset` lies in; one record at least, ever."""
+    def take(self, section: Iterable[StoredBatch], end: int = _NO_END) -> None:
+        """What fits of the section that `next_offset` lies in; one record at least, ever. Records
+        from `end` on are another topic's."""
         for item in section:
             if item.batch.header.last_offset >= self.next_offset:
-                if not self.wants_more:
+                if not self.wants_more or self.next_offset >= end:
                     return
-                self._take(item)
+                ours = item if item.batch.header.last_offset < end else cut(item, end)
+                if ours is None:
+                    self.next_offset = min(end, self._end)
+                else:
+                    self._take(ours)
 
     def _take(self, item: StoredBatch) -> None:
         header = item.batch.header

@@ -16,6 +16,7 @@ from typing import Final
 
 from seb_appliance import limits
 from seb_appliance.broker.catalog import Catalog, Topic
+from seb_appliance.broker.lineage import pinned_below
 from seb_appliance.broker.rewrite_jobs import Compaction, SectionPlace
 from seb_appliance.broker.settings import BrokerSettings
 from seb_appliance.broker.stored_rows import StoredRows
@@ -119,7 +120,8 @@ class Compactions:
     def _plan(self, due: Sequence[tuple[Topic, tuple[int, int]]]) -> Plan:
         compactions, places = [], []
         now_us = self._clock.wall_us()
-        for topic, (begin, end) in due:
+        # An object holds its topics in the order of their ids, which need not be that of names.
+        for topic, (begin, end) in sorted(due, key=lambda item: item[0].topic_id):
             stored = topic.stored
             settings = self._settings.effective(topic.settings)
             assert settings.tombstone_retention_ms is not None, settings
@@ -131,7 +133,7 @@ class Compactions:
                     topic.name,
                     stored.bases[begin],
                     last,
-                    until_us if begin == 0 else None,
+                    until_us if begin == 0 and not inherits(topic) else None,
                 )
             )
             places += [place_of(self._catalog, topic, row) for row in range(begin, end)]
@@ -177,7 +179,8 @@ def due_rows(
     assert settings.dirty_ratio is not None, settings
     stored = topic.stored
     young_us = now_us - settings.min_compaction_lag_ms * 1000
-    clean = _clean_rows(topic)
+    pinned = pinned_rows(topic)
+    clean = max(pinned, _clean_rows(topic))
     end = bisect_right(stored.created_us, young_us)  # `created` never decreases within a topic
     end = min(end, clean + limits.COMPACTION_SECTIONS_MAX)
     if end <= clean:
@@ -185,14 +188,29 @@ def due_rows(
     begin, size_bytes = clean, _bytes(stored, clean, end)
     for base, _ in reversed(topic.runs):
         first = 0 if base == topic.runs[0][0] else bisect_left(stored.bases, base)
-        first = min(first, begin)
+        first = max(pinned, min(first, begin))
         run_bytes = _bytes(stored, first, begin)
         too_clean = size_bytes < settings.dirty_ratio * (size_bytes + run_bytes)
         if too_clean or end - first > limits.COMPACTION_SECTIONS_MAX:
             break
         begin, size_bytes = first, size_bytes + run_bytes
     # A small part of a large topic waits until there is more of it.
-    return (begin, end) if begin == 0 or size_bytes >= segment_bytes else None
+    return (begin, end) if begin == pinned or size_bytes >= segment_bytes else None
+
+
+def inherits(topic: Topic) -> bool:
+    """Whether older records of it lie in a topic that it was forked from."""
+    return topic.log_start_offset < topic.fork_offset
+
+
+def pinned_rows(topic: Topic) -> int:
+    """How many of the first rows forks need as they are; what lies behind them, and nobody can read
+    any more, is not worth it."""
+    below = pinned_below(topic.needs)
+    if below == 0:
+        return 0
+    behind = bisect_left(topic.stored.bases, below)
+    return max(behind, topic.stored.row_of(topic.log_start_offset))
 
 
 def _clean_rows(topic: Topic) -> int:

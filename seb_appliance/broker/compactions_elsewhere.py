@@ -15,7 +15,7 @@ from typing import Final, Literal
 
 from seb_appliance import limits
 from seb_appliance.broker.catalog import Catalog, Topic
-from seb_appliance.broker.compaction import place_of, rows_for_all
+from seb_appliance.broker.compaction import inherits, pinned_rows, place_of, rows_for_all
 from seb_appliance.broker.ports import NewSegment, SectionSource, SignedUpload
 from seb_appliance.broker.rewrite_jobs import Compaction, MadeElsewhere, RewriteJob
 from seb_appliance.broker.settings import BrokerSettings
@@ -108,6 +108,11 @@ class CompactionsElsewhere:
     def _planned(self, topic: Topic) -> CompactionElsewhere:
         settings = self._settings.effective(topic.settings)
         now_us = self._clock.wall_us()
+        if pinned_rows(topic) or inherits(topic):
+            raise CompactionRefusedError(
+                f"Topic {topic.name!r} shares records with a fork: only the appliance compacts it, "
+                "and what is shared stays as it is."
+            )
         rows = rows_for_all(topic, settings, now_us)
         if rows.end == 0:
             raise CompactionRefusedError(f"Nothing of topic {topic.name!r} can be compacted yet.")

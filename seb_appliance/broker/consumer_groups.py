@@ -334,7 +334,7 @@ class ConsumerGroups:
         stands_at = max(offset, topic.log_start_offset)
         try:
             unread_bytes = await self._index.bytes_from(topic, stands_at)
-            rows = await self._index.rows_of(topic, stands_at)
+            _, rows, _ = await self._index.rows_of(topic, stands_at)
         except TopicNotFoundError:  # deleted meanwhile
             return Lag(0, 0, 0.0)
         age_us = max(0, self._clock.wall_us() - rows.created_us[rows.row_of(stands_at)])

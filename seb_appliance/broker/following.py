@@ -16,7 +16,7 @@ from typing import Self, TypeVar
 
 from seb_appliance import limits
 from seb_appliance.broker.budget import ByteBudget
-from seb_appliance.broker.catalog import Topic, no_such_topic
+from seb_appliance.broker.catalog import Topic, gone
 from seb_appliance.clock import Clock, Timer
 from seb_appliance.errors import BadParameterError, OverloadedError, ShuttingDownError
 
@@ -112,7 +112,7 @@ class Follower(Listener):
         """Raises TopicNotFoundError once the topic is deleted, also if there is one of that name
         again."""
         if self._topic.deleted:
-            raise no_such_topic(self._topic.name)
+            raise gone(self._topic)
         return self._topic.log_end_offset
 
 

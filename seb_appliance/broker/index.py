@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from seb_appliance.broker.counters import Counters
 from seb_appliance.broker.index_rows import IndexRows
+from seb_appliance.broker.lineage import owner_of
 from seb_appliance.errors import CorruptObjectError, TopicNotFoundError
 
 if TYPE_CHECKING:
@@ -22,6 +23,15 @@ if TYPE_CHECKING:
 KEPT_ROWS_MAX: Final = 65_536  # 4 MB
 
 _Place: TypeAlias = tuple[int, int]  # topic id, first offset
+
+
+class Stretch(NamedTuple):
+    """Rows of `owner`, the topic itself or one that it was forked from, which answer for the topic
+    up to the offset `end` (exclusive), and for others perhaps further."""
+
+    owner: Topic
+    rows: IndexRows
+    end: int
 
 
 class SectionIndex:
@@ -34,8 +44,27 @@ class SectionIndex:
         self._begins: dict[int, list[int]] = {}  # of the kept pages, ascending, by topic id
         self._kept_rows = 0
 
-    def at_hand(self, topic: Topic, offset: int) -> IndexRows | None:
+    def at_hand(self, topic: Topic, offset: int) -> Stretch | None:
         """As `rows_of`, if that takes no I/O."""
+        owner, end = owner_of(topic, offset)
+        rows = self._own_at_hand(owner, offset)
+        return None if rows is None else Stretch(owner, rows, end)
+
+    async def rows_of(self, topic: Topic, offset: int) -> Stretch:
+        """Rows, one of which answers for `offset`: from the log start up to before the log end.
+        They are good until the caller waits for something. Raises TopicNotFoundError when the
+        topic was deleted meanwhile, CorruptObjectError."""
+        owner, end = owner_of(topic, offset)
+        return Stretch(owner, await self.own_rows_of(owner, offset), end)
+
+    async def own_rows_of(self, topic: Topic, offset: int) -> IndexRows:
+        """As `rows_of`, of an offset that no other topic's rows answer for."""
+        rows = self._own_at_hand(topic, offset)
+        if rows is not None:
+            return rows
+        return self._keep(topic, await self._state.index_page(topic.topic_id, offset))
+
+    def _own_at_hand(self, topic: Topic, offset: int) -> IndexRows | None:
         if offset < topic.stored.end:
             return topic.stored
         if offset >= topic.index.begin:
@@ -51,19 +80,19 @@ class SectionIndex:
         self._kept.move_to_end(place)
         return page
 
-    async def rows_of(self, topic: Topic, offset: int) -> IndexRows:
-        """Rows, one of which answers for `offset`: from the log start up to before the log end.
-        They are good until the caller waits for something. Raises TopicNotFoundError when the
-        topic was deleted meanwhile, CorruptObjectError."""
-        rows = self.at_hand(topic, offset)
-        if rows is not None:
-            return rows
-        return self._keep(topic, await self._state.index_page(topic.topic_id, offset))
-
     async def offset_of_time(self, topic: Topic, timestamp_us: int) -> int:
         """An offset, perhaps before the first record of that timestamp or later, and as near as the
         rows tell (what is gone may have had a larger one); the log end if no record has. Raises
         as `rows_of`."""
+        offset = topic.log_start_offset
+        while True:
+            owner, end = owner_of(topic, offset)
+            found = max(offset, await self._own_offset_of_time(owner, timestamp_us))
+            if owner is topic or found < end:
+                return found
+            offset = end
+
+    async def _own_offset_of_time(self, topic: Topic, timestamp_us: int) -> int:
         stored, newest, end = topic.stored, topic.index, topic.log_end_offset
         if len(stored) and stored.newest >= timestamp_us:
             return stored.bases[stored.row_at_time(timestamp_us)]
@@ -76,24 +105,36 @@ class SectionIndex:
         return max(rows.bases[row] if row < len(rows) else min(rows.end, end), begin)
 
     async def bytes_from(self, topic: Topic, offset: int) -> int:
-        """About how many bytes are stored from `offset` on, which is in the log. Raises as
-        `rows_of`."""
+        """About how many bytes are stored from `offset` on, which is in the log, what a fork shares
+        with others included. Raises as `rows_of`."""
+        size_bytes = 0
+        while True:
+            owner, end = owner_of(topic, offset)
+            size_bytes += await self._own_bytes_from(owner, offset)
+            if owner is topic:
+                return size_bytes
+            size_bytes -= await self._own_bytes_from(owner, end)
+            offset = end
+
+    async def _own_bytes_from(self, topic: Topic, offset: int) -> int:
+        if offset >= topic.log_end_offset:
+            return 0
         if offset < topic.stored.end:
             return topic.size_bytes - topic.stored.bytes_before_offset(offset)
-        rows = await self.rows_of(topic, offset)
+        rows = await self.own_rows_of(topic, offset)
         return topic.index.total_bytes - rows.bytes_before_offset(offset)
 
     async def measure(self, topic: Topic) -> None:
         """Bring `topic.bytes_gone` up to date, where its rows left memory already."""
         begin = topic.entries_begin
         if begin < topic.log_end_offset:
-            rows = await self.rows_of(topic, begin)
+            rows = await self.own_rows_of(topic, begin)
             if begin == topic.entries_begin:
                 topic.bytes_gone = rows.bytes_before[rows.row_of(begin)]
 
     def _keep(self, topic: Topic, page: IndexRows | None) -> IndexRows:
         self._counters.index_lookups += 1
-        if topic.deleted:
+        if topic.purged:
             raise TopicNotFoundError(f"The topic {topic.name!r} was deleted.", topic=topic.name)
         if page is None:
             raise CorruptObjectError(f"the local index of topic {topic.name!r} has a hole")

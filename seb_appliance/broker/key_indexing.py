@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from seb_appliance import limits
-from seb_appliance.broker.catalog import Catalog, Topic, no_such_topic
+from seb_appliance.broker.catalog import Catalog, Topic, gone
 from seb_appliance.broker.key_index import IndexedTopic, IndexRange, KeyIndex
 from seb_appliance.broker.key_views import KeyViews
 from seb_appliance.broker.reads import Reads
@@ -121,7 +121,7 @@ class KeyIndexing:
         try:
             while not self._loaded or self.indexed_offset(topic) < offset:
                 if topic.deleted:
-                    raise no_such_topic(topic.name)
+                    raise gone(topic)
                 if self._clock.monotonic_s() >= give_up_s:
                     raise OverloadedError(
                         f"The key index of {topic.name!r} is at offset {self.indexed_offset(topic)}"

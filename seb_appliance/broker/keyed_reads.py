@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Final
 
 from seb_appliance import limits
-from seb_appliance.broker.catalog import Topic, no_such_topic
+from seb_appliance.broker.catalog import Topic, gone
 from seb_appliance.broker.reads import Reads
 from seb_appliance.broker.values import BatchSlice, From, ReadRequest, ReadResult
 from seb_appliance.errors import OffsetExpiredError, OffsetOutOfRangeError
@@ -41,10 +41,10 @@ async def pick(
             continue
         except OffsetOutOfRangeError:
             if topic.deleted:  # and made anew under its name
-                raise no_such_topic(topic.name) from None
+                raise gone(topic) from None
             raise
         if result.topic_id != topic.topic_id:
-            raise no_such_topic(topic.name)
+            raise gone(topic)
         behind = bisect_left(offsets, result.next_offset)
         for piece in _chosen(result, offsets[at:behind]):
             size_bytes += _bytes_of(piece)

@@ -6,12 +6,15 @@ segment covers is read through the API.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import dataclass, field, replace
 
 from seb_appliance import limits
 from seb_appliance.broker.catalog import Catalog, Topic
+from seb_appliance.broker.lineage import owner_of
 from seb_appliance.broker.ports import ObjectRef, SectionRef, SectionSource
 from seb_appliance.broker.reads import Reads
+from seb_appliance.broker.stored_rows import StoredRows
 from seb_appliance.broker.values import From
 
 
@@ -56,7 +59,7 @@ class Manifests:
             topic.topic_id,
             segments,
             next_offset,
-            max(topic.log_start_offset, topic.stored.end),
+            max(topic.log_start_offset, _segments_end(topic)),
             topic.log_start_offset,
             topic.log_end_offset,
         )
@@ -66,26 +69,47 @@ class Manifests:
         return manifest if urls is None else _with_urls(manifest, urls)
 
     def _segments(self, topic: Topic, offset: int, end: int) -> tuple[list[ManifestSegment], int]:
-        """The topic's own segments from `offset` on, and up to where they were looked for."""
-        rows = topic.stored
+        """Segments from `offset` on, and up to where they were looked for."""
         segments: list[ManifestSegment] = []
-        if offset >= min(end, rows.end):
-            return segments, end
-        first = max(0, rows.row_of(offset))
-        for row in range(first, len(rows)):
-            if rows.bases[row] >= end:
-                break
-            if row - first == limits.MANIFEST_SECTIONS_MAX:
-                return segments, rows.bases[row]
-            section = self._catalog.section_ref(topic, rows, row)
-            ref = section.entry
-            if not isinstance(ref, ObjectRef) or not ref.is_segment_of(topic.topic_id):
-                continue
-            if not segments or segments[-1].ref != ref:
-                length = self._catalog.stored.get(ref.object_id).length
-                segments.append(ManifestSegment(ref, length))
-            segments[-1].sections.append(section)
+        looked_at = 0
+        while offset < end:
+            owner, until = owner_of(topic, offset)
+            for row in _rows_in(owner.stored, offset, min(end, until)):
+                if looked_at == limits.MANIFEST_SECTIONS_MAX:
+                    return segments, owner.stored.bases[row]
+                looked_at += 1
+                self._name(segments, owner, row, until)
+            offset = min(end, until)
         return segments, end
+
+    def _name(self, segments: list[ManifestSegment], owner: Topic, row: int, until: int) -> None:
+        """Add the row's section, if its segment holds nothing but records of `owner`, and none
+        from the offset `until` on: who reads a fork may not read its parent."""
+        section = self._catalog.section_ref(owner, owner.stored, row)
+        ref = section.entry
+        if not isinstance(ref, ObjectRef) or not ref.is_segment_of(owner.topic_id, until):
+            return
+        if not segments or segments[-1].ref != ref:
+            length = self._catalog.stored.get(ref.object_id).length
+            segments.append(ManifestSegment(ref, length))
+        segments[-1].sections.append(section)
+
+
+def _segments_end(topic: Topic) -> int:
+    """Beyond this offset nothing is in a segment yet."""
+    owner, end = owner_of(topic, topic.log_start_offset)
+    reached = min(owner.stored.end, end)
+    while owner is not topic and reached == end:
+        owner, end = owner_of(topic, reached)
+        reached = max(reached, min(owner.stored.end, end))
+    return reached
+
+
+def _rows_in(rows: StoredRows, offset: int, end: int) -> range:
+    """Those that answer for offsets from `offset` up to `end`."""
+    if offset >= rows.end:
+        return range(0)
+    return range(max(0, rows.row_of(offset)), bisect_left(rows.bases, end))
 
 
 def _with_urls(manifest: Manifest, urls: list[str]) -> Manifest:

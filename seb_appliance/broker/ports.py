@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from seb_appliance import limits
 from seb_appliance.broker.index_rows import IndexRows
 from seb_appliance.broker.remembered import Producer, RememberedRequest
 from seb_appliance.formats.columns import Bytes
@@ -43,9 +44,11 @@ class ObjectRef:
     def seq(self) -> int:
         return -self.object_id
 
-    def is_segment_of(self, topic_id: int) -> bool:
-        """Whether nothing but records of this topic is in it: the key says so (docs/FORMAT.md)."""
-        return f"/segments/{topic_id}/" in self.key
+    def is_segment_of(self, topic_id: int, end: int = limits.OFFSET_MAX + 1) -> bool:
+        """Whether nothing but records of this topic, below the offset `end`, is in it: the key says
+        so (docs/FORMAT.md)."""
+        _, found, name = self.key.rpartition(f"/segments/{topic_id}/")
+        return bool(found) and (end > limits.OFFSET_MAX or int(name.split("-")[1]) < end)
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,11 +170,18 @@ class SectionSource(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class TopicRow:
+    """`parent_id` None: no fork. `deleted`: only its forks read its rows. Those that lie wholly
+    below `held_offset` are in force no more (broker/lineage.py)."""
+
     topic_id: int
     name: str
     created_us: int
     settings: TopicSettings
     log_start_offset: int = 0
+    parent_id: int | None = None
+    fork_offset: int = 0
+    deleted: bool = False
+    held_offset: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,8 +261,8 @@ class AuditQuery:
 
 @dataclass(frozen=True, slots=True)
 class EntryRow:
-    """A journal entry with records of living topics; only their sections. `sections_at`: position
-    in the object of the first section."""
+    """A journal entry with records of topics that are there; only their sections. `sections_at`:
+    position in the object of the first section."""
 
     ref: EntryRef
     created_us: int
@@ -306,7 +316,7 @@ class LoadedState:
 
     position: Position
     next_topic_id: int = 1
-    topics: list[TopicRow] = field(default_factory=list)
+    topics: list[TopicRow] = field(default_factory=list)  # by id: a fork comes after its parent
     api_keys: list[ApiKeyRow] = field(default_factory=list)
     users: list[UserRow] = field(default_factory=list)  # by name
     writers: list[WriterRow] = field(default_factory=list)  # oldest first

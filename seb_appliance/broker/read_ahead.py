@@ -57,14 +57,15 @@ class ReadAhead:
         for _ in range(SECTIONS_MAX):
             if offset >= end or size_bytes <= 0:
                 return
-            rows = self._index.at_hand(topic, offset)
-            if rows is None:
+            found = self._index.at_hand(topic, offset)
+            if found is None:
                 return
-            ref = self._catalog.section_ref(topic, rows, rows.row_of(offset))
+            owner, rows, behind = found
+            ref = self._catalog.section_ref(owner, rows, rows.row_of(offset))
             if not self._sections.fetch_ahead(ref):
                 return
             size_bytes -= ref.length
-            offset = ref.last_offset + 1
+            offset = min(ref.last_offset + 1, behind)
 
     def _forget(self, now_s: float) -> None:
         """Drop those who came no more, and the longest gone of too many."""

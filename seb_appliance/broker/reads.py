@@ -6,11 +6,10 @@ from collections.abc import Callable
 from typing import Final
 
 from seb_appliance import limits
-from seb_appliance.broker.catalog import Catalog, Topic, no_such_topic
+from seb_appliance.broker.catalog import Catalog, Topic, gone
 from seb_appliance.broker.collecting import Collected
 from seb_appliance.broker.counters import Counters
-from seb_appliance.broker.index import SectionIndex
-from seb_appliance.broker.index_rows import IndexRows
+from seb_appliance.broker.index import SectionIndex, Stretch
 from seb_appliance.broker.ports import SectionRef
 from seb_appliance.broker.read_ahead import ReadAhead
 from seb_appliance.broker.sections import DecodedSection, SectionReader
@@ -58,15 +57,16 @@ class Reads:
         collected = _collected(topic, offset, until, request)
         old = False
         while collected.wants_more:
-            rows = self._index.at_hand(topic, collected.next_offset)
-            if rows is None:
+            stretch = self._index.at_hand(topic, collected.next_offset)
+            if stretch is None:
                 return None
-            ref = self._ref(topic, rows, collected.next_offset)
-            section = self._sections.at_hand(ref, collected.next_offset, collected.end)
+            ref = self._ref(stretch, collected.next_offset)
+            end = min(collected.end, stretch.end)
+            section = self._sections.at_hand(ref, collected.next_offset, end)
             if section is None:
                 return None
             old = self._sections.was_fetched_ahead(ref) or old
-            collected.take(section)
+            collected.take(section, stretch.end)
         return self._result(topic, offset, collected, old=old)
 
     def wait_at_end(
@@ -93,24 +93,25 @@ class Reads:
                 break
             await self._waiting.wait(topic, left_s)
             if topic.deleted:
-                raise no_such_topic(name)
+                raise gone(topic)
         collected = _collected(topic, offset, until, request)
         old = False
         while collected.wants_more:
-            rows = await self._index.rows_of(topic, collected.next_offset)
-            ref = self._ref(topic, rows, collected.next_offset)
-            section = self._sections.at_hand(ref, collected.next_offset, collected.end)
+            stretch = await self._index.rows_of(topic, collected.next_offset)
+            ref = self._ref(stretch, collected.next_offset)
+            end = min(collected.end, stretch.end)
+            section = self._sections.at_hand(ref, collected.next_offset, end)
             if section is None:
                 # All that this answer has room for comes at one time.
-                self._ahead.fetch(
-                    topic, ref.last_offset + 1, collected.end, collected.room_bytes - ref.length
-                )
-                section = await self._read(topic, ref, collected.next_offset, collected.end)
+                behind = min(ref.last_offset + 1, stretch.end)
+                room_bytes = collected.room_bytes - ref.length
+                self._ahead.fetch(topic, behind, collected.end, room_bytes)
+                section = await self._read(topic, ref, collected.next_offset, end)
                 old = True
             if section is None:
                 continue
             old = self._sections.was_fetched_ahead(ref) or old
-            collected.take(section)
+            collected.take(section, stretch.end)
         return self._result(topic, offset, collected, old=old)
 
     async def _read(
@@ -122,9 +123,9 @@ class Reads:
             return await self._sections.read(ref, offset, end)
         except CorruptObjectError:
             if topic.deleted:
-                raise no_such_topic(topic.name) from None
+                raise gone(topic) from None
             self._check_range(topic, offset)
-            if ref == self._ref(topic, await self._index.rows_of(topic, offset), offset):
+            if ref == self._ref(await self._index.rows_of(topic, offset), offset):
                 raise
         return None
 
@@ -135,7 +136,7 @@ class Reads:
         offset = await self.resolve(topic, start)
         end = await self.resolve(topic, until or _NO_END)
         if topic.deleted:
-            raise no_such_topic(name)
+            raise gone(topic)
         self._check_range(topic, offset)
         return topic, offset, max(offset, min(end, topic.log_end_offset))
 
@@ -163,14 +164,17 @@ class Reads:
         offset = await self._index.offset_of_time(topic, timestamp_us)
         while offset < log_end_offset:
             offset = max(offset, topic.log_start_offset)
-            rows = await self._index.rows_of(topic, offset)
-            ref = self._ref(topic, rows, offset)
-            for stored in await self._read(topic, ref, offset, log_end_offset) or ():
-                if stored.batch.header.largest_timestamp_us >= timestamp_us:
+            stretch = await self._index.rows_of(topic, offset)
+            ref = self._ref(stretch, offset)
+            end = min(log_end_offset, stretch.end)
+            for stored in await self._read(topic, ref, offset, end) or ():
+                if offset < end and stored.batch.header.largest_timestamp_us >= timestamp_us:
                     timestamps = stored.batch.columns.timestamps_us.tolist()
                     first = next(i for i, t in enumerate(timestamps) if t >= timestamp_us)
-                    return max(stored.batch.offsets()[first], topic.log_start_offset)
-                offset = stored.batch.header.last_offset + 1
+                    found = stored.batch.offsets()[first]
+                    if found < end:
+                        return max(found, topic.log_start_offset)
+                offset = min(stored.batch.header.last_offset + 1, end)
         return log_end_offset
 
     def _check_range(self, topic: Topic, offset: int) -> None:
@@ -186,8 +190,9 @@ class Reads:
                 log_end_offset=topic.log_end_offset,
             )
 
-    def _ref(self, topic: Topic, rows: IndexRows, offset: int) -> SectionRef:
-        return self._catalog.section_ref(topic, rows, rows.row_of(offset))
+    def _ref(self, stretch: Stretch, offset: int) -> SectionRef:
+        rows = stretch.rows
+        return self._catalog.section_ref(stretch.owner, rows, rows.row_of(offset))
 
     def _result(self, topic: Topic, offset: int, collected: Collected, *, old: bool) -> ReadResult:
         """`old`: some of it was not in memory when it was asked for, or fetched ahead."""

@@ -30,12 +30,12 @@ async def kept_from(index: SectionIndex, topic: Topic, now_us: int | None) -> in
 async def _first_younger(index: SectionIndex, topic: Topic, offset: int, cutoff_us: int) -> int:
     """The first section from `offset` on that was made after `cutoff_us`."""
     while offset < topic.log_end_offset:
-        rows = await index.rows_of(topic, offset)
+        _, rows, end = await index.rows_of(topic, offset)
         row = rows.row_of(offset)
         first = bisect_right(rows.created_us, cutoff_us, lo=row)
-        if first < len(rows):
+        if first < len(rows) and rows.bases[first] < end:
             return max(offset, rows.bases[first])
-        offset = rows.end
+        offset = min(rows.end, end)
     return offset
 
 
@@ -45,12 +45,12 @@ async def _within_bytes(index: SectionIndex, topic: Topic, offset: int, most: in
         spare = await index.bytes_from(topic, offset) - most
         if spare <= 0:
             return offset
-        rows = await index.rows_of(topic, offset)
+        _, rows, end = await index.rows_of(topic, offset)
         row = rows.row_of(offset)
         first = bisect_left(rows.bytes_before, rows.bytes_before[row] + spare, lo=row + 1)
-        if first < len(rows):
+        if first < len(rows) and rows.bases[first] < end:
             return rows.bases[first]
-        offset = rows.end
+        offset = min(rows.end, end)
     return offset
 
 

@@ -19,7 +19,16 @@ Gone: TypeAlias = tuple[int, int]
 
 class StoredRows(IndexRows):
     """`seqs` are the ids of the objects below zero, `bytes_before` count from the first row. Rows
-    lie below all rows of entries; `end` stays where it was when the last of them goes."""
+    lie below all rows of entries; `end` stays where it was when the last of them goes. There may be
+    holes between rows, of what forks do not need: nobody asks for these offsets."""
+
+    def __init__(self, *, end: int = 0, newest_us: int = 0, total_bytes: int = 0) -> None:
+        super().__init__(end=end, newest_us=newest_us, total_bytes=total_bytes)
+        self.ends = array("q")  # the offset after those that a row answers for
+
+    def end_of(self, row: int) -> int:
+        """The offset after those that the row answers for."""
+        return self.ends[row]
 
     def replace(
         self, base_offset: int, last_offset: int, fresh: Sequence[tuple[int, StoredSection]]
@@ -31,8 +40,15 @@ class StoredRows(IndexRows):
 
     def drop_below(self, offset: int) -> list[Gone]:
         """Drop the rows that lie wholly below `offset`."""
-        end = len(self) if offset >= self.end else max(0, self.row_of(offset))
+        end = bisect_right(self.ends, offset)
         return self._splice(0, end, ())
+
+    def drop_within(self, begin: int, end: int) -> list[Gone]:
+        """Drop the rows that lie wholly within `begin` up to `end` (exclusive), but the last row of
+        all: it tells where the rows of entries begin."""
+        first = bisect_left(self.bases, begin)
+        behind = min(bisect_right(self.ends, end), len(self) - 1)
+        return self._splice(first, behind, ()) if first < behind else []
 
     def _splice(
         self, begin: int, end: int, fresh: Sequence[tuple[int, StoredSection]]
@@ -44,6 +60,7 @@ class StoredRows(IndexRows):
         sections = [section for _, section in fresh]
         self.bases[begin:end] = array("q", [section.base_offset for section in sections])
         self.seqs[begin:end] = array("q", [-object_id for object_id, _ in fresh])
+        self.ends[begin:end] = array("q", [section.last_offset + 1 for section in sections])
         self.starts[begin:end] = array("q", [section.at for section in sections])
         self.lengths[begin:end] = array("q", [section.length for section in sections])
         self.crcs[begin:end] = array("I", [section.crc for section in sections])

@@ -12,12 +12,13 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Sequence
 
 from seb_appliance import limits
-from seb_appliance.broker.admission import Admission
+from seb_appliance.broker.admission import Admission, AdmittedTopic
 from seb_appliance.broker.catalog import Catalog, Topic
 from seb_appliance.broker.compaction import Compactions, place_of
 from seb_appliance.broker.compactions_elsewhere import CompactionsElsewhere
 from seb_appliance.broker.consumer_groups import Submit
 from seb_appliance.broker.index import SectionIndex
+from seb_appliance.broker.lineage import pinned_below
 from seb_appliance.broker.linger import Linger
 from seb_appliance.broker.ports import EntryRef
 from seb_appliance.broker.retention import AgeClock, kept_from
@@ -116,7 +117,7 @@ class Tidying:
         for i, topic in enumerate(topics):
             if i % _TOPICS_AT_ONCE == 0:
                 await asyncio.sleep(0)
-            if not topic.deleted:
+            if not topic.purged:
                 await self._index.measure(topic)
 
     @property
@@ -127,7 +128,7 @@ class Tidying:
 
     async def measure(self) -> None:
         """After a start: the bytes of every topic's entries in force."""
-        await self._measure(self._catalog.topics())
+        await self._measure(self._catalog.with_rows())
 
     # --- jobs ---
 
@@ -148,13 +149,13 @@ class Tidying:
         sections: Sequence[SectionPlace] = (),
         compactions: tuple[Compaction, ...] = (),
     ) -> RewriteJob:
-        topics = self._catalog.topics()
+        topics = self._catalog.with_rows()
         return RewriteJob(
             bucket_id=self._bucket_id,
             epoch=self._epoch(),
             name=self._random_bytes(8),
             segment_bytes=self.settings.segment_bytes,
-            log_starts={topic.topic_id: topic.log_start_offset for topic in topics},
+            log_starts={topic.topic_id: topic.held_offset for topic in topics},
             compressed=frozenset(t.topic_id for t in topics if self._wants_compression(t)),
             entries=entries,
             sections=tuple(sections),
@@ -212,7 +213,7 @@ class Tidying:
 
     async def _places(self, object_ids: set[int]) -> list[SectionPlace]:
         places = []
-        for i, topic in enumerate(self._catalog.topics()):
+        for i, topic in enumerate(self._catalog.with_rows()):
             if i % _TOPICS_AT_ONCE == 0:
                 await asyncio.sleep(0)
             rows = [row for row, seq in enumerate(topic.stored.seqs) if -seq in object_ids]
@@ -257,7 +258,7 @@ class Tidying:
             raise SwitchRefusedError("the operation is too large for an entry")
         await self._check(job, made)
         await self._submit(admit, self._linger.default_ms)
-        topics = (self._catalog.find_id(replaced.topic_id) for replaced in made.replaced)
+        topics = (self._catalog.find_rows(replaced.topic_id) for replaced in made.replaced)
         await self._measure(topic for topic in topics if topic is not None)
 
     async def _check(self, job: RewriteJob, made: Rewritten) -> None:
@@ -273,17 +274,26 @@ class Tidying:
             return
         inputs = {living.get(key, 0) for key in job.inputs}
         for replaced in made.replaced:
-            topic = self._catalog.find_id(replaced.topic_id)
-            if topic is not None and topic.log_start_offset <= replaced.last_offset:
+            topic = self._catalog.find_rows(replaced.topic_id)
+            if topic is not None and topic.held_offset <= replaced.last_offset:
                 _check_stored(topic, replaced, inputs)
 
     def _check_wanted(self, compactions: Sequence[Compaction]) -> None:
-        """Nobody has asked meanwhile that nothing be removed."""
+        """Nobody has asked meanwhile that nothing be removed, nor forked the topic there."""
         for item in compactions:
             known = self._admission.find(item.name)
             is_same = known is not None and known.topic_id == item.topic_id
             if known is not None and is_same and not known.effective.compacts:
                 raise SwitchRefusedError(f"topic {item.name!r} is not compacted any more")
+            if known is not None and is_same and self._is_forked(known, item.base_offset):
+                raise SwitchRefusedError(f"topic {item.name!r} was forked meanwhile")
+
+    def _is_forked(self, known: AdmittedTopic, base_offset: int) -> bool:
+        """Whether a fork may need records from `base_offset` on as they are."""
+        if known.forked_in is not None and not known.forked_in.is_done:
+            return True
+        topic = self._catalog.find_id(known.topic_id)
+        return topic is not None and pinned_below(topic.needs) > base_offset
 
     async def _check_entries(self, job: RewriteJob, made: Rewritten) -> None:
         untidied = self._catalog.untidied.entries
@@ -293,10 +303,10 @@ class Tidying:
         covered = {replaced.topic_id: replaced for replaced in made.replaced}
         if len(covered) != len(made.replaced):
             raise SwitchRefusedError("a topic has two ranges in the entries")
-        for i, topic in enumerate(self._catalog.topics()):
+        for i, topic in enumerate(self._catalog.with_rows()):
             if i % _TOPICS_AT_ONCE == 0:
                 await asyncio.sleep(0)
-            if topic.deleted:
+            if topic.purged:
                 continue
             begin = topic.entries_begin
             replaced = covered.get(topic.topic_id)
@@ -305,7 +315,7 @@ class Tidying:
                     raise SwitchRefusedError(f"topic {topic.topic_id} begins at {begin} now")
                 begin = replaced.last_offset + 1
             if begin < topic.log_end_offset:
-                rows = await self._index.rows_of(topic, begin)
+                rows = await self._index.own_rows_of(topic, begin)
                 row = rows.row_of(begin)
                 if rows.seqs[row] <= until:
                     raise SwitchRefusedError(f"topic {topic.topic_id} has more in those entries")

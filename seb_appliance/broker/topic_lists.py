@@ -42,7 +42,7 @@ class TopicLists:
         newest = topic.log_end_offset - 1
         if newest < topic.log_start_offset:
             return None
-        rows = await self._index.rows_of(topic, newest)
+        _, rows, _ = await self._index.rows_of(topic, newest)
         return rows.created_us[rows.row_of(newest)]
 
     async def readers(self, names: Collection[str]) -> dict[str, Readers]:

@@ -12,7 +12,7 @@ from seb_appliance.broker.catalog import Catalog, Topic
 from seb_appliance.broker.linger import Linger
 from seb_appliance.broker.names import check_topic_name
 from seb_appliance.broker.settings import BrokerSettings
-from seb_appliance.broker.values import TopicView
+from seb_appliance.broker.values import ForkOf, TopicView
 from seb_appliance.broker.window import Window
 from seb_appliance.broker.writes import Writes
 from seb_appliance.clock import Clock
@@ -74,10 +74,43 @@ class Topics:
             await self._writes.once_stored(self._writes.admission.changed_in(name))
         return self.get(name), made
 
+    async def fork(
+        self,
+        name: str,
+        parent: str,
+        offset: int | None = None,
+        settings: TopicSettings | None = None,
+        by: Actor = THE_APPLIANCE,
+    ) -> tuple[TopicView, bool]:
+        """A topic `name` that shares the records of `parent` below `offset`; and whether it was
+        made now. Nothing is copied. `offset` None: the parent's log end, `settings` None: its
+        settings; where a fork is there already, None is whatever it has.
+
+        Raises TopicNotFoundError, NameHeldError, TopicDiffersError when there is another topic of
+        that name, OffsetOutOfRangeError, OffsetExpiredError, ForkRefusedError, BadNameError,
+        BadRequestError.
+        """
+        check_topic_name(name)
+        if settings is not None:
+            self._settings.check(settings)
+
+        def admit(window: Window) -> bool:
+            admission, now_us = self._writes.admission, self._clock.wall_us()
+            made = admission.admit_topic_forked(window, name, parent, offset, settings, now_us)
+            if made:
+                audit.note_topic_forked(window, by, now_us, name, admission.find(name))
+            return made
+
+        made = await self._writes.operate(admit)
+        if not made:
+            await self._writes.once_stored(self._writes.admission.changed_in(name))
+        return self.get(name), made
+
     async def make_on_first_use(self, name: str, by: Actor) -> None:
         """The topic is there afterwards, if topics are made on first use (`auto_create_topics`).
         Raises as `create`."""
-        if self._settings.auto_create_topics and self._catalog.find(name) is None:
+        is_free = self._catalog.find(name) is None and not self._writes.admission.is_held(name)
+        if self._settings.auto_create_topics and is_free:
             with contextlib.suppress(TopicDiffersError):  # somebody was faster
                 await self.create(name, TopicSettings(), by)
 
@@ -101,7 +134,8 @@ class Topics:
         return self.get(name)
 
     async def delete(self, name: str, by: Actor = THE_APPLIANCE) -> None:
-        """The topic and its records are gone; a new one of that name starts at offset 0."""
+        """The topic and its records are gone; a new one of that name starts at offset 0. What its
+        forks share with it stays, and so long its name is taken."""
 
         def admit(window: Window) -> None:
             known = self._writes.admission.find(name)
@@ -145,4 +179,6 @@ class Topics:
             topic.log_start_offset,
             topic.log_end_offset,
             topic.size_bytes,
+            ForkOf(topic.parent.name, topic.fork_offset) if topic.parent is not None else None,
+            len(topic.forks),
         )

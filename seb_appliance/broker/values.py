@@ -64,8 +64,17 @@ class Appended:
 
 
 @dataclass(frozen=True, slots=True)
+class ForkOf:
+    """Of a fork: the name of its parent, which may be deleted, and the fork offset."""
+
+    topic: str
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
 class TopicView:
-    """A topic as of the last applied entry."""
+    """A topic as of the last applied entry. `bytes`: its own; what a fork shares counts with its
+    parent. `forks`: how many there are of it."""
 
     name: str
     topic_id: int
@@ -75,6 +84,8 @@ class TopicView:
     log_start_offset: int
     log_end_offset: int
     bytes: int
+    fork_of: ForkOf | None = None
+    forks: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""`seb topics …`: list, make, change, show, trim and delete topics."""
+"""`seb topics …`: list, make, fork, change, show, trim and delete topics."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def setting(name: str, text: str) -> tuple[str, Any]:
 
 @click.group(cls=ListsByDefault)
 def topics() -> None:
-    """Topics: list (also without a command), create, change, show, trim, delete."""
+    """Topics: list (also without a command), create, fork, change, show, trim, delete."""
 
 
 @topics.command("list")
@@ -127,6 +127,30 @@ def create(client: HttpClient, as_json: bool, name: str, **settings: str | None)
 
 
 @topics.command()
+@click.argument("name")
+@click.option(
+    "--from",
+    "parent",
+    shell_complete=topic_names,
+    required=True,
+    metavar="TOPIC",
+    help="Whose records it shares.",
+)
+@click.option("--at", type=int, metavar="OFFSET", help="It shares those below; else all.")
+@talks
+def fork(client: HttpClient, as_json: bool, name: str, parent: str, at: int | None) -> None:
+    """Make the topic NAME, which shares the records of another, without a copy."""
+    wanted = {"fork_of": {"topic": parent, "offset": at}}
+    answer = client.request("PUT", path_of("topics", name), json_body=wanted)
+    topic: Topic = answer.json()
+    if as_json:
+        say_json(topic)
+    else:
+        how = "is made" if answer.status == 201 else "is there already"
+        say(f"{name} {how}: it shares {parent} below offset {topic['fork_of']['offset']:,}")
+
+
+@topics.command()
 @click.argument("name", shell_complete=topic_names)
 @click.argument("settings", metavar="SETTING=VALUE...", nargs=-1, required=True)
 @talks
@@ -171,11 +195,14 @@ def _show(topic: Topic, as_json: bool) -> None:
         whose = "the appliance's" if topic["settings"][member] is None else "its own"
         settings[name] = f"{shown(topic['effective_settings'][member])}  ({whose})"
     records = topic["log_end_offset"] - topic["log_start_offset"]
+    forked = topic["fork_of"]
     say(
         outline(
             {
                 "topic": topic["topic"],
                 "topic id": topic["topic_id"],
+                "fork of": f"{forked['topic']}, at offset {forked['offset']:,}" if forked else "-",
+                "forks": topic["forks"],
                 "created": moment(topic["created"]),
                 "records": f"{records:,}",
                 "size": size(topic["size_bytes"]),

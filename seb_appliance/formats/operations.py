@@ -97,6 +97,21 @@ class TopicCreated(_Operation, frozen=True, kw_only=True, tag="topic_created"):
     settings: TopicSettings
 
 
+class TopicForked(_Operation, frozen=True, kw_only=True, tag="topic_forked"):
+    """A topic is made that shares the records of `parent_id` from `log_start_offset` on, below
+    `fork_offset`; its own begin there. Until it is deleted or trimmed, what it shares stays as it
+    is, whatever becomes of its parent."""
+
+    version: Literal[1] = 1
+    topic_id: Whole
+    name: str
+    created_us: Whole
+    settings: TopicSettings
+    parent_id: Whole
+    fork_offset: Whole
+    log_start_offset: Whole
+
+
 class TopicChanged(_Operation, frozen=True, kw_only=True, tag="topic_changed"):
     """`settings` are all settings after the change."""
 
@@ -106,6 +121,9 @@ class TopicChanged(_Operation, frozen=True, kw_only=True, tag="topic_changed"):
 
 
 class TopicDeleted(_Operation, frozen=True, kw_only=True, tag="topic_deleted"):
+    """Nobody reads or writes it any more. While it has forks its name stays taken, and what they
+    share stays; it goes with the last of them."""
+
     version: Literal[1] = 1
     topic_id: Whole
 
@@ -330,6 +348,7 @@ class AuditNoted(_Operation, frozen=True, kw_only=True, tag="audit_noted"):
 Event = (
     EpochStarted
     | TopicCreated
+    | TopicForked
     | TopicChanged
     | TopicDeleted
     | TopicTrimmed

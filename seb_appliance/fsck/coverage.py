@@ -5,8 +5,9 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import AsyncIterator, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from seb_appliance import limits
 from seb_appliance.broker.ports import LoadedState, TopicRow
 from seb_appliance.formats.operations import StoredSection
 from seb_appliance.fsck.findings import Problem
@@ -19,14 +20,22 @@ from seb_appliance.storage.layout import Claim, Mode
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A section in force: offsets `base` to `last`, and bytes of the object at `key`."""
+    """A section in force: offsets `base` to `last`, and bytes of the object at `key`. `end`: from
+    there on (exclusive) its records are not the topic's, but its parent's alone."""
 
+    topic_id: int  # of whose section it is
     key: str
     base: int
     last: int
     at: int
     length: int
     crc: int
+    end: int = limits.OFFSET_MAX + 1
+
+    @property
+    def answers_until(self) -> int:
+        """The offset after those that it has for the topic."""
+        return min(self.last + 1, self.end)
 
 
 @dataclass(slots=True)
@@ -75,12 +84,14 @@ class Coverage:
         self._listing = listing
         self._reader = reader
         self._present: dict[str, bool] = {}  # of keys that were not listed
+        self._topics = {row.topic_id: row for row in in_force.state.topics}
         self._paged_ends = {row.topic_id: row.end_offset for row in in_force.state.paged}
         self._fresh: dict[int, list[Place]] = defaultdict(list)
         for entry in in_force.state.entries:
             for section in entry.sections:
                 self._fresh[section.topic_id].append(
                     Place(
+                        section.topic_id,
                         in_force.key_of_entry(entry.ref.seq),
                         section.base_offset,
                         section.last_offset,
@@ -97,35 +108,61 @@ class Coverage:
             for s in self._in_force.homeless
         ]
         for topic in self._in_force.state.topics:
-            found += await self._of_topic(topic)
+            if not topic.deleted:  # what is left of those, their forks read
+                found += await self._of_topic(topic)
         return found + self._epoch_entries()
 
     async def places(self, topic: TopicRow) -> AsyncIterator[Place]:
-        """The topic's sections in force, in the order of their offsets."""
-        end = topic.log_start_offset
+        """The sections in force that answer for the topic, in the order of their offsets: what a
+        fork shares lies with those that it was forked from."""
+        begin = topic.log_start_offset
+        while True:
+            owner, end = self._owner_of(topic, begin)
+            async for place in self._own_places(owner, begin, end):
+                yield replace(place, end=end)
+            if owner is topic:
+                return
+            begin = end
+
+    def _owner_of(self, topic: TopicRow, offset: int) -> tuple[TopicRow, int]:
+        """Whose sections answer for `offset`, and up to where (exclusive)."""
+        end = limits.OFFSET_MAX + 1
+        while offset < topic.fork_offset:
+            end = min(end, topic.fork_offset)
+            assert topic.parent_id is not None, topic
+            topic = self._topics[topic.parent_id]
+        return topic, end
+
+    async def _own_places(self, topic: TopicRow, begin: int, end: int) -> AsyncIterator[Place]:
+        """Those of the topic's own sections with offsets from `begin` up to `end`."""
+        at = max(begin, topic.fork_offset)
         for key, section in self._in_force.by_topic.get(topic.topic_id, ()):
-            yield Place(
-                key,
-                section.base_offset,
-                section.last_offset,
-                section.at,
-                section.length,
-                section.crc,
-            )
-            end = max(end, section.last_offset + 1)
-        while (page := await self._database.index_page(topic.topic_id, end)) is not None:
-            for row in range(page.row_of(end), len(page)):
+            at = max(at, section.last_offset + 1)
+            if section.last_offset >= begin and section.base_offset < end:
                 yield Place(
-                    self._in_force.key_of_entry(page.seqs[row]),
-                    page.bases[row],
-                    page.end_of(row) - 1,
-                    page.starts[row],
-                    page.lengths[row],
-                    page.crcs[row],
+                    topic.topic_id,
+                    key,
+                    section.base_offset,
+                    section.last_offset,
+                    section.at,
+                    section.length,
+                    section.crc,
                 )
-            end = page.end
+        while at < end and (page := await self._database.index_page(topic.topic_id, at)):
+            for row in range(page.row_of(at), len(page)):
+                if page.bases[row] < end:
+                    yield Place(
+                        topic.topic_id,
+                        self._in_force.key_of_entry(page.seqs[row]),
+                        page.bases[row],
+                        page.end_of(row) - 1,
+                        page.starts[row],
+                        page.lengths[row],
+                        page.crcs[row],
+                    )
+            at = page.end
         for place in self._fresh.get(topic.topic_id, ()):
-            if place.last >= end:
+            if place.last >= at and place.base < end:
                 yield place
 
     async def _of_topic(self, topic: TopicRow) -> list[Problem]:
@@ -136,29 +173,29 @@ class Coverage:
             if place.base > expected:
                 found.append(_hole(topic.name, place.key, expected, place.base - 1))
             elif place.base < expected and not first:
-                again = place.base, min(expected - 1, place.last)
+                again = place.base, min(expected, place.answers_until) - 1
                 detail = "these offsets lie in another section, too"
                 found.append(Problem("offsets_twice", place.key, detail, topic.name, again))
             first = False
-            expected = max(expected, place.last + 1)
+            expected = max(expected, place.answers_until)
             last_key = place.key
-            if fault := await self._fault(topic.topic_id, place):
+            if fault := await self._fault(place):
                 readable_from = max(place.base, topic.log_start_offset)
-                lost = (readable_from, place.last)
+                lost = (readable_from, place.answers_until - 1)
                 found.append(Problem("records_lost", place.key, fault, topic.name, lost))
-        if expected < self._paged_ends.get(topic.topic_id, 0):
-            end = self._paged_ends[topic.topic_id]
+        end = max(self._paged_ends.get(topic.topic_id, 0), topic.fork_offset)
+        if expected < end:
             found.append(_hole(topic.name, last_key, expected, end - 1))
         return found
 
-    async def _fault(self, topic_id: int, place: Place) -> str:
+    async def _fault(self, place: Place) -> str:
         """Why the section cannot be read, or ""."""
         if not await self._is_present(place.key):
             return "the object is not in the bucket"
         if place.key not in self._reader.bad:
             return ""
         bad = self._reader.bad[place.key]
-        is_bad = bad is None or (topic_id, place.base) in bad
+        is_bad = bad is None or (place.topic_id, place.base) in bad
         return "the object is damaged" if is_bad else ""
 
     async def _is_present(self, key: str) -> bool:

@@ -119,7 +119,7 @@ class KeyIndexCheck:
         """Each record key of the section is known, with this record or a newer one; and each row
         that points into the section points at such a record."""
         self.checked += 1
-        end = indexed.indexed_offset
+        end = min(indexed.indexed_offset, place.answers_until)
         start = topic.log_start_offset
         here: dict[int, tuple[bytes, int, bool]] = {}
         for batch in batches:
@@ -135,7 +135,7 @@ class KeyIndexCheck:
                 raise _Different(f"topic {topic.name}: it lacks the record at offset {offset}")
             if newest[0] == offset and newest[1:3] != (timestamp_us, tombstone):
                 raise _Different(f"topic {topic.name}: another record at offset {offset}")
-        found = index.execute(_IN_RANGE, (topic.topic_id, max(place.base, start), place.last))
+        found = index.execute(_IN_RANGE, (topic.topic_id, max(place.base, start), end - 1))
         for key, *row in found:
             newest = rows.checked_row(topic.topic_id, key, row)
             if newest[0] not in here or here[newest[0]][0] != key:
@@ -154,7 +154,7 @@ class KeyIndexCheck:
             await fresh.begin(topic.topic_id, IndexedTopic(indexed.mode, offset))
             async for place in self._places(topic, indexed):
                 batches = await self._batches(place)
-                next_offset = min(place.last + 1, indexed.indexed_offset)
+                next_offset = min(place.answers_until, indexed.indexed_offset)
                 slices = [_cut(batch, offset, next_offset) for batch in batches]
                 await fresh.add([IndexRange(topic.topic_id, offset, next_offset, slices)], {})
                 offset = next_offset

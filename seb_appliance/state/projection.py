@@ -45,11 +45,12 @@ from seb_appliance.formats.operations import (
     TopicChanged,
     TopicCreated,
     TopicDeleted,
+    TopicForked,
     TopicTrimmed,
     UserRemoved,
     UserSet,
 )
-from seb_appliance.state import audit, index_pages, retries, rows, stored
+from seb_appliance.state import audit, index_pages, lineage, retries, rows, stored
 from seb_appliance.state.digest import CHECKSUM_MODULUS, row_checksum
 from seb_appliance.state.found import checksum_of, checksum_where, one_of, rows_with
 from seb_appliance.state.schema import (
@@ -62,7 +63,6 @@ from seb_appliance.state.schema import (
     users,
     writers,
 )
-from seb_appliance.state.schema import index_pages as pages
 
 
 def _upsert(table: Table) -> Insert:
@@ -81,7 +81,7 @@ class Change:
     exact: bool = True
 
 
-_OF_TOPIC: Final = (TopicCreated, TopicChanged, TopicDeleted, TopicTrimmed)
+_OF_TOPIC: Final = (TopicCreated, TopicForked, TopicChanged, TopicDeleted, TopicTrimmed)
 _OF_API_KEY: Final = (ApiKeyCreated, ApiKeyChanged, ApiKeyRotated, ApiKeyRevoked)
 _OF_USER: Final = (UserSet, UserRemoved)
 _OF_GROUP: Final = (OffsetsCommitted, GroupReset, GroupDeleted, LeaseTaken, LeaseReleased)
@@ -89,8 +89,9 @@ _OF_GROUP: Final = (OffsetsCommitted, GroupReset, GroupDeleted, LeaseTaken, Leas
 _INSERT_ENTRY: Final = insert(journal_entries)
 _INSERT_TOPIC: Final = insert(topics)
 _UPDATE_TOPIC: Final = update(topics).where(topics.c.topic_id == bindparam("of_topic_id"))
-_TRIM_TOPIC: Final = update(topics).where(topics.c.topic_id == bindparam("of_topic_id"))
-_DELETE_TOPIC: Final = delete(topics).where(topics.c.topic_id == bindparam("of_topic_id"))
+_TRIM_TOPIC: Final = _UPDATE_TOPIC.values(
+    log_start_offset=bindparam("start"), held_offset=bindparam("start")
+)
 _INSERT_API_KEY: Final = insert(api_keys)
 _UPDATE_API_KEY: Final = update(api_keys).where(api_keys.c.api_key_id == bindparam("of_api_key_id"))
 _ROTATE_API_KEY: Final = _UPDATE_API_KEY.values(
@@ -109,7 +110,6 @@ _DELETE_OFFSETS: Final = delete(group_offsets).where(
 _DELETE_OFFSETS_ON: Final = delete(group_offsets).where(
     group_offsets.c.topic_id == bindparam("of_topic_id")
 )
-_DELETE_PAGES_OF: Final = delete(pages).where(pages.c.topic_id == bindparam("of_topic_id"))
 _DELETE_LEASE: Final = delete(leases).where(leases.c.group_name == bindparam("of_group"))
 
 
@@ -144,15 +144,18 @@ def _project(
     ]
     events = [event for event, _ in placed]
     added = checksum_of(journal_entries, (row.values() for row in entry_rows))
+    parents = lineage.parents_of(connection, events)
+    concerned = lineage.concerned(events, parents)
     if events:
-        added -= _checksum_of_touched(connection, events)
+        added -= _checksum_of_touched(connection, events, concerned)
         _apply(connection, [change for each in placed for change in changes_of(*each)])
-        added += _checksum_of_touched(connection, events)
+        lineage.hold(connection, concerned)
+        added += _checksum_of_touched(connection, events, concerned)
         added += audit.project(connection, events)
-    added += stored.project(connection, entries)
+    added += stored.project(connection, entries, parents)
     grown, requests_place = retries.project(connection, entries, state["requests_place"])
     added += grown + _project_writers(connection, entries, state)
-    given = [event.topic_id + 1 for event in events if isinstance(event, TopicCreated)]
+    given = [e.topic_id + 1 for e in events if isinstance(e, TopicCreated | TopicForked)]
     header = entries[-1].header
     paged_seq = state["paged_seq"]
     waiting = state["waiting_sections"] + sum(len(entry.contents.sections) for entry in entries)
@@ -188,18 +191,20 @@ def changes_of(event: Event, header: EntryHeader) -> list[Change]:
     match event:
         case TopicCreated():
             return [Change(_INSERT_TOPIC, rows.of_topic(event))]
+        case TopicForked():
+            return [Change(_INSERT_TOPIC, rows.of_fork(event))]
         case TopicChanged():
             settings = rows.of_settings(event.settings)
             return [Change(_UPDATE_TOPIC, {"of_topic_id": event.topic_id, "settings": settings})]
         case TopicDeleted():
             of_topic = {"of_topic_id": event.topic_id}
             return [
-                Change(_DELETE_TOPIC, of_topic),
+                Change(lineage.MARK, of_topic),
+                Change(lineage.DELETE_MARKED, of_topic, exact=False),
                 Change(_DELETE_OFFSETS_ON, of_topic, exact=False),
-                Change(_DELETE_PAGES_OF, of_topic, exact=False),
             ]
         case TopicTrimmed():
-            start = {"log_start_offset": event.log_start_offset}
+            start = {"start": event.log_start_offset}
             return [Change(_TRIM_TOPIC, {"of_topic_id": event.topic_id} | start)]
         case ApiKeyCreated():
             return [Change(_INSERT_API_KEY, rows.of_api_key(event))]
@@ -260,9 +265,13 @@ def _apply(connection: Connection, changes: Iterable[Change]) -> None:
             )
 
 
-def _checksum_of_touched(connection: Connection, events: Sequence[Event]) -> int:
-    """The sum over those rows that `events` name, as they are now."""
+def _checksum_of_touched(
+    connection: Connection, events: Sequence[Event], concerned: Sequence[int]
+) -> int:
+    """The sum over those rows that `events` name, as they are now. `concerned`: topics whose rows
+    change by what happens to others, too."""
     of_topics = [event.topic_id for event in events if isinstance(event, _OF_TOPIC)]
+    of_topics += concerned
     deleted = [event.topic_id for event in events if isinstance(event, TopicDeleted)]
     of_keys = [event.api_key_id for event in events if isinstance(event, _OF_API_KEY)]
     of_users = list({event.name for event in events if isinstance(event, _OF_USER)})
@@ -273,8 +282,7 @@ def _checksum_of_touched(connection: Connection, events: Sequence[Event]) -> int
         others = and_(one_of(group_offsets.c.topic_id, deleted), not_(of_named))
         offsets += checksum_where(connection, group_offsets, others)
     return (
-        checksum_of(pages, rows_with(connection, pages.c.topic_id, deleted))
-        + checksum_of(topics, rows_with(connection, topics.c.topic_id, of_topics))
+        checksum_of(topics, rows_with(connection, topics.c.topic_id, of_topics))
         + checksum_of(api_keys, rows_with(connection, api_keys.c.api_key_id, of_keys))
         + checksum_of(users, rows_with(connection, users.c.name, of_users))
         + checksum_of(leases, rows_with(connection, leases.c.group_name, of_groups))

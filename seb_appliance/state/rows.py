@@ -24,6 +24,7 @@ from seb_appliance.formats.operations import (
     Section,
     StoredSection,
     TopicCreated,
+    TopicForked,
     TopicSettings,
     UserSet,
     encode_contents,
@@ -67,6 +68,24 @@ def of_topic(created: TopicCreated) -> Row:
         "created_us": created.created_us,
         "settings": of_settings(created.settings),
         "log_start_offset": 0,
+        "parent_id": None,
+        "fork_offset": 0,
+        "deleted": 0,
+        "held_offset": 0,
+    }
+
+
+def of_fork(forked: TopicForked) -> Row:
+    return {
+        "topic_id": forked.topic_id,
+        "name": forked.name,
+        "created_us": forked.created_us,
+        "settings": of_settings(forked.settings),
+        "log_start_offset": forked.log_start_offset,
+        "parent_id": forked.parent_id,
+        "fork_offset": forked.fork_offset,
+        "deleted": 0,
+        "held_offset": forked.log_start_offset,
     }
 
 
@@ -178,7 +197,17 @@ def to_position(row: ResultRow) -> Position:
 
 def to_topic(row: ResultRow) -> TopicRow:
     settings = _decode_settings(row.settings)
-    return TopicRow(row.topic_id, row.name, row.created_us, settings, row.log_start_offset)
+    return TopicRow(
+        row.topic_id,
+        row.name,
+        row.created_us,
+        settings,
+        row.log_start_offset,
+        row.parent_id,
+        row.fork_offset,
+        bool(row.deleted),
+        row.held_offset,
+    )
 
 
 def to_stored_section(row: ResultRow) -> tuple[int, StoredSection]:

@@ -25,7 +25,7 @@ from sqlalchemy import (
 from seb_appliance.formats.entry import ORIGIN
 from seb_appliance.state.digest import CHECKSUM_MODULUS, row_checksum
 
-NEWEST_REVISION: Final = "0009"
+NEWEST_REVISION: Final = "0010"
 
 metadata: Final = MetaData(
     naming_convention={
@@ -37,6 +37,9 @@ metadata: Final = MetaData(
     }
 )
 
+# `parent_id` and `fork_offset` of a fork: below that offset it reads its parent's records.
+# `deleted`: only its forks read its records. `held_offset`: rows wholly below are in force no more,
+# since neither it nor a fork of it needs them (broker/lineage.py).
 topics: Final = Table(
     "topics",
     metadata,
@@ -45,8 +48,13 @@ topics: Final = Table(
     Column("created_us", Integer, nullable=False),
     Column("settings", Text, nullable=False),  # JSON of what was set; what was not is left out
     Column("log_start_offset", Integer, nullable=False),
+    Column("parent_id", Integer),
+    Column("fork_offset", Integer, nullable=False),
+    Column("deleted", Integer, nullable=False),
+    Column("held_offset", Integer, nullable=False),
     sqlite_strict=True,
 )
+Index("ix_topics_parent_id", topics.c.parent_id)
 
 # One row per journal entry that is not tidied, or whose sections are in no page of the index yet,
 # as a range read of it would tell again. `contents` is the msgpack table of contents; `sections_at`

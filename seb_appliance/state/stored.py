@@ -26,6 +26,7 @@ from sqlalchemy import (
 )
 
 from seb_appliance.broker.compacted_runs import Run, with_run, without_below
+from seb_appliance.broker.lineage import Need, holes
 from seb_appliance.errors import CorruptObjectError
 from seb_appliance.formats.entry import Entry
 from seb_appliance.formats.operations import (
@@ -36,12 +37,11 @@ from seb_appliance.formats.operations import (
     SegmentsReplaced,
     StoredObject,
     TopicCompacted,
-    TopicDeleted,
-    TopicTrimmed,
     object_id_of,
 )
 from seb_appliance.state import rows
 from seb_appliance.state.found import checksum_of, one_of, rows_with
+from seb_appliance.state.lineage import Parents, concerned, forks_of
 from seb_appliance.state.schema import (
     compacted_runs,
     garbage,
@@ -55,8 +55,6 @@ from seb_appliance.state.schema import (
 
 _ROWS_AT_ONCE: Final = 200
 _OURS: Final = (
-    TopicDeleted,
-    TopicTrimmed,
     SegmentsReplaced,
     TopicCompacted,
     ObjectsCondemned,
@@ -64,11 +62,12 @@ _OURS: Final = (
 )
 
 
-def project(connection: Connection, entries: Sequence[Entry]) -> int:
+def project(connection: Connection, entries: Sequence[Entry], parents: Parents) -> int:
     """Apply what `entries` say, once topics and entries have their rows; how much the file's
-    checksum grows by it."""
+    checksum grows by it. `parents`: of the topics that they trim or delete."""
     added = 0
     for entry in entries:
+        added += _settle(connection, concerned(entry.contents.operations, parents))
         for operation in entry.contents.operations:
             if isinstance(operation, _OURS):
                 added += _apply(connection, operation, entry)
@@ -76,16 +75,7 @@ def project(connection: Connection, entries: Sequence[Entry]) -> int:
 
 
 def _apply(connection: Connection, operation: Operation, entry: Entry) -> int:
-    of = stored_sections.c
     match operation:
-        case TopicDeleted(topic_id=topic_id):
-            runs = compacted_runs.c.topic_id == topic_id
-            return -_delete(connection, stored_sections, of.topic_id == topic_id) - _delete(
-                connection, compacted_runs, runs
-            )
-        case TopicTrimmed(topic_id=topic_id, log_start_offset=start):
-            below = and_(of.topic_id == topic_id, of.last_offset < start)
-            return -_delete(connection, stored_sections, below) + _set_runs(connection, topic_id)
         case SegmentsReplaced():
             return _switch(connection, operation, entry.header.seq)
         case TopicCompacted(topic_id=topic_id, base_offset=base, last_offset=last):
@@ -100,6 +90,43 @@ def _apply(connection: Connection, operation: Operation, entry: Entry) -> int:
     raise AssertionError(operation)
 
 
+def _settle(connection: Connection, topic_ids: Sequence[int]) -> int:
+    """Delete the rows of these topics that nobody needs any more (`broker.lineage.settle`), and
+    bring their runs up to date; how much the checksum grows by it."""
+    if not topic_ids:
+        return 0
+    found = {row.topic_id: row for row in rows_with(connection, topics.c.topic_id, topic_ids)}
+    forks = forks_of(connection, topic_ids)
+    of = stored_sections.c
+    added = 0
+    for topic_id in topic_ids:
+        row = found.get(topic_id)
+        which = of.topic_id == topic_id
+        if row is None:
+            added -= _delete(connection, index_pages, index_pages.c.topic_id == topic_id)
+        else:
+            which = and_(which, of.last_offset < row.held_offset)
+        added -= _delete(connection, stored_sections, which)
+        added += _set_runs(connection, topic_id)
+        if row is not None and (needs := list(forks[topic_id].values())):
+            added -= _delete_in_holes(connection, row, needs)
+    return added
+
+
+def _delete_in_holes(connection: Connection, topic: rows.ResultRow, needs: Sequence[Need]) -> int:
+    """Delete what lies where nobody needs it, but the topic's last row; its checksum."""
+    of, later = stored_sections.c, stored_sections.alias("later")
+    has_later = exists().where(
+        later.c.topic_id == of.topic_id, later.c.base_offset > of.base_offset
+    )
+    gone = 0
+    for begin, end in holes(None if topic.deleted else topic.log_start_offset, needs):
+        within = and_(of.base_offset >= begin, of.last_offset < end)
+        which = and_(of.topic_id == topic.topic_id, within, has_later)
+        gone += _delete(connection, stored_sections, which)
+    return gone
+
+
 def _set_runs(connection: Connection, topic_id: int, added: Run | None = None) -> int:
     """Bring the topic's runs up to date with one more of them, and with its log start; how much
     the checksum grows by it."""
@@ -108,7 +135,8 @@ def _set_runs(connection: Connection, topic_id: int, added: Run | None = None) -
     query = select(compacted_runs).where(of_topic).order_by(compacted_runs.c.base_offset)
     before = [(row.base_offset, row.last_offset) for row in connection.execute(query)]
     after = before if added is None else with_run(before, *added)
-    after = [run for topic in found for run in without_below(after, topic.log_start_offset)]
+    starts = [topic.log_start_offset for topic in found if not topic.deleted]
+    after = [run for start in starts for run in without_below(after, start)]
     if after == before:
         return 0
     fresh = [{"topic_id": topic_id, "base_offset": run[0], "last_offset": run[1]} for run in after]
@@ -136,13 +164,11 @@ def _is_dead_page() -> ColumnElement[bool]:
         .where(stored_sections.c.topic_id == of.topic_id)
         .scalar_subquery()
     )
-    log_start = (
-        select(topics.c.log_start_offset).where(topics.c.topic_id == of.topic_id).scalar_subquery()
-    )
+    held = select(topics.c.held_offset).where(topics.c.topic_id == of.topic_id).scalar_subquery()
     has_later = exists().where(
         later.c.topic_id == of.topic_id, later.c.base_offset > of.base_offset
     )
-    return and_(has_later, or_(of.end_offset <= stored_end, of.end_offset <= log_start))
+    return and_(has_later, or_(of.end_offset <= stored_end, of.end_offset <= held))
 
 
 def _switch(connection: Connection, switch: SegmentsReplaced, seq: int) -> int:
@@ -180,14 +206,14 @@ def _delete_replaced(connection: Connection, replaced: Sequence[ReplacedRange]) 
 def _in_force(
     connection: Connection, objects: Sequence[StoredObject], seq: int
 ) -> Iterator[rows.Row]:
-    """Rows of the objects' sections that living topics can still read."""
+    """Rows of the objects' sections that somebody can still read."""
     named = sorted({section.topic_id for stored in objects for section in stored.sections})
-    asked = select(topics.c.topic_id, topics.c.log_start_offset)
+    asked = select(topics.c.topic_id, topics.c.held_offset)
     found = connection.execute(asked.where(one_of(topics.c.topic_id, named)))
-    log_starts: dict[int, int] = {topic_id: start for topic_id, start in found}  # noqa: C416
+    held: dict[int, int] = {topic_id: offset for topic_id, offset in found}  # noqa: C416
     for i, stored in enumerate(objects):
         for section in stored.sections:
-            if section.last_offset >= log_starts.get(section.topic_id, section.last_offset + 1):
+            if section.last_offset >= held.get(section.topic_id, section.last_offset + 1):
                 yield rows.of_stored_section(object_id_of(seq, i), section)
 
 

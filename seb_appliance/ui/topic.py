@@ -174,7 +174,19 @@ def _figures(view: TopicView, last_us: int | None, readers: Readers, now_us: int
         Figure("Last write", ago(last_us, now_us), ""),
         Figure("Groups", count(readers.groups), lag),
         Figure("Created", ago(view.created_us, now_us), f"topic id {view.topic_id}"),
+        *_lineage(view),
     ]
+
+
+def _lineage(view: TopicView) -> list[Figure]:
+    """What it shares with others, if it does."""
+    found = []
+    if view.fork_of is not None:
+        shared = f"shares its records below offset {count(view.fork_of.offset)}"
+        found.append(Figure("Fork of", view.fork_of.topic, shared))
+    if view.forks:
+        found.append(Figure("Forks", count(view.forks), "what they share stays when this goes"))
+    return found
 
 
 def _rate(coming: TopicRate | None) -> Figure:

@@ -129,3 +129,16 @@ def test_what_cannot_be_meant_is_told_before_anything_is_sent(seb, arguments):
 )
 def test_a_refusal_is_one_sentence_with_its_code(seb, arguments, code):
     assert seb.refused("topics", *arguments).endswith(f"({code}).")
+
+
+def test_a_fork_is_made_shown_and_found_again(seb):
+    seb.good("topics", "create", "forked")
+    seb.good("produce", "forked", stdin=b"a")
+    made = seb.good("topics", "fork", "forked.x", "--from", "forked", "--at", "1")
+    assert made.out == "forked.x is made: it shares forked below offset 1\n"
+    again = seb.good("topics", "fork", "forked.x", "--from", "forked")
+    assert again.out == "forked.x is there already: it shares forked below offset 1\n"
+    shown = seb.good("topics", "show", "forked.x").out
+    assert "forked, at offset 1" in shown
+    assert seb.good("topics", "show", "forked", "--json").json["forks"] == 1
+    assert "(topic_not_found)" in seb.refused("topics", "fork", "y", "--from", "nowhere")

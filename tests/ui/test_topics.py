@@ -60,6 +60,20 @@ async def test_the_list_counts_records_groups_and_the_largest_lag(
     assert "ago</time>" in row
 
 
+async def test_a_forks_page_names_its_parent_and_the_parents_counts_its_forks(
+    seb: RunningAppliance, olga: Visitor
+) -> None:
+    await produce(seb, "forked", 3)
+    wanted = {"fork_of": {"topic": "forked", "offset": 2}}
+    assert (await seb.client.put("/v1/topics/forked.x", json=wanted)).status_code == 201
+    text = (await olga.get("/ui/topics/forked.x")).text
+    assert "Fork of" in text
+    assert "shares its records below offset 2" in text
+    assert "what they share stays when this goes" in (await olga.get("/ui/topics/forked")).text
+    await seb.client.delete("/v1/topics/forked")
+    assert (await olga.get("/ui/topics/forked")).status_code == 410
+
+
 async def test_what_comes_into_a_topic_is_told_in_the_list_and_on_its_page(
     seb: RunningAppliance, olga: Visitor
 ) -> None:

@@ -71,8 +71,8 @@ class Ground:
         await self.commit()
 
     async def ref(self, topic: Topic, offset: int) -> SectionRef:
-        rows = await self.index.rows_of(topic, offset)
-        return self.catalog.section_ref(topic, rows, rows.row_of(offset))
+        owner, rows, _ = await self.index.rows_of(topic, offset)
+        return self.catalog.section_ref(owner, rows, rows.row_of(offset))
 
     def expected(self, topic_id: int, offset: int) -> tuple[int, int, int]:
         """Seq, first and last offset of the section that holds it, by looking at all entries."""
@@ -187,7 +187,7 @@ async def test_bytes_before_an_offset_are_counted_from_the_log_start(ground: Gro
     await ground.fill(4 * PAGE_ENTRIES)
     topic = ground.topic("topic-2")
     for offset in range(0, topic.log_end_offset, 5):
-        rows = await ground.index.rows_of(topic, offset)
+        _, rows, _ = await ground.index.rows_of(topic, offset)
         whole, part = divmod(offset, 3)
         assert rows.bytes_before_offset(offset) == 8 * whole + 8 * part // 3
 

@@ -11,7 +11,7 @@ import msgspec
 
 from seb_appliance import settings
 from seb_appliance.app.assembly import Appliance
-from seb_appliance.broker.ports import LoadedState
+from seb_appliance.broker.ports import LoadedState, TopicRow
 from seb_appliance.broker.values import From, ReadRequest, TopicView
 from seb_appliance.errors import RecordKeyNotFoundError
 from seb_appliance.failpoints import NO_FAILPOINTS
@@ -46,7 +46,7 @@ async def appliance_of(bucket: Path, data: Path, *, drained: bool) -> AsyncItera
 def told_state(state: LoadedState) -> dict[str, Any]:
     """What operators know of; in the order in which clients came."""
     return {
-        "topics": msgspec.to_builtins(state.topics),
+        "topics": [_told_topic(row) for row in state.topics],
         "group_offsets": msgspec.to_builtins(state.group_offsets),
         "leases": msgspec.to_builtins(state.leases),
         "api_keys": msgspec.to_builtins(sorted(state.api_keys, key=lambda row: row.api_key_id)),
@@ -55,6 +55,20 @@ def told_state(state: LoadedState) -> dict[str, Any]:
         "producers": msgspec.to_builtins(state.producers),
         "runs": state.runs,
     }
+
+
+def _told_topic(row: TopicRow) -> dict[str, Any]:
+    """What came with forks is told of topics that have something to do with them."""
+    told: dict[str, Any] = msgspec.to_builtins(row)
+    alone = {
+        "parent_id": None,
+        "fork_offset": 0,
+        "deleted": False,
+        "held_offset": row.log_start_offset,
+    }
+    if all(told[name] == value for name, value in alone.items()):
+        return {name: value for name, value in told.items() if name not in alone}
+    return told
 
 
 async def told_records(appliance: Appliance) -> dict[str, Any]:

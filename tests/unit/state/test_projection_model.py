@@ -187,7 +187,7 @@ class Model:
             start = topic.log_start_offset
             start += number % (self._next_offset.get(topic.topic_id, 0) - start + 1)
             self._events.append(TopicTrimmed(topic_id=topic.topic_id, log_start_offset=start))
-            self.topics[topic.topic_id] = replace(topic, log_start_offset=start)
+            self.topics[topic.topic_id] = replace(topic, log_start_offset=start, held_offset=start)
             self._forget_unread()
 
     def _forget_unread(self) -> None:
