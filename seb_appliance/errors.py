@@ -228,6 +228,13 @@ class CompactionNotFoundError(RefusedError):
     title = "No such compaction is under way"
 
 
+class ImportRefusedError(RefusedError):
+    """An old log cannot be imported, or not to its end; nothing of what is wrong with it was."""
+
+    code = "import_refused"
+    title = "Not a log that can be imported"
+
+
 class PreconditionFailedError(RefusedError):
     """`log_end_offset` tells where the log ends."""
 

@@ -25,6 +25,9 @@ RECORDS_IN_BATCHES_MAX: Final = 100_000  # of a request that sends record batche
 PART_HEADERS_BYTES_MAX: Final = 4 * KIB  # of one part
 PART_SIZES_BYTES_MAX: Final = 16 * RECORDS_PER_REQUEST_MAX  # a uint32 has 10 digits
 
+# The Go broker's buckets
+IMPORT_QUIET_MS: Final = 60_000  # for so long nobody must have written to one that is imported
+
 # Names
 NAME_LENGTH_MAX: Final = 128
 TOPICS_MAX: Final = 10_000

@@ -32,6 +32,7 @@ from seb_appliance.formats.operations import (
     GroupReset,
     LeaseReleased,
     LeaseTaken,
+    ObjectsAdopted,
     ObjectsCondemned,
     ObjectsRemoved,
     OffsetsCommitted,
@@ -244,6 +245,8 @@ class Catalog:
                     changed.append(self._by_id[operation.topic_id])
                 case SegmentsReplaced() | TopicCompacted() | ObjectsCondemned() | ObjectsRemoved():
                     self._tidy(operation, header)
+                case ObjectsAdopted():
+                    changed += self._adopt(operation, header.seq)
                 case ApiKeyCreated() | ApiKeyChanged() | ApiKeyRotated() | ApiKeyRevoked():
                     self.api_keys.apply(operation)
                 case UserSet() | UserRemoved():
@@ -326,6 +329,26 @@ class Catalog:
             if n % _SWITCHED_AT_ONCE == 0:
                 yield
         self.untidied.drop(switch.entries_until)
+
+    def _adopt(self, adopted: ObjectsAdopted, seq: int) -> list[Topic]:
+        """Let objects continue the logs of their topics."""
+        fresh: dict[int, list[tuple[int, StoredSection]]] = {}
+        for i, stored in enumerate(adopted.objects):
+            object_id = object_id_of(seq, i)
+            self.stored.add(object_id, stored.key, stored.length)
+            for section in stored.sections:
+                fresh.setdefault(section.topic_id, []).append((object_id, section))
+        for topic_id, sections in fresh.items():
+            topic = self._by_id[topic_id]
+            for object_id, section in sections:
+                assert section.base_offset == topic.log_end_offset, (section, topic.log_end_offset)
+                topic.log_end_offset = section.last_offset + 1
+                self.stored.use(object_id, section.length)
+            base = sections[0][1].base_offset
+            assert base == topic.entries_begin, (base, topic.entries_begin)
+            topic.stored.replace(base, topic.log_end_offset - 1, sections)
+            topic.forget_entries()
+        return [self._by_id[topic_id] for topic_id in fresh]
 
     def _replace(self, replaced: ReplacedRange, fresh: Sequence[tuple[int, StoredSection]]) -> None:
         """`fresh`: the topic's new sections, each with its object's id."""
