@@ -235,6 +235,13 @@ class ImportRefusedError(RefusedError):
     title = "Not a log that can be imported"
 
 
+class ExportRefusedError(RefusedError):
+    """Something that the format cannot hold, or a place that holds something else."""
+
+    code = "export_refused"
+    title = "Not what this format can hold"
+
+
 class PreconditionFailedError(RefusedError):
     """`log_end_offset` tells where the log ends."""
 

@@ -27,6 +27,9 @@ PART_SIZES_BYTES_MAX: Final = 16 * RECORDS_PER_REQUEST_MAX  # a uint32 has 10 di
 
 # The Go broker's buckets
 IMPORT_QUIET_MS: Final = 60_000  # for so long nobody must have written to one that is imported
+IMPORT_QUIET_MS_MAX: Final = 3_600_000
+EXPORT_FILE_BYTES: Final = 8 * MIB  # of records in a file; that broker reads 10 MiB at most
+EXPORT_FILE_RECORDS_MAX: Final = 65_536
 
 # Names
 NAME_LENGTH_MAX: Final = 128

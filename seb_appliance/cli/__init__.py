@@ -21,9 +21,11 @@ from seb_appliance.cli.bench import bench
 from seb_appliance.cli.consume import consume
 from seb_appliance.cli.cost import cost
 from seb_appliance.cli.doctor import doctor
+from seb_appliance.cli.exporting import export
 from seb_appliance.cli.failures import CommandError, ReaderLeftError
 from seb_appliance.cli.fsck import fsck
 from seb_appliance.cli.groups import groups
+from seb_appliance.cli.importing import import_
 from seb_appliance.cli.inspect import inspect
 from seb_appliance.cli.produce import produce
 from seb_appliance.cli.promote import promote
@@ -78,6 +80,8 @@ seb.add_command(groups)
 seb.add_command(record_keys)
 seb.add_command(api_keys)
 seb.add_command(audit)
+seb.add_command(export)
+seb.add_command(import_)
 seb.add_command(bench)
 seb.add_command(snapshot)
 seb.add_command(promote)

@@ -21,6 +21,7 @@ from seb_appliance.cli.reaching import talks
 
 if TYPE_CHECKING:
     from seb_appliance.cli.http_client import Answer, HttpClient
+    from seb_appliance.cli.lines import Lines
 
 NDJSON: Final = "application/x-ndjson"
 
@@ -50,14 +51,12 @@ def produce(
     with 71 when it is still not known whether the last lines were stored. With --json the
     appliance's answers come, one a line.
     """
-    from seb_appliance.cli.lines import Lines
-
     if key is not None and ndjson:
         raise click.UsageError("with --ndjson each line has its own key: leave --key out")
-    producer = _Producer(client, topic, as_json)
+    producer = LineProducer(client, topic, as_json)
     try:
-        with _input(file) as descriptor:
-            for lines in Lines(descriptor).batches():
+        with opened_lines(file) as found:
+            for lines in found.batches():
                 if ndjson:
                     producer.send([line for line in lines if line.strip()])
                 else:
@@ -68,7 +67,7 @@ def produce(
     tell(producer.so_far())
 
 
-class _Producer:
+class LineProducer:
     """Sends batches one after another, and knows how many records are acknowledged.
 
     As an idempotent producer of its own (docs/GUARANTEES.md): the appliance knows each request by
@@ -134,16 +133,18 @@ def record_line(value: bytes, key: str | None) -> bytes:
 
 
 @contextmanager
-def _input(file: Path | None) -> Iterator[int]:
-    """The descriptor of what is read. Raises CommandError."""
+def opened_lines(file: Path | None) -> Iterator[Lines]:
+    """Of the file, or stdin. Raises CommandError."""
+    from seb_appliance.cli.lines import Lines
+
     if file is None:
-        yield sys.stdin.fileno()
+        yield Lines(sys.stdin.fileno())
         return
     try:
         descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
     except OSError as error:
         raise CommandError(f"cannot read {file} ({error.strerror})") from error
     try:
-        yield descriptor
+        yield Lines(descriptor)
     finally:
         os.close(descriptor)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,13 +13,12 @@ from seb_appliance.cli.options import settings_from, with_settings
 from seb_appliance.cli.outline import outline
 from seb_appliance.cli.output import size
 from seb_appliance.cli.parts import need_server
+from seb_appliance.cli.progress import showing
 from seb_appliance.errors import ConfigurationError
 from seb_appliance.settings import Settings, load
 
 if TYPE_CHECKING:
     from seb_appliance.machine.restoring import Cloned, Restored
-
-Progress = Callable[[int, int, str], None]
 
 _BUCKET = (
     "bucket", "data", "s3_endpoint", "s3_region", "s3_access_key_id", "s3_checksums",
@@ -72,7 +69,7 @@ def restore(
         return
     with need_server():
         from seb_appliance.machine import restoring
-    with _progress() as progress:
+    with showing("reading the bucket") as progress:
         if verify:
             restored = asyncio.run(restoring.drill(settings, report, progress))
         else:
@@ -111,7 +108,7 @@ def _clone(
     target = _target(settings, into, into_config)
     with need_server():
         from seb_appliance.machine import restoring
-    with _progress() as progress:
+    with showing("reading the bucket") as progress:
         cloned = asyncio.run(restoring.clone(settings, target, until_seq, progress))
     return _copied(cloned)
 
@@ -157,18 +154,3 @@ def _copied(cloned: Cloned) -> dict[str, Any]:
 
 def _say(members: dict[str, Any], as_json: bool) -> None:
     click.echo(json.dumps(members, indent=2, ensure_ascii=False) if as_json else outline(members))
-
-
-@contextmanager
-def _progress() -> Iterator[Progress]:
-    """A line that moves, on a terminal; elsewhere nothing."""
-    from rich.console import Console
-
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        yield lambda *_: None
-        return
-    with console.status("reading the bucket") as status:
-        yield lambda done, total, phase: status.update(
-            f"{phase}  {done:,} of {total:,}" if total else phase
-        )

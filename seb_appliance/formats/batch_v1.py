@@ -47,7 +47,7 @@ def is_version_1(stored: Bytes) -> bool:
 
 def decode(stored: bytes) -> BatchV1:
     """The records of one file, or BadBatchError."""
-    data = _gunzip(stored) if stored[:2] == GZIP_MAGIC else stored
+    data = inflate(stored)
     if len(data) < _HEADER.size:
         raise BadBatchError(f"{len(data)} bytes are too few for a version 1 batch")
     magic, version, created_us, count, reserved = _HEADER.unpack_from(data)
@@ -63,6 +63,11 @@ def decode(stored: bytes) -> BatchV1:
     if starts[0] != 0 or starts != sorted(starts):
         raise BadBatchError("the starts of the records decrease or leave the file")
     return BatchV1(created_us, BinaryColumn(array("i", starts), memoryview(data)[data_at:]))
+
+
+def inflate(stored: bytes) -> bytes:
+    """The plain file. Raises BadBatchError."""
+    return _gunzip(stored) if stored[:2] == GZIP_MAGIC else stored
 
 
 def check_records(found: BatchV1) -> None:
