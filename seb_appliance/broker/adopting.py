@@ -73,7 +73,7 @@ class Adopting:
         known = self._admission.find(applied.name) if applied is not None else None
         if applied is None or known is None or known.topic_id != topic_id:
             raise _refusal(f"there is no topic of the id {topic_id}")
-        if not applied.entries_begin == applied.log_end_offset == known.next_offset:
+        if applied.had_entries or applied.log_end_offset != known.next_offset:
             raise _refusal(f"topic {applied.name!r} has records in journal entries")
         return known
 

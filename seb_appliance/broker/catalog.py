@@ -91,6 +91,11 @@ class Topic:
         return max(self.stored.end, self.log_start_offset)
 
     @property
+    def had_entries(self) -> bool:
+        """Whether a journal entry ever held records of it."""
+        return self.index.end > 0
+
+    @property
     def size_bytes(self) -> int:
         """Of all sections in force."""
         return self.stored.total_bytes + self.index.total_bytes - self.bytes_gone
@@ -134,9 +139,7 @@ class Catalog:
         self.untidied = Untidied(loaded.untidied)
         for row in loaded.topics:
             self._add_topic(_loaded_topic(row, paged.get(row.topic_id)))
-        for entry in loaded.entries:
-            for section in entry.sections:
-                self._add_section(entry.ref.seq, entry.created_us, entry.sections_at, section)
+        self._load_entries(loaded)
         self._load_stored(loaded)
         self.groups = Groups(loaded.group_offsets, loaded.leases, monotonic_s())
         self.requests = RememberedRequests(loaded.requests, loaded.requests_place)
@@ -345,7 +348,7 @@ class Catalog:
                 topic.log_end_offset = section.last_offset + 1
                 self.stored.use(object_id, section.length)
             base = sections[0][1].base_offset
-            assert base == topic.entries_begin, (base, topic.entries_begin)
+            assert not topic.had_entries, (topic.name, base)
             topic.stored.replace(base, topic.log_end_offset - 1, sections)
             topic.forget_entries()
         return [self._by_id[topic_id] for topic_id in fresh]
@@ -365,6 +368,14 @@ class Catalog:
             self.stored.use(object_id, section.length)
         self.stored.release(topic.stored.replace(base, last, sections))
         topic.forget_entries()
+
+    def _load_entries(self, loaded: LoadedState) -> None:
+        for entry in loaded.entries:
+            for section in entry.sections:
+                topic = self._by_id.get(section.topic_id)
+                if topic is not None and not topic.had_entries:
+                    topic.log_end_offset = section.base_offset  # behind what it adopted
+                self._add_section(entry.ref.seq, entry.created_us, entry.sections_at, section)
 
     def _load_stored(self, loaded: LoadedState) -> None:
         rows: dict[int, list[tuple[int, StoredSection]]] = {}

@@ -112,7 +112,7 @@ async def _export(
         async with AsyncAdmin(url, api_key) as admin:
             names: set[str] = set()
             for pattern in patterns or ("**",):
-                names.update(topic["name"] for topic in await admin.topics(pattern))
+                names.update(topic["topic"] for topic in await admin.topics(pattern))
         for name in sorted(names):
             writer = make(name, **chosen)
             await writer.begin()

@@ -173,7 +173,7 @@ class SegmentsReplaced(_Operation, frozen=True, kw_only=True, tag="segments_repl
 
 class ObjectsAdopted(_Operation, frozen=True, kw_only=True, tag="objects_adopted"):
     """The sections of `objects`, in the order in which they stand here, continue the logs of their
-    topics: each begins where its topic's log ends. These topics have no record in entries.
+    topics: each begins where its topic's log ends. No entry before holds records of these topics.
 
     An object is a segment, a packed object, or a file of the Go broker (`<topic>/…record_batch`),
     which is one section from its first byte to its last. Object number i has the id

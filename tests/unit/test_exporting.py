@@ -1,0 +1,72 @@
+"""`seb export`: what comes out is what the Go broker would have written."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+from seb_appliance.cli import run
+from seb_appliance.formats import batch_v1
+from tests.support.appliance import RunningAppliance, running_appliance
+from tests.support.old_buckets import FIXTURE, OldPlace
+
+
+async def exported(running: RunningAppliance, data: Path, *arguments: str) -> int:
+    """The exit code."""
+    where = [f"--url={running.base_url}", f"--key-file={data / 'admin.key'}"]
+    return await asyncio.to_thread(run, ["export", *where, *arguments])
+
+
+async def test_a_bucket_that_was_copied_in_comes_out_file_by_file_as_it_was(
+    tmp_path: Path,
+) -> None:
+    old = OldPlace(tmp_path).fixture()
+    await old.imported(in_place=False)
+    target = tmp_path / "again"
+    flags = {"bucket": f"file:{tmp_path / 'own'}", "tidier": "off"}
+    async with running_appliance(tmp_path / "data", **flags) as running:
+        assert await exported(running, tmp_path / "data", f"--to={target}") == 0
+        for wanted in FIXTURE.glob("*.record_batch"):
+            written = (target / "sample" / wanted.name).read_bytes()
+            assert batch_v1.inflate(written) == batch_v1.inflate(wanted.read_bytes())
+            assert written[:10] == wanted.read_bytes()[:10]  # gzip's header is Go's, too
+        assert len(list((target / "sample").iterdir())) == 3
+        assert await exported(running, tmp_path / "data", f"--to={target}") == 0  # goes on
+        other = target / "sample" / "000000000003.record_batch"
+        other.write_bytes(batch_v1.compress(batch_v1.encode([b"else"], 1)))
+        assert await exported(running, tmp_path / "data", f"--to={target}") == 1
+
+
+async def test_what_the_format_cannot_hold_is_refused_or_left_out_when_asked(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with running_appliance(tmp_path / "data") as running:
+        records = [{"value": "1", "key": "k"}, {"value": None, "key": "k"}, {"value": "3"}]
+        for record in records:
+            await running.client.post("/v1/topics/t/records", json={"records": [record]})
+        target = f"--to={tmp_path / 'out'}"
+        assert await exported(running, tmp_path / "data", target) == 1
+        assert "offset 0 of 't' has a record key" in capsys.readouterr().err
+        chosen = (target, "--values-only", "--records-per-file=2", "--json")
+        assert await exported(running, tmp_path / "data", *chosen) == 0
+        told = json.loads(capsys.readouterr().out)
+        assert told == {"topics": 1, "files": 2, "records": 3, "were_there": 0}
+    found = [
+        batch_v1.decode(path.read_bytes()).values.slice()
+        for path in sorted((tmp_path / "out" / "t").iterdir())
+    ]
+    assert found == [[b"1", b""], [b"3"]]
+
+
+async def test_a_topic_whose_beginning_was_trimmed_comes_out_from_there(tmp_path: Path) -> None:
+    async with running_appliance(tmp_path / "data") as running:
+        for n in range(3):
+            await running.client.post("/v1/topics/t/records", json={"records": [{"value": str(n)}]})
+        await running.client.post("/v1/topics/t/trim", json={"before": 2})
+        assert await exported(running, tmp_path / "data", f"--to={tmp_path / 'out'}") == 0
+    assert [path.name for path in (tmp_path / "out" / "t").iterdir()] == [
+        "000000000002.record_batch"
+    ]
