@@ -197,6 +197,7 @@ TIDY_EVERY_S: Final = 5.0  # how often it is asked whether something is due
 ENTRIES_PER_JOB_MIN: Final = 64  # fewer are not worth an object, however old
 ENTRIES_PER_JOB_MAX: Final = 10_000
 SMALL_OBJECTS_MAX: Final = 16  # so many small objects are merged into one
+SMALL_OBJECTS_AT_ONCE: Final = 1_000  # where there are more: files of the Go broker
 REPACK_BYTES_MIN: Final = 1 * MIB
 GARBAGE_GRACE_MS_DEFAULT: Final = 3_600_000
 ENTRIES_REMOVED_AT_ONCE: Final = 1_000

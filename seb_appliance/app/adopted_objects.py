@@ -5,12 +5,16 @@ Part of the composition root, like importing.py.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import random
+from collections.abc import Sequence
 from typing import Final
 
 from seb_appliance.app.assembly import Appliance
+from seb_appliance.broker.adopting import Adopting
 from seb_appliance.clock import SystemClock
+from seb_appliance.errors import OverloadedError
 from seb_appliance.formats.batch_v1 import BatchV1
 from seb_appliance.formats.operations import StoredObject, StoredSection
 from seb_appliance.storage.checked_objects import CheckedObjects
@@ -19,6 +23,7 @@ from seb_appliance.storage.old_log import OldFile
 from seb_appliance.storage.patience import START_PATIENCE_S, Patience
 
 _FILES_PER_ENTRY: Final = 1_000
+_BEHIND_S: Final = 0.1
 
 
 class InPlace:
@@ -61,7 +66,7 @@ class InPlace:
             await self._adopt_some()
 
     async def _adopt_some(self) -> None:
-        await self._adopting.adopt(self._objects[:_FILES_PER_ENTRY])
+        await _adopt(self._adopting, self._objects[:_FILES_PER_ENTRY])
         del self._objects[:_FILES_PER_ENTRY]
 
 
@@ -91,4 +96,15 @@ class Copied:
         """Put everything in force that was taken."""
         stored = await self._maker.store(self._store)
         if stored is not None:
-            await self._adopting.adopt([stored])
+            await _adopt(self._adopting, [stored])
+
+
+async def _adopt(adopting: Adopting, objects: Sequence[StoredObject]) -> None:
+    """Once SQLite has come after, which has more to do for an object than we have."""
+    while True:
+        try:
+            await adopting.adopt(objects)
+        except OverloadedError:
+            await asyncio.sleep(_BEHIND_S)
+        else:
+            return

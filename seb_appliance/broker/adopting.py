@@ -29,6 +29,7 @@ class Adopting:
         self._catalog = catalog
         self._admission = admission
         self._submit = submit
+        self._known_keys: set[str] | None = None  # of objects in force, once it was asked for
 
     async def adopt(self, objects: Sequence[StoredObject]) -> None:
         """Put `objects` in force (at most 1,024): each section begins where the log of its topic
@@ -46,15 +47,18 @@ class Adopting:
             window.add_event(event, size_bytes)
 
         await self._submit(admit, 0)
+        if self._known_keys is not None:
+            self._known_keys.update(one.key for one in objects)
 
     def _checked(self, objects: Sequence[StoredObject]) -> list[tuple[AdmittedTopic, int]]:
         """Each topic, and where its log ends afterwards. Raises Refusal."""
-        stored = self._catalog.stored
-        known_keys = stored.keys()
+        garbage = self._catalog.stored.garbage
+        if self._known_keys is None:
+            self._known_keys = self._catalog.stored.keys()
         ends: dict[int, int] = {}
         topics: dict[int, AdmittedTopic] = {}
         for one in objects:
-            if one.key in known_keys or one.key in stored.garbage:
+            if one.key in self._known_keys or one.key in garbage:
                 raise _refusal(f"{one.key} is, or was, in force already")
             for section in one.sections:
                 if section.topic_id not in topics:

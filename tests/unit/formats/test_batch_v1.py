@@ -92,7 +92,7 @@ def test_a_file_without_records_is_empty() -> None:
 
 
 @given(
-    values=st.lists(st.binary(max_size=300), min_size=1, max_size=50),
+    values=st.lists(st.binary(max_size=40), min_size=1, max_size=20),
     created_us=st.integers(0, limits.OFFSET_MAX),
     base_offset=st.integers(0, 2**40),
     in_a_bucket=st.booleans(),
