@@ -77,7 +77,8 @@ def import_(
     """
     old = {name: given.pop(name) for name in _OF_OLD_BUCKETS}
     if kind == "ndjson":
-        if any(old.values()) or len(topics) != 1:
+        asked = {name: value for name, value in old.items() if name != "quiet_ms"}  # always there
+        if any(asked.values()) or len(topics) != 1:
             raise click.UsageError("--format ndjson takes one --topic and a FILE, and no bucket")
         client = make_client(config, {name: given[name] for name in ("url", "key_file")})
         try:

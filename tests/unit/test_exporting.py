@@ -70,3 +70,45 @@ async def test_a_topic_whose_beginning_was_trimmed_comes_out_from_there(tmp_path
     assert [path.name for path in (tmp_path / "out" / "t").iterdir()] == [
         "000000000002.record_batch"
     ]
+
+
+async def test_a_topic_moves_to_another_as_lines_with_all_that_its_records_have(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    records = [
+        {"value": "1", "key": "k", "headers": {"h": "x"}, "timestamp": "2026-11-01T10:00:00.123Z"},
+        {"value_base64": "/wA=", "key_base64": "gA=="},
+        {"value": None, "key": "k"},
+    ]
+    lines, data = tmp_path / "lines", tmp_path / "data"
+    async with running_appliance(data) as running:
+        await running.client.post("/v1/topics/t/records", json={"records": records})
+        topic = ("--format=ndjson", "--topic=t", f"--to={lines}")
+        assert await exported(running, data, *topic) == 0
+        assert await exported(running, data, *topic) == 1  # never over a file that is there
+        where = [f"--url={running.base_url}", f"--key-file={data / 'admin.key'}"]
+        command = ["import", *where, "--format=ndjson", "--topic=u", str(lines)]
+        assert await asyncio.to_thread(run, command) == 0
+        assert await asyncio.to_thread(run, command) == 1
+        assert "--append adds to them" in capsys.readouterr().err
+        assert await asyncio.to_thread(run, [*command, "--append"]) == 0
+        answers = [
+            await running.client.get(f"/v1/topics/{name}/records", params={"max_records": 3})
+            for name in "tu"
+        ]
+        moved, copy = (answer.json()["records"] for answer in answers)
+        assert copy == moved
+        assert len(moved) == 3
+        assert (await running.client.get("/v1/topics/u")).json()["log_end_offset"] == 6
+
+
+async def test_a_line_that_is_none_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines, data = tmp_path / "lines", tmp_path / "data"
+    lines.write_text('{"value": "1"}\nnot a record\n')
+    async with running_appliance(data) as running:
+        where = [f"--url={running.base_url}", f"--key-file={data / 'admin.key'}"]
+        command = ["import", *where, "--format=ndjson", "--topic=u", str(lines)]
+        assert await asyncio.to_thread(run, command) == 1
+    assert "not a line of records" in capsys.readouterr().err
