@@ -48,6 +48,8 @@ class OldTopics:
         if end == 0:
             return 0
         last = bisect_left(topic.bases, end) - 1
+        if last < 0:  # its files begin beyond
+            raise _others(topic.name, 0, topic.key(0))
         one, found = await self._log.file(topic, last)
         is_all = last == len(topic.bases) - 1 and end >= one.end_offset
         if not is_all and end != one.end_offset:

@@ -21,7 +21,7 @@ FIXTURE_VALUES = [
     b"", b"hello", b"", "wørld".encode(),
     *(bytes([i % 256]) * i for i in range(1, 257)),
 ]  # fmt: skip
-CREATED_US = 1_795_000_000_000_000
+CREATED_US = 1_700_000_000_000_000
 
 
 @dataclass
