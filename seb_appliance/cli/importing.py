@@ -111,7 +111,9 @@ def _import_bucket(
         import uvloop
 
         from seb_appliance.app import importing
+        from seb_appliance.machine.allocator import keep_freed_memory
 
+    keep_freed_memory()  # one heap: else each thread keeps what it has freed
     options = importing.ImportOptions(
         source=other_bucket(settings, source, from_config), topics=topics, **chosen
     )

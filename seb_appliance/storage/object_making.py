@@ -24,7 +24,7 @@ from seb_appliance.storage.old_log import OldFile
 
 _MERGED_BYTES: Final = 256 * limits.KIB  # of a batch, inflated; as the tidier makes them
 _RECORDS_MAX: Final = 65_536
-OBJECT_BYTES_MAX: Final = 16 * limits.MIB  # three times this is in memory while it is stored
+OBJECT_BYTES_MAX: Final = 8 * limits.MIB  # three times this is in memory while it is stored
 
 
 @dataclass(frozen=True, slots=True)
