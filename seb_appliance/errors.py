@@ -252,6 +252,20 @@ class CompactionNotFoundError(RefusedError):
     title = "No such compaction is under way"
 
 
+class ImportRefusedError(RefusedError):
+    """An old log cannot be imported, or not to its end; nothing of what is wrong with it was."""
+
+    code = "import_refused"
+    title = "Not a log that can be imported"
+
+
+class ExportRefusedError(RefusedError):
+    """Something that the format cannot hold, or a place that holds something else."""
+
+    code = "export_refused"
+    title = "Not what this format can hold"
+
+
 class PreconditionFailedError(RefusedError):
     """`log_end_offset` tells where the log ends."""
 

@@ -25,6 +25,12 @@ RECORDS_IN_BATCHES_MAX: Final = 100_000  # of a request that sends record batche
 PART_HEADERS_BYTES_MAX: Final = 4 * KIB  # of one part
 PART_SIZES_BYTES_MAX: Final = 16 * RECORDS_PER_REQUEST_MAX  # a uint32 has 10 digits
 
+# The Go broker's buckets
+IMPORT_QUIET_MS: Final = 60_000  # for so long nobody must have written to one that is imported
+IMPORT_QUIET_MS_MAX: Final = 3_600_000
+EXPORT_FILE_BYTES: Final = 8 * MIB  # of records in a file; that broker reads 10 MiB at most
+EXPORT_FILE_RECORDS_MAX: Final = 65_536
+
 # Names
 NAME_LENGTH_MAX: Final = 128
 TOPICS_MAX: Final = 10_000
@@ -192,7 +198,8 @@ TIDY_YOUNG_MS: Final = 60_000
 TIDY_EVERY_S: Final = 5.0  # how often it is asked whether something is due
 ENTRIES_PER_JOB_MIN: Final = 64  # fewer are not worth an object, however old
 ENTRIES_PER_JOB_MAX: Final = 10_000
-SMALL_OBJECTS_MAX: Final = 16  # so many small objects are merged into one
+SMALL_OBJECTS_MAX: Final = 16  # so many small objects are merged
+SMALL_OBJECTS_AT_ONCE: Final = 1_000  # where there are more: files of the Go broker
 REPACK_BYTES_MIN: Final = 1 * MIB
 GARBAGE_GRACE_MS_DEFAULT: Final = 3_600_000
 ENTRIES_REMOVED_AT_ONCE: Final = 1_000

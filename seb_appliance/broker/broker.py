@@ -13,6 +13,7 @@ from concurrent.futures import Executor
 from seb_appliance.broker.access import Access
 from seb_appliance.broker.accounts import Accounts
 from seb_appliance.broker.acknowledging import Told
+from seb_appliance.broker.adopting import Adopting
 from seb_appliance.broker.appending import (
     NO_CONDITIONS,
     Conditions,
@@ -132,6 +133,7 @@ class Broker:
         self.groups = self._make_groups(index)
         self.topic_lists = TopicLists(self._catalog, index)
         self.tidying = self._make_tidying(index, journal, source, random_bytes)
+        self.adopting = Adopting(self._catalog, self._writes.admission, self._writes.operate)
         self.access = self._make_access(last_used, authorizer, random_bytes)
         self.accounts = Accounts(self._catalog.users, self._writes.operate, clock=clock)
         self._readiness = ReadinessCheck(journal, state, self.pending, clock, self._sequencer)

@@ -33,6 +33,7 @@ from seb_appliance.formats.operations import (
     GroupReset,
     LeaseReleased,
     LeaseTaken,
+    ObjectsAdopted,
     ObjectsCondemned,
     ObjectsRemoved,
     OffsetsCommitted,
@@ -123,6 +124,11 @@ class Topic:
         return None if self.deleted else self.log_start_offset
 
     @property
+    def had_entries(self) -> bool:
+        """Whether a journal entry ever held records of it."""
+        return self.index.end > 0
+
+    @property
     def size_bytes(self) -> int:
         """Of all sections in force."""
         return self.stored.total_bytes + self.index.total_bytes - self.bytes_gone
@@ -168,9 +174,7 @@ class Catalog:
         for row in loaded.topics:
             parent = None if row.parent_id is None else self._by_id[row.parent_id]
             self._add_topic(_loaded_topic(row, paged.get(row.topic_id), parent))
-        for entry in loaded.entries:
-            for section in entry.sections:
-                self._add_section(entry.ref.seq, entry.created_us, entry.sections_at, section)
+        self._load_entries(loaded)
         self._load_stored(loaded)
         self.groups = Groups(loaded.group_offsets, loaded.leases, monotonic_s())
         self.requests = RememberedRequests(loaded.requests, loaded.requests_place)
@@ -290,6 +294,8 @@ class Catalog:
                     changed.append(topic)
                 case SegmentsReplaced() | TopicCompacted() | ObjectsCondemned() | ObjectsRemoved():
                     self._tidy(operation, header)
+                case ObjectsAdopted():
+                    changed += self._adopt(operation, header.seq)
                 case ApiKeyCreated() | ApiKeyChanged() | ApiKeyRotated() | ApiKeyRevoked():
                     self.api_keys.apply(operation)
                 case UserSet() | UserRemoved():
@@ -411,6 +417,26 @@ class Catalog:
                 yield
         self.untidied.drop(switch.entries_until)
 
+    def _adopt(self, adopted: ObjectsAdopted, seq: int) -> list[Topic]:
+        """Let objects continue the logs of their topics."""
+        fresh: dict[int, list[tuple[int, StoredSection]]] = {}
+        for i, stored in enumerate(adopted.objects):
+            object_id = object_id_of(seq, i)
+            self.stored.add(object_id, stored.key, stored.length)
+            for section in stored.sections:
+                fresh.setdefault(section.topic_id, []).append((object_id, section))
+        for topic_id, sections in fresh.items():
+            topic = self._by_id[topic_id]
+            for object_id, section in sections:
+                assert section.base_offset == topic.log_end_offset, (section, topic.log_end_offset)
+                topic.log_end_offset = section.last_offset + 1
+                self.stored.use(object_id, section.length)
+            base = sections[0][1].base_offset
+            assert not topic.had_entries, (topic.name, base)
+            topic.stored.replace(base, topic.log_end_offset - 1, sections)
+            topic.forget_entries()
+        return [self._by_id[topic_id] for topic_id in fresh]
+
     def _replace(self, replaced: ReplacedRange, fresh: Sequence[tuple[int, StoredSection]]) -> None:
         """`fresh`: the topic's new sections, each with its object's id."""
         topic = self._by_id.get(replaced.topic_id)
@@ -426,6 +452,14 @@ class Catalog:
             self.stored.use(object_id, section.length)
         self.stored.release(topic.stored.replace(base, last, sections))
         topic.forget_entries()
+
+    def _load_entries(self, loaded: LoadedState) -> None:
+        for entry in loaded.entries:
+            for section in entry.sections:
+                topic = self._by_id.get(section.topic_id)
+                if topic is not None and not topic.had_entries:
+                    topic.log_end_offset = section.base_offset  # behind what it adopted
+                self._add_section(entry.ref.seq, entry.created_us, entry.sections_at, section)
 
     def _load_stored(self, loaded: LoadedState) -> None:
         rows: dict[int, list[tuple[int, StoredSection]]] = {}

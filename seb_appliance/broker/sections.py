@@ -14,7 +14,7 @@ from seb_appliance import limits
 from seb_appliance.broker.counters import Counters
 from seb_appliance.broker.ports import SectionRef, SectionSource
 from seb_appliance.errors import BadBatchError, CorruptObjectError
-from seb_appliance.formats import batch
+from seb_appliance.formats import batch, batch_v1
 from seb_appliance.formats.batch import Batch, BatchHeader
 
 KEPT_BYTES: Final = 16 * limits.MIB
@@ -182,7 +182,11 @@ class SectionReader:
 
     async def _fetch(self, ref: SectionRef, begin: int, end: int) -> _Section:
         """The section, with the batches from `begin` up to `end` decoded."""
-        section = _Section(await self._source.read(ref), ref)
+        data = await self._source.read(ref)
+        if batch_v1.is_version_1(data):
+            loop = asyncio.get_running_loop()
+            data = await loop.run_in_executor(self._executor, _as_version_2, data, ref)
+        section = _Section(data, ref)
         await self._decoded((ref.entry.seq, ref.at), section, begin, end)
         return section
 
@@ -210,6 +214,14 @@ class SectionReader:
             oldest, (_, oldest_bytes) = self._kept.popitem(last=False)
             self._kept_bytes -= oldest_bytes
             self._unread.discard(oldest)
+
+
+def _as_version_2(data: bytes, ref: SectionRef) -> bytes:
+    """A file of the Go broker. Raises CorruptObjectError."""
+    try:
+        return batch_v1.as_version_2(data, ref.base_offset)
+    except BadBatchError as error:
+        raise _corrupt(ref, error.detail) from error
 
 
 def _walk(data: bytes, ref: SectionRef) -> tuple[Sequence[int], list[BatchHeader]]:

@@ -77,6 +77,7 @@ class StoredObjects:
         return list(self._by_id.values())
 
     def add(self, object_id: int, key: str, length: int) -> None:
+        assert object_id not in self._by_id, object_id
         self._by_id[object_id] = LivingObject(ObjectRef(object_id, key), length)
 
     def use(self, object_id: int, length: int) -> None:

@@ -195,7 +195,7 @@ class Tidying:
         target = self.settings.segment_bytes
         held = self.elsewhere.inputs()
         small: list[LivingObject] = []
-        sections = 0
+        sections = size_bytes = 0
         for found in self._catalog.stored.all():
             if not found.sections or found.ref.key in held:
                 continue
@@ -205,11 +205,13 @@ class Tidying:
                 small.append(found)
         if len(small) < limits.SMALL_OBJECTS_MAX:
             return []
-        for i, found in enumerate(small[: limits.SMALL_OBJECTS_MAX]):
+        for i, found in enumerate(small[: limits.SMALL_OBJECTS_AT_ONCE]):
             sections += found.sections
-            if sections > limits.SECTIONS_PER_SWITCH_MAX:  # one entry names them all
+            size_bytes += found.living_bytes
+            # One entry names them all, and one object is to hold them.
+            if sections > limits.SECTIONS_PER_SWITCH_MAX or size_bytes > target:
                 return small[: max(i, 2)]
-        return small[: limits.SMALL_OBJECTS_MAX]
+        return small[: limits.SMALL_OBJECTS_AT_ONCE]
 
     async def _places(self, object_ids: set[int]) -> list[SectionPlace]:
         places = []

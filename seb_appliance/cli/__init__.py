@@ -25,9 +25,11 @@ from seb_appliance.cli.completion import completion
 from seb_appliance.cli.consume import consume
 from seb_appliance.cli.cost import cost
 from seb_appliance.cli.doctor import doctor
+from seb_appliance.cli.exporting import export
 from seb_appliance.cli.failures import NOT_WRITTEN, CommandError, OutputError, ReaderLeftError
 from seb_appliance.cli.fsck import fsck
 from seb_appliance.cli.groups import groups
+from seb_appliance.cli.importing import import_
 from seb_appliance.cli.inspect import inspect
 from seb_appliance.cli.output import as_utf8
 from seb_appliance.cli.produce import produce
@@ -86,6 +88,8 @@ seb.add_command(api_keys)
 seb.add_command(audit)
 seb.add_command(profiles)
 seb.add_command(completion)
+seb.add_command(export)
+seb.add_command(import_)
 seb.add_command(bench)
 seb.add_command(snapshot)
 seb.add_command(promote)

@@ -12,7 +12,7 @@ from seb_appliance.bench.plan import BODY_KINDS, PRESETS, TOPOLOGIES, WORKLOADS
 from seb_appliance.cli.failures import REFUSED, UNAVAILABLE, WRONG, CommandError
 from seb_appliance.cli.options import settings_from, with_settings
 from seb_appliance.cli.output import say, tell
-from seb_appliance.quantities import duration_ms, size_bytes
+from seb_appliance.cli.quantity import Quantity
 
 if TYPE_CHECKING:
     from seb_appliance.bench.result import Result
@@ -22,24 +22,9 @@ INTERRUPTED: Final = 130
 _COUNT: Final = click.IntRange(1, limits.BENCH_CONNECTIONS_MAX)
 
 
-class _Quantity(click.ParamType[int]):
-    def __init__(self, name: str, smallest: int, largest: int) -> None:
-        self.name = name
-        self._smallest, self._largest = smallest, largest
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        try:
-            number = (duration_ms if self.name == "DURATION" else size_bytes)(str(value))
-        except ValueError as error:
-            self.fail(str(error), param, ctx)
-        if not self._smallest <= number <= self._largest:
-            self.fail(f"{value!r} is too small or too large", param, ctx)
-        return number
-
-
-_DURATION: Final = _Quantity("DURATION", 100, limits.BENCH_DURATION_MS_MAX)
-_WARM_UP: Final = _Quantity("DURATION", 0, limits.BENCH_DURATION_MS_MAX)
-_SIZE: Final = _Quantity("SIZE", 1, limits.RECORD_BYTES_MAX)
+_DURATION: Final = Quantity("DURATION", 100, limits.BENCH_DURATION_MS_MAX)
+_WARM_UP: Final = Quantity("DURATION", 0, limits.BENCH_DURATION_MS_MAX)
+_SIZE: Final = Quantity("SIZE", 1, limits.RECORD_BYTES_MAX)
 
 
 @click.command

@@ -61,10 +61,10 @@ def produce(
     if key is not None and ndjson:
         raise click.UsageError("with --ndjson each line has its own key: leave --key out")
     record_key = None if key is None else key.encode(errors="surrogateescape")
-    producer = _Producer(client, topic, as_json)
+    producer = LineProducer(client, topic, as_json)
     try:
         with (
-            _input(file) as source,
+            opened_input(file) as source,
             Progress(wanted=source.is_of_a_program and not as_json) as progress,
         ):
             most = limits.RECORDS_PER_REQUEST_MAX if ndjson else limits.RECORDS_IN_BATCHES_MAX
@@ -81,7 +81,7 @@ def produce(
     tell(producer.so_far())
 
 
-class _Producer:
+class LineProducer:
     """Sends batches one after another, and knows how many records are acknowledged.
 
     As an idempotent producer of its own (docs/GUARANTEES.md): the appliance knows each request by
@@ -148,7 +148,7 @@ class _Source(NamedTuple):
 
 
 @contextmanager
-def _input(file: Path | None) -> Iterator[_Source]:
+def opened_input(file: Path | None) -> Iterator[_Source]:
     """Raises CommandError."""
     if file is None:
         yield _source(sys.stdin.fileno())

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Final, Self
+
+Counted = Callable[[int, int, str], None]
 
 BAR_CELLS: Final = 30
 EVERY_S: Final = 0.1
@@ -38,3 +41,14 @@ class Progress:
         if self._is_shown:
             sys.stderr.write("\r\033[K")
             sys.stderr.flush()
+
+
+@contextmanager
+def showing(first: str) -> Iterator[Counted]:
+    """A line for work that counts what is done, of how many in all (0: nobody knows), and says what
+    that is; before it counts, `first`."""
+    with Progress() as progress:
+        progress.show(first, None)
+        yield lambda done, total, phase: progress.show(
+            f"{phase}  {done:,} of {total:,}" if total else phase, done / total if total else None
+        )

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +14,7 @@ from seb_appliance.cli.options import settings_from, with_settings
 from seb_appliance.cli.outline import outline
 from seb_appliance.cli.output import say, size
 from seb_appliance.cli.parts import need_server
+from seb_appliance.cli.progress import showing
 from seb_appliance.errors import ConfigurationError
 from seb_appliance.settings import Settings, load
 
@@ -72,7 +72,7 @@ def restore(
         return
     with need_server():
         from seb_appliance.machine import restoring
-    with _progress() as progress:
+    with showing("reading the bucket") as progress:
         if verify:
             restored = asyncio.run(restoring.drill(settings, report, progress))
         else:
@@ -111,7 +111,7 @@ def _clone(
     target = _target(settings, into, into_config)
     with need_server():
         from seb_appliance.machine import restoring
-    with _progress() as progress:
+    with showing("reading the bucket") as progress:
         cloned = asyncio.run(restoring.clone(settings, target, until_seq, progress))
     return _copied(cloned)
 
@@ -157,18 +157,3 @@ def _copied(cloned: Cloned) -> dict[str, Any]:
 
 def _say(members: dict[str, Any], as_json: bool) -> None:
     say(json.dumps(members, indent=2, ensure_ascii=False) if as_json else outline(members))
-
-
-@contextmanager
-def _progress() -> Iterator[Progress]:
-    """A line that moves, on a terminal; elsewhere nothing."""
-    from rich.console import Console
-
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        yield lambda *_: None
-        return
-    with console.status("reading the bucket") as status:
-        yield lambda done, total, phase: status.update(
-            f"{phase}  {done:,} of {total:,}" if total else phase
-        )

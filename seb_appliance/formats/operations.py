@@ -189,6 +189,19 @@ class SegmentsReplaced(_Operation, frozen=True, kw_only=True, tag="segments_repl
     entries_until: Whole = 0
 
 
+class ObjectsAdopted(_Operation, frozen=True, kw_only=True, tag="objects_adopted"):
+    """The sections of `objects`, in the order in which they stand here, continue the logs of their
+    topics: each begins where its topic's log ends. No entry before holds records of these topics.
+
+    An object is a segment, a packed object, or a file of the Go broker (`<topic>/…record_batch`),
+    which is one section from its first byte to its last. Object number i has the id
+    seq * 1024 + i: an entry holds one such operation, or one that replaces segments.
+    """
+
+    version: Literal[1] = 1
+    objects: tuple[StoredObject, ...]
+
+
 class TopicCompacted(_Operation, frozen=True, kw_only=True, tag="topic_compacted"):
     """The sections of the topic within base to last offset are one run of a compaction: no record
     key is in them twice. Runs within are so no more, those that reach into it are cut there. Stands
@@ -353,6 +366,7 @@ Event = (
     | TopicDeleted
     | TopicTrimmed
     | SegmentsReplaced
+    | ObjectsAdopted
     | TopicCompacted
     | ObjectsCondemned
     | ObjectsRemoved

@@ -15,7 +15,7 @@ from seb_appliance.formats.entry import HEADER_BYTES, read_header
 from seb_appliance.fsck.coverage import Coverage, InForce, same, unreferenced
 from seb_appliance.fsck.findings import Findings, Problem
 from seb_appliance.fsck.key_index_check import KeyIndexCheck
-from seb_appliance.fsck.listing import Listing, list_bucket
+from seb_appliance.fsck.listing import Listing, list_adopted, list_bucket
 from seb_appliance.fsck.local_files import LocalFiles
 from seb_appliance.fsck.reading import ObjectReader
 from seb_appliance.fsck.reference import Reference
@@ -120,7 +120,7 @@ class _Check:
             await reference.close()
         report.counts |= {
             "journal_entries": listing.entry_count,
-            "segments": len(listing.objects),
+            "segments": len(listing.objects) + len(listing.adopted),
             "snapshots": len(listing.snapshots),
             "bytes": listing.total_bytes,
             "entries_replayed": reference.entries_replayed,
@@ -141,6 +141,7 @@ class _Check:
             self._store, self._patience, self._findings, self._progress, reference.bucket_id
         )
         reader.wanted = InForce(await reference.state(), self._report.mode).by_object
+        await list_adopted(self._store, self._patience, self._listing, reader.wanted)
         if not self._options.quick:
             await reader.read_all(self._listing)
         self._report.counts |= {

@@ -203,7 +203,7 @@ class Coverage:
             return False
         entry = layout.parse_entry(key)
         if entry is None:
-            listed = key in self._listing.objects
+            listed = key in self._listing.objects or key in self._listing.adopted
         else:
             claim, seq = entry
             listed = self._listing.has_entries(claim, seq, seq)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -39,12 +40,13 @@ class Runs:
 @dataclass(slots=True)
 class Listing:
     """Everything below our folder. `entries`: seqs, by writer in mode B; `objects`: segments and
-    packed objects, by key."""
+    packed objects, by key; `adopted`: the Go broker's files that are in force, beside it."""
 
     entries: dict[Claim | None, Runs] = field(default_factory=dict)
     entry_count: int = 0
     entry_bytes: int = 0
     objects: dict[str, ObjectInfo] = field(default_factory=dict)
+    adopted: dict[str, ObjectInfo] = field(default_factory=dict)
     snapshots: list[SnapshotName] = field(default_factory=list)
     bases: list[Claim] = field(default_factory=list)
     has_info: bool = False
@@ -56,7 +58,8 @@ class Listing:
 
     @property
     def total_bytes(self) -> int:
-        return self.entry_bytes + sum(info.size for info in self.objects.values())
+        of_records = (*self.objects.values(), *self.adopted.values())
+        return self.entry_bytes + sum(info.size for info in of_records)
 
 
 async def list_bucket(store: ObjectStore, patience: Patience, findings: Findings) -> Listing:
@@ -71,6 +74,18 @@ async def list_bucket(store: ObjectStore, patience: Patience, findings: Findings
         after = page[-1].key
     listing.snapshots.sort()
     return listing
+
+
+async def list_adopted(
+    store: ObjectStore, patience: Patience, listing: Listing, in_force: Collection[str]
+) -> None:
+    """LIST those files of the Go broker that are among the keys `in_force`."""
+    places = (layout.parse_go_batch(key) for key in in_force)
+    for name in sorted({place[0] for place in places if place is not None}):
+        folder, after = f"{name}/", ""
+        while page := await patience.ask(partial(store.list_after, folder, after)):
+            listing.adopted.update((info.key, info) for info in page if info.key in in_force)
+            after = page[-1].key
 
 
 def _take(listing: Listing, info: ObjectInfo) -> bool:

@@ -75,6 +75,16 @@ def check_segment(key: str, body: bytes, bucket_id: bytes) -> tuple[Verdict, set
     return verdict, set(index.sections)
 
 
+def check_adopted(body: bytes, sections: Sequence[StoredSection]) -> Verdict:
+    """A file of the Go broker that is these `sections`: one, as long as it is in force."""
+    verdict = Verdict()
+    for section in sections:
+        if (section.at, section.length) != (0, len(body)):
+            return verdict.condemn(f"it has {len(body)} bytes, the log says {section.length}")
+        _check_section(verdict, section, memoryview(body))
+    return verdict
+
+
 def compare_sections(
     verdict: Verdict, wanted: Sequence[StoredSection], found: set[StoredSection]
 ) -> str:

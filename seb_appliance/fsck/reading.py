@@ -16,6 +16,7 @@ from seb_appliance.fsck.listing import Listing
 from seb_appliance.fsck.object_checks import (
     SectionId,
     Verdict,
+    check_adopted,
     check_entry,
     check_segment,
     compare_sections,
@@ -56,8 +57,8 @@ class ObjectReader:
         self._last_folder = ""
 
     async def read_all(self, listing: Listing) -> None:
-        """Every journal entry, then every segment and packed object."""
-        self._total = listing.entry_count + len(listing.objects)
+        """Every journal entry, then every segment, packed object and file of the Go broker."""
+        self._total = listing.entry_count + len(listing.objects) + len(listing.adopted)
         after = ""
         while page := await self._patience.ask(
             partial(self._store.list_after, layout.JOURNAL, after)
@@ -65,7 +66,7 @@ class ObjectReader:
             entries = [info for info in page if layout.parse_entry(info.key) is not None]
             await self._read_groups(entries)
             after = page[-1].key
-        await self._read_groups(list(listing.objects.values()))
+        await self._read_groups([*listing.objects.values(), *listing.adopted.values()])
 
     async def read_one(self, key: str) -> bool:
         """Check an object that came after the listing; False if it is not there."""
@@ -104,6 +105,8 @@ class ObjectReader:
     def _check(self, key: str, body: bytes) -> Verdict:
         if key.startswith(layout.JOURNAL):
             return check_entry(key, body, self._bucket_id)
+        if layout.parse_go_batch(key) is not None:
+            return check_adopted(body, self.wanted.get(key, ()))
         verdict, sections = check_segment(key, body, self._bucket_id)
         difference = compare_sections(verdict, self.wanted.get(key, ()), sections)
         if difference:

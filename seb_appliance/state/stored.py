@@ -30,6 +30,7 @@ from seb_appliance.broker.lineage import Need, holes
 from seb_appliance.errors import CorruptObjectError
 from seb_appliance.formats.entry import Entry
 from seb_appliance.formats.operations import (
+    ObjectsAdopted,
     ObjectsCondemned,
     ObjectsRemoved,
     Operation,
@@ -56,6 +57,7 @@ from seb_appliance.state.schema import (
 _ROWS_AT_ONCE: Final = 200
 _OURS: Final = (
     SegmentsReplaced,
+    ObjectsAdopted,
     TopicCompacted,
     ObjectsCondemned,
     ObjectsRemoved,
@@ -78,6 +80,8 @@ def _apply(connection: Connection, operation: Operation, entry: Entry) -> int:
     match operation:
         case SegmentsReplaced():
             return _switch(connection, operation, entry.header.seq)
+        case ObjectsAdopted(objects=objects):
+            return _put_in_force(connection, objects, entry.header.seq)
         case TopicCompacted(topic_id=topic_id, base_offset=base, last_offset=last):
             return _set_runs(connection, topic_id, (base, last))
         case ObjectsCondemned(keys=keys):
@@ -179,12 +183,16 @@ def _switch(connection: Connection, switch: SegmentsReplaced, seq: int) -> int:
         connection.execute(update(tidy_state), after)
         added = checksum_of(tidy_state, [after.values()]) - checksum_of(tidy_state, [before])
     added -= _delete_replaced(connection, switch.replaced)
-    objects = [
+    return added + _put_in_force(connection, switch.objects, seq)
+
+
+def _put_in_force(connection: Connection, objects: Sequence[StoredObject], seq: int) -> int:
+    fresh = [
         {"object_id": object_id_of(seq, i), "key": stored.key, "length": stored.length}
-        for i, stored in enumerate(switch.objects)
+        for i, stored in enumerate(objects)
     ]
-    added += _insert(connection, stored_objects, objects)
-    return added + _insert(connection, stored_sections, _in_force(connection, switch.objects, seq))
+    added = _insert(connection, stored_objects, fresh)
+    return added + _insert(connection, stored_sections, _in_force(connection, objects, seq))
 
 
 def _delete_replaced(connection: Connection, replaced: Sequence[ReplacedRange]) -> int:

@@ -51,7 +51,7 @@ class BucketCleaner:
 
     async def delete_objects(self, keys: Sequence[str]) -> None:
         """Delete objects that an entry on our log condemned longer ago than the grace time."""
-        assert all(layout.epoch_of(key) is not None for key in keys), keys
+        assert all(layout.epoch_of(key) is not None or layout.parse_go_batch(key) for key in keys)
         await self._delete(keys)
 
     async def delete_entries(self, tidied_seq: int, writers: Sequence[EntryRef], most: int) -> int:

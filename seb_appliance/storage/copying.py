@@ -22,7 +22,7 @@ from seb_appliance.errors import (
     ObjectMissingError,
     StoreUnusableError,
 )
-from seb_appliance.formats import entry, segment
+from seb_appliance.formats import batch_v1, entry, segment
 from seb_appliance.storage import layout
 from seb_appliance.storage.bases import decode_base
 from seb_appliance.storage.bucket_info import BucketInfo, encode_bucket_info, refuse_foreign_data
@@ -192,6 +192,8 @@ def fault_of(key: str, body: bytes) -> str:
             if claim is None:
                 return "it is not a base of ours"
             decode_base(body, claim)
+        elif layout.parse_go_batch(key) is not None:
+            batch_v1.decode(body)
     except BadBatchError as error:
         return error.detail
     except (msgspec.DecodeError, ValueError) as error:

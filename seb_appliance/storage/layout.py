@@ -27,6 +27,7 @@ _SEGMENT_KEY = re.compile(
     r"_seb/(?:segments/(\d+)|packed)/(\d{20})-(\d{20})-(\d{1,10})-[0-9a-f]{16}\.seb"
 )
 _SNAPSHOT_NAME = re.compile(r"(\d{20})-([0-9a-f]{16})\.sqlite\.zst")
+_GO_BATCH = re.compile(r"([^/]+)/(\d{12})\.record_batch")
 _GO_BROKER = re.compile(r"[^/]+/(\d{12}\.record_batch|[^/]*\.offsets)")
 
 
@@ -136,3 +137,14 @@ def parse_entry(key: str) -> tuple[Claim | None, int] | None:
 def is_go_broker_key(key: str) -> bool:
     """Whether this is an object as the Go broker keeps them, beside our folder."""
     return _GO_BROKER.fullmatch(key) is not None
+
+
+def go_batch_key(topic: str, base_offset: int) -> str:
+    """Where the Go broker keeps a batch."""
+    return f"{topic}/{base_offset:012d}.record_batch"
+
+
+def parse_go_batch(key: str) -> tuple[str, int] | None:
+    """Topic and first offset of a batch of the Go broker's; None if the key names none."""
+    match = _GO_BATCH.fullmatch(key)
+    return (match[1], int(match[2])) if match else None

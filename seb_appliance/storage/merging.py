@@ -17,7 +17,7 @@ from crc32c import crc32c
 from seb_appliance import limits
 from seb_appliance.broker.compressing import Compressor
 from seb_appliance.errors import BadBatchError
-from seb_appliance.formats import batch
+from seb_appliance.formats import batch, batch_v1
 from seb_appliance.formats.batch import Batch, BatchHeader
 from seb_appliance.formats.columns import BinaryColumn, Bytes, Columns, int64s
 
@@ -73,8 +73,11 @@ class Piece:
 
 
 def batches_of(data: bytes, base_offset: int, last_offset: int) -> Iterator[tuple[Batch, Bytes]]:
-    """Each decoded batch of a section, and its bytes. Raises BadBatchError, also when they do not
-    answer for exactly these offsets."""
+    """Each decoded batch of a section, and its bytes. A file of the Go broker is taken for the
+    batch of version 2 that it amounts to. Raises BadBatchError, also when they do not answer for
+    exactly these offsets."""
+    if batch_v1.is_version_1(data):  # compressed as it was, whatever the topic asks for
+        data = Compressor().pack(batch_v1.as_version_2(data, base_offset))
     next_offset = base_offset
     for at, header in batch.walk(data):
         if header.base_offset != next_offset:

@@ -31,8 +31,8 @@ class Needed:
 async def needed_objects(
     rebuilt: Rebuilt, rows: Sequence[ObjectRow], tidied_seq: int, patience: Patience
 ) -> Needed:
-    """What the state `rebuilt` rests on. `rows`: the segments and packed objects in force in it;
-    entries up to `tidied_seq` hold nothing that is.
+    """What the state `rebuilt` rests on. `rows`: the objects outside the journal in force in
+    it; entries up to `tidied_seq` hold nothing that is.
 
     Raises StoreUnusableError that names what is not in the bucket, or not as the state knows it.
     """
@@ -43,9 +43,10 @@ async def needed_objects(
 
     entries = await listed(layout.JOURNAL)
     _require_entries(entries, tidied_seq, rebuilt.position.seq)
+    adopted = {place[0] for row in rows if (place := layout.parse_go_batch(row.key))}
     outside = {
         info.key: info
-        for folder in (layout.SEGMENTS, layout.PACKED)
+        for folder in (layout.SEGMENTS, layout.PACKED, *(f"{name}/" for name in sorted(adopted)))
         for info in await listed(folder)
     }
     for row in rows:

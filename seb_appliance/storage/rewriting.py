@@ -111,11 +111,11 @@ class ObjectRewriter:
         return [item for inputs in await together(reads, READS_AT_ONCE) for item in inputs]
 
     async def _read_sections(self, job: RewriteJob, store: CheckedObjects) -> list[_Input]:
-        inputs: list[_Input] = []
-        for key in job.inputs:
-            places = [place for place in job.sections if place.key == key]
-            inputs += await store.get(key, partial(_of_object, places))
-        return inputs
+        places: dict[str, list[SectionPlace]] = {key: [] for key in job.inputs}
+        for place in job.sections:
+            places[place.key].append(place)
+        reads = (store.get(key, partial(_of_object, within)) for key, within in places.items())
+        return [item for inputs in await together(reads, READS_AT_ONCE) for item in inputs]
 
 
 def _of_entry(ref: EntryRef, job: RewriteJob, body: bytes) -> list[_Input]:

@@ -34,11 +34,11 @@ class TemporaryFiles:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        folder.mkdir(exist_ok=True)
 
     @contextlib.contextmanager
     def file(self) -> Iterator[TemporaryFile]:
         """A new file, closed at the end; its name is gone then, if it still had it."""
+        self._folder.mkdir(exist_ok=True)  # not before: who only reads leaves nothing behind
         path = self._folder / secrets.token_hex(16)
         file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
         try:
@@ -50,7 +50,7 @@ class TemporaryFiles:
 
     def remove_abandoned(self) -> None:
         """Remove the files of processes that died."""
-        for path in list(self._folder.iterdir()):
+        for path in list(self._folder.iterdir()) if self._folder.exists() else ():
             with contextlib.suppress(FileNotFoundError, BlockingIOError):
                 file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
                 try:

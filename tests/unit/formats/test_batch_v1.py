@@ -9,9 +9,12 @@ import struct
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from seb_appliance import limits
 from seb_appliance.errors import BadBatchError
-from seb_appliance.formats import batch_v1
+from seb_appliance.formats import batch, batch_v1
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "seb-v1"
 README = (FIXTURES / "README.md").read_text(encoding="utf-8")
@@ -86,3 +89,45 @@ def test_a_file_that_is_no_version_1_batch_is_refused(stored: bytes) -> None:
 def test_a_file_without_records_is_empty() -> None:
     read = batch_v1.decode(file(0, data=b""))
     assert len(read.values) == 0
+
+
+@given(
+    values=st.lists(st.binary(max_size=40), min_size=1, max_size=20),
+    created_us=st.integers(0, limits.OFFSET_MAX),
+    base_offset=st.integers(0, 2**40),
+    in_a_bucket=st.booleans(),
+)
+def test_what_was_written_is_read_and_is_the_same_as_version_2(
+    values: list[bytes], created_us: int, base_offset: int, in_a_bucket: bool
+) -> None:
+    stored = batch_v1.encode(values, created_us)
+    if in_a_bucket:
+        stored = batch_v1.compress(stored)
+    assert batch_v1.is_version_1(stored)
+    read = batch_v1.decode(stored)
+    assert (read.values.slice(), read.created_us) == (values, created_us)
+    newer = batch_v1.as_version_2(stored, base_offset)
+    assert not batch_v1.is_version_1(newer)
+    found = batch.decode(newer)
+    assert found.columns.values.slice() == values
+    assert list(found.offsets()) == list(range(base_offset, base_offset + len(values)))
+    assert set(found.columns.timestamps_us) == {created_us}
+    assert found.header.created_us == created_us
+
+
+@pytest.mark.parametrize("name", RECORDS)
+def test_a_file_is_written_byte_for_byte_as_the_go_broker_writes_it(name: str) -> None:
+    plain = (FIXTURES / "cache" / f"{name}.record_batch").read_bytes()
+    stored = (FIXTURES / "s3" / f"{name}.record_batch").read_bytes()
+    written = batch_v1.encode(RECORDS[name], CREATED_US[name][1])
+    assert written == plain
+    assert batch_v1.compress(written)[:10] == stored[:10]
+    assert gzip.decompress(batch_v1.compress(written)) == plain
+
+
+@pytest.mark.parametrize(
+    "stored", [file(0, data=b""), batch_v1.encode([b"x"], -1)], ids=["no record", "before 1970"]
+)
+def test_a_file_that_no_topic_can_hold_has_no_version_2(stored: bytes) -> None:
+    with pytest.raises(BadBatchError):
+        batch_v1.as_version_2(stored, 0)

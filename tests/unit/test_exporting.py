@@ -1,0 +1,114 @@
+"""`seb export`: what comes out is what the Go broker would have written."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+from seb_appliance.cli import run
+from seb_appliance.formats import batch_v1
+from tests.support.appliance import RunningAppliance, running_appliance
+from tests.support.old_buckets import FIXTURE, OldPlace
+
+
+async def exported(running: RunningAppliance, data: Path, *arguments: str) -> int:
+    """The exit code."""
+    where = [f"--url={running.base_url}", f"--key-file={data / 'admin.key'}"]
+    return await asyncio.to_thread(run, ["export", *where, *arguments])
+
+
+async def test_a_bucket_that_was_copied_in_comes_out_file_by_file_as_it_was(
+    tmp_path: Path,
+) -> None:
+    old = OldPlace(tmp_path).fixture()
+    await old.imported(in_place=False)
+    target = tmp_path / "again"
+    flags = {"bucket": f"file:{tmp_path / 'own'}", "tidier": "off"}
+    async with running_appliance(tmp_path / "data", **flags) as running:
+        assert await exported(running, tmp_path / "data", f"--to={target}") == 0
+        for wanted in FIXTURE.glob("*.record_batch"):
+            written = (target / "sample" / wanted.name).read_bytes()
+            assert batch_v1.inflate(written) == batch_v1.inflate(wanted.read_bytes())
+            assert written[:10] == wanted.read_bytes()[:10]  # gzip's header is Go's, too
+        assert len(list((target / "sample").iterdir())) == 3
+        assert await exported(running, tmp_path / "data", f"--to={target}") == 0  # goes on
+        other = target / "sample" / "000000000003.record_batch"
+        other.write_bytes(batch_v1.compress(batch_v1.encode([b"else"], 1)))
+        assert await exported(running, tmp_path / "data", f"--to={target}") == 1
+
+
+async def test_what_the_format_cannot_hold_is_refused_or_left_out_when_asked(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with running_appliance(tmp_path / "data") as running:
+        records = [{"value": "1", "key": "k"}, {"value": None, "key": "k"}, {"value": "3"}]
+        for record in records:
+            await running.client.post("/v1/topics/t/records", json={"records": [record]})
+        target = f"--to={tmp_path / 'out'}"
+        assert await exported(running, tmp_path / "data", target) == 1
+        assert "offset 0 of 't' has a record key" in capsys.readouterr().err
+        chosen = (target, "--values-only", "--records-per-file=2", "--json")
+        assert await exported(running, tmp_path / "data", *chosen) == 0
+        told = json.loads(capsys.readouterr().out)
+        assert told == {"topics": 1, "files": 2, "records": 3, "were_there": 0}
+    found = [
+        batch_v1.decode(path.read_bytes()).values.slice()
+        for path in sorted((tmp_path / "out" / "t").iterdir())
+    ]
+    assert found == [[b"1", b""], [b"3"]]
+
+
+async def test_a_topic_whose_beginning_was_trimmed_comes_out_from_there(tmp_path: Path) -> None:
+    async with running_appliance(tmp_path / "data") as running:
+        for n in range(3):
+            await running.client.post("/v1/topics/t/records", json={"records": [{"value": str(n)}]})
+        await running.client.post("/v1/topics/t/trim", json={"before": 2})
+        assert await exported(running, tmp_path / "data", f"--to={tmp_path / 'out'}") == 0
+    assert [path.name for path in (tmp_path / "out" / "t").iterdir()] == [
+        "000000000002.record_batch"
+    ]
+
+
+async def test_a_topic_moves_to_another_as_lines_with_all_that_its_records_have(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    records = [
+        {"value": "1", "key": "k", "headers": {"h": "x"}, "timestamp": "2026-11-01T10:00:00.123Z"},
+        {"value_base64": "/wA=", "key_base64": "gA=="},
+        {"value": None, "key": "k"},
+    ]
+    lines, data = tmp_path / "lines", tmp_path / "data"
+    async with running_appliance(data) as running:
+        await running.client.post("/v1/topics/t/records", json={"records": records})
+        topic = ("--format=ndjson", "--topic=t", f"--to={lines}")
+        assert await exported(running, data, *topic) == 0
+        assert await exported(running, data, *topic) == 1  # never over a file that is there
+        where = [f"--url={running.base_url}", f"--key-file={data / 'admin.key'}"]
+        command = ["import", *where, "--format=ndjson", "--topic=u", str(lines)]
+        assert await asyncio.to_thread(run, command) == 0
+        assert await asyncio.to_thread(run, command) == 1
+        assert "--append adds to them" in capsys.readouterr().err
+        assert await asyncio.to_thread(run, [*command, "--append"]) == 0
+        answers = [
+            await running.client.get(f"/v1/topics/{name}/records", params={"max_records": 3})
+            for name in "tu"
+        ]
+        moved, copy = (answer.json()["records"] for answer in answers)
+        assert copy == moved
+        assert len(moved) == 3
+        assert (await running.client.get("/v1/topics/u")).json()["log_end_offset"] == 6
+
+
+async def test_a_line_that_is_none_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines, data = tmp_path / "lines", tmp_path / "data"
+    lines.write_text('{"value": "1"}\nnot a record\n')
+    async with running_appliance(data) as running:
+        where = [f"--url={running.base_url}", f"--key-file={data / 'admin.key'}"]
+        command = ["import", *where, "--format=ndjson", "--topic=u", str(lines)]
+        assert await asyncio.to_thread(run, command) == 1
+    assert "not a line of records" in capsys.readouterr().err
