@@ -1,0 +1,80 @@
+"""`python -m tests.simulation --seeds 1000`: runs seeds, and replays one that fails."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+
+from tests.simulation.mutations import MUTATIONS, found_by
+from tests.simulation.parts import in_parts
+from tests.simulation.seeds import Outcome, run_seed
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
+    parser.add_argument("--seeds", type=int, default=1000, help="how many (default: 1000)")
+    parser.add_argument("--from", type=int, default=0, dest="first", help="the first of them")
+    parser.add_argument("--jobs", type=int, default=1, help="processes (default: 1)")
+    parser.add_argument("--seed", type=int, help="run this one only")
+    parser.add_argument("--trace", action="store_true", help="print all that happens")
+    parser.add_argument("--mutation", choices=MUTATIONS, help="with this bug planted")
+    parser.add_argument(
+        "--mutations", action="store_true", help="the first seed that finds each planted bug"
+    )
+    asked = parser.parse_args()
+    seeds = range(asked.first, asked.first + asked.seeds)
+    if asked.mutations:
+        return _find_all(seeds)
+    if asked.seed is not None and asked.mutation is not None:
+        with MUTATIONS[asked.mutation]():
+            return _tell(run_seed(asked.seed, keep_trace=asked.trace))
+    if asked.seed is not None:
+        return _tell(run_seed(asked.seed, keep_trace=asked.trace))
+    return _run_many(seeds, asked.jobs)
+
+
+def _run_many(seeds: range, jobs: int) -> int:
+    began_s = time.monotonic()
+    failed = faults = calls = 0
+    cpu_s = 0.0
+    for outcomes, took_s in in_parts(seeds, jobs):
+        cpu_s += took_s
+        for outcome in outcomes:
+            faults, calls = faults + outcome.faults, calls + outcome.calls
+            failed += _tell(outcome) if outcome.violations else 0
+    print(
+        f"{len(seeds)} seeds, {failed} failed; {calls} appends, {faults} faults; "
+        f"{time.monotonic() - began_s:.0f} s, {cpu_s:.0f} s of a processor: "
+        f"{60 * len(seeds) / cpu_s:.0f} seeds in a minute of it"
+    )
+    return 1 if failed else 0
+
+
+def _find_all(seeds: range) -> int:
+    missed = 0
+    for name in MUTATIONS:
+        found = found_by(name, seeds)
+        missed += found is None
+        told = "not found" if found is None else f"seed {found[0]}: {found[1].splitlines()[0]}"
+        print(f"{name}: {told}", flush=True)
+    return 1 if missed else 0
+
+
+def _tell(outcome: Outcome) -> int:
+    for line in outcome.trace:
+        print(line)
+    print(
+        f"seed {outcome.seed}: {outcome.digest}, {outcome.callbacks} callbacks, "
+        f"{outcome.requests} requests, {outcome.faults} faults, {outcome.starts} starts, "
+        f"{outcome.calls} appends, {outcome.virtual_s:.0f} s of virtual time"
+    )
+    for violation in outcome.violations:
+        print(f"  {violation}")
+    if outcome.violations:
+        print(f"  replay: python -m tests.simulation --seed {outcome.seed} --trace")
+    return 1 if outcome.violations else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
