@@ -40,7 +40,8 @@ class Log:
 
 
 def read_log(bucket: Bucket, entries: Sequence[Entry], mode: str) -> Log:
-    """What `entries`, the whole journal, hold. Raises KeyError for one that was never stored."""
+    """What `entries`, the whole journal, hold. Raises KeyError with the key of
+    one that was never stored."""
     log = Log()
     for entry in entries:
         header = entry.header

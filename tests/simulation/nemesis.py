@@ -154,5 +154,7 @@ class Nemesis:
                 machine.boot(standby=True)
         elif process.ended.startswith("bug"):
             return
+        elif process.ended.startswith("ReplayError"):
+            machine.boot(standby=True)
         else:
             machine.boot(take_over=process.standby and process.ended == "stopped")

@@ -23,6 +23,7 @@ from seb_appliance.storage.journal import StoredJournal
 from seb_appliance.storage.opening import StartOptions, StartReport, open_journal
 from seb_appliance.storage.opening_followed import open_followed
 from seb_appliance.storage.patience import Patience
+from seb_appliance.storage.replay import ReplayError
 from seb_appliance.storage.rewriting import ObjectRewriter
 from seb_appliance.storage.section_source import BucketSections
 from seb_appliance.storage.snapshots import SnapshotSchedule, SnapshotStore
@@ -131,7 +132,7 @@ class Process:
         try:
             await self._serve()
             self.ended = "stopped"
-        except SebError as error:
+        except (SebError, ReplayError) as error:
             self.ended = f"{type(error).__name__}: {error}"
         except Exception as error:
             self.ended = f"bug: {error!r}"

@@ -247,7 +247,11 @@ class _Run:
         entries = [e for e in rebuilt.disk.entries if e.header.seq <= len(machine.disk.entries)]
         if [e.header for e in entries] != [e.header for e in machine.disk.entries]:
             self._found.append("P14 what the bucket has is another log than its writer's")
-        log = read_log(world.bucket, rebuilt.disk.entries, world.mode)
+        try:
+            log = read_log(world.bucket, rebuilt.disk.entries, world.mode)
+        except KeyError as missing:
+            self._found.append(f"P1 {missing} is on the log, and was never stored")
+            return
         readable = await self._read_all(fresh.broker)
         self._found += violations(world.history, log, readable)
         if world.bucket.overwritten:
