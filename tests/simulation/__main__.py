@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 import time
+from collections import Counter
+from pathlib import Path
 
 from tests.simulation.mutations import MUTATIONS, found_by
 from tests.simulation.parts import in_parts
@@ -22,6 +25,7 @@ def main() -> int:
     parser.add_argument(
         "--mutations", action="store_true", help="the first seed that finds each planted bug"
     )
+    parser.add_argument("--results", type=Path, help="folder for a summary, simulation.json")
     asked = parser.parse_args()
     seeds = range(asked.first, asked.first + asked.seeds)
     if asked.mutations:
@@ -31,23 +35,39 @@ def main() -> int:
             return _tell(run_seed(asked.seed, keep_trace=asked.trace))
     if asked.seed is not None:
         return _tell(run_seed(asked.seed, keep_trace=asked.trace))
-    return _run_many(seeds, asked.jobs)
+    return _run_many(seeds, asked.jobs, asked.results)
 
 
-def _run_many(seeds: range, jobs: int) -> int:
+def _run_many(seeds: range, jobs: int, results: Path | None) -> int:
     began_s = time.monotonic()
-    failed = faults = calls = 0
+    failed = calls = 0
     cpu_s = 0.0
+    faults: Counter[str] = Counter()
+    findings: list[str] = []
     for outcomes, took_s in in_parts(seeds, jobs):
         cpu_s += took_s
         for outcome in outcomes:
             faults, calls = faults + outcome.faults, calls + outcome.calls
             failed += _tell(outcome) if outcome.violations else 0
+            findings += [f"seed {outcome.seed}: {found}" for found in outcome.violations]
     print(
-        f"{len(seeds)} seeds, {failed} failed; {calls} appends, {faults} faults; "
+        f"{len(seeds)} seeds, {failed} failed; {calls} appends, {faults.total()} faults; "
         f"{time.monotonic() - began_s:.0f} s, {cpu_s:.0f} s of a processor: "
         f"{60 * len(seeds) / cpu_s:.0f} seeds in a minute of it"
     )
+    if results is not None:
+        result = {
+            "name": "simulation",
+            "what": "seeds of the simulation",
+            "asked": f"{len(seeds):,} seeds",
+            "got": f"{len(seeds):,} seeds, {failed} failed",
+            "verdict": "failed" if failed else "passed",
+            "seconds": time.monotonic() - began_s,
+            "seed": f"{seeds[0]}..{seeds[-1]}",
+            "details": {"operations": calls, "faults": dict(faults), "findings": findings},
+        }
+        results.mkdir(parents=True, exist_ok=True)
+        (results / "simulation.json").write_text(json.dumps(result, indent=2))
     return 1 if failed else 0
 
 
@@ -66,7 +86,7 @@ def _tell(outcome: Outcome) -> int:
         print(line)
     print(
         f"seed {outcome.seed}: {outcome.digest}, {outcome.callbacks} callbacks, "
-        f"{outcome.requests} requests, {outcome.faults} faults, {outcome.starts} starts, "
+        f"{outcome.requests} requests, {outcome.faults.total()} faults, {outcome.starts} starts, "
         f"{outcome.calls} appends, {outcome.virtual_s:.0f} s of virtual time"
     )
     for violation in outcome.violations:

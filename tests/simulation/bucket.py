@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from bisect import bisect_left, bisect_right, insort
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from random import Random
@@ -112,7 +113,8 @@ class Network:
 
     def __init__(self, loop: SimulatedLoop, bucket: Bucket, draws: Random, trace: Trace) -> None:
         self.weather = Weather()
-        self.requests = self.faults = 0
+        self.requests = 0
+        self.faults: Counter[str] = Counter()
         self.latest_s = 0.0
         self._loop = loop
         self._bucket = bucket
@@ -137,7 +139,7 @@ class Network:
         one_way_s = self.weather.one_way_s * (0.2 + 1.6 * self._draws.random())
         back_s = self.weather.one_way_s * (0.2 + 1.6 * self._draws.random())
         if fate != "ok":
-            self.faults += 1
+            self.faults[fate] += 1
             self._trace.note(self._loop.time(), owner.name, "fault", fate)
         if fate in ("ok", "flipped", "cut"):
             damage = fate if fate != "ok" else ""

@@ -17,7 +17,7 @@ from seb_appliance.broker.broker import Broker
 from seb_appliance.broker.group_admission import Commit as GroupCommit
 from seb_appliance.broker.repeats import ProducerStamp, RequestStamp
 from seb_appliance.broker.values import ApiKeyView, From, NewRecords, ReadRequest, ReadResult
-from seb_appliance.errors import OffsetExpiredError, SebError
+from seb_appliance.errors import CorruptObjectError, OffsetExpiredError, SebError
 from seb_appliance.formats.operations import Grant, TopicSettings
 from tests.simulation.history import Call, Commit, Row
 from tests.simulation.process import NotServingError
@@ -216,6 +216,10 @@ class Clients:
                 result, by = await self._world.ask(partial(_read, topic, request), machine)
             except OffsetExpiredError as error:
                 position = int(str(error.data["log_start_offset"]))
+                continue
+            except CorruptObjectError as error:
+                if self._world.is_newest_writer(process) and "not in the bucket" in error.detail:
+                    self._world.history.violations.append(f"P7 {process.name}: {error}")
                 continue
             except Failed:
                 continue

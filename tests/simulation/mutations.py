@@ -13,12 +13,15 @@ from dataclasses import replace
 from typing import Any
 from unittest import mock
 
+import msgspec
+
 from seb_appliance.broker import compaction
 from seb_appliance.broker.api_keys import ApiKeys
 from seb_appliance.broker.group_admission import GroupAdmission
 from seb_appliance.broker.repeats import Repeats
 from seb_appliance.broker.window import Window
 from seb_appliance.errors import ObjectExistsError, OutcomeUnknownError, StoreUncertainError
+from seb_appliance.formats.entry import Position
 from seb_appliance.formats.operations import ApiKeyRevoked
 from seb_appliance.keepers.tidier_keeper import TidierKeeper
 from seb_appliance.storage import create_only, opening
@@ -28,6 +31,8 @@ from seb_appliance.storage.create_only import CreateOnlyJournal
 from seb_appliance.storage.followed import FollowedClaimed
 from seb_appliance.storage.journal import StoredJournal, create_entry
 from seb_appliance.storage.newest_records import NewestRecords
+from seb_appliance.storage.replay import Replay
+from seb_appliance.storage.snapshots import SnapshotStore
 
 Mutation = Callable[[], contextlib.AbstractContextManager[Any]]
 
@@ -200,6 +205,28 @@ def replace_until(item: compaction.Compaction, until_us: int) -> compaction.Comp
     )
 
 
+def snapshot_one_entry_ahead() -> contextlib.AbstractContextManager[Any]:
+    """A snapshot's name says one entry more than it holds."""
+    publish = SnapshotStore.publish
+
+    async def published(self: SnapshotStore, source: Any, position: Position, check: Any) -> Any:
+        ahead = msgspec.structs.replace(position, seq=position.seq + 1)
+        return await publish(self, source, ahead, check)
+
+    return mock.patch.object(SnapshotStore, "publish", published)
+
+
+def entries_replayed_twice() -> contextlib.AbstractContextManager[Any]:
+    """A start applies what it has read two times."""
+    apply = Replay._apply
+
+    async def applied(self: Replay, batch: list[Any]) -> None:
+        await apply(self, batch)
+        await apply(self, batch)
+
+    return mock.patch.object(Replay, "_apply", applied)
+
+
 def standby_serves_what_is_not_settled() -> contextlib.AbstractContextManager[Any]:
     """Mode B: a standby does not look for higher claims before it serves."""
 
@@ -226,6 +253,8 @@ MUTATIONS: dict[str, Mutation] = {
         entries_deleted_above_the_floor,
         oldest_of_each_key_kept,
         tombstones_dropped_early,
+        snapshot_one_entry_ahead,
+        entries_replayed_twice,
         standby_serves_what_is_not_settled,
     )
 }

@@ -83,6 +83,7 @@ class Process:
         *,
         standby: bool,
         options: StartOptions,
+        epochs: set[int],
     ) -> None:
         self.owner = Owner(name)
         self.name = name
@@ -99,6 +100,7 @@ class Process:
         self._clock = clock
         self._draws = draws
         self._options = options
+        self._epochs = epochs
         self._store = BucketClient(network, bucket, self.owner)
         self._snapshots: SnapshotKeeper | None = None
         self._follower: StandbyKeeper | None = None
@@ -155,6 +157,8 @@ class Process:
             assert self.tidier is not None
             self.tidier.start()
         self.epoch = journal.epoch
+        if not self.standby:
+            self._epochs.add(self.epoch)
         self.broker = broker
         stopping = asyncio.create_task(self._asked_to_stop.wait())
         try:

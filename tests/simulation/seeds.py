@@ -8,6 +8,7 @@ import gc
 import logging
 import tempfile
 import traceback
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,7 +48,7 @@ class Outcome:
     violations: tuple[str, ...]
     callbacks: int
     requests: int
-    faults: int
+    faults: Counter[str]  # by kind
     virtual_s: float
     calls: int
     starts: int

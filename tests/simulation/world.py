@@ -56,6 +56,7 @@ class Machine:
             Random(world.draws.getrandbits(64)),
             standby=standby,
             options=options,
+            epochs=world.epochs,
         )
         world.owners.append(self.process.owner)
         world.note(self.process.name, "boots", "standby" if standby else "writer", take_over)
@@ -92,6 +93,7 @@ class World:
         self.owners: list[Owner] = []
         self.machines = [Machine(name, self) for name in "ABC"[:machines]]
         self.over = False
+        self.epochs: set[int] = set()  # of all who ever came into force
         self._asked_last = 0
 
     def note(self, who: str, what: str, *details: object) -> None:
@@ -119,8 +121,6 @@ class World:
             self._asked_last += 1
             raise
 
-    def writer(self) -> Process | None:
-        for machine in self.machines:
-            if machine.process is not None and machine.process.writes:
-                return machine.process
-        return None
+    def is_newest_writer(self, process: Process) -> bool:
+        """Whether nobody has come into force after it."""
+        return process.writes and process.epoch == max(self.epochs, default=0)
