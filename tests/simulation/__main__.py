@@ -9,7 +9,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from tests.simulation.mutations import MUTATIONS, found_by
+from tests.simulation.mutations import MUTATIONS, found_by, run_mutated
 from tests.simulation.parts import in_parts
 from tests.simulation.seeds import Outcome, run_seed
 
@@ -31,8 +31,7 @@ def main() -> int:
     if asked.mutations:
         return _find_all(seeds)
     if asked.seed is not None and asked.mutation is not None:
-        with MUTATIONS[asked.mutation]():
-            return _tell(run_seed(asked.seed, keep_trace=asked.trace))
+        return _tell(run_mutated(asked.mutation, asked.seed, keep_trace=asked.trace))
     if asked.seed is not None:
         return _tell(run_seed(asked.seed, keep_trace=asked.trace))
     return _run_many(seeds, asked.jobs, asked.results)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 from unittest import mock
@@ -33,6 +33,7 @@ from seb_appliance.storage.journal import StoredJournal, create_entry
 from seb_appliance.storage.newest_records import NewestRecords
 from seb_appliance.storage.replay import Replay
 from seb_appliance.storage.snapshots import SnapshotStore
+from tests.simulation.seeds import Outcome, run_seed
 
 Mutation = Callable[[], contextlib.AbstractContextManager[Any]]
 
@@ -260,13 +261,22 @@ MUTATIONS: dict[str, Mutation] = {
 }
 
 
-def found_by(name: str, seeds: Iterator[int] | range) -> tuple[int, str] | None:
-    """The first of `seeds` that finds the mutation, and how; None: none of them."""
-    from tests.simulation.seeds import run_seed
+# What shows only when a third machine takes over in mode B would take many seeds.
+NEEDS: dict[str, dict[str, Any]] = {
+    "standby_serves_what_is_not_settled": {"mode": "B", "machines": 3},
+}
 
+
+def run_mutated(name: str, seed: int, *, keep_trace: bool = False) -> Outcome:
+    """A seed with this bug planted."""
     with MUTATIONS[name]():
-        for seed in seeds:
-            violations = run_seed(seed).violations
-            if violations:
-                return seed, violations[0]
+        return run_seed(seed, keep_trace=keep_trace, **NEEDS.get(name, {}))
+
+
+def found_by(name: str, seeds: range) -> tuple[int, str] | None:
+    """The first of `seeds` that finds the mutation, and how; None: none of them."""
+    for seed in seeds:
+        violations = run_mutated(name, seed).violations
+        if violations:
+            return seed, violations[0]
     return None

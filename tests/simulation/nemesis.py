@@ -56,6 +56,8 @@ class Nemesis:
         strikes += [self._stop_the_process, self._away, self._denied, self._clock_jumps]
         if len(self._world.machines) > 1:
             strikes += [self._other_takes_over, self._other_takes_over, self._stop_for_long]
+        if len(self._world.machines) > 2:
+            strikes += [self._other_takes_over] * 4
         return strikes
 
     # --- what goes wrong ---

@@ -55,8 +55,11 @@ class Outcome:
     trace: tuple[str, ...] = ()
 
 
-def run_seed(seed: int, *, keep_trace: bool = False) -> Outcome:
-    """The same seed gives the same outcome, on any machine and in any process."""
+def run_seed(
+    seed: int, *, keep_trace: bool = False, mode: str | None = None, machines: int | None = None
+) -> Outcome:
+    """The same seed gives the same outcome, on any machine and in any process. `mode`, `machines`:
+    instead of what the seed would draw."""
     draws = Random(seed)
     trace = Trace(kept=keep_trace)
     memory = Path("/dev/shm")
@@ -68,10 +71,10 @@ def run_seed(seed: int, *, keep_trace: bool = False) -> Outcome:
         world = World(
             seed,
             Path(folder),
-            mode=draws.choice("AB"),
+            mode=mode or draws.choice("AB"),
             in_order=draws.random() < 0.3,
             trace=trace,
-            machines=draws.choice([1, 2, 2, 2, 3]),
+            machines=machines or draws.choice([1, 2, 2, 2, 3]),
         )
         run = _Run(world)
         with small_limits(world.copies):
