@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +13,7 @@ from tests.simulation.mutations import MUTATIONS, found_by
 from tests.simulation.parts import in_parts
 from tests.simulation.seeds import run_seed
 
+ROOT = Path(__file__).parents[2]
 SEEDS = int(os.environ.get("TEST_SEEDS", "1000"))
 SEEDS_TO_FIND = 600
 
@@ -37,6 +39,7 @@ def test_a_seed_replays_bit_for_bit_in_another_process_whatever_its_hashes() -> 
         subprocess.run(
             [sys.executable, "-m", "tests.simulation", "--seed", "7"],
             env={**os.environ, "PYTHONHASHSEED": hash_seed},
+            cwd=ROOT,
             capture_output=True,
             text=True,
             check=True,
