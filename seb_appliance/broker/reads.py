@@ -97,6 +97,9 @@ class Reads:
         collected = _collected(topic, offset, until, request)
         old = False
         while collected.wants_more:
+            if collected.next_offset < topic.log_start_offset and collected.count:
+                break  # trimmed meanwhile: who reads on is told so
+            self._check_range(topic, collected.next_offset)
             stretch = await self._index.rows_of(topic, collected.next_offset)
             ref = self._ref(stretch, collected.next_offset)
             end = min(collected.end, stretch.end)

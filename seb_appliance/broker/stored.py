@@ -99,7 +99,7 @@ class StoredObjects:
         return {found.ref.key for found in self._by_id.values()}
 
     def condemn(self, keys: Iterable[str], since_us: int) -> None:
-        condemned = set(keys)
+        condemned = dict.fromkeys(keys, since_us)  # in the order of the entry, on each replay
         for found in self._by_id.values():
             if found.ref.key in condemned:
                 self._garbage_bytes[found.ref.key] = found.length
@@ -108,7 +108,7 @@ class StoredObjects:
             for object_id, found in self._by_id.items()
             if found.ref.key not in condemned
         }
-        self.garbage.update(dict.fromkeys(condemned, since_us))
+        self.garbage.update(condemned)
 
     def remove(self, keys: Iterable[str]) -> None:
         """Condemned objects that were deleted."""

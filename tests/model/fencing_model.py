@@ -12,6 +12,7 @@ import sys
 from tests.model.claims_model import ClaimsModel
 from tests.model.create_only_model import CreateOnlyModel
 from tests.model.explorer import Model, explore
+from tests.model.standby_model import StandbyModel
 from tests.model.tidying_model import TidyingModel
 
 SMALL_STATES_MAX = 700_000
@@ -35,6 +36,10 @@ SOUND: dict[str, Model] = {
     "A: segments, garbage, snapshots": TidyingModel(mode="A", **_MERGING),
     "B: segments, garbage, snapshots": TidyingModel(mode="B", **_MERGING),
     "A: damaged snapshots": TidyingModel(mode="A", **_DAMAGED),
+    "B: a standby reads on": StandbyModel(writers=ClaimsModel(appends=(3, 2), **_CALM)),
+    "B: a standby, unclear answers": StandbyModel(
+        writers=ClaimsModel(appends=(1, 0), unclear=(1, 0), outwaits=False)
+    ),
 }
 
 SOUND_AT_LENGTH: dict[str, Model] = {
@@ -52,6 +57,9 @@ SOUND_AT_LENGTH: dict[str, Model] = {
         kept=1, appends=(1, 1), snapshots=(1, 1), unclear=(0, 1)
     ),
     "B: three writers, a restart": ClaimsModel(**_THREE, starts=(1, 1, 2), appends=(1, 0, 1)),
+    "B: a standby, a higher claim is outwaited": StandbyModel(
+        writers=ClaimsModel(appends=(1, 0), unclear=(0, 1))
+    ),
     "A: segments are merged again": TidyingModel(mode="A", **{**_MERGING, "jobs": (2, 1)}),
     "B: segments are merged again": TidyingModel(mode="B", **{**_MERGING, "jobs": (2, 1)}),
 }
@@ -108,6 +116,12 @@ BROKEN: dict[str, Model] = {
     ),
     "A with damaged snapshots left for the floor to count": TidyingModel(
         mode="A", **_DAMAGED, removes_damaged_snapshots=False
+    ),
+    "B with a standby that serves what may be cut off": StandbyModel(
+        writers=ClaimsModel(appends=(1, 0), **_CALM), serves_settled_only=False
+    ),
+    "B with a standby that looks for claims before it reads": StandbyModel(
+        writers=ClaimsModel(appends=(1, 0), **_CALM), looks_after_it_has_read=False
     ),
 }
 

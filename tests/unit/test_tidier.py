@@ -12,6 +12,7 @@ import pytest
 from seb_appliance import limits
 from seb_appliance.broker import catalog
 from seb_appliance.broker.catalog import Catalog
+from seb_appliance.broker.ports import SectionRef
 from seb_appliance.broker.tidying import SwitchRefusedError
 from seb_appliance.broker.values import From, NewRecords
 from seb_appliance.clock import SystemClock
@@ -275,6 +276,27 @@ async def test_what_was_trimmed_whole_while_it_was_merged_is_garbage(place: Plac
     await place.restart()
     assert place.broker.tidying.unused() == [stored.key for stored in made.objects]
     assert await place.values("t") == []
+
+
+async def test_a_read_of_segments_does_not_step_over_what_is_left_after_a_trim(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    values = []
+    for _ in range(4):
+        values += await place.produce("t", 30)
+        await place.tidy()
+    await place.restart()
+    assert place.broker._catalog.topic("t").stored.bases.tolist() == [0, 30, 60, 90]
+    read = place.appliance.sections.read
+
+    async def read_and_trim(ref: SectionRef) -> bytes:
+        data = await read(ref)
+        if ref.base_offset == 0:
+            await place.broker.topics.trim("t", 70)
+        return data
+
+    monkeypatch.setattr(place.appliance.sections, "read", read_and_trim)
+    assert await place.values("t", From(offset=0)) == values[:30]
 
 
 async def test_a_topic_deleted_while_its_entries_were_merged_stays_deleted(place: Place) -> None:

@@ -7,6 +7,7 @@ import pytest
 from seb_appliance.broker.values import From, NewBatches, NewRecords, ReadRequest, ReadResult
 from seb_appliance.errors import (
     BadBatchError,
+    OffsetExpiredError,
     OffsetOutOfRangeError,
     StoreError,
     TopicNotFoundError,
@@ -132,6 +133,38 @@ async def test_readers_of_one_section_fetch_it_once(house: House) -> None:
     await house.appended("t", b"a")
     await asyncio.gather(*(house.values("t") for _ in range(10)))
     assert house.source.reads == 1
+
+
+async def test_a_read_ends_where_the_topic_was_trimmed_meanwhile(house: House) -> None:
+    await three_entries(house)
+
+    async def trim() -> None:
+        house.source.pause = None
+        await house.done(house.broker.topics.trim("t", 4))
+
+    house.source.pause = trim
+    result = await house.broker.read("t", ReadRequest(From(offset=0)))
+    values = [v for s in result.slices for v in s.batch.columns.values.slice(s.begin, s.end)]
+    assert values == [b"a", b"b", b"c"][: result.next_offset]
+    assert 0 < result.next_offset < result.log_start_offset == 4
+    with pytest.raises(OffsetExpiredError):
+        await house.values("t", From(offset=result.next_offset))
+
+
+async def test_who_waits_where_the_topic_is_trimmed_is_told_so(house: House) -> None:
+    await house.appended("t", b"a")
+    request = ReadRequest(From(offset=1), wait_ms=10_000)
+    reading = asyncio.create_task(house.broker.read("t", request))
+    await settle()
+    house.journal.hold()
+    appending = house.append("t", b"b", b"c")
+    trimming = asyncio.create_task(house.broker.topics.trim("t", 3))
+    await house.clock.advance(0.005)
+    house.journal.release()
+    await house.clock.advance(1)
+    await asyncio.gather(appending, trimming)
+    with pytest.raises(OffsetExpiredError):
+        await reading
 
 
 async def test_what_was_read_is_served_while_the_bucket_is_away(house: House) -> None:

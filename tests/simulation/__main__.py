@@ -1,0 +1,99 @@
+"""`python -m tests.simulation --seeds 1000`: runs seeds, and replays one that fails."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+from tests.simulation.mutations import MUTATIONS, found_by, run_mutated
+from tests.simulation.parts import in_parts
+from tests.simulation.seeds import Outcome, run_seed
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
+    parser.add_argument("--seeds", type=int, default=1000, help="how many (default: 1000)")
+    parser.add_argument("--from", type=int, default=0, dest="first", help="the first of them")
+    parser.add_argument("--jobs", type=int, default=1, help="processes (default: 1)")
+    parser.add_argument("--seed", type=int, help="run this one only")
+    parser.add_argument("--trace", action="store_true", help="print all that happens")
+    parser.add_argument("--mutation", choices=MUTATIONS, help="with this bug planted")
+    parser.add_argument(
+        "--mutations", action="store_true", help="the first seed that finds each planted bug"
+    )
+    parser.add_argument("--results", type=Path, help="folder for a summary, simulation.json")
+    asked = parser.parse_args()
+    seeds = range(asked.first, asked.first + asked.seeds)
+    if asked.mutations:
+        return _find_all(seeds)
+    if asked.seed is not None and asked.mutation is not None:
+        return _tell(run_mutated(asked.mutation, asked.seed, keep_trace=asked.trace))
+    if asked.seed is not None:
+        return _tell(run_seed(asked.seed, keep_trace=asked.trace))
+    return _run_many(seeds, asked.jobs, asked.results)
+
+
+def _run_many(seeds: range, jobs: int, results: Path | None) -> int:
+    began_s = time.monotonic()
+    failed = calls = 0
+    cpu_s = 0.0
+    faults: Counter[str] = Counter()
+    findings: list[str] = []
+    for outcomes, took_s in in_parts(seeds, jobs):
+        cpu_s += took_s
+        for outcome in outcomes:
+            faults, calls = faults + outcome.faults, calls + outcome.calls
+            failed += _tell(outcome) if outcome.violations else 0
+            findings += [f"seed {outcome.seed}: {found}" for found in outcome.violations]
+    print(
+        f"{len(seeds)} seeds, {failed} failed; {calls} appends, {faults.total()} faults; "
+        f"{time.monotonic() - began_s:.0f} s, {cpu_s:.0f} s of a processor: "
+        f"{60 * len(seeds) / cpu_s:.0f} seeds in a minute of it"
+    )
+    if results is not None:
+        result = {
+            "name": "simulation",
+            "what": "seeds of the simulation",
+            "asked": f"{len(seeds):,} seeds",
+            "got": f"{len(seeds):,} seeds, {failed} failed",
+            "verdict": "failed" if failed else "passed",
+            "seconds": time.monotonic() - began_s,
+            "seed": f"{seeds[0]}..{seeds[-1]}",
+            "details": {"operations": calls, "faults": dict(faults), "findings": findings},
+        }
+        results.mkdir(parents=True, exist_ok=True)
+        (results / "simulation.json").write_text(json.dumps(result, indent=2))
+    return 1 if failed else 0
+
+
+def _find_all(seeds: range) -> int:
+    missed = 0
+    for name in MUTATIONS:
+        found = found_by(name, seeds)
+        missed += found is None
+        told = "not found" if found is None else f"seed {found[0]}: {found[1].splitlines()[0]}"
+        print(f"{name}: {told}", flush=True)
+    return 1 if missed else 0
+
+
+def _tell(outcome: Outcome) -> int:
+    for line in outcome.trace:
+        print(line)
+    print(
+        f"seed {outcome.seed}: {outcome.digest}, {outcome.callbacks} callbacks, "
+        f"{outcome.requests} requests, {outcome.faults.total()} faults, {outcome.starts} starts, "
+        f"{outcome.calls} appends, {outcome.virtual_s:.0f} s of virtual time"
+    )
+    for violation in outcome.violations:
+        print(f"  {violation}")
+    if outcome.violations:
+        print(f"  replay: python -m tests.simulation --seed {outcome.seed} --trace")
+    return 1 if outcome.violations else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,282 @@
+"""Bugs planted in the product, each of which the simulation must find.
+
+A mutation changes one decision of the real code while it runs. `python -m tests.simulation
+--mutations` tells for each the first seed that finds it; `test_mutations.py` asks the same.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+from unittest import mock
+
+import msgspec
+
+from seb_appliance.broker import compaction
+from seb_appliance.broker.api_keys import ApiKeys
+from seb_appliance.broker.group_admission import GroupAdmission
+from seb_appliance.broker.repeats import Repeats
+from seb_appliance.broker.window import Window
+from seb_appliance.errors import ObjectExistsError, OutcomeUnknownError, StoreUncertainError
+from seb_appliance.formats.entry import Position
+from seb_appliance.formats.operations import ApiKeyRevoked
+from seb_appliance.keepers.tidier_keeper import TidierKeeper
+from seb_appliance.storage import create_only, opening
+from seb_appliance.storage.claims import Claimant
+from seb_appliance.storage.cleanup import BucketCleaner
+from seb_appliance.storage.create_only import CreateOnlyJournal
+from seb_appliance.storage.followed import FollowedClaimed
+from seb_appliance.storage.journal import StoredJournal, create_entry
+from seb_appliance.storage.newest_records import NewestRecords
+from seb_appliance.storage.replay import Replay
+from seb_appliance.storage.snapshots import SnapshotStore
+from tests.simulation.seeds import Outcome, run_seed
+
+Mutation = Callable[[], contextlib.AbstractContextManager[Any]]
+
+
+def acknowledged_before_it_is_stored() -> contextlib.AbstractContextManager[Any]:
+    """The writer does not wait for its PUT."""
+    tasks: list[asyncio.Task[None]] = []
+
+    def later(store: Callable[..., Any]) -> Callable[..., Any]:
+        async def begun(self: StoredJournal, encoded: Any) -> None:
+            tasks.append(asyncio.create_task(store(self, encoded)))
+
+        return begun
+
+    patches = contextlib.ExitStack()
+    for journal in (CreateOnlyJournal, opening.ClaimedJournal):
+        patches.enter_context(mock.patch.object(journal, "_store", later(journal._store)))
+    return patches
+
+
+def claims_not_checked() -> contextlib.AbstractContextManager[Any]:
+    """Mode B: nobody looks for a higher claim."""
+
+    async def highest(self: Claimant, mine: Any) -> None: ...
+
+    return mock.patch.object(Claimant, "require_highest", highest)
+
+
+def any_412_is_ours() -> contextlib.AbstractContextManager[Any]:
+    """Mode A: what is stored at the key is not compared."""
+
+    async def created(store: Any, key: str, encoded: Any) -> bool:
+        with contextlib.suppress(ObjectExistsError):
+            await store.create(key, encoded.body)
+        return True
+
+    return mock.patch.object(create_only, "create_entry", created)
+
+
+def any_412_is_another_writer() -> contextlib.AbstractContextManager[Any]:
+    """Mode A: our own lost answer is not thought of."""
+
+    async def created(store: Any, key: str, encoded: Any) -> bool:
+        try:
+            await store.create(key, encoded.body)
+        except ObjectExistsError:
+            return False
+        return True
+
+    return mock.patch.object(create_only, "create_entry", created)
+
+
+def sealed_entry_given_up() -> contextlib.AbstractContextManager[Any]:
+    """Mode A: after an unclear answer the entry counts as refused."""
+
+    async def created(store: Any, key: str, encoded: Any) -> bool:
+        try:
+            return await create_entry(store, key, encoded)
+        except StoreUncertainError:
+            return False
+
+    return mock.patch.object(create_only, "create_entry", created)
+
+
+def failed_window_acknowledged() -> contextlib.AbstractContextManager[Any]:
+    """Who waits when the writer is fenced is told that all is well."""
+
+    def failed(self: Window, error: Exception) -> None:
+        self.resolve(0.0)
+
+    return mock.patch.object(Window, "fail", failed)
+
+
+def unknown_told_as_refused() -> contextlib.AbstractContextManager[Any]:
+    """A time-out promises that nothing was stored."""
+    return mock.patch.object(OutcomeUnknownError, "side_effects", "none")
+
+
+def repeats_not_known() -> contextlib.AbstractContextManager[Any]:
+    """An idempotent producer's request is stored each time that it is sent."""
+    return mock.patch.object(Repeats, "earlier_append", return_value=None)
+
+
+def commits_go_backward() -> contextlib.AbstractContextManager[Any]:
+    """Nobody looks where the group stands."""
+    return mock.patch.object(GroupAdmission, "_committed", return_value=None)
+
+
+def revocation_forgotten() -> contextlib.AbstractContextManager[Any]:
+    """A revoked API key stays in memory."""
+    apply = ApiKeys.apply
+
+    def applied(self: ApiKeys, event: Any) -> None:
+        if not isinstance(event, ApiKeyRevoked):
+            apply(self, event)
+
+    return mock.patch.object(ApiKeys, "apply", applied)
+
+
+def inputs_deleted_before_the_switch() -> contextlib.AbstractContextManager[Any]:
+    """The tidier deletes what it has merged before that is in force."""
+    rewrite = TidierKeeper._rewrite
+
+    async def rewritten(self: TidierKeeper) -> bool:
+        job_of = self._tidying.next_job
+
+        async def next_job() -> Any:
+            job = await job_of()
+            if job is not None and job.inputs:
+                await self._cleaner.delete_objects(job.inputs)
+            return job
+
+        with mock.patch.object(self._tidying, "next_job", next_job):
+            return await rewrite(self)
+
+    return mock.patch.object(TidierKeeper, "_rewrite", rewritten)
+
+
+def entries_deleted_above_the_floor() -> contextlib.AbstractContextManager[Any]:
+    """Tidied entries go at once, whatever the snapshots say."""
+    delete = BucketCleaner.delete_entries
+
+    async def deleted(self: BucketCleaner, tidied_seq: int, *rest: Any) -> int:
+        async def no_floor() -> int:
+            return tidied_seq
+
+        with mock.patch.object(self._snapshots, "floor", no_floor):
+            return await delete(self, tidied_seq, *rest)
+
+    return mock.patch.object(BucketCleaner, "delete_entries", deleted)
+
+
+def oldest_of_each_key_kept() -> contextlib.AbstractContextManager[Any]:
+    """Compaction keeps the first record of each record key."""
+    add = NewestRecords.add
+
+    def added(self: NewestRecords, keys: Any) -> None:
+        before = dict(self._newest)
+        add(self, keys)
+        self._newest.update(before)
+
+    return mock.patch.object(NewestRecords, "add", added)
+
+
+def tombstones_dropped_early() -> contextlib.AbstractContextManager[Any]:
+    """Compaction leaves out tombstones although older records lie before what it goes over."""
+    due_rows = compaction.due_rows
+
+    def due(*arguments: Any) -> tuple[int, int] | None:
+        rows = due_rows(*arguments)
+        return (1, rows[1]) if rows is not None and rows[0] == 0 and rows[1] > 1 else rows
+
+    plan = compaction.Compactions._plan
+
+    def planned(self: Any, topics: Any) -> Any:
+        found = plan(self, topics)
+        now_us = self._clock.wall_us()
+        early = tuple(replace_until(item, now_us) for item in found.compactions)
+        return replace(found, compactions=early)
+
+    patches = contextlib.ExitStack()
+    patches.enter_context(mock.patch.object(compaction, "due_rows", due))
+    patches.enter_context(mock.patch.object(compaction.Compactions, "_plan", planned))
+    return patches
+
+
+def replace_until(item: compaction.Compaction, until_us: int) -> compaction.Compaction:
+    return compaction.Compaction(
+        item.topic_id, item.name, item.base_offset, item.last_offset, until_us
+    )
+
+
+def snapshot_one_entry_ahead() -> contextlib.AbstractContextManager[Any]:
+    """A snapshot's name says one entry more than it holds."""
+    publish = SnapshotStore.publish
+
+    async def published(self: SnapshotStore, source: Any, position: Position, check: Any) -> Any:
+        ahead = msgspec.structs.replace(position, seq=position.seq + 1)
+        return await publish(self, source, ahead, check)
+
+    return mock.patch.object(SnapshotStore, "publish", published)
+
+
+def entries_replayed_twice() -> contextlib.AbstractContextManager[Any]:
+    """A start applies what it has read two times."""
+    apply = Replay._apply
+
+    async def applied(self: Replay, batch: list[Any]) -> None:
+        await apply(self, batch)
+        await apply(self, batch)
+
+    return mock.patch.object(Replay, "_apply", applied)
+
+
+def standby_serves_what_is_not_settled() -> contextlib.AbstractContextManager[Any]:
+    """Mode B: a standby does not look for higher claims before it serves."""
+
+    async def settled(self: FollowedClaimed, top: Any) -> bool:
+        return True
+
+    return mock.patch.object(FollowedClaimed, "_is_settled", settled)
+
+
+MUTATIONS: dict[str, Mutation] = {
+    mutation.__name__: mutation
+    for mutation in (
+        acknowledged_before_it_is_stored,
+        claims_not_checked,
+        any_412_is_ours,
+        any_412_is_another_writer,
+        sealed_entry_given_up,
+        failed_window_acknowledged,
+        unknown_told_as_refused,
+        repeats_not_known,
+        commits_go_backward,
+        revocation_forgotten,
+        inputs_deleted_before_the_switch,
+        entries_deleted_above_the_floor,
+        oldest_of_each_key_kept,
+        tombstones_dropped_early,
+        snapshot_one_entry_ahead,
+        entries_replayed_twice,
+        standby_serves_what_is_not_settled,
+    )
+}
+
+
+# What shows only when a third machine takes over in mode B would take many seeds.
+NEEDS: dict[str, dict[str, Any]] = {
+    "standby_serves_what_is_not_settled": {"mode": "B", "machines": 3},
+}
+
+
+def run_mutated(name: str, seed: int, *, keep_trace: bool = False) -> Outcome:
+    """A seed with this bug planted."""
+    with MUTATIONS[name]():
+        return run_seed(seed, keep_trace=keep_trace, **NEEDS.get(name, {}))
+
+
+def found_by(name: str, seeds: range) -> tuple[int, str] | None:
+    """The first of `seeds` that finds the mutation, and how; None: none of them."""
+    for seed in seeds:
+        violations = run_mutated(name, seed).violations
+        if violations:
+            return seed, violations[0]
+    return None

@@ -1,0 +1,322 @@
+"""One seed from its beginning to its verdict."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import logging
+import tempfile
+import traceback
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from unittest import mock
+
+from seb_appliance import limits
+from seb_appliance.broker.broker import Broker
+from seb_appliance.broker.catalog import Catalog
+from seb_appliance.broker.values import From, NewRecords, ReadRequest
+from seb_appliance.errors import OffsetExpiredError, SebError, UnauthenticatedError
+from seb_appliance.keepers import snapshot_keeper
+from seb_appliance.storage import store_test
+from tests.simulation.clients import Clients, Failed, is_refusal, rows_of
+from tests.simulation.fold import folded
+from tests.simulation.history import Call, Row
+from tests.simulation.log import read_log
+from tests.simulation.loop import DeadlockError, running
+from tests.simulation.nemesis import Nemesis
+from tests.simulation.process import Process
+from tests.simulation.state import Copies
+from tests.simulation.trace import Trace
+from tests.simulation.verdict import catalog_digest, violations
+from tests.simulation.world import Machine, World
+
+BUSY_S = 12.0
+CALLBACKS_MAX = 400_000
+RECOVERS_WITHIN_S = 240.0  # once nothing goes wrong any more
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """`digest`: of all that happened. `violations`: sentences, none when all is well."""
+
+    seed: int
+    digest: str
+    violations: tuple[str, ...]
+    callbacks: int
+    requests: int
+    faults: Counter[str]  # by kind
+    virtual_s: float
+    calls: int
+    starts: int
+    trace: tuple[str, ...] = ()
+
+
+def run_seed(
+    seed: int, *, keep_trace: bool = False, mode: str | None = None, machines: int | None = None
+) -> Outcome:
+    """The same seed gives the same outcome, on any machine and in any process. `mode`, `machines`:
+    instead of what the seed would draw."""
+    draws = Random(seed)
+    trace = Trace(kept=keep_trace)
+    memory = Path("/dev/shm")
+    with (
+        tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as folder,
+        _without_garbage_collection(),
+        _bugs_logged() as bugs,
+    ):
+        world = World(
+            seed,
+            Path(folder),
+            mode=mode or draws.choice("AB"),
+            in_order=draws.random() < 0.3,
+            trace=trace,
+            machines=machines or draws.choice([1, 2, 2, 2, 3]),
+        )
+        run = _Run(world)
+        with small_limits(world.copies):
+            try:
+                with running(world.loop):
+                    found = run.to_the_end()
+                    callbacks, ended_s = world.loop.callbacks_run, world.loop.time()
+            finally:
+                world.loop.end(world.owners)
+    return Outcome(
+        seed,
+        trace.digest,
+        (*found, *bugs),
+        callbacks,
+        world.network.requests,
+        world.network.faults,
+        ended_s,
+        len(world.history.calls),
+        sum(machine.starts for machine in world.machines),
+        tuple(trace.lines),
+    )
+
+
+class _Bugs(logging.Handler):
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.exc_info is not None:
+            self.found.append("bug: " + self.format(record))
+
+
+@contextlib.contextmanager
+def _bugs_logged() -> Iterator[list[str]]:
+    """What keepers survive, and log as a bug of ours. Nothing is logged elsewhere meanwhile."""
+    log, bugs = logging.getLogger("seb_appliance"), _Bugs()
+    log.addHandler(bugs)
+    log.propagate = False
+    try:
+        yield bugs.found
+    finally:
+        log.removeHandler(bugs)
+        log.propagate = True
+
+
+@contextlib.contextmanager
+def _without_garbage_collection() -> Iterator[None]:
+    """When it runs, it runs code, at a moment that no seed decides."""
+    gc.collect(1)
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
+@contextlib.contextmanager
+def small_limits(copies: Copies) -> Iterator[None]:
+    """What takes hours in production takes seconds here, and a handful is many."""
+    small = {
+        "SNAPSHOT_INTERVAL_S_MIN": 3,
+        "TIDY_EVERY_S": 0.7,
+        "RETENTION_EVERY_S": 4.0,
+        "ENTRIES_PER_JOB_MIN": 5,
+        "SMALL_OBJECTS_MAX": 3,
+        "REPACK_BYTES_MIN": 200,
+        "OWN_SEGMENT_BYTES_MIN": 1_000,
+    }
+    with contextlib.ExitStack() as patches:
+        for name, value in small.items():
+            patches.enter_context(mock.patch.object(limits, name, value))
+        patches.enter_context(mock.patch.object(snapshot_keeper, "prepare", copies.read))
+        patches.enter_context(mock.patch.object(store_test, "RACE_KEYS", 1))
+        patches.enter_context(mock.patch.object(store_test, "RACE_WRITERS", 2))
+        patches.enter_context(mock.patch.object(store_test, "LIST_ROUNDS_AT_ONCE", 1))
+        yield
+
+
+class _Run:
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._found: list[str] = []
+        self._clients = Clients(world)
+
+    def to_the_end(self) -> list[str]:
+        main = self._world.loop.task_of(None, self._main())
+        try:
+            while not main.done():
+                self._world.loop._run_once()
+                if self._world.loop.callbacks_run > CALLBACKS_MAX:
+                    return [f"P13 no end after {CALLBACKS_MAX} callbacks"]
+        except DeadlockError:
+            return ["P13 nothing can run any more"]
+        if (error := main.exception()) is not None:
+            return ["bug: " + "".join(traceback.format_exception(error))]
+        return [*self._found, *self._world.loop.failures]
+
+    async def _main(self) -> None:
+        world = self._world
+        world.machines[0].boot()
+        nemesis = Nemesis(world)
+        await self._clients.make_topics()
+        if len(world.machines) > 1 and world.draws.random() < 0.6:
+            world.machines[1].boot(standby=True)
+        keeping = nemesis.start(BUSY_S)
+        tasks = self._clients.start()
+        await asyncio.sleep(BUSY_S)
+        nemesis.calm()
+        world.note("nemesis", "is calm")
+        await asyncio.sleep(2.0)
+        world.over = True
+        await asyncio.gather(*tasks, *keeping)
+        writer = await self._recovered()
+        if writer is None:
+            ends = {m.name: m.process.ended for m in world.machines if m.process is not None}
+            self._found.append(
+                f"P13 nobody writes {RECOVERS_WITHIN_S:.0f} s after the last fault: {ends}"
+            )
+            return
+        await self._judge(writer)
+
+    async def _recovered(self) -> Machine | None:
+        """A machine whose process stores something again, after all that was late has landed."""
+        world = self._world
+        until_s = world.loop.time() + RECOVERS_WITHIN_S
+        await asyncio.sleep(world.network.latest_s - world.loop.time() + 1.0)
+        while world.loop.time() < until_s:
+            for machine in world.machines:
+                if machine.process is None or machine.process.standby or not machine.runs:
+                    continue
+                if await self._stores(machine):
+                    return machine
+            if not any(m.runs and not m.process.standby for m in world.machines if m.process):
+                idle = [machine for machine in world.machines if not machine.runs]
+                standby = [machine for machine in world.machines if machine.runs]
+                if idle:
+                    idle[0].boot(take_over=True)
+                elif standby and standby[0].process is not None:
+                    standby[0].process.ask_to_stop()
+            await asyncio.sleep(1.0)
+        return None
+
+    async def _stores(self, machine: Machine) -> bool:
+        world = self._world
+        mark = b"last:%d" % int(world.loop.time() * 1000)
+        call = Call("orders", (mark,), world.loop.time())
+        world.history.calls.append(call)
+        try:
+            await self._clients.append_once(call, NewRecords([mark + b" "]), machine=machine)
+        except Failed as error:
+            call.outcome = "refused" if is_refusal(error) else "unknown"
+            return False
+        return True
+
+    async def _judge(self, machine: Machine) -> None:
+        """Stop the writer as its operator would, begin anew from the bucket alone, and compare."""
+        world = self._world
+        process = machine.process
+        assert process is not None
+        assert process.broker is not None
+        live = catalog_digest(process.broker._catalog)
+        live_position = process.broker._catalog.position
+        await self._ended(process)
+        of_log = [e for e in machine.disk.entries if e.header.seq <= live_position.seq]
+        _compare(self._found, "memory", live, catalog_digest(Catalog(folded(of_log), _still)))
+        rebuilt = Machine("R", world)
+        fresh = rebuilt.boot(take_over=True)
+        while fresh.runs and not fresh.writes:
+            await asyncio.sleep(0.5)
+        if fresh.broker is None:
+            self._found.append(f"P14 nothing can be rebuilt from the bucket: {fresh.ended}")
+            return
+        entries = [e for e in rebuilt.disk.entries if e.header.seq <= len(machine.disk.entries)]
+        if [e.header for e in entries] != [e.header for e in machine.disk.entries]:
+            self._found.append("P14 what the bucket has is another log than its writer's")
+        try:
+            log = read_log(world.bucket, rebuilt.disk.entries, world.mode)
+        except KeyError as missing:
+            self._found.append(f"P1 {missing} is on the log, and was never stored")
+            return
+        readable = await self._read_all(fresh.broker)
+        self._found += violations(world.history, log, readable)
+        if world.bucket.overwritten:
+            self._found.append(f"P2 overwritten: {world.bucket.overwritten}")
+        self._check_groups(fresh.broker)
+        self._check_keys(fresh.broker)
+        await self._ended(fresh)
+
+    async def _ended(self, process: Process) -> None:
+        process.ask_to_stop()
+        while process.runs:
+            await asyncio.sleep(0.5)
+
+    async def _read_all(self, broker: Broker) -> dict[int, list[Row]]:
+        readable: dict[int, list[Row]] = {}
+        for topic in broker.topics.all():
+            rows: list[Row] = readable.setdefault(topic.topic_id, [])
+            start = From(earliest=True)
+            while True:
+                try:
+                    result = await broker.read(topic.name, ReadRequest(start, max_records=100))
+                except OffsetExpiredError:  # retention was at work meanwhile
+                    rows.clear()
+                    start = From(earliest=True)
+                    continue
+                except SebError as error:
+                    self._found.append(f"P1 {topic.name} cannot be read from {start}: {error}")
+                    break
+                rows += rows_of(result)
+                if result.next_offset == result.log_end_offset:
+                    break
+                start = From(offset=result.next_offset)
+        return readable
+
+    def _check_groups(self, broker: Broker) -> None:
+        commits = [c for c in self._world.history.commits if c.group == "readers"]
+        least = max((c.offset for c in commits if c.outcome == "acked"), default=0)
+        possible = {c.offset for c in commits if c.outcome != "refused"}
+        group = broker._catalog.groups.get("readers")
+        offset = next((item.offset for item in group.offsets.values()), 0) if group else 0
+        if offset < least or (offset and offset not in possible):
+            self._found.append(f"P11 the group is at {offset}; committed were {least}, {possible}")
+
+    def _check_keys(self, broker: Broker) -> None:
+        for token in sorted(self._world.history.revoked | self._world.history.tokens):
+            try:
+                broker.access.authenticate(token)
+                works = True
+            except UnauthenticatedError:
+                works = False
+            if works != (token in self._world.history.tokens):
+                self._found.append(f"P16 API key {token[:14]} works: {works}")
+
+
+def _still() -> float:
+    return 0.0
+
+
+def _compare(
+    found: list[str], what: str, live: dict[str, object], of_log: dict[str, object]
+) -> None:
+    for name, item in live.items():
+        if item != of_log[name]:
+            found.append(f"P14 {what} and the log differ in {name}: {item} and {of_log[name]}")

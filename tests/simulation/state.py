@@ -1,0 +1,137 @@
+"""Local state without SQLite: the entries themselves, on a disk that a crash may set back.
+
+SQLite stays out: its threads know no virtual time, and a start costs more than a whole seed may.
+What it must be is simulated instead: it follows the acknowledgement, a crash loses what it has not
+committed (and, as a power failure does, some of what it has), and a snapshot is a copy of it.
+`tests/unit/state/test_projection_model.py` holds SQLite to the same promises.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+
+from seb_appliance import limits
+from seb_appliance.broker.index_rows import IndexRows
+from seb_appliance.broker.ports import AuditQuery, AuditRow, LoadedState
+from seb_appliance.errors import CorruptObjectError
+from seb_appliance.formats.entry import ORIGIN, Entry, Position
+from tests.simulation.fold import folded
+
+
+class Copies:
+    """What snapshots hold. A file has the name of a copy alone: entries never change, and writing
+    them out would take longer than all the rest of a seed."""
+
+    def __init__(self) -> None:
+        self._copies: dict[bytes, tuple[Entry, ...]] = {}
+
+    def write(self, target: Path, entries: Sequence[Entry]) -> None:
+        last = entries[-1].header.position if entries else ORIGIN
+        name = b"state %d %s" % (last.seq, last.entry_id.hex().encode())
+        self._copies[name] = tuple(entries)
+        target.write_bytes(name)
+
+    def read(self, path: Path) -> list[Entry]:
+        """Raises CorruptObjectError."""
+        entries = self._copies.get(path.read_bytes())
+        if entries is None:
+            raise CorruptObjectError(f"{path.name} is no state")
+        return list(entries)
+
+
+class Disk:
+    """A machine's local state. It outlives its processes."""
+
+    def __init__(self, folder: Path, copies: Copies) -> None:
+        self.folder = folder
+        self.copies = copies
+        self.entries: list[Entry] = []
+
+    def set_back(self, entries: int) -> None:
+        """The newest transactions are gone, as after a power failure."""
+        del self.entries[max(0, len(self.entries) - entries) :]
+
+    def lose(self) -> None:
+        """Another disk, empty."""
+        self.entries = []
+        for path in self.folder.iterdir():
+            path.unlink()
+
+
+class SimulatedState:
+    """Fulfils `Replica` and `State` for one process."""
+
+    def __init__(self, disk: Disk) -> None:
+        self._disk = disk
+        self._behind: list[Entry] = []
+        self._timer: asyncio.TimerHandle | None = None
+        self.paged_seq = 0
+        self.failure = ""
+
+    # --- while a start brings it up ---
+
+    async def position(self) -> Position:
+        return self._disk.entries[-1].header.position if self._disk.entries else ORIGIN
+
+    async def bucket_id(self) -> bytes | None:
+        return self._disk.entries[-1].header.bucket_id if self._disk.entries else None
+
+    async def clear(self) -> None:
+        self._disk.entries = []
+
+    async def restore(self, snapshot: Path) -> Position:
+        self._disk.entries = self._disk.copies.read(snapshot)
+        return await self.position()
+
+    async def apply(self, entries: Sequence[Entry]) -> None:
+        await asyncio.sleep(0.001)
+        position = await self.position()
+        for entry in entries:
+            if not entry.header.follows(position):
+                raise CorruptObjectError(f"{entry.header} does not follow {position}")
+            position = entry.header.position
+        self._disk.entries.extend(entries)
+
+    async def save(self, target: Path) -> Position:
+        self._disk.copies.write(target, self._disk.entries)
+        return await self.position()
+
+    # --- behind the acknowledgement ---
+
+    async def load(self) -> LoadedState:
+        return folded(self._disk.entries)
+
+    def follow(self, entry: Entry) -> None:
+        self._behind.append(entry)
+        if self._timer is None:
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(limits.STATE_GATHER_S, self._commit)
+
+    def _commit(self) -> None:
+        self._timer = None
+        self._disk.entries.extend(self._behind)
+        self._behind = []
+
+    @property
+    def lag_entries(self) -> int:
+        return len(self._behind)
+
+    @property
+    def is_far_behind(self) -> bool:
+        return len(self._behind) >= limits.STATE_LAG_ENTRIES_MAX
+
+    async def drain(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._commit()
+
+    async def index_page(self, topic_id: int, offset: int) -> IndexRows | None:
+        raise AssertionError(f"nothing is in a page ({topic_id}, {offset})")
+
+    async def index_page_at(self, topic_id: int, timestamp_us: int) -> IndexRows | None:
+        raise AssertionError(f"nothing is in a page ({topic_id}, {timestamp_us})")
+
+    async def audit(self, query: AuditQuery) -> list[AuditRow]:
+        raise AssertionError(f"nobody asks here ({query})")

@@ -1,0 +1,126 @@
+"""Machines, one bucket and a network: where processes are started, killed, stopped and healed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from random import Random
+from typing import Literal, TypeVar
+
+from seb_appliance.broker.broker import Broker
+from seb_appliance.storage.opening import StartOptions
+from tests.simulation.bucket import Bucket, Network
+from tests.simulation.clock import SimulatedClock
+from tests.simulation.history import History
+from tests.simulation.loop import Owner, SimulatedLoop
+from tests.simulation.process import NotServingError, Process
+from tests.simulation.state import Copies, Disk
+from tests.simulation.trace import Trace
+
+T = TypeVar("T")
+Loss = Literal["kept", "set back", "lost"]
+
+GIVE_UP_S = [40.0, 40.0, 40.0, 2.0, 0.05]  # a client's own time-out: one of these
+LOOK_EVERY_S = 0.5
+
+
+class NoAnswerError(Exception):
+    """Nothing is known of what became of a request."""
+
+
+class Machine:
+    """Processes one after another on one disk."""
+
+    def __init__(self, name: str, world: World) -> None:
+        self.name = name
+        self.clock = SimulatedClock(world.loop)
+        self.disk = Disk(world.folder / name, world.copies)
+        self.disk.folder.mkdir()
+        self.process: Process | None = None
+        self.starts = 0
+        self._world = world
+
+    def boot(self, *, standby: bool = False, take_over: bool = False) -> Process:
+        assert self.process is None or not self.process.runs
+        self.starts += 1
+        world = self._world
+        options = StartOptions(take_over=take_over, list_rounds=2)
+        self.process = Process(
+            f"{self.name}{self.starts}",
+            world.loop,
+            world.network,
+            world.bucket,
+            self.disk,
+            self.clock,
+            Random(world.draws.getrandbits(64)),
+            standby=standby,
+            options=options,
+            epochs=world.epochs,
+        )
+        world.owners.append(self.process.owner)
+        world.note(self.process.name, "boots", "standby" if standby else "writer", take_over)
+        return self.process
+
+    @property
+    def runs(self) -> bool:
+        return self.process is not None and self.process.runs
+
+    def lose(self, loss: Loss, entries: int) -> None:
+        """What a crash does to the disk."""
+        if loss == "set back":
+            self.disk.set_back(entries)
+        elif loss == "lost":
+            self.disk.lose()
+
+
+class World:
+    """`draws` decide everything that is not decided inside of a process. `over`: clients stop."""
+
+    def __init__(
+        self, seed: int, folder: Path, *, mode: str, in_order: bool, trace: Trace, machines: int
+    ) -> None:
+        self.draws = Random(seed)
+        self.trace = trace
+        self.folder = folder
+        self.loop = SimulatedLoop(Random(self.draws.getrandbits(64)), in_order=in_order)
+        self.mode = mode
+        self.bucket = Bucket(creates_only_if_absent=mode == "A")
+        network_draws = Random(self.draws.getrandbits(64))
+        self.network = Network(self.loop, self.bucket, network_draws, trace)
+        self.history = History()
+        self.copies = Copies()
+        self.owners: list[Owner] = []
+        self.machines = [Machine(name, self) for name in "ABC"[:machines]]
+        self.over = False
+        self.epochs: set[int] = set()  # of all who ever came into force
+        self._asked_last = 0
+
+    def note(self, who: str, what: str, *details: object) -> None:
+        self.trace.note(self.loop.time(), who, what, *details)
+
+    async def ask(
+        self, work: Callable[[Broker], Awaitable[T]], machine: Machine | None = None
+    ) -> tuple[T, Process]:
+        """Have a broker do something, the one that did the last time first. Raises NoAnswerError,
+        NotServingError, and what the broker raises."""
+        machine = machine or self.machines[self._asked_last % len(self.machines)]
+        process = machine.process
+        if process is None or not process.runs:
+            self._asked_last += 1
+            await asyncio.sleep(0.2)
+            raise NotServingError
+        one_way_s = 0.001 + 0.01 * self.draws.random()
+        try:
+            async with asyncio.timeout(self.draws.choice(GIVE_UP_S)):
+                return await process.request(work, one_way_s), process
+        except TimeoutError:
+            self._asked_last += 1
+            raise NoAnswerError from None
+        except Exception:
+            self._asked_last += 1
+            raise
+
+    def is_newest_writer(self, process: Process) -> bool:
+        """Whether nobody has come into force after it."""
+        return process.writes and process.epoch == max(self.epochs, default=0)
