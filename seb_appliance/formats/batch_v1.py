@@ -40,7 +40,7 @@ def decode(stored: bytes) -> BatchV1:
     if magic != MAGIC or version != VERSION:
         raise BadBatchError(f"not a version 1 batch: magic {magic!r}, version {version}")
     data_at = _HEADER.size + 4 * count
-    if data_at > len(data):
+    if count > limits.BATCH_RECORDS_MAX or data_at > len(data):
         raise BadBatchError(f"the index of {count} records does not fit {len(data)} bytes")
     starts = memoryview(data)[_HEADER.size : data_at].cast("I").tolist()
     starts.append(len(data) - data_at)
@@ -49,10 +49,15 @@ def decode(stored: bytes) -> BatchV1:
     return BatchV1(created_us, BinaryColumn(array("i", starts), memoryview(data)[data_at:]))
 
 
-def _gunzip(stored: bytes) -> bytes:
+def _gunzip(stored: bytes) -> bytearray:
+    """In steps: all at once would take twice the memory."""
     inflater = zlib.decompressobj(wbits=31)
+    data, rest, part = bytearray(), stored, b"x"
     try:
-        data = inflater.decompress(stored, limits.BATCH_BODY_BYTES_MAX + 1)
+        while part and len(data) <= limits.BATCH_BODY_BYTES_MAX:
+            part = inflater.decompress(rest, limits.MIB)
+            rest = inflater.unconsumed_tail
+            data += part
     except zlib.error as error:
         raise BadBatchError(f"not a gzip stream: {error}") from error
     if len(data) > limits.BATCH_BODY_BYTES_MAX:
