@@ -272,7 +272,7 @@ def _from_file(path: Path) -> dict[str, object]:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise ConfigurationError(f"cannot read settings from {path} ({error.strerror})") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except ValueError as error:  # no TOML, no UTF-8, or a number of thousands of digits
         raise ConfigurationError(f"{path} is not a TOML file: {error}") from error
     known = [s.name for s in SETTINGS if not (s.flag_only or s.variable_only)]
     for name in table:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
@@ -53,7 +52,7 @@ def token_of(authorization: bytes | None) -> str:
     if scheme.lower() == "basic":
         try:
             return base64.b64decode(given, validate=True).decode("latin-1").partition(":")[2]
-        except binascii.Error as error:
+        except ValueError as error:  # binascii.Error, or bytes beyond ASCII
             raise UnauthenticatedError("The Basic credentials are not base64.") from error
     raise UnauthenticatedError("The Authorization scheme is neither Bearer nor Basic.")
 

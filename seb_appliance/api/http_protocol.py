@@ -30,6 +30,7 @@ from seb_appliance.errors import (
 )
 
 _BYTES_PER_HEADER: Final = 4  # colon, space, line end: an empty header is not free
+_LENGTH_DIGITS_MAX: Final = 20
 _ALLOWED_S: Final = {"headers": limits.HTTP_HEADERS_S_MAX, "body": limits.HTTP_BODY_S_MAX}
 
 
@@ -129,6 +130,8 @@ class SebHttpProtocol(HttpToolsProtocol):
         hosts = sum(name == b"host" for name, _ in self.headers)
         if hosts > 1 or (hosts == 0 and version == "1.1"):
             self._refuse_from_callback(BadRequestError(f"A request has one Host, not {hosts}."))
+        if any(map(is_overlong_length, self.headers)):
+            self._refuse_from_callback(BadRequestError("Content-Length is padded."))
         super().on_headers_complete()
         self._phase = "body"
 
@@ -214,6 +217,12 @@ def _send_at_once(transport: asyncio.Transport) -> None:
     connection = transport.get_extra_info("socket")
     if connection.family in (socket.AF_INET, socket.AF_INET6):
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+
+def is_overlong_length(header: tuple[bytes, bytes]) -> bool:
+    """Whether it is a Content-Length of more digits than a uint64 has: the parser lets leading
+    zeros through, and Python takes only so many digits for a number."""
+    return header[0] == b"content-length" and len(header[1]) > _LENGTH_DIGITS_MAX
 
 
 def _headers_too_large() -> HeadersTooLargeError:

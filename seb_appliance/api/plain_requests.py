@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Final, Literal
 
 import httptools
 
 from seb_appliance.api.encode_json import ValueShape
+from seb_appliance.api.http_protocol import is_overlong_length
 from seb_appliance.api.records_produce import BodyKind
 from seb_appliance.broker.values import ApiKeyView, From, ReadRequest
+
+# The application refuses some hosts; what is surely one is taken here.
+_PLAIN_HOST: Final = re.compile(rb"[A-Za-z0-9._-]+(?::[0-9]+)?|\[[0-9A-Fa-f:.]+\](?::[0-9]+)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,11 +88,13 @@ class ParsedHead:
             parser.feed_data(head)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade):
             return None
-        hosts = sum(name == b"host" for name, _ in parsed.headers)
+        hosts = [value for name, value in parsed.headers if name == b"host"]
         if (
             not parsed._complete
             or parsed._begun != 1
-            or hosts != 1
+            or len(hosts) != 1
+            or not _PLAIN_HOST.fullmatch(hosts[0])
+            or any(map(is_overlong_length, parsed.headers))
             or parser.get_http_version() != "1.1"
         ):
             return None

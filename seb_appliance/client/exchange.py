@@ -14,6 +14,7 @@ from seb_appliance.errors import ConfigurationError
 
 HEAD_BYTES_MAX: Final = 64 * limits.KIB
 BODY_BYTES_MAX: Final = 256 * limits.MIB
+_DIGITS_MAX: Final = len(str(BODY_BYTES_MAX))
 _END_OF_HEAD: Final = b"\r\n\r\n"
 
 
@@ -105,7 +106,7 @@ class AnswerReader:
 
     def feed(self, data: bytes) -> Answer | None:
         """The answer once it is whole. Raises MalformedAnswerError."""
-        if self._body is None:
+        while self._body is None:
             self._head += data
             end = self._head.find(_END_OF_HEAD)
             if end < 0:
@@ -116,8 +117,6 @@ class AnswerReader:
             self._read_head(bytes(self._head[:end]))
             if self._status < 200:  # 100 Continue and the like come before the answer
                 self._head, self._headers, self._body = bytearray(), {}, None
-                return self.feed(data)
-        assert self._body is not None
         return self._answer() if self._body.feed(data) else None
 
     def end(self) -> Answer:
@@ -152,8 +151,8 @@ class AnswerReader:
         if said is None:
             self._keeps = False
             return _Body(None)
-        if not said.isdecimal() or int(said) > BODY_BYTES_MAX:
-            raise MalformedAnswerError(f"its length is {said!r}")
+        if not said.isdecimal() or len(said) > _DIGITS_MAX or int(said) > BODY_BYTES_MAX:
+            raise MalformedAnswerError(f"its length is {said[:100]!r}")
         return _Body(int(said))
 
     def _answer(self) -> Answer:

@@ -56,7 +56,7 @@ def decode(stored: bytes) -> BatchV1:
     if reserved != _NOTHING:
         raise BadBatchError("the reserved bytes of the header are not zero")
     data_at = _HEADER.size + 4 * count
-    if data_at > len(data):
+    if count > limits.BATCH_RECORDS_MAX or data_at > len(data):
         raise BadBatchError(f"the index of {count} records does not fit {len(data)} bytes")
     starts = memoryview(data)[_HEADER.size : data_at].cast("I").tolist()
     starts.append(len(data) - data_at)
@@ -65,7 +65,7 @@ def decode(stored: bytes) -> BatchV1:
     return BatchV1(created_us, BinaryColumn(array("i", starts), memoryview(data)[data_at:]))
 
 
-def inflate(stored: bytes) -> bytes:
+def inflate(stored: bytes) -> Bytes:
     """The plain file. Raises BadBatchError."""
     return _gunzip(stored) if stored[:2] == GZIP_MAGIC else stored
 
@@ -109,10 +109,15 @@ def compress(plain: bytes) -> bytes:
     return b"".join((GZIP_HEADER, body, _GZIP_TRAILER.pack(zlib.crc32(plain), len(plain))))
 
 
-def _gunzip(stored: bytes) -> bytes:
+def _gunzip(stored: bytes) -> bytearray:
+    """In steps: all at once would take twice the memory."""
     inflater = zlib.decompressobj(wbits=31)
+    data, rest, part = bytearray(), stored, b"x"
     try:
-        data = inflater.decompress(stored, limits.BATCH_BODY_BYTES_MAX + 1)
+        while part and len(data) <= limits.BATCH_BODY_BYTES_MAX:
+            part = inflater.decompress(rest, limits.MIB)
+            rest = inflater.unconsumed_tail
+            data += part
     except zlib.error as error:
         raise BadBatchError(f"not a gzip stream: {error}") from error
     if len(data) > limits.BATCH_BODY_BYTES_MAX:

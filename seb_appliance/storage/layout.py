@@ -21,14 +21,15 @@ PACKED: Final = "_seb/packed/"
 COPY: Final = "_seb/copy.json"  # while a copy into this bucket is under way
 PROBE: Final = "_seb/probe/"
 
-_CLAIM_NAME = re.compile(r"(\d{10})-([0-9a-f]{32})")
-_ENTRY_KEY = re.compile(r"_seb/journal/(?:(\d{10})-([0-9a-f]{32})/)?(\d{20})\.seb")
+_CLAIM_NAME = re.compile(r"([0-9]{10})-([0-9a-f]{32})")
+_ENTRY_KEY = re.compile(r"_seb/journal/(?:([0-9]{10})-([0-9a-f]{32})/)?([0-9]{20})\.seb")
+_NUMBER = r"(0|[1-9][0-9]{0,18})"  # a number has one spelling, and so has a key
 _SEGMENT_KEY = re.compile(
-    r"_seb/(?:segments/(\d+)|packed)/(\d{20})-(\d{20})-(\d{1,10})-[0-9a-f]{16}\.seb"
+    rf"_seb/(?:segments/{_NUMBER}|packed)/([0-9]{{20}})-([0-9]{{20}})-{_NUMBER}-[0-9a-f]{{16}}\.seb"
 )
-_SNAPSHOT_NAME = re.compile(r"(\d{20})-([0-9a-f]{16})\.sqlite\.zst")
-_GO_BATCH = re.compile(r"([^/]+)/(\d{12})\.record_batch")
-_GO_BROKER = re.compile(r"[^/]+/(\d{12}\.record_batch|[^/]*\.offsets)")
+_SNAPSHOT_NAME = re.compile(r"([0-9]{20})-([0-9a-f]{16})\.sqlite\.zst")
+_GO_BATCH = re.compile(r"([^/]+)/([0-9]{12})\.record_batch")
+_GO_BROKER = re.compile(r"[^/]+/([0-9]{12}\.record_batch|[^/]*\.offsets)")
 
 
 @dataclass(frozen=True, slots=True, order=True)

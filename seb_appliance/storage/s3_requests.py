@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from seb_appliance.storage.s3_options import S3Options
 
-_CONTENT_RANGE: Final = re.compile(r"bytes (\d+)-(\d+)/(\d+)")
+_CONTENT_RANGE: Final = re.compile(r"bytes ([0-9]{1,19})-([0-9]{1,19})/([0-9]{1,19})")
 
 
 class S3Requests:

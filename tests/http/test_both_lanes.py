@@ -2,56 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, field
-from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import pytest
 import pytest_asyncio
 
-from seb_appliance.formats import batch
-from seb_appliance.formats.columns import BinaryColumn, Columns, int64s
-from tests.support.appliance import RunningAppliance, running_appliance
+from tests.support.both_lanes import BATCH, Both, Case, both_lanes
 from tests.support.go_client import BOUNDARY, body_of
-from tests.support.lanes import Lane, masked
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
-
-LIMITED = {"requests_per_second": 1_000}
-BATCH = batch.encode(
-    Columns(int64s([7, 8, 9]), BinaryColumn.of([b"a", b"b", b"c"])), base_offset=0, created_us=9
-)
-
-
-@dataclass(frozen=True)
-class Case:
-    """`head` without its request line's method, host and key; None for `key`: the admin's."""
-
-    name: str
-    method: str = "POST"
-    path: str = "/v1/topics/t/records"
-    headers: tuple[str, ...] = ()
-    body: bytes = b""
-    host: str = "Host: x"
-    key: str | None = None
-    version: str = "HTTP/1.1"
-    sized: bool = True
-    taken: bool = False  # by the fast lane
-    answers: int = 1
-    raw: bytes = field(default=b"", repr=False)
-
-    def request(self, keys: dict[str, str]) -> bytes:
-        lines = [f"{self.method} {self.path} {self.version}", self.host]
-        token = keys[self.key or "admin"]
-        lines += [f"Authorization: Bearer {token}"] if token else []
-        lines += self.headers
-        if self.sized and (self.method == "POST" or (self.body and self.method == "PUT")):
-            lines.append(f"Content-Length: {len(self.body)}")
-        return "\r\n".join([*filter(None, lines), "", ""]).encode() + self.body + self.raw
-
 
 JSON, NDJSON, SEB = (
     f"Content-Type: application/{kind}" for kind in ("json", "x-ndjson", "vnd.seb.batch")
@@ -83,6 +43,10 @@ CASES = [
     Case("HTTP/1.0", version="HTTP/1.0", body=b"x"),
     Case("no host", host="", body=b"x"),
     Case("two hosts", headers=("Host: y",), body=b"x"),
+    Case("a bad host", host="Host: a b/c", body=b"x"),
+    Case("a space behind the host", host="Host: x ", body=b"x"),
+    Case("a host and a port", host="Host: seb.example:51313", body=b"x", taken=True),
+    Case("an address of IPv6", host="Host: [::1]:8080", body=b"x", taken=True),
     Case("an upgrade", headers=("Connection: Upgrade", "Upgrade: h2c"), body=b"x"),
     Case("a query", path="/v1/topics/t/records?a=b", body=b"x"),
     Case("an unknown seb header", headers=("Seb-Colour: red",), body=b"x"),
@@ -200,49 +164,10 @@ CASES = [
 ]
 
 
-@dataclass(frozen=True)
-class Both:
-    fast: RunningAppliance
-    slow: RunningAppliance
-    keys: dict[str, dict[str, str]]  # by lane, then by name
-
-    async def answers(self, case: Case, *cuts: int) -> tuple[bytes, bytes]:
-        """Of both lanes; the request is cut at `cuts`."""
-        found = []
-        for name, seb in (("fast", self.fast), ("slow", self.slow)):
-            request = case.request(self.keys[name])
-            edges = [0, *sorted(cut % len(request) for cut in cuts), len(request)]
-            pieces = [request[a:b] for a, b in pairwise(edges) if b > a]
-            lane = Lane(seb)
-            found.append(masked(await lane.answers(*pieces, count=case.answers)))
-            lane.leave()
-        return found[0], found[1]
-
-
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def both(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Both]:
-    async with contextlib.AsyncExitStack() as stack:
-        lanes: dict[str, RunningAppliance] = {}
-        keys: dict[str, dict[str, str]] = {}
-        for name in ("fast", "slow"):
-            data: Path = tmp_path_factory.mktemp(name)
-            running = running_appliance(
-                data, fast_lane=name == "fast", max_record_bytes="4KiB", max_request_bytes="1MiB"
-            )
-            lanes[name] = seb = await stack.enter_async_context(running)
-            await seb.client.put("/v1/topics/t", json={})
-            seb_batch = {"content-type": "application/vnd.seb.batch"}
-            await seb.client.post("/v1/topics/fixed/records", content=BATCH, headers=seb_batch)
-            keys[name] = {"admin": seb.admin_key, "none": "", "wrong": "seb_wrong"}
-            for who, grants, quotas in (
-                ("producer", ["produce"], {}),
-                ("consumer", ["consume"], {}),
-                ("limited", ["produce", "consume"], LIMITED),
-            ):
-                new = {"name": who, "grants": [{"operation": o, "topics": "**"} for o in grants]}
-                made = await seb.client.post("/v1/api-keys", json=new | {"quotas": quotas})
-                keys[name][who] = made.json()["secret"]
-        yield Both(lanes["fast"], lanes["slow"], keys)
+    async with both_lanes(tmp_path_factory.mktemp("lanes")) as running:
+        yield running
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)

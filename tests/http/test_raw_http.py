@@ -50,6 +50,7 @@ REFUSED = {
     "a negative length": (GET + b"Content-Length: -1\r\n\r\n", 400),
     "a length in words": (GET + b"Content-Length: many\r\n\r\n", 400),
     "a length of 30 digits": (GET + b"Content-Length: " + b"9" * 30 + b"\r\n\r\n", 400),
+    "a length of 5,000 digits": (GET + b"Content-Length: " + b"0" * 5_000 + b"1\r\n\r\n", 400),
     "no Host": (b"GET /healthz HTTP/1.1\r\n\r\n", 400),
     "two Hosts": (GET + b"Host: y\r\n\r\n", 400),
     "NUL in a header": (GET + b"X: a\0b\r\n\r\n", 400),

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import re
 import socket
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Final
 
 from tests.support.appliance import RunningAppliance
 
+_QUIET_TURNS: Final = 30  # of the loop, in which a request that lacks bytes is refused, or is not
 _VARIES = re.compile(
     rb"(?<=date: )[^\r]*|(?<=seb-request-id: )[^\r]*|(?<=urn:seb:request:)[0-9a-f]*"
     rb"|(?<=server-timing: )[^\r]*|(?<=\"timestamp\":\")[^\"]*"
@@ -64,15 +66,38 @@ class Lane(asyncio.Transport):
     async def answers(self, *pieces: bytes, count: int = 1) -> bytes:
         """Give it the pieces, one by one as it reads, until it gave so many answers or hung up."""
         self._bodiless = pieces[0].startswith(b"H")  # HEAD
+        async with asyncio.timeout(20):
+            await self._give(pieces)
+            while not self.closed and self._complete() < count:
+                await asyncio.sleep(0)
+        return self.said
+
+    async def all_answers(self, *pieces: bytes) -> bytes:
+        """Give it the pieces, whatever they are, until it hung up or waits for more of them."""
+        async with asyncio.timeout(20):
+            await self._give(pieces)
+            quiet = 0
+            while not self.closed and quiet < _QUIET_TURNS:
+                said = len(self.said)
+                await asyncio.sleep(0)
+                quiet = quiet + 1 if self._waits_for_more and len(self.said) == said else 0
+        return self.said
+
+    async def _give(self, pieces: Sequence[bytes]) -> None:
         for piece in pieces:
             while self.paused and not self.closed:
                 await asyncio.sleep(0)
             if piece and not self.closed:
                 self.protocol.data_received(piece)
-        async with asyncio.timeout(20):
-            while not self.closed and self._complete() < count:
-                await asyncio.sleep(0)
-        return self.said
+
+    @property
+    def _waits_for_more(self) -> bool:
+        """Whether nothing is being answered but, perhaps, a request whose body is not complete."""
+        protocol = self.protocol
+        if getattr(protocol, "_busy", False) or protocol.pipeline:
+            return False
+        cycle = protocol.cycle
+        return cycle is None or cycle.response_complete or cycle.more_body
 
     def _complete(self) -> int:
         """How many whole answers were given (none of them is chunked)."""

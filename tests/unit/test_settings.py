@@ -105,8 +105,13 @@ def test_an_unknown_name_in_the_file_is_refused_with_the_nearest_name(tmp_path: 
 
 
 @pytest.mark.parametrize(
-    "text", ["port = '", "port = true", "early_flush = 1", "port = 1.5", "host = 5", "[port]"]
-)
+    "text",
+    [
+        "port = '", "port = true", "early_flush = 1", "port = 1.5", "host = 5", "[port]",
+        "port = " + "9" * 5_000,
+    ],
+    ids=lambda text: text[:20],
+)  # fmt: skip
 def test_a_file_with_the_wrong_types_is_refused(tmp_path: Path, text: str) -> None:
     with pytest.raises(ConfigurationError):
         load(environment={}, config=config_file(tmp_path, text))

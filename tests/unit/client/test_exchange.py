@@ -67,6 +67,20 @@ def test_an_answer_that_breaks_off_is_none(whole: bytes) -> None:
         reader.end()
 
 
+@pytest.mark.parametrize("length", ["9" * 5_000, "268435457", "-1", "+1", "1_0", "\xb2"])
+def test_a_length_that_cannot_be_is_refused(length: str) -> None:
+    with pytest.raises(MalformedAnswerError):
+        AnswerReader().feed(
+            f"HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n".encode("latin-1")
+        )
+
+
+def test_thousands_of_interim_answers_are_read_over() -> None:
+    answer = read([b"HTTP/1.1 100 Continue\r\n\r\n" * 5_000 + SIZED])
+    assert answer is not None
+    assert answer.status == 201
+
+
 def test_a_request_names_where_it_goes_and_who_asks() -> None:
     endpoint = Endpoint("http://broker.example:8080/seb/", "seb_secret")
     request = endpoint.request("GET", "/v1/topics", {"pattern": "a.*", "after": None})

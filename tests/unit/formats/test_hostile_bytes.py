@@ -202,6 +202,7 @@ def peak_bytes(decode: Callable[[bytes], object], data: bytes) -> int:
 
 
 ONE = BATCHES[2]
+V1_HEAD = struct.pack("<4shqI14x", b"seb!", 1, 1, 16_000_000)
 BOMB = zstd.compress(b"\0" * limits.MIB) * 64
 GREEDY: dict[str, tuple[Callable[[bytes], object], bytes, int]] = {
     "2^32-1 records in a batch": (read_all, with_body(ONE, b"", count=2**32 - 1), 1),
@@ -221,7 +222,12 @@ GREEDY: dict[str, tuple[Callable[[bytes], object], bytes, int]] = {
         with_body(ONE, BOMB, flags=batch.ZSTD, inflated_bytes=64 * limits.MIB),
         66,
     ),
-    "a gzip bomb": (read_v1, gzip.compress(b"\0" * (128 * limits.MIB), 1), 130),
+    "a gzip bomb": (read_v1, gzip.compress(b"\0" * (128 * limits.MIB), 1), 75),
+    "16 Mi records in version 1": (
+        read_v1,
+        gzip.compress(V1_HEAD + b"\0" * (63 * limits.MIB), 1),
+        75,
+    ),
     "2^32-1 sections in a segment": (
         read_segment,
         SEGMENT[:-16] + b"\xff" * 4 + SEGMENT[-12:],

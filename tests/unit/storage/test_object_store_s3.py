@@ -229,6 +229,24 @@ async def test_a_listing_that_is_wrong_or_not_whole_is_not_believed(
         await store.list_after("claims/", after="claims/1")
 
 
+ENTITIES = "".join(f'<!ENTITY e{n + 1} "{f"&e{n};" * 10}">' for n in range(9))
+
+
+@pytest.mark.parametrize(
+    "entities",
+    [f'<!ENTITY e0 "aaaaaaaaaa">{ENTITIES}', '<!ENTITY e9 SYSTEM "file:///etc/passwd">'],
+    ids=["a billion characters", "a file"],
+)
+async def test_a_listing_with_entities_is_neither_believed_nor_taken_in(
+    store: S3Store, proxy: FaultProxy, entities: str
+) -> None:
+    inside = f"<IsTruncated>false</IsTruncated>{listed('tests/seb/claims/&e9;', '1')}"
+    body = f"<?xml version='1.0'?><!DOCTYPE l [{entities}]>{listing(inside)}"
+    proxy.add(Rule("status", method="GET", match="list-type=2", code=200, body=body))
+    with pytest.raises(StoreUncertainError):
+        await store.list_after("claims/")
+
+
 async def test_a_put_is_stored_only_if_the_answer_names_the_object(
     store: S3Store, proxy: FaultProxy
 ) -> None:

@@ -1,0 +1,74 @@
+"""docs/LIMITS.md is what limits.py and the settings say, and each test that it names exists."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from seb_appliance import limits
+from seb_appliance.quantities import format_duration, format_size
+from seb_appliance.setting_table import SETTINGS
+
+ROOT = Path(__file__).parents[2]
+TEXT = (ROOT / "docs" / "LIMITS.md").read_text(encoding="utf-8")
+UNITS = {"KIB", "MIB"}
+NAMES = re.findall(
+    r"^([A-Z0-9_]+): Final", (ROOT / "seb_appliance" / "limits.py").read_text(), re.MULTILINE
+)
+ROWS = re.findall(r"^\| `([A-Z0-9_]+)` \| ([^|]+) \|", TEXT, re.MULTILINE)
+BOUNDED = [s for s in SETTINGS if s.kind in ("duration", "size") and not s.client]
+
+
+def value(name: str) -> str:
+    """With its unit, which stands in the name."""
+    number = getattr(limits, name)
+    words = name.split("_")
+    if "BYTES" in words:
+        return format_size(number)
+    if "MS" in words:
+        return format_duration(number)
+    if "US" in words:
+        return format_duration(number // 1_000)
+    if "S" in words:
+        return format_duration(round(number * 1_000))
+    return "2^53-1" if name == "OFFSET_MAX" else f"{number:,}"
+
+
+def test_every_limit_has_its_row_and_no_row_is_too_many() -> None:
+    assert sorted(name for name, _ in ROWS) == sorted(set(NAMES) - UNITS)
+
+
+@pytest.mark.parametrize(("name", "shown"), ROWS)
+def test_a_row_shows_the_limit_that_is_in_force(name: str, shown: str) -> None:
+    assert shown == value(name)
+
+
+@cache
+def named_in(path: str) -> set[str]:
+    text = (ROOT / "tests" / path).read_text(encoding="utf-8")
+    return set(re.findall(r"^\s*(?:async )?def (test_\w+)", text, re.MULTILINE))
+
+
+def test_every_test_that_the_table_names_exists() -> None:
+    named = re.findall(r"`([\w/]+\.py)::(test_\w+)`", TEXT)
+    assert len(named) > len(BOUNDED)
+    for path, test in named:
+        assert test in named_in(path), f"{path}::{test}"
+
+
+def test_what_the_table_says_is_shown_at_its_edge_is_tried_there() -> None:
+    tried = (ROOT / "tests" / "http" / "test_limits.py").read_text(encoding="utf-8")
+    for test, form in (
+        ("test_a_request_at_its_limit_is_taken_and_one_beyond_it_refused", 'Edge("{}"'),
+        ("test_what_there_is_enough_of_is_not_made", '    "{}": ('),
+    ):
+        for name in re.findall(rf"^\| `([A-Z0-9_]+)` .*::{test}` \|$", TEXT, re.MULTILINE):
+            assert form.format(name) in re.sub(r"Edge\(\s+", "Edge(", tried), name
+
+
+def test_every_setting_that_bounds_something_has_its_row() -> None:
+    rows = re.findall(r"^\| `([a-z0-9_]+)` \| ([^|]*) \| ([^|]*) \|", TEXT, re.MULTILINE)
+    assert rows == [(s.name, s.words(s.default), s.range_words) for s in BOUNDED]

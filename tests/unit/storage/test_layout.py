@@ -1,0 +1,31 @@
+"""Which keys in the bucket are ours."""
+
+from __future__ import annotations
+
+import pytest
+
+from seb_appliance.storage import layout
+
+SEGMENT = layout.segment_key(7, 0, 99, 3, b"\1" * 8)
+
+
+@pytest.mark.parametrize("digit", ["٣", "߁", "৩"])
+def test_a_key_with_digits_beyond_ascii_is_none_of_ours(digit: str) -> None:
+    """They are numbers to Python: such a key would be taken for another one."""
+    assert layout.parse_entry(layout.create_only_key(17)) == (None, 17)
+    assert layout.parse_entry(layout.create_only_key(17).replace("1", digit)) is None
+    snapshot = layout.SnapshotName(17, "0" * 16).key
+    assert layout.parse_snapshot(snapshot) is not None
+    assert layout.parse_snapshot(snapshot.replace("1", digit)) is None
+    claim = layout.claim_key(layout.Claim(1, b"w" * 16))
+    assert layout.parse_claim(claim) is not None
+    assert layout.parse_claim(claim.replace("0000000001", f"000000000{digit}")) is None
+    assert layout.epoch_of(SEGMENT) == 3
+    assert layout.epoch_of(SEGMENT.replace("-3-", f"-{digit}-")) is None
+
+
+@pytest.mark.parametrize(("number", "spelled"), [("/7/", "/07/"), ("-3-", "-03-")])
+def test_a_number_in_a_key_has_one_spelling(number: str, spelled: str) -> None:
+    assert layout.is_key_of(SEGMENT, 7, 0, 99)
+    assert not layout.is_key_of(SEGMENT.replace(number, spelled), 7, 0, 99)
+    assert layout.epoch_of(SEGMENT.replace(number, spelled)) is None
