@@ -32,6 +32,18 @@ EAGER = ("--tidy-bytes", "1KiB", "--tidy-young", "0ms", "--garbage-grace", "0ms"
 START_S = 120.0
 """How long a start may take while others use the machine; recovery has a part of its own."""
 
+_BUCKET_DID = {
+    "drop_reply": "answer of the bucket lost",
+    "reset": "request to the bucket lost",
+    "late": "request lands after its sender gave up",
+    "hang": "bucket hangs",
+    "status": "bucket refuses",
+    "slow": "bucket is slow",
+    "truncate": "answer cut short",
+    "flip": "bit of an answer flipped",
+    "lie412": "412 although it was stored",
+}
+
 
 class Ground:
     """`seb` is the appliance in force. `faults`: what was done, by kind; those of the proxy are
@@ -141,7 +153,8 @@ class Ground:
         """No faults from now on; every worker makes progress (P13), or its time is over."""
         if self.arena.proxy is not None:
             self.arena.proxy.clear()
-            self.faults.update(self.arena.proxy.faults)
+            for action, count in self.arena.proxy.faults.items():
+                self.faults[_BUCKET_DID[action]] += count
         history = self.crowd.history
         history.calm_s = calm_s = time.monotonic()
         everybody = {call.worker for call in history.calls} - history.gone_home
@@ -151,6 +164,7 @@ class Ground:
             if done >= everybody:
                 return
             await asyncio.sleep(0.1)
+        require(history)  # which says who is stuck, before anything waits for them
 
     async def verdict(self) -> None:
         """The crowd goes home; the log, the groups and the state are held against the history.
@@ -174,13 +188,13 @@ class Ground:
         assert await self.seb.ended(START_S) == 0, self.seb.shown
         for seb in self.arena.processes:
             assert seb.port in self.may_fail or "Traceback" not in seb.shown, seb.shown
-        await self.arena.require_sound(self.seb)
         rebuilt = self.arena.folder / "rebuilt" / "state.sqlite"
         rebuilt.parent.mkdir()
         await rebuild(self.arena.store, rebuilt)
         live = state_digest(self.seb.data / "state.sqlite")
         history.rebuilt.append(Rebuilt("the state", live, state_digest(rebuilt)))
         require(history)
+        await self.arena.require_sound(self.seb)
 
     async def _compacted(self) -> None:
         """Wait until compaction has been over all that there is."""

@@ -33,7 +33,7 @@ p { margin: .3rem 0; } .faint { color: var(--faint); }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; width: 100%; }
 th, td { text-align: left; padding: .2rem 1rem .2rem 0; border-bottom: 1px solid var(--rule);
   vertical-align: top; font-weight: normal; } th { color: var(--faint); }
-td.number, th.number { text-align: right; } .scroll { overflow-x: auto; }
+td.number, th.number { text-align: right; white-space: nowrap; } .scroll { overflow-x: auto; }
 pre { white-space: pre-wrap; overflow-wrap: anywhere; font-size: 13px; }
 svg { width: 100%; height: auto; display: block; } svg text { fill: var(--faint); font-size: 12px; }
 svg rect { fill: var(--line); } svg .grid { stroke: var(--rule); }
@@ -118,7 +118,8 @@ def _part(result: Result) -> str:
     details = result.details
     if findings := details.get("findings"):
         found += ["<h3>Findings</h3>", *(f"<pre>{escape(str(one))}</pre>" for one in findings)]
-    if faults := details.get("faults"):
+    faults = details.get("faults", {})
+    if len(set(faults.values())) > 1:  # where all are as many, the chart of all parts says it
         found += ["<h3>Faults</h3>", bars(faults)]
     if latencies := details.get("latencies_ms"):
         found += ["<h3>Latency of an acknowledgement, beside the faults</h3>"]

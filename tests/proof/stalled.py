@@ -80,7 +80,7 @@ async def stalled_producers(producers: int, size: int, folder: Path) -> Done:
     assert peak < BUSY_BYTES_MAX, peak
     assert all(set(found.answers) == {200} for found in measured)
     assert p99_s < P99_S_MAX, p99_s
-    done = Done(f"{producers}-{size}", calls=producers, faults={"hang": 1})
+    done = Done(f"{producers}-{size}", calls=producers, faults={"bucket hangs": 1})
     done.numbers = {f"told {code}": count for code, count in answers.items()}
     done.numbers |= {"max memory, MB": peak / MB, "max p99 of others, ms": p99_s * 1000}
     return done
