@@ -17,16 +17,19 @@ from tests.support.faultproxy import Rule
 
 _PEAK_S = 4.0
 _PEAK_ASKED = 50_000  # records a second, more than one process of ours can send
-GROWTH_MIB_MAX = 24.0
-"""In the second half, or three times as much as the measured points scatter."""
+_LONG_S = 600.0
+GROWTH_MIB_MAX = {"short": 100.0, "long": 24.0}
+"""In the second half, or three times as much as the measured points scatter. A short run still
+fills its index and its caches, which have limits of their own."""
 
 EXPECTED = re.compile(
     r"(write|read|commit|keycall): "
     r"(20[0-9]|lost|not sent|outcome_unknown|store_unavailable|overloaded|unauthenticated|"
-    r"shutting_down|fenced|commit_backward)"
+    r"shutting_down|fenced|commit_backward|corrupt_object)"
 )
 """Answers that the faults of this run explain; `unauthenticated` is for keys that were revoked,
-`commit_backward` for a commit whose first answer was lost."""
+`commit_backward` for a commit whose first answer was lost, `corrupt_object` for bytes that were
+damaged on their way twice."""
 
 
 def bad_while(dice: random.Random, mode: Mode) -> list[Rule]:
@@ -91,7 +94,8 @@ async def run(unit: str, seed: str, folder: Path) -> Done:
         slope, scatter = memory.slope_mib_per_hour()
         grew_mib = slope * seconds / 2 / 3600
         print(f"{memory.points[0]} {memory.points[-1]} {grew_mib:+.1f} MiB in the second half")
-        assert grew_mib < max(GROWTH_MIB_MAX, 3 * scatter), (slope, scatter)
+        most = GROWTH_MIB_MAX["long" if seconds >= _LONG_S else "short"]
+        assert grew_mib < max(most, 3 * scatter), (slope, scatter)
         await here.verdict()
         done = Done.of(unit, here)
         done.numbers = {"max peak, records/s": peak, "max memory, MiB": memory.peak_mib,
