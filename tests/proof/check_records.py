@@ -164,7 +164,7 @@ def _real_time_order(
     """P4: what was sent after an acknowledgement lies behind what was acknowledged. This holds the
     order of each producer as well: it sends when its last call was answered."""
     earliest_answer_s = NEVER
-    for offset, record in reversed(log):
+    for offset, record in sorted(log, key=lambda row: row[0], reverse=True):
         told = evidence.sent.get((topic, record.value or b""))
         if told is None or evidence.places[topic, record.value or b""][0] != offset:
             continue  # of a record that is there twice, the second is another property's affair
