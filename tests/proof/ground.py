@@ -58,7 +58,7 @@ class Ground:
         """Of every appliance that starts from now on."""
         self._tasks: list[asyncio.Task[None]] = []
         self.may_fail: set[int] = set()
-        """Ports of processes that had no memory left: they may print what they died of."""
+        """Ports of processes that had no memory or no disk: they may print what they died of."""
 
     async def begin(self, crew: dict[workers.Worker, int] | None = None) -> None:
         """The first appliance is ready, its topics are there, the crowd has begun."""
