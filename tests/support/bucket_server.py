@@ -46,7 +46,7 @@ class _Answer:
 
 
 class BucketServer:
-    """`objects`: by key below the prefix; `stored_s`: the monotonic second at which each was put.
+    """`objects`: by key below the prefix; `stored_s`: the monotonic second at which each was put first.
     `create_only`: False answers 501 to the condition, as Swift and Backblaze B2 do."""
 
     def __init__(self, *, create_only: bool = True) -> None:
@@ -139,7 +139,7 @@ class BucketServer:
         if key not in self.objects:
             bisect.insort(self._names, key)
         self.objects[key] = body
-        self.stored_s[key] = time.monotonic()
+        self.stored_s.setdefault(key, time.monotonic())
         self._stored_at[key] = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%S.000Z}"
         return _Answer(200, headers=('ETag: "0"',))
 
