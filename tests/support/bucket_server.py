@@ -46,8 +46,8 @@ class _Answer:
 
 
 class BucketServer:
-    """`objects`: by key below the prefix; `stored_s`: the monotonic second at which each was put first.
-    `create_only`: False answers 501 to the condition, as Swift and Backblaze B2 do."""
+    """`objects`: by key below the prefix; `stored_s`: the monotonic second at which each was put
+    first. `create_only`: False answers 501 to the condition, as Swift and Backblaze B2 do."""
 
     def __init__(self, *, create_only: bool = True) -> None:
         self.objects: dict[str, bytes] = {}
