@@ -5,6 +5,9 @@
 #   make demo    this machine's package log in, out, and compared
 #   make slow    the tests against real servers, crashes, the built wheel
 #   make measured  those of them that measure seconds and memory, one at a time
+#   make proof   faults from outside, 3 to 4 minutes; the page is .state/proof/report.html
+#   make proof-full  the same, about 90 minutes; goes on where it was (MINUTES=20 ends it early)
+#   make soak    half of the peak beside faults for HOURS=8
 #   make screenshots  the pictures of docs/images, of an appliance with traffic
 #   make wheel   dist/*.whl: what ansible/ installs
 #   make pins    renew constraints.txt from the ranges in pyproject.toml
@@ -12,7 +15,7 @@
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run test lint bench demo slow measured screenshots wheel pins clean
+.PHONY: help run test lint bench demo slow measured proof proof-full soak screenshots wheel pins clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -27,7 +30,7 @@ PYTEST := $(PY) -m pytest -q --numprocesses logical --maxprocesses 4 --dist work
 PIP_INSTALL := $(PY) -m pip install --quiet --editable
 
 help:
-	@sed -n '2,11s/^#  //p' Makefile
+	@sed -n '2,14s/^#  //p' Makefile
 
 run: $(RUN_READY)
 	@exec $(VENV)/bin/seb serve $(ARGS)
@@ -51,6 +54,15 @@ slow: $(TEST_READY)
 
 measured: $(TEST_READY)
 	$(PY) -m pytest -q -m measured $(ARGS)
+
+proof: $(TEST_READY)
+	@$(PY) -m tests.proof run $(ARGS)
+
+proof-full: $(TEST_READY)
+	@$(PY) -m tests.proof run --full $(if $(MINUTES),--minutes $(MINUTES)) $(ARGS)
+
+soak: $(TEST_READY)
+	@$(PY) -m tests.proof soak $(or $(HOURS),8) $(ARGS)
 
 screenshots: $(TEST_READY)
 	$(PY) -m tests.ui.screenshots
@@ -76,6 +88,7 @@ $(RUN_READY): pyproject.toml constraints.txt | $(PY)
 
 $(TEST_READY): pyproject.toml constraints.txt | $(PY)
 	@sh .ci/install-java
+	@sh .ci/install-faults
 	@echo "Installing what the tests need into $(VENV) …"
 	@$(PIP_INSTALL) '.[bench,server,spark,test]'
 	@touch $@ $(RUN_READY)

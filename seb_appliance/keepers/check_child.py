@@ -32,7 +32,10 @@ async def _serve() -> None:
     reader = asyncio.StreamReader()
     loop = asyncio.get_running_loop()
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin.buffer)
-    ask = await read_frame(reader, Ask)
+    try:
+        ask = await read_frame(reader, Ask)
+    except asyncio.IncompleteReadError:
+        return  # the parent was killed while this process started
     tempfile.tempdir = str(ask.folder)
     left_alone = asyncio.create_task(reader.read())
     working = asyncio.create_task(_answered(ask))

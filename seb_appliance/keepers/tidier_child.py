@@ -38,7 +38,10 @@ async def _serve() -> None:
     reader = asyncio.StreamReader(limit=1 << 24)
     loop = asyncio.get_running_loop()
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin.buffer)
-    hello = await read_frame(reader, Hello)
+    try:
+        hello = await read_frame(reader, Hello)
+    except asyncio.IncompleteReadError:
+        return  # the parent was killed while this process started
     store = make_store(hello.settings)
     patience = Patience(SystemClock(), random.random, give_up_after_s=PATIENCE_S)
     reads = store if hello.cache is None else EntriesOnDisk(store, hello.cache)
@@ -55,8 +58,11 @@ async def _serve() -> None:
         await asyncio.wait([asking, working], return_when=asyncio.FIRST_COMPLETED)
         if not working.done():
             os._exit(0)  # threads of a store may hang on a request for long
-        sys.stdout.buffer.write(frame(working.result()))
-        sys.stdout.buffer.flush()
+        try:
+            sys.stdout.buffer.write(frame(working.result()))
+            sys.stdout.buffer.flush()
+        except BrokenPipeError:
+            os._exit(0)  # the parent was killed; Python would complain about what it cannot flush
 
 
 async def _answer(rewriter: ObjectRewriter, store: CountedStore, job: RewriteJob) -> Answer:

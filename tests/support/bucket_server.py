@@ -11,6 +11,7 @@ import asyncio
 import bisect
 import contextlib
 import re
+import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import formatdate
@@ -45,11 +46,12 @@ class _Answer:
 
 
 class BucketServer:
-    """`objects`: by key below the prefix. `create_only`: False answers 501 to the condition, as
-    Swift and Backblaze B2 do."""
+    """`objects`: by key below the prefix; `stored_s`: the monotonic second at which each was put
+    first. `create_only`: False answers 501 to the condition, as Swift and Backblaze B2 do."""
 
     def __init__(self, *, create_only: bool = True) -> None:
         self.objects: dict[str, bytes] = {}
+        self.stored_s: dict[str, float] = {}
         self.create_only = create_only
         self._names: list[str] = []  # sorted
         self._stored_at: dict[str, str] = {}
@@ -137,6 +139,7 @@ class BucketServer:
         if key not in self.objects:
             bisect.insort(self._names, key)
         self.objects[key] = body
+        self.stored_s.setdefault(key, time.monotonic())
         self._stored_at[key] = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%S.000Z}"
         return _Answer(200, headers=('ETag: "0"',))
 

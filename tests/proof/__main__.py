@@ -1,0 +1,110 @@
+"""`python -m tests.proof`: run the proof, go on with one that was broken off, show what it found.
+
+    run [--full] [--anew] [--seed S] [--only PART …] [--minutes M]   parts, one after the other
+    replay SEED [--show]                                    one schedule of faults again
+    soak HOURS [--seed S]
+    report [--results DIR] [--out FILE]                     the page over all results
+
+Units that were done with the same seed are not done again, unless `--anew` says so. Results lie in
+.state/proof/results, or where `--results DIR` says.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import shutil
+import sys
+import time
+from pathlib import Path
+
+from tests.proof import schedules
+from tests.proof.away import AWAY
+from tests.proof.failpoints import FAILPOINTS
+from tests.proof.kills import KILLS
+from tests.proof.recovery import RECOVERY
+from tests.proof.report import write_report
+from tests.proof.results import FOLDER, Result, write_result
+from tests.proof.soak import SOAK, soak
+from tests.proof.stalled import STALLED
+from tests.proof.units import PartOfProof, Scale, run_part
+
+PARTS = [KILLS, FAILPOINTS, schedules.SCHEDULES, schedules.PUTS, STALLED, AWAY, RECOVERY, SOAK]
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.proof", description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )  # fmt: skip
+    parser.add_argument("--results", type=Path, default=FOLDER / "results")
+    doing = parser.add_subparsers(dest="doing", required=True)
+    run = doing.add_parser("run")
+    run.add_argument("--full", action="store_true")
+    run.add_argument("--only", nargs="+", choices=[part.name for part in PARTS])
+    run.add_argument("--anew", action="store_true")
+    run.add_argument("--minutes", type=float)
+    again = doing.add_parser("replay")
+    again.add_argument("schedule")
+    again.add_argument("--show", action="store_true")
+    long = doing.add_parser("soak")
+    long.add_argument("hours", type=float)
+    for one in (run, long):
+        one.add_argument("--seed", default="1")
+    report = doing.add_parser("report")
+    report.add_argument("--out", type=Path, default=FOLDER / "report.html")
+    return parser.parse_args()
+
+
+def _run(
+    parts: list[PartOfProof], scale: Scale, seed: str, results: Path, minutes: float | None
+) -> int:
+    """The exit code: 1 if anything did not hold."""
+    until_s = None if minutes is None else time.monotonic() + 60 * minutes
+    failed = 0
+    for part in parts:
+        began_s = time.monotonic()
+        print(f"{part.name}: {part.asked[scale]} …", flush=True)
+        found = asyncio.run(run_part(part, scale, seed, FOLDER, until_s))
+        write_result(results, found)
+        _tell(found, time.monotonic() - began_s)
+        failed += found.verdict == "failed"
+    print(f"the page: {write_report(results, FOLDER / 'report.html')}")
+    return 1 if failed else 0
+
+
+def _tell(found: Result, seconds: float) -> None:
+    print(f"  {found.verdict}: {found.got} ({seconds:.0f} s)")
+    for finding in found.details.get("findings", ()):
+        print(f"  ! {finding}", file=sys.stderr)
+    sys.stdout.flush()
+
+
+def _replay(seed: str, *, show: bool) -> int:
+    schedule = schedules.plan(seed)
+    print(f"schedule {seed}, fencing mode {schedule.mode}")
+    print("\n".join(map(str, schedule.steps)), flush=True)
+    if not show:
+        done = asyncio.run(schedules.replay(seed, FOLDER / "ground" / f"replay-{seed}"))
+        print(f"all properties hold: {done.calls:,} calls, {done.acknowledged:,} acknowledged, "
+              f"faults {done.faults}")  # fmt: skip
+    return 0
+
+
+def main() -> int:
+    given = _arguments()
+    if given.doing == "replay":
+        return _replay(given.schedule, show=given.show)
+    if given.doing == "report":
+        print(write_report(given.results, given.out))
+        return 0
+    if given.doing == "soak":
+        return _run([soak(given.hours)], "full", given.seed, given.results, None)
+    if given.anew:
+        shutil.rmtree(FOLDER / "units", ignore_errors=True)
+    parts = [part for part in PARTS if given.only is None or part.name in given.only]
+    return _run(parts, "full" if given.full else "quick", given.seed, given.results, given.minutes)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,23 @@
+"""The verdict on a history: every violation of P1 to P16."""
+
+from __future__ import annotations
+
+from tests.proof.check_records import Evidence, check_records
+from tests.proof.check_state import check_state
+from tests.proof.history import History
+from tests.proof.violations import Violation
+
+_SHOWN_MAX = 10
+
+
+def violations(history: History) -> list[Violation]:
+    """None when all is well."""
+    evidence = Evidence(history)
+    return [*check_records(evidence), *check_state(evidence)]
+
+
+def require(history: History) -> None:
+    """Raises AssertionError with a sentence for each violation, if there is any."""
+    found = violations(history)
+    shown = "\n".join(map(str, found[:_SHOWN_MAX]))
+    assert not found, f"{len(found)} violations in {history.calls_made} calls:\n{shown}"

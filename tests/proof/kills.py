@@ -1,0 +1,47 @@
+"""Kill -9 at random moments under load, with and without what was on the disk. On S3 the tidier
+merges and compacts all the while."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from pathlib import Path
+from typing import cast
+
+from seb_appliance.storage.layout import Mode
+from tests.proof.ground import EAGER, PLACES, ground
+from tests.proof.units import Done, PartOfProof
+
+_PAUSE_S_MAX = 0.5
+
+
+async def run(unit: str, seed: str, folder: Path) -> Done:
+    """`MODE-PLACE-CYCLES-NUMBER`; with `gone` at the end the disk is gone each time."""
+    mode, place, cycles, number = unit.split("-")[:4]
+    dice = random.Random(f"{seed}/{unit}")
+    async with ground(cast("Mode", mode), folder, f"{seed}/{unit}", PLACES[place]) as here:
+        here.flags = EAGER if place == "S3" else ()
+        await here.begin()
+        for i in range(int(cycles)):
+            await asyncio.sleep(dice.uniform(0, _PAUSE_S_MAX))
+            fresh = unit.endswith("gone") or (number == "0" and i % 4 == 3)
+            await here.kill(fresh=fresh)
+        await here.verdict()
+        return Done.of(unit, here)
+
+
+_PAIRS = [("A", "S3"), ("B", "directory"), ("B", "S3"), ("A", "directory")]
+KILLS = PartOfProof(
+    "kills",
+    "kill -9 under load: nothing acknowledged is lost, none is doubled",
+    {"quick": "20 kills", "full": "400 kills, and 100 with the disk gone"},
+    {
+        "quick": ["A-S3-10-0", "B-directory-10-0"],
+        "full": [
+            *(f"{mode}-{place}-20-{number}" for number in range(1, 6) for mode, place in _PAIRS),
+            *(f"{mode}-{place}-25-{6 + i}-gone" for i, (mode, place) in enumerate(_PAIRS)),
+        ],
+    },
+    run,
+    beside=2,
+)

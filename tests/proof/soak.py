@@ -1,0 +1,126 @@
+"""Half of what this machine can take, a fault every 30 s, and the memory all the while."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import re
+import time
+from pathlib import Path
+
+from seb_appliance.storage.layout import Mode
+from tests.proof.calling import Crowd
+from tests.proof.ground import Ground, ground
+from tests.proof.units import Done, PartOfProof
+from tests.proof.watching import PER_REQUEST, Memory, steady
+from tests.support.faultproxy import Rule
+
+_PEAK_S = 4.0
+_PEAK_ASKED = 50_000  # records a second, more than one process of ours can send
+_LONG_S = 600.0
+GROWTH_MIB_MAX = {"short": 100.0, "long": 24.0}
+"""In the second half, or three times as much as the measured points scatter. A short run still
+fills its index and its caches, which have limits of their own."""
+
+EXPECTED = re.compile(
+    r"(write|read|commit|keycall): "
+    r"(20[0-9]|lost|not sent|outcome_unknown|store_unavailable|overloaded|unauthenticated|"
+    r"shutting_down|fenced|commit_backward|corrupt_object)"
+)
+"""Answers that the faults of this run explain; `unauthenticated` is for keys that were revoked,
+`commit_backward` for a commit whose first answer was lost, `corrupt_object` for bytes that were
+damaged on their way twice."""
+
+
+def bad_while(dice: random.Random, mode: Mode) -> list[Rule]:
+    """PUTs and GETs that fail now and then."""
+    puts = ["drop_reply", "reset", "hang", "slow", "status"] + ["lie412"] * (mode == "A")
+    return [
+        Rule(dice.choice(puts), method="PUT", p=0.3, code=503, delay=0.5),  # type: ignore[arg-type]
+        Rule(dice.choice(("reset", "flip", "truncate", "status")), method="GET", p=0.3),  # type: ignore[arg-type]
+    ]
+
+
+async def _peak(here: Ground) -> float:
+    """Records a second that are acknowledged when nobody paces himself."""
+    crowd = Crowd(here.crowd.doors, here.crowd.history, "peak", pace_s=0)
+    tasks = steady(crowd, _PEAK_ASKED, name="peak")
+    await crowd.until_acked(10)
+    at, began_s = crowd.acked, time.monotonic()
+    await asyncio.sleep(_PEAK_S)
+    peak = (crowd.acked - at) * PER_REQUEST / (time.monotonic() - began_s)
+    crowd.stopping.set()
+    await asyncio.gather(*tasks)
+    here.crowd.history.gone_home |= {f"peak-{number}" for number in range(len(tasks))}
+    return peak
+
+
+async def _trouble(here: Ground, dice: random.Random, until_s: float) -> None:
+    """A bad while of the bucket, or a process that stands still, every 30 s."""
+    proxy = here.arena.proxy
+    assert proxy is not None
+    every_s = min(30.0, (until_s - time.monotonic()) / 4)
+    while time.monotonic() + every_s < until_s:
+        await asyncio.sleep(every_s * 2 / 3)
+        if dice.random() < 0.2:
+            await here.pause(2.0)
+        else:
+            for rule in bad_while(dice, here.arena.mode):
+                proxy.add(rule)
+        await asyncio.sleep(every_s / 3)
+        proxy.clear()
+        here.require_workers()
+
+
+async def run(unit: str, seed: str, folder: Path) -> Done:
+    """`MODE-SECONDS`."""
+    mode: Mode = "A" if unit.startswith("A") else "B"
+    seconds = float(unit.split("-")[1])
+    async with ground(mode, folder, f"{seed}/{unit}", s3_read_timeout="1s") as here:
+        here.crowd.pace_s = 0.2  # of all but those who keep a pace of their own
+        await here.begin()
+        peak = await _peak(here)
+        here.add(steady(here.crowd, peak / 2))
+        memory = Memory()
+        watching = asyncio.create_task(memory.watch(here.seb))
+        await _trouble(here, random.Random(f"{seed}/{unit}"), time.monotonic() + seconds)
+        watching.cancel()
+        unexplained = {
+            answer: count
+            for answer, count in here.crowd.answers.items()
+            if not EXPECTED.fullmatch(answer)
+        }
+        assert not unexplained, unexplained
+        slope, scatter = memory.slope_mib_per_hour()
+        grew_mib = slope * seconds / 2 / 3600
+        print(f"{memory.points[0]} {memory.points[-1]} {grew_mib:+.1f} MiB in the second half")
+        most = GROWTH_MIB_MAX["long" if seconds >= _LONG_S else "short"]
+        assert grew_mib < max(most, 3 * scatter), (slope, scatter)
+        await here.verdict()
+        done = Done.of(unit, here)
+        done.numbers = {"max peak, records/s": peak, "max memory, MiB": memory.peak_mib,
+                        "max growth in the second half, MiB": grew_mib}  # fmt: skip
+        done.memory_mib = memory.points[:: max(1, len(memory.points) // 300)]
+        return done
+
+
+def soak(hours: float) -> PartOfProof:
+    """A soak of any length: half an hour in each mode by turns."""
+    halves = max(1, round(hours * 2))
+    units = [f"{'AB'[n % 2]}-1800-{n}" for n in range(halves)]
+    return PartOfProof(
+        "soak-long",
+        SOAK.what,
+        dict.fromkeys(("quick", "full"), f"{hours:g} hours"),
+        dict.fromkeys(("quick", "full"), units),
+        run,
+    )
+
+
+SOAK = PartOfProof(
+    "soak",
+    "half of this machine's peak, a fault every 30 s: memory, and errors that nothing explains",
+    {"quick": "60 s", "full": "30 minutes"},
+    {"quick": ["A-60"], "full": ["A-1800"]},
+    run,
+)

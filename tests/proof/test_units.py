@@ -1,0 +1,103 @@
+"""Parts go on where they were, say what they found, and the page shows it; schedules repeat."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.proof.report import page
+from tests.proof.results import Result, read_results, write_result
+from tests.proof.schedules import plan
+from tests.proof.units import Done, PartOfProof, run_part
+
+
+class Runs:
+    """A part of three units, of which one may fail."""
+
+    def __init__(self, failing: str = "") -> None:
+        self.done: list[str] = []
+        self.failing = failing
+
+    async def run(self, unit: str, seed: str, folder: Path) -> Done:
+        self.done.append(unit)
+        assert unit != self.failing, "a record was lost"
+        numbers = {"max memory, MB": float(len(unit)), "bytes": 2.0}
+        return Done(unit, calls=10, faults={"kill -9": 2}, latencies_ms=[1.0, 3.0], numbers=numbers)
+
+    @property
+    def part(self) -> PartOfProof:
+        asked, units = {"quick": "three", "full": "more"}, {"quick": ["a", "b", "ccc"], "full": []}
+        return PartOfProof("part", "of the proof", asked, units, self.run)  # type: ignore[arg-type]
+
+
+async def test_what_was_done_is_not_done_again_with_the_same_seed(tmp_path: Path) -> None:
+    runs = Runs()
+    cut = await run_part(runs.part, "quick", "1", tmp_path, until_s=0.0)
+    assert (cut.verdict, runs.done) == ("cut short", [])
+    for _ in range(2):
+        whole = await run_part(runs.part, "quick", "1", tmp_path)
+        assert (whole.verdict, runs.done) == ("passed", ["a", "b", "ccc"])
+    assert whole.details["operations"] == 30
+    assert whole.details["faults"] == {"kill -9": 6}
+    assert whole.details["max memory, MB"] == 3
+    assert whole.details["bytes"] == 6
+    await run_part(runs.part, "quick", "2", tmp_path)
+    assert len(runs.done) == 6
+
+
+async def test_a_unit_that_fails_fails_its_part_and_is_done_again(tmp_path: Path) -> None:
+    failed = await run_part(Runs(failing="b").part, "quick", "1", tmp_path)
+    assert failed.verdict == "failed"
+    assert "a record was lost" in failed.details["findings"][0]
+    again = Runs()
+    assert (await run_part(again.part, "quick", "1", tmp_path)).verdict == "passed"
+    assert again.done == ["b", "ccc"]
+
+
+async def test_a_note_that_a_kill_has_cut_short_is_no_unit(tmp_path: Path) -> None:
+    await run_part(Runs().part, "quick", "1", tmp_path)
+    (notes,) = (tmp_path / "units").iterdir()
+    notes.write_bytes(notes.read_bytes()[:-20])
+    again = Runs()
+    await run_part(again.part, "quick", "1", tmp_path)
+    assert again.done == ["ccc"]
+
+
+def test_a_seed_has_one_schedule_and_another_seed_another() -> None:
+    assert plan("1.7") == plan("1.7")
+    assert len({str(plan(f"1.{number}").steps) for number in range(50)}) == 50
+
+
+def test_a_file_that_is_no_result_is_named(tmp_path: Path) -> None:
+    (tmp_path / "broken.json").write_text('{"name": 1}')
+    with pytest.raises(ValueError, match=r"broken\.json"):
+        read_results(tmp_path)
+
+
+def test_the_page_shows_every_part_with_its_verdict_and_what_was_found(tmp_path: Path) -> None:
+    found = {
+        "findings": ["<b>lost</b>"],
+        "faults": {"kill -9": 3},
+        "memory_mib": [[0, 90], [9, 95]],
+    }
+    for name, verdict, details in (
+        ("kills", "failed", found),
+        ("fuzz", "passed", {"runs": 12_345}),
+    ):
+        result = Result(name=name, what=f"what of {name}", asked="20", got="19", verdict=verdict,
+                        seconds=61.5, seed="7", details=details)  # fmt: skip
+        write_result(tmp_path, result)
+    text = page(read_results(tmp_path), {"Seb Appliance": "0.1.0"})
+    assert "&lt;b&gt;lost" in text
+    assert "<b>lost" not in text
+    for expected in (
+        "1 failed",
+        "1 passed",
+        "what of kills",
+        "what of fuzz",
+        "12,345",
+        "<polyline",
+    ):
+        assert expected in text
+    assert "http" not in text

@@ -1,0 +1,156 @@
+"""A part of the proof is done in units: each ends with a verdict, is noted in a file, and is not
+done again when the part goes on later."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import shutil
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Literal
+
+import msgspec
+
+from tests.proof.ground import Ground
+from tests.proof.results import Result, Verdict
+
+Scale = Literal["quick", "full"]
+_SAMPLE_MAX: Final = 500
+
+
+class Done(msgspec.Struct):
+    """What one unit did. `latencies_ms` is a sample of the acknowledged writes; of `numbers` a
+    name that begins with `max ` is a maximum, any other a sum."""
+
+    unit: str
+    seconds: float = 0.0
+    calls: int = 0
+    acknowledged: int = 0
+    faults: dict[str, int] = {}
+    latencies_ms: list[float] = []
+    memory_mib: list[tuple[float, float]] = []
+    numbers: dict[str, float] = {}
+    failure: str = ""
+
+    @classmethod
+    def of(cls, unit: str, ground: Ground, **numbers: float) -> Done:
+        """What happened on a ground whose verdict was good."""
+        crowd = ground.crowd
+        dice = random.Random(unit)
+        sample = dice.sample(crowd.latencies_s, min(_SAMPLE_MAX, len(crowd.latencies_s)))
+        return cls(
+            unit,
+            calls=crowd.history.calls_made,
+            acknowledged=crowd.acked,
+            faults=dict(ground.faults),
+            latencies_ms=[round(seconds * 1000, 2) for seconds in sample],
+            numbers={name.replace("_", " "): value for name, value in numbers.items()},
+        )
+
+
+@dataclass(frozen=True)
+class PartOfProof:
+    """`run` does one unit, by its name, the seed and a folder of its own. Raises AssertionError.
+    `beside`: how many at once, on two cores."""
+
+    name: str
+    what: str
+    asked: dict[Scale, str]
+    units: dict[Scale, Sequence[str]]
+    run: Callable[[str, str, Path], Awaitable[Done]]
+    beside: int = 1
+
+
+async def run_part(
+    part: PartOfProof, scale: Scale, seed: str, folder: Path, until_s: float | None = None
+) -> Result:
+    """Do the units that were not done with this seed; what all of them amount to. After `until_s`
+    (monotonic) no further one is begun."""
+    notes = folder / "units" / f"{part.name}.{scale}.{seed}.jsonl"
+    notes.parent.mkdir(parents=True, exist_ok=True)
+    done = {found.unit: found for found in _read(notes) if not found.failure}
+    waiting = [unit for unit in part.units[scale] if unit not in done]
+
+    async def work() -> None:
+        while waiting and not failed and (until_s is None or time.monotonic() < until_s):
+            unit = waiting.pop(0)
+            found = await _one(part, unit, seed, folder / "ground" / f"{part.name}-{unit}")
+            with notes.open("ab") as file:
+                file.write(msgspec.json.encode(found) + b"\n")
+            done[unit] = found
+            if found.failure:
+                failed.append(unit)
+
+    failed: list[str] = []
+    await asyncio.gather(*(work() for _ in range(part.beside)))
+    return _result(part, scale, seed, list(done.values()))
+
+
+async def _one(part: PartOfProof, unit: str, seed: str, ground: Path) -> Done:
+    began_s = time.monotonic()
+    try:
+        found = await part.run(unit, seed, ground)
+    except Exception as error:
+        found = Done(unit, failure=f"{type(error).__name__}: {error}"[:4000])
+    else:
+        shutil.rmtree(ground, ignore_errors=True)  # of a failure, everything stays
+    found.seconds = round(time.monotonic() - began_s, 2)
+    return found
+
+
+def _read(notes: Path) -> list[Done]:
+    """A line that a kill has cut short is no unit."""
+    found = []
+    for line in notes.read_bytes().splitlines() if notes.exists() else ():
+        try:
+            found.append(msgspec.json.decode(line, type=Done))
+        except msgspec.DecodeError:
+            continue
+    return found
+
+
+def _result(part: PartOfProof, scale: Scale, seed: str, done: list[Done]) -> Result:
+    units = part.units[scale]
+    failures = [f"{found.unit}: {found.failure}" for found in done if found.failure]
+    verdict: Verdict = (
+        "failed" if failures else "passed" if len(done) == len(units) else "cut short"
+    )
+    faults: Counter[str] = Counter()
+    numbers: dict[str, float] = {}
+    for found in done:
+        faults.update(found.faults)
+        for name, number in found.numbers.items():
+            biggest = name.startswith("max ")
+            numbers[name] = max(numbers.get(name, number), number) if biggest else (
+                numbers.get(name, 0) + number)  # fmt: skip
+    calls, acknowledged = sum(f.calls for f in done), sum(f.acknowledged for f in done)
+    got = f"{len(done) - len(failures)} of {len(units)} units, {calls:,} calls, "
+    got += f"{acknowledged:,} writes acknowledged"
+    if faults:
+        got += f", {sum(faults.values()):,} faults"
+    details: dict[str, Any] = {"operations": calls, "acknowledged writes": acknowledged}
+    details |= {name: round(number, 3) for name, number in numbers.items()}
+    latencies = sorted(ms for found in done for ms in found.latencies_ms)
+    if latencies:
+        details["latencies_ms"] = {
+            f"p{percent:g}": latencies[min(len(latencies) - 1, int(len(latencies) * percent / 100))]
+            for percent in (50, 90, 99, 100)
+        }
+    details |= {"faults": dict(faults.most_common())} if faults else {}
+    memory = [point for found in done for point in found.memory_mib]
+    details |= {"memory_mib": memory} if memory else {}
+    details |= {"findings": failures} if failures else {}
+    return Result(
+        name=part.name,
+        what=part.what,
+        asked=part.asked[scale],
+        got=got,
+        verdict=verdict,
+        seconds=round(sum(found.seconds for found in done), 1),
+        seed=seed,
+        details=details,
+    )
