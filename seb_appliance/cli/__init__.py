@@ -16,6 +16,7 @@ import click
 from seb_appliance import __version__
 from seb_appliance.cli.admin import admin
 from seb_appliance.cli.api_keys import api_keys
+from seb_appliance.cli.apply import apply
 from seb_appliance.cli.audit import audit
 from seb_appliance.cli.bench import bench
 from seb_appliance.cli.consume import consume
@@ -77,6 +78,7 @@ seb.add_command(topics)
 seb.add_command(groups)
 seb.add_command(record_keys)
 seb.add_command(api_keys)
+seb.add_command(apply)
 seb.add_command(audit)
 seb.add_command(bench)
 seb.add_command(snapshot)
