@@ -5,6 +5,8 @@
 #   make demo    this machine's package log in, out, and compared
 #   make slow    the tests against real servers, crashes, the built wheel
 #   make measured  those of them that measure seconds and memory, one at a time
+#   make coverage  every branch of the paths on which nothing may go wrong (docs/TESTING.md)
+#   make mutants  small lies in them, to see that a test notices; goes on where it stopped
 #   make screenshots  the pictures of docs/images, of an appliance with traffic
 #   make wheel   dist/*.whl: what ansible/ installs
 #   make pins    renew constraints.txt from the ranges in pyproject.toml
@@ -12,7 +14,7 @@
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run test lint bench demo slow measured screenshots wheel pins clean
+.PHONY: help run test lint bench demo slow measured coverage mutants screenshots wheel pins clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -27,7 +29,7 @@ PYTEST := $(PY) -m pytest -q --numprocesses logical --maxprocesses 4 --dist work
 PIP_INSTALL := $(PY) -m pip install --quiet --editable
 
 help:
-	@sed -n '2,11s/^#  //p' Makefile
+	@sed -n '2,13s/^#  //p' Makefile
 
 run: $(RUN_READY)
 	@exec $(VENV)/bin/seb serve $(ARGS)
@@ -51,6 +53,12 @@ slow: $(TEST_READY)
 
 measured: $(TEST_READY)
 	$(PY) -m pytest -q -m measured $(ARGS)
+
+coverage: $(TEST_READY)
+	$(PY) -m tests.paths.covering $(ARGS)
+
+mutants: $(TEST_READY)
+	$(PY) -m tests.paths.mutants $(ARGS)
 
 screenshots: $(TEST_READY)
 	$(PY) -m tests.ui.screenshots

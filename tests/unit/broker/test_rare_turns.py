@@ -85,15 +85,37 @@ async def test_each_of_them_has_its_own_time_and_the_rest_is_told_later() -> Non
     first = waiting.wait()
     await waiting.clock.advance(0.006)
     second = waiting.wait()
-    await waiting.clock.advance(0.004)
+    await waiting.clock.advance(0.003995)
+    assert first.told == []
+    await waiting.clock.advance(0.000006)
     assert (first.told, second.told) == ([OutcomeUnknownError], [])
-    await waiting.clock.advance(0.006)
+    await waiting.clock.advance(0.005994)
+    assert second.told == []
+    await waiting.clock.advance(0.000006)
     assert second.told == [OutcomeUnknownError]
     assert waiting.counters.deadlines_passed == 2
     assert waiting.clock.armed == 0
     waiting.window.resolve(0.5)
     await settle()
     assert (len(first.told), len(second.told), waiting.budget.used_bytes) == (1, 1, 0)
+
+
+async def test_one_who_waits_alone_is_told_when_its_time_is_up_and_not_before() -> None:
+    waiting = Waiting()
+    future: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    answer = asyncio.ensure_future(waiting.acknowledger.by_deadline(future))
+    await waiting.clock.advance(0.009995)
+    assert not answer.done()
+    await waiting.clock.advance(0.000006)
+    with pytest.raises(OutcomeUnknownError, match="within 10 ms"):
+        await answer
+    assert waiting.counters.deadlines_passed == 1
+
+
+async def test_an_acknowledgement_tells_how_long_its_window_was_open(house: House) -> None:
+    waiting = house.append("t", b"a")
+    await house.clock.advance(0.01)
+    assert (await waiting).window_s == pytest.approx(0.01)
 
 
 async def test_a_window_for_which_nobody_waits_ends_quietly() -> None:

@@ -267,3 +267,23 @@ async def test_who_is_overtaken_while_it_claims_anew_is_fenced(claimed, store):
     store.on("put", layout.CLAIMS, after(lambda: claim_by_another(store, 99)))
     with pytest.raises(FencedError, match="epoch 7"):
         await claimed.append(11)
+
+
+async def test_a_writer_that_is_fenced_leaves_no_claim_behind(claimed, store, tmp_path):
+    two = await another(store, tmp_path).start(take_over=True)
+    before_it = await store.inner.list_after(layout.CLAIMS)
+    with pytest.raises(FencedError):
+        await claimed.append(11)
+    assert await store.inner.list_after(layout.CLAIMS) == before_it
+    await two.append(12)
+
+
+async def test_a_journal_that_was_cut_short_is_in_force_no_more(claimed, store):
+    async def broken():
+        raise ConnectionAbortedError
+
+    store.on("put", layout.JOURNAL, before(broken))
+    with pytest.raises(ConnectionAbortedError):
+        await claimed.append(11)
+    with pytest.raises(FencedError, match="cut short"):
+        await claimed.journal.confirm_in_force()
