@@ -8,6 +8,8 @@
 #   make proof   faults from outside, 3 to 4 minutes; the page is .state/proof/report.html
 #   make proof-full  the same, about 90 minutes; goes on where it was (MINUTES=20 ends it early)
 #   make soak    half of the peak beside faults for HOURS=8
+#   make coverage  every branch of the paths on which nothing may go wrong (docs/TESTING.md)
+#   make mutants  small lies in them, to see that a test notices; goes on where it stopped
 #   make screenshots  the pictures of docs/images, of an appliance with traffic
 #   make wheel   dist/*.whl: what ansible/ installs
 #   make pins    renew constraints.txt from the ranges in pyproject.toml
@@ -15,7 +17,7 @@
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run test lint bench demo slow measured proof proof-full soak screenshots wheel pins clean
+.PHONY: help run test lint bench demo slow measured coverage mutants proof proof-full soak screenshots wheel pins clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -30,7 +32,7 @@ PYTEST := $(PY) -m pytest -q --numprocesses logical --maxprocesses 4 --dist work
 PIP_INSTALL := $(PY) -m pip install --quiet --editable
 
 help:
-	@sed -n '2,14s/^#  //p' Makefile
+	@sed -n '2,16s/^#  //p' Makefile
 
 run: $(RUN_READY)
 	@exec $(VENV)/bin/seb serve $(ARGS)
@@ -63,6 +65,12 @@ proof-full: $(TEST_READY)
 
 soak: $(TEST_READY)
 	@$(PY) -m tests.proof soak $(or $(HOURS),8) $(ARGS)
+
+coverage: $(TEST_READY)
+	$(PY) -m tests.paths.covering $(ARGS)
+
+mutants: $(TEST_READY)
+	$(PY) -m tests.paths.mutants $(ARGS)
 
 screenshots: $(TEST_READY)
 	$(PY) -m tests.ui.screenshots

@@ -124,6 +124,7 @@ API_KEY_NAME_LENGTH_MAX: Final = 200
 API_KEY_DESCRIPTION_LENGTH_MAX: Final = 1_000
 API_KEY_OVERLAP_MS_DEFAULT: Final = 24 * 3_600_000
 API_KEY_OVERLAP_MS_MAX: Final = 30 * 24 * 3_600_000
+APPLY_FILE_BYTES_MAX: Final = 8 * MIB  # seb apply: some 50,000 topics and API keys
 GRANT_DECISIONS_KEPT: Final = 50_000  # about 15 MB when all are in use
 GRANTS_COMPILED_MAX: Final = 1_000  # API keys whose grants lie ready to be matched
 LAST_USED_WRITTEN_EVERY_S: Final = 60

@@ -324,9 +324,7 @@ class Admission:
             raise Refusal(error, after)
 
     def admit_topic_changed(self, window: Window, name: str, settings: TopicSettings) -> None:
-        topic = self._topics.get(name)
-        if topic is None:
-            raise self.missing(name)
+        topic = self._topics[name]  # who changes it has just looked at it
         topic.settings = settings
         topic.effective = self._effective(settings)
         topic.compressor = compressor_of(topic.effective)

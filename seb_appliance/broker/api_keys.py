@@ -13,7 +13,7 @@ import hmac
 import zlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, assert_type
 
 from seb_appliance.broker.grants import grants_admin
 from seb_appliance.broker.ports import ApiKeyRow
@@ -84,26 +84,25 @@ def after(row: ApiKeyRow | None, event: ApiKeyEvent) -> ApiKeyRow | None:
             event.quotas,
         )
     assert row is not None, event
-    match event:
-        case ApiKeyChanged():
-            return replace(
-                row,
-                name=event.name,
-                description=event.description,
-                grants=event.grants,
-                expires_us=event.expires_us,
-                disabled=event.disabled,
-                quotas=event.quotas,
-            )
-        case ApiKeyRotated():
-            return replace(
-                row,
-                secret_sha256=event.secret_sha256,
-                previous_sha256=row.secret_sha256,
-                overlap_until_us=event.overlap_until_us,
-            )
-        case ApiKeyRevoked():
-            return None
+    if isinstance(event, ApiKeyChanged):
+        return replace(
+            row,
+            name=event.name,
+            description=event.description,
+            grants=event.grants,
+            expires_us=event.expires_us,
+            disabled=event.disabled,
+            quotas=event.quotas,
+        )
+    if isinstance(event, ApiKeyRotated):
+        return replace(
+            row,
+            secret_sha256=event.secret_sha256,
+            previous_sha256=row.secret_sha256,
+            overlap_until_us=event.overlap_until_us,
+        )
+    assert_type(event, ApiKeyRevoked)
+    return None
 
 
 def administers(row: ApiKeyRow, now_us: int) -> bool:

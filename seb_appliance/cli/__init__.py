@@ -19,6 +19,7 @@ import click
 from seb_appliance import __version__
 from seb_appliance.cli.admin import admin
 from seb_appliance.cli.api_keys import api_keys
+from seb_appliance.cli.apply import apply
 from seb_appliance.cli.audit import audit
 from seb_appliance.cli.bench import bench
 from seb_appliance.cli.completion import completion
@@ -85,6 +86,7 @@ seb.add_command(topics)
 seb.add_command(groups)
 seb.add_command(record_keys)
 seb.add_command(api_keys)
+seb.add_command(apply)
 seb.add_command(audit)
 seb.add_command(profiles)
 seb.add_command(completion)

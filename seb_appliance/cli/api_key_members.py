@@ -26,7 +26,7 @@ def _count(text: str) -> int:
 
 
 # Members of `quotas`, and how their flags are read and their values shown.
-_QUOTAS: Final[dict[str, tuple[Callable[[str], int], Callable[[int], str]]]] = {
+QUOTAS: Final[dict[str, tuple[Callable[[str], int], Callable[[int], str]]]] = {
     "requests_per_second": (_count, str),
     "bytes_in_per_second": (size_bytes, format_size),
     "bytes_out_per_second": (size_bytes, format_size),
@@ -35,7 +35,7 @@ _QUOTAS: Final[dict[str, tuple[Callable[[str], int], Callable[[int], str]]]] = {
 
 def member_options(command: AnyCommand) -> AnyCommand:
     """Add the flags of what can be given and changed, `--grant` left out."""
-    for name in reversed(_QUOTAS):
+    for name in reversed(QUOTAS):
         metavar = "N" if name.startswith("requests") else "SIZE"
         command = click.option(
             f"--{name.replace('_', '-')}",
@@ -103,7 +103,7 @@ def _quota_words(quotas: Json) -> str | None:
     """As the flags read them."""
     words = [
         f"{name.replace('_', '-')} {shown(quotas[name])}"
-        for name, (_, shown) in _QUOTAS.items()
+        for name, (_, shown) in QUOTAS.items()
         if quotas[name] is not None
     ]
     return ", ".join(words) or None
@@ -112,7 +112,7 @@ def _quota_words(quotas: Json) -> str | None:
 def _quota(name: str, text: str) -> int | None:
     if text == NONE:
         return None
-    read, _ = _QUOTAS[name]
+    read, _ = QUOTAS[name]
     try:
         return read(text)
     except ValueError as error:

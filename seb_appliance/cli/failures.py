@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 REFUSED: Final = 1
+DIFFERS: Final = 2  # seb apply --diff: there is something to do
 WRONG: Final = 65  # what was read is not what was written
 UNAVAILABLE: Final = 69  # nothing happened; the same command may work later
 UNKNOWN: Final = 71  # whether anything happened is not known

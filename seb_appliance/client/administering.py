@@ -91,10 +91,20 @@ class AsyncAdmin:
         return _object(await self._caller.get(path_of("groups", group)))
 
     async def commit(
-        self, group: str, offsets: Mapping[str, int], *, allow_backward: bool = False
+        self,
+        group: str,
+        offsets: Mapping[str, int],
+        *,
+        allow_backward: bool = False,
+        expected: Mapping[str, int | None] | None = None,
     ) -> Json:
-        """The next offset to read of each topic: all of them, or none."""
-        body = {"offsets": dict(offsets), "allow_backward": allow_backward}
+        """The next offset to read of each topic: all of them, or none. `expected`: what must be
+        committed now, None for nothing."""
+        body = {
+            "offsets": dict(offsets),
+            "allow_backward": allow_backward,
+            "expected": dict(expected or {}),
+        }
         return _object(
             await self._send("PUT", path_of("groups", group, "offsets"), body, again=True)
         )

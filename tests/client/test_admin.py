@@ -24,7 +24,9 @@ def manage(url: str, key: str) -> None:
         assert [topic["topic"] for topic in admin.topics("a.*")] == ["a.b"]
         assert admin.topic("a.b")["log_end_offset"] == 0
         admin.trim_topic("a.b", 0)
-        admin.commit("g", {"a.b": 0})
+        admin.commit("g", {"a.b": 0}, expected={"a.b": None})
+        with pytest.raises(ApplianceError, match="offset_conflict"):
+            admin.commit("g", {"a.b": 0}, expected={"a.b": None})
         assert [group["group"] for group in admin.groups()] == ["g"]
         assert admin.reset_group("g", to="latest")[0]["after"] == 0
         made = admin.create_api_key("shop", [{"operation": "produce", "topics": "a.*"}])

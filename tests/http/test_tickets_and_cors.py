@@ -6,7 +6,9 @@ import pytest
 import pytest_asyncio
 
 from seb_appliance import limits
-from seb_appliance.errors import ConfigurationError
+from seb_appliance.api.auth import Call, authenticated_again
+from seb_appliance.broker.patterns import Patterns
+from seb_appliance.errors import ConfigurationError, UnauthenticatedError
 from seb_appliance.settings import load
 from tests.support.appliance import running_appliance
 from tests.support.documented import check_documented
@@ -170,3 +172,20 @@ async def test_what_is_no_origin_is_no_setting(text):
     with pytest.raises(ConfigurationError, match="cors_origins"):
         load(flags={"cors_origins": text}, environment={})
     assert load(flags={"cors_origins": "*"}, environment={}).web_origins == {"*"}
+
+
+async def test_a_long_answer_asks_for_its_ticket_again_and_ends_with_the_api_key(seb):
+    """What a live stream does each minute, by the very call of its ticket."""
+    broker = seb.appliance.broker
+    made = await seb.client.post(
+        "/v1/api-keys", json={"name": "goes", "grants": [{"operation": "consume"}]}
+    )
+    key = broker.access.authenticate(made.json()["secret"])
+    given = broker.access.tickets.give(key, broker.access.holds_until_us(key), Patterns(["**"]))
+    call = Call(key, {}, {}, "127.0.0.1", given)
+    assert authenticated_again(broker, call) is key
+    sent = {b"authorization": f"Bearer {made.json()['secret']}".encode()}
+    assert authenticated_again(broker, Call(key, sent, {}, "127.0.0.1")) is key
+    await seb.client.delete(f"/v1/api-keys/{key.api_key_id}")
+    with pytest.raises(UnauthenticatedError):
+        authenticated_again(broker, call)

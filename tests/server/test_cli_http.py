@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -18,13 +19,15 @@ pytestmark = pytest.mark.slow
 
 
 @contextmanager
-def seb(running: Serving, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
+def seb(
+    running: Serving, *arguments: str, out: int = subprocess.PIPE
+) -> Iterator[subprocess.Popen[bytes]]:
     """A command with pipes; killed at the end if it still runs."""
     client = {"SEB_URL": f"http://127.0.0.1:{running.port}", "SEB_DATA": str(running.data)}
     process = subprocess.Popen(
         [sys.executable, "-m", "seb_appliance", *arguments],
         stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
+        stdout=out,
         stderr=subprocess.PIPE,
         env={**ENVIRONMENT, **client},
     )
@@ -135,6 +138,38 @@ def test_a_tail_goes_on_where_it_was_when_the_appliance_comes_back(
             with serving(tmp_path, port=port) as again:
                 again.request("POST", "/v1/topics/live/records", b"two")
                 assert take(following) == b"two\n"
+
+
+def test_a_file_is_applied_exported_and_then_makes_no_difference(tmp_path: Path) -> None:
+    example = str(Path(__file__).parents[2] / "examples" / "seb.yaml")
+    secrets = tmp_path / "secrets"
+    with serving(tmp_path) as running:
+        assert told_by(running, "apply", example, "--diff")[0] == 2
+        # Nobody reads what it tells: it goes on all the same.
+        out, into = os.pipe()
+        os.close(out)
+        with seb(running, "apply", example, "--secrets-file", str(secrets), out=into) as applying:
+            os.close(into)
+            _, err = applying.communicate(timeout=30)
+        assert applying.returncode == 0
+        assert err.startswith(b"API key admin (")
+        assert err.endswith(b") is not in the file; it stays\n")
+        assert [json.loads(line)["name"] for line in secrets.read_text().splitlines()] == [
+            "checkout",
+            "lake",
+        ]
+        assert told_by(running, "apply", example, "--diff") == (0, b"")
+        code, exported = told_by(running, "apply", "--export")
+        (tmp_path / "exported.yaml").write_bytes(exported)
+        same = told_by(running, "apply", str(tmp_path / "exported.yaml"), "--diff", "--prune")
+        assert (code, same) == (0, (0, b""))
+
+
+def told_by(running: Serving, *arguments: str) -> tuple[int, bytes]:
+    """Exit code and stdout of a command."""
+    with seb(running, *arguments) as process:
+        out, _ = process.communicate(timeout=60)
+    return process.returncode, out
 
 
 def test_a_tail_of_a_topic_that_goes_says_so(tmp_path: Path) -> None:

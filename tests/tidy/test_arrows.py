@@ -88,7 +88,7 @@ MAY_USE = {
     "app": {"msgspec", "rich", "uvicorn", "uvloop"},
     "client": {"msgspec"},
     "bench": {"crc32c", "hdrh", "msgspec", "uvicorn"},
-    "cli": {"backports", "click", "crc32c", "hdrh", "msgspec", "rich", "uvloop"},
+    "cli": {"backports", "click", "crc32c", "hdrh", "msgspec", "rich", "uvloop", "yaml"},
 }
 
 

@@ -81,6 +81,6 @@ def test_no_command_is_described_that_is_not_there() -> None:
 
 def test_every_exit_code_is_described() -> None:
     described_codes = {int(code) for code in re.findall(r"^\| (\d+) \|", TEXT, re.MULTILINE)}
-    ours = {failures.REFUSED, failures.WRONG, failures.UNAVAILABLE, failures.UNKNOWN}
-    ours |= {failures.NOT_WRITTEN}
+    ours = {failures.REFUSED, failures.DIFFERS, failures.WRONG, failures.UNAVAILABLE}
+    ours |= {failures.UNKNOWN, failures.NOT_WRITTEN}
     assert described_codes == {0, *ours, ConfigurationError.exit_code, INTERRUPTED}

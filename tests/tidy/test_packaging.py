@@ -44,4 +44,4 @@ def test_every_requirement_has_a_range_and_a_pin() -> None:
 
 def test_the_base_install_is_light() -> None:
     names = {re.split(r"[<>=;]", line)[0] for line in PROJECT["project"]["dependencies"]}
-    assert names == {"backports.zstd", "click", "crc32c", "msgspec", "rich"}
+    assert names == {"backports.zstd", "click", "crc32c", "msgspec", "pyyaml", "rich"}
