@@ -1,4 +1,4 @@
-"""Request headers of the Durable Streams protocol: each checked, and refused if it means nothing."""
+"""Request headers of the Durable Streams protocol: checked, and refused if meaningless."""
 
 from __future__ import annotations
 
