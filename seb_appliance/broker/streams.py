@@ -25,6 +25,7 @@ from seb_appliance.broker.stream_values import (
     StreamAppended,
     StreamView,
     WantedStream,
+    media_type_of,
 )
 from seb_appliance.broker.waiting import WaitingReaders
 from seb_appliance.broker.window import Window
@@ -156,6 +157,19 @@ class Streams:
         placed = decided.appends.get(name)
         end = topic.log_end_offset if placed is None else placed.offset + placed.count
         return StreamAppended(end, asked.close, newest_seq)
+
+    def takes(self, name: str, content_type: str) -> bool:
+        """Whether there is an open stream of that type; if so it is used now."""
+        topic = self._catalog.find(name)
+        if topic is None:
+            return False
+        stream = topic.stream or PLAIN
+        if stream.closed or self._expiry.is_over(topic.topic_id, stream):
+            return False
+        if media_type_of(stream.content_type) != media_type_of(content_type):
+            return False
+        self._expiry.touch(topic.topic_id, stream)
+        return True
 
     async def delete(self, name: str, by: Actor) -> None:
         """The stream and its records are gone. Raises TopicNotFoundError."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 from seb_appliance import settings
 from seb_appliance.errors import ConfigurationError
 from tests.support.appliance import running_appliance
+from tests.support.lanes import Lane, masked
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 JSON = {"content-type": "application/json"}
@@ -119,6 +121,30 @@ async def test_a_key_does_what_its_grants_say(seb):
         answer = await nobody.get("/v1/stream/mine/one")
         assert answer.status_code == 401
         assert answer.headers["cross-origin-resource-policy"] == "cross-origin"
+
+
+async def test_both_lanes_append_alike(seb):
+    """Byte for byte, but for what differs from one time to the next, and the offset."""
+    await seb.client.put("/v1/stream/lanes", headers=JSON)
+    head = f"POST /v1/stream/lanes HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {seb.admin_key}\r\n"
+    json = "Content-Type: application/json\r\n"
+    chunked = f"{head}{json}Transfer-Encoding: chunked\r\n\r\n8\r\n".encode()
+    requests = [chunked + b'{"n": 1}\r\n0\r\n\r\n']
+    for body in (b'{"n": 1}', b"[1, 2]", b"no json"):
+        sized = f"{head}{json}Content-Length: {len(body)}\r\n\r\n"
+        requests.append(sized.encode() + body)
+    said = []
+    for request in requests:
+        lane, before = Lane(seb), seb.server.plain_answers.answered
+        answer = await lane.answers(request)
+        said.append((seb.server.plain_answers.answered - before, masked(answer)))
+        lane.leave()
+    assert [taken for taken, _ in said] == [0, 1, 1, 0]
+    offset = re.compile(rb"(?<=stream-next-offset: )[0-9_]+")
+    assert offset.sub(b"*", said[0][1]) == offset.sub(b"*", said[1][1])
+    assert said[0][1].startswith(b"HTTP/1.1 204 ")
+    assert said[3][1].startswith(b"HTTP/1.1 400 ")
+    assert (await seb.client.get("/v1/stream/lanes")).json() == [{"n": 1}, {"n": 1}, 1, 2]
 
 
 @pytest.fixture
