@@ -55,6 +55,7 @@ class Streams:
         self._waiting = waiting
         self._clock = clock
         self._expiry = StreamExpiry(clock)
+        self._some_expire = asyncio.Event()
         self._admission = StreamAdmission(
             writes.admission, writes.appending, sequencer, self._expiry, linger, clock
         )
@@ -63,6 +64,8 @@ class Streams:
 
     def start(self) -> None:
         """Begin to delete streams whose time is up."""
+        if self._mortal():
+            self._some_expire.set()
         self._sweeping = asyncio.create_task(self._sweep(), name="streams")
 
     async def stop(self) -> None:
@@ -122,7 +125,10 @@ class Streams:
         decided = await self._writes.store(
             lambda: self._admission.admit_created(name, wanted, values, by, past), reservation
         )
-        return self.get(name), isinstance(decided, Admitted)
+        view = self.get(name)
+        if view.state.expires:
+            self._some_expire.set()
+        return view, isinstance(decided, Admitted)
 
     async def _make_room(self, name: str, wanted: WantedStream) -> Past | None:
         """One whose time is up makes room. What a fork that is not there yet will be made of."""
@@ -203,16 +209,23 @@ class Streams:
         return max(known.next_seq - 1, asked.producer.seq)
 
     async def _sweep(self) -> None:
-        """Streams whose time is up are deleted; they are not there for anybody already."""
+        """Streams whose time is up are deleted; they are not there for anybody already. Sleeps for
+        good while there are none that could be."""
         while not self._writes.stopping:
+            await self._some_expire.wait()
             await self._clock.sleep(limits.STREAM_SWEEP_S)
-            topics = self._catalog.topics()
-            self._expiry.forget({topic.topic_id for topic in topics})
-            for topic in topics:
-                if topic.stream is not None and self._expiry.is_over(topic.topic_id, topic.stream):
+            mortal = self._mortal()
+            self._expiry.forget({topic.topic_id for topic in mortal})
+            for topic in mortal:
+                if self._expiry.is_over(topic.topic_id, topic.stream or PLAIN):
                     # What is refused now is tried again in the next round.
                     with contextlib.suppress(SebError):
                         await self._writes.operate(self._expired(topic.name))
+            if not self._mortal():
+                self._some_expire.clear()
+
+    def _mortal(self) -> list[Topic]:
+        return [t for t in self._catalog.topics() if t.stream is not None and t.stream.expires]
 
     def _expired(self, name: str) -> Callable[[Window], bool]:
         def admit(window: Window) -> bool:

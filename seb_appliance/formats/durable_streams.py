@@ -36,3 +36,8 @@ class StreamState(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_
     closed_by: ClosedBy | None = None
     last_seq: str | None = None
     fork_of: StreamFork | None = None
+
+    @property
+    def expires(self) -> bool:
+        """Whether its time may be up one day."""
+        return self.ttl_s is not None or self.expires_us is not None
