@@ -97,6 +97,7 @@ $(RUN_READY): pyproject.toml constraints.txt | $(PY)
 $(TEST_READY): pyproject.toml constraints.txt | $(PY)
 	@sh .ci/install-java
 	@sh .ci/install-faults
+	@sh .ci/install-node
 	@echo "Installing what the tests need into $(VENV) …"
 	@$(PIP_INSTALL) '.[bench,server,spark,test]'
 	@touch $@ $(RUN_READY)

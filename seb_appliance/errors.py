@@ -158,6 +158,20 @@ class TopicDiffersError(RefusedError):
     title = "The topic exists with other settings"
 
 
+class StreamConflictError(RefusedError):
+    code = "stream_conflict"
+    status = 409
+    title = "The stream is not what the request takes it for"
+
+
+class StreamClosedError(RefusedError):
+    """Of the Durable Streams protocol; `log_end_offset` tells where the stream ended."""
+
+    code = "stream_closed"
+    status = 409
+    title = "The stream is closed"
+
+
 class NameHeldError(RefusedError):
     code = "name_held"
     status = 409

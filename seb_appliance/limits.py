@@ -95,6 +95,18 @@ PATTERNS_PER_FOLLOWER_MAX: Final = 100
 TICKETS_MAX: Final = 10_000  # about 5 MB
 TICKET_S: Final = 60
 
+# Streams of the Durable Streams protocol
+STREAM_PATH_CHARACTERS_MAX: Final = 512  # as sent; the topic's name is what bounds most
+STREAM_READ_BYTES: Final = 1 * MIB  # of records, in one answer; soft, as FETCH_BYTES
+STREAM_READ_RECORDS: Final = 10_000
+STREAM_POLL_S: Final = 20  # how long a long poll waits
+STREAM_LIVE_S: Final = 60  # then a live stream ends, so that caches in between let go of it
+STREAM_SEQ_CHARACTERS_MAX: Final = 256
+STREAM_CONTENT_TYPE_CHARACTERS_MAX: Final = 256
+STREAM_SWEEP_S: Final = 10  # how often streams are looked for whose time is up
+CURSOR_INTERVAL_S: Final = 20
+CURSOR_JITTER_S_MAX: Final = 3_600
+
 # Record keys
 KEYS_PER_PAGE_DEFAULT: Final = 100
 KEYS_PER_PAGE_MAX: Final = 1_000

@@ -331,6 +331,13 @@ SETTINGS: Final[tuple[Setting, ...]] = (
         default_words="none",
     ),
     Setting(
+        "durable_streams_open",
+        "switch",
+        False,
+        flag_only=True,
+        help="Whoever reaches /v1/stream needs no API key there. On a loopback host only.",
+    ),
+    Setting(
         "metrics_public",
         "switch",
         False,

@@ -8,6 +8,7 @@ the environment.
 from __future__ import annotations
 
 import difflib
+import ipaddress
 import os
 import re
 import tomllib
@@ -93,6 +94,7 @@ class Settings:
     log_level: str
     log_format: Literal["text", "json"]
     cors_origins: str | None
+    durable_streams_open: bool
     metrics_public: bool
     otlp_endpoint: str | None
     store_latency_ms: int
@@ -222,7 +224,20 @@ def _check_relations(settings: Settings) -> None:
             raise ConfigurationError(
                 f"cors_origins: {origin!r} is neither an origin, as https://a.example, nor *"
             )
+    # Durable Streams without an API key are for programs of this machine.
+    if settings.durable_streams_open and not _is_loopback(settings.host):
+        raise ConfigurationError(
+            f"durable_streams_open is for this machine alone, and host {settings.host!r} is no "
+            "loopback address, as 127.0.0.1"
+        )
     _check_money(settings)
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def _check_money(settings: Settings) -> None:

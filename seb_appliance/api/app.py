@@ -61,6 +61,7 @@ from seb_appliance.api.problems import (
     problem_headers,
 )
 from seb_appliance.api.status import Status
+from seb_appliance.api.streams import routes as streams
 from seb_appliance.api.wire import with_defaults
 from seb_appliance.broker.broker import Broker
 from seb_appliance.broker.quotas import Meter
@@ -103,6 +104,7 @@ def create_app(
         *metrics.routes(samples, options),
         *schema.routes(options),
         go_api.router(broker, options),
+        streams.router(broker, options),
         *pages,
     ]
     litestar = Litestar(

@@ -19,7 +19,7 @@ from seb_appliance.api.parameters import refuse_unsupported
 from seb_appliance.broker.broker import Broker
 from seb_appliance.broker.compactions_elsewhere import CompactionElsewhere, State
 from seb_appliance.errors import BadRequestError, CompactionRefusedError
-from seb_appliance.formats.operations import Whole
+from seb_appliance.formats.numbers import Whole
 
 _MD5_BYTES: Final = 16
 

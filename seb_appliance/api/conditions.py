@@ -73,7 +73,7 @@ def read_conditions(call: Call) -> Asked:
     """Raises BadParameterError."""
     if not call.query and not UNDERSTOOD & call.headers.keys():
         return _NOTHING
-    key, producer = idempotency_key(call), _producer(call.headers)
+    key, producer = idempotency_key(call), producer_of(call.headers)
     if key is not None and producer is not None:
         raise BadParameterError(
             "Send Idempotency-Key or the three Producer headers: each makes a retry safe alone."
@@ -124,7 +124,8 @@ def _hash(parts: Iterable[bytes]) -> bytes:
     return made.digest()
 
 
-def _producer(headers: dict[bytes, bytes]) -> ProducerStamp | None:
+def producer_of(headers: dict[bytes, bytes]) -> ProducerStamp | None:
+    """What an idempotent producer numbers its request by. Raises BadParameterError."""
     given = [name for name in _PRODUCER if name in headers]
     if not given:
         return None

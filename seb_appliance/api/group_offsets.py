@@ -18,7 +18,10 @@ from seb_appliance.broker.broker import Broker
 from seb_appliance.broker.group_admission import Commit
 from seb_appliance.broker.names import check_topic_name
 from seb_appliance.broker.values import ApiKeyView
-from seb_appliance.formats.operations import CommittedOffset, Whole
+from seb_appliance.formats.numbers import Whole
+from seb_appliance.formats.operations import (
+    CommittedOffset,
+)
 
 Metadata = Annotated[str, msgspec.Meta(max_length=limits.COMMIT_METADATA_CHARACTERS_MAX)]
 Generation = Annotated[int, msgspec.Meta(ge=1, le=limits.OFFSET_MAX)]

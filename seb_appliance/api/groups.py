@@ -21,7 +21,7 @@ from seb_appliance.broker.consumer_groups import Sees
 from seb_appliance.broker.group_views import GroupTopicView, GroupView, LeaseView, ResetRow
 from seb_appliance.broker.names import check_group_name
 from seb_appliance.errors import BadRequestError
-from seb_appliance.formats.operations import Whole
+from seb_appliance.formats.numbers import Whole
 
 LIST_QUERY: Final = frozenset({"after", "limit"})
 Shift = Annotated[int, msgspec.Meta(ge=-limits.OFFSET_MAX, le=limits.OFFSET_MAX)]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Final, Generic, TypeVar, cast
+from typing import ClassVar, Final, Generic, TypeVar, cast
 
 from litestar.types import HTTPResponseBodyEvent, Message, Receive, Scope, Send
 
@@ -49,6 +49,8 @@ class LiveAnswer(Generic[L]):
 
     # --- what the kinds of streams differ in ---
 
+    _headers: ClassVar[Headers] = _HEADERS
+
     @property
     def _begins(self) -> Headers:
         """Headers that say where the stream begins."""
@@ -78,7 +80,7 @@ class LiveAnswer(Generic[L]):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         with self._follow() as follower:
-            headers = [*_HEADERS, *self._begins]
+            headers = [*self._headers, *self._begins]
             await send({"type": "http.response.start", "status": 200, "headers": headers})
             if scope["state"].get(HEAD_STATE):
                 await send(body_event(b"", more=False))

@@ -36,6 +36,7 @@ from seb_appliance.errors import (
     StaleEpochError,
     StandbyError,
     StoreUnavailableError,
+    StreamClosedError,
     TopicNotFoundError,
     UnsupportedMediaTypeError,
 )
@@ -108,6 +109,7 @@ READ_ERRORS: Final[ErrorTypes] = (
     FencedError,
 )
 WRITE_ERRORS: Final[ErrorTypes] = (
+    StreamClosedError,
     BadNameError,
     RequestTooLargeError,
     UnsupportedMediaTypeError,

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from seb_appliance import limits
+from seb_appliance.api.streams.options import StreamOptions
 from seb_appliance.failpoints import NO_FAILPOINTS, Failpoints
 from seb_appliance.traces import Traces
 
@@ -30,7 +31,7 @@ def new_request_id() -> str:
 @dataclass(frozen=True, kw_only=True)
 class ApiOptions:
     """`pages`: folder of the page templates; `static`: folder of the files that pages load;
-    `traces`: None when nobody collects any."""
+    `streams`: the door of Durable Streams; `traces`: None when nobody collects any."""
 
     pages: Path
     static: Path
@@ -39,5 +40,6 @@ class ApiOptions:
     cors_origins: frozenset[str] = frozenset()
     failpoints: Failpoints = NO_FAILPOINTS
     traces: Traces | None = None
+    streams: StreamOptions = field(default_factory=StreamOptions)
     new_request_id: Callable[[], str] = field(default=new_request_id)
     new_boundary: Callable[[], str] = field(default=new_boundary)

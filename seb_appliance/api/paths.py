@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable
 from typing import Final
 
+from seb_appliance.api.streams.names import PREFIX as STREAM_PREFIX
 from seb_appliance.broker.names import check_group_name, check_topic_name
 from seb_appliance.errors import NotFoundError
 
@@ -24,6 +25,8 @@ _PLAIN_PATH: Final = re.compile(rb"(?:/[A-Za-z0-9_.~-]+)+|/")
 
 def check_raw_path(raw_path: bytes) -> None:
     """Raises BadNameError for what is no topic name, NotFoundError for what no route can match."""
+    if raw_path.startswith(STREAM_PREFIX):  # it has a rule of its own, with words of its own
+        return
     for prefix, check in _NAMED:
         if raw_path.startswith(prefix):
             _check_name(raw_path[len(prefix) :].partition(b"/")[0], check)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from seb_appliance import limits
+from seb_appliance.api import plain_streams
 from seb_appliance.api.answers import DEFAULT_HEADERS, JSON, Headers
 from seb_appliance.api.go_errors import text_headers, text_of
 from seb_appliance.api.go_multipart import MULTIPART, offsets_body, parse_records, records_answer
@@ -27,6 +28,7 @@ from seb_appliance.api.produce_bodies import parse_batches, parse_single
 from seb_appliance.api.produce_json import parse_json, parse_ndjson
 from seb_appliance.api.records_consume import consumed_headers, encode
 from seb_appliance.api.records_produce import produced_body, produced_timing
+from seb_appliance.api.streams.answers import CROSS_ORIGIN
 from seb_appliance.api.trace_context import keep_traceparent
 from seb_appliance.api.wire import (
     REQUEST_ID_HEADER,
@@ -93,15 +95,19 @@ class PlainAnswers:
             records = self._parse(plain, data, body_at)
         except SebError:
             return False
+        if records is None:
+            return False
         size_bytes = len(data) - body_at
         return self._broker.append_at_once(plain.key, plain.topic, records, size_bytes, told)
 
     def _parse(
         self, plain: PlainProduce, data: bytes, body_at: int
-    ) -> bytes | NewRecords | NewBatches:
+    ) -> bytes | NewRecords | NewBatches | None:
         if plain.kind == "batch":  # these bytes go into the entry: none of them is copied here
             return parse_batches(memoryview(data)[body_at:], self._max_request_bytes)
         body = data[body_at:]
+        if plain.kind == "stream":
+            return plain_streams.records_of(self._broker, plain, body)
         if plain.kind == "multipart":
             records = parse_records(body, plain.boundary)
             return records.values[0] or b"" if len(records.values) == 1 else records
@@ -122,6 +128,8 @@ class PlainAnswers:
         close: bool,
     ) -> bytes:
         """The whole answer. `dates`: the headers that the server gives every answer."""
+        if plain.kind == "stream":
+            return self._appended(append, dates, close=close)
         if dates is not self._dates:
             self._dates = dates
             named = [(b"content-type", JSON), (b"seb-durability", self._broker.durability.encode())]
@@ -145,6 +153,13 @@ class PlainAnswers:
                 body,
             )
         )
+
+    def _appended(self, append: AdmittedAppend, dates: Headers, *, close: bool) -> bytes:
+        """As `produced`, to a stream."""
+        self.answered += 1
+        headers = plain_streams.appended_headers(append.offset + append.count)
+        headers.append((b"content-length", b"0"))
+        return self._head(204, headers, dates, self._new_request_id(), close=close)
 
     # --- commit ---
 
@@ -225,6 +240,8 @@ class PlainAnswers:
         else:
             body = problem_body(error, request_id, to_admin=to_admin)
             headers = problem_headers(error)
+        if isinstance(plain, PlainProduce) and plain.kind == "stream":
+            headers.append(CROSS_ORIGIN)
         headers.append((b"content-length", str(len(body)).encode()))
         return self._head(error.status, headers, dates, request_id, close=close) + body
 

@@ -13,7 +13,7 @@ import re
 from typing import Final
 
 from seb_appliance import limits
-from seb_appliance.api import plain_go
+from seb_appliance.api import plain_go, plain_streams
 from seb_appliance.api.answers import BATCH
 from seb_appliance.api.auth import Call, token_of
 from seb_appliance.api.cloud_events import is_of_event
@@ -155,6 +155,9 @@ class PlainHeads:
             return plain_go.plain_produce(self._access, key, go[1], headers, most)
         if go is not None and method == b"GET":
             return plain_go.plain_consume(self._access, key, go[1], headers)
+        if method == b"POST" and plain_streams.is_plain_url(url):
+            most = self._max_request_bytes
+            return plain_streams.plain_append(self._access, key, url, headers, most)
         records = _RECORDS_URL.fullmatch(url)
         if records is None:
             offsets = _OFFSETS_URL.fullmatch(url)

@@ -19,13 +19,14 @@ _PLAIN_HOST: Final = re.compile(rb"[A-Za-z0-9._-]+(?::[0-9]+)?|\[[0-9A-Fa-f:.]+\
 
 @dataclass(frozen=True, slots=True)
 class PlainProduce:
-    """An append without conditions. `headers`: those that shape a single record; `boundary`: of a
-    multipart body, which only the Go broker's API has."""
+    """An append without conditions. `headers`: those that shape a single record, or the type of
+    what is appended to a stream; `boundary`: of a multipart body, which only the Go broker's API
+    has."""
 
     key: ApiKeyView
     until_us: int
     topic: str
-    kind: BodyKind | Literal["multipart"]
+    kind: BodyKind | Literal["multipart", "stream"]
     headers: dict[bytes, bytes]
     content_length: int
     boundary: bytes = b""

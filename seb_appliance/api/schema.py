@@ -23,6 +23,7 @@ from seb_appliance.api import (
     openapi_manage,
     openapi_manifest,
     openapi_records,
+    openapi_streams,
     openapi_transactions,
 )
 from seb_appliance.api.answers import Answer, Headers
@@ -44,6 +45,7 @@ _PARTS: Final = (
     openapi_compactions,
     openapi_manifest,
     openapi_go,
+    openapi_streams,
 )
 OPERATIONS: Final = [operation for part in _PARTS for operation in part.OPERATIONS]
 SCHEMAS: Final = [schema for part in _PARTS for schema in part.SCHEMAS]

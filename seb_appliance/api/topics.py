@@ -19,12 +19,12 @@ from seb_appliance.broker.broker import Broker
 from seb_appliance.broker.names import check_pattern
 from seb_appliance.broker.patterns import PatternTrie
 from seb_appliance.broker.values import ForkOf, TopicView
+from seb_appliance.formats.numbers import Whole
 from seb_appliance.formats.operations import (
     Cleanup,
     Compression,
     KeyIndexMode,
     TopicSettings,
-    Whole,
 )
 
 LIST_QUERY: Final = frozenset({"pattern"})

@@ -18,7 +18,7 @@ from seb_appliance.api.produce_json import (
 from seb_appliance.broker.appending import Transaction
 from seb_appliance.broker.group_admission import Commit
 from seb_appliance.errors import BadJsonError, RequestTooLargeError
-from seb_appliance.formats.operations import Whole
+from seb_appliance.formats.numbers import Whole
 
 
 class NewCommit(msgspec.Struct, forbid_unknown_fields=True):

@@ -16,6 +16,7 @@ from seb_appliance.api.fastlane import FastLaneProtocol
 from seb_appliance.api.http_protocol import SebHttpProtocol
 from seb_appliance.api.options import ApiOptions
 from seb_appliance.api.plain_answers import PlainAnswers
+from seb_appliance.api.streams.options import StreamOptions
 from seb_appliance.app.assembly import Appliance
 from seb_appliance.app.cost_answer import cost
 from seb_appliance.app.samples import samples
@@ -75,6 +76,7 @@ class HttpServer(uvicorn.Server):
             cors_origins=settings.web_origins,
             failpoints=appliance.failpoints,
             traces=appliance.traces,
+            streams=StreamOptions(is_open=settings.durable_streams_open),
         )
         self.plain_answers = PlainAnswers(appliance.broker, options)
         app = create_app(

@@ -20,6 +20,11 @@ _WORTH = {
     "memory": "gone when the process ends; for trying out only",
 }
 
+_OPEN = (
+    "--durable-streams-open: every program on this machine may read, write and DELETE every topic "
+    "by /v1/stream, without an API key"
+)
+
 
 @contextlib.contextmanager
 def progress(console: Console) -> Iterator[Progress]:
@@ -59,6 +64,8 @@ def show(console: Console, appliance: Appliance, port: int) -> None:
     console.print(f"Seb Appliance {__version__}", highlight=False)
     for name, text in rows:
         console.print(f"  {name:<11} {text}", highlight=False, markup=False, soft_wrap=True)
+    if settings.durable_streams_open:
+        console.print(f"  {'WARNING':<11} {_OPEN}", style="bold red", soft_wrap=True)
     for warning in (*report.warnings, appliance.database.set_aside):
         if warning:
             console.print(f"  {'warning':<11} {warning}", style="yellow", soft_wrap=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, Final
 
 from seb_appliance import limits
 from seb_appliance.broker import audit
@@ -27,6 +27,13 @@ from seb_appliance.broker.window import Window
 from seb_appliance.clock import Clock
 from seb_appliance.errors import BadRequestError
 from seb_appliance.formats.operations import ApiKeyCreated, ApiKeyRotated, Grant, Quotas
+
+_ANYBODY: Final = ApiKeyView(
+    "anybody",
+    "anybody",
+    (Grant(operation="produce"), Grant(operation="consume"), Grant(operation="manage")),
+    created_us=0,
+)
 
 
 class Access:
@@ -54,6 +61,11 @@ class Access:
 
     # --- callers ---
 
+    def let_in_anybody(self) -> ApiKeyView:
+        """Who may do everything with topics and records, without an API key. For doors that stand
+        open, if the operator says so."""
+        return _ANYBODY
+
     def authenticate(self, token: str) -> ApiKeyView:
         """The API key of a token. Raises UnauthenticatedError."""
         key = self._api_keys.authenticate(token, self._clock.wall_us())
@@ -63,11 +75,15 @@ class Access:
     def holds_until_us(self, key: ApiKeyView) -> int:
         """Until when (µs since the epoch) an authentication that gave `key` just now can be taken
         for another request with the same token, as `still_holds` does."""
+        if key is _ANYBODY:
+            return FOR_EVER_US
         return self._api_keys.holds_until_us(key, self._clock.wall_us())
 
     def still_holds(self, key: ApiKeyView, until_us: int) -> bool:
         """Whether an earlier authentication of the same token is good now: the API key has not
         changed in any way since, grants and quotas included, and `until_us` is not reached."""
+        if key is _ANYBODY:
+            return True
         if self._api_keys.get(key.api_key_id) is not key:
             return False
         return until_us == FOR_EVER_US or self._clock.wall_us() < until_us

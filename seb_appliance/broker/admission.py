@@ -26,15 +26,19 @@ from seb_appliance.errors import (
     OffsetExpiredError,
     OffsetOutOfRangeError,
     RefusedError,
+    StreamClosedError,
     TopicDiffersError,
 )
+from seb_appliance.formats.durable_streams import StreamState
 from seb_appliance.formats.operations import (
+    StreamSet,
     TopicChanged,
     TopicCreated,
     TopicDeleted,
     TopicForked,
     TopicSettings,
     TopicTrimmed,
+    encoded_bytes,
 )
 
 
@@ -66,6 +70,7 @@ class AdmittedTopic:
     effective: TopicSettings  # with the defaults filled in
     next_offset: int
     log_start_offset: int = 0
+    stream: StreamState | None = None
     changed_in: Window | None = None  # the window that creates or last changes it
     appended_in: Window | None = None  # the window of its newest records
     fork: Fork | None = None  # what it was forked from, if it was
@@ -75,6 +80,11 @@ class AdmittedTopic:
 
     def __post_init__(self) -> None:
         self.compressor = compressor_of(self.effective)
+
+    @property
+    def is_closed(self) -> bool:
+        """A closed one of Durable Streams takes no records."""
+        return self.stream is not None and self.stream.closed
 
 
 class AdmittedAppend(msgspec.Struct, frozen=True, gc=False):
@@ -97,7 +107,7 @@ class Admission:
         effective: Callable[[TopicSettings], TopicSettings],
     ) -> None:
         """`effective` fills in the defaults of a topic's settings."""
-        self._effective = effective
+        self.effective = effective
         self._topics: dict[str, AdmittedTopic] = {}
         self._held: dict[str, AdmittedTopic] = {}  # deleted, with forks
         self._load(catalog)
@@ -112,9 +122,10 @@ class Admission:
             known = by_id[topic.topic_id] = AdmittedTopic(
                 topic.topic_id,
                 topic.settings,
-                self._effective(topic.settings),
+                self.effective(topic.settings),
                 topic.log_end_offset,
                 topic.log_start_offset,
+                topic.stream,
             )
             if topic.parent is not None:
                 parent = by_id[topic.parent.topic_id]
@@ -146,6 +157,15 @@ class Admission:
         """The refusal for a topic that is not there, or will not be."""
         error = topic_held(name) if name in self._held else no_such_topic(name)
         return Refusal(error, self.deleted_in(name))
+
+    def closed(self, name: str) -> Refusal:
+        """The refusal for records to a stream that is closed, or will be."""
+        topic = self._topics[name]
+        error = StreamClosedError(
+            f"{name!r} is a stream that was closed; it takes no records any more.",
+            log_end_offset=topic.next_offset,
+        )
+        return Refusal(error, topic.changed_in)
 
     # --- records ---
 
@@ -239,7 +259,7 @@ class Admission:
         self, window: Window, name: str, settings: TopicSettings, next_offset: int
     ) -> AdmittedTopic:
         topic = self._topics[name] = AdmittedTopic(
-            self._next_topic_id, settings, self._effective(settings), next_offset, changed_in=window
+            self._next_topic_id, settings, self.effective(settings), next_offset, changed_in=window
         )
         self._next_topic_id += 1
         self._deleted_in.pop(name, None)
@@ -326,10 +346,18 @@ class Admission:
     def admit_topic_changed(self, window: Window, name: str, settings: TopicSettings) -> None:
         topic = self._topics[name]  # who changes it has just looked at it
         topic.settings = settings
-        topic.effective = self._effective(settings)
+        topic.effective = self.effective(settings)
         topic.compressor = compressor_of(topic.effective)
         topic.changed_in = window
         window.add_event(TopicChanged(topic_id=topic.topic_id, settings=settings))
+
+    def admit_stream_set(self, window: Window, name: str, stream: StreamState) -> None:
+        """The topic is there."""
+        topic = self._topics[name]
+        topic.stream = stream
+        topic.changed_in = window
+        event = StreamSet(topic_id=topic.topic_id, stream=stream)
+        window.add_event(event, encoded_bytes(event))
 
     def admit_topic_trimmed(self, window: Window, name: str, before: int) -> bool:
         """Whether the log start offset moves now; False when it is there already, perhaps not yet

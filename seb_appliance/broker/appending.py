@@ -128,7 +128,7 @@ class Appending:
             return earlier
         admitted = self._begin()
         max_record_bytes = self._open(key, topic, admitted)
-        earlier = self._earlier_append(topic, conditions.producer)
+        earlier = self.earlier_append(topic, conditions.producer)
         if earlier is not None:
             return earlier
         self._check_end(topic, conditions.expected_offset)
@@ -136,7 +136,7 @@ class Appending:
         self._place(admitted, prepared, Actor(key.api_key_id, address))
         placed = admitted.appends[topic]
         if conditions.producer is not None:
-            self._note_producer(admitted.window, placed, conditions.producer)
+            self.note_producer(admitted.window, placed, conditions.producer)
         self._remember(admitted, conditions.request)
         return admitted
 
@@ -147,7 +147,7 @@ class Appending:
         that is there; None, and nothing is changed, where that is not possible: `append` then
         says why, or makes the topic."""
         known = self._admission.find(topic)
-        if known is None:
+        if known is None or known.is_closed:
             return None
         settings = known.effective
         assert settings.max_record_bytes is not None
@@ -212,6 +212,8 @@ class Appending:
             and self._authorizer.may(key, "manage", topic)
         ):
             raise self._admission.missing(topic)
+        if known is not None and known.is_closed:
+            raise self._admission.closed(topic)
         as_set = known.settings if known else TopicSettings()
         settings = known.effective if known else self._settings.effective(as_set)
         assert settings.max_record_bytes is not None
@@ -257,7 +259,8 @@ class Appending:
         topic_ids = [self._topic_id(topic) for topic in topics]
         return self._repeats.earlier(request, topic_ids, is_append=is_append)
 
-    def _earlier_append(self, topic: str, stamp: ProducerStamp | None) -> Earlier | None:
+    def earlier_append(self, topic: str, stamp: ProducerStamp | None) -> Earlier | None:
+        """What a producer's request did, if it is none to come. Raises Refusal."""
         if stamp is None:
             return None
         return self._repeats.earlier_append(self._topic_id(topic) or _NO_TOPIC, stamp)
@@ -266,7 +269,8 @@ class Appending:
         known = self._admission.find(topic)
         return known.topic_id if known is not None else None
 
-    def _note_producer(self, window: Window, placed: AdmittedAppend, stamp: ProducerStamp) -> None:
+    def note_producer(self, window: Window, placed: AdmittedAppend, stamp: ProducerStamp) -> None:
+        """The producer's request was placed in the window."""
         append = ProducerAppend(
             stamp.producer_id,
             stamp.epoch,

@@ -50,6 +50,7 @@ from seb_appliance.broker.record_keys import RecordKeys
 from seb_appliance.broker.sections import SectionReader
 from seb_appliance.broker.sequencer import Sequencer
 from seb_appliance.broker.settings import BrokerSettings
+from seb_appliance.broker.streams import Streams
 from seb_appliance.broker.tidying import Tidying
 from seb_appliance.broker.topic_lists import TopicLists
 from seb_appliance.broker.topics import Topics
@@ -128,6 +129,7 @@ class Broker:
             pending=self.pending,
         )
         self.topics = Topics(self._catalog, self._writes, settings, self.linger, clock)
+        self.streams = self._make_streams()
         self.gauges = Gauges(self._catalog, self._sequencer)
         self.by_hand = ByHand(self._writes, self.pending, clock)
         self.groups = self._make_groups(index)
@@ -144,6 +146,18 @@ class Broker:
         # What the key index reads is no consumer's read, and is counted apart.
         unseen = Reads(self._catalog, index, sections, self._waiting, self._clock, Counters())
         return RecordKeys(self._catalog, unseen, key_index, self.counters, self._clock)
+
+    def _make_streams(self) -> Streams:
+        """Of the Durable Streams protocol."""
+        return Streams(
+            self._catalog,
+            self._writes,
+            self._reads,
+            self._sequencer,
+            self._waiting,
+            self.linger,
+            self._clock,
+        )
 
     def _make_groups(self, index: SectionIndex) -> ConsumerGroups:
         return ConsumerGroups(
@@ -235,6 +249,7 @@ class Broker:
         """Begin to write. The task ends only when nothing can be written any more: `failure`."""
         self._writer = asyncio.create_task(self._sequencer.run(), name="sequencer")
         self.record_keys.start()
+        self.streams.start()
         return self._writer
 
     def stand_by(self, refusal: StandbyError) -> None:
@@ -286,6 +301,7 @@ class Broker:
         if self._writer is not None:
             self._writer.cancel()
             await asyncio.gather(self._writer, return_exceptions=True)
+        await self.streams.stop()
         await self.record_keys.stop()
 
     @property

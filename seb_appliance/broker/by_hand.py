@@ -50,6 +50,8 @@ class ByHand:
             known = admission.find(topic)
             if known is None:
                 raise admission.missing(topic)
+            if known.is_closed:
+                raise admission.closed(topic)
             now_us = self._clock.wall_us()
             assert known.effective.max_record_bytes is not None
             prepared = admission.prepare(records, known.effective.max_record_bytes, now_us)

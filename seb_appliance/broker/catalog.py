@@ -20,6 +20,7 @@ from seb_appliance.broker.stored import StoredObjects, Untidied
 from seb_appliance.broker.stored_rows import StoredRows
 from seb_appliance.broker.users import Users
 from seb_appliance.errors import TopicHeldError, TopicNotFoundError
+from seb_appliance.formats.durable_streams import StreamState
 from seb_appliance.formats.entry import Entry, EntryHeader, Position
 from seb_appliance.formats.operations import (
     ApiKeyChanged,
@@ -41,6 +42,7 @@ from seb_appliance.formats.operations import (
     Section,
     SegmentsReplaced,
     StoredSection,
+    StreamSet,
     TidyEvent,
     TopicChanged,
     TopicCompacted,
@@ -102,6 +104,7 @@ class Topic:
     runs: list[Run] = field(default_factory=list)
     merged_to_start: int = 0
     deleted: bool = False
+    stream: StreamState | None = None  # of the Durable Streams protocol
     purged: bool = False
     held_offset: int = 0
     fork_offset: int = 0
@@ -174,6 +177,8 @@ class Catalog:
         for row in loaded.topics:
             parent = None if row.parent_id is None else self._by_id[row.parent_id]
             self._add_topic(_loaded_topic(row, paged.get(row.topic_id), parent))
+        for topic_id, stream in loaded.streams:
+            self._by_id[topic_id].stream = stream
         self._load_entries(loaded)
         self._load_stored(loaded)
         self.groups = Groups(loaded.group_offsets, loaded.leases, monotonic_s())
@@ -286,6 +291,9 @@ class Catalog:
                     topic = self._by_id[operation.topic_id]
                     unsettled.add(self._delete_topic(topic))
                     changed.append(topic)
+                case StreamSet():
+                    self._by_id[operation.topic_id].stream = operation.stream
+                    changed.append(self._by_id[operation.topic_id])
                 case TopicTrimmed():
                     topic = self._by_id[operation.topic_id]
                     topic.log_start_offset = operation.log_start_offset

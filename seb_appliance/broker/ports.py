@@ -11,6 +11,7 @@ from seb_appliance import limits
 from seb_appliance.broker.index_rows import IndexRows
 from seb_appliance.broker.remembered import Producer, RememberedRequest
 from seb_appliance.formats.columns import Bytes
+from seb_appliance.formats.durable_streams import StreamState
 from seb_appliance.formats.entry import EncodedEntry, Entry, Position
 from seb_appliance.formats.operations import (
     Contents,
@@ -317,6 +318,8 @@ class LoadedState:
     position: Position
     next_topic_id: int = 1
     topics: list[TopicRow] = field(default_factory=list)  # by id: a fork comes after its parent
+    # Topics that are Durable Streams, by id.
+    streams: list[tuple[int, StreamState]] = field(default_factory=list)
     api_keys: list[ApiKeyRow] = field(default_factory=list)
     users: list[UserRow] = field(default_factory=list)  # by name
     writers: list[WriterRow] = field(default_factory=list)  # oldest first

@@ -40,7 +40,7 @@ from seb_appliance.failpoints import Failpoints
 
 class Writes:
     """`admission` and `group_admission` are the views ahead of the catalog; nothing else changes
-    them. `stopping`: nothing is taken any more."""
+    them. `appending`: the decisions about records. `stopping`: nothing is taken any more."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class Writes:
             longest_wait_ms=settings.ack_timeout_ms,
             durability=durability,
         )
-        self._appending = Appending(
+        self.appending = Appending(
             sequencer,
             self.admission,
             Repeats(catalog.requests, catalog.producers),
@@ -99,7 +99,7 @@ class Writes:
     ) -> Appended:
         """See `Broker.append`."""
         decided = await self._decide(
-            lambda: self._appending.append(key, topic, records, conditions, address), reservation
+            lambda: self.appending.append(key, topic, records, conditions, address), reservation
         )
         if isinstance(decided, Earlier):
             await self._acknowledger.once_stored(decided.after, timeout_ms)
@@ -121,7 +121,7 @@ class Writes:
         """See `Broker.append_at_once`; `now_us` is on the wall clock."""
         if not self._may_admit(size_bytes):
             return False
-        admitted = self._appending.append_at_once(topic, records, now_us)
+        admitted = self.appending.append_at_once(topic, records, now_us)
         if admitted is None:
             return False
         window, append, linger_ms, early = admitted
@@ -162,20 +162,33 @@ class Writes:
         def decide() -> Admitted | Earlier:
             if transaction.commit is not None:
                 check_commit(transaction.commit)
-            return self._appending.transact(key, transaction, address)
+            return self.appending.transact(key, transaction, address)
 
-        decided = await self._decide(decide, reservation)
+        decided = await self.store(decide, reservation, timeout_ms)
         committed = dict(transaction.commit.offsets) if transaction.commit is not None else {}
         if isinstance(decided, Earlier):
-            await self._acknowledger.once_stored(decided.after, timeout_ms)
             assert decided.produced is not None
             produced = dict(zip(transaction.produce, decided.produced, strict=True))
             return Transacted(produced, committed, self._durability, replayed=True)
+        return Transacted(decided.produced, committed, self._durability)
+
+    async def store(
+        self,
+        decide: Callable[[], Admitted | Earlier],
+        reservation: Reservation,
+        timeout_ms: int | None = None,
+    ) -> Admitted | Earlier:
+        """What `decide` admitted, or found to be done before, once it is stored. Takes
+        `reservation` over. Raises what `Broker.append` raises, and the refusals of `decide`."""
+        decided = await self._decide(decide, reservation)
+        if isinstance(decided, Earlier):
+            await self._acknowledger.once_stored(decided.after, timeout_ms)
+            return decided
         done = self._acknowledger.done(decided.window)
         decided.window.when_done(lambda _: reservation.release(), lambda _: reservation.release())
         self._let_close(decided)
         await self._acknowledger.by_deadline(done, timeout_ms)
-        return Transacted(decided.produced, committed, self._durability)
+        return decided
 
     async def operate(
         self, admit: Callable[[Window], bool | None], linger_ms: int | None = None

@@ -13,9 +13,8 @@ import msgspec
 
 from seb_appliance import limits
 from seb_appliance.errors import BadBatchError
-
-Whole = Annotated[int, msgspec.Meta(ge=0, le=limits.OFFSET_MAX)]
-
+from seb_appliance.formats.durable_streams import StreamState
+from seb_appliance.formats.numbers import Whole
 
 # What is kept of record keys: the newest record of each, each record of each, or nothing.
 KeyIndexMode = Literal["latest", "history", "none"]
@@ -126,6 +125,14 @@ class TopicDeleted(_Operation, frozen=True, kw_only=True, tag="topic_deleted"):
 
     version: Literal[1] = 1
     topic_id: Whole
+
+
+class StreamSet(_Operation, frozen=True, kw_only=True, tag="stream_set"):
+    """The topic is one of the Durable Streams protocol, in this state from here on."""
+
+    version: Literal[1] = 1
+    topic_id: Whole
+    stream: StreamState
 
 
 class TopicTrimmed(_Operation, frozen=True, kw_only=True, tag="topic_trimmed"):
@@ -364,6 +371,7 @@ Event = (
     | TopicForked
     | TopicChanged
     | TopicDeleted
+    | StreamSet
     | TopicTrimmed
     | SegmentsReplaced
     | ObjectsAdopted

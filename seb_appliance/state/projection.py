@@ -42,6 +42,7 @@ from seb_appliance.formats.operations import (
     LeaseReleased,
     LeaseTaken,
     OffsetsCommitted,
+    StreamSet,
     TopicChanged,
     TopicCreated,
     TopicDeleted,
@@ -59,6 +60,7 @@ from seb_appliance.state.schema import (
     journal_entries,
     journal_state,
     leases,
+    streams,
     topics,
     users,
     writers,
@@ -92,6 +94,8 @@ _UPDATE_TOPIC: Final = update(topics).where(topics.c.topic_id == bindparam("of_t
 _TRIM_TOPIC: Final = _UPDATE_TOPIC.values(
     log_start_offset=bindparam("start"), held_offset=bindparam("start")
 )
+_SET_STREAM: Final = _upsert(streams)
+_DELETE_STREAM: Final = delete(streams).where(streams.c.topic_id == bindparam("of_topic_id"))
 _INSERT_API_KEY: Final = insert(api_keys)
 _UPDATE_API_KEY: Final = update(api_keys).where(api_keys.c.api_key_id == bindparam("of_api_key_id"))
 _ROTATE_API_KEY: Final = _UPDATE_API_KEY.values(
@@ -202,7 +206,10 @@ def changes_of(event: Event, header: EntryHeader) -> list[Change]:
                 Change(lineage.MARK, of_topic),
                 Change(lineage.DELETE_MARKED, of_topic, exact=False),
                 Change(_DELETE_OFFSETS_ON, of_topic, exact=False),
+                Change(_DELETE_STREAM, of_topic, exact=False),
             ]
+        case StreamSet():
+            return [Change(_SET_STREAM, rows.of_stream(event))]
         case TopicTrimmed():
             start = {"start": event.log_start_offset}
             return [Change(_TRIM_TOPIC, {"of_topic_id": event.topic_id} | start)]
@@ -273,6 +280,7 @@ def _checksum_of_touched(
     of_topics = [event.topic_id for event in events if isinstance(event, _OF_TOPIC)]
     of_topics += concerned
     deleted = [event.topic_id for event in events if isinstance(event, TopicDeleted)]
+    of_streams = [e.topic_id for e in events if isinstance(e, StreamSet | TopicDeleted)]
     of_keys = [event.api_key_id for event in events if isinstance(event, _OF_API_KEY)]
     of_users = list({event.name for event in events if isinstance(event, _OF_USER)})
     of_groups = list({event.group for event in events if isinstance(event, _OF_GROUP)})
@@ -283,6 +291,7 @@ def _checksum_of_touched(
         offsets += checksum_where(connection, group_offsets, others)
     return (
         checksum_of(topics, rows_with(connection, topics.c.topic_id, of_topics))
+        + checksum_of(streams, rows_with(connection, streams.c.topic_id, of_streams))
         + checksum_of(api_keys, rows_with(connection, api_keys.c.api_key_id, of_keys))
         + checksum_of(users, rows_with(connection, users.c.name, of_users))
         + checksum_of(leases, rows_with(connection, leases.c.group_name, of_groups))

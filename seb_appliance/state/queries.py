@@ -31,6 +31,7 @@ from seb_appliance.state.schema import (
     requests,
     stored_objects,
     stored_sections,
+    streams,
     tidy_state,
     topics,
     users,
@@ -55,6 +56,7 @@ async def load(connection: AsyncConnection) -> LoadedState:
     """The whole state, as of one position. Raises CorruptObjectError if a row cannot be read."""
     state = (await connection.execute(select(journal_state))).one()
     found_topics = await connection.execute(select(topics).order_by(topics.c.topic_id))
+    found_streams = await connection.execute(select(streams))
     found_keys = await connection.execute(
         select(api_keys).order_by(api_keys.c.created_us, api_keys.c.api_key_id)
     )
@@ -83,6 +85,7 @@ async def load(connection: AsyncConnection) -> LoadedState:
             position=rows.to_position(state),
             next_topic_id=state.next_topic_id,
             topics=living,
+            streams=[rows.to_stream(row) for row in found_streams],
             api_keys=[rows.to_api_key(row) for row in found_keys],
             users=[rows.to_user(row) for row in found_users],
             writers=[WriterRow(*row) for row in found_writers],

@@ -12,6 +12,7 @@ import msgspec
 import sqlalchemy
 
 from seb_appliance.broker.ports import ApiKeyRow, EntryRef, EntryRow, TopicRow, UserRow
+from seb_appliance.formats.durable_streams import StreamState
 from seb_appliance.formats.entry import Entry, EntryHeader, Position
 from seb_appliance.formats.operations import (
     ApiKeyChanged,
@@ -23,6 +24,7 @@ from seb_appliance.formats.operations import (
     Quotas,
     Section,
     StoredSection,
+    StreamSet,
     TopicCreated,
     TopicForked,
     TopicSettings,
@@ -35,6 +37,7 @@ ResultRow: TypeAlias = sqlalchemy.Row[*tuple[Any, ...]]
 
 _encode_json: Final = msgspec.json.Encoder().encode
 _decode_settings: Final = msgspec.json.Decoder(TopicSettings).decode
+_decode_stream: Final = msgspec.json.Decoder(StreamState).decode
 _decode_quotas: Final = msgspec.json.Decoder(Quotas).decode
 _decode_grants: Final = msgspec.json.Decoder(tuple[Grant, ...]).decode
 
@@ -87,6 +90,11 @@ def of_fork(forked: TopicForked) -> Row:
         "deleted": 0,
         "held_offset": forked.log_start_offset,
     }
+
+
+def of_stream(stream: StreamSet) -> Row:
+    """Of the Durable Streams protocol."""
+    return {"topic_id": stream.topic_id, "state": _encode_json(stream.stream).decode()}
 
 
 def of_stored_section(object_id: int, section: StoredSection) -> Row:
@@ -208,6 +216,11 @@ def to_topic(row: ResultRow) -> TopicRow:
         bool(row.deleted),
         row.held_offset,
     )
+
+
+def to_stream(row: ResultRow) -> tuple[int, StreamState]:
+    """The topic's id, and its state as a stream."""
+    return row.topic_id, _decode_stream(row.state)
 
 
 def to_stored_section(row: ResultRow) -> tuple[int, StoredSection]:

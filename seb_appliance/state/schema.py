@@ -25,7 +25,7 @@ from sqlalchemy import (
 from seb_appliance.formats.entry import ORIGIN
 from seb_appliance.state.digest import CHECKSUM_MODULUS, row_checksum
 
-NEWEST_REVISION: Final = "0010"
+NEWEST_REVISION: Final = "0011"
 
 metadata: Final = MetaData(
     naming_convention={
@@ -55,6 +55,15 @@ topics: Final = Table(
     sqlite_strict=True,
 )
 Index("ix_topics_parent_id", topics.c.parent_id)
+
+# Topics that are streams of the Durable Streams protocol. `state`: JSON of `StreamState`.
+streams: Final = Table(
+    "streams",
+    metadata,
+    Column("topic_id", Integer, primary_key=True, autoincrement=False),
+    Column("state", Text, nullable=False),
+    sqlite_strict=True,
+)
 
 # One row per journal entry that is not tidied, or whose sections are in no page of the index yet,
 # as a range read of it would tell again. `contents` is the msgpack table of contents; `sections_at`

@@ -28,7 +28,7 @@ def test_every_route_is_listed_and_every_listed_route_is_there():
     none = lambda: None  # noqa: E731
     api = create_app(object(), options=options, status=none, costs=none, snapshot=none)  # type: ignore[arg-type]
     served = {
-        (method, re.sub(r":str\}", "}", route.path))
+        (method, re.sub(r":(str|path)\}", "}", route.path))
         for route in api.litestar.routes
         for method in route.methods - {"OPTIONS"}
     }

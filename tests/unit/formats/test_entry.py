@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from seb_appliance import limits
 from seb_appliance.errors import BadBatchError
 from seb_appliance.formats import batch, entry
+from seb_appliance.formats.durable_streams import ClosedBy, StreamFork, StreamState
 from seb_appliance.formats.entry import ORIGIN, EncodedEntry, Position
 from seb_appliance.formats.operations import (
     ApiKeyCreated,
@@ -30,6 +31,7 @@ from seb_appliance.formats.operations import (
     OffsetsCommitted,
     Operation,
     Section,
+    StreamSet,
     TopicChanged,
     TopicCompacted,
     TopicCreated,
@@ -59,11 +61,22 @@ committed = st.lists(
     st.builds(CommittedOffset, topic_id=small, offset=small, metadata=st.sampled_from(["", "✓"])),
     max_size=3,
 ).map(tuple)
+stream_states = st.builds(
+    StreamState,
+    content_type=st.just("text/plain"),
+    ttl_s=st.none() | small,
+    expires_us=st.none() | small,
+    closed=st.booleans(),
+    closed_by=st.none() | st.builds(ClosedBy, producer_id=names, epoch=small, seq=small),
+    last_seq=st.sampled_from([None, "b", "\xff"]),
+    fork_of=st.none() | st.builds(StreamFork, topic=names, offset=small, sub_offset=small),
+)
 events: st.SearchStrategy[Operation] = st.one_of(
     st.builds(EpochStarted, software=names),
     st.builds(TopicCreated, topic_id=small, name=names, created_us=small, settings=topic_settings),
     st.builds(TopicChanged, topic_id=small, settings=topic_settings),
     st.builds(TopicDeleted, topic_id=small),
+    st.builds(StreamSet, topic_id=small, stream=stream_states),
     st.builds(TopicCompacted, topic_id=small, base_offset=small, last_offset=small),
     st.builds(OffsetsCommitted, group=st.just("g"), offsets=committed),
     st.builds(GroupReset, group=st.just("g"), offsets=committed),

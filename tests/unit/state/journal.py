@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from seb_appliance.broker.ports import ApiKeyRow
 from seb_appliance.formats import entry as entry_format
+from seb_appliance.formats.durable_streams import StreamState
 from seb_appliance.formats.entry import ORIGIN, Entry, Position
 from seb_appliance.formats.operations import (
     ApiKeyCreated,
@@ -20,6 +21,7 @@ from seb_appliance.formats.operations import (
     OffsetsCommitted,
     RequestResult,
     Section,
+    StreamSet,
     TopicCreated,
     TopicSettings,
 )
@@ -126,6 +128,7 @@ def sample(entries: int = 40, *, with_groups: bool = True) -> Journal:
     journal = Journal()
     journal.write(EpochStarted(software="test"))
     journal.write(topic_created(1), topic_created(2, linger_ms=50), api_key_created("aaaa"))
+    journal.write(StreamSet(topic_id=2, stream=StreamState("text/plain", closed=True)))
     while len(journal.entries) < entries:
         offset = len(journal.entries)
         events: list[Event] = []

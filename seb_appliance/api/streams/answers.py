@@ -1,0 +1,69 @@
+"""Answers of the door: what each carries, and how errors are told."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from litestar import Request, Response
+
+from seb_appliance.api.answers import Headers
+from seb_appliance.api.problems import answer_exception, error_of
+from seb_appliance.api.streams.tokens import etag, offset_token
+from seb_appliance.api.times import format_time
+from seb_appliance.broker.stream_values import StreamView
+from seb_appliance.errors import (
+    SequenceGapError,
+    StaleEpochError,
+    StreamClosedError,
+)
+
+NEXT_OFFSET: Final = b"stream-next-offset"
+UP_TO_DATE: Final = (b"stream-up-to-date", b"true")
+CLOSED: Final = (b"stream-closed", b"true")
+CURSOR: Final = b"stream-cursor"
+# A page of another origin may use what it was let in for, whatever the page's own policy is.
+CROSS_ORIGIN: Final = (b"cross-origin-resource-policy", b"cross-origin")
+NO_STORE: Final = (b"cache-control", b"no-store")
+
+
+def next_offset(offset: int) -> tuple[bytes, bytes]:
+    return NEXT_OFFSET, offset_token(offset)
+
+
+def described(view: StreamView) -> Headers:
+    """What HEAD tells of a stream."""
+    state = view.state
+    tag = etag(view.topic_id, view.log_start_offset, view.log_end_offset, closed=state.closed)
+    headers: Headers = [
+        CROSS_ORIGIN,
+        NO_STORE,
+        (b"content-type", state.content_type.encode()),
+        next_offset(view.log_end_offset),
+        (b"etag", tag),
+    ]
+    if state.closed:
+        headers.append(CLOSED)
+    if state.ttl_s is not None:
+        headers.append((b"stream-ttl", str(state.ttl_s).encode()))
+    if state.expires_us is not None:
+        headers.append((b"stream-expires-at", format_time(state.expires_us).encode()))
+    return headers
+
+
+def answer_error(request: Request[Any, Any, Any], exception: Exception) -> Response[bytes]:
+    """The exception handler of these routes: a problem document, and the protocol's headers."""
+    error = error_of(request, exception)
+    response = answer_exception(request, error)
+    told: Headers = [CROSS_ORIGIN]
+    if isinstance(error, StaleEpochError):
+        told.append((b"producer-epoch", str(error.data["current_epoch"]).encode()))
+    elif isinstance(error, SequenceGapError):
+        told.append((b"producer-expected-seq", str(error.data["expected"]).encode()))
+        told.append((b"producer-received-seq", str(error.data["received"]).encode()))
+    elif isinstance(error, StreamClosedError):
+        end = error.data["log_end_offset"]
+        assert isinstance(end, int), end
+        told += [CLOSED, next_offset(end)]
+    for name, value in told:
+        response.headers[name.decode()] = value.decode()
+    return response

@@ -1,0 +1,77 @@
+"""Who comes in: API keys as everywhere, and anybody where the door stands open.
+
+An open door is for this machine: the appliance listens on loopback addresses then. A web page on
+it is somebody else's program all the same, so a request that another origin sent, or that was sent
+to another name, needs an API key.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from typing import Final
+from urllib.parse import parse_qsl
+
+from seb_appliance.api.auth import METER_STATE, AnyRequest, Call, token_of
+from seb_appliance.api.options import ApiOptions
+from seb_appliance.api.parameters import read_headers
+from seb_appliance.api.peers import peer_address
+from seb_appliance.api.problems import API_KEY_STATE
+from seb_appliance.broker.broker import Broker
+from seb_appliance.broker.values import ApiKeyView
+from seb_appliance.errors import BadParameterError, UnauthenticatedError
+
+_PARAMETERS: Final = frozenset({"offset", "live", "cursor"})
+
+
+def enter(request: AnyRequest, broker: Broker, options: ApiOptions) -> Call:
+    """Raises UnauthenticatedError, QuotaExceededError, BadParameterError."""
+    scope = request.scope
+    headers = read_headers(list(scope["headers"]))
+    if b"authorization" in headers or not options.streams.is_open:
+        key = broker.access.authenticate(token_of(headers.get(b"authorization")))
+    else:
+        key = _anybody(headers, broker, options)
+    scope["state"][API_KEY_STATE] = key
+    scope["state"][METER_STATE] = broker.access.meters.enter(key)
+    return Call(key, headers, _query(scope["query_string"]), peer_address(scope))
+
+
+def _anybody(headers: dict[bytes, bytes], broker: Broker, options: ApiOptions) -> ApiKeyView:
+    host = headers.get(b"host", b"").decode("latin-1")
+    origin = headers.get(b"origin", b"").decode("latin-1")
+    known = not origin or origin in options.cors_origins or "*" in options.cors_origins
+    if not _is_loopback(host) or not (known or origin.partition("://")[2] == host):
+        raise UnauthenticatedError(
+            "The door of streams is open to programs of this machine; a page of another origin "
+            "needs an API key, or its origin in cors_origins."
+        )
+    return broker.access.let_in_anybody()
+
+
+def _is_loopback(host: str) -> bool:
+    """Whether `host` (with a port, perhaps) names this machine. A name that somebody else may
+    point at us does not."""
+    name = host.rpartition(":")[0] if host.rpartition(":")[2].isdigit() else host
+    if name.lower() == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(name.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+def _query(query_string: bytes) -> dict[str, str]:
+    """The parameters that have a meaning; others are let be, as the protocol asks. Raises
+    BadParameterError for one that is there twice."""
+    try:
+        pairs = parse_qsl(
+            query_string.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=32
+        )
+    except ValueError as error:
+        raise BadParameterError("The query is not name=value pairs in UTF-8.") from error
+    query: dict[str, str] = {}
+    for name, value in pairs:
+        if name in query and name in _PARAMETERS:
+            raise BadParameterError(f"The query parameter {name!r} is given twice.")
+        query[name] = value
+    return query

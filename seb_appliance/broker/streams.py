@@ -1,0 +1,248 @@
+"""Topics as streams of the Durable Streams protocol: made, read, appended to, closed, deleted."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+
+from seb_appliance import limits
+from seb_appliance.broker.appending import Admitted
+from seb_appliance.broker.audit import THE_APPLIANCE, Actor
+from seb_appliance.broker.budget import Reservation
+from seb_appliance.broker.catalog import Catalog, Topic, no_such_topic
+from seb_appliance.broker.linger import Linger
+from seb_appliance.broker.names import check_topic_name
+from seb_appliance.broker.reads import Reads
+from seb_appliance.broker.repeats import Earlier
+from seb_appliance.broker.sequencer import Sequencer
+from seb_appliance.broker.stream_admission import StreamAdmission
+from seb_appliance.broker.stream_expiry import StreamExpiry
+from seb_appliance.broker.stream_forks import Past, past_of
+from seb_appliance.broker.stream_values import (
+    PLAIN,
+    StreamAppend,
+    StreamAppended,
+    StreamView,
+    WantedStream,
+    media_type_of,
+)
+from seb_appliance.broker.waiting import WaitingReaders
+from seb_appliance.broker.window import Window
+from seb_appliance.broker.writes import Writes
+from seb_appliance.clock import Clock
+from seb_appliance.errors import ForkRefusedError, SebError, TopicHeldError
+
+
+class Streams:
+    """What a stream is that a topic has no need of; its records are read as every topic's."""
+
+    _sweeping: asyncio.Task[None] | None = None
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        writes: Writes,
+        reads: Reads,
+        sequencer: Sequencer,
+        waiting: WaitingReaders,
+        linger: Linger,
+        clock: Clock,
+    ) -> None:
+        self._catalog = catalog
+        self._writes = writes
+        self._reads = reads
+        self._waiting = waiting
+        self._clock = clock
+        self._expiry = StreamExpiry(clock)
+        self._some_expire = asyncio.Event()
+        self._admission = StreamAdmission(
+            writes.admission, writes.appending, sequencer, self._expiry, linger, clock
+        )
+
+    # --- life ---
+
+    def start(self) -> None:
+        """Begin to delete streams whose time is up."""
+        if self._mortal():
+            self._some_expire.set()
+        self._sweeping = asyncio.create_task(self._sweep(), name="streams")
+
+    async def stop(self) -> None:
+        if self._sweeping is not None:
+            self._sweeping.cancel()
+            await asyncio.gather(self._sweeping, return_exceptions=True)
+
+    # --- reading ---
+
+    def get(self, name: str) -> StreamView:
+        """Raises TopicNotFoundError, also for one whose time is up."""
+        return _view(self._living(name))
+
+    def use(self, name: str) -> StreamView:
+        """As `get`, and its time to live begins anew."""
+        topic = self._living(name)
+        self._expiry.touch(topic.topic_id, topic.stream or PLAIN)
+        return _view(topic)
+
+    async def wait(self, view: StreamView, offset: int, seconds: float) -> StreamView:
+        """The stream as soon as it goes beyond `offset` or is closed, or after `seconds`. Raises
+        TopicNotFoundError, also if it is deleted meanwhile; OverloadedError."""
+        give_up_s = self._clock.monotonic_s() + seconds
+        topic = self._living(view.topic)
+        while topic.log_end_offset <= offset and not (topic.stream or PLAIN).closed:
+            left_s = give_up_s - self._clock.monotonic_s()
+            if left_s <= 0 or self._waiting.stopping:
+                break
+            await self._waiting.wait(topic, left_s)
+            if topic.deleted:
+                raise no_such_topic(topic.name)
+        self._expiry.touch(topic.topic_id, topic.stream or PLAIN)
+        return _view(topic)
+
+    # --- writing ---
+
+    async def create(
+        self,
+        name: str,
+        wanted: WantedStream,
+        values: list[bytes],
+        reservation: Reservation,
+        by: Actor,
+    ) -> tuple[StreamView, bool]:
+        """The stream with its first records, and whether it was made now. A topic that is there and
+        nobody made a stream becomes one. Takes `reservation` over.
+
+        Raises StreamConflictError when there is another one, BadNameError, and what `Broker.append`
+        raises.
+        """
+
+        try:
+            past = await self._make_room(name, wanted)
+        except BaseException:
+            reservation.release()
+            raise
+        decided = await self._writes.store(
+            lambda: self._admission.admit_created(name, wanted, values, by, past), reservation
+        )
+        view = self.get(name)
+        if view.state.expires:
+            self._some_expire.set()
+        return view, isinstance(decided, Admitted)
+
+    async def _make_room(self, name: str, wanted: WantedStream) -> Past | None:
+        """One whose time is up makes room. What a fork that is not there yet will be made of."""
+        if self._admission.is_there(check_topic_name(name)):
+            return None
+        await self._writes.operate(self._expired(name))
+        if wanted.fork is None:
+            return None
+        try:
+            return await past_of(self._reads, self.get(wanted.fork.topic), wanted.fork)
+        except TopicHeldError as error:
+            raise ForkRefusedError(error.detail) from error
+
+    async def append(
+        self, name: str, asked: StreamAppend, reservation: Reservation
+    ) -> StreamAppended:
+        """Admit, and answer when the bucket has it. Takes `reservation` over. Raises
+        TopicNotFoundError, StreamClosedError, StreamConflictError, and what
+        `Broker.append` raises."""
+        decided = await self._writes.store(
+            lambda: self._admission.admit_appended(name, asked), reservation
+        )
+        topic = self._living(name)
+        stream = topic.stream or PLAIN
+        self._expiry.touch(topic.topic_id, stream)
+        newest_seq = self._newest_seq(topic, asked)
+        if isinstance(decided, Earlier):
+            end = topic.log_end_offset
+            for done in decided.produced or ():
+                end = done.offset + done.count
+            return StreamAppended(end, stream.closed, newest_seq, replayed=True)
+        placed = decided.appends.get(name)
+        end = topic.log_end_offset if placed is None else placed.offset + placed.count
+        return StreamAppended(end, asked.close, newest_seq)
+
+    def takes(self, name: str, content_type: str) -> bool:
+        """Whether there is an open stream of that type; if so it is used now."""
+        topic = self._catalog.find(name)
+        if topic is None:
+            return False
+        stream = topic.stream or PLAIN
+        if stream.closed or self._expiry.is_over(topic.topic_id, stream):
+            return False
+        if media_type_of(stream.content_type) != media_type_of(content_type):
+            return False
+        self._expiry.touch(topic.topic_id, stream)
+        return True
+
+    async def delete(self, name: str, by: Actor) -> None:
+        """The stream and its records are gone. Raises TopicNotFoundError."""
+
+        def admit(window: Window) -> None:
+            self._admission.living(name)
+            self._admission.admit_deleted(window, name, by)
+
+        await self._writes.operate(admit)
+
+    def producer_epoch(self, name: str, producer_id: str) -> int | None:
+        """The epoch in force of an idempotent producer; None when it is not known."""
+        topic = self._catalog.find(name)
+        known = topic and self._catalog.producers.get(topic.topic_id, producer_id)
+        return known.epoch if known else None
+
+    # --- inside ---
+
+    def _living(self, name: str) -> Topic:
+        topic = self._catalog.topic(name)
+        if topic.stream is not None and self._expiry.is_over(topic.topic_id, topic.stream):
+            raise no_such_topic(name)
+        return topic
+
+    def _newest_seq(self, topic: Topic, asked: StreamAppend) -> int | None:
+        if asked.producer is None:
+            return None
+        known = self._catalog.producers.get(topic.topic_id, asked.producer.producer_id)
+        if known is None or known.epoch != asked.producer.epoch:  # it only closed the stream
+            return asked.producer.seq
+        return max(known.next_seq - 1, asked.producer.seq)
+
+    async def _sweep(self) -> None:
+        """Streams whose time is up are deleted; they are not there for anybody already. Sleeps for
+        good while there are none that could be."""
+        while not self._writes.stopping:
+            await self._some_expire.wait()
+            await self._clock.sleep(limits.STREAM_SWEEP_S)
+            mortal = self._mortal()
+            self._expiry.forget({topic.topic_id for topic in mortal})
+            for topic in mortal:
+                if self._expiry.is_over(topic.topic_id, topic.stream or PLAIN):
+                    # What is refused now is tried again in the next round.
+                    with contextlib.suppress(SebError):
+                        await self._writes.operate(self._expired(topic.name))
+            if not self._mortal():
+                self._some_expire.clear()
+
+    def _mortal(self) -> list[Topic]:
+        return [t for t in self._catalog.topics() if t.stream is not None and t.stream.expires]
+
+    def _expired(self, name: str) -> Callable[[Window], bool]:
+        def admit(window: Window) -> bool:
+            known = self._writes.admission.find(name)
+            stream = known.stream if known is not None else None
+            if known is None or stream is None:
+                return False
+            if not self._expiry.is_over(known.topic_id, stream):
+                return False
+            self._admission.admit_deleted(window, name, THE_APPLIANCE)
+            return True
+
+        return admit
+
+
+def _view(topic: Topic) -> StreamView:
+    stream = topic.stream or PLAIN
+    return StreamView(
+        topic.name, topic.topic_id, stream, topic.log_start_offset, topic.log_end_offset
+    )

@@ -1,0 +1,67 @@
+"""Streams whose time is up, on a clock that the test moves."""
+
+from __future__ import annotations
+
+import pytest
+
+from seb_appliance import limits
+from seb_appliance.broker.audit import THE_APPLIANCE
+from seb_appliance.broker.stream_values import StreamAppend, WantedStream
+from seb_appliance.errors import TopicNotFoundError
+from tests.unit.broker.conftest import House
+
+HOUR_S = 3_600
+
+
+async def make(house: House, wanted: WantedStream, name: str = "s") -> bool:
+    reservation = house.broker.pending.reserve(1)
+    create = house.broker.streams.create(name, wanted, [b"first"], reservation, THE_APPLIANCE)
+    _, made = await house.done(create)
+    return made
+
+
+async def append(house: House, value: bytes, *, close: bool = False) -> None:
+    asked = StreamAppend([value], close=close)
+    reservation = house.broker.pending.reserve(1)
+    await house.done(house.broker.streams.append("s", asked, reservation))
+
+
+async def test_a_stream_goes_when_nobody_used_it_for_its_time_to_live(house: House) -> None:
+    await make(house, WantedStream(ttl_s=HOUR_S))
+    await house.clock.advance(HOUR_S - 10)
+    house.broker.streams.use("s")
+    await house.clock.advance(HOUR_S - 10)
+    await append(house, b"more")
+    await house.clock.advance(HOUR_S - 10)
+    house.broker.streams.get("s")  # a look is no use
+    await house.clock.advance(10)
+    with pytest.raises(TopicNotFoundError):
+        house.broker.streams.get("s")
+
+
+async def test_a_stream_whose_time_is_up_is_deleted_and_costs_nothing_then(house: House) -> None:
+    await make(house, WantedStream(ttl_s=1))
+    await make(house, WantedStream(), "stays")
+    for _ in range(3):
+        await house.clock.advance(limits.STREAM_SWEEP_S)
+    assert [topic.name for topic in house.broker.topics.all()] == ["stays"]
+    assert house.clock.armed == 0
+    entries = house.broker.counters.entries
+    await house.clock.advance(HOUR_S)
+    assert house.broker.counters.entries == entries
+
+
+async def test_a_path_is_free_at_once_when_its_streams_time_is_up(house: House) -> None:
+    await make(house, WantedStream("text/plain", ttl_s=1))
+    await house.clock.advance(1)
+    assert await make(house, WantedStream("application/json"))
+    assert house.broker.streams.get("s").state.content_type == "application/json"
+
+
+async def test_uses_of_a_stream_cost_no_put(house: House) -> None:
+    await make(house, WantedStream(ttl_s=HOUR_S))
+    entries = house.broker.counters.entries
+    for _ in range(10):
+        await house.clock.advance(HOUR_S / 2)
+        house.broker.streams.use("s")
+    assert house.broker.counters.entries == entries
