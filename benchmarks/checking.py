@@ -19,13 +19,12 @@ from pathlib import Path
 from crc32c import crc32c
 
 from seb_appliance.formats import batch
+from seb_appliance.formats.contents import Contents, Section
 from seb_appliance.formats.entry import ORIGIN, encode
 from seb_appliance.formats.operations import (
     Append,
-    Contents,
     EpochStarted,
     Operation,
-    Section,
     TopicCreated,
     TopicSettings,
 )

@@ -3,7 +3,7 @@
 import sqlalchemy as sa
 from alembic import op
 
-from seb_appliance.formats.operations import decode_sections
+from seb_appliance.formats.contents import decode_sections
 from seb_appliance.state.index_pages import is_long, make_pages
 
 revision = "0005"

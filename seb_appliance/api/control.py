@@ -26,7 +26,8 @@ import msgspec
 
 from seb_appliance import limits
 from seb_appliance.api.problems import problem
-from seb_appliance.errors import BadRequestError, ConfigurationError, InternalError, SebError
+from seb_appliance.errors import BadRequestError, InternalError, SebError
+from seb_appliance.start_errors import ConfigurationError
 
 Answer = dict[str, Any]
 Arguments = Mapping[str, str]

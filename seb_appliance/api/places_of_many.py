@@ -16,9 +16,9 @@ from seb_appliance.api import parameters
 from seb_appliance.api.auth import Call
 from seb_appliance.api.encode_json import RecordOut, ValueShape
 from seb_appliance.api.records_consume import value_shape
-from seb_appliance.broker.catalog import Topic
 from seb_appliance.broker.names import check_pattern
 from seb_appliance.broker.patterns import Patterns
+from seb_appliance.broker.topic import Topic
 from seb_appliance.errors import BadParameterError, OffsetExpiredError, OffsetOutOfRangeError
 
 QUERY: Final = frozenset({"topics", "offset", "cursor", "max_records", "values", "format"})

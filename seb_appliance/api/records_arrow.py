@@ -18,7 +18,7 @@ from seb_appliance import limits
 from seb_appliance.api.answers import ARROW, Headers
 from seb_appliance.api.live_answers import HEAD_STATE, body_event, disconnected
 from seb_appliance.broker.broker import Broker
-from seb_appliance.broker.catalog import no_such_topic
+from seb_appliance.broker.topic import no_such_topic
 from seb_appliance.broker.values import From, ReadRequest, ReadResult
 from seb_appliance.errors import BadParameterError, NotAcceptableError
 

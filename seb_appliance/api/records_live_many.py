@@ -22,8 +22,8 @@ from seb_appliance.api.places_of_many import QUERY, cursor_of, many_request, sta
 from seb_appliance.api.records_consume import answer_type, unless_gone
 from seb_appliance.api.records_page_many import PAGE_QUERY, PageOfMany
 from seb_appliance.broker.broker import Broker
-from seb_appliance.broker.catalog import Topic
 from seb_appliance.broker.following import FollowerOfMany, Part, check_count
+from seb_appliance.broker.topic import Topic
 from seb_appliance.broker.values import ApiKeyView, From, ReadRequest, ReadResult
 from seb_appliance.errors import BadParameterError, TopicNotFoundError
 

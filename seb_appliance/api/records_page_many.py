@@ -26,8 +26,8 @@ from seb_appliance.api.places_of_many import (
 )
 from seb_appliance.api.records_consume import encoded
 from seb_appliance.broker.broker import Broker
-from seb_appliance.broker.catalog import Topic
 from seb_appliance.broker.following import FollowerOfMany
+from seb_appliance.broker.topic import Topic
 from seb_appliance.broker.values import From, ReadRequest, ReadResult
 from seb_appliance.errors import TopicNotFoundError
 

@@ -17,18 +17,13 @@ from seb_appliance.app.assembly import Appliance
 from seb_appliance.app.old_topics import OldTopics
 from seb_appliance.broker.patterns import Patterns
 from seb_appliance.clock import SystemClock
-from seb_appliance.errors import (
-    ConfigurationError,
-    FencedError,
-    ImportRefusedError,
-    StoreError,
-    StoreUnusableError,
-)
+from seb_appliance.errors import FencedError, ImportRefusedError, StoreError
 from seb_appliance.failpoints import Failpoints
 from seb_appliance.formats.batch_v1 import BatchV1
 from seb_appliance.machine.data_directory import own_data_directory
 from seb_appliance.machine.stores import make_store
 from seb_appliance.settings import Settings
+from seb_appliance.start_errors import ConfigurationError, StoreUnusableError
 from seb_appliance.storage.old_bucket import OldBucket, look
 from seb_appliance.storage.old_log import OldFile, OldLog
 from seb_appliance.storage.patience import START_PATIENCE_S, Patience, given_up

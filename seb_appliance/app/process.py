@@ -19,7 +19,7 @@ from seb_appliance import __version__, limits
 from seb_appliance.app import start_screen
 from seb_appliance.app.assembly import Appliance
 from seb_appliance.app.promotion import Promotion, refuse_promotion
-from seb_appliance.errors import FencedError, StartError
+from seb_appliance.errors import FencedError
 from seb_appliance.failpoints import Failpoints
 from seb_appliance.machine.admin_key import reset_admin_key
 from seb_appliance.machine.allocator import keep_freed_memory
@@ -27,6 +27,7 @@ from seb_appliance.machine.data_directory import own_data_directory
 from seb_appliance.machine.logs import FIELDS, configure_logs
 from seb_appliance.machine.stores import make_store
 from seb_appliance.settings import Settings
+from seb_appliance.start_errors import StartError
 from seb_appliance.storage.counted import CountedStore
 from seb_appliance.storage.replay import Progress, ReplayError
 

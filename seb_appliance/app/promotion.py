@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from seb_appliance.app.assembly import Appliance
 from seb_appliance.clock import Clock
-from seb_appliance.errors import BadRequestError, StartError
+from seb_appliance.errors import BadRequestError
+from seb_appliance.start_errors import StartError
 
 if TYPE_CHECKING:
     from seb_appliance.api.control import Answer

@@ -14,7 +14,8 @@ from seb_appliance.broker.users import Users, check_user_name, row_of
 from seb_appliance.broker.window import Window
 from seb_appliance.clock import Clock
 from seb_appliance.errors import BadRequestError, NotFoundError
-from seb_appliance.formats.operations import Role, UserRemoved, UserSet, encoded_bytes
+from seb_appliance.formats.contents import encoded_bytes
+from seb_appliance.formats.operations import Role, UserRemoved, UserSet
 
 
 class Accounts:

@@ -14,9 +14,10 @@ from dataclasses import dataclass, field
 import msgspec
 
 from seb_appliance import limits
-from seb_appliance.broker.catalog import Catalog, no_such_topic, topic_held
+from seb_appliance.broker.catalog import Catalog
 from seb_appliance.broker.compressing import Compressor, compressor_of
 from seb_appliance.broker.prepared import RECORD_OVERHEAD_BYTES, Prepared, prepare
+from seb_appliance.broker.topic import no_such_topic, topic_held
 from seb_appliance.broker.values import NewBatches, NewRecords
 from seb_appliance.broker.window import Window
 from seb_appliance.errors import (
@@ -29,6 +30,7 @@ from seb_appliance.errors import (
     StreamClosedError,
     TopicDiffersError,
 )
+from seb_appliance.formats.contents import encoded_bytes
 from seb_appliance.formats.durable_streams import StreamState
 from seb_appliance.formats.operations import (
     StreamSet,
@@ -38,7 +40,6 @@ from seb_appliance.formats.operations import (
     TopicForked,
     TopicSettings,
     TopicTrimmed,
-    encoded_bytes,
 )
 
 

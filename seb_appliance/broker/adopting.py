@@ -14,12 +14,8 @@ from seb_appliance.broker.catalog import Catalog
 from seb_appliance.broker.consumer_groups import Submit
 from seb_appliance.broker.window import Window
 from seb_appliance.errors import ImportRefusedError
-from seb_appliance.formats.operations import (
-    OBJECTS_PER_SWITCH_MAX,
-    ObjectsAdopted,
-    StoredObject,
-    encoded_bytes,
-)
+from seb_appliance.formats.contents import encoded_bytes
+from seb_appliance.formats.operations import OBJECTS_PER_SWITCH_MAX, ObjectsAdopted, StoredObject
 
 
 class Adopting:

@@ -12,12 +12,12 @@ from seb_appliance.broker.api_keys import ApiKeyEvent, administers, after, no_su
 from seb_appliance.broker.ports import ApiKeyRow
 from seb_appliance.broker.window import Window
 from seb_appliance.errors import BadRequestError, LastAdminKeyError
+from seb_appliance.formats.contents import encoded_bytes
 from seb_appliance.formats.operations import (
     ApiKeyChanged,
     ApiKeyCreated,
     ApiKeyRevoked,
     ApiKeyRotated,
-    encoded_bytes,
 )
 
 _CHANGEABLE: Final = ("name", "description", "grants", "expires_us", "disabled", "quotas")

@@ -15,7 +15,8 @@ from seb_appliance import limits
 from seb_appliance.broker.admission import AdmittedTopic
 from seb_appliance.broker.ports import ApiKeyRow
 from seb_appliance.broker.window import Window
-from seb_appliance.formats.operations import AuditNoted, TopicSettings, encoded_bytes
+from seb_appliance.formats.contents import encoded_bytes
+from seb_appliance.formats.operations import AuditNoted, TopicSettings
 
 
 @dataclass(frozen=True, slots=True)

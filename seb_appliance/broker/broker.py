@@ -22,7 +22,7 @@ from seb_appliance.broker.appending import (
 )
 from seb_appliance.broker.budget import ByteBudget, Reservation
 from seb_appliance.broker.by_hand import ByHand
-from seb_appliance.broker.catalog import Catalog, Topic
+from seb_appliance.broker.catalog import Catalog
 from seb_appliance.broker.compaction import Compactions
 from seb_appliance.broker.compactions_elsewhere import CompactionsElsewhere
 from seb_appliance.broker.consumer_groups import ConsumerGroups
@@ -52,6 +52,7 @@ from seb_appliance.broker.sequencer import Sequencer
 from seb_appliance.broker.settings import BrokerSettings
 from seb_appliance.broker.streams import Streams
 from seb_appliance.broker.tidying import Tidying
+from seb_appliance.broker.topic import Topic
 from seb_appliance.broker.topic_lists import TopicLists
 from seb_appliance.broker.topics import Topics
 from seb_appliance.broker.values import (
@@ -114,20 +115,7 @@ class Broker:
         self.manifests = Manifests(self._catalog, self._reads, source)
         self.record_keys = self._make_record_keys(key_index, index, sections)
         authorizer = Authorizer()
-        self._writes = Writes(
-            self._catalog,
-            loaded.next_topic_id,
-            self._sequencer,
-            state,
-            settings,
-            self.linger,
-            authorizer,
-            durability=journal.durability,
-            clock=clock,
-            counters=self.counters,
-            failpoints=failpoints,
-            pending=self.pending,
-        )
+        self._writes = self._make_writes(loaded.next_topic_id, authorizer, failpoints)
         self.topics = Topics(self._catalog, self._writes, settings, self.linger, clock)
         self.streams = self._make_streams()
         self.gauges = Gauges(self._catalog, self._sequencer)
@@ -139,6 +127,24 @@ class Broker:
         self.access = self._make_access(last_used, authorizer, random_bytes)
         self.accounts = Accounts(self._catalog.users, self._writes.operate, clock=clock)
         self._readiness = ReadinessCheck(journal, state, self.pending, clock, self._sequencer)
+
+    def _make_writes(
+        self, next_topic_id: int, authorizer: Authorizer, failpoints: Failpoints
+    ) -> Writes:
+        return Writes(
+            self._catalog,
+            next_topic_id,
+            self._sequencer,
+            self._state,
+            self._settings,
+            self.linger,
+            authorizer,
+            durability=self._journal.durability,
+            clock=self._clock,
+            counters=self.counters,
+            failpoints=failpoints,
+            pending=self.pending,
+        )
 
     def _make_record_keys(
         self, key_index: KeyIndex, index: SectionIndex, sections: SectionReader

@@ -17,7 +17,7 @@ from seb_appliance.broker.values import NewRecords
 from seb_appliance.broker.window import Window
 from seb_appliance.broker.writes import Writes
 from seb_appliance.clock import Clock
-from seb_appliance.formats.operations import Produced
+from seb_appliance.formats.contents import Produced
 
 
 class ByHand:

@@ -5,22 +5,21 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 from seb_appliance import limits
 from seb_appliance.broker.api_keys import ApiKeys
-from seb_appliance.broker.compacted_runs import Run, with_run, without_below
+from seb_appliance.broker.compacted_runs import with_run, without_below
 from seb_appliance.broker.groups import Groups
 from seb_appliance.broker.index_rows import IndexRows
-from seb_appliance.broker.lineage import Need, settle
+from seb_appliance.broker.lineage import settle
 from seb_appliance.broker.ports import EntryRef, LoadedState, PagedRow, SectionRef, TopicRow
 from seb_appliance.broker.remembered import Producers, RememberedRequests
 from seb_appliance.broker.stored import StoredObjects, Untidied
-from seb_appliance.broker.stored_rows import StoredRows
+from seb_appliance.broker.topic import Topic, no_such_topic, topic_held
 from seb_appliance.broker.users import Users
-from seb_appliance.errors import TopicHeldError, TopicNotFoundError
-from seb_appliance.formats.durable_streams import StreamState
+from seb_appliance.formats.contents import Section
 from seb_appliance.formats.entry import Entry, EntryHeader, Position
 from seb_appliance.formats.operations import (
     ApiKeyChanged,
@@ -39,7 +38,6 @@ from seb_appliance.formats.operations import (
     ObjectsRemoved,
     OffsetsCommitted,
     ReplacedRange,
-    Section,
     SegmentsReplaced,
     StoredSection,
     StreamSet,
@@ -48,102 +46,17 @@ from seb_appliance.formats.operations import (
     TopicCompacted,
     TopicCreated,
     TopicDeleted,
+    TopicEvent,
     TopicForked,
-    TopicSettings,
     TopicTrimmed,
     UserRemoved,
     UserSet,
     object_id_of,
 )
 
-
-def no_such_topic(name: str) -> TopicNotFoundError:
-    return TopicNotFoundError(
-        f"There is no topic {name!r}. Create it with PUT /v1/topics/{name}.", topic=name
-    )
-
-
-def topic_held(name: str) -> TopicHeldError:
-    return TopicHeldError(
-        f"The topic {name!r} was deleted; its name is free when its last fork is deleted, too.",
-        topic=name,
-    )
-
-
-def gone(topic: Topic) -> TopicNotFoundError:
-    """The answer to who asks for a deleted topic."""
-    return no_such_topic(topic.name) if topic.purged else topic_held(topic.name)
-
-
 # Topics whose index is swept at each entry: dropping old rows must not hold up anyone.
 _SWEPT_AT_ONCE: Final = 64
 _SWITCHED_AT_ONCE: Final = 200  # topics
-
-
-@dataclass(slots=True, eq=False)
-class Topic:
-    """A topic as of the last applied entry. `log_end_offset`: what the next record will get.
-    `index`: where its newest records lie (index.py finds the others); `stored`: those in segments,
-    which lie below all others. `bytes_gone`: of `index.total_bytes`, those in force no more.
-    `runs`: what compaction went over, ascending; `merged_to_start`: how often since the start it
-    reached the log start, where it may leave tombstones out.
-
-    A fork reads offsets below `fork_offset` of its `parent`; its rows begin there. `deleted`: it
-    has no name any more; `purged`: nor any fork, and its rows are gone. Rows wholly below
-    `held_offset` are in force no more: neither it nor a fork of it needs them."""
-
-    topic_id: int
-    name: str
-    created_us: int
-    settings: TopicSettings
-    log_start_offset: int = 0
-    log_end_offset: int = 0
-    index: IndexRows = field(default_factory=IndexRows)
-    stored: StoredRows = field(default_factory=StoredRows)
-    bytes_gone: int = 0
-    runs: list[Run] = field(default_factory=list)
-    merged_to_start: int = 0
-    deleted: bool = False
-    stream: StreamState | None = None  # of the Durable Streams protocol
-    purged: bool = False
-    held_offset: int = 0
-    fork_offset: int = 0
-    parent: Topic | None = field(default=None, repr=False)
-    forks: dict[int, Topic] = field(default_factory=dict, repr=False)  # by id
-
-    @property
-    def entries_begin(self) -> int:
-        """The first offset of its own that lies in a journal entry."""
-        return max(self.stored.end, self.held_offset, self.fork_offset)
-
-    @property
-    def needs(self) -> list[Need]:
-        """What each of its forks needs of it."""
-        return [(fork.held_offset, fork.fork_offset) for fork in self.forks.values()]
-
-    @property
-    def read_from(self) -> int | None:
-        """Its log start offset; None: nobody reads it by its name."""
-        return None if self.deleted else self.log_start_offset
-
-    @property
-    def had_entries(self) -> bool:
-        """Whether a journal entry ever held records of it."""
-        return self.index.end > 0
-
-    @property
-    def size_bytes(self) -> int:
-        """Of all sections in force."""
-        return self.stored.total_bytes + self.index.total_bytes - self.bytes_gone
-
-    def forget_entries(self) -> None:
-        """Rows of entries below `entries_begin` are in force no more."""
-        begin = self.entries_begin
-        if begin >= self.log_end_offset:
-            self.bytes_gone = self.index.total_bytes
-        elif begin >= self.index.begin:
-            self.bytes_gone = self.index.bytes_before[self.index.row_of(begin)]
-        self.index.forget_below(begin)
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,7 +182,7 @@ class Catalog:
         self._note_writer(header)
         self.untidied.add(header.seq, header.length, header.created_us)
         changed: list[Topic] = []
-        unsettled: set[Topic] = set()
+        unsettled: list[Topic] = []
         self.producers.forget_idle(header.created_us)
         for operation in entry.contents.operations:
             match operation:
@@ -279,27 +192,15 @@ class Catalog:
                     changed += self._add_section(
                         header.seq, header.created_us, header.sections_at, section
                     )
-                case TopicCreated():
-                    changed.append(self._create_topic(operation))
-                case TopicForked():
-                    changed.append(self._fork_topic(operation))
-                case TopicChanged():
-                    topic = self._by_id[operation.topic_id]
-                    topic.settings = operation.settings
-                    changed.append(topic)
-                case TopicDeleted():
-                    topic = self._by_id[operation.topic_id]
-                    unsettled.add(self._delete_topic(topic))
-                    changed.append(topic)
-                case StreamSet():
-                    self._by_id[operation.topic_id].stream = operation.stream
-                    changed.append(self._by_id[operation.topic_id])
-                case TopicTrimmed():
-                    topic = self._by_id[operation.topic_id]
-                    topic.log_start_offset = operation.log_start_offset
-                    topic.runs = without_below(topic.runs, topic.log_start_offset)
-                    unsettled.add(topic)
-                    changed.append(topic)
+                case (
+                    TopicCreated()
+                    | TopicForked()
+                    | TopicChanged()
+                    | TopicDeleted()
+                    | TopicTrimmed()
+                    | StreamSet()
+                ):
+                    changed.append(self._change_topic(operation, unsettled))
                 case SegmentsReplaced() | TopicCompacted() | ObjectsCondemned() | ObjectsRemoved():
                     self._tidy(operation, header)
                 case ObjectsAdopted():
@@ -329,6 +230,27 @@ class Catalog:
         applied before the last."""
         while self._switching:
             yield from self._switching.popleft()
+
+    def _change_topic(self, operation: TopicEvent, unsettled: list[Topic]) -> Topic:
+        """The topic. `unsettled` gets those of which rows may not be needed any more."""
+        match operation:
+            case TopicCreated():
+                return self._create_topic(operation)
+            case TopicForked():
+                return self._fork_topic(operation)
+        topic = self._by_id[operation.topic_id]
+        match operation:
+            case TopicChanged():
+                topic.settings = operation.settings
+            case StreamSet():
+                topic.stream = operation.stream
+            case TopicDeleted():
+                unsettled.append(self._delete_topic(topic))
+            case TopicTrimmed():
+                topic.log_start_offset = operation.log_start_offset
+                topic.runs = without_below(topic.runs, topic.log_start_offset)
+                unsettled.append(topic)
+        return topic
 
     def _create_topic(self, made: TopicCreated) -> Topic:
         topic = Topic(made.topic_id, made.name, made.created_us, made.settings)

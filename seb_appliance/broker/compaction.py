@@ -15,11 +15,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from seb_appliance import limits
-from seb_appliance.broker.catalog import Catalog, Topic
+from seb_appliance.broker.catalog import Catalog
 from seb_appliance.broker.lineage import pinned_below
 from seb_appliance.broker.rewrite_jobs import Compaction, SectionPlace
 from seb_appliance.broker.settings import BrokerSettings
 from seb_appliance.broker.stored_rows import StoredRows
+from seb_appliance.broker.topic import Topic
 from seb_appliance.clock import Clock
 from seb_appliance.formats.operations import TopicSettings
 

@@ -14,11 +14,12 @@ from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
 from seb_appliance import limits
-from seb_appliance.broker.catalog import Catalog, Topic
+from seb_appliance.broker.catalog import Catalog
 from seb_appliance.broker.compaction import inherits, pinned_rows, place_of, rows_for_all
 from seb_appliance.broker.ports import NewSegment, SectionSource, SignedUpload
 from seb_appliance.broker.rewrite_jobs import Compaction, MadeElsewhere, RewriteJob
 from seb_appliance.broker.settings import BrokerSettings
+from seb_appliance.broker.topic import Topic
 from seb_appliance.clock import Clock
 from seb_appliance.errors import (
     BadRequestError,

@@ -14,7 +14,7 @@ from seb_appliance.broker import audit
 from seb_appliance.broker.acknowledging import Told
 from seb_appliance.broker.audit import THE_APPLIANCE, Action, Actor
 from seb_appliance.broker.budget import Reservation
-from seb_appliance.broker.catalog import Catalog, Topic
+from seb_appliance.broker.catalog import Catalog
 from seb_appliance.broker.group_admission import Commit, GroupAdmission, NewPosition
 from seb_appliance.broker.group_refusals import lease_held, no_such_group
 from seb_appliance.broker.group_views import (
@@ -35,6 +35,7 @@ from seb_appliance.broker.names import (
 )
 from seb_appliance.broker.patterns import PatternTrie
 from seb_appliance.broker.reads import Reads
+from seb_appliance.broker.topic import Topic
 from seb_appliance.broker.values import From, ReadRequest, ReadResult
 from seb_appliance.broker.window import Window
 from seb_appliance.clock import Clock

@@ -16,7 +16,7 @@ from typing import Self, TypeVar
 
 from seb_appliance import limits
 from seb_appliance.broker.budget import ByteBudget
-from seb_appliance.broker.catalog import Topic, gone
+from seb_appliance.broker.topic import Topic, gone
 from seb_appliance.clock import Clock, Timer
 from seb_appliance.errors import BadParameterError, OverloadedError, ShuttingDownError
 

@@ -17,8 +17,8 @@ from seb_appliance.broker.lineage import owner_of
 from seb_appliance.errors import CorruptObjectError, TopicNotFoundError
 
 if TYPE_CHECKING:
-    from seb_appliance.broker.catalog import Topic
     from seb_appliance.broker.ports import State
+    from seb_appliance.broker.topic import Topic
 
 KEPT_ROWS_MAX: Final = 65_536  # 4 MB
 

@@ -14,7 +14,7 @@ from itertools import accumulate
 from operator import add
 from typing import Final, TypeAlias
 
-from seb_appliance.formats.operations import Section
+from seb_appliance.formats.contents import Section
 
 _COLUMNS: Final = "qqqqIqqq"
 ROW_BYTES: Final = sum(array(kind).itemsize for kind in _COLUMNS)

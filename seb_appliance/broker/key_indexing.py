@@ -13,14 +13,14 @@ from dataclasses import dataclass
 from functools import partial
 
 from seb_appliance import limits
-from seb_appliance.broker.catalog import Catalog, Topic, gone
+from seb_appliance.broker.catalog import Catalog
 from seb_appliance.broker.key_index import IndexedTopic, IndexRange, KeyIndex
 from seb_appliance.broker.key_views import KeyViews
 from seb_appliance.broker.reads import Reads
+from seb_appliance.broker.topic import Topic, gone
 from seb_appliance.broker.values import From, ReadRequest
 from seb_appliance.clock import Clock
 from seb_appliance.errors import (
-    ConfigurationError,
     CorruptObjectError,
     OffsetExpiredError,
     OffsetOutOfRangeError,
@@ -28,6 +28,7 @@ from seb_appliance.errors import (
     SebError,
     TopicNotFoundError,
 )
+from seb_appliance.start_errors import ConfigurationError
 
 INDEXED = ("latest", "history")
 

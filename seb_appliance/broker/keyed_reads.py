@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import Final
 
 from seb_appliance import limits
-from seb_appliance.broker.catalog import Topic, gone
 from seb_appliance.broker.reads import Reads
+from seb_appliance.broker.topic import Topic, gone
 from seb_appliance.broker.values import BatchSlice, From, ReadRequest, ReadResult
 from seb_appliance.errors import OffsetExpiredError, OffsetOutOfRangeError
 

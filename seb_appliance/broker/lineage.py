@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from seb_appliance import limits
 
 if TYPE_CHECKING:
-    from seb_appliance.broker.catalog import Topic
     from seb_appliance.broker.stored import StoredObjects
+    from seb_appliance.broker.topic import Topic
 
 NOTHING: Final = limits.OFFSET_MAX
 """The held offset of a topic of whose rows nobody needs any."""

@@ -10,11 +10,12 @@ from bisect import bisect_left
 from dataclasses import dataclass, field, replace
 
 from seb_appliance import limits
-from seb_appliance.broker.catalog import Catalog, Topic
+from seb_appliance.broker.catalog import Catalog
 from seb_appliance.broker.lineage import owner_of
 from seb_appliance.broker.ports import ObjectRef, SectionRef, SectionSource
 from seb_appliance.broker.reads import Reads
 from seb_appliance.broker.stored_rows import StoredRows
+from seb_appliance.broker.topic import Topic
 from seb_appliance.broker.values import From
 
 

@@ -11,17 +11,10 @@ from seb_appliance import limits
 from seb_appliance.broker.index_rows import IndexRows
 from seb_appliance.broker.remembered import Producer, RememberedRequest
 from seb_appliance.formats.columns import Bytes
+from seb_appliance.formats.contents import Contents, Section
 from seb_appliance.formats.durable_streams import StreamState
 from seb_appliance.formats.entry import EncodedEntry, Entry, Position
-from seb_appliance.formats.operations import (
-    Contents,
-    Grant,
-    Quotas,
-    Role,
-    Section,
-    StoredSection,
-    TopicSettings,
-)
+from seb_appliance.formats.operations import Grant, Quotas, Role, StoredSection, TopicSettings
 
 
 @dataclass(frozen=True, slots=True)

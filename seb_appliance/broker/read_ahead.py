@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import Final, TypeAlias
 
-from seb_appliance.broker.catalog import Catalog, Topic
+from seb_appliance.broker.catalog import Catalog
 from seb_appliance.broker.index import SectionIndex
 from seb_appliance.broker.sections import SectionReader
+from seb_appliance.broker.topic import Topic
 from seb_appliance.clock import Clock
 
 # Bytes ahead of one reader: doubled with each read, and never more than all together may have, so

@@ -6,13 +6,14 @@ from collections.abc import Callable
 from typing import Final
 
 from seb_appliance import limits
-from seb_appliance.broker.catalog import Catalog, Topic, gone
+from seb_appliance.broker.catalog import Catalog
 from seb_appliance.broker.collecting import Collected
 from seb_appliance.broker.counters import Counters
 from seb_appliance.broker.index import SectionIndex, Stretch
 from seb_appliance.broker.ports import SectionRef
 from seb_appliance.broker.read_ahead import ReadAhead
 from seb_appliance.broker.sections import DecodedSection, SectionReader
+from seb_appliance.broker.topic import Topic, gone
 from seb_appliance.broker.values import From, ReadRequest, ReadResult
 from seb_appliance.broker.waiting import Waiter, WaitingReaders
 from seb_appliance.clock import Clock

@@ -11,23 +11,24 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from seb_appliance.broker.catalog import Catalog, Topic
+from seb_appliance.broker.catalog import Catalog
 from seb_appliance.broker.counters import Counters
 from seb_appliance.broker.key_index import KeyIndex, KeyOffsets, KeyRow, KeyRows
 from seb_appliance.broker.key_indexing import KeyIndexing, is_indexed
 from seb_appliance.broker.key_views import KeyViews
 from seb_appliance.broker.keyed_reads import key_of, pick
 from seb_appliance.broker.reads import Reads
+from seb_appliance.broker.topic import Topic
 from seb_appliance.broker.values import BatchSlice, ReadResult
 from seb_appliance.clock import Clock
 from seb_appliance.errors import (
     BadParameterError,
-    ConfigurationError,
     CorruptObjectError,
     KeyIndexOffError,
     OverloadedError,
     RecordKeyNotFoundError,
 )
+from seb_appliance.start_errors import ConfigurationError
 
 Rows = TypeVar("Rows", KeyRows, KeyOffsets)
 

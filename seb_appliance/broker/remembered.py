@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from seb_appliance import limits
-from seb_appliance.formats.operations import Produced, ProducerAppend, RequestResult
+from seb_appliance.formats.contents import Produced, ProducerAppend, RequestResult
 
 _HEAD: Final = struct.Struct("<qq16s16s")  # place, created_us, scope, body_hash
 _PRODUCED: Final = struct.Struct("<4q")

@@ -19,7 +19,7 @@ from seb_appliance.broker.remembered import (
 )
 from seb_appliance.broker.window import Window
 from seb_appliance.errors import IdempotencyMismatchError, SequenceGapError, StaleEpochError
-from seb_appliance.formats.operations import Produced, ProducerAppend, RequestResult
+from seb_appliance.formats.contents import Produced, ProducerAppend, RequestResult
 
 # What is remembered takes room in the entry's table of contents: at most so much beside a text.
 _RESULT_BYTES: Final = 48

@@ -5,8 +5,8 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 
 from seb_appliance import limits
-from seb_appliance.broker.catalog import Topic
 from seb_appliance.broker.index import SectionIndex
+from seb_appliance.broker.topic import Topic
 from seb_appliance.clock import Clock
 
 

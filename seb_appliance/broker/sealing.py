@@ -11,7 +11,8 @@ from seb_appliance.broker.compressing import Compressor
 from seb_appliance.broker.window import PlainRun, TopicRuns, Window
 from seb_appliance.formats import batch
 from seb_appliance.formats.columns import BinaryColumn, Bytes, Columns, int64s
-from seb_appliance.formats.operations import Append, Contents, Operation, Section
+from seb_appliance.formats.contents import Contents, Section
+from seb_appliance.formats.operations import Append, Operation
 
 
 @dataclass(slots=True)

@@ -12,10 +12,11 @@ from collections.abc import Callable
 from concurrent.futures import Executor
 from typing import Final
 
-from seb_appliance.broker.catalog import Catalog, Topic
+from seb_appliance.broker.catalog import Catalog
 from seb_appliance.broker.counters import Counters
 from seb_appliance.broker.ports import Journal, SectionSource, State
 from seb_appliance.broker.sealing import seal
+from seb_appliance.broker.topic import Topic
 from seb_appliance.broker.window import Window
 from seb_appliance.clock import Clock, Timer
 from seb_appliance.errors import FencedError, InternalError, OutcomeUnknownError, StandbyError

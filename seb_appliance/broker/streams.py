@@ -10,7 +10,7 @@ from seb_appliance import limits
 from seb_appliance.broker.appending import Admitted
 from seb_appliance.broker.audit import THE_APPLIANCE, Actor
 from seb_appliance.broker.budget import Reservation
-from seb_appliance.broker.catalog import Catalog, Topic, no_such_topic
+from seb_appliance.broker.catalog import Catalog
 from seb_appliance.broker.linger import Linger
 from seb_appliance.broker.names import check_topic_name
 from seb_appliance.broker.reads import Reads
@@ -27,6 +27,7 @@ from seb_appliance.broker.stream_values import (
     WantedStream,
     media_type_of,
 )
+from seb_appliance.broker.topic import Topic, no_such_topic
 from seb_appliance.broker.waiting import WaitingReaders
 from seb_appliance.broker.window import Window
 from seb_appliance.broker.writes import Writes

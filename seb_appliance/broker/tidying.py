@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from seb_appliance import limits
 from seb_appliance.broker.admission import Admission, AdmittedTopic
-from seb_appliance.broker.catalog import Catalog, Topic
+from seb_appliance.broker.catalog import Catalog
 from seb_appliance.broker.compaction import Compactions, place_of
 from seb_appliance.broker.compactions_elsewhere import CompactionsElsewhere
 from seb_appliance.broker.consumer_groups import Submit
@@ -25,16 +25,17 @@ from seb_appliance.broker.retention import AgeClock, kept_from
 from seb_appliance.broker.rewrite_jobs import Compaction, RewriteJob, Rewritten, SectionPlace
 from seb_appliance.broker.settings import TidySettings
 from seb_appliance.broker.stored import LivingObject
+from seb_appliance.broker.topic import Topic
 from seb_appliance.broker.window import Window
 from seb_appliance.clock import Clock
 from seb_appliance.errors import FencedError, TopicNotFoundError
+from seb_appliance.formats.contents import encoded_bytes
 from seb_appliance.formats.operations import (
     ObjectsCondemned,
     ObjectsRemoved,
     ReplacedRange,
     SegmentsReplaced,
     TopicCompacted,
-    encoded_bytes,
 )
 
 _TOPICS_AT_ONCE = 200  # looked at before the event loop gets a turn

@@ -8,10 +8,11 @@ import msgspec
 
 from seb_appliance.broker import audit
 from seb_appliance.broker.audit import THE_APPLIANCE, Action, Actor
-from seb_appliance.broker.catalog import Catalog, Topic
+from seb_appliance.broker.catalog import Catalog
 from seb_appliance.broker.linger import Linger
 from seb_appliance.broker.names import check_topic_name
 from seb_appliance.broker.settings import BrokerSettings
+from seb_appliance.broker.topic import Topic
 from seb_appliance.broker.values import ForkOf, TopicView
 from seb_appliance.broker.window import Window
 from seb_appliance.broker.writes import Writes

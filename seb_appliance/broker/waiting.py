@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 
 from seb_appliance import limits
-from seb_appliance.broker.catalog import Topic
+from seb_appliance.broker.topic import Topic
 from seb_appliance.clock import Clock, Timer
 from seb_appliance.errors import OverloadedError
 

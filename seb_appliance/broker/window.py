@@ -13,7 +13,8 @@ from seb_appliance import limits
 from seb_appliance.broker.compressing import Compressor
 from seb_appliance.broker.values import NewRecords
 from seb_appliance.formats.batch import BatchHeader
-from seb_appliance.formats.operations import Event, ProducerAppend, RequestResult
+from seb_appliance.formats.contents import ProducerAppend, RequestResult
+from seb_appliance.formats.operations import Event
 
 
 @dataclass(slots=True)

@@ -43,7 +43,8 @@ from seb_appliance.cli.snapshot import snapshot
 from seb_appliance.cli.status import status
 from seb_appliance.cli.tail import tail
 from seb_appliance.cli.topics import topics
-from seb_appliance.errors import ConfigurationError, SebError, StartError
+from seb_appliance.errors import SebError
+from seb_appliance.start_errors import ConfigurationError, StartError
 
 INTERRUPTED: Final = 130
 

@@ -14,7 +14,7 @@ from seb_appliance.cli.failures import DIFFERS
 from seb_appliance.cli.options import settings_from, with_settings
 from seb_appliance.cli.output import say_json, tell, write
 from seb_appliance.cli.reaching import url_and_key
-from seb_appliance.errors import ConfigurationError
+from seb_appliance.start_errors import ConfigurationError
 
 if TYPE_CHECKING:
     from seb_appliance.cli.applying.plan import Plan
@@ -38,12 +38,13 @@ PATIENCE_S: Final = 10.0
     help="Add the secrets of new API keys to this file (mode 0600), instead of showing them.",
 )
 @yes_option
-@with_settings("url", "key_file")
+@with_settings("url", "key_file", "profile")
 @click.option("--json", "as_json", is_flag=True, help="JSON, for programs.")
 def apply(
     config: Path | None,
     url: str | None,
     key_file: str | None,
+    profile: str | None,
     file: str | None,
     exports: bool,
     as_json: bool,
@@ -59,7 +60,8 @@ def apply(
     if exports != (file is None):
         raise click.UsageError("name a file, or say --export to write one")
     wanted = None if file is None else read_wanted(_read(file), file)
-    address, key = url_and_key(settings_from(config, {"url": url, "key_file": key_file}))
+    flags: dict[str, str | bool | None] = {"url": url, "key_file": key_file, "profile": profile}
+    address, key = url_and_key(settings_from(config, flags))
     with Admin(address, key, patience_s=PATIENCE_S) as admin:
         if wanted is None:
             _export(admin, as_json=as_json)

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from seb_appliance.bench.plan import CONNECTIONS_AT_A_RATE, PRESETS, TOPOLOGIES, Plan
 from seb_appliance.cli.reaching import url_and_key
-from seb_appliance.errors import ConfigurationError, StartError
 from seb_appliance.settings import Settings, environment_without_settings
+from seb_appliance.start_errors import ConfigurationError, StartError
 
 if TYPE_CHECKING:
     from seb_appliance.bench.processes import EmbeddedOptions

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from seb_appliance.errors import StartError
+from seb_appliance.start_errors import StartError
 
 
 @contextmanager

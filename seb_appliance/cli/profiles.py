@@ -22,8 +22,8 @@ from seb_appliance.cli.profiles_file import (
     save,
 )
 from seb_appliance.cli.reaching import ListsByDefault
-from seb_appliance.errors import ConfigurationError
 from seb_appliance.settings import profiles_file
+from seb_appliance.start_errors import ConfigurationError
 
 json_option = click.option("--json", "as_json", is_flag=True, help="JSON, for programs.")
 

@@ -15,8 +15,8 @@ from seb_appliance.cli.outline import outline
 from seb_appliance.cli.output import say, size
 from seb_appliance.cli.parts import need_server
 from seb_appliance.cli.progress import showing
-from seb_appliance.errors import ConfigurationError
 from seb_appliance.settings import Settings, load
+from seb_appliance.start_errors import ConfigurationError
 
 if TYPE_CHECKING:
     from seb_appliance.machine.restoring import Cloned, Restored

@@ -18,7 +18,7 @@ from seb_appliance.client.leasing import Lease
 from seb_appliance.client.reading import Reading, batches
 from seb_appliance.client.records import Record, RecordBatch
 from seb_appliance.clock import Clock, SystemClock
-from seb_appliance.errors import ConfigurationError
+from seb_appliance.start_errors import ConfigurationError
 
 PATIENCE_S: Final = 120.0
 TOPICS_MAX: Final = 200  # each has a connection that waits for its records

@@ -10,7 +10,7 @@ import msgspec
 
 from seb_appliance import __version__, limits
 from seb_appliance.addresses import parse_url
-from seb_appliance.errors import ConfigurationError
+from seb_appliance.start_errors import ConfigurationError
 
 HEAD_BYTES_MAX: Final = 64 * limits.KIB
 BODY_BYTES_MAX: Final = 256 * limits.MIB

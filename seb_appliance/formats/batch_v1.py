@@ -65,7 +65,7 @@ def decode(stored: bytes) -> BatchV1:
     return BatchV1(created_us, BinaryColumn(array("i", starts), memoryview(data)[data_at:]))
 
 
-def inflate(stored: bytes) -> Bytes:
+def inflate(stored: bytes) -> bytes | bytearray:
     """The plain file. Raises BadBatchError."""
     return _gunzip(stored) if stored[:2] == GZIP_MAGIC else stored
 

@@ -17,7 +17,7 @@ from crc32c import crc32c
 from seb_appliance import limits
 from seb_appliance.errors import BadBatchError
 from seb_appliance.formats.columns import Bytes, pad8
-from seb_appliance.formats.operations import Contents, decode_contents, encode_contents
+from seb_appliance.formats.contents import Contents, decode_contents, encode_contents
 
 MAGIC: Final = b"sebj"
 VERSION: Final = 1

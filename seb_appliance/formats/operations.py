@@ -1,4 +1,4 @@
-"""What a journal entry's table of contents holds: operations in admission order, and sections.
+"""What a journal entry can tell: operations, which contents.py puts into admission order.
 
 Entries carry results, never conditions: replay applies each operation and decides nothing. Every
 struct refuses unknown fields and versions, so that a release that does not know an event stops
@@ -12,7 +12,6 @@ from typing import Annotated, Final, Literal
 import msgspec
 
 from seb_appliance import limits
-from seb_appliance.errors import BadBatchError
 from seb_appliance.formats.durable_streams import StreamState
 from seb_appliance.formats.numbers import Whole
 
@@ -392,65 +391,8 @@ Event = (
     | AuditNoted
 )
 Operation = Append | Event
+TopicEvent = TopicCreated | TopicForked | TopicChanged | TopicDeleted | TopicTrimmed | StreamSet
 TidyEvent = SegmentsReplaced | TopicCompacted | ObjectsCondemned | ObjectsRemoved
-
-
-class ProducerAppend(
-    msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, gc=False
-):
-    """One request of an idempotent producer: where its records went."""
-
-    producer_id: str
-    epoch: Whole
-    seq: Whole
-    offset: Whole
-    count: Whole
-    timestamp_us: int
-
-
-class Section(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, gc=False):
-    """Batches of one topic, back to back. `start` counts from the first byte after the padded
-    table of contents; offsets are inclusive; `crc` is the CRC-32C of the section's bytes."""
-
-    topic_id: Whole
-    base_offset: Whole
-    last_offset: Whole
-    record_count: Whole
-    start: Whole
-    length: Whole
-    crc: Whole
-    largest_timestamp_us: Whole
-    producers: tuple[ProducerAppend, ...] = ()  # no list: a start reads a million sections
-
-
-class Produced(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """What one request appended to one topic: `offset` is the first of `count`."""
-
-    topic_id: Whole
-    offset: Whole
-    count: Whole
-    timestamp_us: int
-
-
-class RequestResult(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """What a request with an Idempotency-Key did, so that it is never done twice.
-
-    `scope`: 16 bytes, a hash of API key id, route and Idempotency-Key. `body_hash`: 16 bytes, a
-    hash of what was sent, to tell another request under the same key; what it committed is known
-    from there.
-    """
-
-    scope: bytes
-    body_hash: bytes
-    produced: list[Produced]
-
-
-class Contents(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """The table of contents of one journal entry."""
-
-    operations: list[Operation]
-    sections: list[Section]
-    results: list[RequestResult] = []
 
 
 OBJECTS_PER_SWITCH_MAX: Final = 1024
@@ -460,53 +402,3 @@ def object_id_of(seq: int, number: int) -> int:
     """The id of object `number` of the switch in entry `seq`: never given twice."""
     assert number < OBJECTS_PER_SWITCH_MAX, number
     return seq * OBJECTS_PER_SWITCH_MAX + number
-
-
-# msgspec lets a text that is not UTF-8 through as the codec's own error.
-_UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-
-_encoder: Final = msgspec.msgpack.Encoder()
-_decoder: Final = msgspec.msgpack.Decoder(Contents)
-
-
-class _SectionsOnly(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """Contents whose operations are stepped over."""
-
-    operations: msgspec.Raw
-    sections: list[Section]
-    results: msgspec.Raw = msgspec.Raw()
-
-
-_sections_decoder: Final = msgspec.msgpack.Decoder(_SectionsOnly)
-
-
-def encoded_bytes(event: Event) -> int:
-    """How many bytes the event takes in a table of contents."""
-    return len(_encoder.encode(event))
-
-
-def encode_contents(contents: Contents) -> bytes:
-    return _encoder.encode(contents)
-
-
-def decode_contents(data: bytes | memoryview) -> Contents:
-    """The typed contents, or BadBatchError: unknown events, versions and fields are errors."""
-    try:
-        contents = _decoder.decode(data)
-    except _UNREADABLE as error:
-        raise BadBatchError(
-            f"the table of contents cannot be read: {error}. If a newer release wrote it, install "
-            "that release"
-        ) from error
-    for operation in contents.operations:
-        if isinstance(operation, Append) and operation.section >= len(contents.sections):
-            raise BadBatchError(f"an operation names section {operation.section}: not there")
-    return contents
-
-
-def decode_sections(data: bytes | memoryview) -> list[Section]:
-    """Only the sections of an encoded table of contents, which `decode_contents` took once."""
-    try:
-        return _sections_decoder.decode(data).sections
-    except _UNREADABLE as error:
-        raise BadBatchError(f"the table of contents cannot be read: {error}") from error

@@ -9,8 +9,9 @@ from crc32c import crc32c
 
 from seb_appliance.errors import BadBatchError
 from seb_appliance.formats import entry, segment
+from seb_appliance.formats.contents import Section
 from seb_appliance.formats.entry import EntryHeader
-from seb_appliance.formats.operations import Section, StoredSection
+from seb_appliance.formats.operations import StoredSection
 from seb_appliance.storage import layout
 from seb_appliance.storage.layout import Claim
 from seb_appliance.storage.merging import batches_of

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from seb_appliance.clock import SystemClock
-from seb_appliance.errors import StartError, StoreError, StoreUnusableError
+from seb_appliance.errors import StoreError
 from seb_appliance.fsck.check import CheckOptions, CheckReport, check_bucket
 from seb_appliance.fsck.findings import Problem
 from seb_appliance.machine.data_directory import data_directory_if_free
 from seb_appliance.machine.stores import make_store
 from seb_appliance.settings import Settings
+from seb_appliance.start_errors import StartError, StoreUnusableError
 from seb_appliance.storage.patience import Patience, given_up
 from seb_appliance.storage.replay import Progress
 

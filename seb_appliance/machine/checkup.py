@@ -15,10 +15,11 @@ from typing import Any, Final
 from seb_appliance import __version__
 from seb_appliance.clock import SystemClock
 from seb_appliance.cost.effects import always_busy
-from seb_appliance.errors import SebError, StartError, StoreError, StoreUnusableError
+from seb_appliance.errors import SebError, StoreError
 from seb_appliance.machine.stores import make_store
 from seb_appliance.setting_table import SETTINGS, Setting
 from seb_appliance.settings import Settings
+from seb_appliance.start_errors import StartError, StoreUnusableError
 from seb_appliance.storage.bucket_info import read_bucket_info
 from seb_appliance.storage.object_store import ObjectStore
 from seb_appliance.storage.patience import Patience, given_up

@@ -17,9 +17,10 @@ from typing import Final
 
 from seb_appliance.broker.ports import LoadedState
 from seb_appliance.clock import SystemClock
-from seb_appliance.errors import ConfigurationError, SebError, StoreError, StoreUnusableError
+from seb_appliance.errors import SebError, StoreError
 from seb_appliance.machine.stores import make_store
 from seb_appliance.settings import Settings
+from seb_appliance.start_errors import ConfigurationError, StoreUnusableError
 from seb_appliance.state.database import StateDatabase
 from seb_appliance.storage.copying import BucketCopy, Copied
 from seb_appliance.storage.needed import Needed, needed_objects

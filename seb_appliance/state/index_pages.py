@@ -16,8 +16,8 @@ from sqlalchemy import Connection, func, insert, select
 from seb_appliance import limits
 from seb_appliance.broker.index_rows import EntryPlace, IndexRows
 from seb_appliance.broker.ports import PagedRow
+from seb_appliance.formats.contents import Section, decode_sections
 from seb_appliance.formats.entry import Entry
-from seb_appliance.formats.operations import Section, decode_sections
 from seb_appliance.state import rows
 from seb_appliance.state.found import checksum_of
 from seb_appliance.state.schema import index_pages, journal_entries, topics

@@ -16,8 +16,8 @@ from seb_appliance.broker.ports import (
     WriterRow,
 )
 from seb_appliance.errors import BadBatchError, CorruptObjectError
+from seb_appliance.formats.contents import decode_sections
 from seb_appliance.formats.entry import Position
-from seb_appliance.formats.operations import decode_sections
 from seb_appliance.state import index_pages, retries, rows
 from seb_appliance.state.schema import (
     api_keys,

@@ -27,13 +27,9 @@ from sqlalchemy import (
 
 from seb_appliance import limits
 from seb_appliance.broker.remembered import Producer, RememberedRequest, first_append, weight_of
+from seb_appliance.formats.contents import ProducerAppend, RequestResult
 from seb_appliance.formats.entry import Entry
-from seb_appliance.formats.operations import (
-    Append,
-    ProducerAppend,
-    RequestResult,
-    TopicDeleted,
-)
+from seb_appliance.formats.operations import Append, TopicDeleted
 from seb_appliance.state import rows
 from seb_appliance.state.found import checksum_of, checksum_where, one_of, rows_with
 from seb_appliance.state.schema import producers, requests

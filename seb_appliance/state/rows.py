@@ -12,6 +12,7 @@ import msgspec
 import sqlalchemy
 
 from seb_appliance.broker.ports import ApiKeyRow, EntryRef, EntryRow, TopicRow, UserRow
+from seb_appliance.formats.contents import Section, encode_contents
 from seb_appliance.formats.durable_streams import StreamState
 from seb_appliance.formats.entry import Entry, EntryHeader, Position
 from seb_appliance.formats.operations import (
@@ -22,14 +23,12 @@ from seb_appliance.formats.operations import (
     Grant,
     LeaseTaken,
     Quotas,
-    Section,
     StoredSection,
     StreamSet,
     TopicCreated,
     TopicForked,
     TopicSettings,
     UserSet,
-    encode_contents,
 )
 
 Row: TypeAlias = dict[str, Any]

@@ -11,12 +11,8 @@ from typing import Final
 
 import msgspec
 
-from seb_appliance.errors import (
-    ConfigurationError,
-    ObjectExistsError,
-    ObjectMissingError,
-    StoreUnusableError,
-)
+from seb_appliance.errors import ObjectExistsError, ObjectMissingError
+from seb_appliance.start_errors import ConfigurationError, StoreUnusableError
 from seb_appliance.storage import layout
 from seb_appliance.storage.layout import Mode
 from seb_appliance.storage.object_store import ObjectStore

@@ -22,8 +22,8 @@ from seb_appliance.broker.ports import StoreHealth
 from seb_appliance.clock import Clock
 from seb_appliance.errors import StandbyError
 from seb_appliance.formats.columns import Bytes
+from seb_appliance.formats.contents import Contents
 from seb_appliance.formats.entry import EncodedEntry, Entry, Position
-from seb_appliance.formats.operations import Contents
 from seb_appliance.storage import layout
 from seb_appliance.storage.bases import BaseChain, claimed_span
 from seb_appliance.storage.create_only import create_only_span

@@ -18,6 +18,7 @@ from seb_appliance.errors import (
 )
 from seb_appliance.failpoints import Failpoints
 from seb_appliance.formats.columns import Bytes
+from seb_appliance.formats.contents import Contents
 from seb_appliance.formats.entry import (
     HEADER_BYTES,
     EncodedEntry,
@@ -25,7 +26,6 @@ from seb_appliance.formats.entry import (
     encode,
     read_header,
 )
-from seb_appliance.formats.operations import Contents
 from seb_appliance.storage.layout import Mode
 from seb_appliance.storage.object_store import Durability, ObjectStore
 from seb_appliance.storage.patience import Patience

@@ -8,7 +8,7 @@ from functools import partial
 from typing import cast
 
 from seb_appliance.broker.ports import ObjectRow
-from seb_appliance.errors import StoreUnusableError
+from seb_appliance.start_errors import StoreUnusableError
 from seb_appliance.storage import layout
 from seb_appliance.storage.object_store import ObjectInfo, ObjectStore, list_all
 from seb_appliance.storage.patience import Patience

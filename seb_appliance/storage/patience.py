@@ -14,15 +14,14 @@ from seb_appliance.clock import Clock
 from seb_appliance.errors import (
     ObjectExistsError,
     ObjectMissingError,
-    StoreAwayError,
     StoreClockSkewError,
     StoreConflictError,
     StoreDeniedError,
     StoreError,
     StoreUncertainError,
     StoreUnsupportedError,
-    StoreUnusableError,
 )
+from seb_appliance.start_errors import StoreAwayError, StoreUnusableError
 
 T = TypeVar("T")
 

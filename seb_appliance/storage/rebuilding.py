@@ -12,9 +12,10 @@ from typing import cast
 
 from seb_appliance.broker.ports import Replica
 from seb_appliance.clock import Clock
-from seb_appliance.errors import ConfigurationError, StoreError, StoreUnusableError
+from seb_appliance.errors import StoreError
 from seb_appliance.failpoints import NO_FAILPOINTS
 from seb_appliance.formats.entry import Position
+from seb_appliance.start_errors import ConfigurationError, StoreUnusableError
 from seb_appliance.storage import layout
 from seb_appliance.storage.as_of import AsOfStore, as_of
 from seb_appliance.storage.bases import BaseChain, ClaimedLog, list_claims

@@ -14,15 +14,14 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from seb_appliance.broker.ports import Replica
-from seb_appliance.errors import (
+from seb_appliance.errors import CorruptObjectError, ObjectMissingError
+from seb_appliance.formats.entry import ORIGIN, EntryHeader, Position
+from seb_appliance.start_errors import (
     ConfigurationError,
-    CorruptObjectError,
     NewerReleaseError,
-    ObjectMissingError,
     StartError,
     StoreUnusableError,
 )
-from seb_appliance.formats.entry import ORIGIN, EntryHeader, Position
 from seb_appliance.storage.layout import SnapshotName
 from seb_appliance.storage.replay import Progress, ReplayError
 from seb_appliance.storage.snapshots import SnapshotStore, floor_of

@@ -19,7 +19,7 @@ from seb_appliance.client import (
     LeaseLostError,
     UnreadableAnswerError,
 )
-from seb_appliance.errors import ConfigurationError
+from seb_appliance.start_errors import ConfigurationError
 from tests.support.appliance import RunningAppliance, running_appliance
 from tests.support.unreliable import answer, between, unreliable
 

@@ -18,7 +18,8 @@ from seb_appliance.broker.names import check_pattern, check_topic_name
 from seb_appliance.broker.patterns import Patterns
 from seb_appliance.broker.values import From
 from seb_appliance.client.exchange import AnswerReader, MalformedAnswerError
-from seb_appliance.errors import ConfigurationError, RefusedError
+from seb_appliance.errors import RefusedError
+from seb_appliance.start_errors import ConfigurationError
 from tests.fuzz.target import Target
 from tests.support.patterns import pattern_matches
 

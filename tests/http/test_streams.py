@@ -9,8 +9,8 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from seb_appliance import settings
-from seb_appliance.errors import ConfigurationError
+from seb_appliance import limits, settings
+from seb_appliance.start_errors import ConfigurationError
 from tests.support.appliance import running_appliance
 from tests.support.lanes import Lane, masked
 
@@ -99,12 +99,22 @@ async def test_a_path_that_is_none_changes_nothing(seb, path: str):
         {"stream-forked-from": "nowhere"},
         {"stream-forked-from": "/v1/stream/../x"},
         {"content-type": "no type"},
+        {"content-type": f"text/{'x' * limits.STREAM_CONTENT_TYPE_CHARACTERS_MAX}"},
     ],
 )
 async def test_a_header_that_means_nothing_is_refused(seb, headers: dict[str, str]):
     answer = await seb.client.put("/v1/stream/never", headers=headers)
     assert answer.status_code == 400, answer.text
     assert (await seb.client.get("/v1/stream/never")).status_code == 404
+
+
+async def test_a_stream_seq_that_is_too_long_is_refused_and_one_that_is_not_is_taken(seb):
+    await seb.client.put("/v1/stream/in-order", headers=TEXT)
+    longest = "x" * limits.STREAM_SEQ_CHARACTERS_MAX
+    for seq, status in ((longest + "x", 400), (longest, 204)):
+        headers = {**TEXT, "stream-seq": seq}
+        answer = await seb.client.post("/v1/stream/in-order", headers=headers, content=b"x")
+        assert answer.status_code == status, answer.text
 
 
 async def test_a_key_does_what_its_grants_say(seb):

@@ -15,11 +15,11 @@ import pytest
 
 from seb_appliance import limits
 from seb_appliance.clock import SystemClock
-from seb_appliance.errors import ConfigurationError, StoreUnusableError
 from seb_appliance.fsck.check import CheckOptions, check_bucket
 from seb_appliance.machine import restoring
 from seb_appliance.machine.stores import make_store
 from seb_appliance.settings import Settings, load
+from seb_appliance.start_errors import ConfigurationError, StoreUnusableError
 from seb_appliance.storage.directory import DirectoryStore
 from seb_appliance.storage.object_store import ObjectStore, list_all
 from seb_appliance.storage.patience import Patience

@@ -24,8 +24,9 @@ from seb_appliance.broker.ports import (
 from seb_appliance.errors import FencedError, StoreUncertainError
 from seb_appliance.formats import entry as entry_format
 from seb_appliance.formats.columns import Bytes
+from seb_appliance.formats.contents import Contents
 from seb_appliance.formats.entry import ORIGIN, EncodedEntry, Entry, Position
-from seb_appliance.formats.operations import AuditNoted, Contents
+from seb_appliance.formats.operations import AuditNoted
 
 START_US = 1_800_000_000_000_000
 

@@ -22,6 +22,7 @@ LEAVES = {
     "failpoints",
     "limits",
     "quantities",
+    "start_errors",
     "traces",
 }
 SETTINGS = {"setting_table", "settings"}

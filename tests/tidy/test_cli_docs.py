@@ -10,7 +10,7 @@ import click
 import pytest
 
 from seb_appliance.cli import INTERRUPTED, failures, seb
-from seb_appliance.errors import ConfigurationError
+from seb_appliance.start_errors import ConfigurationError
 
 TEXT = (Path(__file__).parents[2] / "docs" / "CLI.md").read_text(encoding="utf-8")
 ON_THE_MACHINE = {"serve", "promote", "doctor", "inspect", "fsck", "admin", "restore", "clone"}

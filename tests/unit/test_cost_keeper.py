@@ -13,8 +13,8 @@ from seb_appliance import limits
 from seb_appliance.broker.linger import Linger
 from seb_appliance.broker.rewrite_jobs import Asked
 from seb_appliance.cost.prices import PROVIDERS, Money
-from seb_appliance.errors import ConfigurationError
 from seb_appliance.keepers.cost_keeper import CostKeeper
+from seb_appliance.start_errors import ConfigurationError
 from seb_appliance.state.local import LocalFile
 from seb_appliance.storage.counted import RequestCount, RequestCounts
 from tests.support.fakes import FakeClock

@@ -13,10 +13,10 @@ from rich.console import Console
 from seb_appliance import settings
 from seb_appliance.app import process
 from seb_appliance.app.assembly import Appliance
-from seb_appliance.errors import StoreUnusableError
 from seb_appliance.failpoints import NO_FAILPOINTS
 from seb_appliance.formats.operations import TopicSettings
 from seb_appliance.machine.stores import make_store
+from seb_appliance.start_errors import StoreUnusableError
 from seb_appliance.storage import layout
 
 pytestmark = pytest.mark.slow

@@ -16,7 +16,7 @@ from seb_appliance.app.assembly import Appliance
 from seb_appliance.app.importing import ImportOptions, import_old_log
 from seb_appliance.broker.values import ApiKeyView, From, NewRecords, ReadRequest
 from seb_appliance.clock import SystemClock
-from seb_appliance.errors import ConfigurationError, CorruptObjectError, ImportRefusedError
+from seb_appliance.errors import CorruptObjectError, ImportRefusedError
 from seb_appliance.failpoints import NO_FAILPOINTS
 from seb_appliance.formats import batch_v1
 from seb_appliance.formats.operations import Grant, StoredObject, StoredSection, TopicSettings
@@ -24,6 +24,7 @@ from seb_appliance.fsck.check import CheckOptions, check_bucket
 from seb_appliance.machine import restoring
 from seb_appliance.machine.data_directory import own_data_directory
 from seb_appliance.machine.stores import make_store
+from seb_appliance.start_errors import ConfigurationError
 from seb_appliance.storage.patience import Patience
 from tests.support import go_client
 from tests.support.appliance import running_appliance

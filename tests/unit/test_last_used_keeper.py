@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from seb_appliance.broker.last_used import LastUsed
-from seb_appliance.errors import ConfigurationError
 from seb_appliance.keepers.last_used_keeper import LastUsedKeeper
+from seb_appliance.start_errors import ConfigurationError
 from seb_appliance.state.local import LocalFile
 from tests.support.fakes import FakeClock
 

@@ -21,9 +21,9 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from seb_appliance import settings
 from seb_appliance.app import assembly
 from seb_appliance.clock import SystemClock
-from seb_appliance.errors import ConfigurationError
 from seb_appliance.machine import otel
 from seb_appliance.machine.otel import OtelTraces
+from seb_appliance.start_errors import ConfigurationError
 from tests.support.appliance import RunningAppliance, running_appliance
 from tests.support.servers.s3_server import free_port
 

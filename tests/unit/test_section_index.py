@@ -17,12 +17,14 @@ import pytest
 
 from seb_appliance import limits
 from seb_appliance.broker import index as index_module
-from seb_appliance.broker.catalog import Catalog, Topic
+from seb_appliance.broker.catalog import Catalog
 from seb_appliance.broker.counters import Counters
 from seb_appliance.broker.index import SectionIndex
 from seb_appliance.broker.ports import SectionRef
+from seb_appliance.broker.topic import Topic
 from seb_appliance.errors import CorruptObjectError, TopicNotFoundError
-from seb_appliance.formats.operations import Section, TopicDeleted
+from seb_appliance.formats.contents import Section
+from seb_appliance.formats.operations import TopicDeleted
 from seb_appliance.state import checks
 from seb_appliance.state.database import StateDatabase
 from tests.unit.state.journal import START_US, Journal, section, topic_created

@@ -16,9 +16,10 @@ from seb_appliance.app.ui_facts import facts
 from seb_appliance.broker.audit import AT_THE_MACHINE
 from seb_appliance.broker.group_admission import Commit
 from seb_appliance.broker.values import ApiKeyView, From, NewRecords, ReadRequest
-from seb_appliance.errors import ConfigurationError, StandbyError
+from seb_appliance.errors import StandbyError
 from seb_appliance.failpoints import NO_FAILPOINTS
 from seb_appliance.formats.operations import Grant, TopicSettings
+from seb_appliance.start_errors import ConfigurationError
 from seb_appliance.storage.counted import CountedStore
 from seb_appliance.storage.memory import MemoryStore
 from seb_appliance.ui.overview import _figures

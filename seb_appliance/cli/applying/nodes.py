@@ -16,7 +16,7 @@ from typing import Any, Final
 import yaml
 
 from seb_appliance import limits
-from seb_appliance.errors import ConfigurationError
+from seb_appliance.start_errors import ConfigurationError
 
 DEPTH_MAX: Final = 8  # the files that are read here need four
 _WORDS: Final[dict[str, bool | None]] = {

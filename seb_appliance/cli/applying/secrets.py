@@ -11,7 +11,7 @@ from typing import Any, Final, Self
 
 from seb_appliance.cli.applying.report import Report
 from seb_appliance.cli.failures import CommandError
-from seb_appliance.errors import ConfigurationError
+from seb_appliance.start_errors import ConfigurationError
 
 # Neither through a link that somebody laid there, nor into a pipe that waits for a reader.
 _FLAGS: Final = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK

@@ -10,7 +10,8 @@ import stat
 import pytest
 
 from seb_appliance.api.control import serve_control
-from seb_appliance.errors import ConfigurationError, OverloadedError
+from seb_appliance.errors import OverloadedError
+from seb_appliance.start_errors import ConfigurationError
 
 
 async def exchange(path, line: bytes) -> dict:

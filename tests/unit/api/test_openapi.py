@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from openapi_spec_validator import OpenAPIV31SpecValidator
 
-from seb_appliance import errors
+from seb_appliance import errors, start_errors
 from seb_appliance.api.app import create_app
 from seb_appliance.api.options import ApiOptions
 from seb_appliance.api.schema import OPERATIONS, openapi_json
@@ -39,7 +39,7 @@ def test_every_route_is_listed_and_every_listed_route_is_there():
 def test_every_code_that_can_reach_a_client_is_documented():
     # Store errors become "retry" or 503 inside, start errors are for the terminal, and the admin
     # page has some of its own.
-    inside = all_errors(errors.StoreError) | all_errors(errors.StartError)
+    inside = all_errors(errors.StoreError) | all_errors(start_errors.StartError)
     reaching = all_errors(errors.SebError) - inside
     codes = {error.code for error in reaching if error.__module__ == errors.__name__}
     documented = {error.code for operation in OPERATIONS for error in operation.all_errors}

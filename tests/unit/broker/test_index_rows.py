@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seb_appliance.broker.index_rows import ROW_BYTES, IndexRows
-from seb_appliance.formats.operations import Section
+from seb_appliance.formats.contents import Section
 
 sizes = st.tuples(st.integers(1, 9), st.integers(8, 2**40), st.integers(0, 2**50))
 rows = st.lists(st.tuples(sizes, st.integers(1, 5)), min_size=1, max_size=20)

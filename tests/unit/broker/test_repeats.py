@@ -22,7 +22,7 @@ from seb_appliance.errors import (
     StaleEpochError,
     TopicNotFoundError,
 )
-from seb_appliance.formats.operations import Produced, ProducerAppend, RequestResult
+from seb_appliance.formats.contents import Produced, ProducerAppend, RequestResult
 from tests.unit.broker.conftest import House
 
 DAY_S = 24 * 3600

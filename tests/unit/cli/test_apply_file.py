@@ -18,8 +18,8 @@ from seb_appliance.cli.applying.file import as_words, read_wanted, write_wanted
 from seb_appliance.cli.applying.nodes import read_nodes
 from seb_appliance.cli.applying.state import ApiKeyState, Wanted
 from seb_appliance.cli.failures import CommandError
-from seb_appliance.errors import ConfigurationError
 from seb_appliance.formats.operations import Grant, Quotas, TopicSettings
+from seb_appliance.start_errors import ConfigurationError
 
 
 def wanted(text: str) -> Wanted:

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from seb_appliance import limits
 from seb_appliance.errors import BadBatchError
 from seb_appliance.formats import batch, entry
+from seb_appliance.formats.contents import Contents, Section, decode_contents
 from seb_appliance.formats.durable_streams import ClosedBy, StreamFork, StreamState
 from seb_appliance.formats.entry import ORIGIN, EncodedEntry, Position
 from seb_appliance.formats.operations import (
@@ -21,7 +22,6 @@ from seb_appliance.formats.operations import (
     ApiKeyRevoked,
     Append,
     CommittedOffset,
-    Contents,
     EpochStarted,
     Grant,
     GroupDeleted,
@@ -30,14 +30,12 @@ from seb_appliance.formats.operations import (
     LeaseTaken,
     OffsetsCommitted,
     Operation,
-    Section,
     StreamSet,
     TopicChanged,
     TopicCompacted,
     TopicCreated,
     TopicDeleted,
     TopicSettings,
-    decode_contents,
 )
 from tests.unit.formats.samples import plain
 

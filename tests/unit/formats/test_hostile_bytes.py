@@ -24,13 +24,8 @@ from seb_appliance import limits
 from seb_appliance.errors import BadBatchError
 from seb_appliance.formats import batch, batch_v1, entry, segment
 from seb_appliance.formats.columns import BinaryColumn, Columns, int64s
-from seb_appliance.formats.operations import (
-    Append,
-    Contents,
-    Section,
-    StoredSection,
-    TopicDeleted,
-)
+from seb_appliance.formats.contents import Contents, Section
+from seb_appliance.formats.operations import Append, StoredSection, TopicDeleted
 from tests.unit.formats.samples import plain, recrc, segment_recrc, with_body
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "seb-v1"

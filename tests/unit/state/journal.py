@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from seb_appliance.broker.ports import ApiKeyRow
 from seb_appliance.formats import entry as entry_format
+from seb_appliance.formats.contents import Contents, RequestResult, Section
 from seb_appliance.formats.durable_streams import StreamState
 from seb_appliance.formats.entry import ORIGIN, Entry, Position
 from seb_appliance.formats.operations import (
@@ -13,14 +14,11 @@ from seb_appliance.formats.operations import (
     Append,
     AuditNoted,
     CommittedOffset,
-    Contents,
     EpochStarted,
     Event,
     Grant,
     LeaseTaken,
     OffsetsCommitted,
-    RequestResult,
-    Section,
     StreamSet,
     TopicCreated,
     TopicSettings,

@@ -30,6 +30,7 @@ from seb_appliance.broker.ports import (
     UserRow,
     WriterRow,
 )
+from seb_appliance.formats.contents import Section
 from seb_appliance.formats.entry import Entry
 from seb_appliance.formats.operations import (
     ApiKeyChanged,
@@ -48,7 +49,6 @@ from seb_appliance.formats.operations import (
     OffsetsCommitted,
     Quotas,
     ReplacedRange,
-    Section,
     SegmentsReplaced,
     StoredObject,
     StoredSection,

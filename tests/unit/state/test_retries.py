@@ -15,14 +15,9 @@ from seb_appliance import limits
 from seb_appliance.broker.catalog import Catalog
 from seb_appliance.broker.ports import LoadedState
 from seb_appliance.broker.remembered import Producer, RememberedRequest
+from seb_appliance.formats.contents import Produced, ProducerAppend, RequestResult
 from seb_appliance.formats.entry import ORIGIN
-from seb_appliance.formats.operations import (
-    Event,
-    Produced,
-    ProducerAppend,
-    RequestResult,
-    TopicDeleted,
-)
+from seb_appliance.formats.operations import Event, TopicDeleted
 from seb_appliance.state import checks
 from seb_appliance.state.database import StateDatabase
 from seb_appliance.state.digest import state_digest

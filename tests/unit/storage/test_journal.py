@@ -6,8 +6,8 @@ import pytest
 
 from seb_appliance.broker.ports import EntryRef
 from seb_appliance.errors import FencedError
+from seb_appliance.formats.contents import Contents
 from seb_appliance.formats.entry import decode, encode
-from seb_appliance.formats.operations import Contents
 from seb_appliance.storage import layout
 from seb_appliance.storage.memory import MemoryStore
 from tests.support.appliances import Appliance, rebuilt

@@ -14,7 +14,6 @@ from email.utils import formatdate
 import pytest
 
 from seb_appliance.errors import (
-    ConfigurationError,
     ObjectExistsError,
     StoreClockSkewError,
     StoreConflictError,
@@ -23,6 +22,7 @@ from seb_appliance.errors import (
     StoreUncertainError,
     StoreUnsupportedError,
 )
+from seb_appliance.start_errors import ConfigurationError
 from seb_appliance.storage.object_store import ObjectInfo
 from seb_appliance.storage.s3 import S3Store
 from seb_appliance.storage.s3_options import S3Options

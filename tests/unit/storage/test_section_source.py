@@ -18,8 +18,8 @@ from seb_appliance.failpoints import NO_FAILPOINTS
 from seb_appliance.formats import batch
 from seb_appliance.formats import entry as entry_format
 from seb_appliance.formats.columns import BinaryColumn, Columns, int64s
+from seb_appliance.formats.contents import Contents, Section
 from seb_appliance.formats.entry import ORIGIN, EncodedEntry
-from seb_appliance.formats.operations import Contents, Section
 from seb_appliance.storage.disk_cache import DiskCache
 from seb_appliance.storage.memory import MemoryStore
 from seb_appliance.storage.object_store import ObjectRange

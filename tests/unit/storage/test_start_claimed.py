@@ -3,9 +3,10 @@
 import msgspec
 import pytest
 
-from seb_appliance.errors import BucketInUseError, FencedError, FencedStartError, StoreUnusableError
+from seb_appliance.errors import FencedError
+from seb_appliance.formats.contents import Contents
 from seb_appliance.formats.entry import decode, encode
-from seb_appliance.formats.operations import Contents
+from seb_appliance.start_errors import BucketInUseError, FencedStartError, StoreUnusableError
 from seb_appliance.storage import layout
 from seb_appliance.storage.bases import decode_base, encode_base, make_base
 from seb_appliance.storage.layout import Claim

@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from seb_appliance.errors import StoreUnusableError
+from seb_appliance.start_errors import StoreUnusableError
 from seb_appliance.storage import layout
 from seb_appliance.storage.memory import MemoryStore
 from seb_appliance.storage.object_store import ObjectRange, list_all

@@ -1,0 +1,119 @@
+"""A journal entry's table of contents: its operations, its sections, and what requests did."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from seb_appliance.errors import BadBatchError
+from seb_appliance.formats.numbers import Whole
+from seb_appliance.formats.operations import Append, Event, Operation
+
+
+class ProducerAppend(
+    msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, gc=False
+):
+    """One request of an idempotent producer: where its records went."""
+
+    producer_id: str
+    epoch: Whole
+    seq: Whole
+    offset: Whole
+    count: Whole
+    timestamp_us: int
+
+
+class Section(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, gc=False):
+    """Batches of one topic, back to back. `start` counts from the first byte after the padded
+    table of contents; offsets are inclusive; `crc` is the CRC-32C of the section's bytes."""
+
+    topic_id: Whole
+    base_offset: Whole
+    last_offset: Whole
+    record_count: Whole
+    start: Whole
+    length: Whole
+    crc: Whole
+    largest_timestamp_us: Whole
+    producers: tuple[ProducerAppend, ...] = ()  # no list: a start reads a million sections
+
+
+class Produced(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """What one request appended to one topic: `offset` is the first of `count`."""
+
+    topic_id: Whole
+    offset: Whole
+    count: Whole
+    timestamp_us: int
+
+
+class RequestResult(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """What a request with an Idempotency-Key did, so that it is never done twice.
+
+    `scope`: 16 bytes, a hash of API key id, route and Idempotency-Key. `body_hash`: 16 bytes, a
+    hash of what was sent, to tell another request under the same key; what it committed is known
+    from there.
+    """
+
+    scope: bytes
+    body_hash: bytes
+    produced: list[Produced]
+
+
+class Contents(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """The table of contents of one journal entry."""
+
+    operations: list[Operation]
+    sections: list[Section]
+    results: list[RequestResult] = []
+
+
+# msgspec lets a text that is not UTF-8 through as the codec's own error.
+_UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
+_encoder: Final = msgspec.msgpack.Encoder()
+_decoder: Final = msgspec.msgpack.Decoder(Contents)
+
+
+class _SectionsOnly(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """Contents whose operations are stepped over."""
+
+    operations: msgspec.Raw
+    sections: list[Section]
+    results: msgspec.Raw = msgspec.Raw()
+
+
+_sections_decoder: Final = msgspec.msgpack.Decoder(_SectionsOnly)
+
+
+def encoded_bytes(event: Event) -> int:
+    """How many bytes the event takes in a table of contents."""
+    return len(_encoder.encode(event))
+
+
+def encode_contents(contents: Contents) -> bytes:
+    return _encoder.encode(contents)
+
+
+def decode_contents(data: bytes | memoryview) -> Contents:
+    """The typed contents, or BadBatchError: unknown events, versions and fields are errors."""
+    try:
+        contents = _decoder.decode(data)
+    except _UNREADABLE as error:
+        raise BadBatchError(
+            f"the table of contents cannot be read: {error}. If a newer release wrote it, install "
+            "that release"
+        ) from error
+    for operation in contents.operations:
+        if isinstance(operation, Append) and operation.section >= len(contents.sections):
+            raise BadBatchError(f"an operation names section {operation.section}: not there")
+    return contents
+
+
+def decode_sections(data: bytes | memoryview) -> list[Section]:
+    """Only the sections of an encoded table of contents, which `decode_contents` took once."""
+    try:
+        return _sections_decoder.decode(data).sections
+    except _UNREADABLE as error:
+        raise BadBatchError(f"the table of contents cannot be read: {error}") from error
