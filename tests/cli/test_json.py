@@ -22,6 +22,7 @@ NEEDED = {
     "consume": ["TOPIC"],
     "topics list": [],
     "topics create": ["new"],
+    "topics fork": ["forked", "--from", "TOPIC"],
     "topics change": ["TOPIC", "linger=2ms"],
     "topics show": ["TOPIC"],
     "topics trim": ["TOPIC", "--before", "1", "--yes"],

@@ -10,7 +10,7 @@ from typing import Final
 
 from seb_appliance import limits, quantities, settings
 from seb_appliance.api import go_parameters as go
-from seb_appliance.api import parameters, record_views, records_live_many
+from seb_appliance.api import parameters, places_of_many, record_views
 from seb_appliance.api.key_parameters import history_question, keys_question
 from seb_appliance.api.records_consume import READ_QUERY, read_request
 from seb_appliance.api.times import format_time, parse_time
@@ -118,8 +118,8 @@ def check_cursors(data: bytes) -> None:
     """What stands for a place gives this place again."""
     text = text_of(data)
     with contextlib.suppress(RefusedError):
-        place = records_live_many.place_of(text)
-        assert records_live_many.place_of(records_live_many.cursor_of(place)) == place or not place
+        place = places_of_many.place_of(text)
+        assert places_of_many.place_of(places_of_many.cursor_of(place)) == place or not place
     view = record_views.place_of(text)
     assert record_views.place_of(record_views.cursor_of(view)) == view
 

@@ -104,7 +104,9 @@ class _Fold:
             case TopicDeleted(topic_id=topic_id):
                 self._delete_topic(topic_id)
             case TopicTrimmed(topic_id=topic_id, log_start_offset=start):
-                self.topics[topic_id] = replace(self.topics[topic_id], log_start_offset=start)
+                self.topics[topic_id] = replace(
+                    self.topics[topic_id], log_start_offset=start, held_offset=start
+                )
                 self._forget_unread()
             case SegmentsReplaced():
                 self._switch(operation, header.seq)

@@ -54,6 +54,7 @@ def told_state(state: LoadedState) -> dict[str, Any]:
         "requests": msgspec.to_builtins(state.requests),
         "producers": msgspec.to_builtins(state.producers),
         "runs": state.runs,
+        "streams": msgspec.to_builtins(state.streams),
     }
 
 

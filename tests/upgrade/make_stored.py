@@ -6,7 +6,7 @@ writes stored/NAME-a.tar.xz and NAME-b.tar.xz, a bucket and a data directory eac
 and B, and beside each a JSON file that says what is in it. Run it before each release, and whenever
 a format gets a new version; never again for a name that is there.
 
-A history of nine chapters brings in what each revision of the state file brought. In mode A nothing
+A history of chapters brings in what each revision of the state file brought. In mode A nothing
 is removed from the bucket, and `states/REVISION.sqlite` is the state after each chapter, as a
 release of that time would have left it. In mode B everything old is merged, compacted and removed.
 """
@@ -140,6 +140,28 @@ async def _compaction(seb: RunningAppliance) -> None:
     await _produce(seb, "compacted", [{"value": "the newest", "key": "k1"}])
 
 
+async def _forks(seb: RunningAppliance) -> None:
+    for fork, parent, offset in (
+        ("fork", "plain", 5),
+        ("of-fork", "fork", 6),
+        ("held", "keyed", 3),
+    ):
+        members = {"fork_of": {"topic": parent, "offset": offset}}
+        await _ask(seb, "put", f"/v1/topics/{fork}", json=members)
+        await _produce(seb, fork, [{"value": f"{fork} {number}"} for number in range(3)])
+    await _ask(seb, "delete", "/v1/topics/fork")
+
+
+async def _streams(seb: RunningAppliance) -> None:
+    text = {"content-type": "text/plain"}
+    for path in ("talk/one", "talk/closed"):
+        await _ask(seb, "put", f"/v1/stream/{path}", headers={**text, "stream-ttl": "31536000"})
+        in_order = {**text, "stream-seq": "1"}
+        await _ask(seb, "post", f"/v1/stream/{path}", headers=in_order, content=b"hello")
+    closing = {**text, "stream-closed": "true"}
+    await _ask(seb, "post", "/v1/stream/talk/closed", headers=closing, content=b"the end")
+
+
 async def _produce(seb: RunningAppliance, topic: str, records: list[dict[str, object]]) -> None:
     await _ask(seb, "post", f"/v1/topics/{topic}/records", json={"records": records})
 
@@ -160,6 +182,8 @@ CHAPTERS: tuple[Callable[[RunningAppliance], Awaitable[None]], ...] = (
     _segments,
     _users,
     _compaction,
+    _forks,
+    _streams,
 )
 
 

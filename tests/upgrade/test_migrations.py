@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -222,7 +223,7 @@ async def test_a_state_from_before_there_were_groups_goes_on_with_groups(tmp_pat
         assert "groups" not in grants
     database, other = await StateDatabase.open(path), await StateDatabase.open(newest)
     assert database.set_aside == ""
-    assert await database.load() == await other.load()
+    assert await database.load() == replace(await other.load(), streams=[])
     commit = OffsetsCommitted(group="g", offsets=(CommittedOffset(1, 7, "note"),))
     await database.apply([journal.write(commit)])
     row = (await database.load()).group_offsets
@@ -244,7 +245,7 @@ async def test_a_state_from_before_retries_were_remembered_goes_on_remembering(
 
     database, other = await StateDatabase.open(path), await StateDatabase.open(newest)
     assert database.set_aside == ""
-    assert await database.load() == await other.load()
+    assert await database.load() == replace(await other.load(), streams=[])
     await other.close()
     result = RequestResult(b"s" * 16, b"b" * 16, [Produced(1, 99, 1, 5)])
     producers = (ProducerAppend("p", 0, 0, 99, 1, 5),)
