@@ -22,7 +22,7 @@ NEEDED = {
     "consume": ["TOPIC"],
     "topics list": [],
     "topics create": ["new"],
-    "topics fork": ["forked", "--from", "TOPIC"],
+    "topics fork": ["forked", "--from", "parent"],
     "topics change": ["TOPIC", "linger=2ms"],
     "topics show": ["TOPIC"],
     "topics trim": ["TOPIC", "--before", "1", "--yes"],
@@ -79,6 +79,7 @@ def test_what_a_command_answers_is_json(seb, name, monkeypatch):
     monkeypatch.setenv("XDG_CONFIG_HOME", str(seb.folder))
     seb.good("profiles", "add", "there", "--url", "http://a", "--key-command", "x")
     seb("topics", "create", "TOPIC", "--key-index", "history")  # is there, perhaps, and was changed
+    seb("topics", "create", "parent")
     seb.good("produce", "TOPIC", "--key", "a", stdin=b"1\n2\n")
     seb.good("groups", "commit", "GROUP", "TOPIC=1", "--allow-backward")
     made = seb.good("api-keys", "create", "k", "--grant", "admin", "--json").json
