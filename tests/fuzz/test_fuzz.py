@@ -58,6 +58,7 @@ def test_what_breaks_its_promise_is_found() -> None:
 def test_what_takes_too_much_memory_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """Twice what the process had at most so far, in whatever order tests run."""
     monkeypatch.setattr(fuzz_target, "MEMORY_BYTES_MAX", limits.MIB)
+    monkeypatch.setattr(fuzz_target, "SECONDS_MAX", 60.0)
     most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * limits.KIB
 
     def take(data: bytes) -> None:
