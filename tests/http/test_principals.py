@@ -93,7 +93,7 @@ async def tokens_of(seb: RunningAppliance) -> dict[str, str | None]:
     with_grants = {
         name: (await make_key(seb, grants, name=name))["secret"] for name, grants in GRANTS.items()
     }
-    # Of the admin's id, with a checksum that is right: only the secret is another.
+    # Of an id that there is, with a checksum that is right: only the secret is not its own now.
     wrong = (await make_key(seb, ("admin",)))["secret"].split("_")
     rotated = await seb.client.post(f"/v1/api-keys/{wrong[1]}/rotate", json={"overlap": "0s"})
     assert rotated.status_code == 200
@@ -148,7 +148,7 @@ async def prepared(seb: RunningAppliance, route: Route) -> dict[str, str]:
         await seb.client.put(f"/v1/groups/{group}/offsets", json=commit)
     assert made.status_code == 201, made.text
     if operation == "releaseLease":
-        lease = {"holder": "h", "ttl_ms": 10_000}
+        lease = {"holder": "h", "ttl_ms": 60_000}
         taken = await seb.client.post(f"/v1/groups/{group}/lease", json=lease)
         generation = taken.json()["generation"]
     of_key = "{api_key_id}" in path
