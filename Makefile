@@ -12,12 +12,14 @@
 #   make mutants  small lies in them, to see that a test notices; goes on where it stopped
 #   make screenshots  the pictures of docs/images, of an appliance with traffic
 #   make wheel   dist/*.whl: what ansible/ installs
+#   make sbom    dist/*.cdx.json: what an installed appliance consists of (CycloneDX)
+#   make audit   known holes in what constraints.txt pins; fails when it cannot look
 #   make pins    renew constraints.txt from the ranges in pyproject.toml
 #   make clean   remove the virtual environment and every cache (not seb-data/)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run test lint bench demo slow measured coverage mutants proof proof-full soak screenshots wheel pins clean
+.PHONY: help run test lint bench demo slow measured coverage mutants proof proof-full soak screenshots wheel sbom audit pins clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -32,7 +34,7 @@ PYTEST := $(PY) -m pytest -q --numprocesses logical --maxprocesses 4 --dist work
 PIP_INSTALL := $(PY) -m pip install --quiet --editable
 
 help:
-	@sed -n '2,16s/^#  //p' Makefile
+	@sed -n '2,18s/^#  //p' Makefile
 
 run: $(RUN_READY)
 	@exec $(VENV)/bin/seb serve $(ARGS)
@@ -79,6 +81,17 @@ wheel:
 	@sh .ci/make-venv $(PYTHON) .state/wheel
 	@PIP_CONSTRAINT= .state/wheel/bin/python -m pip wheel --quiet --no-deps --wheel-dir dist .
 	@ls dist/*.whl
+
+sbom: $(TEST_READY)
+	@mkdir -p dist
+	@$(PY) .ci/make_sbom.py > dist/seb-appliance.cdx.json
+	@ls dist/*.cdx.json
+
+# Without --strict it says that all is well when it could look nothing up.
+audit:
+	@sh .ci/make-venv $(PYTHON) .state/audit
+	@PIP_CONSTRAINT= .state/audit/bin/python -m pip install --quiet pip-audit==2.10.1
+	.state/audit/bin/pip-audit --strict --disable-pip --no-deps --requirement constraints.txt
 
 pins:
 	@rm -rf .state/pins && $(PYTHON) -m venv .state/pins

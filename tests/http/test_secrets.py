@@ -8,18 +8,9 @@ import logging
 from pathlib import Path
 
 import pytest
-from backports import zstd
 
 from tests.support.appliance import running_appliance
-
-
-def _files(folder: Path) -> dict[str, bytes]:
-    found = {}
-    for path in folder.rglob("*"):
-        if path.is_file() and path.name != "admin.key":
-            data = path.read_bytes()
-            found[str(path)] = zstd.decompress(data) if path.suffix == ".zst" else data
-    return found
+from tests.support.canaries import files_below
 
 
 async def test_no_secret_is_stored_or_logged(
@@ -46,7 +37,7 @@ async def test_no_secret_is_stored_or_logged(
         for shown in ("/v1/api-keys", path, "/v1/audit", "/metrics", "/readyz"):
             seen += (await seb.client.get(shown)).text
         assert await seb.appliance.drain()  # with a snapshot
-    files = _files(tmp_path)
+    files = files_below(tmp_path)
     assert any("snapshots" in name for name in files)
     assert any(name.endswith("state.sqlite") for name in files)
     assert any(name.endswith("local.sqlite") for name in files)

@@ -1,0 +1,127 @@
+"""Who may ask for what: a row for each operation of the OpenAPI document, and nine who ask."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal
+
+from tests.support.go_client import ACCEPT, body_of, content_type
+
+# What an operation asks of its caller. `see`: any grant on the topic; a group is seen by who may
+# consume with it or manage it.
+Need = Literal["nothing", "any key", "see", "see group", "consume", "produce", "manage", "admin"]
+
+# API keys by their grants on what starts with `target`; `other` has them all on what does not.
+GRANTS: Final[dict[str, tuple[str, ...]]] = {
+    "other": ("consume", "produce", "manage"),
+    "reader": ("consume",),
+    "producer": ("produce",),
+    "manager": ("manage",),
+}
+STRANGERS: Final = ("none", "wrong", "expired", "revoked")
+PRINCIPALS: Final = (*STRANGERS, *GRANTS, "admin")
+
+LET_IN: Final[dict[Need, frozenset[str]]] = {
+    "nothing": frozenset(PRINCIPALS),
+    "any key": frozenset({*GRANTS, "admin"}),
+    "see": frozenset({"reader", "producer", "manager", "admin"}),
+    "see group": frozenset({"reader", "manager", "admin"}),
+    "consume": frozenset({"reader", "admin"}),
+    "produce": frozenset({"producer", "admin"}),
+    "manage": frozenset({"manager", "admin"}),
+    "admin": frozenset({"admin"}),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ask:
+    """`status`: what the first caller gets who is let in. Names in braces, also in `json`, are
+    filled in: topic, group, generation, api_key_id, path."""
+
+    need: Need
+    status: int = 200
+    query: str = ""
+    json: Any = None
+    content: bytes | None = None
+    headers: dict[str, str] = field(default_factory=dict)
+
+
+_TEXT: Final = {"content-type": "text/plain"}
+_KEY: Final = {"key": "k"}
+_NEW_KEY: Final = {"name": "new", "grants": [{"operation": "consume"}]}
+_SEGMENT: Final = {"base_offset": 0, "last_offset": 0, "size_bytes": 1, "md5": "A" * 22 + "=="}
+_GO_TOPIC: Final = "topic-name={topic}"
+
+ASKS: Final[dict[str, Ask]] = {
+    # records
+    "produce": Ask(need="produce", status=201, content=b"x"),
+    "consume": Ask(need="consume"),
+    "getRecord": Ask(need="consume"),
+    "getManifest": Ask(need="consume"),
+    "transact": Ask(need="produce", status=201, json={"produce": {"{topic}": [{"value": 1}]}}),
+    # of many topics: whoever may read one asks, and sees those alone
+    "readMany": Ask(need="consume", query="topics={topic}&format=json"),
+    "makeTicket": Ask(need="consume", status=201, json={"topics": "{topic}"}),
+    # record keys
+    "listRecordKeys": Ask(need="consume"),
+    "findRecordKeys": Ask(need="consume", json={}),
+    "getLatestOfRecordKey": Ask(need="consume", query="key=k"),
+    "findLatestOfRecordKey": Ask(need="consume", json=_KEY),
+    "getHistoryOfRecordKey": Ask(need="consume", query="key=k"),
+    "findHistoryOfRecordKey": Ask(need="consume", json=_KEY),
+    "deleteRecordKey": Ask(need="produce", query="key=k"),
+    # groups
+    "listGroups": Ask(need="any key"),
+    "getGroup": Ask(need="see group"),
+    "consumeInGroup": Ask(need="consume"),
+    "commitOffsets": Ask(need="consume", json={"offsets": {"{topic}": 1}}),
+    "takeLease": Ask(need="consume", json={"holder": "h", "ttl_ms": 10_000}),
+    "releaseLease": Ask(need="consume", status=204, query="generation={generation}"),
+    "resetGroup": Ask(need="manage", json={"to": "earliest"}),
+    "deleteGroup": Ask(need="manage", status=204),
+    # topics
+    "listTopics": Ask(need="any key"),
+    "getTopic": Ask(need="see"),
+    "createTopic": Ask(need="manage", json={"key_index": "history"}),
+    "changeTopic": Ask(need="manage", json={"linger_ms": 5}),
+    "trimTopic": Ask(need="manage", json={"before": 1}),
+    "deleteTopic": Ask(need="manage", status=204),
+    # compactions elsewhere: refused here for want of one, or of signed URLs
+    "beginCompaction": Ask(need="manage", status=409),
+    "getCompaction": Ask(need="manage", status=404),
+    "giveUpCompaction": Ask(need="manage", status=404),
+    "nameSegment": Ask(need="manage", status=404, json=_SEGMENT),
+    "handOverSegments": Ask(
+        need="manage", status=404, json={"compaction": "none", "segments": ["s"]}
+    ),
+    # operators
+    "listApiKeys": Ask(need="admin"),
+    "createApiKey": Ask(need="admin", status=201, json=_NEW_KEY),
+    "getApiKey": Ask(need="admin"),
+    "changeApiKey": Ask(need="admin", json={"description": "changed"}),
+    "rotateApiKey": Ask(need="admin"),
+    "revokeApiKey": Ask(need="admin", status=204),
+    "readAudit": Ask(need="admin"),
+    "getStatus": Ask(need="admin"),
+    "getCost": Ask(need="admin"),
+    "makeSnapshot": Ask(need="admin"),
+    # the Go broker's API
+    "goAddRecords": Ask(
+        need="produce", status=201, query=_GO_TOPIC, content=body_of([b"x"]), headers=content_type()
+    ),
+    "goGetRecords": Ask(need="consume", query=f"{_GO_TOPIC}&offset=0", headers=ACCEPT),
+    "goGetRecord": Ask(need="consume", query=f"{_GO_TOPIC}&offset=0"),
+    "goGetTopic": Ask(need="see", query=_GO_TOPIC),
+    # Durable Streams
+    "createStream": Ask(need="manage", headers=_TEXT),
+    "appendToStream": Ask(need="produce", status=204, content=b"x", headers=_TEXT),
+    "readStream": Ask(need="consume"),
+    "deleteStream": Ask(need="manage", status=204),
+    # for everybody
+    "healthz": Ask(need="nothing"),
+    "readyz": Ask(need="nothing"),
+    "metrics": Ask(need="nothing"),  # from this machine
+    "schemaPage": Ask(need="nothing"),
+    "openapi": Ask(need="nothing"),
+    "schemaAsset": Ask(need="nothing"),
+}

@@ -1,0 +1,36 @@
+"""docs/SECURITY.md answers each of the ten, and each test that it names exists."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+TEXT = (ROOT / "docs" / "SECURITY.md").read_text(encoding="utf-8")
+ATTACKS_MIN = 19  # the ten, and those beside that list
+
+
+def rows() -> list[tuple[str, list[tuple[str, str]]]]:
+    """The rows of the tables of attacks: what is attacked, and the tests that show the answer."""
+    tables = TEXT.partition("## The ten of")[2].partition("## What is not defended")[0]
+    cells = re.findall(r"^\| (?!attack )(\S[^|]*) \| [^|]+ \| ([^|]+) \|$", tables, re.MULTILINE)
+    return [(attack, re.findall(r"`([\w/]+\.py)::(test_\w+)`", by)) for attack, by in cells]
+
+
+def test_each_of_the_ten_has_its_row() -> None:
+    named = [attack.split()[0] for attack, _ in rows() if attack.startswith("API")]
+    assert named == [f"API{number}" for number in range(1, 11)]
+
+
+def test_every_row_names_a_test() -> None:
+    assert len(rows()) >= ATTACKS_MIN
+    for attack, tests in rows():
+        assert tests, attack
+
+
+def test_every_test_that_is_named_exists() -> None:
+    for attack, tests in rows():
+        for path, test in tests:
+            text = (ROOT / "tests" / path).read_text(encoding="utf-8")
+            found = re.search(rf"^(async )?def {test}\(", text, re.MULTILINE)
+            assert found, f"{attack}: {path}::{test}"
