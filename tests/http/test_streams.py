@@ -178,6 +178,32 @@ async def test_an_open_door_is_for_programs_of_this_machine(open_door):
 
 
 @pytest.mark.asyncio(loop_scope="function")
+async def test_an_open_door_is_not_for_what_a_page_of_another_origin_embeds(open_door):
+    await open_door.put("/v1/stream/a", headers=TEXT, content=b"x")
+    for site, status in (("cross-site", 401), ("same-site", 401), ("same-origin", 200)):
+        answer = await open_door.get("/v1/stream/a", headers={"sec-fetch-site": site})
+        assert answer.status_code == status, site
+
+
+@pytest.mark.asyncio(loop_scope="function")
+async def test_an_open_door_is_not_for_those_behind_a_proxy(open_door):
+    for name in ("forwarded", "x-forwarded-for", "x-real-ip"):
+        answer = await open_door.put("/v1/stream/a", headers={**TEXT, name: "192.0.2.1"})
+        assert answer.status_code == 401, name
+
+
+@pytest.mark.asyncio(loop_scope="function")
+@pytest.mark.parametrize(("origins", "status"), [("https://page.example", 200), ("*", 401)])
+async def test_an_open_door_is_for_origins_that_are_named(tmp_path: Path, origins, status):
+    flags = {"durable_streams_open": True, "cors_origins": origins}
+    async with running_appliance(tmp_path, **flags) as seb, seb.client_with(None) as anybody:
+        await seb.client.put("/v1/stream/a", headers=TEXT, content=b"x")
+        page = {"origin": "https://page.example", "sec-fetch-site": "cross-site"}
+        assert (await anybody.get("/v1/stream/a", headers=page)).status_code == status
+        assert (await seb.client.get("/v1/stream/a", headers=page)).text == "x"
+
+
+@pytest.mark.asyncio(loop_scope="function")
 async def test_the_door_opens_on_loopback_only(tmp_path: Path):
     for host in ("0.0.0.0", "::", "192.0.2.1", "appliance.example"):
         with pytest.raises(ConfigurationError, match="loopback"):
