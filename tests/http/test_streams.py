@@ -95,6 +95,7 @@ async def test_a_path_that_is_none_changes_nothing(seb, path: str):
         {"stream-ttl": "1", "stream-expires-at": "2099-01-01T00:00:00Z"},
         {"stream-ttl": "99999999999999999"},
         {"stream-expires-at": "tomorrow"},
+        {"stream-expires-at": "9999-12-31T23:59:59-01:00"},
         {"stream-fork-offset": "0000000000000000_0000000000000000"},
         {"stream-forked-from": "nowhere"},
         {"stream-forked-from": "/v1/stream/../x"},
