@@ -64,7 +64,8 @@ class Streams:
     # --- life ---
 
     def start(self) -> None:
-        """Begin to delete streams whose time is up."""
+        """Begin to delete streams whose time is up. Only where they are written to."""
+        self._expiry.knows_uses = True
         if self._mortal():
             self._some_expire.set()
         self._sweeping = asyncio.create_task(self._sweep(), name="streams")
