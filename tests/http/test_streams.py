@@ -89,6 +89,15 @@ async def test_a_path_that_is_none_changes_nothing(seb, path: str):
     assert len(seb.appliance.broker.topics.all()) == topics
 
 
+async def test_a_live_reader_gets_the_spaces_that_lines_begin_with(seb):
+    text = " one\n  two\nthree\n"
+    closed = {**TEXT, "stream-closed": "true"}
+    await seb.client.put("/v1/stream/spaces", headers=closed, content=text.encode())
+    told = (await seb.client.get("/v1/stream/spaces?live=sse&offset=-1")).text
+    data = told.partition("\n\n")[0].removeprefix("event: data\n").split("\n")
+    assert [line.removeprefix("data:").removeprefix(" ") for line in data] == text.split("\n")
+
+
 @pytest.mark.parametrize(
     "headers",
     [
