@@ -26,11 +26,15 @@ from seb_appliance.api.places_of_many import (
 )
 from seb_appliance.api.records_consume import encoded
 from seb_appliance.broker.broker import Broker
+from seb_appliance.broker.collecting import bytes_of
 from seb_appliance.broker.following import FollowerOfMany
 from seb_appliance.broker.topic import Topic
 from seb_appliance.broker.values import From, ReadRequest, ReadResult
 from seb_appliance.errors import TopicNotFoundError
 
+# A slice keeps its whole batch in memory until the page is made: a small record of a large batch
+# each, of hundreds of topics, would be gigabytes.
+HELD_BYTES_MAX: Final = limits.FETCH_BYTES_MAX
 PAGE_QUERY: Final = frozenset({"max_bytes", "wait", "group"})
 _RECORDS: Final = b'{"records":[],'
 
@@ -76,6 +80,7 @@ class PageOfMany:
             query.get("wait", "0"), "wait", largest=limits.WAIT_MS_MAX
         )
         self._group = query.get("group")
+        self._held_bytes = 0
         self._place: dict[int, int] = {}
         self._results: list[ReadResult] = []
         self._expected: dict[int, int | None] = {}  # where the group stood when we began
@@ -149,8 +154,12 @@ class PageOfMany:
             topic = follower.topics.get(topic_id)
             if topic is None or topic.deleted:
                 del self._place[topic_id]
-            elif offset < topic.log_end_offset and self._left > 0 and self._left_bytes > 0:
+            elif offset < topic.log_end_offset and self._has_room:
                 await self._turn(topic, offset)
+
+    @property
+    def _has_room(self) -> bool:
+        return self._left > 0 and self._left_bytes > 0 and self._held_bytes < HELD_BYTES_MAX
 
     async def _turn(self, topic: Topic, offset: int) -> None:
         del self._place[topic.topic_id]
@@ -164,9 +173,9 @@ class PageOfMany:
         self._place[topic.topic_id] = result.next_offset
         self._results.append(result)
         for piece in result.slices:
-            count, header = piece.end - piece.begin, piece.batch.header
-            self._left -= count
-            self._left_bytes -= header.inflated_bytes * count // header.count + 1
+            self._left -= piece.end - piece.begin
+            self._left_bytes -= bytes_of(piece)
+            self._held_bytes += piece.batch.header.inflated_bytes
         self._commit.offsets[topic.name] = result.next_offset
         self._commit.expected[topic.name] = self._expected.get(topic.topic_id)
         self._commit.topic_ids[topic.name] = topic.topic_id

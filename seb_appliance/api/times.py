@@ -9,8 +9,12 @@ from typing import Annotated, Final, TypeAlias
 
 import msgspec
 
+from seb_appliance.errors import BadParameterError
+
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
+_FIRST_US: Final = (datetime.min.replace(tzinfo=UTC) - EPOCH) // _MICROSECOND
+_LAST_US: Final = (datetime.max.replace(tzinfo=UTC) - EPOCH) // _MICROSECOND
 
 AwareTime: TypeAlias = Annotated[datetime, msgspec.Meta(tz=True)]
 
@@ -40,8 +44,12 @@ def format_times(timestamps_us: Iterable[int]) -> list[str]:
 
 
 def to_us(moment: datetime) -> int:
-    """µs since the epoch of a time that knows its zone."""
-    return (moment - EPOCH) // _MICROSECOND
+    """µs since the epoch of a time that knows its zone. Raises BadParameterError for one that is
+    in another year than 1 to 9999 in UTC: it could be kept, and never be shown."""
+    since_us = (moment - EPOCH) // _MICROSECOND
+    if not _FIRST_US <= since_us <= _LAST_US:
+        raise BadParameterError(f"{moment.isoformat()} is not in the years 1 to 9999 in UTC.")
+    return since_us
 
 
 def parse_time(text: str) -> int:
@@ -49,7 +57,7 @@ def parse_time(text: str) -> int:
     try:
         moment = msgspec.convert(text, AwareTime)
         return to_us(moment)
-    except (msgspec.ValidationError, OverflowError) as error:
+    except (msgspec.ValidationError, OverflowError, BadParameterError) as error:
         raise ValueError(
             f"{text[:100]!r} is not a time such as 2026-11-21T10:00:00Z "
             "(in a URL write the + of a zone as %2B)"

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from seb_appliance import limits
 from seb_appliance.broker import audit
-from seb_appliance.broker.admission import Admission, AdmittedAppend, Refusal
+from seb_appliance.broker.admission import Admission, AdmittedAppend, AdmittedTopic, Refusal
 from seb_appliance.broker.audit import Actor
 from seb_appliance.broker.grants import Authorizer
 from seb_appliance.broker.group_admission import Commit, GroupAdmission
@@ -21,6 +21,7 @@ from seb_appliance.broker.prepared import Prepared
 from seb_appliance.broker.repeats import Earlier, ProducerStamp, Repeats, RequestStamp
 from seb_appliance.broker.sequencer import Sequencer
 from seb_appliance.broker.settings import BrokerSettings
+from seb_appliance.broker.stream_expiry import StreamExpiry
 from seb_appliance.broker.values import ApiKeyView, NewBatches, NewRecords
 from seb_appliance.broker.window import Window
 from seb_appliance.clock import Clock
@@ -97,6 +98,7 @@ class Appending:
         authorizer: Authorizer,
         settings: BrokerSettings,
         linger: Linger,
+        expiry: StreamExpiry,
         clock: Clock,
     ) -> None:
         self._sequencer = sequencer
@@ -106,6 +108,7 @@ class Appending:
         self._authorizer = authorizer
         self._settings = settings
         self._linger = linger
+        self._expiry = expiry
         self._clock = clock
 
     def append(
@@ -142,7 +145,7 @@ class Appending:
         that is there; None, and nothing is changed, where that is not possible: `append` then
         says why, or makes the topic."""
         known = self._admission.find(topic)
-        if known is None or known.is_closed:
+        if known is None or known.is_closed or not self._used(known):
             return None
         settings = known.effective
         assert settings.max_record_bytes is not None
@@ -209,6 +212,8 @@ class Appending:
             raise self._admission.missing(topic)
         if known is not None and known.is_closed:
             raise self._admission.closed(topic)
+        if known is not None and not self._used(known):
+            raise self._admission.missing(topic)
         as_set = known.settings if known else TopicSettings()
         settings = known.effective if known else self._settings.effective(as_set)
         assert settings.max_record_bytes is not None
@@ -217,6 +222,16 @@ class Appending:
         if known is None:
             self._admission.check_room_for(1)
         return settings.max_record_bytes
+
+    def _used(self, known: AdmittedTopic) -> bool:
+        """An append is a use of a stream, whoever asks for it. False once its time is up: it is
+        about to be deleted, and what was acknowledged now would go with it."""
+        if known.stream is None:
+            return True
+        if self._expiry.is_over(known.topic_id, known.stream):
+            return False
+        self._expiry.touch(known.topic_id, known.stream)
+        return True
 
     def _prepare(self, records: NewRecords | NewBatches, max_record_bytes: int) -> Prepared:
         return self._admission.prepare(records, max_record_bytes, self._clock.wall_us())

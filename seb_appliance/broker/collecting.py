@@ -84,6 +84,11 @@ class Collected:
         return begin + (fitting if self.slices else max(fitting, 1))
 
 
+def bytes_of(piece: BatchSlice) -> int:
+    """Of its records' values, record keys and headers."""
+    return _bytes_before(piece.batch, piece.end) - _bytes_before(piece.batch, piece.begin)
+
+
 def _bytes_before(batch: Batch, i: int) -> int:
     """Bytes of values, record keys and headers of the first `i` records of the batch."""
     columns = batch.columns

@@ -168,6 +168,7 @@ class StreamAdmission:
         if earlier is not None:
             return earlier
         self._check_terms(name, known, stream, asked)
+        self._expiry.touch(known.topic_id, stream)  # not only once it is stored
         records = self._split(asked.values, stream, known.effective)
         prepared = [self._prepare(records, known.effective)] if records else []
         admitted = self._begin(known.settings, early_flush=bool(known.effective.early_flush))

@@ -14,6 +14,7 @@ from seb_appliance.formats.durable_streams import StreamState
 
 class StreamExpiry:
     def __init__(self, clock: Clock) -> None:
+        self.knows_uses = False  # a standby hears of none at the writer, so it ends no time to live
         self._clock = clock
         self._used_s: dict[int, float] = {}  # by topic id, of those that have a time to live
 
@@ -26,7 +27,7 @@ class StreamExpiry:
         """Whether the stream's time is up."""
         if state.expires_us is not None and self._clock.wall_us() >= state.expires_us:
             return True
-        if state.ttl_s is None:
+        if state.ttl_s is None or not self.knows_uses:
             return False
         now_s = self._clock.monotonic_s()
         # One that was not heard of since the start is used now.

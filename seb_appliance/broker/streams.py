@@ -17,7 +17,6 @@ from seb_appliance.broker.reads import Reads
 from seb_appliance.broker.repeats import Earlier
 from seb_appliance.broker.sequencer import Sequencer
 from seb_appliance.broker.stream_admission import StreamAdmission
-from seb_appliance.broker.stream_expiry import StreamExpiry
 from seb_appliance.broker.stream_forks import Past, past_of
 from seb_appliance.broker.stream_values import (
     PLAIN,
@@ -55,7 +54,7 @@ class Streams:
         self._reads = reads
         self._waiting = waiting
         self._clock = clock
-        self._expiry = StreamExpiry(clock)
+        self._expiry = writes.expiry
         self._some_expire = asyncio.Event()
         self._admission = StreamAdmission(
             writes.admission, writes.appending, sequencer, self._expiry, linger, clock
@@ -64,7 +63,8 @@ class Streams:
     # --- life ---
 
     def start(self) -> None:
-        """Begin to delete streams whose time is up."""
+        """Begin to delete streams whose time is up. Only where they are written to."""
+        self._expiry.knows_uses = True
         if self._mortal():
             self._some_expire.set()
         self._sweeping = asyncio.create_task(self._sweep(), name="streams")

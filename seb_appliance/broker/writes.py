@@ -25,6 +25,7 @@ from seb_appliance.broker.ports import State
 from seb_appliance.broker.repeats import Earlier, Repeats
 from seb_appliance.broker.sequencer import Sequencer
 from seb_appliance.broker.settings import BrokerSettings
+from seb_appliance.broker.stream_expiry import StreamExpiry
 from seb_appliance.broker.values import ApiKeyView, Appended, NewBatches, NewRecords
 from seb_appliance.broker.window import Window
 from seb_appliance.clock import Clock
@@ -40,7 +41,8 @@ from seb_appliance.failpoints import Failpoints
 
 class Writes:
     """`admission` and `group_admission` are the views ahead of the catalog; nothing else changes
-    them. `appending`: the decisions about records. `stopping`: nothing is taken any more."""
+    them. `appending`: the decisions about records. `expiry`: which streams are over. `stopping`:
+    nothing is taken any more."""
 
     def __init__(
         self,
@@ -76,6 +78,7 @@ class Writes:
             longest_wait_ms=settings.ack_timeout_ms,
             durability=durability,
         )
+        self.expiry = StreamExpiry(clock)
         self.appending = Appending(
             sequencer,
             self.admission,
@@ -84,6 +87,7 @@ class Writes:
             authorizer,
             settings,
             linger,
+            self.expiry,
             clock,
         )
 

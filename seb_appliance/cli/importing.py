@@ -185,6 +185,6 @@ def _to_produce(line: bytes) -> bytes:
         for name in ("key", "value"):
             if f"{name}_base64" in record:
                 record.pop(name, None)
-    except (ValueError, AttributeError) as error:
+    except (ValueError, AttributeError, RecursionError) as error:
         raise CommandError(f"not a line of records: {line[:80]!r}") from error
     return json.dumps(record).encode()

@@ -20,7 +20,7 @@ def time_us(text: str, name: str) -> int | None:
         moment = datetime.fromisoformat(text)
         if moment.tzinfo is None:
             moment = moment.replace(tzinfo=UTC)
-        return (moment - _EPOCH) // timedelta(microseconds=1)
+        return (moment.astimezone(UTC) - _EPOCH) // timedelta(microseconds=1)
     except (ValueError, OverflowError) as error:
         raise BadRequestError(f"{name} is a time in UTC, such as 2026-11-21T10:00.") from error
 

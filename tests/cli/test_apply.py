@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import os
 import stat
 import sys
 from pathlib import Path
@@ -213,6 +214,18 @@ def test_no_api_key_is_made_whose_secret_has_no_safe_place(seb: Seb) -> None:
     assert changes(seb, path) == [("create", "api_key", "unsafe")]
     secrets.chmod(0o600)
     seb.good("apply", path, "--secrets-file", str(secrets))
+
+
+def test_no_secret_goes_into_a_file_of_somebody_else(
+    seb: Seb, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write(seb, "api_keys: {theirs: {grants: [admin]}}\n")
+    secrets = seb.folder / "secrets"
+    secrets.touch(mode=0o600)
+    with monkeypatch.context() as patched:
+        patched.setattr("seb_appliance.cli.applying.secrets.os.geteuid", lambda: os.getuid() + 1)
+        seb.refused("apply", path, "--secrets-file", str(secrets), code=78)
+    assert changes(seb, path) == [("create", "api_key", "theirs")]
 
 
 def test_a_secret_that_cannot_be_written_is_told_of_with_the_way_out(

@@ -114,6 +114,17 @@ async def test_an_expired_key_is_refused(seb):
         assert answer.json()["code"] == "unauthenticated"
 
 
+async def test_an_expiry_that_no_list_could_show_is_refused(seb):
+    made = await make_key(seb, ("consume", "**"))
+    for expires, status in (("9999-12-31T23:59:59-01:00", 400), ("9999-12-31T23:59:59Z", 200)):
+        url = f"/v1/api-keys/{made['api_key_id']}"
+        changed = await seb.client.patch(url, json={"expires": expires})
+        assert changed.status_code == status, changed.text
+        asked = {"name": "late", "grants": [{"operation": "consume"}], "expires": expires}
+        assert (await seb.client.post("/v1/api-keys", json=asked)).is_success == (status == 200)
+        assert (await seb.client.get("/v1/api-keys")).status_code == 200
+
+
 async def test_the_last_admin_key_stays(seb):
     admins = [
         key["api_key_id"]

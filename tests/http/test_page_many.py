@@ -90,6 +90,26 @@ async def test_max_bytes_ends_a_page_and_one_record_always_comes(seb, name):
     assert 1 < len((await page(seb, f"{name}.*", "max_bytes=3KiB"))["records"]) < 5
 
 
+async def test_a_large_record_counts_as_it_is_and_not_as_its_batch_has_them_on_the_mean(seb, name):
+    for topic in ("a", "b"):
+        await produce(seb, f"{name}.{topic}", "x" * 10_000, *range(99))
+    first = await page(seb, f"{name}.*", "max_bytes=9KiB")
+    assert [(topic, len(value)) for topic, value in seen(first)] == [(f"{name}.a", 10_000)]
+
+
+async def test_a_page_keeps_no_more_batches_than_it_has_room_for(seb, name, monkeypatch):
+    for topic in ("a", "b"):
+        await produce(seb, f"{name}.{topic}", "x" * 10_000, "y")
+    ends = [(await seb.client.get(f"/v1/topics/{name}.{topic}")).json() for topic in ("a", "b")]
+    cursor = ".".join(f"{end['topic_id']}-1" for end in ends)
+    assert len(seen(await page(seb, f"{name}.*", f"cursor={cursor}"))) == 2
+    monkeypatch.setattr("seb_appliance.api.records_page_many.HELD_BYTES_MAX", 10_000)
+    first = await page(seb, f"{name}.*", f"cursor={cursor}")
+    assert seen(first) == [(f"{name}.a", "y")]
+    rest = await page(seb, f"{name}.*", f"cursor={first['cursor']}")
+    assert seen(rest) == [(f"{name}.b", "y")]
+
+
 async def test_a_cursor_goes_on_as_a_live_stream_and_a_streams_id_as_a_page(seb, name):
     await produce(seb, f"{name}.a", 1)
     cursor = (await page(seb, f"{name}.*"))["cursor"]

@@ -89,12 +89,22 @@ async def test_a_path_that_is_none_changes_nothing(seb, path: str):
     assert len(seb.appliance.broker.topics.all()) == topics
 
 
+async def test_a_live_reader_gets_the_spaces_that_lines_begin_with(seb):
+    text = " one\n  two\nthree\n"
+    closed = {**TEXT, "stream-closed": "true"}
+    await seb.client.put("/v1/stream/spaces", headers=closed, content=text.encode())
+    told = (await seb.client.get("/v1/stream/spaces?live=sse&offset=-1")).text
+    data = told.partition("\n\n")[0].removeprefix("event: data\n").split("\n")
+    assert [line.removeprefix("data:").removeprefix(" ") for line in data] == text.split("\n")
+
+
 @pytest.mark.parametrize(
     "headers",
     [
         {"stream-ttl": "1", "stream-expires-at": "2099-01-01T00:00:00Z"},
         {"stream-ttl": "99999999999999999"},
         {"stream-expires-at": "tomorrow"},
+        {"stream-expires-at": "9999-12-31T23:59:59-01:00"},
         {"stream-fork-offset": "0000000000000000_0000000000000000"},
         {"stream-forked-from": "nowhere"},
         {"stream-forked-from": "/v1/stream/../x"},
@@ -175,6 +185,32 @@ async def test_an_open_door_is_for_programs_of_this_machine(open_door):
         assert answer.status_code == 401, foreign
     same = {"origin": f"http://127.0.0.1:{open_door.base_url.port}"}
     assert (await open_door.get("/v1/stream/a", headers=same)).text == "x"
+
+
+@pytest.mark.asyncio(loop_scope="function")
+async def test_an_open_door_is_not_for_what_a_page_of_another_origin_embeds(open_door):
+    await open_door.put("/v1/stream/a", headers=TEXT, content=b"x")
+    for site, status in (("cross-site", 401), ("same-site", 401), ("same-origin", 200)):
+        answer = await open_door.get("/v1/stream/a", headers={"sec-fetch-site": site})
+        assert answer.status_code == status, site
+
+
+@pytest.mark.asyncio(loop_scope="function")
+async def test_an_open_door_is_not_for_those_behind_a_proxy(open_door):
+    for name in ("forwarded", "x-forwarded-for", "x-real-ip"):
+        answer = await open_door.put("/v1/stream/a", headers={**TEXT, name: "192.0.2.1"})
+        assert answer.status_code == 401, name
+
+
+@pytest.mark.asyncio(loop_scope="function")
+@pytest.mark.parametrize(("origins", "status"), [("https://page.example", 200), ("*", 401)])
+async def test_an_open_door_is_for_origins_that_are_named(tmp_path: Path, origins, status):
+    flags = {"durable_streams_open": True, "cors_origins": origins}
+    async with running_appliance(tmp_path, **flags) as seb, seb.client_with(None) as anybody:
+        await seb.client.put("/v1/stream/a", headers=TEXT, content=b"x")
+        page = {"origin": "https://page.example", "sec-fetch-site": "cross-site"}
+        assert (await anybody.get("/v1/stream/a", headers=page)).status_code == status
+        assert (await seb.client.get("/v1/stream/a", headers=page)).text == "x"
 
 
 @pytest.mark.asyncio(loop_scope="function")

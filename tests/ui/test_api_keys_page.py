@@ -107,6 +107,7 @@ async def test_each_grant_tells_which_topics_it_matches_now(admin: Visitor) -> N
         ({"topics": "a..b"}, "is not a pattern"),
         ({"expires": "2001-01-01T00:00"}, "would have expired already"),
         ({"expires": "soon"}, "The expiry is a time"),
+        ({"expires": "9999-12-31T23:59:59-01:00"}, "The expiry is a time"),
         ({"requests": "0"}, "Requests is a whole number"),
         ({"bytes_in": "many"}, "Bytes in: "),
         ({"bytes_out": "0B"}, "at least one byte"),

@@ -106,9 +106,10 @@ async def test_a_line_that_is_none_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     lines, data = tmp_path / "lines", tmp_path / "data"
-    lines.write_text('{"value": "1"}\nnot a record\n')
     async with running_appliance(data) as running:
         where = [f"--url={running.base_url}", f"--key-file={data / 'admin.key'}"]
         command = ["import", *where, "--format=ndjson", "--topic=u", str(lines)]
-        assert await asyncio.to_thread(run, command) == 1
-    assert "not a line of records" in capsys.readouterr().err
+        for wrong in ("not a record", "[" * 100_000):
+            lines.write_text(f'{{"value": "1"}}\n{wrong}\n')
+            assert await asyncio.to_thread(run, command) == 1
+            assert "not a line of records" in capsys.readouterr().err

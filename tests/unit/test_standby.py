@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -15,8 +16,9 @@ from seb_appliance.app.status import status
 from seb_appliance.app.ui_facts import facts
 from seb_appliance.broker.audit import AT_THE_MACHINE
 from seb_appliance.broker.group_admission import Commit
+from seb_appliance.broker.stream_values import StreamAppend, WantedStream
 from seb_appliance.broker.values import ApiKeyView, From, NewRecords, ReadRequest
-from seb_appliance.errors import StandbyError
+from seb_appliance.errors import StandbyError, TopicNotFoundError
 from seb_appliance.failpoints import NO_FAILPOINTS
 from seb_appliance.formats.operations import Grant, TopicSettings
 from seb_appliance.start_errors import ConfigurationError
@@ -101,6 +103,27 @@ async def test_record_keys_are_answered_at_a_standby(writer: Appliance, standby:
     assert piece.batch.columns.values.slice(piece.begin, piece.end) == [b"new"]
 
 
+async def test_a_stream_that_the_writer_still_has_is_not_over_at_a_standby(
+    writer: Appliance, standby: Appliance
+) -> None:
+    """Whoever uses it uses it at the writer."""
+    for name, ttl_s in (("lives", 3_600), ("short", 0)):
+        with contextlib.suppress(TopicNotFoundError):  # this one is over at once
+            await writer.broker.streams.create(
+                name,
+                WantedStream(ttl_s=ttl_s),
+                [],
+                writer.broker.pending.reserve(0),
+                AT_THE_MACHINE,
+            )
+    await produce(writer, b"last")
+    await standby.broker.read("orders", ReadRequest(From(offset=0), wait_ms=10_000))
+    for name in ("lives", "short"):
+        assert standby.broker.streams.get(name).topic == name
+    with pytest.raises(TopicNotFoundError):
+        writer.broker.streams.get("short")
+
+
 async def test_every_kind_of_write_is_refused_without_side_effects(standby: Appliance) -> None:
     broker = standby.broker
     for write in (
@@ -111,6 +134,9 @@ async def test_every_kind_of_write_is_refused_without_side_effects(standby: Appl
         broker.topics.delete("orders"),
         broker.groups.commit(Commit("g", {"orders": 0}), broker.pending.reserve(9)),
         broker.groups.take_lease("g", "me", 5_000),
+        broker.streams.create("s", WantedStream(), [], broker.pending.reserve(9), AT_THE_MACHINE),
+        broker.streams.append("orders", StreamAppend([b"no"]), broker.pending.reserve(9)),
+        broker.streams.delete("orders", AT_THE_MACHINE),
         broker.access.create("k", (Grant(operation="admin"),)),
         broker.accounts.add("eve", "admin", "hash", AT_THE_MACHINE),
         standby.publish_snapshot(),

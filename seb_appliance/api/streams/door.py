@@ -1,8 +1,8 @@
 """Who comes in: API keys as everywhere, and anybody where the door stands open.
 
 An open door is for this machine: the appliance listens on loopback addresses then. A web page on
-it is somebody else's program all the same, so a request that another origin sent, or that was sent
-to another name, needs an API key.
+it is somebody else's program all the same, and a proxy on it speaks for others, so a request that
+another origin sent, or that was sent to another name, or on somebody's behalf, needs an API key.
 """
 
 from __future__ import annotations
@@ -11,16 +11,21 @@ import ipaddress
 from typing import Final
 from urllib.parse import parse_qsl
 
+from litestar.types import Scope
+
 from seb_appliance.api.auth import METER_STATE, AnyRequest, Call, token_of
+from seb_appliance.api.cors import ANY
 from seb_appliance.api.options import ApiOptions
 from seb_appliance.api.parameters import read_headers
-from seb_appliance.api.peers import peer_address
+from seb_appliance.api.peers import is_local, peer_address
 from seb_appliance.api.problems import API_KEY_STATE
 from seb_appliance.broker.broker import Broker
 from seb_appliance.broker.values import ApiKeyView
 from seb_appliance.errors import BadParameterError, UnauthenticatedError
 
 _PARAMETERS: Final = frozenset({"offset", "live", "cursor"})
+# What a browser says of a page of the appliance itself, and of an address that somebody typed.
+_OWN_SITES: Final = (b"same-origin", b"none")
 
 
 def enter(request: AnyRequest, broker: Broker, options: ApiOptions) -> Call:
@@ -30,22 +35,33 @@ def enter(request: AnyRequest, broker: Broker, options: ApiOptions) -> Call:
     if b"authorization" in headers or not options.streams.is_open:
         key = broker.access.authenticate(token_of(headers.get(b"authorization")))
     else:
-        key = _anybody(headers, broker, options)
+        key = _anybody(scope, headers, broker, options)
     scope["state"][API_KEY_STATE] = key
     scope["state"][METER_STATE] = broker.access.meters.enter(key)
     return Call(key, headers, _query(scope["query_string"]), peer_address(scope))
 
 
-def _anybody(headers: dict[bytes, bytes], broker: Broker, options: ApiOptions) -> ApiKeyView:
+def _anybody(
+    scope: Scope, headers: dict[bytes, bytes], broker: Broker, options: ApiOptions
+) -> ApiKeyView:
     host = headers.get(b"host", b"").decode("latin-1")
-    origin = headers.get(b"origin", b"").decode("latin-1")
-    known = not origin or origin in options.cors_origins or "*" in options.cors_origins
-    if not _is_loopback(host) or not (known or origin.partition("://")[2] == host):
+    is_ours = is_local(scope) and _is_loopback(host)
+    if not (is_ours and _is_let_in(headers, host, options.cors_origins)):
         raise UnauthenticatedError(
             "The door of streams is open to programs of this machine; a page of another origin "
             "needs an API key, or its origin in cors_origins."
         )
     return broker.access.let_in_anybody()
+
+
+def _is_let_in(headers: dict[bytes, bytes], host: str, origins: frozenset[str]) -> bool:
+    """Whether no page asks, or one that may. `*` names no origin: with an API key any page may
+    come, here any page in the world could do everything."""
+    if b"origin" in headers:
+        origin = headers[b"origin"].decode("latin-1")
+        return origin in origins - {ANY} or origin.partition("://")[2] == host
+    # Where a page only embeds what it asks for, as an image or a script, no Origin is sent.
+    return headers.get(b"sec-fetch-site", b"none") in _OWN_SITES
 
 
 def _is_loopback(host: str) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, Final, TypeVar
 
 import click
@@ -171,11 +171,11 @@ def _expires(node: Node) -> datetime | None:
     )
     try:
         time = datetime.fromisoformat(node.words())
-    except ValueError as error:
+        if time.tzinfo is None:
+            raise wrong
+        return time.astimezone(UTC)
+    except (ValueError, OverflowError) as error:  # there is no year 10000, which it is in UTC
         raise wrong from error
-    if time.tzinfo is None:
-        raise wrong
-    return time
 
 
 def _text(node: Node) -> str:

@@ -65,9 +65,10 @@ def _opened(path: Path) -> int:
     except OSError as error:
         raise ConfigurationError(f"cannot write to {path} ({error.strerror})") from error
     found = os.fstat(descriptor)
-    if not stat.S_ISREG(found.st_mode) or stat.S_IMODE(found.st_mode) & 0o077:
+    is_ours = stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid()
+    if not is_ours or stat.S_IMODE(found.st_mode) & 0o077:
         os.close(descriptor)
         raise ConfigurationError(
-            f"{path} is not a file that only its owner may read (chmod 600 {path})"
+            f"{path} is not a file of yours that only you may read (chmod 600 {path})"
         )
     return descriptor

@@ -7,10 +7,18 @@ import pytest
 from seb_appliance import limits
 from seb_appliance.broker.audit import THE_APPLIANCE
 from seb_appliance.broker.stream_values import StreamAppend, WantedStream
-from seb_appliance.errors import TopicNotFoundError
-from tests.unit.broker.conftest import House
+from seb_appliance.errors import SebError, TopicNotFoundError
+from tests.unit.broker.conftest import ADMIN, House
 
 HOUR_S = 3_600
+
+
+class Nobody:
+    """Who is told of an append, and does not listen."""
+
+    def stored(self, admitted: object, window_s: float, put_s: float) -> None: ...
+
+    def failed(self, error: SebError) -> None: ...
 
 
 async def make(house: House, wanted: WantedStream, name: str = "s") -> bool:
@@ -65,3 +73,25 @@ async def test_uses_of_a_stream_cost_no_put(house: House) -> None:
         await house.clock.advance(HOUR_S / 2)
         house.broker.streams.use("s")
     assert house.broker.counters.entries == entries
+
+
+async def test_nothing_is_acknowledged_that_would_go_with_a_stream_whose_time_is_up(
+    house: House,
+) -> None:
+    await make(house, WantedStream(ttl_s=1))
+    await house.clock.advance(1)
+    assert not house.broker.append_at_once(ADMIN, "s", b"x", 1, Nobody())
+    with pytest.raises(TopicNotFoundError):
+        await house.appended("s", b"x")
+    await house.clock.advance(limits.STREAM_SWEEP_S)
+    assert (await house.appended("s", b"x")).offset == 0  # of a topic that is made for it
+
+
+async def test_an_append_of_any_kind_is_a_use_of_a_stream(house: House) -> None:
+    await make(house, WantedStream(ttl_s=HOUR_S))
+    await house.clock.advance(HOUR_S - 10)
+    await house.appended("s", b"by the record API")
+    await house.clock.advance(HOUR_S - 10)
+    assert house.broker.append_at_once(ADMIN, "s", b"by the fast lane", 1, Nobody())
+    await house.clock.advance(HOUR_S - 10)
+    assert house.broker.streams.get("s").log_end_offset == 3

@@ -127,6 +127,10 @@ def test_a_part_that_is_not_named_is_none_and_not_empty() -> None:
         ("api_keys: {a: {grants: [admin], requests_per_second: 1.5}}", "'1.5' is not a number"),
         ("api_keys: {a: {grants: [admin], expires: 90d}}", "'90d' is neither a time with"),
         ("api_keys: {a: {grants: [admin], expires: 2030-01-01}}", "is neither a time with"),
+        (
+            "api_keys: {a: {grants: [admin], expires: 9999-12-31T23:59:59-01:00}}",
+            "is neither a time with",
+        ),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_told_with_its_line_and_its_place(text: str, sentence: str) -> None:
