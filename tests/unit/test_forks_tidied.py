@@ -137,6 +137,10 @@ async def test_a_compaction_of_what_was_forked_meanwhile_is_refused(place: Place
     with pytest.raises(SwitchRefusedError, match="forked meanwhile"):
         await place.broker.tidying.switch(job, made)
     assert len(await place.records("fork")) == 10
+    await place.broker.topics.delete("base")
+    with pytest.raises(SwitchRefusedError, match="only forks are left"):
+        await place.broker.tidying.switch(job, made)
+    assert len(await place.records("fork")) == 10
 
 
 async def test_entries_merged_while_their_topic_was_deleted_stay_for_its_fork(place: Place) -> None:
