@@ -1,7 +1,8 @@
 """When Durable Streams expire: at a time, or so long after they were last used.
 
 Uses stay in memory, so that a heartbeat costs no PUT. A restart counts as one: a stream may then
-live longer than it was asked to, and never shorter.
+live longer than it was asked to, and never shorter. The writer alone hears of uses: at a standby no
+stream goes for want of them.
 """
 
 from __future__ import annotations
@@ -16,6 +17,11 @@ class StreamExpiry:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._used_s: dict[int, float] = {}  # by topic id, of those that have a time to live
+        self._hears = False
+
+    def start(self) -> None:
+        """From now on this process hears of every use."""
+        self._hears = True
 
     def touch(self, topic_id: int, state: StreamState) -> None:
         """It was read or appended to."""
@@ -26,7 +32,7 @@ class StreamExpiry:
         """Whether the stream's time is up."""
         if state.expires_us is not None and self._clock.wall_us() >= state.expires_us:
             return True
-        if state.ttl_s is None:
+        if state.ttl_s is None or not self._hears:
             return False
         now_s = self._clock.monotonic_s()
         # One that was not heard of since the start is used now.

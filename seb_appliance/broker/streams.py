@@ -64,7 +64,8 @@ class Streams:
     # --- life ---
 
     def start(self) -> None:
-        """Begin to delete streams whose time is up."""
+        """Begin to delete streams whose time is up. Not at a standby."""
+        self._expiry.start()
         if self._mortal():
             self._some_expire.set()
         self._sweeping = asyncio.create_task(self._sweep(), name="streams")

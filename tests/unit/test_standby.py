@@ -15,6 +15,7 @@ from seb_appliance.app.status import status
 from seb_appliance.app.ui_facts import facts
 from seb_appliance.broker.audit import AT_THE_MACHINE
 from seb_appliance.broker.group_admission import Commit
+from seb_appliance.broker.stream_values import WantedStream
 from seb_appliance.broker.values import ApiKeyView, From, NewRecords, ReadRequest
 from seb_appliance.errors import StandbyError
 from seb_appliance.failpoints import NO_FAILPOINTS
@@ -23,6 +24,7 @@ from seb_appliance.start_errors import ConfigurationError
 from seb_appliance.storage.counted import CountedStore
 from seb_appliance.storage.memory import MemoryStore
 from seb_appliance.ui.overview import _figures
+from tests.support.fakes import FakeClock
 from tests.support.faulty_store import FaultyStore
 
 ADMIN = ApiKeyView("test", "test", (Grant(operation="admin"),), 0)
@@ -99,6 +101,20 @@ async def test_record_keys_are_answered_at_a_standby(writer: Appliance, standby:
     found = await standby.broker.record_keys.latest("orders", b"k", fresh=True)
     (piece,) = found.result.slices
     assert piece.batch.columns.values.slice(piece.begin, piece.end) == [b"new"]
+
+
+async def test_a_stream_that_is_used_at_the_writer_lives_at_a_standby(
+    writer: Appliance, standby: Appliance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = FakeClock()
+    monkeypatch.setattr(standby.broker.streams._expiry, "_clock", clock)
+    streams, reservation = writer.broker.streams, writer.broker.pending.reserve(9)
+    await streams.create("orders", WantedStream(ttl_s=60), [], reservation, AT_THE_MACHINE)
+    await produce(writer, b"first")
+    await standby.broker.read("orders", ReadRequest(From(offset=0), wait_ms=10_000))
+    for _ in range(2):
+        assert standby.broker.streams.use("orders").state.ttl_s == 60
+        await clock.advance(60)
 
 
 async def test_every_kind_of_write_is_refused_without_side_effects(standby: Appliance) -> None:
