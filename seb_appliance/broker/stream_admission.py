@@ -61,16 +61,23 @@ class StreamAdmission:
     def living(self, name: str) -> AdmittedTopic:
         """The topic, unless its time as a stream is up. Raises Refusal."""
         known = self._admission.find(name)
-        if known is None or self._is_over(known):
+        if known is None or self.is_over(known):
             raise self._admission.missing(name)
         return known
+
+    def is_over(self, known: AdmittedTopic) -> bool:
+        """Whether its time as a stream is up; records that are on their way are a use of it."""
+        if known.stream is None:
+            return False
+        in_use = known.appended_in is not None and not known.appended_in.is_done
+        return self._expiry.is_over(known.topic_id, known.stream, in_use=in_use)
 
     # --- made ---
 
     def is_there(self, name: str) -> bool:
         """Whether a stream, or another topic, has this name; not one whose time is up."""
         known = self._admission.find(name)
-        return known is not None and not self._is_over(known)
+        return known is not None and not self.is_over(known)
 
     def admit_created(
         self, name: str, wanted: WantedStream, values: list[bytes], by: Actor, past: Past | None
@@ -238,9 +245,6 @@ class StreamAdmission:
         return stream
 
     # --- inside ---
-
-    def _is_over(self, known: AdmittedTopic) -> bool:
-        return known.stream is not None and self._expiry.is_over(known.topic_id, known.stream)
 
     def _begin(self, settings: TopicSettings, *, early_flush: bool = False) -> Admitted:
         linger_ms = self._linger.of(settings)

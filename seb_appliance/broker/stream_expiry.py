@@ -25,14 +25,14 @@ class StreamExpiry:
 
     def touch(self, topic_id: int, state: StreamState) -> None:
         """It was read or appended to."""
-        if state.ttl_s is not None:
+        if state.ttl_s is not None and self._hears:
             self._used_s[topic_id] = self._clock.monotonic_s()
 
-    def is_over(self, topic_id: int, state: StreamState) -> bool:
-        """Whether the stream's time is up."""
+    def is_over(self, topic_id: int, state: StreamState, *, in_use: bool = False) -> bool:
+        """Whether the stream's time is up. `in_use`: it is used right now."""
         if state.expires_us is not None and self._clock.wall_us() >= state.expires_us:
             return True
-        if state.ttl_s is None or not self._hears:
+        if state.ttl_s is None or in_use or not self._hears:
             return False
         now_s = self._clock.monotonic_s()
         # One that was not heard of since the start is used now.

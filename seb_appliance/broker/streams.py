@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from seb_appliance import limits
 from seb_appliance.broker.appending import Admitted
@@ -74,6 +74,12 @@ class Streams:
         if self._sweeping is not None:
             self._sweeping.cancel()
             await asyncio.gather(self._sweeping, return_exceptions=True)
+
+    def applied(self, changed: Iterable[Topic]) -> None:
+        """These topics have changed: what came by any other door is a use, too."""
+        for topic in changed:
+            if topic.stream is not None:
+                self._expiry.touch(topic.topic_id, topic.stream)
 
     # --- reading ---
 
@@ -232,10 +238,7 @@ class Streams:
     def _expired(self, name: str) -> Callable[[Window], bool]:
         def admit(window: Window) -> bool:
             known = self._writes.admission.find(name)
-            stream = known.stream if known is not None else None
-            if known is None or stream is None:
-                return False
-            if not self._expiry.is_over(known.topic_id, stream):
+            if known is None or not self._admission.is_over(known):
                 return False
             self._admission.admit_deleted(window, name, THE_APPLIANCE)
             return True

@@ -39,6 +39,28 @@ async def test_a_stream_goes_when_nobody_used_it_for_its_time_to_live(house: Hou
         house.broker.streams.get("s")
 
 
+async def test_records_that_come_by_another_door_are_a_use_of_a_stream(house: House) -> None:
+    await make(house, WantedStream(ttl_s=HOUR_S))
+    for n in range(3):
+        await house.clock.advance(HOUR_S - 10)
+        assert (await house.appended("s", b"more")).offset == n + 1
+    await house.clock.advance(HOUR_S)
+    with pytest.raises(TopicNotFoundError):
+        house.broker.streams.get("s")
+
+
+async def test_a_stream_is_not_deleted_while_a_record_of_it_is_on_its_way(house: House) -> None:
+    await make(house, WantedStream(ttl_s=HOUR_S))
+    await house.clock.advance(HOUR_S - 1)
+    house.journal.hold()
+    appending = house.append("s", b"more")
+    await house.clock.advance(2 * limits.STREAM_SWEEP_S)
+    house.journal.release()
+    await house.clock.advance(limits.STREAM_SWEEP_S)
+    assert (await appending).offset == 1
+    assert house.broker.streams.get("s").log_end_offset == 2
+
+
 async def test_a_stream_whose_time_is_up_is_deleted_and_costs_nothing_then(house: House) -> None:
     await make(house, WantedStream(ttl_s=1))
     await make(house, WantedStream(), "stays")
