@@ -90,7 +90,7 @@ class StreamAdmission:
         self._admission.check_room_for(1)
         parent = None if wanted.fork is None else self.living(wanted.fork.topic)
         settings = TopicSettings() if parent is None else parent.settings
-        stream = wanted.state if parent is None else self._forked(name, wanted, parent)
+        stream = wanted.state if parent is None else self._forked(name, wanted, parent, past)
         effective = self._admission.effective(settings)
         own = values if past is None else [*past.prefix, *values]
         records = self._split(own, stream, effective)
@@ -113,9 +113,16 @@ class StreamAdmission:
             self._admission.place(admitted.window, name, each, now_us)
         return admitted
 
-    def _forked(self, name: str, wanted: WantedStream, parent: AdmittedTopic) -> StreamState:
+    def _forked(
+        self, name: str, wanted: WantedStream, parent: AdmittedTopic, past: Past | None
+    ) -> StreamState:
         """A fork has what it does not ask for from its parent. Raises Refusal."""
         assert wanted.fork is not None, name
+        if past is not None and past.parent_id != parent.topic_id:
+            error = StreamConflictError(
+                f"{wanted.fork.topic!r} was made anew meanwhile.", topic=wanted.fork.topic
+            )
+            raise Refusal(error, parent.changed_in)
         of = parent.stream or PLAIN
         asked = wanted.content_type or of.content_type
         if media_type_of(asked) != media_type_of(of.content_type):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from seb_appliance import limits
 from seb_appliance.broker.audit import THE_APPLIANCE
-from seb_appliance.broker.stream_values import StreamAppend, WantedStream
-from seb_appliance.errors import TopicNotFoundError
+from seb_appliance.broker.stream_values import StreamAppend, WantedFork, WantedStream
+from seb_appliance.errors import StreamConflictError, TopicNotFoundError
 from tests.unit.broker.conftest import House
 
 HOUR_S = 3_600
@@ -78,6 +80,20 @@ async def test_a_path_is_free_at_once_when_its_streams_time_is_up(house: House) 
     await house.clock.advance(1)
     assert await make(house, WantedStream("application/json"))
     assert house.broker.streams.get("s").state.content_type == "application/json"
+
+
+async def test_a_fork_gets_no_beginning_of_a_record_of_a_stream_that_was_made_anew(
+    house: House,
+) -> None:
+    await make(house, WantedStream())
+    deleting = asyncio.ensure_future(house.broker.topics.delete("s"))
+    appending = house.append("s", b"another")
+    fork = WantedStream(fork=WantedFork("s", 0, sub_offset=3))
+    with pytest.raises(StreamConflictError):
+        await make(house, fork, "fork")
+    await asyncio.gather(deleting, appending)
+    await make(house, fork, "fork")
+    assert await house.values("fork") == [b"ano", b"first"]
 
 
 async def test_uses_of_a_stream_cost_no_put(house: House) -> None:
