@@ -7,15 +7,13 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from crc32c import crc32c
 
 from seb_appliance import limits
 from seb_appliance.broker.tidying import SwitchRefusedError
 from seb_appliance.broker.values import From
 from seb_appliance.clock import SystemClock
 from seb_appliance.errors import CompactionRefusedError
-from seb_appliance.formats import batch_v1
-from seb_appliance.formats.operations import StoredObject, StoredSection, TopicSettings
+from seb_appliance.formats.operations import TopicSettings
 from seb_appliance.fsck.check import CheckOptions, check_bucket
 from seb_appliance.storage import layout
 from seb_appliance.storage.counted import CountedStore
@@ -54,38 +52,23 @@ async def test_a_deleted_parents_segments_stay_until_the_last_fork_goes(place: P
     assert await objects(place) == []
 
 
-async def old_files(place: Place, topic: str, *bases: int) -> list[StoredObject]:
-    """Files of a Go broker, of ten records each, which the topic may adopt."""
-    topic_id = place.broker.topics.get(topic).topic_id
-    objects = []
-    for base in bases:
-        body = batch_v1.encode([b"%d" % (base + n) for n in range(10)], base)
-        key = f"{topic}/{base:012d}.record_batch"
-        await place.store.put(key, body)
-        section = StoredSection(
-            topic_id, base, base + 9, 10, 0, len(body), crc32c(body), base, base
-        )
-        objects.append(StoredObject(key, len(body), (section,)))
-    return objects
-
-
 async def test_what_is_adopted_and_trimmed_in_one_entry_goes_in_memory_and_on_disk(
     place: Place,
 ) -> None:
     await place.broker.topics.create("base", TopicSettings())
     adopt = place.broker.adopting.adopt
-    await adopt(await old_files(place, "base", 0, 10))
+    await adopt(await place.old_files("base", 0, 10, 10))
     await place.broker.topics.fork("fork", "base", 10)
     seq = place.broker._catalog.position.seq
-    more = await old_files(place, "base", 20, 30)
+    more = await place.old_files("base", 20, 10, 10)
     await asyncio.gather(adopt(more), place.broker.topics.trim("base", 30))
     assert place.broker._catalog.position.seq == seq + 1
     for _ in range(2):
         assert sum(one.sections for one in place.broker._catalog.stored.all()) == 2
         await place.tidy()
         await place.restart()
-    assert await place.values("fork") == [b"%d" % n for n in range(10)]
-    assert await place.values("base") == [b"%d" % n for n in range(30, 40)]
+    assert await place.values("fork") == [b"base %d" % n for n in range(10)]
+    assert await place.values("base") == [b"base %d" % n for n in range(30, 40)]
 
 
 async def test_what_came_behind_the_fork_offset_goes_with_the_deleted_parent(place: Place) -> None:
