@@ -78,8 +78,9 @@ class Streams:
     def applied(self, changed: Iterable[Topic]) -> None:
         """These topics have changed: what came by any other door is a use, too."""
         for topic in changed:
-            if topic.stream is not None:
+            if topic.stream is not None and topic.stream.expires and not topic.deleted:
                 self._expiry.touch(topic.topic_id, topic.stream)
+                self._some_expire.set()
 
     # --- reading ---
 
@@ -133,10 +134,7 @@ class Streams:
         decided = await self._writes.store(
             lambda: self._admission.admit_created(name, wanted, values, by, past), reservation
         )
-        view = self.get(name)
-        if view.state.expires:
-            self._some_expire.set()
-        return view, isinstance(decided, Admitted)
+        return self.get(name), isinstance(decided, Admitted)
 
     async def _make_room(self, name: str, wanted: WantedStream) -> Past | None:
         """One whose time is up makes room. What a fork that is not there yet will be made of."""

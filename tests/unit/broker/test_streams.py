@@ -75,6 +75,14 @@ async def test_a_stream_whose_time_is_up_is_deleted_and_costs_nothing_then(house
     assert house.broker.counters.entries == entries
 
 
+async def test_a_stream_that_is_over_before_it_is_stored_is_deleted(house: House) -> None:
+    with pytest.raises(TopicNotFoundError):
+        await make(house, WantedStream(expires_us=house.clock.wall_us() + 1))
+    assert len(house.broker.topics.all()) == 1
+    await house.clock.advance(2 * limits.STREAM_SWEEP_S)
+    assert house.broker.topics.all() == []
+
+
 async def test_a_path_is_free_at_once_when_its_streams_time_is_up(house: House) -> None:
     await make(house, WantedStream("text/plain", ttl_s=1))
     await house.clock.advance(1)
