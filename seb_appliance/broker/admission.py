@@ -83,6 +83,11 @@ class AdmittedTopic:
         self.compressor = compressor_of(self.effective)
 
     @property
+    def is_appended_to(self) -> bool:
+        """Whether records of it are on their way."""
+        return self.appended_in is not None and not self.appended_in.is_done
+
+    @property
     def is_closed(self) -> bool:
         """A closed one of Durable Streams takes no records."""
         return self.stream is not None and self.stream.closed

@@ -75,6 +75,8 @@ class Adopting:
             raise _refusal(f"there is no topic of the id {topic_id}")
         if applied.had_entries or applied.log_end_offset != known.next_offset:
             raise _refusal(f"topic {applied.name!r} has records in journal entries")
+        if known.is_closed:
+            raise _refusal(f"topic {applied.name!r} is a stream that was closed")
         return known
 
 

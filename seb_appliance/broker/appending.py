@@ -228,7 +228,7 @@ class Appending:
         about to be deleted, and what was acknowledged now would go with it."""
         if known.stream is None:
             return True
-        if self._expiry.is_over(known.topic_id, known.stream):
+        if self._expiry.is_over(known.topic_id, known.stream, in_use=known.is_appended_to):
             return False
         self._expiry.touch(known.topic_id, known.stream)
         return True

@@ -458,6 +458,7 @@ class Broker:
         self._catalog.forget_paged(self._state.paged_seq)
         self.followers.wake(changed)
         self.record_keys.indexing.applied(changed)
+        self.streams.applied(changed)
         self._after_apply()
         if self._forgetting is None and any(topic.deleted for topic in changed):
             self._forget_some()

@@ -283,6 +283,7 @@ class Catalog:
         """The topic of which rows may not be needed any more."""
         del self._by_name[topic.name]
         topic.deleted = True
+        topic.stream = None
         topic.runs = []
         self.groups.forget_topic(topic.topic_id)
         self.producers.forget_topic(topic.topic_id)

@@ -61,16 +61,22 @@ class StreamAdmission:
     def living(self, name: str) -> AdmittedTopic:
         """The topic, unless its time as a stream is up. Raises Refusal."""
         known = self._admission.find(name)
-        if known is None or self._is_over(known):
+        if known is None or self.is_over(known):
             raise self._admission.missing(name)
         return known
+
+    def is_over(self, known: AdmittedTopic) -> bool:
+        """Whether its time as a stream is up; records that are on their way are a use of it."""
+        if known.stream is None:
+            return False
+        return self._expiry.is_over(known.topic_id, known.stream, in_use=known.is_appended_to)
 
     # --- made ---
 
     def is_there(self, name: str) -> bool:
         """Whether a stream, or another topic, has this name; not one whose time is up."""
         known = self._admission.find(name)
-        return known is not None and not self._is_over(known)
+        return known is not None and not self.is_over(known)
 
     def admit_created(
         self, name: str, wanted: WantedStream, values: list[bytes], by: Actor, past: Past | None
@@ -83,7 +89,7 @@ class StreamAdmission:
         self._admission.check_room_for(1)
         parent = None if wanted.fork is None else self.living(wanted.fork.topic)
         settings = TopicSettings() if parent is None else parent.settings
-        stream = wanted.state if parent is None else self._forked(name, wanted, parent)
+        stream = wanted.state if parent is None else self._forked(name, wanted, parent, past)
         effective = self._admission.effective(settings)
         own = values if past is None else [*past.prefix, *values]
         records = self._split(own, stream, effective)
@@ -106,9 +112,16 @@ class StreamAdmission:
             self._admission.place(admitted.window, name, each, now_us)
         return admitted
 
-    def _forked(self, name: str, wanted: WantedStream, parent: AdmittedTopic) -> StreamState:
+    def _forked(
+        self, name: str, wanted: WantedStream, parent: AdmittedTopic, past: Past | None
+    ) -> StreamState:
         """A fork has what it does not ask for from its parent. Raises Refusal."""
         assert wanted.fork is not None, name
+        if past is not None and past.parent_id != parent.topic_id:
+            error = StreamConflictError(
+                f"{wanted.fork.topic!r} was made anew meanwhile.", topic=wanted.fork.topic
+            )
+            raise Refusal(error, parent.changed_in)
         of = parent.stream or PLAIN
         asked = wanted.content_type or of.content_type
         if media_type_of(asked) != media_type_of(of.content_type):
@@ -239,9 +252,6 @@ class StreamAdmission:
         return stream
 
     # --- inside ---
-
-    def _is_over(self, known: AdmittedTopic) -> bool:
-        return known.stream is not None and self._expiry.is_over(known.topic_id, known.stream)
 
     def _begin(self, settings: TopicSettings, *, early_flush: bool = False) -> Admitted:
         linger_ms = self._linger.of(settings)

@@ -1,7 +1,8 @@
 """When Durable Streams expire: at a time, or so long after they were last used.
 
 Uses stay in memory, so that a heartbeat costs no PUT. A restart counts as one: a stream may then
-live longer than it was asked to, and never shorter.
+live longer than it was asked to, and never shorter. The writer alone hears of uses: at a standby no
+stream goes for want of them.
 """
 
 from __future__ import annotations
@@ -14,20 +15,20 @@ from seb_appliance.formats.durable_streams import StreamState
 
 class StreamExpiry:
     def __init__(self, clock: Clock) -> None:
-        self.knows_uses = False  # a standby hears of none at the writer, so it ends no time to live
+        self.knows_uses = False  # from `Streams.start` on
         self._clock = clock
         self._used_s: dict[int, float] = {}  # by topic id, of those that have a time to live
 
     def touch(self, topic_id: int, state: StreamState) -> None:
         """It was read or appended to."""
-        if state.ttl_s is not None:
+        if state.ttl_s is not None and self.knows_uses:
             self._used_s[topic_id] = self._clock.monotonic_s()
 
-    def is_over(self, topic_id: int, state: StreamState) -> bool:
-        """Whether the stream's time is up."""
+    def is_over(self, topic_id: int, state: StreamState, *, in_use: bool = False) -> bool:
+        """Whether the stream's time is up. `in_use`: it is used right now."""
         if state.expires_us is not None and self._clock.wall_us() >= state.expires_us:
             return True
-        if state.ttl_s is None or not self.knows_uses:
+        if state.ttl_s is None or in_use or not self.knows_uses:
             return False
         now_s = self._clock.monotonic_s()
         # One that was not heard of since the start is used now.

@@ -13,8 +13,10 @@ from seb_appliance.errors import BadParameterError
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """`offset` None: the parent's end as of admission. `prefix`: at most one record."""
+    """Of the topic `parent_id`. `offset` None: the parent's end as of admission. `prefix`: at most
+    one record."""
 
+    parent_id: int
     offset: int | None
     prefix: list[bytes]
 
@@ -26,16 +28,16 @@ async def past_of(reads: Reads, parent: StreamView, asked: WantedFork) -> Past:
     if offset + (asked.sub_offset if counts_records else 0) > parent.log_end_offset:
         raise _beyond()
     if asked.sub_offset == 0:
-        return Past(asked.offset, [])
+        return Past(parent.topic_id, asked.offset, [])
     if counts_records:
-        return Past(offset + asked.sub_offset, [])
+        return Past(parent.topic_id, offset + asked.sub_offset, [])
     result = await reads.read(parent.topic, ReadRequest(From(offset=offset), max_records=1))
     value = b""
     for piece in result.slices:
         value = piece.batch.columns.values.get(piece.begin) or b""
     if len(value) < asked.sub_offset:
         raise _beyond()
-    return Past(offset, [value[: asked.sub_offset]])
+    return Past(parent.topic_id, offset, [value[: asked.sub_offset]])
 
 
 def _beyond() -> BadParameterError:

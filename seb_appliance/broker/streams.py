@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from seb_appliance import limits
 from seb_appliance.broker.appending import Admitted
@@ -63,7 +63,7 @@ class Streams:
     # --- life ---
 
     def start(self) -> None:
-        """Begin to delete streams whose time is up. Only where they are written to."""
+        """Begin to delete streams whose time is up. Not at a standby."""
         self._expiry.knows_uses = True
         if self._mortal():
             self._some_expire.set()
@@ -73,6 +73,13 @@ class Streams:
         if self._sweeping is not None:
             self._sweeping.cancel()
             await asyncio.gather(self._sweeping, return_exceptions=True)
+
+    def applied(self, changed: Iterable[Topic]) -> None:
+        """These topics have changed: what came by any other door is a use, too."""
+        for topic in changed:
+            if topic.stream is not None and topic.stream.expires and not topic.deleted:
+                self._expiry.touch(topic.topic_id, topic.stream)
+                self._some_expire.set()
 
     # --- reading ---
 
@@ -126,10 +133,7 @@ class Streams:
         decided = await self._writes.store(
             lambda: self._admission.admit_created(name, wanted, values, by, past), reservation
         )
-        view = self.get(name)
-        if view.state.expires:
-            self._some_expire.set()
-        return view, isinstance(decided, Admitted)
+        return self.get(name), isinstance(decided, Admitted)
 
     async def _make_room(self, name: str, wanted: WantedStream) -> Past | None:
         """One whose time is up makes room. What a fork that is not there yet will be made of."""
@@ -231,10 +235,7 @@ class Streams:
     def _expired(self, name: str) -> Callable[[Window], bool]:
         def admit(window: Window) -> bool:
             known = self._writes.admission.find(name)
-            stream = known.stream if known is not None else None
-            if known is None or stream is None:
-                return False
-            if not self._expiry.is_over(known.topic_id, stream):
+            if known is None or not self._admission.is_over(known):
                 return False
             self._admission.admit_deleted(window, name, THE_APPLIANCE)
             return True

@@ -284,6 +284,8 @@ class Tidying:
     def _check_wanted(self, compactions: Sequence[Compaction]) -> None:
         """Nobody has asked meanwhile that nothing be removed, nor forked the topic there."""
         for item in compactions:
+            if self._admission.is_held(item.name):
+                raise SwitchRefusedError(f"of topic {item.name!r} only forks are left")
             known = self._admission.find(item.name)
             is_same = known is not None and known.topic_id == item.topic_id
             if known is not None and is_same and not known.effective.compacts:

@@ -55,13 +55,7 @@ from seb_appliance.state.schema import (
 )
 
 _ROWS_AT_ONCE: Final = 200
-_OURS: Final = (
-    SegmentsReplaced,
-    ObjectsAdopted,
-    TopicCompacted,
-    ObjectsCondemned,
-    ObjectsRemoved,
-)
+_OURS: Final = (SegmentsReplaced, TopicCompacted, ObjectsCondemned, ObjectsRemoved)
 
 
 def project(connection: Connection, entries: Sequence[Entry], parents: Parents) -> int:
@@ -69,8 +63,13 @@ def project(connection: Connection, entries: Sequence[Entry], parents: Parents) 
     checksum grows by it. `parents`: of the topics that they trim or delete."""
     added = 0
     for entry in entries:
-        added += _settle(connection, concerned(entry.contents.operations, parents))
-        for operation in entry.contents.operations:
+        operations = entry.contents.operations
+        # In memory's order: what is adopted may go again in the same entry, what is switched not.
+        for operation in operations:
+            if isinstance(operation, ObjectsAdopted):
+                added += _put_in_force(connection, operation.objects, entry.header.seq)
+        added += _settle(connection, concerned(operations, parents))
+        for operation in operations:
             if isinstance(operation, _OURS):
                 added += _apply(connection, operation, entry)
     return added
@@ -80,8 +79,6 @@ def _apply(connection: Connection, operation: Operation, entry: Entry) -> int:
     match operation:
         case SegmentsReplaced():
             return _switch(connection, operation, entry.header.seq)
-        case ObjectsAdopted(objects=objects):
-            return _put_in_force(connection, objects, entry.header.seq)
         case TopicCompacted(topic_id=topic_id, base_offset=base, last_offset=last):
             return _set_runs(connection, topic_id, (base, last))
         case ObjectsCondemned(keys=keys):

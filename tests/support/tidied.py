@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from crc32c import crc32c
+
 from seb_appliance import settings
 from seb_appliance.app.assembly import Appliance
 from seb_appliance.broker.values import ApiKeyView, From, NewRecords, ReadRequest
 from seb_appliance.failpoints import NO_FAILPOINTS
-from seb_appliance.formats.operations import Grant
+from seb_appliance.formats import batch_v1
+from seb_appliance.formats.operations import Grant, StoredObject, StoredSection
 from seb_appliance.storage.counted import CountedStore
 from seb_appliance.storage.memory import MemoryStore
 from seb_appliance.storage.object_store import list_all
@@ -53,6 +56,24 @@ class Place:
         keys, values = [key for key, _ in records], [value for _, value in records]
         new = NewRecords(values, keys=keys)
         await self.broker.append(ADMIN, topic, new, self.broker.pending.reserve(1))
+
+    async def old_files(self, topic: str, base: int, *counts: int) -> list[StoredObject]:
+        """A file of a Go broker for each count of records, from the offset `base` on, which the
+        topic may adopt."""
+        topic_id = self.broker.topics.get(topic).topic_id
+        objects = []
+        for count in counts:
+            values = [f"{topic} {base + n}".encode() for n in range(count)]
+            body = batch_v1.compress(batch_v1.encode(values, created_us := 1_000_000 + base))
+            key = f"{topic}/{base:012d}.record_batch"
+            await self.store.put(key, body)
+            ends, crc = (base, base + count - 1), crc32c(body)
+            section = StoredSection(
+                topic_id, *ends, count, 0, len(body), crc, created_us, created_us
+            )
+            objects.append(StoredObject(key, len(body), (section,)))
+            base += count
+        return objects
 
     async def records(self, topic: str) -> list[Record]:
         """All that can be read: (offset, record key, value) each."""

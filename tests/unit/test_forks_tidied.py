@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -49,6 +50,25 @@ async def test_a_deleted_parents_segments_stay_until_the_last_fork_goes(place: P
     await place.restart()
     await place.tidy()
     assert await objects(place) == []
+
+
+async def test_what_is_adopted_and_trimmed_in_one_entry_goes_in_memory_and_on_disk(
+    place: Place,
+) -> None:
+    await place.broker.topics.create("base", TopicSettings())
+    adopt = place.broker.adopting.adopt
+    await adopt(await place.old_files("base", 0, 10, 10))
+    await place.broker.topics.fork("fork", "base", 10)
+    seq = place.broker._catalog.position.seq
+    more = await place.old_files("base", 20, 10, 10)
+    await asyncio.gather(adopt(more), place.broker.topics.trim("base", 30))
+    assert place.broker._catalog.position.seq == seq + 1
+    for _ in range(2):
+        assert sum(one.sections for one in place.broker._catalog.stored.all()) == 2
+        await place.tidy()
+        await place.restart()
+    assert await place.values("fork") == [b"base %d" % n for n in range(10)]
+    assert await place.values("base") == [b"base %d" % n for n in range(30, 40)]
 
 
 async def test_what_came_behind_the_fork_offset_goes_with_the_deleted_parent(place: Place) -> None:
@@ -135,6 +155,10 @@ async def test_a_compaction_of_what_was_forked_meanwhile_is_refused(place: Place
     made = await place.tidier._rewriter.rewrite(job)
     await place.broker.topics.fork("fork", "base", 10)
     with pytest.raises(SwitchRefusedError, match="forked meanwhile"):
+        await place.broker.tidying.switch(job, made)
+    assert len(await place.records("fork")) == 10
+    await place.broker.topics.delete("base")
+    with pytest.raises(SwitchRefusedError, match="only forks are left"):
         await place.broker.tidying.switch(job, made)
     assert len(await place.records("fork")) == 10
 

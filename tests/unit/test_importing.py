@@ -14,6 +14,8 @@ import pytest
 
 from seb_appliance.app.assembly import Appliance
 from seb_appliance.app.importing import ImportOptions, import_old_log
+from seb_appliance.broker.audit import THE_APPLIANCE
+from seb_appliance.broker.stream_values import WantedStream
 from seb_appliance.broker.values import ApiKeyView, From, NewRecords, ReadRequest
 from seb_appliance.clock import SystemClock
 from seb_appliance.errors import CorruptObjectError, ImportRefusedError
@@ -307,12 +309,16 @@ async def test_only_objects_that_continue_a_log_of_their_own_kind_are_adopted(
     await broker.adopting.adopt([adopted(ids[0], 0, "one"), adopted(ids[0], 10, "two")])
     assert broker.topics.get("a").log_end_offset == 20
     await append(appliance, "b", b"of an entry")
+    closed = WantedStream(closed=True)
+    held = broker.pending.reserve(1)
+    view, _ = await broker.streams.create("c", closed, [], held, THE_APPLIANCE)
     bad = {
         "begins at offset 21, but the log ends at 20": adopted(ids[0], 21, "three"),
         "begins at offset 19": adopted(ids[0], 19, "three"),
         "two is, or was, in force": adopted(ids[0], 20, "two"),
         "there is no topic of the id": adopted(999, 0, "three"),
         "'b' has records in journal entries": adopted(ids[1], 1, "three"),
+        "'c' is a stream that was closed": adopted(view.topic_id, 0, "three"),
     }
     for told, one in bad.items():
         with pytest.raises(ImportRefusedError, match=told):

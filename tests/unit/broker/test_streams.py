@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from seb_appliance import limits
 from seb_appliance.broker.audit import THE_APPLIANCE
-from seb_appliance.broker.stream_values import StreamAppend, WantedStream
-from seb_appliance.errors import SebError, TopicNotFoundError
+from seb_appliance.broker.stream_values import StreamAppend, WantedFork, WantedStream
+from seb_appliance.errors import SebError, StreamConflictError, TopicNotFoundError
 from tests.unit.broker.conftest import ADMIN, House
 
 HOUR_S = 3_600
@@ -47,6 +49,28 @@ async def test_a_stream_goes_when_nobody_used_it_for_its_time_to_live(house: Hou
         house.broker.streams.get("s")
 
 
+async def test_records_that_come_by_another_door_are_a_use_of_a_stream(house: House) -> None:
+    await make(house, WantedStream(ttl_s=HOUR_S))
+    for n in range(3):
+        await house.clock.advance(HOUR_S - 10)
+        assert (await house.appended("s", b"more")).offset == n + 1
+    await house.clock.advance(HOUR_S)
+    with pytest.raises(TopicNotFoundError):
+        house.broker.streams.get("s")
+
+
+async def test_a_stream_is_not_deleted_while_a_record_of_it_is_on_its_way(house: House) -> None:
+    await make(house, WantedStream(ttl_s=HOUR_S))
+    await house.clock.advance(HOUR_S - 1)
+    house.journal.hold()
+    appending = house.append("s", b"more")
+    await house.clock.advance(2 * limits.STREAM_SWEEP_S)
+    house.journal.release()
+    await house.clock.advance(limits.STREAM_SWEEP_S)
+    assert (await appending).offset == 1
+    assert house.broker.streams.get("s").log_end_offset == 2
+
+
 async def test_a_stream_whose_time_is_up_is_deleted_and_costs_nothing_then(house: House) -> None:
     await make(house, WantedStream(ttl_s=1))
     await make(house, WantedStream(), "stays")
@@ -59,11 +83,33 @@ async def test_a_stream_whose_time_is_up_is_deleted_and_costs_nothing_then(house
     assert house.broker.counters.entries == entries
 
 
+async def test_a_stream_that_is_over_before_it_is_stored_is_deleted(house: House) -> None:
+    with pytest.raises(TopicNotFoundError):
+        await make(house, WantedStream(expires_us=house.clock.wall_us() + 1))
+    assert len(house.broker.topics.all()) == 1
+    await house.clock.advance(2 * limits.STREAM_SWEEP_S)
+    assert house.broker.topics.all() == []
+
+
 async def test_a_path_is_free_at_once_when_its_streams_time_is_up(house: House) -> None:
     await make(house, WantedStream("text/plain", ttl_s=1))
     await house.clock.advance(1)
     assert await make(house, WantedStream("application/json"))
     assert house.broker.streams.get("s").state.content_type == "application/json"
+
+
+async def test_a_fork_gets_no_beginning_of_a_record_of_a_stream_that_was_made_anew(
+    house: House,
+) -> None:
+    await make(house, WantedStream())
+    deleting = asyncio.ensure_future(house.broker.topics.delete("s"))
+    appending = house.append("s", b"another")
+    fork = WantedStream(fork=WantedFork("s", 0, sub_offset=3))
+    with pytest.raises(StreamConflictError):
+        await make(house, fork, "fork")
+    await asyncio.gather(deleting, appending)
+    await make(house, fork, "fork")
+    assert await house.values("fork") == [b"ano", b"first"]
 
 
 async def test_uses_of_a_stream_cost_no_put(house: House) -> None:
