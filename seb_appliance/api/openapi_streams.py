@@ -29,6 +29,11 @@ _PATH: Final[Json] = {
     "example": "chat",
 }
 _ANY_BODY: Final = {"*/*": Content(schema=BYTES)}
+_WHAT_THERE_IS: Final = {
+    "application/json": Content(schema={"type": "array", "items": {}}, example=[{"said": "hello"}]),
+    "text/event-stream": Content(schema={"type": "string"}),
+    **_ANY_BODY,
+}
 _NEXT: Final = {"Stream-Next-Offset": "Where the next read goes on."}
 _CLOSED: Final = {"Stream-Closed": "`true`: nothing comes behind this."}
 _OF_STREAM: Final = {**_NEXT, **_CLOSED, "ETag": "Of what there is."}
@@ -115,8 +120,8 @@ OPERATIONS: Final = [
         ],
         replies={
             200: Reply(
-                description="What there is",
-                content=_ANY_BODY,
+                description="What there is; of a JSON stream an array",
+                content=_WHAT_THERE_IS,
                 headers={**_OF_STREAM, "Stream-Up-To-Date": "`true`: it reaches the end."},
             ),
             204: Reply(description="Nothing came in time", headers={**_NEXT, **_CLOSED}),

@@ -166,5 +166,6 @@ async def test_a_full_disk_loses_nothing_that_was_acknowledged(tmp_path: Path) -
             ballast.unlink()
             if not here.seb.running:
                 await here.restart(fresh=False)
+            await here.seb.ready()  # SQLite, which had no room, follows again
             await here.crowd.until_acked(20, within_s=START_S)
             await here.verdict()

@@ -219,10 +219,11 @@ seb() {{ {python} -m seb_appliance "$@"; }}
 
 
 def test_the_examples_of_the_documentation_run(running: Serving, tmp_path: Path) -> None:
-    """But those of `seb bench`, which has tests of its own, and of what never ends."""
+    """But those of `seb bench` and `seb apply`, which have tests of their own, and of what never
+    ends."""
     lines = re.findall(r"^    ((?:seb|printf|eval) .*)", DOCUMENT, re.MULTILINE)
-    lines = [line for line in lines if not line.startswith(("seb bench", "seb tail"))]
-    assert len(lines) == 14
+    lines = [line for line in lines if not line.startswith(("seb bench", "seb tail", "seb apply"))]
+    assert len(lines) == 15
     script = EXAMPLES.format(python=sys.executable, lines="\n".join(lines))
     script = script.replace("seb-data/local", str(running.data)).replace("~", str(tmp_path))
     script = script.replace("51313", str(running.port))
@@ -232,6 +233,7 @@ def test_the_examples_of_the_documentation_run(running: Serving, tmp_path: Path)
         capture_output=True,
         check=False,
         timeout=60,
+        cwd=tmp_path,
         env=environment(running, XDG_CONFIG_HOME=str(tmp_path)),
     )
     assert done.returncode == 0, done.stderr
