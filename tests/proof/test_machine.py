@@ -18,7 +18,12 @@ from tests.proof.preloaded import NotInstalledError, failing_writes, jumping_clo
 from tests.support.faultproxy import Rule
 from tests.support.load import Connection, pass_time
 
-pytestmark = pytest.mark.slow
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.measured,  # its faults have their moments: it runs alone
+    # Connections to processes that were killed are dropped, not closed.
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
 
 
 async def until_ready_is(here: Ground, status: int) -> None:
