@@ -16,7 +16,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from seb_appliance.api.groups import _summary
+from seb_appliance.api.groups.routes import _summary
 from seb_appliance.broker.broker import Broker
 from seb_appliance.broker.consumer_groups import Sees
 from seb_appliance.broker.group_admission import Commit

@@ -23,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 import msgspec
 
 from seb_appliance import limits
-from seb_appliance.api.encode_json import ValueShape, json_parts, ndjson_parts
+from seb_appliance.api.records.encode_json import ValueShape, json_parts, ndjson_parts
 from seb_appliance.broker.broker import Broker
 from seb_appliance.broker.catalog import Catalog
 from seb_appliance.broker.counters import Counters

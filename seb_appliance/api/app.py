@@ -22,36 +22,22 @@ from litestar.types import (
     WebSocketReceiveMessage,
 )
 
-from seb_appliance.api import (
-    api_keys,
-    audit,
-    compactions,
-    cost,
-    go_api,
-    group_leases,
-    group_offsets,
-    group_records,
-    groups,
-    health,
-    manifest,
-    metrics,
-    record_keys,
-    records_consume,
-    records_live_many,
-    records_produce,
-    schema,
-    snapshots,
-    tickets,
-    topics,
-    transactions,
-)
-from seb_appliance.api import status as status_api
+from seb_appliance.api import health, metrics, tickets
 from seb_appliance.api.answers import Answer, Headers
 from seb_appliance.api.auth import METER_STATE
+from seb_appliance.api.connection.wire import with_defaults
 from seb_appliance.api.cors import Cors
-from seb_appliance.api.cost import CostOut
-from seb_appliance.api.live_answers import HEAD_STATE
+from seb_appliance.api.go import routes as go_api
+from seb_appliance.api.groups import leases as group_leases
+from seb_appliance.api.groups import offsets as group_offsets
+from seb_appliance.api.groups import records as group_records
+from seb_appliance.api.groups import routes as groups
+from seb_appliance.api.manage import api_keys, audit, compactions, cost, snapshots, topics
+from seb_appliance.api.manage import status as status_api
+from seb_appliance.api.manage.cost import CostOut
+from seb_appliance.api.manage.status import Status
 from seb_appliance.api.metrics import Sample
+from seb_appliance.api.openapi import routes as schema
 from seb_appliance.api.options import ApiOptions
 from seb_appliance.api.paths import check_raw_path
 from seb_appliance.api.problems import (
@@ -60,9 +46,12 @@ from seb_appliance.api.problems import (
     problem_body,
     problem_headers,
 )
-from seb_appliance.api.status import Status
+from seb_appliance.api.records import consume as records_consume
+from seb_appliance.api.records import live_many as records_live_many
+from seb_appliance.api.records import manifest, record_keys, transactions
+from seb_appliance.api.records import produce as records_produce
+from seb_appliance.api.records.live_answers import HEAD_STATE
 from seb_appliance.api.streams import routes as streams
-from seb_appliance.api.wire import with_defaults
 from seb_appliance.broker.broker import Broker
 from seb_appliance.broker.quotas import Meter
 from seb_appliance.errors import RefusedError

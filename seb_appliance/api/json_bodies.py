@@ -11,7 +11,7 @@ from seb_appliance.api.auth import AnyRequest, Call
 from seb_appliance.api.bodies import read_body
 from seb_appliance.api.media_types import media_type
 from seb_appliance.api.parameters import refuse_unsupported
-from seb_appliance.api.produce_json import bad_json, check_utf8
+from seb_appliance.api.records.produce_json import bad_json, check_utf8
 from seb_appliance.broker.broker import Broker
 from seb_appliance.broker.budget import Reservation
 from seb_appliance.errors import UnsupportedMediaTypeError

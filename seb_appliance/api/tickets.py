@@ -12,7 +12,7 @@ from litestar.types import ASGIApp
 from seb_appliance.api.answers import json_answer
 from seb_appliance.api.auth import AnyRequest, enter
 from seb_appliance.api.json_bodies import read_json
-from seb_appliance.api.places_of_many import patterns_of
+from seb_appliance.api.records.places_of_many import patterns_of
 from seb_appliance.api.times import format_time
 from seb_appliance.broker.broker import Broker
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from seb_appliance.api.cost import (
+from seb_appliance.api.manage.cost import (
     BudgetOut,
     CostLine,
     CostOut,

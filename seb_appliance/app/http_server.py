@@ -11,11 +11,11 @@ from pathlib import Path
 import uvicorn
 
 from seb_appliance.api.app import create_app
-from seb_appliance.api.encode_json import ndjson_parts
-from seb_appliance.api.fastlane import FastLaneProtocol
-from seb_appliance.api.http_protocol import SebHttpProtocol
+from seb_appliance.api.connection.fastlane import FastLaneProtocol
+from seb_appliance.api.connection.http_protocol import SebHttpProtocol
+from seb_appliance.api.connection.plain_answers import PlainAnswers
 from seb_appliance.api.options import ApiOptions
-from seb_appliance.api.plain_answers import PlainAnswers
+from seb_appliance.api.records.encode_json import ndjson_parts
 from seb_appliance.api.streams.options import StreamOptions
 from seb_appliance.app.assembly import Appliance
 from seb_appliance.app.cost_answer import cost

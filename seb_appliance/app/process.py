@@ -32,7 +32,7 @@ from seb_appliance.storage.counted import CountedStore
 from seb_appliance.storage.replay import Progress, ReplayError
 
 if TYPE_CHECKING:
-    from seb_appliance.api.control import Handler
+    from seb_appliance.api.manage.control import Handler
 
 _Opened = TypeVar("_Opened")
 _Open = Callable[[Settings, CountedStore, Failpoints, Progress], Coroutine[Any, Any, _Opened]]
@@ -224,7 +224,7 @@ async def _doors(
 ) -> AsyncIterator[None]:
     """HTTP and the command socket, which knows `more` commands, too, open inside the block. Closes
     `listener`."""
-    from seb_appliance.api.control import serve_control
+    from seb_appliance.api.manage.control import serve_control
     from seb_appliance.app import users_at_the_machine
     from seb_appliance.app.http_server import HttpServer
 

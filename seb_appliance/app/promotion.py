@@ -12,7 +12,7 @@ from seb_appliance.errors import BadRequestError
 from seb_appliance.start_errors import StartError
 
 if TYPE_CHECKING:
-    from seb_appliance.api.control import Answer
+    from seb_appliance.api.manage.control import Answer
 
 
 class Promotion:

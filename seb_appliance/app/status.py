@@ -6,7 +6,7 @@ from heapq import nlargest
 from typing import Final
 
 from seb_appliance import __version__, limits
-from seb_appliance.api.status import (
+from seb_appliance.api.manage.status import (
     BucketStatus,
     CostStatus,
     Counts,

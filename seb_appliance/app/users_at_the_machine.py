@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from seb_appliance.api.control import Answer, Arguments, Handler, argument
+from seb_appliance.api.manage.control import Answer, Arguments, Handler, argument
 from seb_appliance.api.times import format_time
 from seb_appliance.broker.audit import AT_THE_MACHINE
 from seb_appliance.broker.broker import Broker

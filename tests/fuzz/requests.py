@@ -14,18 +14,18 @@ import msgspec
 from backports import zstd
 
 from seb_appliance import limits
-from seb_appliance.api import go_multipart
 from seb_appliance.api.auth import token_of
-from seb_appliance.api.cloud_events import mode_of, parse_events, to_records
-from seb_appliance.api.go_parameters import go_token_of
-from seb_appliance.api.group_offsets import parse_offsets
+from seb_appliance.api.go import multipart as go_multipart
+from seb_appliance.api.go.parameters import go_token_of
+from seb_appliance.api.groups.offsets import parse_offsets
 from seb_appliance.api.inflating import GzipMember, ZstdFrame
 from seb_appliance.api.media_types import media_type, negotiate
 from seb_appliance.api.parameters import read_headers
-from seb_appliance.api.produce_bodies import parse_batches, parse_single
-from seb_appliance.api.produce_json import parse_json, parse_ndjson
+from seb_appliance.api.records.cloud_events import mode_of, parse_events, to_records
+from seb_appliance.api.records.produce_bodies import parse_batches, parse_single
+from seb_appliance.api.records.produce_json import parse_json, parse_ndjson
+from seb_appliance.api.records.transaction_bodies import parse_transaction
 from seb_appliance.api.trace_context import keep_traceparent
-from seb_appliance.api.transaction_bodies import parse_transaction
 from seb_appliance.broker.api_keys import ApiKeys
 from seb_appliance.broker.values import NewRecords
 from seb_appliance.errors import RefusedError

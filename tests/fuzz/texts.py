@@ -9,10 +9,12 @@ from tempfile import gettempdir
 from typing import Final
 
 from seb_appliance import limits, quantities, settings
-from seb_appliance.api import go_parameters as go
-from seb_appliance.api import parameters, places_of_many, record_views
-from seb_appliance.api.key_parameters import history_question, keys_question
-from seb_appliance.api.records_consume import READ_QUERY, read_request
+from seb_appliance.api import parameters
+from seb_appliance.api.go import parameters as go
+from seb_appliance.api.records import places_of_many
+from seb_appliance.api.records import views as record_views
+from seb_appliance.api.records.consume import READ_QUERY, read_request
+from seb_appliance.api.records.key_parameters import history_question, keys_question
 from seb_appliance.api.times import format_time, parse_time
 from seb_appliance.broker.names import check_pattern, check_topic_name
 from seb_appliance.broker.patterns import Patterns

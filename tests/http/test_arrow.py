@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from seb_appliance.api import records_arrow
+from seb_appliance.api.records import arrow as records_arrow
 
 pa = pytest.importorskip("pyarrow")
 pytestmark = pytest.mark.asyncio(loop_scope="module")

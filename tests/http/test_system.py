@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from seb_appliance.api.schema import ASSETS
+from seb_appliance.api.openapi.routes import ASSETS
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -8,7 +8,7 @@ from typing import ClassVar, Final
 from seb_appliance import limits
 from seb_appliance.api.answers import SSE, Headers
 from seb_appliance.api.auth import Call
-from seb_appliance.api.live_answers import LiveAnswer
+from seb_appliance.api.records.live_answers import LiveAnswer
 from seb_appliance.api.streams.answers import CROSS_ORIGIN
 from seb_appliance.api.streams.contents import event_data
 from seb_appliance.api.streams.tokens import Cursors, offset_token

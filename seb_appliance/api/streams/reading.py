@@ -12,10 +12,10 @@ from litestar.types import ASGIApp
 from seb_appliance import limits
 from seb_appliance.api.answers import Answer, Headers
 from seb_appliance.api.auth import AnyRequest, Call
-from seb_appliance.api.live_answers import HEAD_STATE
 from seb_appliance.api.options import ApiOptions
 from seb_appliance.api.parameters import choice
-from seb_appliance.api.records_consume import encoded, unless_gone
+from seb_appliance.api.records.consume import encoded, unless_gone
+from seb_appliance.api.records.live_answers import HEAD_STATE
 from seb_appliance.api.streams.answers import (
     CLOSED,
     CROSS_ORIGIN,

@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 from multipart import MultipartParser
 
 from seb_appliance import limits
-from seb_appliance.api.go_multipart import (
+from seb_appliance.api.go.multipart import (
     boundary_of,
     offsets_body,
     parameters_of,
     parse_records,
     records_answer,
 )
-from seb_appliance.api.go_parameters import duration_ms
+from seb_appliance.api.go.parameters import duration_ms
 from seb_appliance.broker.values import BatchSlice, ReadResult
 from seb_appliance.errors import BadParameterError, RefusedError
 from seb_appliance.formats import batch

@@ -11,9 +11,9 @@ from openapi_spec_validator import OpenAPIV31SpecValidator
 
 from seb_appliance import errors, start_errors
 from seb_appliance.api.app import create_app
+from seb_appliance.api.manage.topics import TopicChanges
+from seb_appliance.api.openapi.routes import OPERATIONS, openapi_json
 from seb_appliance.api.options import ApiOptions
-from seb_appliance.api.schema import OPERATIONS, openapi_json
-from seb_appliance.api.topics import TopicChanges
 from seb_appliance.formats.operations import TopicSettings
 
 DOCUMENT = msgspec.json.decode(openapi_json())

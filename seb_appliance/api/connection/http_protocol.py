@@ -1,0 +1,247 @@
+"""uvicorn's HTTP protocol with the limits that it lacks, given to uvicorn as `http=`.
+
+It bounds the size and the time of request headers, the time of bodies, the patience with readers
+that take nothing, and the number of connections. What is refused before the application is reached
+is told as a problem document, too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from typing import Any, Final
+
+import httptools
+from uvicorn.config import Config
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.server import ServerState
+
+from seb_appliance import limits
+from seb_appliance.api.connection.lingering import LingeringTransport
+from seb_appliance.api.connection.wire import header_lines, status_line, with_defaults
+from seb_appliance.api.options import new_request_id
+from seb_appliance.api.problems import problem_body, problem_headers
+from seb_appliance.errors import (
+    BadRequestError,
+    HeadersTooLargeError,
+    OverloadedError,
+    RequestTimeoutError,
+    SebError,
+)
+
+_BYTES_PER_HEADER: Final = 4  # colon, space, line end: an empty header is not free
+_LENGTH_DIGITS_MAX: Final = 20
+_ALLOWED_S: Final = {"headers": limits.HTTP_HEADERS_S_MAX, "body": limits.HTTP_BODY_S_MAX}
+
+
+class _CallbackRefusal(Exception):  # noqa: N818 - not an error of its own: it ends the parsing
+    """Leaves a parser callback; the parser turns it into an error of its own."""
+
+
+class SebHttpProtocol(HttpToolsProtocol):
+    """One connection. A message (a request as it arrives) is in its headers, in its body, or there
+    is none; the hot path sets no timer, because its message is complete in one piece."""
+
+    transport: LingeringTransport
+
+    def __init__(
+        self,
+        config: Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        _loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
+        super().__init__(config, server_state, app_state, _loop)
+        self._phase = ""  # "", "headers", "body"
+        self._header_bytes = 0  # of the headers that are complete
+        self._partial_bytes = 0  # received while a message stayed in its headers
+        self._refusal: SebError | None = None
+        self._refused = False
+        self._deadline: asyncio.TimerHandle | None = None
+        self._stalled: asyncio.TimerHandle | None = None
+
+    # --- what the transport says ---
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        lingering = LingeringTransport(transport, self.loop, lambda: self._phase == "body")
+        super().connection_made(lingering)
+        _send_at_once(transport)
+        if len(self.connections) > limits.CONNECTIONS_MAX:
+            self._refuse(OverloadedError(f"{limits.CONNECTIONS_MAX} connections are open already."))
+            return
+        self._arm(_ALLOWED_S["headers"])
+
+    def data_received(self, data: bytes) -> None:
+        if self._refused or self.transport.is_lingering:
+            return
+        self._unset_keepalive_if_required()
+        was_in_headers = self._phase == "headers"
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserUpgrade:
+            pass  # offered, not demanded: the request is answered over HTTP/1.1
+        except httptools.HttpParserError:
+            self._refuse(self._refusal or BadRequestError("This is not valid HTTP/1.1."))
+            return
+        if self._phase == "headers" and was_in_headers:
+            self._partial_bytes += len(data)
+            if self._partial_bytes > limits.HTTP_HEADER_BYTES_MAX:
+                self._refuse(_headers_too_large())
+                return
+        if self._phase and self._deadline is None:
+            self._arm(_ALLOWED_S[self._phase])
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._disarm()
+        self._unset_stalled()
+        self.transport.unset_timer()
+        super().connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._unset_stalled()
+        self._stalled = self.loop.call_later(limits.HTTP_STALLED_S_MAX, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        self._unset_stalled()
+        super().resume_writing()
+
+    # --- what the parser says ---
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self._phase = "headers"
+        self._header_bytes = 0
+        self._partial_bytes = 0
+
+    def on_url(self, url: bytes) -> None:
+        super().on_url(url)
+        self._count(len(url))
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        super().on_header(name, value)
+        self._count(len(name) + len(value) + _BYTES_PER_HEADER)
+
+    def on_headers_complete(self) -> None:
+        self._disarm()
+        version = self.parser.get_http_version()
+        if version not in ("1.0", "1.1"):
+            self._refuse_from_callback(BadRequestError(f"This is HTTP/{version}; send HTTP/1.1."))
+        hosts = sum(name == b"host" for name, _ in self.headers)
+        if hosts > 1 or (hosts == 0 and version == "1.1"):
+            self._refuse_from_callback(BadRequestError(f"A request has one Host, not {hosts}."))
+        if any(map(is_overlong_length, self.headers)):
+            self._refuse_from_callback(BadRequestError("Content-Length is padded."))
+        super().on_headers_complete()
+        self._phase = "body"
+
+    def on_message_complete(self) -> None:
+        self._phase = ""
+        self._disarm()
+        super().on_message_complete()
+
+    def _count(self, size: int) -> None:
+        self._header_bytes += size
+        if self._header_bytes > limits.HTTP_HEADER_BYTES_MAX:
+            self._refuse_from_callback(_headers_too_large())
+
+    def _refuse_from_callback(self, error: SebError) -> None:
+        self._refusal = error
+        raise _CallbackRefusal
+
+    def _unsupported_upgrade_warning(self) -> None:
+        """An upgrade that is offered and not taken is no reason for a line in the log."""
+
+    # --- refusing ---
+
+    def _on_late(self) -> None:
+        """The headers, or the body, did not arrive in time."""
+        self._deadline = None
+        answering = self.cycle is not None and not self.cycle.response_complete
+        if not self._phase:
+            self.transport.close()  # connected and never said a word
+        elif self._phase == "headers" and answering:
+            self._arm(_ALLOWED_S["headers"])  # an earlier request's answer first
+        elif self._phase == "body" and (not answering or self.cycle.response_started):
+            self.transport.abort()  # it was answered before its body was complete
+        else:
+            self._refuse_late()
+
+    def _refuse_late(self) -> None:
+        allowed_s = _ALLOWED_S[self._phase]
+        self._refuse(
+            RequestTimeoutError(f"The {self._phase} of the request took more than {allowed_s} s.")
+        )
+
+    def _refuse(self, error: SebError) -> None:
+        """Answer without the application and hang up; an answer under way only gets to its end."""
+        self._refused = True
+        self._disarm()
+        cycle = self.cycle
+        if cycle is not None and not cycle.response_complete:
+            if self._phase != "body" or cycle.response_started:
+                cycle.keep_alive = False
+                return
+            cycle.disconnected = True  # its handler ends, and whatever it says is not sent
+            cycle.message_event.set()
+        self.transport.write(refusal_bytes(error))
+        self.transport.linger()
+
+    def _begin_body(self) -> None:
+        """A body begins to arrive that is taken without the parser."""
+        self._phase = "body"
+        self._arm(_ALLOWED_S["body"])
+
+    def _end_body(self) -> None:
+        self._phase = ""
+        self._disarm()
+
+    def _arm(self, seconds: float) -> None:
+        self._disarm()
+        self._deadline = self.loop.call_later(seconds, self._on_late)
+
+    def _disarm(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+    def _unset_stalled(self) -> None:
+        if self._stalled is not None:
+            self._stalled.cancel()
+            self._stalled = None
+
+
+def _send_at_once(transport: asyncio.Transport) -> None:
+    """Headers and body are two writes: with Nagle's algorithm the second one waits 40 ms for the
+    client's delayed ACK. asyncio sees to that only when the listener named its protocol."""
+    connection = transport.get_extra_info("socket")
+    if connection.family in (socket.AF_INET, socket.AF_INET6):
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+
+def is_overlong_length(header: tuple[bytes, bytes]) -> bool:
+    """Whether it is a Content-Length of more digits than a uint64 has: the parser lets leading
+    zeros through, and Python takes only so many digits for a number."""
+    return header[0] == b"content-length" and len(header[1]) > _LENGTH_DIGITS_MAX
+
+
+def _headers_too_large() -> HeadersTooLargeError:
+    return HeadersTooLargeError(
+        f"The request line and headers have more than {limits.HTTP_HEADER_BYTES_MAX} bytes.",
+        max_header_bytes=limits.HTTP_HEADER_BYTES_MAX,
+    )
+
+
+def refusal_bytes(error: SebError) -> bytes:
+    """A whole HTTP/1.1 answer that ends the connection."""
+    request_id = new_request_id()
+    body = problem_body(error, request_id)
+    headers = [header for header in problem_headers(error) if header[0] != b"connection"]
+    lines = header_lines(
+        [
+            *with_defaults(headers, request_id.encode()),
+            (b"content-length", str(len(body)).encode()),
+            (b"connection", b"close"),
+        ]
+    )
+    return b"".join((status_line(error.status), lines, b"\r\n", body))

@@ -1,0 +1,259 @@
+"""Answers to plain requests, without an ASGI scope, a task or a future.
+
+Whatever is going to be refused is passed on untouched to the application, which says why; so the
+rules of the API stand in one place, and both lanes call the same functions for what they share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from seb_appliance import limits
+from seb_appliance.api.answers import DEFAULT_HEADERS, JSON, Headers
+from seb_appliance.api.connection import plain_streams
+from seb_appliance.api.connection.plain_heads import PlainHeads
+from seb_appliance.api.connection.plain_requests import (
+    PlainCommit,
+    PlainConsume,
+    PlainHead,
+    PlainProduce,
+)
+from seb_appliance.api.connection.wire import (
+    REQUEST_ID_HEADER,
+    VERSION_HEADER,
+    header_lines,
+    status_line,
+    with_defaults,
+)
+from seb_appliance.api.go.errors import text_headers, text_of
+from seb_appliance.api.go.multipart import MULTIPART, offsets_body, parse_records, records_answer
+from seb_appliance.api.groups.offsets import authorized_commit, committed_body, parse_offsets
+from seb_appliance.api.options import ApiOptions
+from seb_appliance.api.problems import problem_body, problem_headers
+from seb_appliance.api.records.consume import consumed_headers, encode
+from seb_appliance.api.records.produce import produced_body, produced_timing
+from seb_appliance.api.records.produce_bodies import parse_batches, parse_single
+from seb_appliance.api.records.produce_json import parse_json, parse_ndjson
+from seb_appliance.api.streams.answers import CROSS_ORIGIN
+from seb_appliance.api.trace_context import keep_traceparent
+from seb_appliance.broker.acknowledging import Told
+from seb_appliance.broker.admission import AdmittedAppend
+from seb_appliance.broker.broker import Broker
+from seb_appliance.broker.budget import ByteBudget, Reservation
+from seb_appliance.broker.grants import grants_admin
+from seb_appliance.broker.group_admission import Commit
+from seb_appliance.broker.values import NewBatches, NewRecords, ReadResult
+from seb_appliance.broker.waiting import Waiter
+from seb_appliance.errors import OverloadedError, SebError
+from seb_appliance.formats.columns import Bytes
+from seb_appliance.formats.operations import CommittedOffset
+
+# More work than this is not done on the event loop: the application has threads for it.
+BODY_BYTES_MAX: Final = 64 * limits.KIB
+
+_CLOSE: Final = b"connection: close\r\n"
+
+
+class PlainAnswers:
+    """One for all connections. `answered`: requests that took this way."""
+
+    def __init__(self, broker: Broker, options: ApiOptions) -> None:
+        self.answered = 0
+        self.failpoints = options.failpoints
+        self._broker = broker
+        self._heads = PlainHeads(
+            broker,
+            min(options.max_request_bytes, BODY_BYTES_MAX),
+            traced=options.traces is not None,
+        )
+        self._max_request_bytes = options.max_request_bytes
+        self._new_request_id = options.new_request_id
+        self._new_boundary = options.new_boundary
+        self._dates: Headers = []
+        self._before_timing = b""
+        defaults = header_lines(DEFAULT_HEADERS)
+        self._after_length = b"\r\n%b%b: " % (defaults, REQUEST_ID_HEADER)
+        self._end = b"\r\n%b\r\n" % header_lines([VERSION_HEADER])
+        self._end_close = b"\r\n%b%b\r\n" % (header_lines([VERSION_HEADER]), _CLOSE)
+
+    def find(self, head: bytes) -> PlainHead | None:
+        """See `PlainHeads.find`."""
+        return self._heads.find(head)
+
+    def reserve(self, size_bytes: int) -> Reservation | None:
+        """For a body that is still coming; None when there is no room."""
+        return _reserve(self._broker.pending, size_bytes)
+
+    # --- produce ---
+
+    def produce(self, plain: PlainProduce, data: bytes, body_at: int, told: Told) -> bool:
+        """Whether the records of `data[body_at:]` are admitted; `told` hears of them. If not,
+        nothing happened."""
+        self.failpoints.reach("K1")
+        try:
+            records = self._parse(plain, data, body_at)
+        except SebError:
+            return False
+        if records is None:
+            return False
+        size_bytes = len(data) - body_at
+        return self._broker.append_at_once(plain.key, plain.topic, records, size_bytes, told)
+
+    def _parse(
+        self, plain: PlainProduce, data: bytes, body_at: int
+    ) -> bytes | NewRecords | NewBatches | None:
+        if plain.kind == "batch":  # these bytes go into the entry: none of them is copied here
+            return parse_batches(memoryview(data)[body_at:], self._max_request_bytes)
+        body = data[body_at:]
+        if plain.kind == "stream":
+            return plain_streams.records_of(self._broker, plain, body)
+        if plain.kind == "multipart":
+            records = parse_records(body, plain.boundary)
+            return records.values[0] or b"" if len(records.values) == 1 else records
+        if plain.kind == "single":
+            if not plain.headers:
+                return body
+            return keep_traceparent(parse_single(body, plain.headers), plain.headers)
+        return parse_json(body) if plain.kind == "json" else parse_ndjson(body)
+
+    def produced(
+        self,
+        plain: PlainProduce,
+        append: AdmittedAppend,
+        window_s: float,
+        put_s: float,
+        dates: Headers,
+        *,
+        close: bool,
+    ) -> bytes:
+        """The whole answer. `dates`: the headers that the server gives every answer."""
+        if plain.kind == "stream":
+            return self._appended(append, dates, close=close)
+        if dates is not self._dates:
+            self._dates = dates
+            named = [(b"content-type", JSON), (b"seb-durability", self._broker.durability.encode())]
+            lines = header_lines([*dates, *named])
+            self._before_timing = b"%b%bserver-timing: " % (status_line(201), lines)
+        self.answered += 1
+        if plain.kind == "multipart":
+            body = offsets_body(append.offset, append.count)
+        else:
+            body = produced_body(
+                plain.topic, append.topic_id, append.offset, append.count, append.timestamp_us
+            )
+        return b"".join(
+            (
+                self._before_timing,
+                produced_timing(window_s, put_s),
+                b"\r\ncontent-length: %d" % len(body),
+                self._after_length,
+                self._new_request_id().encode(),
+                self._end_close if close else self._end,
+                body,
+            )
+        )
+
+    def _appended(self, append: AdmittedAppend, dates: Headers, *, close: bool) -> bytes:
+        """As `produced`, to a stream."""
+        self.answered += 1
+        headers = plain_streams.appended_headers(append.offset + append.count)
+        headers.append((b"content-length", b"0"))
+        return self._head(204, headers, dates, self._new_request_id(), close=close)
+
+    # --- commit ---
+
+    def commit(self, plain: PlainCommit, body: bytes, told: Told) -> Commit | None:
+        """What is admitted; `told` hears of it. If None, nothing happened."""
+        try:
+            asked = parse_offsets(body)
+            commit = authorized_commit(self._broker, plain.key, plain.group, asked)
+            if not self._broker.groups.commit_at_once(commit, len(body), told):
+                return None
+        except SebError:
+            return None
+        self._broker.access.last_used.note(plain.key.api_key_id)
+        return commit
+
+    def committed(
+        self, commit: Commit, stored: Sequence[CommittedOffset], dates: Headers, *, close: bool
+    ) -> bytes:
+        """The whole answer."""
+        self.answered += 1
+        body = committed_body(commit, stored)
+        headers = [(b"content-type", JSON), (b"content-length", str(len(body)).encode())]
+        return self._head(200, headers, dates, self._new_request_id(), close=close) + body
+
+    # --- consume ---
+
+    def consumed(
+        self, plain: PlainConsume, dates: Headers, *, close: bool, waits: bool = True
+    ) -> tuple[list[Bytes], Reservation] | None:
+        """The parts of the whole answer, and what holds their bytes until they are sent; None when
+        there is something to wait for (unless it no longer `waits`), or to refuse. Does no I/O."""
+        try:
+            result = self._broker.read_at_once(plain.topic, plain.wanted, waits=waits)
+        except SebError:
+            return None
+        if result is None:
+            return None
+        status, headers, parts = self._read_answer(plain, result)
+        length = sum(map(len, parts))
+        reservation = _reserve(self._broker.reading, length)
+        if reservation is None:
+            return None
+        self.answered += 1
+        self._broker.access.last_used.note(plain.key.api_key_id)
+        headers.append((b"content-length", str(length).encode()))
+        parts.insert(0, self._head(status, headers, dates, self._new_request_id(), close=close))
+        return parts, reservation
+
+    def _read_answer(
+        self, plain: PlainConsume, result: ReadResult
+    ) -> tuple[int, Headers, list[Bytes]]:
+        if plain.chosen != MULTIPART:
+            parts = list(encode(result, plain.chosen, plain.shape))
+            return 200, consumed_headers(result, plain.chosen), parts
+        asked = plain.wanted
+        assert asked.start.offset is not None, asked
+        return records_answer(result, asked.start.offset, asked.max_records, self._new_boundary())
+
+    def wait_at_end(
+        self, plain: PlainConsume, seconds: float, woken: Callable[[], None]
+    ) -> Waiter | None:
+        """Wait for the record that it asks for, if there is none yet, and then call `woken`."""
+        offset = plain.wanted.start.offset
+        if offset is None or seconds <= 0:  # other places have moved by then
+            return None
+        try:
+            return self._broker.wait_at_end(plain.topic, offset, seconds, woken)
+        except SebError:
+            return None
+
+    def refused(self, plain: PlainHead, error: SebError, dates: Headers, *, close: bool) -> bytes:
+        """The whole answer to what was admitted and came to nothing."""
+        self.answered += 1
+        request_id = self._new_request_id()
+        to_admin = grants_admin(plain.key.grants)
+        if isinstance(plain, PlainProduce) and plain.kind == "multipart":
+            body, headers = text_of(error, to_admin=to_admin), text_headers(error)
+        else:
+            body = problem_body(error, request_id, to_admin=to_admin)
+            headers = problem_headers(error)
+        if isinstance(plain, PlainProduce) and plain.kind == "stream":
+            headers.append(CROSS_ORIGIN)
+        headers.append((b"content-length", str(len(body)).encode()))
+        return self._head(error.status, headers, dates, request_id, close=close) + body
+
+    def _head(
+        self, status: int, headers: Headers, dates: Headers, request_id: str, *, close: bool
+    ) -> bytes:
+        lines = header_lines([*dates, *with_defaults(headers, request_id.encode())])
+        return b"".join((status_line(status), lines, _CLOSE if close else b"", b"\r\n"))
+
+
+def _reserve(budget: ByteBudget, size_bytes: int) -> Reservation | None:
+    try:
+        return budget.reserve(size_bytes)
+    except OverloadedError:
+        return None

@@ -1,0 +1,1 @@
+"""The Go broker's own API, for clients that exist already."""

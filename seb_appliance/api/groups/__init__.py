@@ -1,0 +1,1 @@
+"""Consumer groups: reading on, committed offsets, leases, and what operators see of them."""

@@ -1,0 +1,1 @@
+"""What operators ask of an appliance: topics, API keys, cost, status, snapshots, compactions."""

@@ -1,0 +1,214 @@
+"""Query parameters, path parameters and request headers, as the OpenAPI document shows them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from seb_appliance import limits
+from seb_appliance.api.openapi.document import Json
+from seb_appliance.api.records.consume import ALL_FORMATS, FORMATS
+from seb_appliance.api.records.encode_json import VALUE_SHAPES
+
+
+def _parameter(place: str, name: str, description: str, schema: Json, example: Any) -> Json:
+    return {
+        "name": name,
+        "in": place,
+        "required": place == "path",
+        "description": description,
+        "schema": schema,
+        **({} if example is None else {"example": example}),
+    }
+
+
+def query(name: str, description: str, example: Any = None, **schema: Any) -> Json:
+    return _parameter("query", name, description, schema or {"type": "string"}, example)
+
+
+def header(name: str, description: str, example: Any = None) -> Json:
+    return _parameter("header", name, description, {"type": "string"}, example)
+
+
+def format_of(formats: Mapping[str, str]) -> Json:
+    text = "Media type of the answer, instead of Accept."
+    return query("format", text, type="string", enum=list(formats))
+
+
+_NAME: Final[Json] = {
+    "type": "string",
+    "pattern": r"^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*$",
+    "maxLength": limits.NAME_LENGTH_MAX,
+}
+TOPIC: Final = _parameter("path", "topic", "Name of the topic.", _NAME, "orders.eu")
+GROUP: Final = _parameter("path", "group", "Name of the consumer group.", _NAME, "lake.orders")
+RECORD_OFFSET: Final = _parameter(
+    "path",
+    "offset",
+    "An offset, or -N: the N-th record from the end (-1 is the newest).",
+    {"type": "string", "pattern": r"^-?[0-9]{1,16}$"},
+    "17",
+)
+API_KEY_ID: Final = _parameter(
+    "path", "api_key_id", "Id of the API key (not its secret).", {"type": "string"}, "k3m9x2ap"
+)
+COMPACTION: Final = _parameter(
+    "path", "compaction", "Id of the compaction.", {"type": "string"}, "9f86d081884c7d65"
+)
+ASSET: Final = _parameter("path", "asset", "Name of the file.", {"type": "string"}, "schema.js")
+
+VALUES: Final = query(
+    "values",
+    "Shape of values in JSON: `text` (base64 where they are no UTF-8), `json` (parsed; base64 "
+    "where they are no JSON), `base64` (values, record keys and headers).",
+    "text",
+    type="string",
+    enum=list(VALUE_SHAPES),
+    default="text",
+)
+RECORD_KEY: Final[list[Json]] = [
+    query("key", "A record key, as percent-encoded UTF-8.", "customer-7"),
+    query("key_base64", "A record key of any bytes, in base64, instead of key."),
+]
+CONSUME: Final[list[Json]] = [
+    query(
+        "offset",
+        "Where to begin: an offset, `earliest`, `latest` (the log end), `-N` (the last N), or "
+        "`@time` (the first record, in offset order, with that timestamp or later).",
+        "@2026-11-21T10:00:00Z",
+        type="string",
+        default="earliest",
+    ),
+    query("until", "Exclusive end: an offset or `@time`.", "1044"),
+    query(
+        "max_records",
+        "At most so many records.",
+        type="integer",
+        minimum=1,
+        maximum=limits.FETCH_RECORDS_MAX,
+        default=limits.FETCH_RECORDS_DEFAULT,
+    ),
+    query(
+        "max_bytes",
+        "About so many bytes, at most 16MiB; at least one record comes. Bytes, or `512KiB`.",
+        "1MiB",
+    ),
+    query(
+        "wait",
+        "How long to wait at the log end for a record, with its unit; at most 60s.",
+        "30s",
+        type="string",
+        default="0",
+    ),
+    VALUES,
+    format_of(FORMATS),
+]
+CONSUME_OR_FOLLOW: Final[list[Json]] = [
+    *CONSUME[:-1],
+    format_of(ALL_FORMATS),
+    header(
+        "Last-Event-ID",
+        "Of a live stream: the offset of the last record that was received; it goes on behind it, "
+        "whatever `offset` says.",
+        "1043",
+    ),
+    query("ticket", "Instead of an API key: see POST /v1/tickets."),
+    query(
+        "key",
+        "Only records with this record key; an answer looks through 16 MiB, and may hold none "
+        "though `next_offset` moves on.",
+        "customer-7",
+    ),
+    query("key_base64", "As key, for any bytes."),
+    query(
+        "view",
+        "`latest`: the newest record of each record key that is no tombstone, in offset order, as "
+        "of `next_offset`; the topic needs a `key_index`.",
+        type="string",
+        enum=["latest"],
+    ),
+    query("cursor", "Of a view: `next_cursor` of the page before."),
+    query(
+        "fresh",
+        "Of a view: wait until the index has reached the log end.",
+        type="string",
+        enum=["true", "false"],
+        default="false",
+    ),
+]
+TIMEOUT: Final = header("Seb-Timeout", "Shortens the acknowledgement time-out of 30s.", "5s")
+CONTENT_ENCODING: Final = header(
+    "Content-Encoding", "`gzip` or `zstd`; limits count inflated bytes.", "zstd"
+)
+IDEMPOTENCY_KEY: Final = header(
+    "Idempotency-Key",
+    "Makes a retry safe: the same request under the same key is done once and gets the same "
+    f"answer, for 24 hours (the newest {limits.REMEMBERED_REQUESTS_MAX:,} such requests). 1 to "
+    f"{limits.IDEMPOTENCY_KEY_CHARACTERS_MAX} visible ASCII characters, of the API key's own.",
+    "01JD2ZK7V9-invoice-8217",
+)
+SAFE_APPEND: Final[list[Json]] = [
+    IDEMPOTENCY_KEY,
+    header(
+        "Producer-Id",
+        "Names an idempotent producer, instead of Idempotency-Key. Producer-Epoch and Producer-Seq "
+        f"go with it. 1 to {limits.NAME_LENGTH_MAX} visible ASCII characters.",
+        "meter-17",
+    ),
+    header("Producer-Epoch", "A producer that lost its place takes a higher one, at seq 0.", "0"),
+    header(
+        "Producer-Seq",
+        "0, 1, 2, … for the producer's requests to one topic; one that was seen is not done again.",
+        "41",
+    ),
+    header("If-Match", "The log end offset, in quotes: append only there.", '"17"'),
+    query(
+        "expected_offset",
+        "As If-Match, without quotes.",
+        17,
+        type="integer",
+        minimum=0,
+        maximum=limits.OFFSET_MAX,
+    ),
+]
+PRODUCE: Final[list[Json]] = [
+    *SAFE_APPEND,
+    header(
+        "ce-specversion",
+        "`1.0`: the body is the data of a CloudEvent in binary mode, whose other attributes are "
+        "in ce- headers, too: `ce-id`, `ce-source` and `ce-type` at least.",
+    ),
+    header("Seb-Key", "Record key of a single record, percent-encoded.", "customer-7"),
+    header("Seb-Timestamp", "Timestamp of a single record.", "2026-11-21T10:00:00.000123Z"),
+    header(
+        "Seb-Header-Name",
+        "Header `name` of a single record, percent-encoded; any number of them, any name.",
+        "checkout",
+    ),
+    header(
+        "traceparent",
+        "W3C Trace Context; kept as the header `traceparent` of each record, but not of batches.",
+        "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
+    ),
+    TIMEOUT,
+    CONTENT_ENCODING,
+]
+PATTERN: Final = query("pattern", "Words between dots: `*` one, `**` zero or more.", "orders.*")
+AUDIT: Final[list[Json]] = [
+    query(
+        "before",
+        "Only actions with a smaller number: `next_before` of the page before.",
+        type="integer",
+        minimum=1,
+    ),
+    query(
+        "limit",
+        "At most so many.",
+        type="integer",
+        minimum=1,
+        maximum=limits.AUDIT_PER_PAGE_MAX,
+        default=limits.AUDIT_PER_PAGE_DEFAULT,
+    ),
+    query("actor", "Only actions of the API key with this id.", "k3m9x2ap"),
+    query("subject", "Only actions on the topic, group or API key named so.", "orders.eu"),
+]

@@ -1,0 +1,108 @@
+"""`GET /v1/topics/{topic}/records?view=latest`: the newest record of each record key, by pages."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Iterable
+from typing import Final
+
+import msgspec
+
+from seb_appliance.api import parameters
+from seb_appliance.api.answers import JSON, NDJSON, Headers
+from seb_appliance.api.auth import Call
+from seb_appliance.api.records.encode_json import RecordsOut, ValueShape, framed, ndjson_parts
+from seb_appliance.api.records.key_parameters import switch
+from seb_appliance.broker.broker import Broker
+from seb_appliance.broker.record_keys import ViewPage, ViewPlace
+from seb_appliance.broker.values import ReadRequest
+from seb_appliance.errors import BadParameterError
+from seb_appliance.formats.columns import Bytes
+
+VIEW_QUERY: Final = frozenset({"view", "cursor", "fresh"})
+VIEWS: Final = ("latest",)
+_OF_A_READ: Final = ("offset", "until", "wait", "key", "key_base64")
+_OF_A_VIEW: Final = ("cursor", "fresh")
+
+_encode: Final = msgspec.msgpack.Encoder().encode
+_decode: Final = msgspec.msgpack.Decoder(tuple[int, int, int]).decode
+
+
+class ViewOut(RecordsOut):
+    """As `RecordsOut`. `next_cursor` is null on the last page; then read on from `next_offset`, as
+    of which all pages are."""
+
+    next_cursor: str | None
+
+
+def is_view(call: Call) -> bool:
+    """Whether a view is asked for. Raises BadParameterError for what does not go together."""
+    named = call.query.get("view")
+    for name in _OF_A_VIEW if named is None else _OF_A_READ:
+        if name in call.query:
+            which = "needs" if named is None else "does not go with"
+            raise BadParameterError(f"{name} {which} view=latest.")
+    if named is None:
+        return False
+    parameters.choice(named, "view", VIEWS)
+    return True
+
+
+def place_of(cursor: str | None) -> ViewPlace | None:
+    """Raises BadParameterError for what is no cursor of ours."""
+    if cursor is None:
+        return None
+    try:
+        return ViewPlace(*_decode(base64.urlsafe_b64decode(f"{cursor}==".encode("ascii"))))
+    except (binascii.Error, UnicodeEncodeError, msgspec.DecodeError, ValueError) as error:
+        raise BadParameterError("The cursor is not one that an answer gave.") from error
+
+
+def cursor_of(place: ViewPlace | None) -> str | None:
+    if place is None:
+        return None
+    packed = _encode((place.topic_id, place.as_of, place.begin))
+    return base64.urlsafe_b64encode(packed).decode().rstrip("=")
+
+
+async def read_view(broker: Broker, topic: str, call: Call, wanted: ReadRequest) -> ViewPage:
+    """The page that a query asks for."""
+    return await broker.record_keys.view(
+        topic,
+        place_of(call.query.get("cursor")),
+        wanted.max_records,
+        wanted.max_bytes,
+        fresh=switch(call.query, "fresh"),
+    )
+
+
+def check_type(chosen: str) -> None:
+    """Records that are chosen by their keys come as JSON or NDJSON. Raises BadParameterError."""
+    if chosen not in (JSON.decode(), NDJSON.decode()):
+        raise BadParameterError(
+            "Records chosen by their keys come as JSON or NDJSON, and in no other format."
+        )
+
+
+def view_headers(page: ViewPage, headers: Headers) -> Headers:
+    cursor = cursor_of(page.next_place)
+    return headers if cursor is None else [*headers, (b"seb-next-cursor", cursor.encode())]
+
+
+def view_parts(page: ViewPage, chosen: str, shape: ValueShape) -> Iterable[Bytes]:
+    """The body of the answer, in parts that are made when they are asked for."""
+    if chosen == NDJSON.decode():
+        return ndjson_parts(page.result, shape)
+    assert chosen == JSON.decode(), chosen
+    result = page.result
+    frame = ViewOut(
+        result.topic,
+        result.topic_id,
+        [],
+        result.next_offset,
+        result.log_start_offset,
+        result.log_end_offset,
+        cursor_of(page.next_place),
+    )
+    return framed(frame, result, shape)
