@@ -210,8 +210,7 @@ class ClaimedLog:
             return
         folder = f"{layout.JOURNAL}{self._chain.top.name}/"
         after = layout.claimed_key(self._chain.top, position.seq)
-        listed = await self._patience.ask(partial(list_all, self._store, folder, after))
-        self._replay.expected = self._replay.done + len(listed)
+        await self._replay.expect(folder, after)
 
 
 def claimed_span(base: Base, cut: Position | None) -> Span:

@@ -7,11 +7,12 @@ the old writer needs next.
 from __future__ import annotations
 
 from functools import partial
+from typing import Final
 
 from seb_appliance.formats.entry import EncodedEntry, EntryHeader, Position
 from seb_appliance.storage import layout
 from seb_appliance.storage.journal import StoredJournal, create_entry
-from seb_appliance.storage.object_store import ObjectStore, list_all
+from seb_appliance.storage.object_store import ObjectStore
 from seb_appliance.storage.patience import Patience
 from seb_appliance.storage.replay import (
     EntryReader,
@@ -20,6 +21,8 @@ from seb_appliance.storage.replay import (
     Span,
     chain_refusal,
 )
+
+_AHEAD_IN_A_RACE: Final = 4  # of which the first is there, and perhaps the next
 
 
 class CreateOnlyJournal(StoredJournal):
@@ -81,27 +84,37 @@ class CreateOnlyLog:
 
     async def replay(self, position: Position) -> Position:
         span = create_only_span()
-        last_key = layout.create_only_key(position.seq)
-        above = await self._patience.ask(partial(list_all, self._store, layout.JOURNAL, last_key))
-        self._replay.expected = self._replay.done + len(above)
-        looked_twice_at = -1
-        while True:
-            position = await self._replay.run(position, span, self._bucket_id)
-            if await self._ends_at(position):
-                return position
-            if looked_twice_at == position.seq:
-                raise ReplayError(
-                    layout.create_only_key(position.seq + 1), "is listed, but GET answers 404"
-                )
-            looked_twice_at = position.seq
+        await self._replay.expect(layout.JOURNAL, layout.create_only_key(position.seq))
+        position = await self._replay.run(position, span, self._bucket_id)
+        if not await self._goes_on_after(position):
+            return position
+        # It was stored since its GET: or LIST shows what GET does not. Once is enough, since a
+        # writer in force may store the next one each time that we look.
+        end = await self._replay.run(position, span, self._bucket_id)
+        if end == position:
+            raise ReplayError(
+                layout.create_only_key(position.seq + 1), "is listed, but GET answers 404"
+            )
+        await self._goes_on_after(end)
+        return end
 
-    async def _ends_at(self, position: Position) -> bool:
-        """False: the next entry was stored since its GET. Raises ReplayError for a gap."""
+    async def read_on(self, position: Position) -> Position:
+        """Apply what was stored after `position` since the log ended there; where it ends now.
+        Raises ReplayError.
+
+        For a start that races a writer in force for the next key. No LIST: the log had no gap when
+        `replay` looked, what came since was stored one after the other, and who lists loses."""
+        return await self._replay.run(
+            position, create_only_span(), self._bucket_id, ahead=_AHEAD_IN_A_RACE
+        )
+
+    async def _goes_on_after(self, position: Position) -> bool:
+        """Whether LIST shows the next entry. Raises ReplayError for a gap."""
         key, next_key = (layout.create_only_key(position.seq + i) for i in (0, 1))
         above = await self._patience.ask(partial(self._store.list_after, layout.JOURNAL, key, 1))
         if above and above[0].key != next_key:
             raise ReplayError(next_key, f"is missing, and {above[0].key} is there")
-        return not above
+        return bool(above)
 
 
 def create_only_span() -> Span:

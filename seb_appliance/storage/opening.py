@@ -16,7 +16,7 @@ from typing import Final
 from seb_appliance import __version__
 from seb_appliance.broker.ports import Replica
 from seb_appliance.clock import Clock
-from seb_appliance.errors import StoreError
+from seb_appliance.errors import CorruptObjectError, StoreError
 from seb_appliance.failpoints import Failpoints
 from seb_appliance.formats.contents import Contents
 from seb_appliance.formats.entry import EncodedEntry, Position, encode
@@ -39,7 +39,7 @@ from seb_appliance.storage.layout import Claim, Mode
 from seb_appliance.storage.object_store import ObjectStore
 from seb_appliance.storage.patience import START_PATIENCE_S, Patience, given_up
 from seb_appliance.storage.recovery import Log, Recovery
-from seb_appliance.storage.replay import EntryReader, Progress, Replay
+from seb_appliance.storage.replay import EntryReader, Progress, Replay, ReplayError
 from seb_appliance.storage.snapshots import SnapshotStore
 from seb_appliance.storage.store_test import LIST_ROUNDS, StoreTest, StoreTestReport
 from seb_appliance.storage.writer_ids import WriterIds
@@ -145,6 +145,7 @@ class _Opening:
         self._progress = progress
         self._writer_id = random_bytes(16)
         self._writer_ids = WriterIds(data_dir / "writer-ids")
+        self._remembered = False  # our writer id, there
         self._patience = Patience(clock, jitter, give_up_after_s=START_PATIENCE_S)
         self._reader = EntryReader(store, self._patience)
         self._replay = Replay(self._reader, replica, clock, failpoints, progress)
@@ -252,21 +253,10 @@ class _Opening:
         bucket_id = info.id_bytes
         log = CreateOnlyLog(self._store, self._patience, self._reader, self._replay, bucket_id)
         recovery = self._recovery(log)
-        remembered = False
         while True:
             position = await recovery.bring_up()  # steps 1 and 2
-            if position.seq > 0 and position.writer_id not in known | {self._writer_id}:
-                self._refuse_in_use(position.epoch, position.writer_id, position)
-            if not remembered:
-                await asyncio.to_thread(self._writer_ids.remember, self._writer_id)
-                remembered = True
-            epoch_entry = self._epoch_entry(position, bucket_id)
-            key = layout.create_only_key(epoch_entry.entry.header.seq)
-            stored = await self._patience.ask(
-                partial(create_entry, self._store, key, epoch_entry)
-            )  # step 3
-            self._failpoints.reach("K19")
-            if not stored or await recovery.below_floor():  # step 4
+            epoch_entry = await self._put_epoch_entry(log, position, known)  # step 3
+            if epoch_entry is None or await recovery.below_floor():  # step 4
                 continue
             await self._replica.apply([epoch_entry.entry])
             journal = CreateOnlyJournal(
@@ -281,6 +271,33 @@ class _Opening:
                 position=epoch_entry.entry.header.position,
             )
             return recovery, journal
+
+    async def _put_epoch_entry(
+        self, log: CreateOnlyLog, position: Position, known: frozenset[bytes]
+    ) -> EncodedEntry | None:
+        """The epoch entry, stored at the end of the log, which was at `position`; None when the log
+        could not be followed any more. Raises BucketInUseError.
+
+        A writer in force takes one key after the other meanwhile. Beginning again each time would
+        never end where it takes them faster than this start can list and replay: so only what came
+        in between is read, and the next key is tried at once.
+        """
+        while True:
+            if position.seq > 0 and position.writer_id not in known | {self._writer_id}:
+                self._refuse_in_use(position.epoch, position.writer_id, position)
+            if not self._remembered:
+                await asyncio.to_thread(self._writer_ids.remember, self._writer_id)
+                self._remembered = True
+            epoch_entry = self._epoch_entry(position, log.bucket_id)
+            key = layout.create_only_key(epoch_entry.entry.header.seq)
+            stored = await self._patience.ask(partial(create_entry, self._store, key, epoch_entry))
+            self._failpoints.reach("K19")
+            if stored:
+                return epoch_entry
+            try:
+                position = await log.read_on(position)
+            except (ReplayError, CorruptObjectError):
+                return None  # a new beginning finds out what is wrong
 
     def _epoch_entry(self, position: Position, bucket_id: bytes) -> EncodedEntry:
         return encode(

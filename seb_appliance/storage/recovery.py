@@ -47,8 +47,8 @@ class Log(Protocol):
         """The header of the entry at `position` in the bucket; None if it is absent."""
 
     async def replay(self, position: Position) -> Position:
-        """Apply everything after `position` to the replica; where the log ends. Raises
-        ReplayError."""
+        """Apply everything after `position` to the replica; where the log ends, or ended at some
+        moment meanwhile, when a writer is in force. Raises ReplayError."""
 
 
 def _require_past(names: Sequence[SnapshotName], end: Position) -> None:

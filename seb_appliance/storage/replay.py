@@ -26,11 +26,12 @@ from seb_appliance.formats.entry import (
     read_contents,
     read_header,
 )
-from seb_appliance.storage.object_store import ObjectStore
+from seb_appliance.storage.object_store import ObjectInfo, ObjectStore
 from seb_appliance.storage.patience import Patience
 
 AHEAD_MAX: Final = 32  # entries being read while one is looked at
 APPLY_ENTRIES: Final = 256  # entries in one transaction of the replica
+LIST_PAGE: Final = 1000
 READS_OF_A_BAD_ENTRY: Final = 3  # a bit may have been flipped on the way
 
 Progress = Callable[[int, int, str], None]
@@ -92,6 +93,10 @@ class EntryReader:
                 why = error.detail
         raise ReplayError(key, f"is damaged: {why}")
 
+    async def list_after(self, prefix: str, after: str) -> list[ObjectInfo]:
+        """One page of the keys."""
+        return await self._patience.ask(partial(self._store.list_after, prefix, after, LIST_PAGE))
+
     async def _range(self, key: str, start: int, length: int) -> tuple[bytes, int]:
         part = await self._patience.ask(partial(self._store.get_range, key, start, length))
         return part.data, part.total_size
@@ -127,8 +132,23 @@ class Replay:
         self._failpoints = failpoints
         self._progress = progress
 
-    async def run(self, position: Position, span: Span, bucket_id: bytes) -> Position:
+    async def expect(self, prefix: str, after: str) -> None:
+        """See by LIST how many entries there are to come; for the progress only. A page that is not
+        full ends it: a writer in force may store entries faster than pages come."""
+        self.expected = self.done
+        while True:
+            page = await self._reader.list_after(prefix, after)
+            self.expected += len(page)
+            if len(page) < LIST_PAGE:
+                return
+            after = page[-1].key
+
+    async def run(
+        self, position: Position, span: Span, bucket_id: bytes, *, ahead: int = 1
+    ) -> Position:
         """Apply the entries of `span` that follow `position`; the position of the last of them.
+        `ahead`: how many are asked for at first; a start with nothing to replay shall not ask for
+        32 absent keys.
 
         Raises ReplayError for an entry that is damaged, does not continue the log, or (below the
         end of a span that has one) is missing.
@@ -137,7 +157,6 @@ class Replay:
         batch: list[Entry] = []
         applying: asyncio.Task[None] | None = None
         began_s = self._clock.monotonic_s()
-        ahead = 1  # a start with nothing to replay shall not ask for 32 absent keys
         next_seq = position.seq + 1
         try:
             while span.until_seq is None or position.seq < span.until_seq:

@@ -2,7 +2,8 @@
 
 The bucket holds entries by seq, and snapshots. Every PUT of an entry may land and be answered, land
 and lose its answer, or stay under way and land at any later time. Writers crash anywhere, keep or
-lose their disks, and are never told that they are zombies. Replay reads one key a step.
+lose their disks, and are never told that they are zombies. Replay reads one key a step. Who was too
+late with an epoch entry reads what came before it and tries again, without another LIST.
 """
 
 from __future__ import annotations
@@ -46,8 +47,9 @@ NOTHING = Local()
 
 
 class Writer(NamedTuple):
-    """`phase`: down, begin, replay, claim, check or force. `began`: seq that `local` was begun
-    from; `putting`: the entry under way in phases claim and force; `unclear`: answers lost."""
+    """`phase`: down, begin, replay, claim, chase, check or force. `began`: seq that `local` was
+    begun from; `putting`: the entry under way in phases claim and force; `unclear`: answers lost.
+    """
 
     phase: str = "down"
     starts: int = 0
@@ -113,7 +115,7 @@ class CreateOnlyModel:
             yield "starts", world, writer._replace(phase="begin", starts=writer.starts + 1)
         if writer.phase == "begin":
             yield "begins", world, self._begin(world, writer)
-        elif writer.phase == "replay":
+        elif writer.phase in {"replay", "chase"}:
             yield "reads the next key", world, self._replay(journal, number, writer)
         elif writer.phase == "check":
             misled = self.floor_checked_after_epoch and self.floor(world) > writer.began
@@ -136,7 +138,7 @@ class CreateOnlyModel:
     def _replay(self, journal: dict[int, Entry], number: int, writer: Writer) -> Writer:
         seq, local = writer.local.seq + 1, writer.local
         entry = journal.get(seq)
-        above = [s for s in journal if s > seq]
+        above = [s for s in journal if s > seq] if writer.phase == "replay" else []
         if entry is None and not above:
             epoch_entry = Entry(local.epoch + 1, (number, writer.starts, 0), local.last)
             return writer._replace(phase="claim", putting=epoch_entry, unclear=0)
@@ -156,7 +158,7 @@ class CreateOnlyModel:
         stored = _store(world, (seq, entry))
         if found is not None and found != entry:
             if entry.is_epoch:
-                yield "412: replays on", world, writer._replace(phase="replay", putting=None)
+                yield "412: reads on", world, writer._replace(phase="chase", putting=None)
             else:
                 yield "412: fenced", world, _down(writer, writer.local)
             return

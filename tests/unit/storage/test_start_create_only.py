@@ -1,5 +1,7 @@
 """The start in mode A, sentence by sentence, with other writers in between."""
 
+from contextlib import suppress
+
 import pytest
 
 from seb_appliance.errors import CorruptObjectError, FencedError, ObjectMissingError
@@ -295,6 +297,41 @@ async def test_an_entry_stored_while_a_start_claims_is_replayed(one, store, tmp_
     assert two.replica.numbers[-1] == 11
     with pytest.raises(FencedError):
         await one.append(12)
+
+
+@pytest.mark.parametrize("moment", [before, after])
+async def test_a_writer_that_stores_an_entry_at_each_list_is_taken_over(
+    one, store, tmp_path, moment
+):
+    """Its windows come faster than a start can list, read and put."""
+    numbers = iter(range(11, 1000))
+
+    async def store_another():
+        with suppress(FencedError):
+            await one.append(next(numbers))
+
+    store.on("list_after", "", moment(store_another), times=900)
+    two = await another(store, tmp_path).start(take_over=True)
+    last = two.replica.numbers[-1]
+    assert two.replica.numbers == list(range(2, last + 1))
+    assert last < 40  # and not when it had nothing more to store
+    with pytest.raises(FencedError):
+        await one.append(1000)
+
+
+async def test_an_entry_that_is_damaged_while_a_start_claims_is_damage(one, store, tmp_path):
+    """It was stored after the start had looked for the end of the log."""
+
+    async def store_damaged():
+        await one.append(11)
+        body = bytearray(await store.get(key(11)))
+        body[120] ^= 1
+        await store.put(key(11), bytes(body))
+
+    store.on("create", key(11), before(store_damaged))
+    with pytest.raises(StoreUnusableError, match=key(11) + " is damaged"):
+        await another(store, tmp_path).start(take_over=True)
+    assert store.count("create", key(12)) == 0
 
 
 async def test_a_start_that_lost_the_race_for_an_epoch_asks_again_for_take_over(store, tmp_path):
