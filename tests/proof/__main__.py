@@ -1,6 +1,6 @@
 """`python -m tests.proof`: run the proof, go on with one that was broken off, show what it found.
 
-    run [--full] [--anew] [--seed S] [--only PART …] [--minutes M]   parts, one after the other
+    run [--full] [--anew] [--seed S] [--only PART …] [--minutes M]   all parts, or some
     replay SEED [--show]                                    one schedule of faults again
     soak HOURS [--seed S]
     report [--results DIR] [--out FILE]                     the page over all results
@@ -16,6 +16,7 @@ import asyncio
 import shutil
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from tests.proof import schedules
@@ -27,9 +28,10 @@ from tests.proof.report import write_report
 from tests.proof.results import FOLDER, Result, write_result
 from tests.proof.soak import SOAK, soak
 from tests.proof.stalled import STALLED
-from tests.proof.units import PartOfProof, Scale, run_part
+from tests.proof.units import PartOfProof, Scale, run_parts
 
-PARTS = [KILLS, FAILPOINTS, schedules.SCHEDULES, schedules.PUTS, STALLED, AWAY, RECOVERY, SOAK]
+PARTS = [FAILPOINTS, KILLS, schedules.PUTS, schedules.SCHEDULES, STALLED, AWAY, RECOVERY, SOAK]
+"""Those with the longest units first."""
 
 
 def _arguments() -> argparse.Namespace:
@@ -56,28 +58,39 @@ def _arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
+class _Telling:
+    """Says on the terminal how far a run is, and writes down each result. `failed`: how many parts
+    did."""
+
+    def __init__(self, scale: Scale, results: Path) -> None:
+        self.failed = 0
+        self._scale = scale
+        self._results = results
+
+    def begins(self, parts: Sequence[PartOfProof]) -> None:
+        for part in parts:
+            print(f"{part.name}: {part.asked[self._scale]} …", flush=True)
+
+    def ended(self, found: Result) -> None:
+        write_result(self._results, found)
+        self.failed += found.verdict == "failed"
+        print(f"  {found.name} {found.verdict}: {found.got} ({found.seconds:.0f} s)")
+        for finding in found.details.get("findings", ()):
+            print(f"  ! {found.name} {finding}", file=sys.stderr)
+        sys.stdout.flush()
+
+
 def _run(
     parts: list[PartOfProof], scale: Scale, seed: str, results: Path, minutes: float | None
 ) -> int:
     """The exit code: 1 if anything did not hold."""
-    until_s = None if minutes is None else time.monotonic() + 60 * minutes
-    failed = 0
-    for part in parts:
-        began_s = time.monotonic()
-        print(f"{part.name}: {part.asked[scale]} …", flush=True)
-        found = asyncio.run(run_part(part, scale, seed, FOLDER, until_s))
-        write_result(results, found)
-        _tell(found, time.monotonic() - began_s)
-        failed += found.verdict == "failed"
+    began_s = time.monotonic()
+    until_s = None if minutes is None else began_s + 60 * minutes
+    telling = _Telling(scale, results)
+    asyncio.run(run_parts(parts, scale, seed, FOLDER, telling, until_s))
     print(f"the page: {write_report(results, FOLDER / 'report.html')}")
-    return 1 if failed else 0
-
-
-def _tell(found: Result, seconds: float) -> None:
-    print(f"  {found.verdict}: {found.got} ({seconds:.0f} s)")
-    for finding in found.details.get("findings", ()):
-        print(f"  ! {finding}", file=sys.stderr)
-    sys.stdout.flush()
+    print(f"{len(parts)} parts in {time.monotonic() - began_s:.0f} s, {telling.failed} failed")
+    return 1 if telling.failed else 0
 
 
 def _replay(seed: str, *, show: bool) -> int:

@@ -80,5 +80,5 @@ FAILPOINTS = PartOfProof(
         "full": [f"{pair}-{position}" for position in "123" for pair in _PAIRS],
     },
     run,
-    beside=2,
+    beside=True,
 )

@@ -81,9 +81,8 @@ class Ground:
 
     async def asked(self, method: str, path: str, body: Any = None) -> Any:
         """A good answer of the appliance in force."""
-        caller = Caller(
-            Crowd(Doors(self.crowd.doors.key, [self.seb.port]), self.crowd.history, ""), ""
-        )
+        door = Crowd(Doors(self.crowd.doors.key, [self.seb.port]), self.crowd.history, "")
+        caller = Caller(door, "", timeout_s=START_S)
         try:
             found = await caller.make(Read(*caller.begin()), method, path, body)
         finally:

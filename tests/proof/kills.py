@@ -43,5 +43,5 @@ KILLS = PartOfProof(
         ],
     },
     run,
-    beside=2,
+    beside=True,
 )

@@ -126,7 +126,7 @@ SCHEDULES = PartOfProof(
     {"quick": "10 seeds", "full": "100 seeds"},
     {"quick": _numbers(10), "full": _numbers(100)},
     run,
-    beside=2,
+    beside=True,
 )
 
 
@@ -174,5 +174,5 @@ PUTS = PartOfProof(
     {"quick": "300 PUTs", "full": "20,000 PUTs"},
     {"quick": ["A-300-0"], "full": [f"{'AB'[i % 2]}-1000-{i}" for i in range(20)]},
     run_puts,
-    beside=2,
+    beside=True,
 )

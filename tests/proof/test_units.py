@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -9,7 +11,7 @@ import pytest
 from tests.proof.report import page
 from tests.proof.results import Result, read_results, write_result
 from tests.proof.schedules import plan
-from tests.proof.units import Done, PartOfProof, run_part
+from tests.proof.units import AT_ONCE, Done, PartOfProof, run_part, run_parts
 
 
 class Runs:
@@ -62,6 +64,55 @@ async def test_a_note_that_a_kill_has_cut_short_is_no_unit(tmp_path: Path) -> No
     again = Runs()
     await run_part(again.part, "quick", "1", tmp_path)
     assert again.done == ["ccc"]
+
+
+class Beside:
+    """Parts whose units wait until so many run as may: what ran at once, and what was told."""
+
+    def __init__(self) -> None:
+        self.running: set[str] = set()
+        self.most = 0
+        self.told: list[str] = []
+        self.full = asyncio.Event()
+
+    def part(self, name: str, units: int, *, beside: bool) -> PartOfProof:
+        async def run(unit: str, seed: str, folder: Path) -> Done:
+            self.running.add(name + unit)
+            self.most = max(self.most, len(self.running))
+            assert folder.name == f"{name}-{unit}"
+            if beside:
+                if len(self.running) == AT_ONCE:
+                    self.full.set()
+                await self.full.wait()
+            else:
+                for _ in range(9):  # whoever else may begin does
+                    await asyncio.sleep(0)
+                assert self.running == {name + unit}, "it measures, and is not alone"
+            self.running.remove(name + unit)
+            return Done(unit)
+
+        scales = {"quick": [str(number) for number in range(units)], "full": []}
+        return PartOfProof(name, "", {"quick": "", "full": ""}, scales, run, beside)  # type: ignore[arg-type]
+
+    def begins(self, parts: Sequence[PartOfProof]) -> None:
+        self.told.append("+".join(part.name for part in parts))
+
+    def ended(self, found: Result) -> None:
+        self.told.append(f"{found.name} {found.verdict}")
+
+
+async def test_parts_stand_beside_one_another_unless_they_measure(tmp_path: Path) -> None:
+    run = Beside()
+    parts = [
+        run.part("a", 2, beside=True),
+        run.part("measures", 2, beside=False),
+        run.part("b", AT_ONCE + 3, beside=True),
+    ]
+    async with asyncio.timeout(30):
+        await run_parts(parts, "quick", "1", tmp_path, run)
+    assert run.most == AT_ONCE
+    assert sorted(run.told[:3]) == ["a passed", "a+b", "b passed"]
+    assert run.told[3:] == ["measures", "measures passed"]
 
 
 def test_a_seed_has_one_schedule_and_another_seed_another() -> None:

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, Protocol
 
 import msgspec
 
@@ -19,6 +19,8 @@ from tests.proof.ground import Ground
 from tests.proof.results import Result, Verdict
 
 Scale = Literal["quick", "full"]
+AT_ONCE: Final = 3
+"""Units beside one another, on two cores: one waits for a start or a time-out now and then."""
 _SAMPLE_MAX: Final = 500
 
 
@@ -55,38 +57,75 @@ class Done(msgspec.Struct):
 @dataclass(frozen=True)
 class PartOfProof:
     """`run` does one unit, by its name, the seed and a folder of its own. Raises AssertionError.
-    `beside`: how many at once, on two cores."""
+    `beside`: it measures neither time nor memory, so its units may run beside others."""
 
     name: str
     what: str
     asked: dict[Scale, str]
     units: dict[Scale, Sequence[str]]
     run: Callable[[str, str, Path], Awaitable[Done]]
-    beside: int = 1
+    beside: bool = False
+
+
+class Told(Protocol):
+    """Who is told how far a run is."""
+
+    def begins(self, parts: Sequence[PartOfProof]) -> None:
+        """They are done now, beside one another."""
+
+    def ended(self, found: Result) -> None:
+        """A part is over."""
+
+
+async def run_parts(
+    parts: Sequence[PartOfProof],
+    scale: Scale,
+    seed: str,
+    folder: Path,
+    told: Told,
+    until_s: float | None = None,
+) -> None:
+    """Do the parts: first those that stand beside others, together, then one after the other those
+    that measure. After `until_s` (monotonic) no further unit is begun."""
+    beside = [part for part in parts if part.beside]
+    for group in ([beside] if beside else []) + [[part] for part in parts if not part.beside]:
+        told.begins(group)
+        slots = asyncio.Semaphore(AT_ONCE if group is beside else 1)  # taken in order
+
+        async def run(part: PartOfProof, slots: asyncio.Semaphore = slots) -> None:
+            told.ended(await run_part(part, scale, seed, folder, until_s, slots))
+
+        await asyncio.gather(*map(run, group))
 
 
 async def run_part(
-    part: PartOfProof, scale: Scale, seed: str, folder: Path, until_s: float | None = None
+    part: PartOfProof,
+    scale: Scale,
+    seed: str,
+    folder: Path,
+    until_s: float | None = None,
+    slots: asyncio.Semaphore | None = None,
 ) -> Result:
-    """Do the units that were not done with this seed; what all of them amount to. After `until_s`
-    (monotonic) no further one is begun."""
+    """Do the units that were not done with this seed, as there are `slots` (one by one without);
+    what all of them amount to. After a failure, and after `until_s`, no further one is begun."""
     notes = folder / "units" / f"{part.name}.{scale}.{seed}.jsonl"
     notes.parent.mkdir(parents=True, exist_ok=True)
     done = {found.unit: found for found in _read(notes) if not found.failure}
-    waiting = [unit for unit in part.units[scale] if unit not in done]
-
-    async def work() -> None:
-        while waiting and not failed and (until_s is None or time.monotonic() < until_s):
-            unit = waiting.pop(0)
-            found = await _one(part, unit, seed, folder / "ground" / f"{part.name}-{unit}")
-            with notes.open("ab") as file:
-                file.write(msgspec.json.encode(found) + b"\n")
-            done[unit] = found
-            if found.failure:
-                failed.append(unit)
-
     failed: list[str] = []
-    await asyncio.gather(*(work() for _ in range(part.beside)))
+    slots = slots or asyncio.Semaphore()
+
+    async def work(unit: str) -> None:
+        async with slots:
+            if failed or (until_s is not None and time.monotonic() >= until_s):
+                return
+            found = await _one(part, unit, seed, folder / "ground" / f"{part.name}-{unit}")
+        with notes.open("ab") as file:
+            file.write(msgspec.json.encode(found) + b"\n")
+        done[unit] = found
+        if found.failure:
+            failed.append(unit)
+
+    await asyncio.gather(*(work(unit) for unit in part.units[scale] if unit not in done))
     return _result(part, scale, seed, list(done.values()))
 
 
