@@ -4,7 +4,7 @@
 #   make bench   what the appliance does, as ratios to a server that only answers
 #   make demo    this machine's package log in, out, and compared
 #   make slow    the tests against real servers, crashes, the built wheel
-#   make measured  those of them that measure seconds and memory, one at a time
+#   make measured  those of them that measure seconds and memory, or need the machine, one at a time
 #   make proof   faults from outside, some 7 minutes; the page is .state/proof/report.html
 #   make proof-full  the same, about 90 minutes; goes on where it was (MINUTES=20 ends it early)
 #   make soak    half of the peak beside faults for HOURS=8
@@ -54,10 +54,10 @@ demo: $(RUN_READY)
 	@$(PY) examples/package-log/demo.py $(ARGS)
 
 slow: $(TEST_READY)
-	$(PYTEST) -m "slow and not measured" $(ARGS)
+	$(PYTEST) -m "slow and not measured and not alone" $(ARGS)
 
 measured: $(TEST_READY)
-	$(PY) -m pytest -q -m measured $(ARGS)
+	$(PY) -m pytest -q -m "measured or alone" -p rerunfailures -rR $(ARGS)
 
 proof: $(TEST_READY)
 	@$(PY) -m tests.proof run $(ARGS)

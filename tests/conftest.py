@@ -11,6 +11,7 @@ from pathlib import Path
 import hypothesis
 import pytest
 
+from tests.support.dealing import deal
 from tests.support.servers.ceph import running_ceph
 from tests.support.servers.moto import running_moto
 from tests.support.servers.rclone import running_rclone
@@ -23,6 +24,21 @@ hypothesis.settings.load_profile("ci" if "CI" in os.environ else "seb")
 
 # In the background of a shell we were told to ignore interrupts, and would tell our children.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Several processes begin with what takes long. A test of a figure is run once more when it
+    fails, where the plugin for that is asked for (make measured). Nothing else is ever run again: a
+    race that loses a record once in a while has lost a record."""
+    if shared := getattr(config, "workerinput", None):
+        order = deal([item.nodeid for item in items], shared["workercount"])
+        items[:] = [items[i] for i in order]
+    if config.pluginmanager.hasplugin("rerunfailures"):
+        for item in items:
+            if item.get_closest_marker("measured") and not item.get_closest_marker("alone"):
+                item.add_marker(pytest.mark.flaky(reruns=1))
+
 
 Running = Callable[[Path], AbstractContextManager[S3Server]]
 

@@ -16,7 +16,7 @@ from tests.support.faultproxy import Rule
 from tests.support.load import Connection, read_topic
 from tests.support.process import SebProcess
 
-pytestmark = [pytest.mark.slow, pytest.mark.measured]
+pytestmark = [pytest.mark.slow, pytest.mark.alone]
 
 PUTS_THAT_FAIL = [
     Rule("drop_reply"),

@@ -20,7 +20,7 @@ from tests.support.load import Connection, pass_time
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.measured,  # its faults have their moments: it runs alone
+    pytest.mark.alone,
     # Connections to processes that were killed are dropped, not closed.
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]

@@ -96,6 +96,7 @@ async def followed(reader: asyncio.StreamReader, count: int) -> list[int]:
     return offsets
 
 
+@pytest.mark.alone
 async def test_all_followers_get_each_record_once_in_order_and_it_is_encoded_once(
     tmp_path: Path,
 ) -> None:

@@ -14,7 +14,7 @@ from tests.crash.arena import TOPICS, directory_arena, rounds, s3_arena
 from tests.support.faultproxy import Rule
 from tests.support.load import Connection, pass_time
 
-pytestmark = [pytest.mark.slow, pytest.mark.measured]
+pytestmark = [pytest.mark.slow, pytest.mark.alone]
 
 GRACE_S = 20.0
 TOLD = {"201", "shutting_down", "not sent", "lost"}
