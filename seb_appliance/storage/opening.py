@@ -266,7 +266,7 @@ class _Opening:
                 partial(create_entry, self._store, key, epoch_entry)
             )  # step 3
             self._failpoints.reach("K19")
-            if not stored or await recovery.below_floor():  # step 4
+            if not stored or await recovery.was_misled():  # step 4
                 continue
             await self._replica.apply([epoch_entry.entry])
             journal = CreateOnlyJournal(
@@ -348,7 +348,7 @@ class _Opening:
             position = await recovery.bring_up()
             if chain.top is not None and chain.top > mine:
                 raise Contested(chain.top)
-            if not await recovery.below_floor():
+            if not await recovery.was_misled():
                 break
         await claimant.put_base(mine, chain.top, position, chain.bucket_id)
         return mine, position
