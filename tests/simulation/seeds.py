@@ -31,6 +31,7 @@ from tests.simulation.nemesis import Nemesis
 from tests.simulation.process import Process
 from tests.simulation.state import Copies
 from tests.simulation.trace import Trace
+from tests.simulation.upkeep import out_of_order
 from tests.simulation.verdict import catalog_digest, violations
 from tests.simulation.world import Machine, World
 
@@ -258,6 +259,8 @@ class _Run:
             return
         readable = await self._read_all(fresh.broker)
         self._found += violations(world.history, log, readable)
+        wrong = out_of_order(world.bucket.steps, rebuilt.disk.entries, world.mode)
+        self._found += [f"upkeep: {step}" for step in wrong]
         if world.bucket.overwritten:
             self._found.append(f"P2 overwritten: {world.bucket.overwritten}")
         self._check_groups(fresh.broker)
