@@ -256,7 +256,7 @@ class _Opening:
         while True:
             position = await recovery.bring_up()  # steps 1 and 2
             epoch_entry = await self._put_epoch_entry(log, position, known)  # step 3
-            if epoch_entry is None or await recovery.below_floor():  # step 4
+            if epoch_entry is None or await recovery.was_misled():  # step 4
                 continue
             await self._replica.apply([epoch_entry.entry])
             journal = CreateOnlyJournal(
@@ -294,10 +294,13 @@ class _Opening:
             self._failpoints.reach("K19")
             if stored:
                 return epoch_entry
+            before = position
             try:
-                position = await log.read_on(position)
+                position = await log.read_on(before)
             except (ReplayError, CorruptObjectError):
                 return None  # a new beginning finds out what is wrong
+            if position == before:
+                return None  # the key is taken, and GET does not show by what
 
     def _epoch_entry(self, position: Position, bucket_id: bytes) -> EncodedEntry:
         return encode(
@@ -365,7 +368,7 @@ class _Opening:
             position = await recovery.bring_up()
             if chain.top is not None and chain.top > mine:
                 raise Contested(chain.top)
-            if not await recovery.below_floor():
+            if not await recovery.was_misled():
                 break
         await claimant.put_base(mine, chain.top, position, chain.bucket_id)
         return mine, position

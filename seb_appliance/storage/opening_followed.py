@@ -137,7 +137,7 @@ class _Opening:
         """The end of the log, begun from nothing that may hold ghosts."""
         while True:
             position = await recovery.bring_up()
-            if not await recovery.below_floor():
+            if not await recovery.was_misled():
                 return position
 
     async def _settled_claims(

@@ -2,13 +2,15 @@
 
 `python -m tests.model.fencing_model` runs the small bounds that CI runs, with `--full` the large
 ones (nine million states: a quarter of an hour, two gigabytes). Change these models before the
-protocol is changed. tidying_model.py stands on the log that the other two have proved.
+protocol is changed. tidying_model.py and upkeep_model.py stand on the log that the other two have
+proved.
 """
 
 from __future__ import annotations
 
 import sys
 
+from tests.model import upkeep_bounds
 from tests.model.claims_model import ClaimsModel
 from tests.model.create_only_model import CreateOnlyModel
 from tests.model.explorer import Model, explore
@@ -130,10 +132,13 @@ def main(arguments: list[str]) -> int:
     """Print an outcome for each model; 1 if one is not as it should be."""
     full = "--full" in arguments
     wrong = 0
-    for title, model in {**SOUND, **(SOUND_AT_LENGTH if full else {}), **BROKEN}.items():
-        states_max = FULL_STATES_MAX if title in SOUND_AT_LENGTH else SMALL_STATES_MAX
+    sound = {**SOUND, **upkeep_bounds.SOUND, **upkeep_bounds.SOUND_LARGER}
+    at_length = {**SOUND_AT_LENGTH, **upkeep_bounds.SOUND_AT_LENGTH}
+    broken = {**BROKEN, **upkeep_bounds.BROKEN, **upkeep_bounds.BROKEN_LARGER}
+    for title, model in {**sound, **(at_length if full else {}), **broken}.items():
+        states_max = FULL_STATES_MAX if title in at_length else SMALL_STATES_MAX
         outcome = explore(model, states_max=states_max, say=print if full else None)
-        as_expected = bool(outcome.violation) == (title in BROKEN)
+        as_expected = bool(outcome.violation) == (title in broken)
         wrong += not as_expected
         print(f"{'ok ' if as_expected else 'BAD'} {title}: {outcome}", flush=True)
         for step in () if as_expected else outcome.path:

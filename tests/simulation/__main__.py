@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tests.simulation.mutations import MUTATIONS, found_by, run_mutated
 from tests.simulation.parts import in_parts
-from tests.simulation.seeds import Outcome, run_seed
+from tests.simulation.seeds import KINDS, Kind, Outcome, run_seed
 
 
 def main() -> int:
@@ -20,6 +20,13 @@ def main() -> int:
     parser.add_argument("--from", type=int, default=0, dest="first", help="the first of them")
     parser.add_argument("--jobs", type=int, default=1, help="processes (default: 1)")
     parser.add_argument("--seed", type=int, help="run this one only")
+    parser.add_argument(
+        "--class",
+        choices=KINDS,
+        default="plain",
+        dest="kind",
+        help="of seeds: with local state in plain Python, or in SQLite (slower)",
+    )
     parser.add_argument("--trace", action="store_true", help="print all that happens")
     parser.add_argument("--mutation", choices=MUTATIONS, help="with this bug planted")
     parser.add_argument(
@@ -33,21 +40,21 @@ def main() -> int:
     if asked.seed is not None and asked.mutation is not None:
         return _tell(run_mutated(asked.mutation, asked.seed, keep_trace=asked.trace))
     if asked.seed is not None:
-        return _tell(run_seed(asked.seed, keep_trace=asked.trace))
-    return _run_many(seeds, asked.jobs, asked.results)
+        return _tell(run_seed(asked.seed, keep_trace=asked.trace, kind=asked.kind), asked.kind)
+    return _run_many(seeds, asked.jobs, asked.kind, asked.results)
 
 
-def _run_many(seeds: range, jobs: int, results: Path | None) -> int:
+def _run_many(seeds: range, jobs: int, kind: Kind, results: Path | None) -> int:
     began_s = time.monotonic()
     failed = calls = 0
     cpu_s = 0.0
     faults: Counter[str] = Counter()
     findings: list[str] = []
-    for outcomes, took_s in in_parts(seeds, jobs):
+    for outcomes, took_s in in_parts(seeds, jobs, kind):
         cpu_s += took_s
         for outcome in outcomes:
             faults, calls = faults + outcome.faults, calls + outcome.calls
-            failed += _tell(outcome) if outcome.violations else 0
+            failed += _tell(outcome, kind) if outcome.violations else 0
             findings += [f"seed {outcome.seed}: {found}" for found in outcome.violations]
     print(
         f"{len(seeds)} seeds, {failed} failed; {calls} appends, {faults.total()} faults; "
@@ -80,7 +87,7 @@ def _find_all(seeds: range) -> int:
     return 1 if missed else 0
 
 
-def _tell(outcome: Outcome) -> int:
+def _tell(outcome: Outcome, kind: Kind = "plain") -> int:
     for line in outcome.trace:
         print(line)
     print(
@@ -91,7 +98,8 @@ def _tell(outcome: Outcome) -> int:
     for violation in outcome.violations:
         print(f"  {violation}")
     if outcome.violations:
-        print(f"  replay: python -m tests.simulation --seed {outcome.seed} --trace")
+        of_kind = "" if kind == "plain" else f" --class {kind}"
+        print(f"  replay: python -m tests.simulation{of_kind} --seed {outcome.seed} --trace")
     return 1 if outcome.violations else 0
 
 

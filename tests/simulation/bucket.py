@@ -62,13 +62,15 @@ class Weather:
 
 class Bucket:
     """`first_stored`: what each key held first, also of objects that are gone. `overwritten`: keys
-    of the journal that were stored with other bytes while they were there."""
+    of the journal that were stored with other bytes while they were there. `steps`: what took
+    effect, in order: "stored", "read" or "deleted", and a key."""
 
     def __init__(self, *, creates_only_if_absent: bool) -> None:
         self.creates_only_if_absent = creates_only_if_absent
         self.objects: dict[str, bytes] = {}
         self.first_stored: dict[str, bytes] = {}
         self.overwritten: list[str] = []
+        self.steps: list[tuple[str, str]] = []
         self._keys: list[str] = []
 
     def put(self, key: str, body: bytes) -> None:
@@ -79,6 +81,7 @@ class Bucket:
             self.overwritten.append(key)
         self.objects[key] = body
         self.first_stored.setdefault(key, body)
+        self.steps.append(("stored", key))
 
     def create(self, key: str, body: bytes) -> None:
         if not self.creates_only_if_absent:
@@ -89,9 +92,11 @@ class Bucket:
 
     def get(self, key: str) -> bytes:
         try:
-            return self.objects[key]
+            body = self.objects[key]
         except KeyError:
             raise ObjectMissingError("404", key=key) from None
+        self.steps.append(("read", key))
+        return body
 
     def list_after(self, prefix: str, after: str, limit: int) -> list[ObjectInfo]:
         begin = max(bisect_left(self._keys, prefix), bisect_right(self._keys, after))
@@ -105,6 +110,7 @@ class Bucket:
     def delete(self, key: str) -> None:
         if self.objects.pop(key, None) is not None:
             del self._keys[bisect_left(self._keys, key)]
+            self.steps.append(("deleted", key))
 
 
 class Network:

@@ -49,13 +49,15 @@ from seb_appliance.formats.operations import (
 
 def folded(entries: Sequence[Entry]) -> LoadedState:
     """The state as of the last of `entries`, which begin with the log's first."""
-    fold = _Fold()
+    fold = Fold()
     for entry in entries:
         fold.apply(entry)
     return fold.loaded(entries)
 
 
-class _Fold:
+class Fold:
+    """As far as `apply` was called, in the order of the log."""
+
     def __init__(self) -> None:
         self.position: Position = ORIGIN
         self.next_topic_id = 1
@@ -179,6 +181,12 @@ class _Fold:
             for section in made.sections:
                 if self._is_read(section.topic_id, section.last_offset):
                     self.stored[section.topic_id, section.base_offset] = (object_id, section)
+
+    @property
+    def in_force(self) -> set[str]:
+        """Keys of the objects that hold something in force."""
+        living = {object_id for object_id, _ in self.stored.values()}
+        return {row.key for row in self.objects.values() if row.object_id in living}
 
     def loaded(self, entries: Sequence[Entry]) -> LoadedState:
         runs = [(topic_id, *run) for topic_id in sorted(self.runs) for run in self.runs[topic_id]]

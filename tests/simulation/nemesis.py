@@ -10,6 +10,7 @@ from tests.simulation.process import Process
 from tests.simulation.world import LOOK_EVERY_S, Loss, Machine, World
 
 POINTS = ["K2", "K3", "K7", "K10", "K14", "K15", "K16", "K17", "K18", "K19", "K20"]
+SQLITE_POINTS = [*POINTS, "K8", "K9", "K8", "K9"]
 CLOCK_JUMPS_US = [-3_600_000_000, 5_000_000, 3_600_000_000]
 
 
@@ -76,7 +77,9 @@ class Nemesis:
     def _kill_at_a_point(self) -> None:
         victim = self._victim()
         if victim is not None:
-            victim.failpoints.point = self._draws.choice(POINTS)
+            victim.failpoints.point = self._draws.choice(
+                SQLITE_POINTS if self._world.sqlite else POINTS
+            )
             victim.failpoints.passes = self._draws.randint(1, 3)
             self._world.note(victim.name, "dies at", victim.failpoints.point)
 

@@ -8,14 +8,17 @@ from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 
-from tests.simulation.seeds import Outcome, run_seed
+from tests.simulation.seeds import Kind, Outcome, run_seed
 
-AT_ONCE = 50  # seeds that a process takes
+AT_ONCE: dict[Kind, int] = {"plain": 50, "sqlite": 10}  # seeds that a process takes
 
 
-def in_parts(seeds: range, jobs: int) -> Iterator[tuple[list[Outcome], float]]:
+def in_parts(
+    seeds: range, jobs: int, kind: Kind = "plain"
+) -> Iterator[tuple[list[Outcome], float]]:
     """Outcomes, some at a time, in order; and how long they took, in seconds of a processor."""
-    parts = [seeds[at : at + AT_ONCE] for at in range(0, len(seeds), AT_ONCE)]
+    at_once = AT_ONCE[kind]
+    parts = [(seeds[at : at + at_once], kind) for at in range(0, len(seeds), at_once)]
     if jobs == 1:
         yield from map(_run_part, parts)
         return
@@ -23,8 +26,9 @@ def in_parts(seeds: range, jobs: int) -> Iterator[tuple[list[Outcome], float]]:
         yield from pool.map(_run_part, parts)
 
 
-def _run_part(seeds: range) -> tuple[list[Outcome], float]:
+def _run_part(part: tuple[range, Kind]) -> tuple[list[Outcome], float]:
     gc.freeze()  # what is imported is not looked at again after each seed
     began_s = time.process_time()
-    outcomes = [run_seed(seed) for seed in seeds]
+    seeds, kind = part
+    outcomes = [run_seed(seed, kind=kind) for seed in seeds]
     return outcomes, time.process_time() - began_s

@@ -6,7 +6,6 @@ import asyncio
 import traceback
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor
-from pathlib import Path
 from random import Random
 from typing import Any, TypeVar
 
@@ -30,6 +29,7 @@ from seb_appliance.storage.snapshots import SnapshotSchedule, SnapshotStore
 from tests.simulation.bucket import Bucket, BucketClient, Network
 from tests.simulation.clock import SimulatedClock
 from tests.simulation.loop import Owner, SimulatedLoop
+from tests.simulation.sqlite_state import SqliteDisk, SqliteState
 from tests.simulation.state import Disk, SimulatedState
 from tests.support.fakes import FakeKeyIndex
 
@@ -77,7 +77,7 @@ class Process:
         loop: SimulatedLoop,
         network: Network,
         bucket: Bucket,
-        disk: Disk,
+        disk: Disk | SqliteDisk,
         clock: SimulatedClock,
         draws: Random,
         *,
@@ -92,9 +92,9 @@ class Process:
         self.ended = ""
         self.promote = False
         self.broker: Broker | None = None
-        self.state = SimulatedState(disk)
         self.tidier: TidierKeeper | None = None
         self.failpoints: Any = KillingFailpoints(self.owner)
+        self.state: SimulatedState | SqliteState = disk.state(clock, self.failpoints)
         self._loop = loop
         self._disk = disk
         self._clock = clock
@@ -129,6 +129,7 @@ class Process:
     def _killed(self) -> None:
         self.ended = "killed"
         self.broker = None
+        self._disk.killed()
 
     async def _run(self) -> None:
         try:
@@ -143,6 +144,13 @@ class Process:
             self.broker = None
 
     async def _serve(self) -> None:
+        await self.state.open()
+        try:
+            await self._serve_from_state()
+        finally:
+            await self.state.close()
+
+    async def _serve_from_state(self) -> None:
         opened = await (self._open_followed() if self.standby else self._open())
         if opened is None:
             return
@@ -150,7 +158,9 @@ class Process:
         broker = await self._make_broker(journal, report)
         if isinstance(journal, FollowedJournal):
             poll_ms = self._draws.choice(POLLS_MS)
-            self._follower = StandbyKeeper(broker, journal, self.state, self._clock, poll_ms)
+            self._follower = StandbyKeeper(
+                broker, journal, self.state.follower, self._clock, poll_ms
+            )
             running = self._follower.start()
         else:
             running = broker.start()
@@ -176,7 +186,7 @@ class Process:
     async def _open(self) -> tuple[StoredJournal, StartReport]:
         return await open_journal(
             self._store,
-            self.state,
+            self.state.database,
             self._disk.folder,
             self._options,
             clock=self._clock,
@@ -189,7 +199,7 @@ class Process:
     async def _open_followed(self) -> tuple[FollowedJournal, StartReport] | None:
         return await open_followed(
             self._store,
-            self.state,
+            self.state.database,
             self._disk.folder,
             clock=self._clock,
             jitter=self._draws.random,
@@ -209,19 +219,20 @@ class Process:
             snapshot_seq=report.newest_snapshot_seq,
             seq=journal.position.seq,
         )
+        loaded = await self.state.begin_to_follow()
         snapshots = SnapshotKeeper(
-            _Database(self.state),  # type: ignore[arg-type]
-            self.state,  # type: ignore[arg-type]
+            self.state.database,
+            self.state.follower,
             bucket,
             schedule,
             self._disk.folder / "snapshot.new",
         )
         writes = isinstance(journal, StoredJournal)
         broker = Broker(
-            await self.state.load(),
+            loaded,
             journal,
             sections,
-            self.state,
+            self.state.follower,
             SETTINGS,
             FakeKeyIndex(),  # type: ignore[arg-type]
             clock=self._clock,
@@ -260,7 +271,7 @@ class Process:
         if self.tidier is not None:
             await self.tidier.close()
         await broker.stop()
-        await self.state.drain()
+        await self.state.follower.drain()
         if self._snapshots is not None:
             await self._snapshots.close()
 
@@ -306,16 +317,6 @@ class NotServingError(Exception):
 
 async def _done(work: Callable[[Broker], Awaitable[T]], broker: Broker) -> T:
     return await work(broker)
-
-
-class _Database:
-    """What makes snapshots, of `SimulatedState`."""
-
-    def __init__(self, state: SimulatedState) -> None:
-        self._state = state
-
-    async def save(self, target: Path) -> Any:
-        return await self._state.save(target)
 
 
 class _NoExecutor(Executor):

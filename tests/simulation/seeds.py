@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
+from typing import Literal
 from unittest import mock
 
 from seb_appliance import limits
@@ -25,17 +26,24 @@ from seb_appliance.storage import store_test
 from tests.simulation.clients import Clients, Failed, is_refusal, rows_of
 from tests.simulation.fold import folded
 from tests.simulation.history import Call, Row
+from tests.simulation.inline_sqlite import nothing_heard_of_pools, sqlite_on_the_loop
 from tests.simulation.log import read_log
 from tests.simulation.loop import DeadlockError, running
 from tests.simulation.nemesis import Nemesis
 from tests.simulation.process import Process
-from tests.simulation.state import Copies
+from tests.simulation.projected import differences, project_anew
+from tests.simulation.sqlite_state import SqliteDisk
 from tests.simulation.trace import Trace
+from tests.simulation.upkeep import out_of_order
 from tests.simulation.verdict import catalog_digest, violations
 from tests.simulation.world import Machine, World
 
-BUSY_S = 12.0
+Kind = Literal["plain", "sqlite"]
+"""What local state is: entries in plain Python, or the product's SQLite files."""
+
+BUSY_S: dict[Kind, float] = {"plain": 12.0, "sqlite": 8.0}
 CALLBACKS_MAX = 400_000
+KINDS: tuple[Kind, ...] = ("plain", "sqlite")
 RECOVERS_WITHIN_S = 240.0  # once nothing goes wrong any more
 
 
@@ -56,7 +64,12 @@ class Outcome:
 
 
 def run_seed(
-    seed: int, *, keep_trace: bool = False, mode: str | None = None, machines: int | None = None
+    seed: int,
+    *,
+    keep_trace: bool = False,
+    mode: str | None = None,
+    machines: int | None = None,
+    kind: Kind = "plain",
 ) -> Outcome:
     """The same seed gives the same outcome, on any machine and in any process. `mode`, `machines`:
     instead of what the seed would draw."""
@@ -75,15 +88,17 @@ def run_seed(
             in_order=draws.random() < 0.3,
             trace=trace,
             machines=machines or draws.choice([1, 2, 2, 2, 3]),
+            sqlite=kind == "sqlite",
         )
         run = _Run(world)
-        with small_limits(world.copies):
+        with small_limits(), _local_state(world):
             try:
                 with running(world.loop):
                     found = run.to_the_end()
                     callbacks, ended_s = world.loop.callbacks_run, world.loop.time()
             finally:
-                world.loop.end(world.owners)
+                with nothing_heard_of_pools():
+                    world.loop.end(world.owners)
     return Outcome(
         seed,
         trace.digest,
@@ -133,7 +148,19 @@ def _without_garbage_collection() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def small_limits(copies: Copies) -> Iterator[None]:
+def _local_state(world: World) -> Iterator[None]:
+    if not world.sqlite:
+        with mock.patch.object(snapshot_keeper, "prepare", world.copies.read):
+            yield
+        return
+    pages = mock.patch.object(limits, "INDEX_PAGE_ENTRIES", 16)
+    gathers = mock.patch.object(limits, "STATE_GATHER_S", 0.5)  # a transaction costs the most here
+    with sqlite_on_the_loop(), pages, gathers:
+        yield
+
+
+@contextlib.contextmanager
+def small_limits() -> Iterator[None]:
     """What takes hours in production takes seconds here, and a handful is many."""
     small = {
         "SNAPSHOT_INTERVAL_S_MIN": 3,
@@ -147,7 +174,6 @@ def small_limits(copies: Copies) -> Iterator[None]:
     with contextlib.ExitStack() as patches:
         for name, value in small.items():
             patches.enter_context(mock.patch.object(limits, name, value))
-        patches.enter_context(mock.patch.object(snapshot_keeper, "prepare", copies.read))
         patches.enter_context(mock.patch.object(store_test, "RACE_KEYS", 1))
         patches.enter_context(mock.patch.object(store_test, "RACE_WRITERS", 2))
         patches.enter_context(mock.patch.object(store_test, "LIST_ROUNDS_AT_ONCE", 1))
@@ -171,7 +197,7 @@ class _Run:
             return ["P13 nothing can run any more"]
         if (error := main.exception()) is not None:
             return ["bug: " + "".join(traceback.format_exception(error))]
-        return [*self._found, *self._world.loop.failures]
+        return [*self._found, *self._world.known.differences, *self._world.loop.failures]
 
     async def _main(self) -> None:
         world = self._world
@@ -180,9 +206,10 @@ class _Run:
         await self._clients.make_topics()
         if len(world.machines) > 1 and world.draws.random() < 0.6:
             world.machines[1].boot(standby=True)
-        keeping = nemesis.start(BUSY_S)
+        busy_s = BUSY_S["sqlite" if world.sqlite else "plain"]
+        keeping = nemesis.start(busy_s)
         tasks = self._clients.start()
-        await asyncio.sleep(BUSY_S)
+        await asyncio.sleep(busy_s)
         nemesis.calm()
         world.note("nemesis", "is calm")
         await asyncio.sleep(2.0)
@@ -239,7 +266,8 @@ class _Run:
         live = catalog_digest(process.broker._catalog)
         live_position = process.broker._catalog.position
         await self._ended(process)
-        of_log = [e for e in machine.disk.entries if e.header.seq <= live_position.seq]
+        ours = machine.disk.entries
+        of_log = [e for e in ours if e.header.seq <= live_position.seq]
         _compare(self._found, "memory", live, catalog_digest(Catalog(folded(of_log), _still)))
         rebuilt = Machine("R", world)
         fresh = rebuilt.boot(take_over=True)
@@ -248,21 +276,24 @@ class _Run:
         if fresh.broker is None:
             self._found.append(f"P14 nothing can be rebuilt from the bucket: {fresh.ended}")
             return
-        entries = [e for e in rebuilt.disk.entries if e.header.seq <= len(machine.disk.entries)]
-        if [e.header for e in entries] != [e.header for e in machine.disk.entries]:
+        theirs = rebuilt.disk.entries
+        if [e.header for e in theirs[: len(ours)]] != [e.header for e in ours]:
             self._found.append("P14 what the bucket has is another log than its writer's")
         try:
-            log = read_log(world.bucket, rebuilt.disk.entries, world.mode)
+            log = read_log(world.bucket, theirs, world.mode)
         except KeyError as missing:
             self._found.append(f"P1 {missing} is on the log, and was never stored")
             return
         readable = await self._read_all(fresh.broker)
         self._found += violations(world.history, log, readable)
+        wrong = out_of_order(world.bucket.steps, theirs, world.mode)
+        self._found += [f"upkeep: {step}" for step in wrong]
         if world.bucket.overwritten:
             self._found.append(f"P2 overwritten: {world.bucket.overwritten}")
         self._check_groups(fresh.broker)
         self._check_keys(fresh.broker)
         await self._ended(fresh)
+        self._check_files(machine, rebuilt)
 
     async def _ended(self, process: Process) -> None:
         process.ask_to_stop()
@@ -289,6 +320,17 @@ class _Run:
                     break
                 start = From(offset=result.next_offset)
         return readable
+
+    def _check_files(self, *machines: Machine) -> None:
+        """P14 of SQLite: the files of the writer, and of who began from the bucket, are what the
+        log alone makes. The second one's log goes on where the first one's ends."""
+        anew, done = self._world.folder / "anew.sqlite", 0
+        for machine in machines:
+            if isinstance(machine.disk, SqliteDisk):
+                entries = machine.disk.entries
+                project_anew(anew, entries[done:])
+                done = len(entries)
+                self._found += differences(machine.disk.path, anew)
 
     def _check_groups(self, broker: Broker) -> None:
         commits = [c for c in self._world.history.commits if c.group == "readers"]

@@ -1,9 +1,8 @@
 """Local state without SQLite: the entries themselves, on a disk that a crash may set back.
 
-SQLite stays out: its threads know no virtual time, and a start costs more than a whole seed may.
-What it must be is simulated instead: it follows the acknowledgement, a crash loses what it has not
-committed (and, as a power failure does, some of what it has), and a snapshot is a copy of it.
-`tests/unit/state/test_projection_model.py` holds SQLite to the same promises.
+SQLite stays out: a start with it costs more than a whole seed may. What it must be is simulated
+instead: it follows the acknowledgement, a crash loses what it has not committed (and, as a power
+failure does, some of what it has), and a snapshot is a copy of it. `sqlite_state.py` has SQLite.
 """
 
 from __future__ import annotations
@@ -11,11 +10,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from seb_appliance import limits
 from seb_appliance.broker.index_rows import IndexRows
 from seb_appliance.broker.ports import AuditQuery, AuditRow, LoadedState
+from seb_appliance.clock import Clock
 from seb_appliance.errors import CorruptObjectError
+from seb_appliance.failpoints import Failpoints
 from seb_appliance.formats.entry import ORIGIN, Entry, Position
 from tests.simulation.fold import folded
 
@@ -49,6 +51,13 @@ class Disk:
         self.copies = copies
         self.entries: list[Entry] = []
 
+    def state(self, clock: Clock, failpoints: Failpoints) -> SimulatedState:
+        """For one process. It has no use for these."""
+        return SimulatedState(self)
+
+    def killed(self) -> None:
+        """What was committed is there."""
+
     def set_back(self, entries: int) -> None:
         """The newest transactions are gone, as after a power failure."""
         del self.entries[max(0, len(self.entries) - entries) :]
@@ -61,7 +70,7 @@ class Disk:
 
 
 class SimulatedState:
-    """Fulfils `Replica` and `State` for one process."""
+    """Fulfils `Replica` and `State` for one process: it is its own database and follower."""
 
     def __init__(self, disk: Disk) -> None:
         self._disk = disk
@@ -69,6 +78,17 @@ class SimulatedState:
         self._timer: asyncio.TimerHandle | None = None
         self.paged_seq = 0
         self.failure = ""
+        self.database: Any = self
+        self.follower: Any = self
+
+    async def open(self) -> None:
+        """It is."""
+
+    async def begin_to_follow(self) -> LoadedState:
+        return await self.load()
+
+    async def close(self) -> None:
+        await self.drain()
 
     # --- while a start brings it up ---
 

@@ -15,6 +15,7 @@ from tests.simulation.clock import SimulatedClock
 from tests.simulation.history import History
 from tests.simulation.loop import Owner, SimulatedLoop
 from tests.simulation.process import NotServingError, Process
+from tests.simulation.sqlite_state import KnownEntries, SqliteDisk
 from tests.simulation.state import Copies, Disk
 from tests.simulation.trace import Trace
 
@@ -35,8 +36,11 @@ class Machine:
     def __init__(self, name: str, world: World) -> None:
         self.name = name
         self.clock = SimulatedClock(world.loop)
-        self.disk = Disk(world.folder / name, world.copies)
-        self.disk.folder.mkdir()
+        folder = world.folder / name
+        folder.mkdir()
+        self.disk: Disk | SqliteDisk = (
+            SqliteDisk(folder, world.known) if world.sqlite else Disk(folder, world.copies)
+        )
         self.process: Process | None = None
         self.starts = 0
         self._world = world
@@ -78,7 +82,15 @@ class World:
     """`draws` decide everything that is not decided inside of a process. `over`: clients stop."""
 
     def __init__(
-        self, seed: int, folder: Path, *, mode: str, in_order: bool, trace: Trace, machines: int
+        self,
+        seed: int,
+        folder: Path,
+        *,
+        mode: str,
+        in_order: bool,
+        trace: Trace,
+        machines: int,
+        sqlite: bool = False,
     ) -> None:
         self.draws = Random(seed)
         self.trace = trace
@@ -89,7 +101,9 @@ class World:
         network_draws = Random(self.draws.getrandbits(64))
         self.network = Network(self.loop, self.bucket, network_draws, trace)
         self.history = History()
+        self.sqlite = sqlite
         self.copies = Copies()
+        self.known = KnownEntries()
         self.owners: list[Owner] = []
         self.machines = [Machine(name, self) for name in "ABC"[:machines]]
         self.over = False

@@ -213,6 +213,32 @@ async def test_entries_deleted_under_a_start_make_it_begin_again(one, store, tmp
     assert two.report.began_seq >= 13
 
 
+async def test_entries_deleted_after_the_claim_are_missed_though_the_floor_went_back(
+    one, store, tmp_path
+):
+    """A zombie's third snapshot, by which entries were deleted, was damaged and is removed."""
+    copies = []
+
+    async def append():
+        for number in (11, 12, 13):
+            await one.append(number)
+            copies.append((one.journal.position, tmp_path / f"{number}"))
+            await one.replica.save(copies[-1][1])
+
+    async def zombie():
+        for position, path in copies:
+            await one.snapshots().publish(path, position, check_nothing)
+        assert await delete_own_up_to_the_floor(store, one) == 11
+        await store.inner.delete((await one.snapshots().list())[-1].key)
+
+    two = another(store, tmp_path)
+    key = layout.claimed_key(Claim(1, one.journal.writer_id), 11)
+    store.on("get_range", key, after(append), times=1)
+    store.on("get_range", key, before(zombie), times=1)
+    await two.start(take_over=True)
+    assert two.replica.numbers == list(range(1, 14))
+
+
 async def test_a_floor_that_rises_after_the_claim_makes_a_start_begin_again(one, store, tmp_path):
     """Step 5: a zombie still publishes snapshots of entries that were checked long ago."""
     copies = []

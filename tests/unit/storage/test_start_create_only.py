@@ -363,6 +363,23 @@ async def test_a_slow_starter_below_the_floor_begins_again(one, store, tmp_path)
     assert await rebuilt(store, tmp_path / "rebuilt") == [*range(2, 16), 17]
 
 
+async def test_a_slow_starter_begins_again_though_the_floor_went_back(one, store, tmp_path):
+    """The third snapshot, by which entries were deleted, was damaged on its way and is removed."""
+    two = another(store, tmp_path)
+
+    async def live_on():
+        await append_and_snapshot(one, range(11, 14))
+        assert await delete_up_to_the_floor(store) == 11
+        await store.inner.delete((await one.snapshots().list())[-1].key)
+
+    store.on("create", key(11), before(live_on))
+    await two.start(take_over=True)
+    assert two.journal.position.seq == 14
+    with pytest.raises(FencedError):
+        await one.append(14)
+    assert await rebuilt(store, tmp_path / "rebuilt") == list(range(2, 14))
+
+
 async def test_a_ghost_below_the_floor_is_not_begun_from_after_a_crash(one, store, tmp_path):
     """As before, but the slow starter dies after its epoch entry landed on the freed key."""
     two = another(store, tmp_path)
