@@ -48,6 +48,10 @@ def key(seq):
     return layout.create_only_key(seq)
 
 
+async def absent(store, key, request):
+    raise ObjectMissingError("404", key=key)
+
+
 async def append_and_snapshot(appliance, numbers):
     for number in numbers:
         await appliance.append(number)
@@ -216,10 +220,16 @@ async def test_a_log_that_ends_below_a_snapshot_is_damage(one, store, tmp_path):
     assert store.count("create", key(12)) == 1
 
 
-async def test_an_entry_that_is_listed_and_never_found_is_damage(one, store, tmp_path):
-    async def absent(store, key, request):
-        raise ObjectMissingError("404", key=key)
+async def test_a_key_that_is_taken_while_a_start_claims_and_never_found_is_damage(
+    one, store, tmp_path
+):
+    store.on("create", key(11), before(lambda: one.append(11)))
+    store.on("get_range", key(11), absent, times=100, skip=2)  # after it was compared
+    with pytest.raises(StoreUnusableError, match="is listed, but GET answers 404"):
+        await another(store, tmp_path).start(take_over=True)
 
+
+async def test_an_entry_that_is_listed_and_never_found_is_damage(one, store, tmp_path):
     await one.append(11)
     store.on("get_range", key(11), absent, times=100)
     with pytest.raises(StoreUnusableError, match="is listed, but GET answers 404"):
