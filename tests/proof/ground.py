@@ -17,7 +17,7 @@ from seb_appliance.errors import BadBatchError
 from seb_appliance.formats import entry
 from seb_appliance.state.digest import state_digest
 from seb_appliance.storage.layout import Mode
-from tests.crash.arena import Arena, Place, directory_arena, rebuild, s3_arena
+from tests.crash.arena import Arena, Place, directory_arena, s3_arena
 from tests.proof import workers
 from tests.proof.calling import Caller, Crowd
 from tests.proof.check_state import PROGRESS_S
@@ -191,11 +191,9 @@ class Ground:
         assert await self.seb.ended(START_S) == 0, self.seb.shown
         for seb in self.arena.processes:
             assert seb.port in self.may_fail or "Traceback" not in seb.shown, seb.shown
-        rebuilt = self.arena.folder / "rebuilt" / "state.sqlite"
-        rebuilt.parent.mkdir()
-        await rebuild(self.arena.store, rebuilt)
         live = state_digest(self.seb.data / "state.sqlite")
-        history.rebuilt.append(Rebuilt("the state", live, state_digest(rebuilt)))
+        for beginning, digest in (await self.arena.rebuilt_states()).items():
+            history.rebuilt.append(Rebuilt(f"the state {beginning}", live, digest))
         require(history)
         await self.arena.require_sound(self.seb)
 
