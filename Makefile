@@ -5,7 +5,7 @@
 #   make demo    this machine's package log in, out, and compared
 #   make slow    the tests against real servers, crashes, the built wheel
 #   make measured  those of them that measure seconds and memory, or need the machine, one at a time
-#   make proof   faults from outside, some 7 minutes; the page is .state/proof/report.html
+#   make proof   faults from outside, some 5 minutes; the page is .state/proof/report.html
 #   make proof-full  the same, about 90 minutes; goes on where it was (MINUTES=20 ends it early)
 #   make soak    half of the peak beside faults for HOURS=8
 #   make coverage  every branch of the paths on which nothing may go wrong (docs/TESTING.md)

@@ -8,7 +8,7 @@ from seb_appliance.errors import CorruptObjectError, FencedError, ObjectMissingE
 from seb_appliance.formats.contents import Contents
 from seb_appliance.formats.entry import decode, encode
 from seb_appliance.start_errors import BucketInUseError, StoreUnusableError
-from seb_appliance.storage import layout
+from seb_appliance.storage import layout, replay
 from seb_appliance.storage.memory import MemoryStore
 from seb_appliance.storage.object_store import list_all
 from tests.support.appliances import Appliance, rebuilt
@@ -327,6 +327,25 @@ async def test_a_writer_that_stores_an_entry_at_each_list_is_taken_over(
     assert last < 40  # and not when it had nothing more to store
     with pytest.raises(FencedError):
         await one.append(1000)
+
+
+async def test_a_replay_counts_all_pages_of_the_journal(one, store, tmp_path, monkeypatch):
+    monkeypatch.setattr(replay, "LIST_PAGE", 4)
+    listed = store.count("list_after", JOURNAL)
+    await another(store, tmp_path).start(take_over=True)
+    assert store.count("list_after", JOURNAL) - listed == 4  # 4, 4 and 2 of 10; none after the last
+
+
+async def test_a_gap_in_what_comes_during_a_replay_is_damage(one, store, tmp_path):
+    async def store_and_lose():
+        for number in (11, 12, 13):
+            await one.append(number)
+        await store.inner.delete(key(12))
+
+    store.on("list_after", JOURNAL, before(store_and_lose), skip=1)
+    with pytest.raises(StoreUnusableError, match=key(12) + " is missing"):
+        await another(store, tmp_path).start(take_over=True)
+    assert not await list_all(store, key(12))
 
 
 async def test_an_entry_that_is_damaged_while_a_start_claims_is_damage(one, store, tmp_path):
