@@ -22,6 +22,7 @@ from tests.proof import schedules
 from tests.proof.away import AWAY
 from tests.proof.failpoints import FAILPOINTS
 from tests.proof.kills import KILLS
+from tests.proof.real_stores import REAL_STORES
 from tests.proof.recovery import RECOVERY
 from tests.proof.report import write_report
 from tests.proof.results import FOLDER, Result, write_result
@@ -29,7 +30,10 @@ from tests.proof.soak import SOAK, soak
 from tests.proof.stalled import STALLED
 from tests.proof.units import PartOfProof, Scale, run_part
 
-PARTS = [KILLS, FAILPOINTS, schedules.SCHEDULES, schedules.PUTS, STALLED, AWAY, RECOVERY, SOAK]
+PARTS = [
+    *(KILLS, FAILPOINTS, schedules.SCHEDULES, schedules.PUTS, STALLED),
+    *(AWAY, RECOVERY, REAL_STORES, SOAK),
+]
 
 
 def _arguments() -> argparse.Namespace:
@@ -77,6 +81,8 @@ def _tell(found: Result, seconds: float) -> None:
     print(f"  {found.verdict}: {found.got} ({seconds:.0f} s)")
     for finding in found.details.get("findings", ()):
         print(f"  ! {finding}", file=sys.stderr)
+    for unit, why in found.details.get("skipped", {}).items():
+        print(f"  skipped {unit}: {why}")
     sys.stdout.flush()
 
 
