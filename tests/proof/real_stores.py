@@ -51,7 +51,7 @@ class Store:
             *(("take over",) if self.races else ()),
             *(f"kill {name}" for name in self.killed),
             *(f"stop {name}" for name in self.stopped),
-            *(("power cut",) if self.killed else ()),
+            *(("power cut", f"take over, {self.killed[0]} killed") if self.killed else ()),
         ]
 
 
@@ -79,8 +79,10 @@ async def apply(here: Ground, processes: Processes, store: Store, act: str, seed
     """Do it; afterwards something was acknowledged."""
     dice = random.Random(f"{seed}/{act}")
     name = act.partition(" ")[2]
-    if act.startswith("take over"):
+    if act in {"take over", "take over while paused"}:
         await here.take_over(paused=act.endswith("paused"))
+    elif act.startswith("take over, "):
+        await _take_over_beside_a_kill(here, processes, store.killed[0], dice)
     elif act in {"kill", "kill, disk gone"}:
         await here.kill(fresh=act.endswith("gone"))
     elif act == "pause":
@@ -111,6 +113,22 @@ async def kill_process(here: Ground, processes: Processes, name: str, away_s: fl
     processes.kill(name)
     await asyncio.sleep(away_s)
     processes.start_again(name)
+
+
+async def _take_over_beside_a_kill(
+    here: Ground, processes: Processes, name: str, dice: random.Random
+) -> None:
+    """While the next appliance tests the store, brings itself up and claims the bucket."""
+
+    async def kill() -> None:
+        await asyncio.sleep(dice.uniform(0.5, 3.0))
+        await kill_process(here, processes, name, dice.uniform(0, 2 * READ_S))
+
+    killing = asyncio.create_task(kill())
+    try:
+        await here.take_over(paused=False)
+    finally:
+        await killing
 
 
 async def _stop_process(here: Ground, processes: Processes, name: str) -> None:
