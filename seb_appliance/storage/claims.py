@@ -26,7 +26,11 @@ from seb_appliance.storage.object_store import ObjectStore
 from seb_appliance.storage.patience import Patience
 from seb_appliance.storage.replay import ReplayError
 
-ABANDONED_S: Final = 30.0  # a higher claim without a base for so long is an aborted start
+# Where LIST may lag, a start that found another's claim waits so long before it reads the log.
+UNKNOWN_LIST_WAIT_S: Final = 60.0
+# A higher claim without a base for so long is an aborted start. A start that waits for LIST is not
+# one: if its writer-to-be were outwaited, nobody could ever take over from an appliance that runs.
+ABANDONED_S: Final = UNKNOWN_LIST_WAIT_S + 30.0
 _LOOK_AGAIN_S: Final = 3.0
 
 
@@ -91,8 +95,8 @@ class Claimant:
             raise Contested(layout.parse_claim(above[0].key) or mine)
 
     async def is_abandoned(self, by: Claim) -> bool:
-        """Whether no writer at or above `by` states a base for 30 s: an aborted start, which would
-        otherwise leave both down."""
+        """Whether no writer at or above `by` states a base for ABANDONED_S: an aborted start, which
+        would otherwise leave both down."""
         until_s = self._clock.monotonic_s() + ABANDONED_S
         while True:
             bases = await list_claims(self._store, self._patience, layout.BASES)

@@ -11,7 +11,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Final
 
 from seb_appliance import __version__
 from seb_appliance.broker.ports import Replica
@@ -32,7 +31,13 @@ from seb_appliance.storage.bucket_info import (
     refuse_foreign_data,
     refuse_unfinished_copy,
 )
-from seb_appliance.storage.claims import Claimant, ClaimedJournal, Contested, fenced_start
+from seb_appliance.storage.claims import (
+    UNKNOWN_LIST_WAIT_S,
+    Claimant,
+    ClaimedJournal,
+    Contested,
+    fenced_start,
+)
 from seb_appliance.storage.create_only import CreateOnlyJournal, CreateOnlyLog
 from seb_appliance.storage.journal import StoredJournal, create_entry
 from seb_appliance.storage.layout import Claim, Mode
@@ -43,8 +48,6 @@ from seb_appliance.storage.replay import EntryReader, Progress, Replay, ReplayEr
 from seb_appliance.storage.snapshots import SnapshotStore
 from seb_appliance.storage.store_test import LIST_ROUNDS, StoreTest, StoreTestReport
 from seb_appliance.storage.writer_ids import WriterIds
-
-UNKNOWN_LIST_WAIT_S: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,6 +20,7 @@ from seb_appliance.start_errors import StartError, StoreUnusableError
 from seb_appliance.storage import layout
 from seb_appliance.storage.bases import BaseChain, ClaimedLog, list_claims
 from seb_appliance.storage.bucket_info import refuse_unfinished_copy
+from seb_appliance.storage.claims import ABANDONED_S
 from seb_appliance.storage.create_only import CreateOnlyLog
 from seb_appliance.storage.followed import FollowedClaimed, FollowedCreateOnly, FollowedJournal
 from seb_appliance.storage.object_store import ObjectStore
@@ -31,7 +32,7 @@ from seb_appliance.storage.replay import EntryReader, Progress, Replay, ReplayEr
 from seb_appliance.storage.snapshots import SnapshotStore
 from seb_appliance.storage.writer_ids import WriterIds
 
-CONTESTED_S: Final = 60.0  # longer than a writer waits before it claims anew (claims.ABANDONED_S)
+CONTESTED_S: Final = ABANDONED_S + 30.0  # longer than a writer waits before it claims anew
 _LOOK_AGAIN_S: Final = 3.0
 
 

@@ -26,6 +26,7 @@ from seb_appliance.storage.opening import StartOptions, open_journal
 from seb_appliance.storage.patience import Patience
 from seb_appliance.storage.replay import EntryReader, Replay
 from seb_appliance.storage.s3 import S3Store
+from seb_appliance.storage.s3_options import S3Options
 from seb_appliance.storage.snapshots import SnapshotStore
 from tests.support.bucket_server import BucketServer
 from tests.support.checker import check
@@ -34,6 +35,7 @@ from tests.support.faultproxy import FaultProxy
 from tests.support.load import read_topic
 from tests.support.process import Bucket, SebProcess
 from tests.support.producer import Doors, Load
+from tests.support.servers.s3_server import S3Server
 
 TOPICS = ("orders", "iot.kitchen")
 PRODUCERS = 8
@@ -47,7 +49,7 @@ def rounds(ci: int) -> int:
 
 @dataclass
 class Arena:
-    """`proxy` and `server` are there for a bucket on S3 only."""
+    """`proxy` is there for a bucket on S3 only, `server` where that is the small one."""
 
     mode: Mode
     folder: Path
@@ -197,12 +199,33 @@ async def s3_arena(mode: Mode, folder: Path, **settings: str) -> AsyncIterator[A
     condition."""
     async with AsyncExitStack() as stack:
         server = await stack.enter_async_context(BucketServer(create_only=mode == "A"))
-        proxy = await stack.enter_async_context(FaultProxy(server.port))
-        bucket = Bucket.s3(server.options, proxy.port, **{"linger": "10ms", **settings})
-        store = S3Store(server.options)
-        arena = Arena(mode, folder, bucket, store, proxy, server)
-        await stack.enter_async_context(_closing(arena))
+        behind_proxy = _proxied_arena(mode, folder, server.options, server.port, **settings)
+        arena = await stack.enter_async_context(behind_proxy)
+        arena.server = server
         yield arena
+
+
+def arena_on(server: S3Server, *, versioned: bool = False) -> Place:
+    """On a new bucket of a real server, behind the same proxy. The mode is the one that it gets."""
+
+    @asynccontextmanager
+    async def place(mode: Mode, folder: Path, **settings: str) -> AsyncIterator[Arena]:
+        options = server.new_bucket(versioned=versioned)
+        async with _proxied_arena(mode, folder, options, server.port, **settings) as arena:
+            yield arena
+
+    return place
+
+
+@asynccontextmanager
+async def _proxied_arena(
+    mode: Mode, folder: Path, options: S3Options, port: int, **settings: str
+) -> AsyncIterator[Arena]:
+    async with FaultProxy(port) as proxy:
+        bucket = Bucket.s3(options, proxy.port, **{"linger": "10ms", **settings})
+        arena = Arena(mode, folder, bucket, S3Store(options), proxy)
+        async with _closing(arena):
+            yield arena
 
 
 @asynccontextmanager

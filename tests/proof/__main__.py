@@ -23,6 +23,7 @@ from tests.proof import schedules
 from tests.proof.away import AWAY
 from tests.proof.failpoints import FAILPOINTS
 from tests.proof.kills import KILLS
+from tests.proof.real_stores import REAL_STORES
 from tests.proof.recovery import RECOVERY
 from tests.proof.report import write_report
 from tests.proof.results import FOLDER, Result, write_result
@@ -30,7 +31,10 @@ from tests.proof.soak import SOAK, soak
 from tests.proof.stalled import STALLED
 from tests.proof.units import PartOfProof, Scale, run_parts
 
-PARTS = [FAILPOINTS, KILLS, schedules.PUTS, schedules.SCHEDULES, STALLED, AWAY, RECOVERY, SOAK]
+PARTS = [
+    *(FAILPOINTS, KILLS, schedules.PUTS, schedules.SCHEDULES, STALLED),
+    *(AWAY, RECOVERY, REAL_STORES, SOAK),
+]
 """Those with the longest units first."""
 
 
@@ -77,6 +81,8 @@ class _Telling:
         print(f"  {found.name} {found.verdict}: {found.got} ({found.seconds:.0f} s)")
         for finding in found.details.get("findings", ()):
             print(f"  ! {found.name} {finding}", file=sys.stderr)
+        for unit, why in found.details.get("skipped", {}).items():
+            print(f"  skipped {unit}: {why}")
         sys.stdout.flush()
 
 

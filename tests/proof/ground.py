@@ -56,6 +56,8 @@ class Ground:
         self.seb: SebProcess
         self.flags: tuple[str, ...] = ()
         """Of every appliance that starts from now on."""
+        self.start_s = START_S
+        """How long each of them may take to be ready."""
         self._tasks: list[asyncio.Task[None]] = []
         self.may_fail: set[int] = set()
         """Ports of processes that had no memory or no disk: they may print what they died of."""
@@ -63,7 +65,7 @@ class Ground:
     async def begin(self, crew: dict[workers.Worker, int] | None = None) -> None:
         """The first appliance is ready, its topics are there, the crowd has begun."""
         self.seb = self.arena.start("first", *self.flags, take_over=True)
-        await self.seb.ready(START_S)
+        await self.seb.ready(self.start_s)
         self.crowd.doors.key = self.seb.admin_key
         for topic in (*workers.TOPICS, workers.KEYED):
             cleanup = {"cleanup": "compact", "dirty_ratio": 0.01} if topic == workers.KEYED else {}
@@ -103,7 +105,7 @@ class Ground:
             shutil.rmtree(self.seb.data, ignore_errors=True)
         self.seb = self.arena.start(self.seb.data.name, *self.flags, fresh=fresh)
         self.serve_from(self.seb)
-        await self.seb.ready(START_S)
+        await self.seb.ready(self.start_s)
 
     async def kill(self, *, fresh: bool) -> None:
         """Kill -9, with or without the loss of the disk; the next one has acknowledged."""
@@ -130,7 +132,7 @@ class Ground:
         name = "second" if old.data.name == "first" else "first"
         self.seb = self.arena.start(name, *self.flags, take_over=True)
         self.serve_from(old, self.seb)
-        await self.seb.ready(START_S)
+        await self.seb.ready(self.start_s)
         self.serve_from(self.seb)
         await self._acked_by(self.seb.port)
         self.crowd.history.take_overs.append(TakeOver(old.port, claimed_s, time.monotonic()))

@@ -12,7 +12,8 @@ FOLDER: Final = ROOT / ".state" / "proof"
 """Where a run keeps its results and the state of parts that go on later."""
 
 Verdict = Literal["passed", "failed", "cut short"]
-"""`cut short`: less than what was asked for was done, and nothing was wrong with that."""
+"""`cut short`: less than what was asked for was done (there was no more time, or a program is not
+on this machine), and nothing was wrong with that."""
 
 
 class Result(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from tests.proof.report import page
 from tests.proof.results import Result, read_results, write_result
 from tests.proof.schedules import plan
 from tests.proof.units import AT_ONCE, Done, PartOfProof, run_part, run_parts
+from tests.support.servers.s3_server import NotInstalledError
 
 
 class Runs:
@@ -55,6 +57,25 @@ async def test_a_unit_that_fails_fails_its_part_and_is_done_again(tmp_path: Path
     again = Runs()
     assert (await run_part(again.part, "quick", "1", tmp_path)).verdict == "passed"
     assert again.done == ["b", "ccc"]
+
+
+async def test_a_unit_whose_programs_are_not_there_is_skipped_and_never_passed(
+    tmp_path: Path,
+) -> None:
+    missing = Runs()
+
+    async def run(unit: str, seed: str, folder: Path) -> Done:
+        if unit == "b":
+            raise NotInstalledError("radosgw not installed")
+        return await missing.run(unit, seed, folder)
+
+    found = await run_part(replace(missing.part, run=run), "quick", "1", tmp_path)
+    assert found.verdict == "cut short"
+    assert found.got.startswith("2 of 3 units")
+    assert found.details["skipped"] == {"b": "radosgw not installed"}
+    again = Runs()
+    assert (await run_part(again.part, "quick", "1", tmp_path)).verdict == "passed"
+    assert again.done == ["b"]
 
 
 async def test_a_note_that_a_kill_has_cut_short_is_no_unit(tmp_path: Path) -> None:

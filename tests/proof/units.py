@@ -17,6 +17,7 @@ import msgspec
 
 from tests.proof.ground import Ground
 from tests.proof.results import Result, Verdict
+from tests.support.servers.s3_server import NotInstalledError
 
 Scale = Literal["quick", "full"]
 AT_ONCE: Final = 3
@@ -26,7 +27,7 @@ _SAMPLE_MAX: Final = 500
 
 class Done(msgspec.Struct):
     """What one unit did. `latencies_ms` is a sample of the acknowledged writes; of `numbers` a
-    name that begins with `max ` is a maximum, any other a sum."""
+    name that begins with `max ` is a maximum, any other a sum. `skipped`: why it was not done."""
 
     unit: str
     seconds: float = 0.0
@@ -37,6 +38,11 @@ class Done(msgspec.Struct):
     memory_mib: list[tuple[float, float]] = []
     numbers: dict[str, float] = {}
     failure: str = ""
+    skipped: str = ""
+
+    @property
+    def passed(self) -> bool:
+        return not self.failure and not self.skipped
 
     @classmethod
     def of(cls, unit: str, ground: Ground, **numbers: float) -> Done:
@@ -56,7 +62,8 @@ class Done(msgspec.Struct):
 
 @dataclass(frozen=True)
 class PartOfProof:
-    """`run` does one unit, by its name, the seed and a folder of its own. Raises AssertionError.
+    """`run` does one unit, by its name, the seed and a folder of its own. Raises AssertionError,
+    and NotInstalledError where a program is not on this machine: the unit is told as skipped.
     `beside`: it measures neither time nor memory, so its units may run beside others."""
 
     name: str
@@ -110,7 +117,7 @@ async def run_part(
     what all of them amount to. After a failure, and after `until_s`, no further one is begun."""
     notes = folder / "units" / f"{part.name}.{scale}.{seed}.jsonl"
     notes.parent.mkdir(parents=True, exist_ok=True)
-    done = {found.unit: found for found in _read(notes) if not found.failure}
+    done = {found.unit: found for found in _read(notes) if found.passed}
     failed: list[str] = []
     slots = slots or asyncio.Semaphore()
 
@@ -133,6 +140,8 @@ async def _one(part: PartOfProof, unit: str, seed: str, ground: Path) -> Done:
     began_s = time.monotonic()
     try:
         found = await part.run(unit, seed, ground)
+    except NotInstalledError as missing:
+        found = Done(unit, skipped=str(missing))
     except Exception as error:
         found = Done(unit, failure=f"{type(error).__name__}: {error}"[:4000])
     else:
@@ -155,9 +164,9 @@ def _read(notes: Path) -> list[Done]:
 def _result(part: PartOfProof, scale: Scale, seed: str, done: list[Done]) -> Result:
     units = part.units[scale]
     failures = [f"{found.unit}: {found.failure}" for found in done if found.failure]
-    verdict: Verdict = (
-        "failed" if failures else "passed" if len(done) == len(units) else "cut short"
-    )
+    skipped = {found.unit: found.skipped for found in done if found.skipped}
+    passed = sum(found.passed for found in done)
+    verdict: Verdict = "failed" if failures else "passed" if passed == len(units) else "cut short"
     faults: Counter[str] = Counter()
     numbers: dict[str, float] = {}
     for found in done:
@@ -167,10 +176,12 @@ def _result(part: PartOfProof, scale: Scale, seed: str, done: list[Done]) -> Res
             numbers[name] = max(numbers.get(name, number), number) if biggest else (
                 numbers.get(name, 0) + number)  # fmt: skip
     calls, acknowledged = sum(f.calls for f in done), sum(f.acknowledged for f in done)
-    got = f"{len(done) - len(failures)} of {len(units)} units, {calls:,} calls, "
+    got = f"{passed} of {len(units)} units, {calls:,} calls, "
     got += f"{acknowledged:,} writes acknowledged"
     if faults:
         got += f", {sum(faults.values()):,} faults"
+    if skipped:
+        got += f"; skipped: {', '.join(skipped)}"
     details: dict[str, Any] = {"operations": calls, "acknowledged writes": acknowledged}
     details |= {name: round(number, 3) for name, number in numbers.items()}
     latencies = sorted(ms for found in done for ms in found.latencies_ms)
@@ -183,6 +194,7 @@ def _result(part: PartOfProof, scale: Scale, seed: str, done: list[Done]) -> Res
     memory = [point for found in done for point in found.memory_mib]
     details |= {"memory_mib": memory} if memory else {}
     details |= {"findings": failures} if failures else {}
+    details |= {"skipped": skipped} if skipped else {}
     return Result(
         name=part.name,
         what=part.what,

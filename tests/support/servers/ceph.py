@@ -90,7 +90,7 @@ def running_ceph(folder: Path) -> Iterator[S3Server]:
             ],
         )
         started.wait_for_http(rgw_port)
-        yield S3Server("ceph", rgw_port, "test", "testtest", started.by_name)
+        yield S3Server("ceph", rgw_port, "test", "testtest", started)
 
 
 def _prepare_monitor(folder: Path, conf: Path, fsid: str, mon_port: int) -> None:

@@ -21,4 +21,4 @@ def running_moto(folder: Path) -> Iterator[S3Server]:
         port = free_port()
         started.start("moto", [program, "-H", "127.0.0.1", "-p", str(port)])
         started.wait_for_http(port)
-        yield S3Server("moto", port, "test", "testtest", started.by_name)
+        yield S3Server("moto", port, "test", "testtest", started)

@@ -30,4 +30,4 @@ def running_rclone(folder: Path) -> Iterator[S3Server]:
             ],
         )
         started.wait_for_http(port)
-        yield S3Server("rclone", port, "test", "testtest", started.by_name)
+        yield S3Server("rclone", port, "test", "testtest", started)

@@ -12,7 +12,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -31,13 +31,13 @@ class NotInstalledError(Exception):
 
 @dataclass(frozen=True)
 class S3Server:
-    """Where it listens. `processes` are ours, by the name of their part."""
+    """Where it listens. `processes` are ours, each by the name of its part."""
 
     name: str
     port: int
     access_key_id: str
     secret_access_key: str
-    processes: Mapping[str, subprocess.Popen[bytes]]
+    processes: Processes
 
     @property
     def options(self) -> S3Options:
@@ -119,8 +119,10 @@ class Processes:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.by_name: dict[str, subprocess.Popen[bytes]] = {}
+        self._commands: dict[str, Sequence[str | Path]] = {}
 
     def start(self, name: str, command: Sequence[str | Path]) -> None:
+        self._commands[name] = command
         with self._output(name).open("ab") as output:
             self.by_name[name] = subprocess.Popen(
                 command,
@@ -129,6 +131,22 @@ class Processes:
                 stderr=subprocess.STDOUT,
                 preexec_fn=die_with_parent,
             )
+
+    def kill(self, name: str) -> None:
+        """Kill -9, and wait: nothing of it runs any more."""
+        self.by_name[name].kill()
+        self.by_name[name].wait()
+
+    def start_again(self, name: str) -> None:
+        """One that was killed, on what it has stored."""
+        self.start(name, self._commands[name])
+
+    def pause(self, name: str) -> None:
+        """SIGSTOP: its connections stay open, and nothing is answered."""
+        self.by_name[name].send_signal(signal.SIGSTOP)
+
+    def resume(self, name: str) -> None:
+        self.by_name[name].send_signal(signal.SIGCONT)
 
     def wait_for_http(self, port: int, timeout_s: float = 60) -> None:
         """Wait until something answers HTTP on `port`; raise if a process of ours has ended."""

@@ -263,7 +263,7 @@ async def test_a_zombies_entries_after_the_take_over_are_in_nobodys_log(in_mode_
     assert await contents_of(store, tmp_path) == [1, 2]
 
 
-async def test_an_aborted_start_of_another_costs_30_s_and_no_acknowledged_entry(
+async def test_an_aborted_start_of_another_costs_90_s_and_no_acknowledged_entry(
     in_mode_b, store, tmp_path
 ):
     await in_mode_b.append(1)
@@ -271,7 +271,7 @@ async def test_an_aborted_start_of_another_costs_30_s_and_no_acknowledged_entry(
     await store.put(layout.claim_key(claim), b"{}")
     began_s = in_mode_b.clock.now_s
     await in_mode_b.append(2)
-    assert 30 <= in_mode_b.clock.now_s - began_s < 40
+    assert 90 <= in_mode_b.clock.now_s - began_s < 100
     assert in_mode_b.journal.epoch == claim.n + 1
     await in_mode_b.append(3)
     assert await contents_of(store, tmp_path) == [1, 2, 3]

@@ -1,5 +1,7 @@
 """The start in mode B, sentence by sentence, with other writers in between."""
 
+import asyncio
+
 import msgspec
 import pytest
 
@@ -9,6 +11,7 @@ from seb_appliance.formats.entry import decode, encode
 from seb_appliance.start_errors import BucketInUseError, FencedStartError, StoreUnusableError
 from seb_appliance.storage import layout
 from seb_appliance.storage.bases import decode_base, encode_base, make_base
+from seb_appliance.storage.claims import UNKNOWN_LIST_WAIT_S
 from seb_appliance.storage.layout import Claim
 from seb_appliance.storage.memory import MemoryStore
 from seb_appliance.storage.object_store import list_all
@@ -129,7 +132,7 @@ async def test_a_higher_claim_without_a_base_is_outwaited_once(one, store, tmp_p
     await two.start(take_over=True)
     assert two.journal.epoch == 10
     assert len(await keys(store, BASES)) == 2  # none for the claim that was not the highest
-    assert 30 <= two.clock.now_s - began_s < 40
+    assert 90 <= two.clock.now_s - began_s < 100
     assert two.replica.numbers == list(range(1, 11))
 
 
@@ -393,6 +396,36 @@ async def test_on_an_unknown_store_a_start_that_finds_a_claim_waits_a_minute(one
     two.clock.slept_s.clear()
     await two.start(list_is_known=False)
     assert 60.0 in two.clock.slept_s  # the claim of the other is still there
+
+
+async def test_a_start_that_waits_for_listings_is_not_taken_for_an_aborted_one(
+    one, store, tmp_path
+):
+    """The other appends all the while, and its clock is a minute on when the wait is over."""
+    two, began_s = another(store, tmp_path), one.clock.now_s
+    minute_over, started = asyncio.Event(), asyncio.Event()
+    appending = []
+
+    async def sleep_of_one(seconds):
+        one.clock.now_s += seconds
+        if one.clock.now_s - began_s >= UNKNOWN_LIST_WAIT_S:
+            minute_over.set()
+            await started.wait()
+
+    async def sleep_of_two(seconds):
+        assert seconds == UNKNOWN_LIST_WAIT_S
+        appending.append(asyncio.create_task(one.append(11)))
+        waiting = asyncio.create_task(minute_over.wait())
+        await asyncio.wait([*appending, waiting], return_when=asyncio.FIRST_COMPLETED)
+        waiting.cancel()
+
+    one.clock.sleep, two.clock.sleep = sleep_of_one, sleep_of_two
+    await two.start(take_over=True, list_is_known=False)
+    started.set()
+    with pytest.raises(FencedError):
+        await appending[0]
+    await two.append(12)
+    assert await rebuilt(store, tmp_path / "rebuilt") == list(range(1, 13))
 
 
 async def test_nobody_waits_for_claims_of_his_own(store, tmp_path):
