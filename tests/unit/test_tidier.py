@@ -29,7 +29,7 @@ from seb_appliance.storage import layout
 from seb_appliance.storage.counted import CountedStore
 from seb_appliance.storage.disk_cache import DiskCache, entry_name
 from seb_appliance.storage.entries_on_disk import EntriesOnDisk
-from seb_appliance.storage.object_store import ObjectRange, list_all
+from seb_appliance.storage.object_store import ObjectInfo, ObjectRange, list_all
 from seb_appliance.storage.patience import Patience
 from seb_appliance.storage.rewriting import ObjectRewriter
 from tests.support.tidied import ADMIN, Place
@@ -217,6 +217,23 @@ async def test_what_an_earlier_start_left_unused_is_condemned(place: Place) -> N
     await place.restart()
     await place.tidy()
     assert await place.keys(layout.SEGMENTS) == []
+
+
+async def test_a_stray_that_the_store_shows_twice_is_condemned_once(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stray = layout.packed_key(1, 2, 1, b"\1" * 8)
+    await place.store.put(stray, b"half")
+    shown = place.store.list_after
+
+    async def twice(prefix: str, after: str = "", limit: int = 1000) -> list[ObjectInfo]:
+        return [info for found in await shown(prefix, after, limit) for info in (found, found)]
+
+    monkeypatch.setattr(place.store, "list_after", twice)
+    await place.tidy()
+    monkeypatch.undo()
+    await place.restart()
+    assert await place.keys(layout.PACKED) == []
 
 
 async def test_the_name_of_a_later_epoch_means_that_we_are_fenced(place: Place) -> None:
