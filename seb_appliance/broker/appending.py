@@ -210,10 +210,8 @@ class Appending:
             and self._authorizer.may(key, "manage", topic)
         ):
             raise self._admission.missing(topic)
-        if known is not None and known.is_closed:
-            raise self._admission.closed(topic)
-        if known is not None and not self._used(known):
-            raise self._admission.missing(topic)
+        if known is not None:
+            self.check_takes(topic, known)
         as_set = known.settings if known else TopicSettings()
         settings = known.effective if known else self._settings.effective(as_set)
         assert settings.max_record_bytes is not None
@@ -222,6 +220,14 @@ class Appending:
         if known is None:
             self._admission.check_room_for(1)
         return settings.max_record_bytes
+
+    def check_takes(self, topic: str, known: AdmittedTopic) -> None:
+        """It takes records: it is no stream that was closed, or whose time is up. Raises
+        Refusal."""
+        if known.is_closed:
+            raise self._admission.closed(topic)
+        if not self._used(known):
+            raise self._admission.missing(topic)
 
     def _used(self, known: AdmittedTopic) -> bool:
         """An append is a use of a stream, whoever asks for it. False once its time is up: it is

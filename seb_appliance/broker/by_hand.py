@@ -50,8 +50,7 @@ class ByHand:
             known = admission.find(topic)
             if known is None:
                 raise admission.missing(topic)
-            if known.is_closed:
-                raise admission.closed(topic)
+            self._writes.appending.check_takes(topic, known)
             now_us = self._clock.wall_us()
             assert known.effective.max_record_bytes is not None
             prepared = admission.prepare(records, known.effective.max_record_bytes, now_us)

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 from seb_appliance.broker.counters import Counters
 from seb_appliance.broker.index_rows import IndexRows
 from seb_appliance.broker.lineage import owner_of
-from seb_appliance.errors import CorruptObjectError, TopicNotFoundError
+from seb_appliance.broker.topic import gone
+from seb_appliance.errors import CorruptObjectError
 
 if TYPE_CHECKING:
     from seb_appliance.broker.ports import State
@@ -54,6 +55,7 @@ class SectionIndex:
         """Rows, one of which answers for `offset`: from the log start up to before the log end.
         They are good until the caller waits for something. Raises TopicNotFoundError when the
         topic was deleted meanwhile, CorruptObjectError."""
+        _require_rows(topic)
         owner, end = owner_of(topic, offset)
         return Stretch(owner, await self.own_rows_of(owner, offset), end)
 
@@ -107,6 +109,7 @@ class SectionIndex:
     async def bytes_from(self, topic: Topic, offset: int) -> int:
         """About how many bytes are stored from `offset` on, which is in the log, what a fork shares
         with others included. Raises as `rows_of`."""
+        _require_rows(topic)
         size_bytes = 0
         while True:
             owner, end = owner_of(topic, offset)
@@ -134,8 +137,7 @@ class SectionIndex:
 
     def _keep(self, topic: Topic, page: IndexRows | None) -> IndexRows:
         self._counters.index_lookups += 1
-        if topic.purged:
-            raise TopicNotFoundError(f"The topic {topic.name!r} was deleted.", topic=topic.name)
+        _require_rows(topic)
         if page is None:
             raise CorruptObjectError(f"the local index of topic {topic.name!r} has a hole")
         place = (topic.topic_id, page.begin)
@@ -154,3 +156,9 @@ class SectionIndex:
         del begins[bisect_left(begins, begin)]
         if not begins:
             del self._begins[topic_id]
+
+
+def _require_rows(topic: Topic) -> None:
+    """A deleted topic has none, in whichever arrays they were. Raises TopicNotFoundError."""
+    if topic.purged:
+        raise gone(topic)

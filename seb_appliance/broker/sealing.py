@@ -11,8 +11,8 @@ from seb_appliance.broker.compressing import Compressor
 from seb_appliance.broker.window import PlainRun, TopicRuns, Window
 from seb_appliance.formats import batch
 from seb_appliance.formats.columns import BinaryColumn, Bytes, Columns, int64s
-from seb_appliance.formats.contents import Contents, Section
-from seb_appliance.formats.operations import Append, Operation
+from seb_appliance.formats.contents import Contents, Section, check_readable
+from seb_appliance.formats.operations import Append, ObjectsAdopted, Operation, SegmentsReplaced
 
 
 @dataclass(slots=True)
@@ -27,7 +27,16 @@ class Sealed:
 
 
 def seal(window: Window, created_us: int) -> Sealed:
-    """What of a window goes into its entry."""
+    """What of a window goes into its entry. Raises BadBatchError for an event that no start could
+    read: what admits events is to refuse it before."""
+    # Those that name segments are large, and made of what was read back.
+    check_readable(
+        [
+            step
+            for step in window.steps
+            if not isinstance(step, int | SegmentsReplaced | ObjectsAdopted)
+        ]
+    )
     operations: list[Operation] = []
     sections: list[Section] = []
     sealed = Sealed(Contents(operations, sections, window.results))

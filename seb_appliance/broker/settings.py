@@ -79,12 +79,14 @@ class BrokerSettings:
             errors.append(
                 {"path": "max_record_bytes", "message": f"1 to {limits.RECORD_BYTES_MAX} bytes"}
             )
-        if settings.retention_ms is not None and settings.retention_ms < limits.RETENTION_MS_MIN:
-            message = f"{limits.RETENTION_MS_MIN} ms or more; null keeps records for ever"
-            errors.append({"path": "retention_ms", "message": message})
-        if settings.retention_bytes is not None and settings.retention_bytes < 1:
-            message = "1 byte or more; null keeps records for ever"
-            errors.append({"path": "retention_bytes", "message": message})
+        for name, least, unit in (
+            ("retention_ms", limits.RETENTION_MS_MIN, "ms"),
+            ("retention_bytes", 1, "bytes"),
+        ):
+            value = getattr(settings, name)
+            if value is not None and not least <= value <= limits.OFFSET_MAX:
+                message = f"{least} to {limits.OFFSET_MAX} {unit}; null keeps records for ever"
+                errors.append({"path": name, "message": message})
         for name in ("min_compaction_lag_ms", "tombstone_retention_ms"):
             value = getattr(settings, name)
             if value is not None and not 0 <= value <= limits.OFFSET_MAX:

@@ -81,11 +81,12 @@ class StreamAdmission:
     def admit_created(
         self, name: str, wanted: WantedStream, values: list[bytes], by: Actor, past: Past | None
     ) -> Admitted | Earlier:
-        """`past`: what a fork is made of. `Earlier` when there is such a stream. A topic that
-        nobody made a stream becomes one."""
+        """`past`: what a fork is made of. `Earlier` when there is such a stream: it had its first
+        records then. A topic that nobody made a stream becomes one, and gets `values` behind what
+        it holds."""
         known = self._admission.find(name)
         if known is not None:
-            return self._admit_existing(name, known, wanted, by)
+            return self._admit_existing(name, known, wanted, values, by)
         self._admission.check_room_for(1)
         parent = None if wanted.fork is None else self.living(wanted.fork.topic)
         settings = TopicSettings() if parent is None else parent.settings
@@ -141,7 +142,12 @@ class StreamAdmission:
         )
 
     def _admit_existing(
-        self, name: str, known: AdmittedTopic, wanted: WantedStream, by: Actor
+        self,
+        name: str,
+        known: AdmittedTopic,
+        wanted: WantedStream,
+        values: list[bytes],
+        by: Actor,
     ) -> Admitted | Earlier:
         if known.stream is not None:
             if wanted.is_like(known.stream):
@@ -149,11 +155,15 @@ class StreamAdmission:
             raise self._differs(name, known)
         if wanted.fork is not None:
             raise self._differs(name, known)
-        admitted = self._begin(known.settings)
+        records = self._split(values, wanted.state, known.effective)
+        prepared = [self._prepare(records, known.effective)] if records else []
+        admitted, now_us = self._begin(known.settings), self._clock.wall_us()
         self._admission.admit_stream_set(admitted.window, name, wanted.state)
         self._expiry.touch(known.topic_id, wanted.state)
         action = Action("stream_set", "topic", name, after={"stream": wanted.state})
-        audit.note(admitted.window, by, self._clock.wall_us(), action)
+        audit.note(admitted.window, by, now_us, action)
+        for each in prepared:
+            self._admission.place(admitted.window, name, each, now_us)
         return admitted
 
     def _differs(self, name: str, known: AdmittedTopic) -> Refusal:

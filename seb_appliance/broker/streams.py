@@ -98,6 +98,8 @@ class Streams:
         TopicNotFoundError, also if it is deleted meanwhile; OverloadedError."""
         give_up_s = self._clock.monotonic_s() + seconds
         topic = self._living(view.topic)
+        if topic.topic_id != view.topic_id:  # made anew since
+            raise no_such_topic(view.topic)
         while topic.log_end_offset <= offset and not (topic.stream or PLAIN).closed:
             left_s = give_up_s - self._clock.monotonic_s()
             if left_s <= 0 or self._waiting.stopping:
@@ -172,10 +174,10 @@ class Streams:
     def takes(self, name: str, content_type: str) -> bool:
         """Whether there is an open stream of that type; if so it is used now."""
         topic = self._catalog.find(name)
-        if topic is None:
+        if topic is None or self._is_over(topic):
             return False
         stream = topic.stream or PLAIN
-        if stream.closed or self._expiry.is_over(topic.topic_id, stream):
+        if stream.closed:
             return False
         if media_type_of(stream.content_type) != media_type_of(content_type):
             return False
@@ -201,9 +203,18 @@ class Streams:
 
     def _living(self, name: str) -> Topic:
         topic = self._catalog.topic(name)
-        if topic.stream is not None and self._expiry.is_over(topic.topic_id, topic.stream):
+        if self._is_over(topic):
             raise no_such_topic(name)
         return topic
+
+    def _is_over(self, topic: Topic) -> bool:
+        """Whether its time is up, for readers as for those who write: not while records of it are
+        on their way."""
+        if topic.stream is None:
+            return False
+        known = self._writes.admission.find(topic.name)
+        in_use = known is not None and known.topic_id == topic.topic_id and known.is_appended_to
+        return self._expiry.is_over(topic.topic_id, topic.stream, in_use=in_use)
 
     def _newest_seq(self, topic: Topic, asked: StreamAppend) -> int | None:
         if asked.producer is None:
@@ -222,7 +233,7 @@ class Streams:
             mortal = self._mortal()
             self._expiry.forget({topic.topic_id for topic in mortal})
             for topic in mortal:
-                if self._expiry.is_over(topic.topic_id, topic.stream or PLAIN):
+                if self._is_over(topic):
                     # What is refused now is tried again in the next round.
                     with contextlib.suppress(SebError):
                         await self._writes.operate(self._expired(topic.name))

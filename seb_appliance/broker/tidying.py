@@ -343,7 +343,8 @@ class Tidying:
                 raise FencedError(f"another appliance (epoch {epoch}) has written {key}")
             if epoch is not None and key not in living and key not in stored.garbage:
                 found.append(key)
-        return found[: limits.KEYS_PER_ENTRY_MAX]
+        # A store may show a key twice, while it is moved about; a state holds it once.
+        return list(dict.fromkeys(found))[: limits.KEYS_PER_ENTRY_MAX]
 
     async def condemn(self, keys: Sequence[str]) -> None:
         """Say in the journal that nothing refers to these objects, nor ever will."""

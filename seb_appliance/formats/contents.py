@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
@@ -74,6 +75,7 @@ _UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 _encoder: Final = msgspec.msgpack.Encoder()
 _decoder: Final = msgspec.msgpack.Decoder(Contents)
+_events_decoder: Final = msgspec.msgpack.Decoder(list[Event])
 
 
 class _SectionsOnly(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -90,6 +92,15 @@ _sections_decoder: Final = msgspec.msgpack.Decoder(_SectionsOnly)
 def encoded_bytes(event: Event) -> int:
     """How many bytes the event takes in a table of contents."""
     return len(_encoder.encode(event))
+
+
+def check_readable(events: Sequence[Event]) -> None:
+    """What no start could read must not be stored: nobody could go on behind that entry, ever.
+    Raises BadBatchError."""
+    try:
+        _events_decoder.decode(_encoder.encode(events))
+    except (*_UNREADABLE, OverflowError) as error:
+        raise BadBatchError(f"an event could not be read again: {error}") from error
 
 
 def encode_contents(contents: Contents) -> bytes:

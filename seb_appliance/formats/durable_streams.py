@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from seb_appliance.formats.numbers import Whole
+from seb_appliance.formats.numbers import FarTime, Whole
 
 
 class ClosedBy(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -31,7 +31,7 @@ class StreamState(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_
 
     content_type: str
     ttl_s: Whole | None = None
-    expires_us: Whole | None = None
+    expires_us: FarTime | None = None
     closed: bool = False
     closed_by: ClosedBy | None = None
     last_seq: str | None = None

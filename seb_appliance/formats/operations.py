@@ -13,7 +13,7 @@ import msgspec
 
 from seb_appliance import limits
 from seb_appliance.formats.durable_streams import StreamState
-from seb_appliance.formats.numbers import Whole
+from seb_appliance.formats.numbers import FarTime, Whole
 
 # What is kept of record keys: the newest record of each, each record of each, or nothing.
 KeyIndexMode = Literal["latest", "history", "none"]
@@ -243,7 +243,7 @@ class ApiKeyCreated(_Operation, frozen=True, kw_only=True, tag="api_key_created"
     secret_sha256: bytes
     grants: tuple[Grant, ...]
     created_us: Whole
-    expires_us: Whole | None
+    expires_us: FarTime | None
     description: str = ""
     disabled: bool = False
     quotas: Quotas = Quotas()
@@ -257,7 +257,7 @@ class ApiKeyChanged(_Operation, frozen=True, kw_only=True, tag="api_key_changed"
     name: str
     description: str
     grants: tuple[Grant, ...]
-    expires_us: Whole | None
+    expires_us: FarTime | None
     disabled: bool
     quotas: Quotas
 

@@ -18,6 +18,7 @@ from typing import Final
 from seb_appliance.broker.ports import LoadedState
 from seb_appliance.clock import SystemClock
 from seb_appliance.errors import SebError, StoreError
+from seb_appliance.machine.data_directory import own_data_directory
 from seb_appliance.machine.stores import make_store
 from seb_appliance.settings import Settings
 from seb_appliance.start_errors import ConfigurationError, StoreUnusableError
@@ -52,15 +53,17 @@ class Cloned:
 async def restore(settings: Settings, data: Path, progress: Progress) -> Restored:
     """Rebuild the local state of the bucket in the directory `data`, for the next start there.
 
-    Raises ConfigurationError if `data` has a state already, StoreUnusableError for damage.
+    Raises ConfigurationError if `data` has a state already or is somebody's who runs,
+    StoreUnusableError for damage.
     """
     if (data / STATE_FILE).exists():
         raise ConfigurationError(
             f"{data} holds local state already ({STATE_FILE}). Choose another directory with "
             "--data; or just start the appliance, which follows the bucket by itself."
         )
-    async with _opened(settings) as store:
-        return await _restored(store, data, None, None, progress)
+    with own_data_directory(data):
+        async with _opened(settings) as store:
+            return await _restored(store, data, None, None, progress)
 
 
 async def verify(settings: Settings, progress: Progress) -> Restored:

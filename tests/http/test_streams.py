@@ -41,6 +41,20 @@ async def test_a_topic_becomes_a_stream_where_somebody_asks_for_one(seb):
     assert shown.json() == ["no json", {"value_base64": "/w=="}]
 
 
+async def test_an_answer_is_of_one_stream_though_it_is_made_anew_meanwhile(seb, monkeypatch):
+    await seb.client.put("/v1/stream/anew", headers=TEXT, content=b"old")
+    broker, read = seb.appliance.broker, seb.appliance.broker.read
+
+    async def read_and_made_anew(topic, request):
+        found = await read(topic, request)
+        assert (await seb.client.delete("/v1/stream/anew")).status_code == 204
+        assert (await seb.client.put("/v1/stream/anew", headers=JSON)).status_code == 201
+        return found
+
+    monkeypatch.setattr(broker, "read", read_and_made_anew)
+    assert (await seb.client.get("/v1/stream/anew?offset=-1")).status_code == 404
+
+
 async def test_nobody_appends_to_a_closed_stream(seb):
     await seb.client.put("/v1/stream/over", headers=TEXT)
     end = await seb.client.post(

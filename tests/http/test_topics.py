@@ -181,3 +181,15 @@ async def test_a_trim_needs_manage_and_is_in_the_audit(seb):
 async def test_a_retention_out_of_its_range_is_refused(seb, settings, code):
     answer = await seb.client.put("/v1/topics/kept", json=settings)
     assert (answer.status_code, answer.json()["code"]) == (400, code)
+
+
+@pytest.mark.parametrize("number", [2**53, 2**63, 2**64, 10**30])
+async def test_a_number_that_no_start_could_read_is_refused(seb, number):
+    await seb.client.put("/v1/topics/kept", json={})
+    for name in ("retention_ms", "retention_bytes", "tombstone_retention_ms", "linger_ms"):
+        body = b'{"%b": %d}' % (name.encode(), number)
+        answer = await seb.client.patch(
+            "/v1/topics/kept", content=body, headers={"content-type": "application/json"}
+        )
+        assert answer.status_code == 400, name
+    assert (await seb.client.post("/v1/topics/kept/records", content=b"x")).status_code == 201

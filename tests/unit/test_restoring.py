@@ -18,6 +18,7 @@ from seb_appliance.clock import SystemClock
 from seb_appliance.errors import CorruptObjectError
 from seb_appliance.failpoints import NO_FAILPOINTS
 from seb_appliance.machine import restoring
+from seb_appliance.machine.data_directory import own_data_directory
 from seb_appliance.machine.stores import make_store
 from seb_appliance.settings import Settings
 from seb_appliance.start_errors import BucketInUseError, ConfigurationError, StoreUnusableError
@@ -156,6 +157,20 @@ async def test_a_restored_data_directory_is_what_the_next_start_goes_on_from(
     async with running_appliance(elsewhere.data, **there) as seb:
         assert seb.appliance.report.began_from == "local"
         assert await values(seb) == ["one"]
+
+
+async def test_nothing_is_restored_below_somebody_who_has_the_data_directory(
+    tmp_path: Path,
+) -> None:
+    async with appliance(tmp_path) as seb:
+        await produce(seb, "one")
+    elsewhere = replace(of(tmp_path), data=tmp_path / "elsewhere")
+    with (
+        own_data_directory(elsewhere.data),
+        pytest.raises(ConfigurationError, match="another seb serve"),
+    ):
+        await restoring.restore(elsewhere, elsewhere.data, quiet)
+    assert not (elsewhere.data / restoring.STATE_FILE).exists()
 
 
 async def test_a_copy_is_a_whole_appliance_and_the_source_goes_on(

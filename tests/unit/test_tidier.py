@@ -14,9 +14,14 @@ from seb_appliance.broker import catalog
 from seb_appliance.broker.catalog import Catalog
 from seb_appliance.broker.ports import SectionRef
 from seb_appliance.broker.tidying import SwitchRefusedError
-from seb_appliance.broker.values import From, NewRecords
+from seb_appliance.broker.values import From, NewRecords, ReadRequest
 from seb_appliance.clock import SystemClock
-from seb_appliance.errors import CorruptObjectError, FencedError, OffsetExpiredError
+from seb_appliance.errors import (
+    CorruptObjectError,
+    FencedError,
+    OffsetExpiredError,
+    TopicNotFoundError,
+)
 from seb_appliance.failpoints import NO_FAILPOINTS
 from seb_appliance.formats import batch, segment
 from seb_appliance.formats.operations import TopicSettings
@@ -24,7 +29,7 @@ from seb_appliance.storage import layout
 from seb_appliance.storage.counted import CountedStore
 from seb_appliance.storage.disk_cache import DiskCache, entry_name
 from seb_appliance.storage.entries_on_disk import EntriesOnDisk
-from seb_appliance.storage.object_store import list_all
+from seb_appliance.storage.object_store import ObjectInfo, ObjectRange, list_all
 from seb_appliance.storage.patience import Patience
 from seb_appliance.storage.rewriting import ObjectRewriter
 from tests.support.tidied import ADMIN, Place
@@ -214,6 +219,23 @@ async def test_what_an_earlier_start_left_unused_is_condemned(place: Place) -> N
     assert await place.keys(layout.SEGMENTS) == []
 
 
+async def test_a_stray_that_the_store_shows_twice_is_condemned_once(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stray = layout.packed_key(1, 2, 1, b"\1" * 8)
+    await place.store.put(stray, b"half")
+    shown = place.store.list_after
+
+    async def twice(prefix: str, after: str = "", limit: int = 1000) -> list[ObjectInfo]:
+        return [info for found in await shown(prefix, after, limit) for info in (found, found)]
+
+    monkeypatch.setattr(place.store, "list_after", twice)
+    await place.tidy()
+    monkeypatch.undo()
+    await place.restart()
+    assert await place.keys(layout.PACKED) == []
+
+
 async def test_the_name_of_a_later_epoch_means_that_we_are_fenced(place: Place) -> None:
     later = layout.segment_key(7, 0, 9, place.appliance.journal.epoch + 1, b"\1" * 8)
     await place.store.put(later, b"of a newer writer")
@@ -297,6 +319,33 @@ async def test_a_read_of_segments_does_not_step_over_what_is_left_after_a_trim(
 
     monkeypatch.setattr(place.appliance.sections, "read", read_and_trim)
     assert await place.values("t", From(offset=0)) == values[:30]
+
+
+@pytest.fixture
+async def goes(place: Place, monkeypatch: pytest.MonkeyPatch) -> Place:
+    """With a topic in a segment, which is deleted while the first bytes of it are fetched."""
+    await place.produce("t", 30)
+    await place.tidy()
+    await place.restart()
+    fetched, deleting = place.store.get_range, [place.broker.topics.delete]
+
+    async def get_range(key: str, start: int, length: int) -> ObjectRange:
+        while deleting:
+            await deleting.pop()("t")
+        return await fetched(key, start, length)
+
+    monkeypatch.setattr(place.store, "get_range", get_range)
+    return place
+
+
+async def test_a_reader_of_a_topic_that_is_deleted_meanwhile_is_told_so(goes: Place) -> None:
+    with pytest.raises(TopicNotFoundError):
+        await goes.broker.read("t", ReadRequest(From(timestamp_us=1)))
+
+
+async def test_a_group_gets_what_was_on_its_way_when_the_topic_was_deleted(goes: Place) -> None:
+    read = await goes.broker.groups.read("g", "t", ReadRequest(From()), default=From(earliest=True))
+    assert (read.result.next_offset, read.lag.bytes) == (30, 0)
 
 
 async def test_a_topic_deleted_while_its_entries_were_merged_stays_deleted(place: Place) -> None:

@@ -32,6 +32,7 @@ from seb_appliance.api.streams.names import topic_of
 from seb_appliance.api.streams.tokens import etag, parse_offset
 from seb_appliance.broker.broker import Broker
 from seb_appliance.broker.stream_values import StreamView, is_json
+from seb_appliance.broker.topic import no_such_topic
 from seb_appliance.broker.values import From, ReadRequest, ReadResult
 from seb_appliance.errors import BadParameterError
 
@@ -137,6 +138,8 @@ async def _answer(
     broker: Broker, call: Call, offset: int, result: ReadResult, headers: Headers
 ) -> Answer:
     view = broker.streams.get(result.topic)
+    if view.topic_id != result.topic_id:  # made anew while its records were fetched
+        raise no_such_topic(result.topic)
     up_to_date = result.next_offset == view.log_end_offset
     closed = up_to_date and view.state.closed
     tag = etag(view.topic_id, offset, result.next_offset, closed=closed)

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 
 import pytest
 
 from seb_appliance import limits
 from seb_appliance.broker.audit import THE_APPLIANCE
 from seb_appliance.broker.stream_values import StreamAppend, WantedFork, WantedStream
-from seb_appliance.errors import SebError, StreamConflictError, TopicNotFoundError
+from seb_appliance.broker.values import NewRecords
+from seb_appliance.errors import (
+    OutcomeUnknownError,
+    SebError,
+    StreamConflictError,
+    TopicNotFoundError,
+)
 from tests.unit.broker.conftest import ADMIN, House
 
 HOUR_S = 3_600
@@ -69,6 +76,47 @@ async def test_a_stream_is_not_deleted_while_a_record_of_it_is_on_its_way(house:
     await house.clock.advance(limits.STREAM_SWEEP_S)
     assert (await appending).offset == 1
     assert house.broker.streams.get("s").log_end_offset == 2
+
+
+async def test_a_stream_is_there_for_readers_while_a_record_of_it_is_on_its_way(
+    house: House,
+) -> None:
+    await make(house, WantedStream(ttl_s=HOUR_S))
+    house.journal.hold()
+    appending = house.append("s", b"more")
+    await house.clock.advance(2 * HOUR_S)
+    assert house.broker.streams.get("s").log_end_offset == 1
+    assert house.broker.streams.takes("s", "application/octet-stream")
+    house.journal.release()
+    await house.clock.advance(1)
+    with contextlib.suppress(OutcomeUnknownError):  # the bucket took its time
+        await appending
+    assert house.broker.streams.get("s").log_end_offset == 2
+
+
+async def test_nothing_is_stored_by_hand_in_a_stream_whose_time_is_up(house: House) -> None:
+    await make(house, WantedStream(ttl_s=1))
+    await house.clock.advance(1)
+    storing = house.broker.by_hand.append("s", NewRecords([b"late"]), THE_APPLIANCE)
+    with pytest.raises(TopicNotFoundError):
+        await house.done(storing)
+
+
+async def test_who_waits_for_a_stream_that_was_made_anew_is_told_so(house: House) -> None:
+    await make(house, WantedStream())
+    before = house.broker.streams.use("s")
+    await house.done(house.broker.streams.delete("s", THE_APPLIANCE))
+    await make(house, WantedStream())
+    with pytest.raises(TopicNotFoundError):
+        await house.done(house.broker.streams.wait(before, before.log_end_offset, 1))
+
+
+async def test_what_comes_with_a_stream_lies_behind_what_its_topic_holds(house: House) -> None:
+    await house.appended("s", b"older")
+    assert await make(house, WantedStream())
+    assert await house.values("s") == [b"older", b"first"]
+    assert not await make(house, WantedStream())  # asked again: it is there
+    assert await house.values("s") == [b"older", b"first"]
 
 
 async def test_a_stream_whose_time_is_up_is_deleted_and_costs_nothing_then(house: House) -> None:

@@ -76,7 +76,14 @@ async def test_a_change_names_settings_and_none_goes_back_to_the_default(house: 
 
 
 @pytest.mark.parametrize(
-    "changes", [{"linger_ms": -1}, {"linger_ms": 10_001}, {"max_record_bytes": 0}]
+    "changes",
+    [
+        {"linger_ms": -1},
+        {"linger_ms": 10_001},
+        {"max_record_bytes": 0},
+        {"retention_ms": 2**53},
+        {"retention_bytes": 2**53},
+    ],
 )
 async def test_a_setting_out_of_its_range_is_refused(house: House, changes: dict) -> None:
     await house.topic("t")

@@ -9,6 +9,7 @@ from seb_appliance.broker.values import NewRecords
 from seb_appliance.broker.window import Window
 from seb_appliance.errors import (
     FencedError,
+    InternalError,
     OutcomeUnknownError,
     OverloadedError,
     RecordTooLargeError,
@@ -245,3 +246,17 @@ async def test_a_window_that_is_done_holds_nothing(end: str) -> None:
     assert told == [0.5]
     assert window.is_done
     assert window.steps == window._on_stored == window._on_failed == []
+
+
+async def test_an_event_that_no_start_could_read_stops_the_writer_and_is_not_stored(
+    house: House,
+) -> None:
+    entries = len(house.journal.entries)
+    event = TopicDeleted(topic_id=2**53)
+    storing = asyncio.ensure_future(
+        house.broker._writes.operate(lambda window: window.add_event(event))
+    )
+    await house.clock.advance(1)
+    with pytest.raises(InternalError):
+        await storing
+    assert len(house.journal.entries) == entries
