@@ -67,7 +67,7 @@ class SnapshotStore:
         return floor_of(await self.list())
 
     async def fetch(self, name: SnapshotName, target: Path) -> None:
-        """Write the snapshot's SQLite file to `target`.
+        """Write the snapshot's SQLite file to `target`; the caller removes it, also after an error.
 
         Raises ObjectMissingError (removed since it was listed), CorruptObjectError.
         """
@@ -136,10 +136,16 @@ def _unpack(name: SnapshotName, body: bytes, target: Path) -> None:
     if _digest(body) != name.digest:
         raise CorruptObjectError(f"{name.key} is damaged: its SHA-256 is not the one in its name")
     inflater = zstd.ZstdDecompressor()
+    left = limits.SNAPSHOT_BYTES_MAX
     try:
         with target.open("wb") as file:
             chunk = inflater.decompress(body, _CHUNK_BYTES)
             while chunk:
+                left -= len(chunk)
+                if left < 0:
+                    raise CorruptObjectError(
+                        f"{name.key} inflates to more than {limits.SNAPSHOT_BYTES_MAX} bytes"
+                    )
                 file.write(chunk)
                 chunk = b"" if inflater.eof else inflater.decompress(b"", _CHUNK_BYTES)
     except zstd.ZstdError as error:
