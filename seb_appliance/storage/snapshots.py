@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import os
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -138,7 +139,7 @@ def _unpack(name: SnapshotName, body: bytes, target: Path) -> None:
     inflater = zstd.ZstdDecompressor()
     left = limits.SNAPSHOT_BYTES_MAX
     try:
-        with target.open("wb") as file:
+        with open(target, "wb", opener=_for_us_alone) as file:
             chunk = inflater.decompress(body, _CHUNK_BYTES)
             while chunk:
                 left -= len(chunk)
@@ -152,6 +153,11 @@ def _unpack(name: SnapshotName, body: bytes, target: Path) -> None:
         raise CorruptObjectError(f"{name.key} cannot be inflated: {error}") from error
     if not inflater.eof:
         raise CorruptObjectError(f"{name.key} ends before its frame does")
+
+
+def _for_us_alone(path: str, flags: int) -> int:
+    """For `open`: what a state holds is for nobody else on the machine, whatever the umask."""
+    return os.open(path, flags, 0o600)
 
 
 class SnapshotSchedule:

@@ -165,3 +165,4 @@ async def test_a_snapshot_that_is_none_or_inflates_to_too_much_is_refused(
     finally:
         tracemalloc.stop()
     assert target.stat().st_size <= limits.SNAPSHOT_BYTES_MAX
+    assert target.stat().st_mode & 0o077 == 0, "it is for nobody else"
