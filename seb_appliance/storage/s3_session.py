@@ -6,6 +6,8 @@ botocore reads such an answer to its end, however long it is. Imports botocore: 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
+from types import SimpleNamespace
 from typing import Any, Final
 
 from botocore.awsrequest import AWSPreparedRequest, AWSResponse
@@ -29,27 +31,20 @@ class BoundedSession:
         request.stream_output = True  # else the session itself would read it
         answer = self._session.send(request)
         if not is_object or answer.status_code >= 300:
-            answer.raw = _Bounded(answer.raw, request.url)
+            answer.raw = SimpleNamespace(stream=partial(_parts, answer.raw, request.url))
         return answer
 
     def close(self) -> None:
         self._session.close()
 
 
-class _Bounded:
-    """What AWSResponse needs of an answer to take it in."""
-
-    def __init__(self, raw: Any, url: str) -> None:
-        self._raw = raw
-        self._url = url
-
-    def stream(self) -> Iterator[bytes]:
-        left = limits.STORE_ANSWER_BYTES_MAX
-        while part := self._raw.read(_STEP_BYTES):
-            left -= len(part)
-            if left < 0:
-                self._raw.close()
-                raise HTTPClientError(
-                    error=f"{self._url} answers more than {limits.STORE_ANSWER_BYTES_MAX} bytes"
-                )
-            yield part
+def _parts(raw: Any, url: str) -> Iterator[bytes]:
+    left = limits.STORE_ANSWER_BYTES_MAX
+    while part := raw.read(_STEP_BYTES):
+        left -= len(part)
+        if left < 0:
+            raw.close()
+            raise HTTPClientError(
+                error=f"{url} answers more than {limits.STORE_ANSWER_BYTES_MAX} bytes"
+            )
+        yield part

@@ -66,7 +66,7 @@ async def trickle(held: list[socket.socket]) -> None:
         await asyncio.sleep(1)
 
 
-async def ask(seb: SebProcess, told: list[tuple[int, float]], stop: asyncio.Event) -> None:
+async def ask(seb: SebProcess, told: asyncio.Queue[tuple[int, float]], stop: asyncio.Event) -> None:
     """As a good client: each request on a connection of its own, or on one that is kept."""
     kept = Connection(seb.port, seb.admin_key)
     while not stop.is_set():
@@ -74,7 +74,7 @@ async def ask(seb: SebProcess, told: list[tuple[int, float]], stop: asyncio.Even
             began_s = time.monotonic()
             path = "/v1/topics/good/records"
             answer = await connection.request("POST", path, b"good", timeout_s=30)
-            told.append((answer.status, time.monotonic() - began_s))
+            told.put_nowait((answer.status, time.monotonic() - began_s))
             if connection is not kept:
                 connection.close()
     kept.close()
@@ -83,6 +83,7 @@ async def ask(seb: SebProcess, told: list[tuple[int, float]], stop: asyncio.Even
 async def test_ten_thousand_slow_connections_keep_no_good_client_out(tmp_path: Path) -> None:
     allow_many_files()
     held: list[socket.socket] = []
+    telling: asyncio.Queue[tuple[int, float]] = asyncio.Queue()
     told: list[tuple[int, float]] = []
     stop = asyncio.Event()
     async with seb_process(Bucket.directory(tmp_path / "bucket"), tmp_path / "data") as seb:
@@ -95,11 +96,11 @@ async def test_ten_thousand_slow_connections_keep_no_good_client_out(tmp_path: P
         try:
             async with asyncio.TaskGroup() as group:
                 for _ in range(GOOD):
-                    group.create_task(ask(seb, told, stop))
+                    group.create_task(ask(seb, telling, stop))
                 await asyncio.gather(*(hold(seb, says, held) for _ in range(AT_ONCE)))
-                before = len(told)
+                before = telling.qsize()
                 while len(told) < before + ASKED_MIN:
-                    await asyncio.sleep(0.01)
+                    told.append(await telling.get())
                 open_now = len(list(Path(f"/proc/{seb.process.pid}/fd").iterdir()))
                 stop.set()
         finally:
