@@ -22,10 +22,12 @@ SSE: Final = b"text/event-stream"
 ARROW: Final = b"application/vnd.apache.arrow.stream"
 EVENTS: Final = b"application/cloudevents-batch+json"
 
+# No answer is a page: a browser that is led to one runs nothing of it, and sends no form of it.
+POLICY: Final = b"default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 # What an answer gets unless its handler says otherwise.
 DEFAULT_HEADERS: Final = (
     (b"x-content-type-options", b"nosniff"),
-    (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
+    (b"content-security-policy", POLICY),
     (b"referrer-policy", b"no-referrer"),
     (b"cache-control", b"no-store"),
 )

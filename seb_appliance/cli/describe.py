@@ -17,13 +17,13 @@ from typing import Any, Final
 import msgspec
 from crc32c import crc32c
 
+from seb_appliance import limits
 from seb_appliance.errors import BadBatchError
 from seb_appliance.formats import batch, batch_v1, entry
 from seb_appliance.formats.columns import BinaryColumn
 
 ZSTD_MAGIC: Final = b"\x28\xb5\x2f\xfd"
 SQLITE_MAGIC: Final = b"SQLite format 3\0"
-SNAPSHOT_BYTES_MAX: Final = 8 << 30
 VERSION_AT: Final = 4
 
 Description = dict[str, Any]
@@ -192,7 +192,7 @@ def _inflated(data: bytes) -> bytes:
 
     inflater = zstd.ZstdDecompressor()
     try:
-        inflated = inflater.decompress(data, max_length=SNAPSHOT_BYTES_MAX)
+        inflated = inflater.decompress(data, max_length=limits.SNAPSHOT_BYTES_MAX)
     except zstd.ZstdError as error:
         raise BadBatchError(f"not a zstd frame: {error}") from error
     if not inflater.eof or inflated[:16] != SQLITE_MAGIC:

@@ -17,7 +17,7 @@ from seb_appliance import limits
 from seb_appliance.clock import Clock
 from seb_appliance.keepers.check_pipe import Ask, Told
 from seb_appliance.keepers.tidier_pipe import frame, read_frame
-from seb_appliance.settings import Settings
+from seb_appliance.settings import Settings, environment_without_settings
 from seb_appliance.ui.facts import CheckKind
 
 
@@ -96,6 +96,7 @@ class CheckKeeper:
             "seb_appliance.keepers.check_child",
             stdin=PIPE,
             stdout=PIPE,
+            env=environment_without_settings(),  # it is told them through the pipe
             start_new_session=True,  # a terminal's Ctrl-C is for the parent, which ends it
         )
         try:

@@ -10,7 +10,7 @@ from pathlib import Path
 from seb_appliance.broker.rewrite_jobs import Asked, RewriteJob, Rewritten
 from seb_appliance.errors import CorruptObjectError, StoreUncertainError
 from seb_appliance.keepers.tidier_pipe import Answer, Hello, frame, read_frame
-from seb_appliance.settings import Settings
+from seb_appliance.settings import Settings, environment_without_settings
 from seb_appliance.storage.layout import Mode
 
 
@@ -64,6 +64,7 @@ class ChildRewriter:
                 "seb_appliance.keepers.tidier_child",
                 stdin=PIPE,
                 stdout=PIPE,
+                env=environment_without_settings(),  # it is told them through the pipe
                 start_new_session=True,  # a terminal's Ctrl-C is for the parent, which ends it
             )
             self._child.stdin.write(frame(self._hello))  # type: ignore[union-attr]

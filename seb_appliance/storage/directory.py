@@ -236,10 +236,11 @@ def _sync_folder(folder: Path) -> None:
 
 
 def _make_root(root: Path) -> None:
-    """Make `root` and its parents. Only the parents of what is made here need to be readable."""
+    """Make `root`, for this user alone (whoever shares a bucket makes its folder first), and its
+    parents. Only the parents of what is made here need to be readable."""
     missing = [folder for folder in (root, *root.parents) if not folder.exists()]
     for folder in reversed(missing):
-        folder.mkdir(exist_ok=True)
+        folder.mkdir(mode=0o700 if folder == root else 0o777, exist_ok=True)
         _sync_folder(folder.parent)
 
 

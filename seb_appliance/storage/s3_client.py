@@ -17,6 +17,7 @@ from botocore.awsrequest import AWSPreparedRequest, AWSRequest
 from botocore.config import Config
 
 from seb_appliance.failpoints import Failpoints
+from seb_appliance.storage.s3_session import BoundedSession
 
 if TYPE_CHECKING:
     from types_boto3_s3.client import S3Client
@@ -108,6 +109,8 @@ def connect(
     events.register("response-received.s3", note_date)
     events.register_last("before-call.s3", _drop_expect)
     events.register("before-send.s3.PutObject", pass_half_sent)
+    endpoint = cast("Any", client)._endpoint  # noqa: SLF001 - no other door to its session
+    endpoint.http_session = BoundedSession(endpoint.http_session)
     return client
 
 

@@ -16,7 +16,9 @@ from typing import TYPE_CHECKING, Final
 
 from botocore.exceptions import ClientError
 
+from seb_appliance import limits
 from seb_appliance.errors import (
+    CorruptObjectError,
     ObjectExistsError,
     ObjectMissingError,
     StoreClockSkewError,
@@ -81,6 +83,12 @@ class S3Requests:
     def get(self, key: str) -> bytes:
         with self._meaning(key):
             answer = self._client.get_object(Bucket=self._bucket, Key=self._base + key)
+            if answer["ContentLength"] > limits.OBJECT_BYTES_MAX:
+                answer["Body"].close()
+                raise CorruptObjectError(
+                    f"{key} has {answer['ContentLength']} bytes; none of ours has more than "
+                    f"{limits.OBJECT_BYTES_MAX}"
+                )
             return _read_body(answer, key, answer["ContentLength"])
 
     def get_range(self, key: str, start: int, length: int) -> ObjectRange:
@@ -240,11 +248,12 @@ def _check_range(answer: GetObjectOutputTypeDef, key: str, start: int, length: i
 
 
 def _read_body(answer: GetObjectOutputTypeDef, key: str, size: int) -> bytes:
-    """The whole body, so that the connection goes back to the pool."""
+    """The whole body, so that the connection goes back to the pool; of one that does not end where
+    it should, no more than shows it. (Its checksum is looked at by the read that finds the end.)"""
     with answer["Body"] as body:
-        data = body.read()
-    if len(data) != size:
-        raise StoreUncertainError(f"{key}: {len(data)} bytes came of {size}", key=key)
+        data = body.read(size + 1)
+        if len(data) != size or body.read(1):
+            raise StoreUncertainError(f"{key}: {len(data)} bytes came of {size}", key=key)
     return data
 
 

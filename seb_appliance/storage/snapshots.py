@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import os
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -67,7 +68,7 @@ class SnapshotStore:
         return floor_of(await self.list())
 
     async def fetch(self, name: SnapshotName, target: Path) -> None:
-        """Write the snapshot's SQLite file to `target`.
+        """Write the snapshot's SQLite file to `target`; the caller removes it, also after an error.
 
         Raises ObjectMissingError (removed since it was listed), CorruptObjectError.
         """
@@ -136,16 +137,27 @@ def _unpack(name: SnapshotName, body: bytes, target: Path) -> None:
     if _digest(body) != name.digest:
         raise CorruptObjectError(f"{name.key} is damaged: its SHA-256 is not the one in its name")
     inflater = zstd.ZstdDecompressor()
+    left = limits.SNAPSHOT_BYTES_MAX
     try:
-        with target.open("wb") as file:
+        with open(target, "wb", opener=_for_us_alone) as file:
             chunk = inflater.decompress(body, _CHUNK_BYTES)
             while chunk:
+                left -= len(chunk)
+                if left < 0:
+                    raise CorruptObjectError(
+                        f"{name.key} inflates to more than {limits.SNAPSHOT_BYTES_MAX} bytes"
+                    )
                 file.write(chunk)
                 chunk = b"" if inflater.eof else inflater.decompress(b"", _CHUNK_BYTES)
     except zstd.ZstdError as error:
         raise CorruptObjectError(f"{name.key} cannot be inflated: {error}") from error
     if not inflater.eof:
         raise CorruptObjectError(f"{name.key} ends before its frame does")
+
+
+def _for_us_alone(path: str, flags: int) -> int:
+    """For `open`: what a state holds is for nobody else on the machine, whatever the umask."""
+    return os.open(path, flags, 0o600)
 
 
 class SnapshotSchedule:

@@ -27,6 +27,9 @@ METHODS = {"get", "put", "post", "patch", "delete"}
 # Lists: whoever has a key gets an answer, and others' things are not in it.
 LISTS = {"listTopics", "listGroups"}
 OF_MANY = {"readMany", "makeTicket"}
+# `text/plain`: the Go broker's, metrics, and what the stream of these tests says of itself.
+NO_PAGES = ("application/json", "application/problem+json", "application/octet-stream",
+            "text/plain", "text/javascript", "multipart/form-data", "application/vnd.")  # fmt: skip
 ABSENT = {
     "topic": "target.absent", "group": "target.absent", "path": "target/absent",
     "api_key_id": "abcdefgh",
@@ -180,7 +183,19 @@ async def asked(
     body: dict[str, Any] = {} if ask.json is None else {"json": filled(ask.json, names)}
     if ask.content is not None:
         body["content"] = ask.content
-    return await client.request(route.method, url, headers=ask.headers, **body)
+    answer = await client.request(route.method, url, headers=ask.headers, **body)
+    check_is_no_page(answer, route)
+    return answer
+
+
+def check_is_no_page(answer: httpx2.Response, route: Route) -> None:
+    """What holds what others wrote is nothing that a browser shows as a page, or guesses to be."""
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    policy = answer.headers["content-security-policy"]
+    assert "default-src 'none'" in policy
+    assert "form-action" in policy
+    if not answer.headers.get("content-type", "").startswith(NO_PAGES):
+        assert route.operation == "schemaPage" or not answer.content, answer.headers
 
 
 def words(answer: httpx2.Response, names: dict[str, str]) -> str:

@@ -59,9 +59,10 @@ async def process_list(seb: RunningAppliance, admin: Visitor) -> bytes:
 
 
 async def test_no_secret_of_a_person_or_of_the_bucket_is_stored_shown_or_logged(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     caplog.set_level(logging.DEBUG)
+    monkeypatch.setenv("SEB_S3_SECRET_ACCESS_KEY", BUCKET_SECRET)  # of this process alone
     flags: dict[str, str | bool] = {
         "bucket": f"file:{tmp_path / 'bucket'}",
         "early_flush": True,

@@ -80,6 +80,17 @@ async def test_the_last_records_and_the_end_are_one_entry(seb):
     assert counters.entries == before + 1
 
 
+async def test_a_page_that_was_stored_has_no_origin_where_it_is_shown(seb):
+    page = {"content-type": "text/html"}
+    await seb.client.put("/v1/stream/page", headers=page, content=b"<form action=/ui/users>")
+    for method, query in (("GET", ""), ("GET", "?offset=-1"), ("GET", "?offset=now"), ("HEAD", "")):
+        answer = await seb.client.request(method, f"/v1/stream/page{query}")
+        assert answer.headers["content-type"] == "text/html"
+        policy = set(answer.headers["content-security-policy"].split("; "))
+        assert {"sandbox", "default-src 'none'", "form-action 'none'"} <= policy
+        assert answer.headers["x-content-type-options"] == "nosniff"
+
+
 async def test_bytes_larger_than_a_record_are_read_as_they_came(seb):
     body = bytes(range(256)) * 10_000
     await seb.client.put("/v1/stream/large", content=body)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -57,3 +59,24 @@ async def test_a_crowd_is_refused_instead_of_waiting_for_ever(
     outcomes = await asyncio.gather(*tries, return_exceptions=True)
     assert [type(outcome) for outcome in outcomes] == [bool, bool, OverloadedError]
     assert not await checker.matches(PASSWORD, None)
+
+
+async def test_of_fifty_log_ins_at_once_one_is_checked_at_a_time(
+    checker: Passwords, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each check takes 19 MiB, whether there is such a user or not."""
+    threads: list[int] = []
+
+    class Watched:
+        def verify(self, _hash: str, _password: str) -> bool:
+            threads.append(threading.get_ident())
+            time.sleep(0.001)  # another thread would take the next one meanwhile
+            return False
+
+    monkeypatch.setattr(passwords, "_HASHER", Watched())
+    tries = [checker.matches(PASSWORD, one) for one in (None, "$argon2id$of somebody") * 25]
+    outcomes = await asyncio.gather(*tries, return_exceptions=True)
+    assert len(threads) == limits.PASSWORDS_WAITING_MAX
+    assert len(set(threads)) == 1
+    refused = [outcome for outcome in outcomes if isinstance(outcome, OverloadedError)]
+    assert len(refused) == 50 - limits.PASSWORDS_WAITING_MAX

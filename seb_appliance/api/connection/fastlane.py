@@ -118,13 +118,17 @@ class FastLaneProtocol(SebHttpProtocol):
             super().shutdown()
 
     @property
+    def waited_for(self) -> tuple[int, float] | None:
+        """See making_room.Holding."""
+        if self._busy:
+            return None
+        idle = self._idle is not None and not self._phase and self._is_free
+        return super().waited_for or ((2, self._active_s) if idle else None)
+
+    @property
     def _is_free(self) -> bool:
         """Whether the application has no request of this connection."""
-        return (
-            (self.cycle is None or self.cycle.response_complete)
-            and not self._refused
-            and not self.transport.is_closing()
-        )
+        return not (self._is_answering or self._refused or self.transport.is_closing())
 
     # --- from the first byte to the broker ---
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import httptools
 from uvicorn.config import Config
@@ -18,6 +18,7 @@ from uvicorn.server import ServerState
 
 from seb_appliance import limits
 from seb_appliance.api.connection.lingering import LingeringTransport
+from seb_appliance.api.connection.making_room import Holding, make_room
 from seb_appliance.api.connection.wire import header_lines, status_line, with_defaults
 from seb_appliance.api.options import new_request_id
 from seb_appliance.api.problems import problem_body, problem_headers
@@ -66,6 +67,8 @@ class SebHttpProtocol(HttpToolsProtocol):
         lingering = LingeringTransport(transport, self.loop, lambda: self._phase == "body")
         super().connection_made(lingering)
         _send_at_once(transport)
+        if len(self.connections) > limits.CONNECTIONS_MAX:
+            make_room(cast("set[Holding]", self.connections) - {self})
         if len(self.connections) > limits.CONNECTIONS_MAX:
             self._refuse(OverloadedError(f"{limits.CONNECTIONS_MAX} connections are open already."))
             return
@@ -152,12 +155,36 @@ class SebHttpProtocol(HttpToolsProtocol):
     def _unsupported_upgrade_warning(self) -> None:
         """An upgrade that is offered and not taken is no reason for a line in the log."""
 
+    # --- making room for others ---
+
+    @property
+    def waited_for(self) -> tuple[int, float] | None:
+        """See making_room.Holding: 0 for a head, 1 for a body, 2 for the next request."""
+        if self.transport.is_closing():
+            return None
+        if self._deadline is not None:
+            since_s = self._deadline.when() - _ALLOWED_S[self._phase or "headers"]
+            is_body = self._phase == "body"
+            return None if self._is_answering and not is_body else (int(is_body), since_s)
+        if self.timeout_keep_alive_task is not None:
+            return 2, self.timeout_keep_alive_task.when() - self.timeout_keep_alive
+        return None
+
+    def cut(self) -> None:
+        self.connections.discard(self)  # at once: the next one that comes counts again
+        self.transport.abort()
+
     # --- refusing ---
+
+    @property
+    def _is_answering(self) -> bool:
+        """Whether the application has a request of this connection."""
+        return self.cycle is not None and not self.cycle.response_complete
 
     def _on_late(self) -> None:
         """The headers, or the body, did not arrive in time."""
         self._deadline = None
-        answering = self.cycle is not None and not self.cycle.response_complete
+        answering = self._is_answering
         if not self._phase:
             self.transport.close()  # connected and never said a word
         elif self._phase == "headers" and answering:

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from litestar import Request, Response
 
-from seb_appliance.api.answers import Headers
+from seb_appliance.api.answers import POLICY, Headers
 from seb_appliance.api.problems import answer_exception, error_of
 from seb_appliance.api.streams.tokens import etag, offset_token
 from seb_appliance.api.times import format_time
@@ -26,6 +26,16 @@ CROSS_ORIGIN: Final = (b"cross-origin-resource-policy", b"cross-origin")
 NO_STORE: Final = (b"cache-control", b"no-store")
 
 
+# A program may say that what it stored is a page. Whoever opens it gets one without an origin: with
+# the appliance's own it could ask the admin page, in the name of who looks at it.
+_NO_ORIGIN: Final = (b"content-security-policy", POLICY + b"; sandbox")
+
+
+def of_content(content_type: str) -> Headers:
+    """What goes with bytes of a stream: what they are, as the client that made it said."""
+    return [(b"content-type", content_type.encode()), _NO_ORIGIN]
+
+
 def next_offset(offset: int) -> tuple[bytes, bytes]:
     return NEXT_OFFSET, offset_token(offset)
 
@@ -37,7 +47,7 @@ def described(view: StreamView) -> Headers:
     headers: Headers = [
         CROSS_ORIGIN,
         NO_STORE,
-        (b"content-type", state.content_type.encode()),
+        *of_content(state.content_type),
         next_offset(view.log_end_offset),
         (b"etag", tag),
     ]

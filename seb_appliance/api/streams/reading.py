@@ -24,6 +24,7 @@ from seb_appliance.api.streams.answers import (
     UP_TO_DATE,
     described,
     next_offset,
+    of_content,
 )
 from seb_appliance.api.streams.contents import byte_parts, json_parts
 from seb_appliance.api.streams.door import enter
@@ -118,7 +119,7 @@ def _only_the_end(view: StreamView) -> Answer:
     headers: Headers = [
         CROSS_ORIGIN,
         NO_STORE,
-        (b"content-type", view.state.content_type.encode()),
+        *of_content(view.state.content_type),
         next_offset(view.log_end_offset),
         UP_TO_DATE,
     ]
@@ -147,7 +148,7 @@ async def _answer(
     if call.headers.get(b"if-none-match") == tag:
         return Answer(304, headers)
     headers += [
-        (b"content-type", view.state.content_type.encode()),
+        *of_content(view.state.content_type),
         next_offset(result.next_offset),
     ]
     if up_to_date:

@@ -1,0 +1,168 @@
+"""What a store answers is bounded, whatever it says of itself: nothing is taken in that is longer
+than what was asked for, and no more memory is taken than that."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import tracemalloc
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from backports import zstd
+
+from seb_appliance import limits
+from seb_appliance.errors import CorruptObjectError, StoreError, StoreUncertainError
+from seb_appliance.failpoints import NO_FAILPOINTS
+from seb_appliance.storage.layout import SnapshotName
+from seb_appliance.storage.memory import MemoryStore
+from seb_appliance.storage.patience import Patience
+from seb_appliance.storage.s3 import S3Store
+from seb_appliance.storage.s3_options import S3Options
+from seb_appliance.storage.snapshots import SnapshotStore
+from tests.support.fakes import FakeClock
+
+NO = b"HTTP/1.1 404 No\r\n"
+OK = b"HTTP/1.1 200 OK\r\n"
+ENDLESS = 1 << 30
+CHUNK = b"10000\r\n" + b"x" * 65536 + b"\r\n"
+
+
+@dataclass
+class Answer:
+    """Sent to whoever asks; `repeated` again and again, up to ENDLESS bytes in all, of which `sent`
+    were taken."""
+
+    head: bytes
+    repeated: bytes = b""
+    sent: int = 0
+    serving: set[asyncio.Future[None]] = field(default_factory=set)
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.serving.add(done)
+        with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(self.head)
+            while self.repeated and self.sent < ENDLESS:
+                writer.write(self.repeated)
+                await writer.drain()
+                self.sent += len(self.repeated)
+        writer.close()
+        with contextlib.suppress(ConnectionError):
+            await writer.wait_closed()
+        done.set_result(None)
+
+
+@contextlib.asynccontextmanager
+async def answering(answer: Answer) -> AsyncIterator[S3Store]:
+    async with await asyncio.start_server(answer.serve, "127.0.0.1", 0) as server:
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        store = S3Store(S3Options("bucket", "", url, "us-east-1", "id", "secret"))
+        try:
+            yield store
+        finally:
+            await store.close()
+            async with asyncio.timeout(20):
+                await asyncio.gather(*answer.serving)
+                answer.serving.clear()
+
+
+Ask = Callable[[S3Store], Awaitable[object]]
+ASKS: dict[str, Ask] = {
+    "a listing": lambda store: store.list_after("claims/"),
+    "an object": lambda store: store.get("a"),
+    "a range": lambda store: store.get_range("a", 0, 1000),
+    "a PUT": lambda store: store.create("a", b"x"),
+    "settings": lambda store: store.check_configuration(),
+}
+CHUNKED = b"Transfer-Encoding: chunked\r\n"
+RANGE = b"HTTP/1.1 206 Partial Content\r\nContent-Range: bytes 0-999/5000\r\n"
+HOSTILE: dict[str, tuple[str, Answer]] = {
+    "a listing without end": ("a listing", Answer(OK + CHUNKED + b"\r\n", CHUNK)),
+    "a listing that says 1 GiB": (
+        "a listing",
+        Answer(OK + b"Content-Length: 1073741824\r\n\r\n<ListBucketResult>", b"<Contents>" * 6554),
+    ),
+    "an error without end": ("an object", Answer(NO + CHUNKED + b"\r\n", CHUNK)),
+    "an answer to a PUT without end": ("a PUT", Answer(OK + CHUNKED + b"\r\n", CHUNK)),
+    "settings without end": ("settings", Answer(OK + CHUNKED + b"\r\n", CHUNK)),
+    "an object longer than it says": (
+        "an object",
+        Answer(OK + CHUNKED + b"Content-Length: 1000\r\n\r\n", CHUNK),
+    ),
+    "a range without end": ("a range", Answer(RANGE + CHUNKED + b"\r\n", CHUNK)),
+    "an object of 5 GB": (
+        "an object",
+        Answer(OK + b"Content-Length: 5000000000\r\n\r\n", b"x" * 65536),
+    ),
+    "a header of 1 GiB": ("an object", Answer(OK + b"ETag: ", b"x" * 65536)),
+    "headers without end": ("an object", Answer(OK, b"x: y\r\n" * 99)),
+    "a status line without end": ("an object", Answer(b"HTTP/1.1 200 ", b"x" * 65536)),
+}
+
+
+@pytest.mark.parametrize(("asked", "answer"), HOSTILE.values(), ids=HOSTILE)
+async def test_an_answer_without_end_is_not_taken_in(asked: str, answer: Answer) -> None:
+    async with answering(answer) as store:
+        await asyncio.gather(warmed_up(store), return_exceptions=True)
+        answer.sent = 0
+        tracemalloc.start()
+        try:
+            with pytest.raises((StoreUncertainError, CorruptObjectError)):
+                await ASKS[asked](store)
+            peak = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+    assert peak < 4 * limits.STORE_ANSWER_BYTES_MAX
+    assert answer.sent < ENDLESS // 8, "it was heard to the end"
+
+
+async def warmed_up(store: S3Store) -> None:
+    """Imports boto3, which takes memory of its own."""
+    await store.signed_urls(["a"], 60)
+
+
+NESTED = b"<ListBucketResult>" + b"<a>" * 100_000
+
+
+@pytest.mark.parametrize(
+    "body",
+    [NESTED, NESTED + b"</a>" * 100_000 + b"</ListBucketResult>", b"<a " + b"b='' " * 500_000,
+     b"<ListBucketResult><MaxKeys>" + b"9" * 1_000_000 + b"</MaxKeys></ListBucketResult>"],
+    ids=["open elements", "elements in each other", "attributes", "a number of a million digits"],
+)  # fmt: skip
+async def test_a_listing_of_nothing_but_markup_is_not_believed(body: bytes) -> None:
+    head = OK + b"Content-Length: %d\r\n\r\n" % len(body)
+    async with answering(Answer(head + body)) as store:
+        with pytest.raises(StoreError):
+            await store.list_after("claims/")
+
+
+def frames(sizes: Iterable[int]) -> bytes:
+    return b"".join(zstd.compress(b"\0" * size) for size in sizes)
+
+
+@pytest.mark.parametrize(
+    "body", [frames([9 * limits.MIB]), frames([limits.MIB])[:-4], b"plain", b""]
+)
+async def test_a_snapshot_that_is_none_or_inflates_to_too_much_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: bytes
+) -> None:
+    monkeypatch.setattr(limits, "SNAPSHOT_BYTES_MAX", 8 * limits.MIB)
+    store, target = MemoryStore(), tmp_path / "fetched"
+    snapshots = SnapshotStore(store, Patience(FakeClock(), lambda: 0.5), NO_FAILPOINTS)
+    name = SnapshotName(7, hashlib.sha256(body).hexdigest()[:16])
+    await store.put(name.key, body)
+    tracemalloc.start()
+    try:
+        with pytest.raises(CorruptObjectError):
+            await snapshots.fetch(name, target)
+        assert tracemalloc.get_traced_memory()[1] < 4 * limits.MIB
+    finally:
+        tracemalloc.stop()
+    assert target.stat().st_size <= limits.SNAPSHOT_BYTES_MAX
+    assert target.stat().st_mode & 0o077 == 0, "it is for nobody else"
