@@ -9,7 +9,12 @@ import pytest
 from seb_appliance import limits
 from seb_appliance.broker.audit import THE_APPLIANCE
 from seb_appliance.broker.stream_values import StreamAppend, WantedFork, WantedStream
-from seb_appliance.errors import SebError, StreamConflictError, TopicNotFoundError
+from seb_appliance.errors import (
+    SebError,
+    StreamClosedError,
+    StreamConflictError,
+    TopicNotFoundError,
+)
 from tests.unit.broker.conftest import ADMIN, House
 
 HOUR_S = 3_600
@@ -141,3 +146,13 @@ async def test_an_append_of_any_kind_is_a_use_of_a_stream(house: House) -> None:
     assert house.broker.append_at_once(ADMIN, "s", b"by the fast lane", 1, Nobody())
     await house.clock.advance(HOUR_S - 10)
     assert house.broker.streams.get("s").log_end_offset == 3
+
+
+async def test_a_stream_that_is_closed_takes_no_record_by_any_door(house: House) -> None:
+    await make(house, WantedStream())
+    await append(house, b"last", close=True)
+    for values in ([b"later"], [b"and", b"later"]):
+        with pytest.raises(StreamClosedError) as refused:
+            await house.append("s", *values)
+        assert refused.value.data["log_end_offset"] == 2
+    assert house.broker.streams.get("s").log_end_offset == 2
