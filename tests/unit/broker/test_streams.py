@@ -153,6 +153,6 @@ async def test_a_stream_that_is_closed_takes_no_record_by_any_door(house: House)
     await append(house, b"last", close=True)
     for values in ([b"later"], [b"and", b"later"]):
         with pytest.raises(StreamClosedError) as refused:
-            await house.append("s", *values)
+            await house.appended("s", *values)
         assert refused.value.data["log_end_offset"] == 2
     assert house.broker.streams.get("s").log_end_offset == 2
