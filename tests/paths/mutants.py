@@ -63,6 +63,7 @@ class Results:
 
     def __init__(self, *, again: bool) -> None:
         self._known: dict[str, tuple[str, str, str]] = {}
+        self._digests = {test: digest([test]) for test in tests_of(mapped())}  # as they are now
         if RESULTS.exists() and not again:
             self._known = json.loads(RESULTS.read_text(encoding="utf-8"))
 
@@ -70,10 +71,9 @@ class Results:
     def _name(of: Mapped, mutant: Mutant) -> str:
         return hashlib.sha256(f"{of.file} {mutant.source}".encode()).hexdigest()[:24]
 
-    @staticmethod
-    def _proof(of: Mapped, fate: Fate) -> str:
+    def _proof(self, of: Mapped, fate: Fate) -> str:
         file = fate.by.partition("::")[0]
-        return digest([file] if file in of.tests else of.tests)
+        return "".join(self._digests[test][:8] for test in of.tests if file in (test, "", "import"))
 
     def get(self, of: Mapped, mutant: Mutant) -> Fate | None:
         what, by, proof = self._known.get(self._name(of, mutant), ("", "", ""))

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from seb_appliance.broker.api_keys import draw_secret
+from seb_appliance.broker.api_keys import FOR_EVER_US, draw_secret
 from seb_appliance.broker.audit import Actor
 from seb_appliance.broker.values import ApiKeyView
 from seb_appliance.errors import (
@@ -370,3 +370,18 @@ async def test_the_size_of_what_is_admitted_counts_towards_the_window(house: Hou
     house.journal.release()
     await house.clock.advance(1)
     await asyncio.gather(*tasks)
+
+
+async def test_who_came_by_an_open_door_may_use_it_for_ever_and_manage_no_api_keys(
+    house: House,
+) -> None:
+    access = house.broker.access
+    anybody = access.let_in_anybody()
+    until_us = access.holds_until_us(anybody)
+    assert until_us == FOR_EVER_US
+    await house.clock.advance(400 * DAY_MS / 1000)
+    assert access.still_holds(anybody, until_us)
+    for operation in ("produce", "consume", "manage"):
+        access.authorize(anybody, operation, "any.topic", "any.group")
+    with pytest.raises(ForbiddenError):
+        access.authorize(anybody, "admin")
