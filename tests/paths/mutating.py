@@ -30,7 +30,7 @@ ARITHMETIC: dict[type[ast.operator], type[ast.operator]] = {
     ast.BitOr: ast.BitAnd,
     ast.BitAnd: ast.BitOr,
 }
-TELLS = ("Error", "wrong", "_fenced_by", "_damage")  # what makes sentences for people
+TELLS = ("Error", "wrong", "_fenced_by", "_damage", "_progress")  # what makes sentences for people
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 import msgspec
 import pytest
+from crc32c import crc32c
 
 from seb_appliance.errors import FencedError
 from seb_appliance.formats.contents import Contents
@@ -329,6 +330,16 @@ async def test_a_damaged_base_is_damage(one, store, tmp_path, field):
         await another(store, tmp_path).start(take_over=True)
 
 
+async def test_a_base_that_says_more_than_is_known_is_not_followed(one, store, tmp_path):
+    key = layout.base_key(Claim(1, one.journal.writer_id))
+    base = msgspec.json.decode(await store.get(key))["base"]
+    inner = msgspec.json.encode({**base, "from_the_future": 1})
+    sealed = {"base": msgspec.Raw(inner), "crc32c": crc32c(inner)}
+    await store.put(key, msgspec.json.encode(sealed))
+    with pytest.raises(StoreUnusableError, match=key + " is damaged"):
+        await another(store, tmp_path).start(take_over=True)
+
+
 async def test_an_older_base_is_not_needed_beside_a_snapshot(one, store, tmp_path):
     two = await another(store, tmp_path).start(take_over=True)
     await append_and_snapshot(two, [11])
@@ -367,6 +378,19 @@ async def test_on_an_unknown_store_a_start_that_finds_a_claim_waits_a_minute(one
     two.clock.slept_s.clear()
     await two.start(list_is_known=False)
     assert 60.0 in two.clock.slept_s  # the claim of the other is still there
+
+
+async def test_on_an_unknown_store_it_waits_again_after_it_outwaited_an_aborted_start(
+    store, tmp_path
+):
+    async def abort():
+        await store.put(layout.claim_key(Claim(9, b"\x01" * 16)), b"{}")
+
+    store.on("put", CLAIMS, after(abort))
+    one = another(store, tmp_path, "one")
+    await one.start(list_is_known=False)
+    assert one.journal.epoch == 10
+    assert one.clock.slept_s.count(60.0) == 1  # for the claim that was not there before
 
 
 async def test_nobody_waits_for_claims_of_his_own(store, tmp_path):
