@@ -212,10 +212,22 @@ async def test_a_bucket_in_use_without_an_entry_is_refused_too(store, tmp_path):
         await another(store, tmp_path).start()
 
 
-async def test_how_old_the_last_entry_is_is_told_in_words(one, store, tmp_path):
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [
+        (119, "119 s"),
+        (120, "2 min"),
+        (7_199, "119 min"),
+        (7_200, "2 h"),
+        (172_799, "47 h"),
+        (172_800, "2 days"),
+        (864_000, "10 days"),
+    ],
+)
+async def test_how_old_the_last_entry_is_is_told_in_words(one, store, tmp_path, seconds, words):
     laptop = another(store, tmp_path)
-    laptop.clock.now_s = one.clock.now_s + 7_201
-    with pytest.raises(BucketInUseError, match="last entry 2 h ago"):
+    laptop.clock.now_s = one.clock.now_s + seconds
+    with pytest.raises(BucketInUseError, match=f"last entry {words} ago"):
         await laptop.start()
 
 
