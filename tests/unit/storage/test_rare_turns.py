@@ -92,6 +92,16 @@ async def test_a_long_table_of_contents_is_read_to_its_end(one, store, tmp_path,
     assert two.replica.numbers == list(ENTRIES)
 
 
+async def test_a_table_of_contents_that_ends_with_the_first_read_is_read_once(
+    one, store, tmp_path, monkeypatch
+):
+    head_bytes = decode(await store.get(key(5))).header.sections_at
+    monkeypatch.setattr(replay.limits, "ENTRY_HEAD_READ_BYTES", head_bytes)
+    two = await another(store, tmp_path).start(take_over=True)
+    assert two.replica.numbers == list(ENTRIES)
+    assert store.count("get_range", key(5)) == 1
+
+
 async def test_an_entry_at_the_key_of_another_is_damage_in_mode_b(claimed, store, tmp_path):
     claim = Claim(1, claimed.journal.writer_id)
     later = await store.get(layout.claimed_key(claim, 6))
