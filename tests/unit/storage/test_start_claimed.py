@@ -146,6 +146,25 @@ async def test_a_second_higher_claim_is_not_outwaited(one, store, tmp_path):
         await another(store, tmp_path).start(take_over=True)
 
 
+async def test_an_aborted_start_is_outwaited_though_another_is_in_force_below_it(
+    one, store, tmp_path
+):
+    """The highest of the higher claims decides: who is in force is taken over, as was asked."""
+    three = another(store, tmp_path, "three")
+
+    async def start_and_abort():
+        await three.start(take_over=True)
+        await three.append(11)
+        await store.inner.put(layout.claim_key(Claim(9, b"\x01" * 16)), b"{}")
+
+    store.on("put", CLAIMS, after(start_and_abort))
+    two = await another(store, tmp_path).start(take_over=True)
+    assert two.journal.epoch == 10
+    assert two.replica.numbers == list(range(1, 12))
+    with pytest.raises(FencedError):
+        await three.append(12)
+
+
 async def test_an_aborted_start_that_wakes_up_late_is_fenced(one, store, tmp_path):
     """It claimed, slept while another waited for it and claimed above it, and goes on."""
     three = another(store, tmp_path, "three")
