@@ -40,7 +40,7 @@ from tests.paths.trying import (
     Fate,
     Instead,
     Loop,
-    changed_code,
+    codes,
     functions_of,
     in_a_fork,
     run_items,
@@ -179,11 +179,9 @@ def try_in_place(trials: Trials, reach: Reach, todo: Sequence[Todo]) -> None:
 
         def each() -> Iterator[Trial]:
             for of, mutant in todo:
-                code = changed_code(of, mutant)
-                if mutant.function is not None and code is not None:
-                    same = functions[of.file, mutant.function.name]
-                    function = same[mutant.function.nth]
-                    yield InPlace(of, mutant, reach.seconds, by_name, function, code)
+                if both := codes(of, mutant):
+                    before, after = both
+                    yield InPlace(of, mutant, reach.seconds, by_name, functions[before], after)
 
         trials.go_on(each())
 
@@ -207,7 +205,7 @@ def main(arguments: Sequence[str]) -> int:
     trials = Trials(reach, results, until_s)
     for name in FOREIGN:
         importlib.import_module(name)
-    late = [(of, mutant) for of, mutant in todo if changed_code(of, mutant) is None]
+    late = [(of, mutant) for of, mutant in todo if codes(of, mutant) is None]
     trials.go_on(AtImport(of, mutant, reach.seconds) for of, mutant in late)
     if len(late) < len(todo):
         try_in_place(trials, reach, todo)  # last: it imports what is ours

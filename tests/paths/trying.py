@@ -23,7 +23,7 @@ from tests.paths.mutating import Function, Mutant
 from tests.paths.table import ROOT, Mapped
 
 SLOWER = 5  # times as long as without a mutant, and LATE_S more: then a test hangs
-LATE_S = 5.0
+LATE_S = 3.0
 MEMORY_BYTES = 4 * 1024**3
 
 
@@ -110,10 +110,23 @@ def run_items(items: Sequence[pytest.Item], seconds: dict[str, float], notes: Pa
 # --- a function that is changed where it is ---
 
 
-def codes(code: CodeType, function: Function) -> CodeType | None:
-    """What was compiled of a function, in the code of its module."""
-    found = [one for one in _all_codes(code) if one.co_qualname == function.name]
-    return found[function.nth] if function.nth < len(found) else None
+def codes(of: Mapped, mutant: Mutant) -> tuple[CodeType, CodeType] | None:
+    """The code of the function that is changed, as it is and as the mutant has it. None when that
+    will not do: what runs at import has run, and code that wants other variables of what is around
+    it fits no function there is."""
+    if mutant.function is None:
+        return None
+    path = ROOT / of.file
+    before, after = (
+        _code(compile(source, str(path), "exec"), mutant.function)
+        for source in (path.read_text(encoding="utf-8"), mutant.source)
+    )
+    return (before, after) if before.co_freevars == after.co_freevars else None
+
+
+def _code(module: CodeType, function: Function) -> CodeType:
+    found = [code for code in _all_codes(module) if code.co_qualname == function.name]
+    return found[function.nth]
 
 
 def _all_codes(code: CodeType) -> Iterator[CodeType]:
@@ -123,30 +136,14 @@ def _all_codes(code: CodeType) -> Iterator[CodeType]:
             yield from _all_codes(constant)
 
 
-def changed_code(of: Mapped, mutant: Mutant) -> CodeType | None:
-    """What to give the function that is changed. None when that will not do: what runs at import
-    has run, and code that wants other variables of what is around it fits no function there is."""
-    if mutant.function is None:
-        return None
-    path = str(ROOT / of.file)
-    before = codes(compile((ROOT / of.file).read_bytes(), path, "exec"), mutant.function)
-    after = codes(compile(mutant.source, path, "exec"), mutant.function)
-    fits = before and after and before.co_freevars == after.co_freevars
-    return after if fits else None
-
-
-def functions_of(files: Sequence[Mapped]) -> dict[tuple[str, str], list[FunctionType]]:
-    """The functions of these files that are there now, by file and qualified name, in the order in
-    which they stand."""
-    names = {str(ROOT / of.file): of.file for of in files}
-    found: dict[tuple[str, str], list[FunctionType]] = {}
-    for one in gc.get_objects():
-        if isinstance(one, FunctionType) and one.__code__.co_filename in names:
-            key = (names[one.__code__.co_filename], one.__code__.co_qualname)
-            found.setdefault(key, []).append(one)
-    for same in found.values():
-        same.sort(key=lambda function: function.__code__.co_firstlineno)
-    return found
+def functions_of(files: Sequence[Mapped]) -> dict[CodeType, FunctionType]:
+    """The functions of these files that are there now, by their code."""
+    paths = {str(ROOT / of.file) for of in files}
+    return {
+        one.__code__: one
+        for one in gc.get_objects()
+        if isinstance(one, FunctionType) and one.__code__.co_filename in paths
+    }
 
 
 # --- a module that is changed before it is imported ---

@@ -9,7 +9,7 @@ import pytest
 from tests.paths import trying
 from tests.paths.mutating import Mutant, mutants_of
 from tests.paths.table import Mapped
-from tests.paths.trying import changed_code
+from tests.paths.trying import codes, functions_of
 
 SOURCE = """LIMIT = 7
 
@@ -55,12 +55,12 @@ def test_a_mutant_is_in_the_outermost_function_around_it_or_runs_at_import(of: M
 
 
 def test_a_function_gets_the_code_of_the_mutant(of: Mapped) -> None:
-    code = changed_code(of, by_what(of)["1 -> 2 in: return 1"])
-    assert code is not None
+    both = codes(of, by_what(of)["1 -> 2 in: return 1"])
+    assert both is not None
+    before, after = both
     names: dict[str, type] = {}
-    exec(SOURCE, names)
-    changed = names["Window"].size.fget  # type: ignore[attr-defined]
-    changed.__code__ = code
+    exec(compile(SOURCE, trying.ROOT / of.file, "exec"), names)
+    functions_of([of])[before].__code__ = after
     assert names["Window"]().size == 2
 
 
@@ -68,7 +68,7 @@ def test_a_function_gets_the_code_of_the_mutant(of: Mapped) -> None:
     "what", ["7 -> 8 in: LIMIT = 7", "return super().closed(early) -> return None"]
 )
 def test_what_no_function_can_be_given_is_changed_at_import(of: Mapped, what: str) -> None:
-    assert changed_code(of, by_what(of)[what]) is None
+    assert codes(of, by_what(of)[what]) is None
 
 
 def test_a_mutant_knows_the_lines_of_the_statement_that_it_changes(of: Mapped) -> None:
