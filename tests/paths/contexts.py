@@ -10,7 +10,7 @@ from coverage import Coverage
 
 from tests.paths.table import ROOT
 
-SECONDS = ROOT / ".state" / "seconds.json"
+SECONDS = ROOT / ".state" / "reach.json"
 """How long each test took, with its fixtures."""
 
 _seconds: defaultdict[str, float] = defaultdict(float)

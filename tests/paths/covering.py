@@ -24,7 +24,7 @@ from tests.paths.table import ROOT, Mapped, mapped
 
 SETTINGS = Path(__file__).with_name("coverage.ini")
 DATA = ROOT / ".state" / "coverage"
-RECORDED_OF = ROOT / ".state" / "coverage.of"  # a digest of the sources and tests it is of
+RECORDED_OF = ROOT / ".state" / "reach.of"  # a digest of the sources and tests it is of
 
 
 def coverage(*arguments: str) -> int:

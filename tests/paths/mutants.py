@@ -202,6 +202,7 @@ def main(arguments: Sequence[str]) -> int:
     files = [of for of in mapped() if of.file.endswith(asked.file)]
     todo = [(of, m) for of in files for m in mutants_of(ROOT / of.file) if not results.get(of, m)]
     random.Random(asked.seed).shuffle(todo)
+    todo.sort(key=lambda one: one[1].what in one[0].equivalent)  # what is explained comes last
     trials = Trials(reach, results, until_s)
     for name in FOREIGN:
         importlib.import_module(name)
