@@ -24,7 +24,7 @@ import random
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import astuple, dataclass
 from functools import partial
 from pathlib import Path
@@ -64,7 +64,12 @@ class Results:
     def __init__(self, *, again: bool) -> None:
         self._known: dict[str, tuple[str, str, str]] = {}
         self._digests = {test: digest([test]) for test in tests_of(mapped())}  # as they are now
-        if RESULTS.exists() and not again:
+        if not again:
+            self.read()
+
+    def read(self) -> None:
+        """What is in the file."""
+        if RESULTS.exists():
             self._known = json.loads(RESULTS.read_text(encoding="utf-8"))
 
     @staticmethod
@@ -206,11 +211,30 @@ def main(arguments: Sequence[str]) -> int:
     trials = Trials(reach, results, until_s)
     for name in FOREIGN:
         importlib.import_module(name)
-    late = [(of, mutant) for of, mutant in todo if codes(of, mutant) is None]
-    trials.go_on(AtImport(of, mutant, reach.seconds) for of, mutant in late)
+    late = [AtImport(of, mutant, reach.seconds) for of, mutant in todo if codes(of, mutant) is None]
+    explained = [one for one in late if one.mutant.what in one.of.equivalent]
+    trials.go_on(one for one in late if one not in explained)
     if len(late) < len(todo):
-        try_in_place(trials, reach, todo)  # last: it imports what is ours
+        in_another_process(lambda: try_in_place(trials, reach, todo))
+        results.read()
+    trials.go_on(explained)
     return report(files, results)
+
+
+def in_another_process(run: Callable[[], None]) -> None:
+    """What is imported there is not imported here."""
+    pid = os.fork()
+    if not pid:
+        code = 1
+        try:
+            run()
+            code = 0
+        finally:
+            sys.stdout.flush()
+            os._exit(code)
+    _, status = os.waitpid(pid, 0)
+    if status:
+        sys.exit("the process that tries mutants has failed")
 
 
 def report(files: Sequence[Mapped], results: Results) -> int:
