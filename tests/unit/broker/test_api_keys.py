@@ -160,9 +160,10 @@ async def test_what_is_done_to_an_unknown_key_is_refused_and_not_noted(house: Ho
 
 async def test_both_secrets_work_within_the_overlap_and_then_the_new_one(house: House) -> None:
     view, old = await made(house, 1)
+    now_us = house.clock.wall_us()
     rotated, new = await house.done(house.broker.access.rotate(view.api_key_id, DAY_MS))
     assert old != new
-    assert rotated.overlap_until_us is not None
+    assert rotated.overlap_until_us == now_us + DAY_MS * 1_000
     authenticate = house.broker.access.authenticate
     assert authenticate(old) == authenticate(new) == rotated
     house.clock.wall_offset_us += rotated.overlap_until_us - house.clock.wall_us() - 1

@@ -15,6 +15,7 @@ from seb_appliance.storage.bucket_info import BucketInfo, encode_bucket_info
 from seb_appliance.storage.layout import Claim, SnapshotName
 from seb_appliance.storage.memory import MemoryStore
 from tests.support.appliances import Appliance, check_nothing
+from tests.support.fakes import settle
 from tests.support.faulty_store import FaultyStore, after, before
 
 ENTRIES = range(2, 11)
@@ -100,6 +101,25 @@ async def test_a_table_of_contents_that_ends_with_the_first_read_is_read_once(
     two = await another(store, tmp_path).start(take_over=True)
     assert two.replica.numbers == list(ENTRIES)
     assert store.count("get_range", key(5)) == 1
+
+
+async def test_the_view_takes_one_transaction_at_a_time(one, store, tmp_path, monkeypatch):
+    monkeypatch.setattr(replay, "APPLY_ENTRIES", 2)
+    two = another(store, tmp_path)
+    apply, under_way, at_most = two.replica.apply, 0, 0
+
+    async def slowly(batch):
+        nonlocal under_way, at_most
+        under_way += 1
+        at_most = max(at_most, under_way)
+        await settle()
+        await apply(batch)
+        under_way -= 1
+
+    monkeypatch.setattr(two.replica, "apply", slowly)
+    await two.start(take_over=True)
+    assert two.replica.numbers == list(ENTRIES)
+    assert at_most == 1
 
 
 async def test_an_entry_at_the_key_of_another_is_damage_in_mode_b(claimed, store, tmp_path):

@@ -131,6 +131,7 @@ async def test_a_higher_claim_without_a_base_is_outwaited_once(one, store, tmp_p
     assert two.journal.epoch == 10
     assert len(await keys(store, BASES)) == 2  # none for the claim that was not the highest
     assert 30 <= two.clock.now_s - began_s < 40
+    assert two.report.seconds == two.clock.now_s - began_s
     assert two.replica.numbers == list(range(1, 11))
 
 
