@@ -22,7 +22,7 @@ import pytest
 from tests.paths.mutating import Function, Mutant
 from tests.paths.table import ROOT, Mapped
 
-SLOWER = 5  # times as long as without a mutant, and LATE_S more: then a test hangs
+SLOWER = 5  # times as long as the longest test of its file, and LATE_S more: then a test hangs
 LATE_S = 3.0
 MEMORY_BYTES = 4 * 1024**3
 
@@ -102,9 +102,15 @@ def run_items(items: Sequence[pytest.Item], seconds: dict[str, float], notes: Pa
         return
     items[0].config.pluginmanager.register(_Noticing(notes))
     for item, following in zip(items, [*items[1:], None], strict=True):
-        signal.alarm(int(SLOWER * seconds[item.nodeid] + LATE_S) + 1)
+        # Whichever is the first of its file waits for what the file's tests share.
+        longest_s = max(took for test, took in seconds.items() if _file(test) == _file(item.nodeid))
+        signal.alarm(int(SLOWER * longest_s + LATE_S) + 1)
         item.ihook.pytest_runtest_protocol(item=item, nextitem=following)
         signal.alarm(0)
+
+
+def _file(test: str) -> str:
+    return test.partition("::")[0]
 
 
 # --- a function that is changed where it is ---

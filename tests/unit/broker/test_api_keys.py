@@ -375,6 +375,14 @@ async def test_the_size_of_what_is_admitted_counts_towards_the_window(house: Hou
     await asyncio.gather(*tasks)
 
 
+async def test_an_api_key_may_expire_in_a_microsecond_but_not_now(house: House) -> None:
+    now_us = house.clock.wall_us()
+    with pytest.raises(BadRequestError, match="expired already"):
+        await made(house, 1, expires_us=now_us)
+    view, _ = await made(house, 1, expires_us=house.clock.wall_us() + 1)
+    assert view.expires_us is not None
+
+
 async def test_who_came_by_an_open_door_may_use_it_for_ever_and_manage_no_api_keys(
     house: House,
 ) -> None:

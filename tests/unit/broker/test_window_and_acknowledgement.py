@@ -5,6 +5,7 @@ from itertools import permutations
 
 import pytest
 
+from seb_appliance.broker.sealing import seal
 from seb_appliance.broker.settings import BrokerSettings
 from seb_appliance.broker.values import From, NewRecords, ReadRequest
 from seb_appliance.broker.window import Window
@@ -13,6 +14,7 @@ from seb_appliance.errors import (
     OutcomeUnknownError,
     OverloadedError,
     RecordTooLargeError,
+    SebError,
     ShuttingDownError,
     TopicNotFoundError,
 )
@@ -301,6 +303,39 @@ async def came_out(house: House, start: From) -> list[tuple[bytes | None, bytes 
             headers = columns.headers.get(n) if columns.headers is not None else b""
             found.append((columns.values.get(n), record_key, headers or b""))
     return found
+
+
+@pytest.mark.parametrize("first", [KEYED, HEADED, BOTH])
+async def test_a_plain_value_behind_keys_and_headers_has_neither(
+    house: House, first: NewRecords
+) -> None:
+    await house.topic("t")
+    reservation = house.broker.pending.reserve(1)
+    appended = asyncio.ensure_future(house.broker.append(ADMIN, "t", first, reservation))
+    await settle()
+    assert house.broker.append_at_once(ADMIN, "t", b"plain", 5, Nobody())
+    await house.clock.advance(1)
+    after = (await appended).offset + len(first.values)
+    assert await came_out(house, From(offset=after)) == [(b"plain", None, b"")]
+    assert len(house.journal.entries) == 2
+
+
+@pytest.mark.parametrize("times_us", [[0], [3, 1, 2]])
+def test_a_section_tells_the_latest_of_its_records_times(times_us: list[int]) -> None:
+    window = Window()
+    runs = window.runs_of(1, 0, None)
+    for time_us in times_us:
+        runs.add_value(b"a", time_us)
+    (section,) = seal(window, 9).contents.sections
+    assert section.largest_timestamp_us == max(times_us)
+
+
+class Nobody:
+    """Who is told of an append, and does not listen."""
+
+    def stored(self, admitted: object, window_s: float, put_s: float) -> None: ...
+
+    def failed(self, error: SebError) -> None: ...
 
 
 @pytest.mark.parametrize("end", ["resolve", "fail"])

@@ -194,13 +194,17 @@ async def test_an_entry_that_lands_after_the_base_is_not_in_the_log(one, store, 
     assert await rebuilt(store, tmp_path / "rebuilt") == list(range(1, 12))
 
 
-async def test_local_state_above_the_cut_is_a_ghost_and_put_aside(one, store, tmp_path):
+@pytest.mark.parametrize("count", [0, 10])
+async def test_local_state_above_the_cut_is_a_ghost_and_put_aside(store, tmp_path, count):
     """A start replayed an unacknowledged entry that the base of another then cut off."""
+    one = await another(store, tmp_path, "one").start()
+    for number in range(1, count + 1):
+        await one.append(number)
     two = another(store, tmp_path)
     late_one = Appliance(store, tmp_path / "one-again")
 
     async def meanwhile():
-        # `two` has replayed up to 10. The PUT of entry 11 lands now, and `late_one` replays it.
+        # `two` has replayed `count` entries. The PUT of one more lands now; `late_one` replays it.
         await store.land()
         store.on("list_after", CLAIMS, crash)
         with pytest.raises(CrashError):
@@ -213,9 +217,9 @@ async def test_local_state_above_the_cut_is_a_ghost_and_put_aside(one, store, tm
     store.on("put", BASES, before(meanwhile))
     await two.start(take_over=True)
     assert late_one.replica.numbers[-1] == 99
-    await two.append(11)
+    await two.append(count + 1)
     await late_one.start(take_over=True)
-    assert late_one.replica.numbers == list(range(1, 12))
+    assert late_one.replica.numbers == list(range(1, count + 2))
     assert late_one.replica.cleared == 1
 
 
