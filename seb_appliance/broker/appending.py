@@ -71,8 +71,8 @@ class Admitted:
     """What was admitted, in `window`, which may stay open for `linger_ms`."""
 
     window: Window
+    linger_ms: int
     appends: dict[str, AdmittedAppend] = field(default_factory=dict)
-    linger_ms: int = 0
     early_flush: bool = False
 
     @property

@@ -85,12 +85,9 @@ def decode_base(body: bytes, claim: Claim) -> Base:
     return base
 
 
-async def list_claims(
-    store: ObjectStore, patience: Patience, folder: str, after: Claim | None = None
-) -> list[Claim]:
-    """The claims (or bases: `folder` says which) above `after`, lowest first."""
-    after_key = folder + after.name if after else ""
-    found = await patience.ask(partial(list_all, store, folder, after_key))
+async def list_claims(store: ObjectStore, patience: Patience, folder: str) -> list[Claim]:
+    """The claims (or bases: `folder` says which), lowest first."""
+    found = await patience.ask(partial(list_all, store, folder))
     claims = []
     for info in found:
         claim = layout.parse_claim(info.key)

@@ -55,6 +55,14 @@ async def test_a_ticket_reads_the_topics_that_it_is_for_again_and_again(seb):
     assert (answer.status_code, answer.json()["code"]) == (403, "forbidden")
 
 
+async def test_a_read_by_ticket_is_a_use_of_its_api_key(seb):
+    given = await ticket(seb, "in.*")
+    last_used, api_key_id = seb.appliance.broker.access.last_used, seb.admin_key.split("_")[1]
+    before_us = last_used.get(api_key_id)
+    await get(seb, f"/v1/topics/in.a/records?ticket={given}")
+    assert last_used.get(api_key_id) > before_us
+
+
 async def test_a_stream_by_ticket_holds_the_topics_that_it_is_for(seb):
     given = await ticket(seb, "in.*")
     client = seb.client_with(None)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 import copy
 import functools
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,16 +30,27 @@ ARITHMETIC: dict[type[ast.operator], type[ast.operator]] = {
     ast.BitOr: ast.BitAnd,
     ast.BitAnd: ast.BitOr,
 }
-TELLS = ("Error", "wrong", "_fenced_by", "_damage")  # what makes sentences for people
+TELLS = ("Error", "wrong", "_fenced_by", "_damage", "_progress")  # what makes sentences for people
+
+
+@dataclass(frozen=True)
+class Function:
+    """One that stands in a module or class: the nth (from 0) of this qualified name there."""
+
+    name: str
+    nth: int
 
 
 @dataclass(frozen=True)
 class Mutant:
-    """`what`: the change in words, which do not change when lines move."""
+    """`what`: the change in words, which do not change when lines move. `statement`: the lines of
+    the statement that is changed. `function`: what it is in; None when it runs at import."""
 
     line: int
     what: str
     source: str
+    statement: range
+    function: Function | None
 
 
 def mutants_of(path: Path) -> list[Mutant]:
@@ -46,20 +58,23 @@ def mutants_of(path: Path) -> list[Mutant]:
     tree = ast.parse(path.read_text(encoding="utf-8"))
     ignored = _ignored(tree)
     statements = _statements(tree)
+    functions = _functions(tree)
     found: list[Mutant] = []
     seen: dict[str, int] = {}
     for node, replace in list(_places(tree)):
         if id(node) in ignored:
             continue
+        statement = statements[id(node)]
         for changed, what in list(_changes(node)):
             replace(changed)
             source = ast.unparse(ast.fix_missing_locations(tree))
             replace(node)
             if isinstance(node, ast.Constant):
-                what = f"{what} in: {statements[id(node)]}"
+                what = f"{what} in: {ast.unparse(statement).splitlines()[0]}"
             seen[what] = seen.get(what, 0) + 1
             named = what if seen[what] == 1 else f"{what} ({seen[what]})"
-            found.append(Mutant(node.lineno, named, source))
+            function = functions.get(id(node))
+            found.append(Mutant(node.lineno, named, source, _lines(statement), function))
     return sorted(found, key=lambda mutant: mutant.line)
 
 
@@ -78,19 +93,47 @@ def _places(tree: ast.Module) -> Iterator[tuple[Node, Callable[[ast.AST], None]]
                         yield item, functools.partial(value.__setitem__, index)
 
 
-def _statements(tree: ast.Module) -> dict[int, str]:
-    """The first line of the innermost statement that each node stands in."""
+def _statements(tree: ast.Module) -> dict[int, ast.stmt]:
+    """The innermost statement that each node stands in."""
     return {
-        id(node): ast.unparse(statement).splitlines()[0]
+        id(node): statement
         for statement in ast.walk(tree)  # from the outermost in
         if isinstance(statement, ast.stmt)
         for node in ast.walk(statement)
     }
 
 
+def _lines(statement: ast.stmt) -> range:
+    """The lines of a statement; of one that holds others, those before the first of them."""
+    body = getattr(statement, "body", None)
+    end = body[0].lineno if body else (statement.end_lineno or statement.lineno) + 1
+    return range(statement.lineno, max(end, statement.lineno + 1))
+
+
+def _functions(tree: ast.Module) -> dict[int, Function]:
+    """The outermost function in whose body each node is."""
+    seen: Counter[str] = Counter()
+    within: dict[int, Function] = {}
+
+    def look(body: Sequence[ast.stmt], prefix: str) -> None:
+        for statement in body:
+            if isinstance(statement, ast.ClassDef):
+                look(statement.body, f"{prefix}{statement.name}.")
+            elif isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef):
+                name = prefix + statement.name
+                function = Function(name, seen[name])
+                seen[name] += 1
+                within.update(
+                    (id(node), function) for part in statement.body for node in ast.walk(part)
+                )
+
+    look(tree.body, "")
+    return within
+
+
 def _ignored(tree: ast.Module) -> set[int]:
     """Nodes in which no lie is told: asserts (they say what is true anyway), sentences of errors,
-    names of types, and failpoints (it is tests/crash that needs them)."""
+    names of types, how values lie in memory, and failpoints (it is tests/crash that needs them)."""
     ignored: set[int] = set()
     for node in ast.walk(tree):
         parts: list[ast.AST] = []
@@ -101,6 +144,9 @@ def _ignored(tree: ast.Module) -> set[int]:
             parts = [*node.args, *node.keywords]
         elif isinstance(node, ast.AnnAssign):
             parts = [node.annotation]
+        elif isinstance(node, ast.ClassDef):
+            layout = [word for word in node.keywords if word.arg in ("frozen", "gc")]
+            parts = [*node.decorator_list, *layout]
         elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             parts = [a.annotation for a in ast.walk(node.args)
                      if isinstance(a, ast.arg) and a.annotation]  # fmt: skip

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from seb_appliance.broker.api_keys import draw_secret
+from seb_appliance.broker.api_keys import FOR_EVER_US, draw_secret
 from seb_appliance.broker.audit import Actor
 from seb_appliance.broker.values import ApiKeyView
 from seb_appliance.errors import (
@@ -160,12 +160,15 @@ async def test_what_is_done_to_an_unknown_key_is_refused_and_not_noted(house: Ho
 
 async def test_both_secrets_work_within_the_overlap_and_then_the_new_one(house: House) -> None:
     view, old = await made(house, 1)
+    now_us = house.clock.wall_us()
     rotated, new = await house.done(house.broker.access.rotate(view.api_key_id, DAY_MS))
     assert old != new
-    assert rotated.overlap_until_us is not None
+    assert rotated.overlap_until_us == now_us + DAY_MS * 1_000
     authenticate = house.broker.access.authenticate
     assert authenticate(old) == authenticate(new) == rotated
-    await house.clock.advance(DAY_MS / 1000)
+    house.clock.wall_offset_us += rotated.overlap_until_us - house.clock.wall_us() - 1
+    assert authenticate(old) == authenticate(new) == rotated
+    house.clock.wall_offset_us += 1
     assert authenticate(new) == rotated
     with pytest.raises(UnauthenticatedError):
         authenticate(old)
@@ -370,3 +373,26 @@ async def test_the_size_of_what_is_admitted_counts_towards_the_window(house: Hou
     house.journal.release()
     await house.clock.advance(1)
     await asyncio.gather(*tasks)
+
+
+async def test_an_api_key_may_expire_in_a_microsecond_but_not_now(house: House) -> None:
+    now_us = house.clock.wall_us()
+    with pytest.raises(BadRequestError, match="expired already"):
+        await made(house, 1, expires_us=now_us)
+    view, _ = await made(house, 1, expires_us=house.clock.wall_us() + 1)
+    assert view.expires_us is not None
+
+
+async def test_who_came_by_an_open_door_may_use_it_for_ever_and_manage_no_api_keys(
+    house: House,
+) -> None:
+    access = house.broker.access
+    anybody = access.let_in_anybody()
+    until_us = access.holds_until_us(anybody)
+    assert until_us == FOR_EVER_US
+    await house.clock.advance(400 * DAY_MS / 1000)
+    assert access.still_holds(anybody, until_us)
+    for operation in ("produce", "consume", "manage"):
+        access.authorize(anybody, operation, "any.topic", "any.group")
+    with pytest.raises(ForbiddenError):
+        access.authorize(anybody, "admin")

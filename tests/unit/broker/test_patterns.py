@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seb_appliance.broker.patterns import CACHED_NAMES_MAX, PatternTrie
+from seb_appliance.broker.patterns import CACHED_NAMES_MAX, Patterns, PatternTrie
 from tests.support.patterns import pattern_matches
 
 words = st.sampled_from(["a", "b", "c"])
@@ -21,6 +21,12 @@ def test_the_trie_finds_what_each_pattern_alone_matches(filed: list[str], asked:
     for name in asked:
         alone = {i for i, pattern in enumerate(filed) if pattern_matches(pattern, name)}
         assert trie.match(name) == alone
+
+
+@given(some=st.lists(patterns, max_size=5), name=names)
+def test_some_patterns_cover_what_one_of_them_matches(some: list[str], name: str) -> None:
+    matches = any(pattern_matches(pattern, name) for pattern in some)
+    assert Patterns(some).cover(name) == matches
 
 
 @given(filed=st.lists(patterns, min_size=1, max_size=20), name=names, data=st.data())

@@ -119,3 +119,5 @@ def test_meters_of_keys_long_gone_make_room(
     for number in range(9):
         meters.enter(key(f"k{number}", requests_per_second=1))
     assert len(meters._by_id) == 3
+    with pytest.raises(QuotaExceededError):  # the newest are the ones that are kept
+        meters.enter(key("k8", requests_per_second=1))

@@ -256,6 +256,16 @@ async def test_who_finds_another_writer_ends_all_that_waits(house: House) -> Non
     assert house.journal.entries == []
 
 
+async def test_what_is_appended_at_once_waits_for_its_linger_and_no_longer(house: House) -> None:
+    await house.topic("t", linger_ms=1_000)
+    heard = Heard()
+    assert house.broker.append_at_once(ADMIN, "t", b"a", 1, heard)
+    await house.clock.advance(0.9995)
+    assert heard.told == []
+    await house.clock.advance(0.0005)
+    assert [admitted.offset for admitted, _, _ in heard.told] == [0]
+
+
 async def test_a_record_that_is_too_long_is_left_to_who_says_why(house: House) -> None:
     await house.topic("t", max_record_bytes=3)
     heard = Heard()

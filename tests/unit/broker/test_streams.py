@@ -14,6 +14,7 @@ from seb_appliance.broker.values import NewRecords
 from seb_appliance.errors import (
     OutcomeUnknownError,
     SebError,
+    StreamClosedError,
     StreamConflictError,
     TopicNotFoundError,
 )
@@ -189,3 +190,13 @@ async def test_an_append_of_any_kind_is_a_use_of_a_stream(house: House) -> None:
     assert house.broker.append_at_once(ADMIN, "s", b"by the fast lane", 1, Nobody())
     await house.clock.advance(HOUR_S - 10)
     assert house.broker.streams.get("s").log_end_offset == 3
+
+
+async def test_a_stream_that_is_closed_takes_no_record_by_any_door(house: House) -> None:
+    await make(house, WantedStream())
+    await append(house, b"last", close=True)
+    for values in ([b"later"], [b"and", b"later"]):
+        with pytest.raises(StreamClosedError) as refused:
+            await house.appended("s", *values)
+        assert refused.value.data["log_end_offset"] == 2
+    assert house.broker.streams.get("s").log_end_offset == 2

@@ -1,11 +1,13 @@
 """Window, seal, one PUT in flight, apply, acknowledge."""
 
 import asyncio
+from itertools import permutations
 
 import pytest
 
+from seb_appliance.broker.sealing import seal
 from seb_appliance.broker.settings import BrokerSettings
-from seb_appliance.broker.values import NewRecords
+from seb_appliance.broker.values import From, NewRecords, ReadRequest
 from seb_appliance.broker.window import Window
 from seb_appliance.errors import (
     FencedError,
@@ -13,10 +15,17 @@ from seb_appliance.errors import (
     OutcomeUnknownError,
     OverloadedError,
     RecordTooLargeError,
+    SebError,
     ShuttingDownError,
     TopicNotFoundError,
 )
-from seb_appliance.formats.operations import Append, AuditNoted, TopicCreated, TopicDeleted
+from seb_appliance.formats.operations import (
+    Append,
+    AuditNoted,
+    TopicCreated,
+    TopicDeleted,
+    TopicSettings,
+)
 from tests.support.fakes import settle
 from tests.unit.broker.conftest import ADMIN, House
 
@@ -78,6 +87,24 @@ async def test_a_window_closes_at_the_earliest_linger_of_its_topics(house: House
     await house.clock.advance(0.02)
     assert slow.done()
     assert fast.done()
+    assert house.clock.armed == 0, "nothing is left to ring at the later one"
+
+
+@pytest.mark.parametrize(
+    ("settings", "wait_s"),
+    [(BrokerSettings(linger_ms=400), 0.05), (BrokerSettings(linger_ms=20), 0.02)],
+)
+async def test_an_operators_event_waits_for_company_but_not_for_long(
+    house: House, wait_s: float
+) -> None:
+    events = [
+        asyncio.ensure_future(house.broker.topics.create(name, TopicSettings())) for name in "ab"
+    ]
+    await house.clock.advance(wait_s - 0.001)
+    assert house.journal.entries == []
+    await house.clock.advance(0.001)
+    assert [(await event)[0].name for event in events] == ["a", "b"]
+    assert len(house.journal.entries) == 1
 
 
 async def test_early_flush_closes_the_window_of_a_lone_caller_at_once(house: House) -> None:
@@ -164,6 +191,18 @@ async def test_stopping_seals_what_is_open_and_refuses_what_comes(house: House) 
         await refused
 
 
+async def test_an_open_window_is_drained_when_there_is_nothing_in_it(house: House) -> None:
+    await house.topic("t")
+    await house.done(house.broker.topics.trim("t", 0))  # which adds nothing
+    assert await house.broker.drain(0)
+    waiting = house.append("t", b"a")
+    await settle()
+    assert not await house.broker.drain(0)
+    await house.clock.advance(1)
+    assert (await waiting).offset == 0
+    assert await house.broker.drain(0)
+
+
 async def test_what_could_not_be_drained_is_told_unknown(house: House) -> None:
     house.journal.hold()
     waiting = house.append("t", b"a")
@@ -222,17 +261,82 @@ async def test_timestamps_of_the_appliance_never_go_back(house: House) -> None:
     assert created == sorted(created)
 
 
-async def test_optional_columns_fill_up_when_a_later_append_brings_them(house: House) -> None:
-    plain = house.append("t", b"a")
+PLAIN = NewRecords([b"plain"])
+KEYED = NewRecords([None], keys=[b"record key"])
+HEADED = NewRecords([b"headed"], headers=[b"\x80"])
+BOTH = NewRecords([b"a", b"b"], keys=[b"x", None], headers=[b"", b"\x80"])
+
+
+@pytest.mark.parametrize("count", range(5))
+async def test_records_come_out_with_the_keys_and_headers_that_they_went_in_with(
+    house: House, count: int
+) -> None:
+    """Whatever came before and after them in the same batch."""
+    await house.topic("t")
+    for records in permutations([PLAIN, KEYED, HEADED, BOTH], count):
+        appends = []
+        for one in records:
+            reservation = house.broker.pending.reserve(1)
+            append = house.broker.append(ADMIN, "t", one, reservation)
+            appends.append(asyncio.ensure_future(append))
+        await house.clock.advance(1)
+        placed = [await append for append in appends]
+        went_in = [
+            (
+                value,
+                one.keys[n] if one.keys else None,
+                one.headers[n] if one.headers else b"",
+            )
+            for one in records
+            for n, value in enumerate(one.values)
+        ]
+        start = From(offset=placed[0].offset) if placed else From(latest=True)
+        assert await came_out(house, start) == went_in
+
+
+async def came_out(house: House, start: From) -> list[tuple[bytes | None, bytes | None, bytes]]:
+    result = await house.broker.read("t", ReadRequest(start))
+    found = []
+    for piece in result.slices:
+        columns = piece.batch.columns
+        for n in range(piece.begin, piece.end):
+            record_key = columns.keys.get(n) if columns.keys is not None else None
+            headers = columns.headers.get(n) if columns.headers is not None else b""
+            found.append((columns.values.get(n), record_key, headers or b""))
+    return found
+
+
+@pytest.mark.parametrize("first", [KEYED, HEADED, BOTH])
+async def test_a_plain_value_behind_keys_and_headers_has_neither(
+    house: House, first: NewRecords
+) -> None:
+    await house.topic("t")
     reservation = house.broker.pending.reserve(1)
-    keyed = asyncio.ensure_future(
-        house.broker.append(
-            ADMIN, "t", NewRecords([None], keys=[b"k"], headers=[b"\x80"]), reservation
-        )
-    )
+    appended = asyncio.ensure_future(house.broker.append(ADMIN, "t", first, reservation))
+    await settle()
+    assert house.broker.append_at_once(ADMIN, "t", b"plain", 5, Nobody())
     await house.clock.advance(1)
-    await plain, await keyed
-    assert await house.values("t") == [b"a", None]
+    after = (await appended).offset + len(first.values)
+    assert await came_out(house, From(offset=after)) == [(b"plain", None, b"")]
+    assert len(house.journal.entries) == 2
+
+
+@pytest.mark.parametrize("times_us", [[0], [3, 1, 2]])
+def test_a_section_tells_the_latest_of_its_records_times(times_us: list[int]) -> None:
+    window = Window()
+    runs = window.runs_of(1, 0, None)
+    for time_us in times_us:
+        runs.add_value(b"a", time_us)
+    (section,) = seal(window, 9).contents.sections
+    assert section.largest_timestamp_us == max(times_us)
+
+
+class Nobody:
+    """Who is told of an append, and does not listen."""
+
+    def stored(self, admitted: object, window_s: float, put_s: float) -> None: ...
+
+    def failed(self, error: SebError) -> None: ...
 
 
 @pytest.mark.parametrize("end", ["resolve", "fail"])

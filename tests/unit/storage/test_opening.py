@@ -34,6 +34,7 @@ async def test_an_empty_bucket_becomes_ours(store, tmp_path, mode):
     info = decode_bucket_info(await store.get(layout.BUCKET))
     assert (info.mode, info.id_bytes) == (mode, one.journal.bucket_id)
     assert (one.report.began_from, one.report.epoch, one.report.mode) == ("empty", 1, mode)
+    assert one.report.newest_snapshot_seq == 0
 
 
 async def test_a_restart_goes_on_from_local_state_in_the_next_epoch(store, tmp_path, mode):

@@ -15,6 +15,7 @@ from seb_appliance.storage.bucket_info import BucketInfo, encode_bucket_info
 from seb_appliance.storage.layout import Claim, SnapshotName
 from seb_appliance.storage.memory import MemoryStore
 from tests.support.appliances import Appliance, check_nothing
+from tests.support.fakes import settle
 from tests.support.faulty_store import FaultyStore, after, before
 
 ENTRIES = range(2, 11)
@@ -90,6 +91,35 @@ async def test_a_long_table_of_contents_is_read_to_its_end(one, store, tmp_path,
     monkeypatch.setattr(replay.limits, "ENTRY_HEAD_READ_BYTES", replay.HEADER_BYTES + 1)
     two = await another(store, tmp_path).start(take_over=True)
     assert two.replica.numbers == list(ENTRIES)
+
+
+async def test_a_table_of_contents_that_ends_with_the_first_read_is_read_once(
+    one, store, tmp_path, monkeypatch
+):
+    head_bytes = decode(await store.get(key(5))).header.sections_at
+    monkeypatch.setattr(replay.limits, "ENTRY_HEAD_READ_BYTES", head_bytes)
+    two = await another(store, tmp_path).start(take_over=True)
+    assert two.replica.numbers == list(ENTRIES)
+    assert store.count("get_range", key(5)) == 1
+
+
+async def test_the_view_takes_one_transaction_at_a_time(one, store, tmp_path, monkeypatch):
+    monkeypatch.setattr(replay, "APPLY_ENTRIES", 2)
+    two = another(store, tmp_path)
+    apply, under_way, at_most = two.replica.apply, 0, 0
+
+    async def slowly(batch):
+        nonlocal under_way, at_most
+        under_way += 1
+        at_most = max(at_most, under_way)
+        await settle()
+        await apply(batch)
+        under_way -= 1
+
+    monkeypatch.setattr(two.replica, "apply", slowly)
+    await two.start(take_over=True)
+    assert two.replica.numbers == list(ENTRIES)
+    assert at_most == 1
 
 
 async def test_an_entry_at_the_key_of_another_is_damage_in_mode_b(claimed, store, tmp_path):
@@ -212,10 +242,22 @@ async def test_a_bucket_in_use_without_an_entry_is_refused_too(store, tmp_path):
         await another(store, tmp_path).start()
 
 
-async def test_how_old_the_last_entry_is_is_told_in_words(one, store, tmp_path):
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [
+        (119, "119 s"),
+        (120, "2 min"),
+        (7_199, "119 min"),
+        (7_200, "2 h"),
+        (172_799, "47 h"),
+        (172_800, "2 days"),
+        (864_000, "10 days"),
+    ],
+)
+async def test_how_old_the_last_entry_is_is_told_in_words(one, store, tmp_path, seconds, words):
     laptop = another(store, tmp_path)
-    laptop.clock.now_s = one.clock.now_s + 7_201
-    with pytest.raises(BucketInUseError, match="last entry 2 h ago"):
+    laptop.clock.now_s = one.clock.now_s + seconds
+    with pytest.raises(BucketInUseError, match=f"last entry {words} ago"):
         await laptop.start()
 
 

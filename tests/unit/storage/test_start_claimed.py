@@ -4,6 +4,7 @@ import asyncio
 
 import msgspec
 import pytest
+from crc32c import crc32c
 
 from seb_appliance.errors import FencedError
 from seb_appliance.formats.contents import Contents
@@ -133,6 +134,7 @@ async def test_a_higher_claim_without_a_base_is_outwaited_once(one, store, tmp_p
     assert two.journal.epoch == 10
     assert len(await keys(store, BASES)) == 2  # none for the claim that was not the highest
     assert 90 <= two.clock.now_s - began_s < 100
+    assert two.report.seconds == two.clock.now_s - began_s
     assert two.replica.numbers == list(range(1, 11))
 
 
@@ -146,6 +148,25 @@ async def test_a_second_higher_claim_is_not_outwaited(one, store, tmp_path):
     store.on("put", CLAIMS, after(abort), times=2)
     with pytest.raises(FencedStartError):
         await another(store, tmp_path).start(take_over=True)
+
+
+async def test_an_aborted_start_is_outwaited_though_another_is_in_force_below_it(
+    one, store, tmp_path
+):
+    """The highest of the higher claims decides: who is in force is taken over, as was asked."""
+    three = another(store, tmp_path, "three")
+
+    async def start_and_abort():
+        await three.start(take_over=True)
+        await three.append(11)
+        await store.inner.put(layout.claim_key(Claim(9, b"\x01" * 16)), b"{}")
+
+    store.on("put", CLAIMS, after(start_and_abort))
+    two = await another(store, tmp_path).start(take_over=True)
+    assert two.journal.epoch == 10
+    assert two.replica.numbers == list(range(1, 12))
+    with pytest.raises(FencedError):
+        await three.append(12)
 
 
 async def test_an_aborted_start_that_wakes_up_late_is_fenced(one, store, tmp_path):
@@ -176,13 +197,17 @@ async def test_an_entry_that_lands_after_the_base_is_not_in_the_log(one, store, 
     assert await rebuilt(store, tmp_path / "rebuilt") == list(range(1, 12))
 
 
-async def test_local_state_above_the_cut_is_a_ghost_and_put_aside(one, store, tmp_path):
+@pytest.mark.parametrize("count", [0, 10])
+async def test_local_state_above_the_cut_is_a_ghost_and_put_aside(store, tmp_path, count):
     """A start replayed an unacknowledged entry that the base of another then cut off."""
+    one = await another(store, tmp_path, "one").start()
+    for number in range(1, count + 1):
+        await one.append(number)
     two = another(store, tmp_path)
     late_one = Appliance(store, tmp_path / "one-again")
 
     async def meanwhile():
-        # `two` has replayed up to 10. The PUT of entry 11 lands now, and `late_one` replays it.
+        # `two` has replayed `count` entries. The PUT of one more lands now; `late_one` replays it.
         await store.land()
         store.on("list_after", CLAIMS, crash)
         with pytest.raises(CrashError):
@@ -195,9 +220,9 @@ async def test_local_state_above_the_cut_is_a_ghost_and_put_aside(one, store, tm
     store.on("put", BASES, before(meanwhile))
     await two.start(take_over=True)
     assert late_one.replica.numbers[-1] == 99
-    await two.append(11)
+    await two.append(count + 1)
     await late_one.start(take_over=True)
-    assert late_one.replica.numbers == list(range(1, 12))
+    assert late_one.replica.numbers == list(range(1, count + 2))
     assert late_one.replica.cleared == 1
 
 
@@ -358,6 +383,16 @@ async def test_a_damaged_base_is_damage(one, store, tmp_path, field):
         await another(store, tmp_path).start(take_over=True)
 
 
+async def test_a_base_that_says_more_than_is_known_is_not_followed(one, store, tmp_path):
+    key = layout.base_key(Claim(1, one.journal.writer_id))
+    base = msgspec.json.decode(await store.get(key))["base"]
+    inner = msgspec.json.encode({**base, "from_the_future": 1})
+    sealed = {"base": msgspec.Raw(inner), "crc32c": crc32c(inner)}
+    await store.put(key, msgspec.json.encode(sealed))
+    with pytest.raises(StoreUnusableError, match=key + " is damaged"):
+        await another(store, tmp_path).start(take_over=True)
+
+
 async def test_an_older_base_is_not_needed_beside_a_snapshot(one, store, tmp_path):
     two = await another(store, tmp_path).start(take_over=True)
     await append_and_snapshot(two, [11])
@@ -426,6 +461,19 @@ async def test_a_start_that_waits_for_listings_is_not_taken_for_an_aborted_one(
         await appending[0]
     await two.append(12)
     assert await rebuilt(store, tmp_path / "rebuilt") == list(range(1, 13))
+
+
+async def test_on_an_unknown_store_it_waits_again_after_it_outwaited_an_aborted_start(
+    store, tmp_path
+):
+    async def abort():
+        await store.put(layout.claim_key(Claim(9, b"\x01" * 16)), b"{}")
+
+    store.on("put", CLAIMS, after(abort))
+    one = another(store, tmp_path, "one")
+    await one.start(list_is_known=False)
+    assert one.journal.epoch == 10
+    assert one.clock.slept_s.count(60.0) == 1  # for the claim that was not there before
 
 
 async def test_nobody_waits_for_claims_of_his_own(store, tmp_path):

@@ -107,6 +107,18 @@ async def test_a_damaged_snapshot_is_passed_over_for_the_one_before(one, store, 
     assert two.replica.numbers == list(range(2, 13))
 
 
+async def test_the_oldest_of_three_snapshots_is_enough_when_the_others_are_damaged(
+    one, store, tmp_path
+):
+    await append_and_snapshot(one, [11, 12, 13])
+    assert await delete_up_to_the_floor(store) == 11
+    for name in (await one.snapshots().list())[1:]:
+        await store.put(name.key, b"damaged")
+    two = await another(store, tmp_path).start(take_over=True)
+    assert two.report.began_seq == 11
+    assert two.replica.numbers == list(range(2, 14))
+
+
 async def test_local_state_below_the_floor_is_never_begun_from(one, store, tmp_path):
     old = one.replica.state.position, list(one.replica.numbers)
     await append_and_snapshot(one, [11, 12, 13])

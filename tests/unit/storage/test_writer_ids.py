@@ -1,5 +1,8 @@
 """The writer ids of a data directory survive crashes."""
 
+import os
+from pathlib import Path
+
 from seb_appliance.storage.writer_ids import WriterIds
 
 
@@ -23,3 +26,34 @@ def test_a_line_cut_short_by_a_crash_does_not_spoil_the_next(tmp_path):
 def test_nobody_else_may_read_them(tmp_path):
     WriterIds(tmp_path / "writer-ids").remember(b"a" * 16)
     assert (tmp_path / "writer-ids").stat().st_mode & 0o777 == 0o600
+
+
+def test_the_line_and_its_name_are_on_the_disk_when_it_is_remembered(tmp_path, monkeypatch):
+    synced = []
+
+    def fsync(descriptor):
+        path = Path(f"/proc/self/fd/{descriptor}").readlink()
+        synced.append((path, path.is_dir() or path.read_bytes()))
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    WriterIds(tmp_path / "writer-ids").remember(b"a" * 16)
+    assert synced == [(tmp_path / "writer-ids", b"\n" + b"61" * 16 + b"\n"), (tmp_path, True)]
+
+
+def test_no_descriptor_stays_open(tmp_path, monkeypatch):
+    still_open = set()
+    really_open, really_close = os.open, os.close
+
+    def opening(*arguments):
+        descriptor = really_open(*arguments)
+        still_open.add(descriptor)
+        return descriptor
+
+    def closing(descriptor):
+        still_open.remove(descriptor)
+        really_close(descriptor)
+
+    monkeypatch.setattr(os, "open", opening)
+    monkeypatch.setattr(os, "close", closing)
+    WriterIds(tmp_path / "writer-ids").remember(b"a" * 16)
+    assert still_open == set()
