@@ -1,8 +1,8 @@
-"""Fixtures for every test: the S3 servers, each started once, when the first test asks for it."""
+"""For every test: the same examples in each run; the S3 servers, each started once, when the first
+test asks for it."""
 
 from __future__ import annotations
 
-import os
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
@@ -10,6 +10,8 @@ from pathlib import Path
 
 import hypothesis
 import pytest
+from hypothesis import HealthCheck
+from hypothesis.internal.conjecture import providers
 
 from tests.support.dealing import deal
 from tests.support.servers.ceph import running_ceph
@@ -18,9 +20,14 @@ from tests.support.servers.rclone import running_rclone
 from tests.support.servers.s3_server import NotInstalledError, S3Server
 from tests.support.servers.swift import running_swift
 
-# A busy machine is no failure: what must end soon is measured by its own test.
-hypothesis.settings.register_profile("seb", deadline=None)
-hypothesis.settings.load_profile("ci" if "CI" in os.environ else "seb")
+# A busy machine is no failure: what must end soon is measured by its own test. New examples are for
+# those who look for something (docs/TESTING.md), not for a change that has to land.
+PATIENT = hypothesis.settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+hypothesis.settings.register_profile("seb", PATIENT, derandomize=True)
+hypothesis.settings.register_profile("random", PATIENT, max_examples=1_000, print_blob=True)
+hypothesis.settings.load_profile("seb")
+# Constants of modules are examples, too: of all that happen to have been imported by now.
+providers._get_local_constants = lambda: providers._local_constants
 
 # In the background of a shell we were told to ignore interrupts, and would tell our children.
 signal.signal(signal.SIGINT, signal.default_int_handler)

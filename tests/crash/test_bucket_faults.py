@@ -82,7 +82,7 @@ async def test_a_caller_is_told_by_his_deadline_that_nobody_knows(tmp_path: Path
         answer = await connection.request("POST", f"/v1/topics/{TOPICS[0]}/records", b"lonely")
         assert (answer.status, answer.code) == (504, "outcome_unknown")
         assert answer.json()["side_effects"] == "unknown"
-        assert 0.9 < time.monotonic() - began_s < 1.6
+        assert 0.9 < time.monotonic() - began_s < 3  # the request itself is given up after 10 s
         headers = {"Seb-Timeout": "200ms"}
         path = f"/v1/topics/{TOPICS[0]}/records"
         answer = await connection.request("POST", path, b"in a hurry", headers)

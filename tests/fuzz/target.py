@@ -40,6 +40,17 @@ class Target:
     def execute(self, data: bytes) -> None:
         """Raises Finding."""
         peak_bytes = _peak_bytes()
+        took_s = self._taken_s(data)
+        if took_s > SECONDS_MAX:  # what the collector or a neighbour took comes once
+            took_s = min(took_s, self._taken_s(data))
+        if took_s > SECONDS_MAX:
+            raise Finding(f"took {took_s:.2f} s")
+        grown_bytes = _peak_bytes() - peak_bytes
+        if grown_bytes > MEMORY_BYTES_MAX:
+            raise Finding(f"took {grown_bytes / limits.MIB:.0f} MiB")
+
+    def _taken_s(self, data: bytes) -> float:
+        """Of this thread's processor time. Raises Finding."""
         started_s = time.thread_time()
         try:
             self.check(data)
@@ -47,12 +58,7 @@ class Target:
             pass
         except Exception as error:
             raise Finding(f"{type(error).__name__}: {error}"[:500]) from error
-        took_s = time.thread_time() - started_s
-        if took_s > SECONDS_MAX:
-            raise Finding(f"took {took_s:.2f} s")
-        grown_bytes = _peak_bytes() - peak_bytes
-        if grown_bytes > MEMORY_BYTES_MAX:
-            raise Finding(f"took {grown_bytes / limits.MIB:.0f} MiB")
+        return time.thread_time() - started_s
 
 
 def tried(decode: Callable[[bytes], None], inputs: Iterable[bytes]) -> None:

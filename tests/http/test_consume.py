@@ -229,7 +229,7 @@ async def test_a_reader_that_leaves_frees_its_place(seb):
     await waiting_readers(seb, 1)
     reading.cancel()
     await asyncio.gather(reading, return_exceptions=True)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         await waiting_readers(seb, 0)
     assert seb.appliance.broker.reading.used_bytes == 0
 

@@ -200,9 +200,8 @@ async def test_bytes_are_charged_to_the_quota(seb, topic):
         await events.values(3)
         async with seb.client_with(key["secret"]) as client:
             # What was sent is charged when the transport has taken it, which may be a turn later.
-            while (await client.get(f"/v1/topics/{topic}/records")).status_code == 200:
+            while (answer := await client.get(f"/v1/topics/{topic}/records")).status_code == 200:
                 pass
-            answer = await client.get(f"/v1/topics/{topic}/records")
             assert answer.json()["code"] == "quota_exceeded"
 
 

@@ -12,7 +12,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
-from socket import create_server
+
+from tests.support.servers.s3_server import free_port
 
 READY_S_MAX = 60
 ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.startswith("SEB_")}
@@ -60,11 +61,6 @@ class Serving:
             except (OSError, HTTPException):
                 time.sleep(0.02)
         raise AssertionError(f"not ready: {self.shown}")
-
-
-def free_port() -> int:
-    with create_server(("127.0.0.1", 0)) as listener:
-        return listener.getsockname()[1]
 
 
 @contextmanager

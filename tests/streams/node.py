@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import platform
 import shutil
@@ -29,11 +30,13 @@ def node() -> str:
 
 
 def install_modules() -> Path:
-    """`node_modules`, as the lock file says."""
-    lock = FOLDER / "package-lock.json"
-    if not _INSTALLED.exists() or _INSTALLED.stat().st_mtime < lock.stat().st_mtime:
-        command = ["npm", "ci", "--no-audit", "--no-fund", "--ignore-scripts", "--silent"]
-        subprocess.run(command, cwd=FOLDER, check=True, timeout=300)
+    """`node_modules`, as the lock file says. Of processes that ask together one installs them."""
+    wanted = FOLDER / "package-lock.json"
+    with wanted.open() as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not _INSTALLED.exists() or _INSTALLED.stat().st_mtime < wanted.stat().st_mtime:
+            command = ["npm", "ci", "--no-audit", "--no-fund", "--ignore-scripts", "--silent"]
+            subprocess.run(command, cwd=FOLDER, check=True, timeout=300)
     return _MODULES
 
 

@@ -36,7 +36,7 @@ class RunningAppliance:
     def client_with(self, token: str | None) -> httpx2.AsyncClient:
         """A client with another API key, or none. The caller closes it."""
         headers = {} if token is None else {"authorization": f"Bearer {token}"}
-        return httpx2.AsyncClient(base_url=self.base_url, headers=headers, timeout=20)
+        return httpx2.AsyncClient(base_url=self.base_url, headers=headers, timeout=60)
 
 
 @contextlib.asynccontextmanager

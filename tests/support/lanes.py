@@ -66,7 +66,7 @@ class Lane(asyncio.Transport):
     async def answers(self, *pieces: bytes, count: int = 1) -> bytes:
         """Give it the pieces, one by one as it reads, until it gave so many answers or hung up."""
         self._bodiless = pieces[0].startswith(b"H")  # HEAD
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await self._give(pieces)
             while not self.closed and self._complete() < count:
                 await asyncio.sleep(0)
@@ -74,7 +74,7 @@ class Lane(asyncio.Transport):
 
     async def all_answers(self, *pieces: bytes) -> bytes:
         """Give it the pieces, whatever they are, until it hung up or waits for more of them."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await self._give(pieces)
             quiet = 0
             while not self.closed and quiet < _QUIET_TURNS:

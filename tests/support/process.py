@@ -18,7 +18,7 @@ from tests.support.load import Connection, LostError, NotSentError
 from tests.support.servers.s3_server import die_with_parent, free_port
 
 ROOT = Path(__file__).parents[2]
-READY_S = 30.0  # 10 are promised (docs/OPERATIONS.md), to a machine that does nothing else
+READY_S = 60.0  # 10 are promised (docs/OPERATIONS.md), to a machine that does nothing else
 POLL_S = 0.01
 
 
@@ -114,7 +114,7 @@ class SebProcess:
         try:
             while (waited_s := time.monotonic() - self.started_s) < within_s and self.running:
                 try:
-                    answer = await connection.request("GET", "/readyz", timeout_s=0.5)
+                    answer = await connection.request("GET", "/readyz", timeout_s=5)
                 except (NotSentError, LostError):
                     await asyncio.sleep(POLL_S)
                     continue
@@ -126,7 +126,7 @@ class SebProcess:
         code = self.process.poll()
         raise AssertionError(f"not ready after {waited_s:.1f} s (exit {code}): {self.shown}")
 
-    async def ended(self, within_s: float = 30.0) -> int:
+    async def ended(self, within_s: float = 60.0) -> int:
         """The exit code (negative: the signal that killed it)."""
         until_s = time.monotonic() + within_s
         while (code := self.process.poll()) is None:

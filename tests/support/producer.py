@@ -87,7 +87,7 @@ class Load:
             call.outcome == "acked" and port in {None, call.port} for call in self.calls[at:]
         )
 
-    async def until_acked(self, more: int, port: int | None = None, within_s: float = 10.0) -> None:
+    async def until_acked(self, more: int, port: int | None = None, within_s: float = 60.0) -> None:
         """Wait until `more` further calls were acknowledged."""
         at, until_s = len(self.calls), time.monotonic() + within_s
         while self.acked_since(at, port) < more:

@@ -75,7 +75,7 @@ async def exchange(port: int, data: bytes, *, head: bool = False) -> RawAnswer:
     """One request on a connection of its own."""
     connection = await RawConnection.open(port)
     try:
-        async with asyncio.timeout(15):
+        async with asyncio.timeout(60):
             sending = asyncio.create_task(connection.send(data))
             answer = await connection.answer(head=head)
             await sending

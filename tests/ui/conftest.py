@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser, expect, sync_playwright
 
 from tests.support.appliance import RunningAppliance, running_appliance
 from tests.ui.pages import Visitor, add_user, visitor
@@ -33,6 +33,7 @@ def chromium() -> Iterator[Browser]:
     """One browser for a module's tests; nothing is downloaded."""
     if not CHROMIUM.exists():
         pytest.skip("no Chromium here; tests/support/servers/install.sh installs it")
+    expect.set_options(timeout=60_000)  # instead of five seconds: a busy machine is no failure
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
         yield browser

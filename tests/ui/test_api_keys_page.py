@@ -249,7 +249,7 @@ async def test_a_hundred_grants_over_ten_thousand_topics_are_told_at_once() -> N
         for number in range(100)
         for pair in (("operation", "produce"), ("topics", f"orders.{number}.**"), ("groups", ""))
     ]
-    began_s = time.perf_counter()
+    began_s = time.process_time()
     rows = await key_forms.rows_of(Form(pairs), lambda: topics)
-    assert time.perf_counter() - began_s < 1  # 0.05 s on a quiet machine
+    assert time.process_time() - began_s < 1  # 0.05 s is usual
     assert rows[7].matches.startswith("100 of 10,000 topics: orders.7.7, orders.7.107")

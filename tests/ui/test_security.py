@@ -198,7 +198,7 @@ HOSTILE = [
     "<script>alert(1)</script>",
     '"><img src=x onerror=alert(1)>',
     "' onmouseover='alert(1)",
-    "{{ 7*7 }}{% raw %}",
+    "{{ 'a'*12 }}{% raw %}",
     "javascript:alert(1)",
     '<b hx-get="/ui/x" hx-on:load="alert(1)" data-hx-trigger="load">',
     "\u202egnp.exe",
@@ -223,7 +223,7 @@ async def test_nothing_that_somebody_named_can_run(
             assert "<img" not in page
             assert "<b hx-" not in page
             assert "' onmouseover='" not in page
-            assert "49" not in re.sub(r"[\d:.,-]{2,}", "", page)
+            assert "aaaaaaaaaaaa" not in page
     await seb.appliance.broker.topics.delete("hostile-2")
     await seb.client.delete("/v1/topics/hostile")
 

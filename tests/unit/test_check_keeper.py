@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from pathlib import Path
 
 import pytest
@@ -12,9 +13,10 @@ from seb_appliance.keepers.check_keeper import CheckKeeper
 from tests.support.fakes import FakeClock
 
 
-def keeper_of(folder: Path, bucket: str) -> CheckKeeper:
+def keeper_of(folder: Path, bucket: str, **flags: str) -> CheckKeeper:
     folder.mkdir()
-    in_force = settings.load(flags={"bucket": bucket, "data": str(folder)}, environment={})
+    given = {"bucket": bucket, "data": str(folder), **flags}
+    in_force = settings.load(flags=given, environment={})
     return CheckKeeper(in_force, FakeClock())
 
 
@@ -30,12 +32,16 @@ async def test_a_check_that_takes_too_long_is_broken_off(
 
 
 async def test_a_check_ends_with_the_appliance(tmp_path: Path) -> None:
-    keeper = keeper_of(tmp_path / "seb", f"file:{tmp_path / 'bucket'}")
-    assert keeper.begin("doctor")
-    assert not keeper.begin("fsck")
-    while keeper.progress != "asking the bucket":
-        await asyncio.sleep(0)
-    await keeper.close()
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # what is asked of it has no answer
+        s3 = {"s3_endpoint": f"http://127.0.0.1:{silent.getsockname()[1]}", "s3_region": "x"}
+        keys = {"s3_access_key_id": "x", "s3_secret_access_key": "x"}
+        keeper = keeper_of(tmp_path / "seb", "s3://bucket/seb", **s3, **keys)
+        assert keeper.begin("doctor")
+        assert not keeper.begin("fsck")
+        while keeper.progress != "asking the bucket":
+            assert keeper.running
+            await asyncio.sleep(0)
+        await keeper.close()
     assert keeper.found["doctor"].failure == "It was broken off."
     assert not (tmp_path / "seb" / "check.tmp").exists()
 

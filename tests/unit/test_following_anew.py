@@ -34,7 +34,7 @@ def chosen(folder: Path, name: str) -> settings.Settings:
 
 
 async def until(condition) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not condition():
             await asyncio.sleep(0.01)
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import http.client
+import itertools
+import os
 import secrets
 import shutil
 import signal
@@ -23,6 +25,10 @@ if TYPE_CHECKING:
     from types_boto3_s3.client import S3Client
 
 _PR_SET_PDEATHSIG = 1
+# Below the ports that kernels hand out by themselves (32768 and up), so that nothing takes one in
+# the second before it is bound; each process begins elsewhere, so that no two name the same.
+_PORTS = range(11_000, 32_000)
+_next_ports = itertools.count(os.getpid() * 1_009)
 
 
 class NotInstalledError(Exception):
@@ -97,9 +103,13 @@ def need(*programs: str) -> None:
 
 
 def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
+    """A port that nobody listens on, and that this process names only once."""
+    for number in _next_ports:
+        port = _PORTS[number % len(_PORTS)]
+        with socket.socket() as listener, contextlib.suppress(OSError):
+            listener.bind(("127.0.0.1", port))
+            return port
+    raise AssertionError("numbers do not end")
 
 
 @contextlib.contextmanager
