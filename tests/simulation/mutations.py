@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 from unittest import mock
@@ -22,8 +22,9 @@ from seb_appliance.broker.repeats import Repeats
 from seb_appliance.broker.window import Window
 from seb_appliance.errors import ObjectExistsError, OutcomeUnknownError, StoreUncertainError
 from seb_appliance.formats.entry import Position
-from seb_appliance.formats.operations import ApiKeyRevoked
+from seb_appliance.formats.operations import ApiKeyRevoked, TopicTrimmed
 from seb_appliance.keepers.tidier_keeper import TidierKeeper
+from seb_appliance.state import index_pages, projection
 from seb_appliance.storage import create_only, opening
 from seb_appliance.storage.claims import Claimant
 from seb_appliance.storage.cleanup import BucketCleaner
@@ -237,6 +238,25 @@ def standby_serves_what_is_not_settled() -> contextlib.AbstractContextManager[An
     return mock.patch.object(FollowedClaimed, "_is_settled", settled)
 
 
+def sqlite_forgets_trims() -> contextlib.AbstractContextManager[Any]:
+    """SQLite does not hear that a log begins later."""
+    changes_of = projection.changes_of
+
+    def changes(event: Any, header: Any) -> list[Any]:
+        return [] if isinstance(event, TopicTrimmed) else changes_of(event, header)
+
+    return mock.patch.object(projection, "changes_of", changes)
+
+
+def pages_end_with_transactions() -> contextlib.AbstractContextManager[Any]:
+    """Pages of the index follow from when SQLite committed, and not from the journal alone."""
+
+    def stretches(entries: Any, paged_seq: int, waiting: int) -> Iterator[tuple[list[Any], bool]]:
+        yield list(entries), True
+
+    return mock.patch.object(index_pages, "stretches", stretches)
+
+
 MUTATIONS: dict[str, Mutation] = {
     mutation.__name__: mutation
     for mutation in (
@@ -257,13 +277,18 @@ MUTATIONS: dict[str, Mutation] = {
         snapshot_one_entry_ahead,
         entries_replayed_twice,
         standby_serves_what_is_not_settled,
+        sqlite_forgets_trims,
+        pages_end_with_transactions,
     )
 }
 
 
-# What shows only when a third machine takes over in mode B would take many seeds.
+# What shows only when a third machine takes over in mode B would take many seeds; what only SQLite
+# can do wrong shows where it is.
 NEEDS: dict[str, dict[str, Any]] = {
     "standby_serves_what_is_not_settled": {"mode": "B", "machines": 3},
+    "sqlite_forgets_trims": {"kind": "sqlite"},
+    "pages_end_with_transactions": {"kind": "sqlite"},
 }
 
 

@@ -11,11 +11,13 @@ import pytest
 
 from tests.simulation.mutations import MUTATIONS, found_by
 from tests.simulation.parts import in_parts
-from tests.simulation.seeds import run_seed
+from tests.simulation.seeds import KINDS, Kind, run_seed
 
 ROOT = Path(__file__).parents[2]
 SEEDS = int(os.environ.get("TEST_SEEDS", "1000"))
+SQLITE_SEEDS = int(os.environ.get("TEST_SQLITE_SEEDS", "30"))
 SEEDS_TO_FIND = 600
+HASH_SEEDS: dict[Kind, list[str]] = {"plain": ["0", "4711"], "sqlite": ["4711"]}
 
 
 def test_what_is_promised_holds_in_a_few_seeds() -> None:
@@ -34,20 +36,21 @@ def test_another_seed_is_another_history() -> None:
 
 
 @pytest.mark.slow
-def test_a_seed_replays_bit_for_bit_in_another_process_whatever_its_hashes() -> None:
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_seed_replays_bit_for_bit_in_another_process_whatever_its_hashes(kind: Kind) -> None:
     told = {
         subprocess.run(
-            [sys.executable, "-m", "tests.simulation", "--seed", "7"],
+            [sys.executable, "-m", "tests.simulation", "--class", kind, "--seed", "7"],
             env={**os.environ, "PYTHONHASHSEED": hash_seed},
             cwd=ROOT,
             capture_output=True,
             text=True,
             check=True,
         ).stdout
-        for hash_seed in ("0", "4711")
+        for hash_seed in HASH_SEEDS[kind]
     }
     assert len(told) == 1
-    assert run_seed(7).digest in told.pop()
+    assert run_seed(7, kind=kind).digest in told.pop()
 
 
 @pytest.mark.slow
@@ -59,6 +62,17 @@ def test_what_is_promised_holds_in_many_seeds() -> None:
         if outcome.violations
     }
     assert not failed, "replay one: python -m tests.simulation --trace --seed …"
+
+
+@pytest.mark.slow
+def test_what_is_promised_holds_with_sqlite_as_the_local_state() -> None:
+    failed = {
+        outcome.seed: outcome.violations
+        for outcomes, _ in in_parts(range(SQLITE_SEEDS), jobs=2, kind="sqlite")
+        for outcome in outcomes
+        if outcome.violations
+    }
+    assert not failed, "replay one: python -m tests.simulation --class sqlite --trace --seed …"
 
 
 @pytest.mark.slow
