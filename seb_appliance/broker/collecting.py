@@ -58,6 +58,11 @@ class Collected:
             offsets = item.batch.offsets()
             begin = bisect_left(offsets, self.next_offset)
             stop = bisect_left(offsets, self._end)
+        if begin > 0 and self.slices:
+            # Batches were merged since the last one was taken. Only the first of an answer may
+            # hold records from before it: who reads on begins here.
+            self._room_records = 0
+            return
         taken = self._fitting(item.batch, begin, stop)
         if taken > begin:
             self.slices.append(BatchSlice(item.batch, begin, taken, item.stored))

@@ -300,6 +300,32 @@ async def test_what_was_trimmed_whole_while_it_was_merged_is_garbage(place: Plac
     assert await place.values("t") == []
 
 
+async def test_an_answer_ends_where_its_batches_were_merged_meanwhile(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only the first batch of an answer may hold records from before it: who gets whole batches
+    would read those of a later one twice."""
+    values = await place.produce("t", 30)
+    await place.restart()
+    read = place.appliance.sections.read
+
+    async def read_and_merge(ref: SectionRef) -> bytes:
+        data = await read(ref)
+        if ref.base_offset == 10:
+            await place.tidy()
+        return data
+
+    monkeypatch.setattr(place.appliance.sections, "read", read_and_merge)
+    offset, answers = 5, []
+    while offset < len(values):
+        answers.append(await place.broker.read("t", ReadRequest(From(offset=offset))))
+        offset = answers[-1].next_offset
+    assert place.broker._catalog.topic("t").stored.bases.tolist() == [0]
+    assert [answer.next_offset for answer in answers] == [11, 30]
+    for answer in answers:
+        assert all(piece.begin == 0 for piece in answer.slices[1:])
+
+
 async def test_a_read_of_segments_does_not_step_over_what_is_left_after_a_trim(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
