@@ -37,7 +37,8 @@ def told_of(path: Path) -> Iterator[None]:
         yield
     except DBAPIError as error:
         raise _meaning(path, error.orig) from error
-    except (sqlite3.Error, UnicodeError, OSError) as error:
+    # A damaged file can tell SQLite to take more memory than there is.
+    except (sqlite3.Error, UnicodeError, OSError, MemoryError) as error:
         raise _meaning(path, error) from error
 
 
@@ -49,4 +50,4 @@ def _meaning(path: Path, error: BaseException | None) -> CorruptObjectError | Co
             f"the local state {path} cannot be used: {error}. Check the disk, its free space, the"
             " directory's owner, and that no other appliance runs on this data directory"
         )
-    return CorruptObjectError(f"{path} is not a sound state: {error}")
+    return CorruptObjectError(f"{path} is not a sound state: {str(error) or type(error).__name__}")

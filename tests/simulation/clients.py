@@ -330,11 +330,12 @@ async def _read(topic: str, request: ReadRequest, broker: Broker) -> ReadResult:
 
 
 def rows_of(result: ReadResult) -> list[Row]:
-    """What a read gave. The value of a tombstone is None."""
+    """What a read gave to one who is sent whole batches, as clients are: they cut the first and the
+    last, and take all others as they are. The value of a tombstone is None."""
     rows: list[Row] = []
     for piece in result.slices:
         columns, count = piece.batch.columns, piece.batch.header.count
         keys = [None] * count if columns.keys is None else columns.keys.slice()
-        found = list(zip(piece.batch.offsets(), keys, columns.values.slice(), strict=True))
-        rows += found[piece.begin : piece.end]
-    return rows
+        rows += zip(piece.batch.offsets(), keys, columns.values.slice(), strict=True)
+    begin = result.slices[0].batch.offsets()[result.slices[0].begin] if rows else 0
+    return [row for row in rows if begin <= row[0] < result.next_offset]
