@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Final
 
-from seb_appliance.formats.entry import EncodedEntry, EntryHeader, Position
+from seb_appliance.formats.entry import EncodedEntry, Entry, EntryHeader, Position
 from seb_appliance.storage import layout
 from seb_appliance.storage.journal import StoredJournal, create_entry
 from seb_appliance.storage.object_store import ObjectStore
@@ -98,13 +98,14 @@ class CreateOnlyLog:
         await self._goes_on_after(end)
         return end
 
-    async def read_on(self, position: Position) -> Position:
-        """Apply what was stored after `position` since the log ended there; where it ends now.
+    async def read_on(self, position: Position) -> list[Entry]:
+        """What was stored after `position` since the log ended there, for who applies it later.
         Raises ReplayError.
 
-        For a start that races a writer in force for the next key. No LIST: the log had no gap when
-        `replay` looked, what came since was stored one after the other, and who lists loses."""
-        return await self._replay.run(
+        For a start that races a writer in force for the next key. No LIST, and nothing is applied:
+        the log had no gap when `replay` looked, what came since was stored one after the other, and
+        who does anything between GET and PUT loses."""
+        return await self._replay.read(
             position, create_only_span(), self._bucket_id, ahead=_AHEAD_IN_A_RACE
         )
 

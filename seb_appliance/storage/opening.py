@@ -18,7 +18,7 @@ from seb_appliance.clock import Clock
 from seb_appliance.errors import CorruptObjectError, StoreError
 from seb_appliance.failpoints import Failpoints
 from seb_appliance.formats.contents import Contents
-from seb_appliance.formats.entry import EncodedEntry, Position, encode
+from seb_appliance.formats.entry import EncodedEntry, Entry, Position, encode
 from seb_appliance.formats.operations import EpochStarted
 from seb_appliance.start_errors import BucketInUseError, ConfigurationError, StoreUnusableError
 from seb_appliance.storage import layout
@@ -44,7 +44,13 @@ from seb_appliance.storage.layout import Claim, Mode
 from seb_appliance.storage.object_store import ObjectStore
 from seb_appliance.storage.patience import START_PATIENCE_S, Patience, given_up
 from seb_appliance.storage.recovery import Log, Recovery
-from seb_appliance.storage.replay import EntryReader, Progress, Replay, ReplayError
+from seb_appliance.storage.replay import (
+    APPLY_ENTRIES,
+    EntryReader,
+    Progress,
+    Replay,
+    ReplayError,
+)
 from seb_appliance.storage.snapshots import SnapshotStore
 from seb_appliance.storage.store_test import LIST_ROUNDS, StoreTest, StoreTestReport
 from seb_appliance.storage.writer_ids import WriterIds
@@ -282,9 +288,10 @@ class _Opening:
         could not be followed any more. Raises BucketInUseError.
 
         A writer in force takes one key after the other meanwhile. Beginning again each time would
-        never end where it takes them faster than this start can list and replay: so only what came
-        in between is read, and the next key is tried at once.
+        never end where it takes them faster than this start can list and replay: so what came in
+        between is only read, the next key is tried at once, and applying waits for the end.
         """
+        came: list[Entry] = []
         while True:
             if position.seq > 0 and position.writer_id not in known | {self._writer_id}:
                 self._refuse_in_use(position.epoch, position.writer_id, position)
@@ -295,15 +302,19 @@ class _Opening:
             key = layout.create_only_key(epoch_entry.entry.header.seq)
             stored = await self._patience.ask(partial(create_entry, self._store, key, epoch_entry))
             self._failpoints.reach("K19")
-            if stored:
-                return epoch_entry
-            before = position
             try:
-                position = await log.read_on(before)
+                if came and (stored or len(came) >= APPLY_ENTRIES):
+                    await self._replay.apply(came)
+                    came = []
+                if stored:
+                    return epoch_entry
+                more = await log.read_on(position)
             except (ReplayError, CorruptObjectError):
                 return None  # a new beginning finds out what is wrong
-            if position == before:
+            if not more:
                 return None  # the key is taken, and GET does not show by what
+            came += more
+            position = more[-1].header.position
 
     def _epoch_entry(self, position: Position, bucket_id: bytes) -> EncodedEntry:
         return encode(

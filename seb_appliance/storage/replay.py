@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -143,20 +144,47 @@ class Replay:
                 return
             after = page[-1].key
 
-    async def run(
-        self, position: Position, span: Span, bucket_id: bytes, *, ahead: int = 1
-    ) -> Position:
+    async def run(self, position: Position, span: Span, bucket_id: bytes) -> Position:
         """Apply the entries of `span` that follow `position`; the position of the last of them.
-        `ahead`: how many are asked for at first; a start with nothing to replay shall not ask for
-        32 absent keys.
 
         Raises ReplayError for an entry that is damaged, does not continue the log, or (below the
         end of a span that has one) is missing.
         """
-        reads: deque[asyncio.Task[Entry | None]] = deque()
         batch: list[Entry] = []
         applying: asyncio.Task[None] | None = None
         began_s = self._clock.monotonic_s()
+        try:
+            async with aclosing(self._entries(position, span, bucket_id, ahead=1)) as entries:
+                async for entry in entries:
+                    position = entry.header.position
+                    batch.append(entry)
+                    if len(batch) == APPLY_ENTRIES:
+                        await _finished(applying)
+                        applying = asyncio.create_task(self.apply(batch))
+                        batch = []
+            await _finished(applying)
+            if batch:
+                await self.apply(batch)
+        finally:
+            # A transaction under way is not torn: its end is waited for, whatever it is.
+            if applying is not None:
+                await asyncio.wait([applying])
+            self.seconds += self._clock.monotonic_s() - began_s
+        return position
+
+    async def read(
+        self, position: Position, span: Span, bucket_id: bytes, *, ahead: int
+    ) -> list[Entry]:
+        """The entries of `span` that follow `position`, not applied. Raises as `run`."""
+        async with aclosing(self._entries(position, span, bucket_id, ahead=ahead)) as entries:
+            return [entry async for entry in entries]
+
+    async def _entries(
+        self, position: Position, span: Span, bucket_id: bytes, *, ahead: int
+    ) -> AsyncGenerator[Entry]:
+        """`ahead`: how many are asked for at first; a start with nothing to replay shall not ask
+        for 32 absent keys."""
+        reads: deque[asyncio.Task[Entry | None]] = deque()
         next_seq = position.seq + 1
         try:
             while span.until_seq is None or position.seq < span.until_seq:
@@ -174,24 +202,14 @@ class Replay:
                 if why := span.refusal(entry.header, position):
                     raise ReplayError(key, why)
                 position = entry.header.position
-                batch.append(entry)
-                if len(batch) == APPLY_ENTRIES:
-                    await _finished(applying)
-                    applying = asyncio.create_task(self._apply(batch))
-                    batch = []
-            await _finished(applying)
-            if batch:
-                await self._apply(batch)
+                yield entry
         finally:
             for read in reads:
                 read.cancel()
-            # A transaction under way is not torn: its end is waited for, whatever it is.
-            rest = [*reads, applying] if applying else [*reads]
-            await asyncio.gather(*rest, return_exceptions=True)
-            self.seconds += self._clock.monotonic_s() - began_s
-        return position
+            await asyncio.gather(*reads, return_exceptions=True)
 
-    async def _apply(self, batch: list[Entry]) -> None:
+    async def apply(self, batch: list[Entry]) -> None:
+        """Entries that follow what the replica has, in order."""
         await self._replica.apply(batch)
         self.done += len(batch)
         self._failpoints.reach("K20")

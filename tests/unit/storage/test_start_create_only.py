@@ -341,6 +341,25 @@ async def test_a_writer_that_stores_an_entry_at_each_list_is_taken_over(
         await one.append(1000)
 
 
+async def test_a_writer_that_stores_an_entry_whenever_a_start_applies_is_taken_over(
+    one, store, tmp_path, monkeypatch
+):
+    """Who does anything between GET and PUT loses the race, on a slow disk again and again."""
+    two, numbers = another(store, tmp_path), iter(range(11, 1000))
+    apply = two.replica.apply
+
+    async def apply_slowly(entries):
+        with suppress(FencedError):
+            await one.append(next(numbers))
+        await apply(entries)
+
+    monkeypatch.setattr(two.replica, "apply", apply_slowly)
+    await two.start(take_over=True)
+    assert two.replica.numbers == list(range(2, 13))
+    with pytest.raises(FencedError):
+        await one.append(1000)
+
+
 async def test_a_replay_counts_all_pages_of_the_journal(one, store, tmp_path, monkeypatch):
     monkeypatch.setattr(replay, "LIST_PAGE", 4)
     listed = store.count("list_after", JOURNAL)
