@@ -1,7 +1,5 @@
 """The start in mode A, sentence by sentence, with other writers in between."""
 
-from contextlib import suppress
-
 import pytest
 
 from seb_appliance.errors import CorruptObjectError, FencedError, ObjectMissingError
@@ -319,45 +317,6 @@ async def test_an_entry_stored_while_a_start_claims_is_replayed(one, store, tmp_
     assert two.replica.numbers[-1] == 11
     with pytest.raises(FencedError):
         await one.append(12)
-
-
-@pytest.mark.parametrize("moment", [before, after])
-async def test_a_writer_that_stores_an_entry_at_each_list_is_taken_over(
-    one, store, tmp_path, moment
-):
-    """Its windows come faster than a start can list, read and put."""
-    numbers = iter(range(11, 1000))
-
-    async def store_another():
-        with suppress(FencedError):
-            await one.append(next(numbers))
-
-    store.on("list_after", "", moment(store_another), times=900)
-    two = await another(store, tmp_path).start(take_over=True)
-    last = two.replica.numbers[-1]
-    assert two.replica.numbers == list(range(2, last + 1))
-    assert last < 40  # and not when it had nothing more to store
-    with pytest.raises(FencedError):
-        await one.append(1000)
-
-
-async def test_a_writer_that_stores_an_entry_whenever_a_start_applies_is_taken_over(
-    one, store, tmp_path, monkeypatch
-):
-    """Who does anything between GET and PUT loses the race, on a slow disk again and again."""
-    two, numbers = another(store, tmp_path), iter(range(11, 1000))
-    apply = two.replica.apply
-
-    async def apply_slowly(entries):
-        with suppress(FencedError):
-            await one.append(next(numbers))
-        await apply(entries)
-
-    monkeypatch.setattr(two.replica, "apply", apply_slowly)
-    await two.start(take_over=True)
-    assert two.replica.numbers == list(range(2, 13))
-    with pytest.raises(FencedError):
-        await one.append(1000)
 
 
 async def test_a_replay_counts_all_pages_of_the_journal(one, store, tmp_path, monkeypatch):
