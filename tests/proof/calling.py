@@ -78,8 +78,23 @@ class Caller:
         headers: Mapping[str, str] | None = None,
         key: str | None = None,
     ) -> Any:
-        """Send it, note its outcome in `call`; the JSON of a good answer, else None. `body` is
-        JSON, unless it is bytes."""
+        """As `ask`; the JSON of a good answer."""
+        answer = await self.ask(call, method, path, body, headers, key)
+        if answer is None:
+            return None
+        return answer.json() if answer.body else {}
+
+    async def ask(
+        self,
+        call: Call,
+        method: str,
+        path: str,
+        body: Any = None,
+        headers: Mapping[str, str] | None = None,
+        key: str | None = None,
+    ) -> Response | None:
+        """Send it, note its outcome in `call`; a good answer, else None. `body` is JSON, unless it
+        is bytes."""
         sent = b"" if body is None else body if isinstance(body, bytes) else _encode(body)
         named = {"Content-Type": "application/json", **(headers or {})}
         connection = self.connection(key)
@@ -96,7 +111,7 @@ class Caller:
         self.crowd.answers[f"{type(call).__name__.lower()}: {call.answer}"] += 1
         if call.outcome == "ok":
             await asyncio.sleep(self.crowd.pace_s)
-            return answer.json() if answer.body else {}
+            return answer
         self._door += 1
         await asyncio.sleep(self.crowd.refused_s)
         return None

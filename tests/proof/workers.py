@@ -13,6 +13,7 @@ import json
 import random
 from collections.abc import Awaitable, Callable
 
+from seb_appliance.client.records import decode_batches
 from tests.proof.calling import Caller, Crowd
 from tests.proof.history import Commit, History, KeyCall, Part, Read, Record, Write
 
@@ -155,19 +156,23 @@ async def produce_keyed(crowd: Crowd, number: int) -> None:
 
 
 async def read(crowd: Crowd, number: int) -> None:
-    """Follows one topic from its beginning, and waits at its end."""
+    """Follows one topic from its beginning, and waits at its end; as JSON, or as record batches,
+    which are sent as they are stored and cut by who reads."""
     topic = (*TOPICS, KEYED)[number % 3]
     name, offset = f"reader-{number}", 0
-    caller = Caller(crowd, name, number)
+    caller, dice = Caller(crowd, name, number), dice_of(crowd, name)
     while not crowd.stopping.is_set():
         found = Read(*caller.begin(), topic=topic, offset=offset)
         crowd.history.reads.append(found)
-        query = f"offset={offset}&wait=300ms&max_records=1000"
-        page = await caller.make(found, "GET", f"/v1/topics/{topic}/records?{query}")
-        if page is not None:
-            found.records = tuple(records_of(page))
-            found.next_offset, found.log_end_offset = page["next_offset"], page["log_end_offset"]
-            offset = found.next_offset
+        form = dice.choice(("json", "batch"))
+        query = f"offset={offset}&wait=300ms&max_records=1000&format={form}"
+        answer = await caller.ask(found, "GET", f"/v1/topics/{topic}/records?{query}")
+        if answer is not None:
+            found.next_offset = offset = int(answer.headers["seb-next-offset"])
+            found.log_end_offset = int(answer.headers["seb-log-end-offset"])
+            found.records = tuple(
+                records_of(answer.json()) if form == "json" else in_batches(found, answer.body)
+            )
     caller.close()
 
 
@@ -176,6 +181,14 @@ def records_of(page: dict) -> list[tuple[int, Record]]:  # type: ignore[type-arg
     return [
         (row["offset"], Record(None if row["value"] is None else row["value"].encode(), row["key"]))
         for row in page["records"]
+    ]
+
+
+def in_batches(read: Read, body: bytes) -> list[tuple[int, Record]]:
+    """What an answer of record batches holds, to those who use the Python client."""
+    return [
+        (found.offset, Record(found.value, None if found.key is None else found.key.decode()))
+        for found in decode_batches(read.topic, body, read.offset, read.next_offset)
     ]
 
 
