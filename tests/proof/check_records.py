@@ -176,21 +176,22 @@ def _real_time_order(
 
 def _served(evidence: Evidence) -> Iterator[Violation]:
     """P2, P3, P7 and P8, of every answer to a reader."""
-    furthest: dict[tuple[str, str], int] = {}
+    furthest: dict[tuple[str, str, int], int] = {}
     for read in evidence.history.reads:
         if read.outcome != "ok":
             continue
         yield from _only_what_was_sent(evidence, read.topic, read.records)
         whole, rows = evidence.whole(read.topic), evidence.rows.get(read.topic, {})
         expected = read.offset
+        journey = (read.worker, read.topic, read.journey)
         for offset, record in read.records:
             if whole and offset != expected:
                 yield said("P3", f"{read.worker} asked {read.topic} from {read.offset} on, and "
                                  f"got {offset} where {expected} should be")  # fmt: skip
             expected = offset + 1
-            if offset <= furthest.get((read.worker, read.topic), -1):
+            if offset <= furthest.get(journey, -1):
                 yield said("P7", f"{read.worker} was served {offset} of {read.topic} again")
-            furthest[read.worker, read.topic] = offset
+            furthest[journey] = offset
             if whole and offset not in rows:
                 yield said("P7", f"{record} was served at {offset} of {read.topic}, "
                                  "which is not there any more")  # fmt: skip

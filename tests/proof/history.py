@@ -56,10 +56,11 @@ class Write(Call):
 
 @dataclass(slots=True)
 class Read(Call):
-    """`records` by offset, as they were served."""
+    """`records` by offset, as they were served. `journey`: how often this reader had gone back."""
 
     topic: str = ""
     offset: int = 0
+    journey: int = 0
     records: tuple[tuple[int, Record], ...] = ()
     next_offset: int = 0
     log_end_offset: int = 0

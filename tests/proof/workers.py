@@ -20,6 +20,7 @@ from tests.proof.history import Commit, History, KeyCall, Part, Read, Record, Wr
 TOPICS = ("orders", "iot.kitchen")
 KEYED = "keyed"
 KEYS = 12
+GOES_BACK = 0.1  # of the answers to a reader that end at the log end
 Worker = Callable[[Crowd, int], Awaitable[None]]
 
 
@@ -156,13 +157,14 @@ async def produce_keyed(crowd: Crowd, number: int) -> None:
 
 
 async def read(crowd: Crowd, number: int) -> None:
-    """Follows one topic from its beginning, and waits at its end; as JSON, or as record batches,
-    which are sent as they are stored and cut by who reads."""
+    """Follows one topic from its beginning, waits at its end, and goes back now and then, to where
+    the tidier is; as JSON, or as record batches, which are sent as they are stored and cut by who
+    reads."""
     topic = (*TOPICS, KEYED)[number % 3]
-    name, offset = f"reader-{number}", 0
+    name, offset, journey = f"reader-{number}", 0, 0
     caller, dice = Caller(crowd, name, number), dice_of(crowd, name)
     while not crowd.stopping.is_set():
-        found = Read(*caller.begin(), topic=topic, offset=offset)
+        found = Read(*caller.begin(), topic=topic, offset=offset, journey=journey)
         crowd.history.reads.append(found)
         form = dice.choice(("json", "batch"))
         query = f"offset={offset}&wait=300ms&max_records=1000&format={form}"
@@ -173,6 +175,8 @@ async def read(crowd: Crowd, number: int) -> None:
             found.records = tuple(
                 records_of(answer.json()) if form == "json" else in_batches(found, answer.body)
             )
+            if offset == found.log_end_offset and dice.random() < GOES_BACK:
+                offset, journey = dice.randrange(offset + 1), journey + 1
     caller.close()
 
 
