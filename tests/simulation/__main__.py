@@ -46,7 +46,7 @@ def main() -> int:
 
 def _run_many(seeds: range, jobs: int, kind: Kind, results: Path | None) -> int:
     began_s = time.monotonic()
-    failed = calls = 0
+    done = failed = calls = 0
     cpu_s = 0.0
     faults: Counter[str] = Counter()
     findings: list[str] = []
@@ -56,6 +56,8 @@ def _run_many(seeds: range, jobs: int, kind: Kind, results: Path | None) -> int:
             faults, calls = faults + outcome.faults, calls + outcome.calls
             failed += _tell(outcome, kind) if outcome.violations else 0
             findings += [f"seed {outcome.seed}: {found}" for found in outcome.violations]
+        done += len(outcomes)
+        _say_how_far(done, len(outcomes), len(seeds), failed)
     print(
         f"{len(seeds)} seeds, {failed} failed; {calls} appends, {faults.total()} faults; "
         f"{time.monotonic() - began_s:.0f} s, {cpu_s:.0f} s of a processor: "
@@ -75,6 +77,15 @@ def _run_many(seeds: range, jobs: int, kind: Kind, results: Path | None) -> int:
         results.mkdir(parents=True, exist_ok=True)
         (results / "simulation.json").write_text(json.dumps(result, indent=2))
     return 1 if failed else 0
+
+
+def _say_how_far(done: int, more: int, of: int, failed: int) -> None:
+    """On a terminal as it goes; to a file at each tenth."""
+    text = f"{done:,} of {of:,} seeds, {failed} failed"
+    if sys.stderr.isatty():
+        print(f"\r{text}", end="\n" if done == of else "", file=sys.stderr, flush=True)
+    elif done * 10 // of > (done - more) * 10 // of:
+        print(text, file=sys.stderr, flush=True)
 
 
 def _find_all(seeds: range) -> int:
