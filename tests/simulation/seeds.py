@@ -8,6 +8,7 @@ import gc
 import logging
 import tempfile
 import traceback
+import warnings
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -139,7 +140,9 @@ def _bugs_logged() -> Iterator[list[str]]:
 @contextlib.contextmanager
 def _without_garbage_collection() -> Iterator[None]:
     """When it runs, it runs code, at a moment that no seed decides."""
-    gc.collect(1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # killed processes await nothing any more
+        gc.collect(1)
     gc.disable()
     try:
         yield
