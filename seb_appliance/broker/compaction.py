@@ -135,6 +135,7 @@ class Compactions:
                     stored.bases[begin],
                     last,
                     until_us if begin == 0 and not inherits(topic) else None,
+                    tombstones_below(topic),
                 )
             )
             places += [place_of(self._catalog, topic, row) for row in range(begin, end)]
@@ -202,6 +203,15 @@ def due_rows(
 def inherits(topic: Topic) -> bool:
     """Whether older records of it lie in a topic that it was forked from."""
     return topic.log_start_offset < topic.fork_offset
+
+
+def tombstones_below(topic: Topic) -> int:
+    """The offset below which nothing older of any record key is left: the end of the run that
+    reaches the log start. A tombstone beyond it must outlive what it deletes by a compaction. If
+    both went at once, who has read the older record just before would never hear of it."""
+    if not topic.runs or topic.runs[0][0] > topic.log_start_offset:
+        return 0
+    return topic.runs[0][1] + 1
 
 
 def pinned_rows(topic: Topic) -> int:

@@ -15,7 +15,13 @@ from typing import Final, Literal
 
 from seb_appliance import limits
 from seb_appliance.broker.catalog import Catalog
-from seb_appliance.broker.compaction import inherits, pinned_rows, place_of, rows_for_all
+from seb_appliance.broker.compaction import (
+    inherits,
+    pinned_rows,
+    place_of,
+    rows_for_all,
+    tombstones_below,
+)
 from seb_appliance.broker.ports import NewSegment, SectionSource, SignedUpload
 from seb_appliance.broker.rewrite_jobs import Compaction, MadeElsewhere, RewriteJob
 from seb_appliance.broker.settings import BrokerSettings
@@ -130,6 +136,7 @@ class CompactionsElsewhere:
             places[0].base_offset,
             places[-1].last_offset,
             now_us - settings.tombstone_retention_ms * 1000,
+            tombstones_below(topic),
         )
         job = RewriteJob(
             bucket_id=self._bucket_id,

@@ -28,13 +28,15 @@ class SectionPlace:
 class Compaction:
     """Of the sections of a topic from base to last offset, which are all in segments, leave the
     newest record of each record key. `tombstones_until_us`: where the newest is a tombstone that
-    was stored until then, it goes as well; None when older records may lie below the range."""
+    was stored until then, and lies below `tombstones_below`, it goes as well; None when older
+    records may lie below the range."""
 
     topic_id: int
     name: str
     base_offset: int
     last_offset: int
     tombstones_until_us: int | None
+    tombstones_below: int
 
 
 @dataclass(frozen=True, slots=True)

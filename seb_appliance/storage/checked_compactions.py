@@ -208,7 +208,9 @@ class _Checker:
         self._over.keep(
             first + i - skipped
             for i in range(skipped, found.header.count)
-            if values.is_null(i) and keys[i] is not None
+            if values.is_null(i)
+            and keys[i] is not None
+            and found.offsets()[i] < self._item.tombstones_below
         )
 
 

@@ -122,6 +122,7 @@ def _without_old_tombstones(newest: DataFrame, wanted: Compaction) -> DataFrame:
         sql.col("value").isNull()
         & sql.col("key").isNotNull()
         & (sql.col("created") <= wanted.tombstones_until_us)
+        & (sql.col("offset") < wanted.tombstones_below)
         & (sql.col("offset") != last_offset)
     )
     return newest.where(~is_over)

@@ -53,6 +53,7 @@ class Compaction:
     last_offset: int
     log_start_offset: int
     tombstones_until_us: int | None
+    tombstones_below: int
     segment_bytes: int
     dirty_bytes: int
 

@@ -24,6 +24,7 @@ class Log:
     def __init__(self) -> None:
         self.records: dict[int, Record] = {}
         self.start = self.end = 0
+        self.compacted = 0  # below it nothing older of any record key is left
         self.tombstones_go = True
 
     def append(self, records: list[Record]) -> None:
@@ -42,9 +43,15 @@ class Log:
             if key is None
             or (
                 newest[key] == o
-                and (value is not None or not self.tombstones_go or o == self.end - 1)
+                and (
+                    value is not None
+                    or not self.tombstones_go
+                    or o >= self.compacted
+                    or o == self.end - 1
+                )
             )
         }
+        self.compacted = self.end
 
     def newest(self) -> dict[bytes, tuple[int, str]]:
         found: dict[bytes, tuple[int, str]] = {}

@@ -10,6 +10,7 @@ _ONE: dict[str, Any] = {"appends": (1, 0), "jobs": (1, 0)}
 _BOTH: dict[str, Any] = {"appends": (1, 1), "jobs": (1, 1), "keys": "aa"}
 _DAMAGED: dict[str, Any] = {**_ONE, "snapshots": (3, 0), "bad": 1}
 _ALONE: dict[str, Any] = {"takes_over": False}
+_DELETED: dict[str, Any] = {"appends": (3, 0), "keys": "aAb", "reads": True, **_ALONE}
 _CLUSTER: dict[str, Any] = {"keys": "ab", "jobs": (3, 0), "clusters": (1, 0), **_ALONE}
 
 SOUND: dict[str, UpkeepModel] = {
@@ -18,6 +19,10 @@ SOUND: dict[str, UpkeepModel] = {
     "A: compaction of what was compacted": UpkeepModel(mode="A", appends=(2, 0), jobs=(1, 1)),
     "A: a cluster compacts": UpkeepModel(mode="A", **{**_BOTH, "clusters": (1, 0)}),
     "A: retention during compaction": UpkeepModel(mode="A", trims=(1, 0), **_ALONE),
+    "A: a reader during a compaction, with a tombstone": UpkeepModel(mode="A", **_DELETED),
+    "A: tombstones in compaction of what was compacted": UpkeepModel(
+        mode="A", **{**_DELETED, "reads": False, "jobs": (3, 0)}
+    ),
 }
 
 # For a larger bound, in seconds.
@@ -66,6 +71,9 @@ BROKEN: dict[str, UpkeepModel] = {
         mode="B", **_BOTH, checks_after_put=False
     ),
     "with compaction that keeps the oldest": UpkeepModel(mode="A", keeps_newest=False),
+    "with tombstones that go together with what they delete": UpkeepModel(
+        mode="A", **_DELETED, tombstones_outlive=False
+    ),
     "with a reader that steps over what is missing": UpkeepModel(
         mode="A", **_ONE, snapshots=(2, 0), **_ALONE, reads=True, reader_looks_again=False
     ),

@@ -1,6 +1,7 @@
 """What a log of one topic amounts to, for `upkeep_model.py`: where each record lies, what is gone.
 
 An offset is the seq of the record's entry: each entry of data holds one record, with a record key.
+One in capitals is a tombstone of the small one.
 """
 
 from __future__ import annotations
@@ -37,7 +38,8 @@ class Section(NamedTuple):
 
 class View(NamedTuple):
     """`known`: objects that a switch named, and nobody condemned; `tidied`: entries up to this one
-    hold nothing in force."""
+    hold nothing in force; `run`: the last offset that the newest compaction from the log
+    start on went over."""
 
     end: int = 0
     keys: tuple[tuple[int, str], ...] = ()  # of all data: offset, record key
@@ -46,6 +48,7 @@ class View(NamedTuple):
     known: frozenset[Object] = frozenset()
     condemned: frozenset[Object] = frozenset()
     tidied: int = 0
+    run: int = 0
 
     @property
     def untidied(self) -> tuple[int, ...]:
@@ -65,8 +68,16 @@ class View(NamedTuple):
 
     def is_superseded(self, offset: int) -> bool:
         """Whether a later record has the record key of this one."""
-        key = dict(self.keys)[offset]
-        return any(at > offset and other == key for at, other in self.keys)
+        key = dict(self.keys)[offset].lower()
+        return any(at > offset and other.lower() == key for at, other in self.keys)
+
+    def is_tombstone(self, offset: int) -> bool:
+        return dict(self.keys)[offset].isupper()
+
+    def deleted_by(self, offset: int) -> list[int]:
+        """The records that this tombstone deletes."""
+        key = dict(self.keys)[offset].lower()
+        return [at for at, other in self.keys if at < offset and other == key]
 
 
 @cache
@@ -84,6 +95,9 @@ def _applied(view: View, op: Op) -> View:
             known=view.known | {op.made},
             tidied=max(view.tidied, op.until),
         )
+        below = [at for at, _ in view.keys if view.start <= at < op.base]
+        if not op.until and not below:
+            view = view._replace(run=op.last)
     elif op[0] == "data":
         view = view._replace(keys=(*view.keys, (view.end, op[1])))
     elif op[0] == "trim":

@@ -4,7 +4,8 @@ The first writer may be a zombie from any moment on. It does its own compactions
 a cluster makes for it. Behind it comes a follower, from nothing, a snapshot or what it has read: it
 reads key by key, takes over when the log seems to end, and goes on as the writer, with the first
 one still at work. `tidying_model.py` has the take-over in one step, and more of merging; the models
-of fencing have the contest for it. Grace times are left out: what is condemned may go at once.
+of fencing have the contest for it. Times are left out: what is condemned may go at once, and so may
+tombstones, but that a reader is thought not to be overtaken by two compactions.
 """
 
 from __future__ import annotations
@@ -137,9 +138,17 @@ class UpkeepModel(Rules):
         left = sorted(frozenset().union(*(section.kept for section in sections)))
         keys = dict(view.keys)
         order = left if self.keeps_newest else reversed(left)
-        kept = frozenset({keys[at]: at for at in order if at >= view.start}.values())
+        kept = frozenset({keys[at].lower(): at for at in order if at >= view.start}.values())
+        kept -= self._over(view, sections, left)
         switch = Switch(made, sections[0].base, sections[-1].last, kept, 0)
         return Job(switch, frozenset(section.found for section in sections))
+
+    def _over(self, view: View, sections: list[Section], left: list[int]) -> frozenset[int]:
+        """Tombstones that nobody needs any more; the last record of all stays."""
+        if any(view.start <= at < sections[0].base for at, _ in view.keys):
+            return frozenset()
+        below = view.run if self.tombstones_outlive else sections[-1].last
+        return frozenset(at for at in left[:-1] if view.is_tombstone(at) and at <= below)
 
     def _switch(
         self, world: World, writer: Writer, view: View, job: Job, ended: Writer

@@ -96,6 +96,7 @@ class Rules:
     leaves_held_alone: bool = True
     spares_names_that_were_given: bool = True
     keeps_newest: bool = True
+    tombstones_outlive: bool = True  # by a compaction, what they delete
     checks_after_put: bool = True  # mode B
     checks_floor: bool = True
     checks_newest_snapshot: bool = True
@@ -162,8 +163,12 @@ def broken(world: World, floor: int) -> str:
         if offset >= view.start and (lost := _lost(world, view, offset)):
             return lost
     for offset in world.reader.skipped & dict(view.keys).keys():
-        if offset >= view.start and not view.is_superseded(offset):
+        if offset < view.start or view.is_superseded(offset):
+            continue
+        if not view.is_tombstone(offset):
             return f"the reader stepped over {offset}"
+        if set(view.deleted_by(offset)) - world.reader.skipped:
+            return f"the reader has what {offset} deletes, and stepped over it"
     return ""
 
 
@@ -175,6 +180,10 @@ def _lost(world: World, view: View, offset: int) -> str:
         return f"nothing in force answers for {offset}"
     if section.found not in world.objects:
         return f"object {section.found}, which is in force, is LOST"
-    if offset not in section.kept and not view.is_superseded(offset):
+    if offset in section.kept or view.is_superseded(offset):
+        return ""
+    if not view.is_tombstone(offset):
         return f"{offset} is the newest of its record key, and LOST"
-    return ""
+    kept = frozenset().union(*(section.kept for section in view.sections))
+    shown = [at for at in view.deleted_by(offset) if at > view.tidied or at in kept]
+    return f"{offset} is gone, and {shown} show again" if shown else ""

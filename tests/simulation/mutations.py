@@ -180,7 +180,8 @@ def oldest_of_each_key_kept() -> contextlib.AbstractContextManager[Any]:
 
 
 def tombstones_dropped_early() -> contextlib.AbstractContextManager[Any]:
-    """Compaction leaves out tombstones although older records lie before what it goes over."""
+    """Compaction leaves out tombstones although older records lie before what it goes over, or in
+    it."""
     due_rows = compaction.due_rows
 
     def due(*arguments: Any) -> tuple[int, int] | None:
@@ -203,7 +204,7 @@ def tombstones_dropped_early() -> contextlib.AbstractContextManager[Any]:
 
 def replace_until(item: compaction.Compaction, until_us: int) -> compaction.Compaction:
     return compaction.Compaction(
-        item.topic_id, item.name, item.base_offset, item.last_offset, until_us
+        item.topic_id, item.name, item.base_offset, item.last_offset, until_us, item.last_offset + 1
     )
 
 

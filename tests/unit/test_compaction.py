@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from seb_appliance import limits
+from seb_appliance.broker.ports import SectionRef
 from seb_appliance.broker.tidying import SwitchRefusedError
 from seb_appliance.broker.values import From, ReadRequest
 from seb_appliance.errors import CorruptObjectError
@@ -85,6 +86,46 @@ async def test_a_tombstone_stays_for_its_retention_and_then_goes_with_the_record
     assert await place.records("t") == [(4, b"b", b"3")]
 
 
+async def test_a_tombstone_outlives_what_it_deletes_by_a_compaction(place: Place) -> None:
+    """However old it is: below it a reader may just have read what it deletes."""
+    await topic(place)
+    await place.put("t", (b"a", b"1"), (b"b", b"1"))
+    await place.put("t", (b"a", None))
+    await place.put("t", (b"c", b"1"))
+    await place.compact()
+    assert await place.records("t") == [(1, b"b", b"1"), (2, b"a", None), (3, b"c", b"1")]
+    await place.put("t", (b"d", b"1"), (b"b", None), (b"d", b"2"))
+    await place.compact()
+    left = [(3, b"c", b"1"), (5, b"b", None), (6, b"d", b"2")]
+    assert await place.records("t") == left
+
+
+async def test_a_read_amid_a_compaction_does_not_keep_what_was_deleted(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await topic(place)
+    await place.put("t", (b"a", b"1"), (b"b", b"1"))
+    await place.compact()
+    await place.put("t", (b"a", None))
+    await place.put("t", (b"b", b"2"))
+    await place.restart(tidy_after="0ms")
+    read = place.appliance.sections.read
+    amid = []
+
+    async def read_and_compact(ref: SectionRef) -> bytes:
+        data = await read(ref)
+        if ref.base_offset == 0 and not amid:
+            amid.append(ref)
+            await place.compact()
+        return data
+
+    monkeypatch.setattr(place.appliance.sections, "read", read_and_compact)
+    found = await place.records("t")
+    assert amid
+    assert [found[0], found[-1]] == [(0, b"a", b"1"), (3, b"b", b"2")]
+    assert (2, b"a", None) in found
+
+
 async def test_a_tombstone_stays_while_older_records_lie_below_what_is_compacted(
     place: Place,
 ) -> None:
@@ -109,7 +150,10 @@ async def test_a_tombstone_stays_while_older_records_lie_below_what_is_compacted
     await place.broker.topics.change("t", {"dirty_ratio": 0.01})
     await place.put("t", (b"c", b"2"))
     await place.compact()
-    assert [(o, k) for o, k, _ in await place.records("t")] == [(1, b"b"), (4, b"c")]
+    assert [(o, k) for o, k, _ in await place.records("t")] == [(1, b"b"), (2, b"a"), (4, b"c")]
+    await place.put("t", (b"c", b"3"))
+    await place.compact()
+    assert [(o, k) for o, k, _ in await place.records("t")] == [(1, b"b"), (5, b"c")]
 
 
 async def test_the_newest_record_stays_though_it_is_a_tombstone(place: Place) -> None:

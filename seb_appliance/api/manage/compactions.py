@@ -27,7 +27,8 @@ _MD5_BYTES: Final = 16
 class CompactionOut(msgspec.Struct):
     """Of the offsets from base to last, both inclusive, the newest record of each record key is to
     stay, and what has none; nothing below `log_start_offset`. Where the newest is a tombstone that
-    was created until `tombstones_until_us` it may go, unless it is the last record of all.
+    was created until `tombstones_until_us` and lies below the offset `tombstones_below` it may go,
+    unless it is the last record of all.
     `state`: `open`, `checking`, `in_force` or `refused`; `reason`: why."""
 
     compaction: str
@@ -38,6 +39,7 @@ class CompactionOut(msgspec.Struct):
     last_offset: int
     log_start_offset: int
     tombstones_until_us: int | None
+    tombstones_below: int
     size_bytes: int
     dirty_bytes: int
     segment_bytes: int
@@ -85,6 +87,7 @@ def _compaction_out(found: CompactionElsewhere) -> CompactionOut:
         item.last_offset,
         found.log_start_offset,
         item.tombstones_until_us,
+        item.tombstones_below,
         found.size_bytes,
         found.dirty_bytes,
         found.job.segment_bytes,

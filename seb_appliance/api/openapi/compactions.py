@@ -29,6 +29,7 @@ _COMPACTION: Final = {
     "last_offset": 655359,
     "log_start_offset": 0,
     "tombstones_until_us": 1795258800000000,
+    "tombstones_below": 491520,
     "size_bytes": 67108864,
     "dirty_bytes": 50331648,
     "segment_bytes": 67108864,
