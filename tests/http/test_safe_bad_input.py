@@ -142,6 +142,7 @@ TRANSACTIONS = [
     ({"produce": {"target": RECORD, "other": []}}, 400, "bad_json"),
     ({"produce": {"target": {"records": RECORD}}}, 400, "bad_json"),
     ({"produce": {"target": [{}]}}, 400, "bad_json"),
+    ({"produce": {"{0.real}}": [{}]}}, 400, "bad_json"),
     ({"produce": {"target": [{"value": None}]}}, 400, "bad_json"),
     ({"produce": {"target": [{"value": "x", "offset": 1}]}}, 400, "bad_json"),
     ({"produce": {"": RECORD}}, 400, "bad_name"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, TypeVar
 
 import msgspec
@@ -91,7 +91,7 @@ def parse_json(body: bytes) -> NewRecords:
     )
     if not records:
         raise BadJsonError(f"The list of records is empty. {RIGHT_FORMS}")
-    return to_columns(records, "$.records[{}]")
+    return to_columns(records, lambda i: f"$.records[{i}]")
 
 
 def decode_counted(
@@ -124,7 +124,7 @@ def parse_ndjson(body: bytes) -> NewRecords:
         raise too_many_records()
     if not records:
         raise BadJsonError('There is no line with a record such as {"value":"hello"}.')
-    return to_columns(records, "record {}")
+    return to_columns(records, lambda i: f"record {i}")
 
 
 def check_utf8(body: bytes) -> None:
@@ -150,8 +150,8 @@ def bad_json(error: Exception, *, where: str = "", hint: str = "") -> BadJsonErr
     return BadJsonError(where + message, errors=errors)
 
 
-def to_columns(records: Sequence[Record], place: str) -> NewRecords:
-    """At least one record; `place` names one for people: a format with its number, from 0.
+def to_columns(records: Sequence[Record], place: Callable[[int], str]) -> NewRecords:
+    """At least one record; `place` names one for people, by its number from 0.
 
     Raises BadJsonError, RecordTooLargeError.
     """
@@ -162,7 +162,7 @@ def to_columns(records: Sequence[Record], place: str) -> NewRecords:
             key, value = _key(record), _value(record)
             _check_tombstone(key, value)
         except BadJsonError as error:
-            at = place.format(i)
+            at = place(i)
             raise BadJsonError(
                 f"{at}: {error.detail}.", errors=[{"path": at, "message": error.detail}]
             ) from None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated, Final
 
 import msgspec
@@ -66,7 +67,7 @@ def parse_transaction(body: bytes) -> Transaction:
         if not records:
             raise BadJsonError(f"The list of records for {topic[:128]!r} is empty.")
     produce = {
-        topic: to_columns(records, f"$.produce[{topic[:128]!r}][{{}}]")
+        topic: to_columns(records, partial("$.produce[{!r}][{}]".format, topic[:128]))
         for topic, records in read.produce.items()
     }
     return Transaction(produce, _commit(read.commit))
