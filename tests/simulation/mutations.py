@@ -221,13 +221,13 @@ def snapshot_one_entry_ahead() -> contextlib.AbstractContextManager[Any]:
 
 def entries_replayed_twice() -> contextlib.AbstractContextManager[Any]:
     """A start applies what it has read two times."""
-    apply = Replay._apply
+    apply = Replay.apply
 
     async def applied(self: Replay, batch: list[Any]) -> None:
         await apply(self, batch)
         await apply(self, batch)
 
-    return mock.patch.object(Replay, "_apply", applied)
+    return mock.patch.object(Replay, "apply", applied)
 
 
 def standby_serves_what_is_not_settled() -> contextlib.AbstractContextManager[Any]:
