@@ -183,8 +183,8 @@ class _Keeper:
         is_over = (
             until_us is not None
             and found.header.created_us <= until_us
-            and found.offsets()[i] < self._item.tombstones_below
             and found.columns.values.is_null(i)
+            and found.offsets()[i] < self._item.tombstones_below
             and keys is not None
             and not keys.is_null(i)
             and self._number + i < self._count - 1

@@ -168,7 +168,7 @@ class Replay:
         finally:
             # A transaction under way is not torn: its end is waited for, whatever it is.
             if applying is not None:
-                await asyncio.wait([applying])
+                await asyncio.gather(applying, return_exceptions=True)
             self.seconds += self._clock.monotonic_s() - began_s
         return position
 
