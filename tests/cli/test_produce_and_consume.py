@@ -80,6 +80,14 @@ def test_a_line_that_no_record_can_be_is_refused(seb, topic):
     assert values(seb, topic) == []
 
 
+def test_lines_that_cannot_be_read_to_their_end_are_told_with_what_was_stored(seb, topic):
+    told = seb("produce", topic, stdin=b"first\n" + b"x" * (17 << 20))
+    assert told.code == 1
+    assert told.err.splitlines()[0] == "1 record acknowledged, the last at offset 0"
+    assert "longer than 16 MiB" in told.err.splitlines()[1]
+    assert values(seb, topic) == ["first"]
+
+
 @pytest.mark.parametrize(
     ("flags", "expected"),
     [
