@@ -153,7 +153,20 @@ class AsyncConsumer:
         ApplianceError, LeaseLostError."""
         if self._commits is None:
             raise ClientError("a consumer without a group has nowhere to commit")
-        await self._commits.commit(dict(self._handed if offsets is None else offsets))
+        if offsets is not None:
+            await self._commits.commit(offsets)
+            return
+        while True:
+            try:
+                await self._commits.commit(dict(self._handed))
+            except ApplianceError as error:
+                topic = str(error.problem.get("topic"))
+                if topic in self._topics or not _is_gone(error):
+                    raise
+                if self._handed.pop(topic, None) is None:
+                    raise
+            else:
+                return
 
     def abandon(self) -> None:
         """A batch was lost on its way to who asked: hand out and commit nothing more."""
@@ -261,11 +274,16 @@ class AsyncConsumer:
             async for batch in batches(self._caller, topic, self._reading, self._commits):
                 await self._ahead.put(_Ahead(batch, reader))
         except ApplianceError as error:
-            if error.code != "topic_not_found" or topic == wanted:
+            if topic == wanted or not _is_gone(error):
                 raise
-            # It matched, and was deleted: its offsets went along with it.
+            # It matched, and was deleted.
             del self._tasks[topic]
             self._handed.pop(topic, None)
+
+
+def _is_gone(error: ApplianceError) -> bool:
+    """The topic was deleted, and its offsets with it."""
+    return error.code in ("topic_not_found", "topic_held")
 
 
 def _is_pattern(topic: str) -> bool:

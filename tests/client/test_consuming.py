@@ -242,6 +242,34 @@ async def test_a_loop_that_was_left_goes_on_behind_its_last_record(tmp_path: Pat
         assert await committed(look, "g") == {"t": 10}
 
 
+@pytest.mark.parametrize("has_fork", [False, True])
+async def test_a_consumer_of_a_pattern_outlives_the_topics_that_it_commits(
+    tmp_path: Path, has_fork: bool
+) -> None:
+    """Also where its reader has not heard yet that the topic is gone."""
+    async with running_appliance(tmp_path) as running, admin(running) as look:
+        await fill(running, "orders.eu", range(10))
+        if has_fork:
+            await look.create_topic("fork", fork_of={"topic": "orders.eu"})
+        async with consumer(
+            running,
+            "orders.*",
+            group="g",
+            commit="after_batch",
+            prefetch=1,
+            max_bytes=1,
+            refresh_s=0.01,
+        ) as reading:
+            await reading.next_batch()
+            await look.delete_topic("orders.eu")
+            await fill(running, "orders.us", range(7, 8))
+            async with asyncio.timeout(10):
+                while (await reading.next_batch()).topic != "orders.us":
+                    pass
+            await reading.commit()
+            assert await committed(look, "g") == {"orders.us": 1}
+
+
 async def test_what_was_read_of_a_deleted_topic_is_not_committed_for_its_namesake(
     tmp_path: Path,
 ) -> None:
