@@ -127,7 +127,10 @@ class LineProducer:
         self._acknowledged += produced["count"]
         self._last_offset = produced["last_offset"]
         if self._as_json:
-            say(json.dumps(produced))
+            try:
+                say(json.dumps(produced))
+            except BrokenPipeError:
+                self._as_json = False  # nobody reads the answers; the lines are to be stored
 
     def so_far(self) -> str:
         if not self._acknowledged:
