@@ -6,6 +6,7 @@ committed, which cannot fail. A request lies in one window, so in one entry, so 
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -122,6 +123,9 @@ class Appending:
         """`address`: the producer's, for the audit of a topic that is made for the records.
         Raises Refusal, BadNameError."""
         earlier = self._earlier(conditions.request, (topic,), is_append=True)
+        if earlier is not None:
+            return earlier
+        earlier = self._before_the_end(topic, conditions.producer)
         if earlier is not None:
             return earlier
         admitted = self._begin()
@@ -280,6 +284,15 @@ class Appending:
         if stamp is None:
             return None
         return self._repeats.earlier_append(self._topic_id(topic) or _NO_TOPIC, stamp)
+
+    def _before_the_end(self, topic: str, stamp: ProducerStamp | None) -> Earlier | None:
+        """What a producer's request did before the stream was closed, which takes no new one."""
+        known = self._admission.find(topic)
+        if known is None or not known.is_closed:
+            return None
+        with contextlib.suppress(Refusal):
+            return self.earlier_append(topic, stamp)
+        return None
 
     def _topic_id(self, topic: str) -> int | None:
         known = self._admission.find(topic)

@@ -75,10 +75,16 @@ def produce(
                 if body is not None:
                     producer.send(body)
                 progress.show(producer.so_far(), source.done(lines.taken_bytes))
-    except KeyboardInterrupt:
+    except NotStoredError:
+        raise
+    except BaseException:
         tell(producer.so_far())
         raise
     tell(producer.so_far())
+
+
+class NotStoredError(CommandError):
+    """It says itself what was stored before."""
 
 
 class LineProducer:
@@ -98,7 +104,7 @@ class LineProducer:
         self._last_offset = -1
 
     def send(self, body: Body) -> None:
-        """Raises CommandError that says what became of the records before and of these."""
+        """Raises NotStoredError."""
         caller = self._client.caller
         numbered = {
             "Producer-Id": self._producer_id,
@@ -112,7 +118,7 @@ class LineProducer:
             answer = self._client.wait_for(caller.ask(request, is_known_again=True), is_read=False)
         except AnswerError as error:
             fate = "may be stored or not" if error.exit_code == UNKNOWN else "are not stored"
-            raise CommandError(
+            raise NotStoredError(
                 f"{error.sentence} Before that, {self.so_far()}; the next {body.records:,} {fate}.",
                 error.exit_code,
             ) from error
@@ -121,7 +127,10 @@ class LineProducer:
         self._acknowledged += produced["count"]
         self._last_offset = produced["last_offset"]
         if self._as_json:
-            say(json.dumps(produced))
+            try:
+                say(json.dumps(produced))
+            except BrokenPipeError:
+                self._as_json = False  # nobody reads the answers; the lines are to be stored
 
     def so_far(self) -> str:
         if not self._acknowledged:

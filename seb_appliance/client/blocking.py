@@ -34,6 +34,11 @@ class LoopThread:
 
     def _run(self) -> None:
         self.loop.run_forever()
+        left = asyncio.all_tasks(self.loop)  # others may wait for what these end with
+        for task in left:
+            task.cancel()
+        if left:
+            self.loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
         self.loop.close()
 
     def begin(self, work: Coroutine[Any, Any, T]) -> Future[T]:

@@ -107,15 +107,13 @@ class Buffer:
         with self._lock:
             return [topic for topic, waiting in self._waiting.items() if waiting]
 
-    def close(self) -> list[Batch]:
-        """Nothing more comes in; what is left is of the caller to fail."""
+    def close(self) -> None:
+        """Nothing more comes in."""
         with self._lock:
             self._is_closed = True
-            left = list(self._unsettled)
             tell, self._when_room = self._when_room, []
         for callback in tell:
             callback()
-        return left
 
     def _fits(self, batch: Batch, size_bytes: int) -> bool:
         return (

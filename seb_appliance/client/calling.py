@@ -51,7 +51,7 @@ class Connection:
                 self._streams = await asyncio.open_connection(
                     host, port, ssl=tls, limit=BUFFER_BYTES
                 )
-        except OSError as error:  # TimeoutError is one
+        except (OSError, UnicodeError) as error:  # TimeoutError is one; a host may be no name
             raise unreachable(self._endpoint.address, _reason(error)) from error
         opened: socket.socket = self._streams[1].get_extra_info("socket")
         opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -23,6 +23,7 @@ class Commits:
         self._lease = lease
         self._topic_ids: dict[str, int] = {}
         self._committed: dict[str, int | None] = {}
+        self._in_doubt: list[Mapping[str, int]] = []  # attempts without an answer
 
     def began(self, topic: str, answer: Answer) -> None:
         """`answer`: to the first read of a topic in the group."""
@@ -33,9 +34,17 @@ class Commits:
     async def commit(self, offsets: Mapping[str, int]) -> None:
         """All of them or none; what stands there already is left out. Raises ApplianceError,
         LeaseLostError."""
-        news = {t: offset for t, offset in offsets.items() if self._committed[t] != offset}
-        if not news:
-            return
+        while news := {t: o for t, o in offsets.items() if self._committed[t] != o}:
+            try:
+                await self._put(news)
+            except ApplianceError as error:
+                if error.code == "stale_generation":
+                    raise LeaseLostError("the lease is not in force any more") from error
+                if error.code != "offset_conflict" or not await self._moved_it():
+                    raise
+
+    async def _put(self, news: Mapping[str, int]) -> None:
+        """Raises ApplianceError."""
         body: dict[str, object] = {
             "offsets": news,
             "expected": {topic: self._committed[topic] for topic in news},
@@ -46,18 +55,27 @@ class Commits:
         request = self._caller.endpoint.request(
             "PUT", path_of("groups", self._group, "offsets"), body=msgspec.json.encode(body)
         )
+        self._in_doubt.append(news)  # also if this is cancelled: the appliance may have it
         try:
             await self._caller.ask(request, is_known_again=True)
         except ApplianceError as error:
-            if error.code == "stale_generation":
-                raise LeaseLostError("the lease is not in force any more") from error
-            # An attempt before may have been the one that moved the group.
-            is_unsure = error.code == "offset_conflict" and error.side_effects == "unknown"
-            if not (is_unsure and await self._stands_at(news)):
-                raise
+            if error.side_effects == "none":
+                self._in_doubt.remove(news)
+            raise
+        # Those that name one of these topics found another place, if they came at all.
+        self._in_doubt = [tried for tried in self._in_doubt if tried.keys().isdisjoint(news)]
         self._committed.update(news)
 
-    async def _stands_at(self, offsets: Mapping[str, int]) -> bool:
+    async def _moved_it(self) -> bool:
+        """Whether the group stands where an attempt without an answer was to put it: then that is
+        where it was committed. Raises ApplianceError."""
+        if not self._in_doubt:
+            return False
         answer = await self._caller.get(path_of("groups", self._group))
         found = {row["topic"]: row["committed_offset"] for row in answer.json()["topics"]}
-        return all(found.get(topic) == offset for topic, offset in offsets.items())
+        for tried in self._in_doubt:
+            if all(found.get(topic) == offset for topic, offset in tried.items()):
+                self._in_doubt.remove(tried)
+                self._committed.update(tried)
+                return True
+        return False

@@ -7,7 +7,9 @@ import contextlib
 import random as random_numbers
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import Final, Literal, Self
+from typing import Final, Literal, NamedTuple, Self
+
+from msgspec.structs import replace
 
 from seb_appliance import limits
 from seb_appliance.client.calling import Caller
@@ -25,6 +27,21 @@ TOPICS_MAX: Final = 200  # each has a connection that waits for its records
 LEASE_TTL_MS: Final = 30_000
 
 CommitMode = Literal["after_batch", "by_hand"]
+
+
+class _Ahead(NamedTuple):
+    """A batch that waits to be handed out. `reader`: who read it. A topic that is made anew under
+    its name gets another one."""
+
+    batch: RecordBatch
+    reader: asyncio.Task[None]
+
+
+class _Looped(NamedTuple):
+    """A batch that is handed out record by record, and those that are left of it."""
+
+    batch: RecordBatch
+    left: Iterator[Record]
 
 
 class AsyncConsumer:
@@ -90,11 +107,11 @@ class AsyncConsumer:
         self._commits = None if group is None else Commits(self._caller, group, self._lease)
         self._commits_itself = commit == "after_batch"
         self._refresh_s = refresh_s
-        self._ahead: asyncio.Queue[RecordBatch | Exception | None] = asyncio.Queue(prefetch)
+        self._ahead: asyncio.Queue[_Ahead | Exception | None] = asyncio.Queue(prefetch)
+        self._looped: _Looped | None = None  # what a loop over records is in the middle of
         self._handed: dict[str, int] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._work: asyncio.Task[None] | None = None
-        self._gone: set[str] = set()
         self._is_over = False
         self._is_abandoned = False
         self._closed = False
@@ -121,21 +138,35 @@ class AsyncConsumer:
                 yield record
 
     def one_by_one(self, batch: RecordBatch) -> Iterator[Record]:
-        """The records of the batch that was just handed out, as if each came alone."""
-        if batch.is_view:
-            yield from batch.records
-            return
-        for record in batch.records:
-            self._handed[batch.topic] = record.offset + 1
+        """The records of the batch that was just handed out, as if each came alone. What a loop
+        leaves behind is the next batch."""
+        looped = self._looped = _Looped(batch, iter(batch.records))
+        for record in looped.left:
+            self._move(batch, record.offset + 1)
             yield record
-        self._handed[batch.topic] = batch.next_offset
+        if self._looped is looped:
+            self._looped = None
+            self._move(batch, batch.next_offset)
 
     async def commit(self, offsets: Mapping[str, int] | None = None) -> None:
         """Commit what was handed out, or `offsets`: the next one to read, by topic. Raises
         ApplianceError, LeaseLostError."""
         if self._commits is None:
             raise ClientError("a consumer without a group has nowhere to commit")
-        await self._commits.commit(dict(self._handed if offsets is None else offsets))
+        if offsets is not None:
+            await self._commits.commit(offsets)
+            return
+        while True:
+            try:
+                await self._commits.commit(dict(self._handed))
+            except ApplianceError as error:
+                topic = str(error.problem.get("topic"))
+                if topic in self._topics or not _is_gone(error):
+                    raise
+                if self._handed.pop(topic, None) is None:
+                    raise
+            else:
+                return
 
     def abandon(self) -> None:
         """A batch was lost on its way to who asked: hand out and commit nothing more."""
@@ -172,6 +203,8 @@ class AsyncConsumer:
             raise ClosedError("the consumer is closed, or was interrupted")
         if self._commits_itself:
             await self.commit()
+        if self._looped is not None:
+            return self._rest_of(self._looped)
         if self._is_over:
             return None
         if self._work is None:
@@ -182,9 +215,21 @@ class AsyncConsumer:
             raise item
         if item is None:
             self._is_over = True
-        elif not item.is_view and item.topic not in self._gone:
-            self._handed[item.topic] = item.next_offset
-        return item
+            return None
+        batch, reader = item
+        if not batch.is_view and self._tasks.get(batch.topic) is reader:
+            self._handed[batch.topic] = batch.next_offset
+        return batch
+
+    def _rest_of(self, looped: _Looped) -> RecordBatch:
+        self._looped = None
+        self._move(looped.batch, looped.batch.next_offset)
+        return replace(looped.batch, records=list(looped.left))
+
+    def _move(self, batch: RecordBatch, offset: int) -> None:
+        """`batch` was handed out up to `offset`; of a topic that is gone nothing is committed."""
+        if not batch.is_view and batch.topic in self._handed:
+            self._handed[batch.topic] = offset
 
     async def _run(self) -> None:
         """Look for topics, read them, keep the lease; whatever fails is told to who reads."""
@@ -214,7 +259,6 @@ class AsyncConsumer:
                 if topic not in self._tasks:
                     if len(self._tasks) == TOPICS_MAX:
                         raise ClientError(f"more than {TOPICS_MAX} topics for one consumer")
-                    self._gone.discard(topic)
                     self._tasks[topic] = group.create_task(self._read(topic, wanted))
 
     async def _named(self, wanted: str) -> list[str]:
@@ -224,16 +268,22 @@ class AsyncConsumer:
         return [found["topic"] for found in answer.json()["topics"]]
 
     async def _read(self, topic: str, wanted: str) -> None:
+        reader = asyncio.current_task()
+        assert reader is not None
         try:
             async for batch in batches(self._caller, topic, self._reading, self._commits):
-                await self._ahead.put(batch)
+                await self._ahead.put(_Ahead(batch, reader))
         except ApplianceError as error:
-            if error.code != "topic_not_found" or topic == wanted:
+            if topic == wanted or not _is_gone(error):
                 raise
-            # It matched, and was deleted: its offsets went along with it.
+            # It matched, and was deleted.
             del self._tasks[topic]
-            self._gone.add(topic)
             self._handed.pop(topic, None)
+
+
+def _is_gone(error: ApplianceError) -> bool:
+    """The topic was deleted, and its offsets with it."""
+    return error.code in ("topic_not_found", "topic_held")
 
 
 def _is_pattern(topic: str) -> bool:

@@ -166,10 +166,11 @@ class AsyncProducer:
         if self._closed:
             return
         self._closed = True
+        self.buffer.close()  # first: what was taken is sent
         try:
             await self.flush()
         finally:
-            for batch in self.buffer.close():
+            for batch in self.buffer.unsettled():
                 batch.failed(ClosedError("the producer was closed before this was acknowledged"))
             tasks = [lane.task for lane in self._lanes.values() if lane.task is not None]
             for task in (*tasks, *self._deliveries):
@@ -237,7 +238,15 @@ class AsyncProducer:
             return
 
     async def _deliver(self, lane: _Lane, batch: Batch) -> None:
-        """Until it is settled."""
+        """Until it is settled, whatever goes wrong: somebody waits for that."""
+        try:
+            await self._send_until_settled(lane, batch)
+        except Exception as error:
+            await self._until_first(lane, batch)
+            if not batch.is_settled:
+                await self._lose(lane, batch, error)
+
+    async def _send_until_settled(self, lane: _Lane, batch: Batch) -> None:
         level = self._zstd_level if batch.size_bytes >= ZSTD_FROM_BYTES else None
         body = batch.encode(self._clock.wall_us(), level)
         path = path_of("topics", lane.topic, "records")
@@ -273,9 +282,7 @@ class AsyncProducer:
         if pause_s is not None:
             await self._clock.sleep(pause_s)
             return
-        # Only the first one may fail: what comes before decides what its answer means.
-        async with lane.turn:
-            await lane.turn.wait_for(lambda: batch.is_settled or lane.numbers.is_first(batch))
+        await self._until_first(lane, batch)
         if batch.is_settled:
             return
         epoch, seq = lane.numbers.of(batch)
@@ -286,16 +293,25 @@ class AsyncProducer:
         elif sent.was_first:
             lane.numbers.begin_again()  # the appliance has forgotten this producer
 
+    async def _until_first(self, lane: _Lane, batch: Batch) -> None:
+        """Only the first one may fail: what comes before decides what its answer means."""
+        async with lane.turn:
+            await lane.turn.wait_for(lambda: batch.is_settled or lane.numbers.is_first(batch))
+
     async def _fail(self, lane: _Lane, batch: Batch, error: ApplianceError) -> None:
         if error.side_effects == "none":
             lane.numbers.refused(batch)
             await self._settled(lane, batch, error, None)
-            return
+        else:
+            await self._lose(lane, batch, error)
+
+    async def _lose(self, lane: _Lane, batch: Batch, error: Exception) -> None:
+        """It may be stored, and what is behind it, too."""
         for lost in lane.numbers.lost(batch):
             await self._settled(lane, lost, error, None)
 
     async def _settled(
-        self, lane: _Lane, batch: Batch, error: ApplianceError | None, offset: int | None
+        self, lane: _Lane, batch: Batch, error: Exception | None, offset: int | None
     ) -> None:
         if error is None:
             batch.stored(offset)

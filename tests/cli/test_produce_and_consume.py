@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 
 import pytest
 
@@ -78,6 +79,25 @@ def test_a_line_that_no_record_can_be_is_refused(seb, topic):
     assert "(record_too_large)" in seb.refused("produce", topic, stdin=b"x" * (1 << 20) + b"y")
     assert "longer than 16 MiB" in seb.refused("produce", topic, stdin=b"x" * (17 << 20))
     assert values(seb, topic) == []
+
+
+def test_lines_are_stored_though_nobody_reads_the_answers(seb, topic, monkeypatch):
+    """As `seb produce t --json --file … | head -1`: it ends with 0."""
+
+    def nobody(_: str) -> None:
+        raise BrokenPipeError
+
+    monkeypatch.setattr(sys.modules["seb_appliance.cli.produce"], "say", nobody)
+    told = seb.good("produce", topic, "--json", stdin=b"1\n" * 150_000)
+    assert told.err == "150,000 records acknowledged, the last at offset 149,999\n"
+
+
+def test_lines_that_cannot_be_read_to_their_end_are_told_with_what_was_stored(seb, topic):
+    told = seb("produce", topic, stdin=b"first\n" + b"x" * (17 << 20))
+    assert told.code == 1
+    assert told.err.splitlines()[0] == "1 record acknowledged, the last at offset 0"
+    assert "longer than 16 MiB" in told.err.splitlines()[1]
+    assert values(seb, topic) == ["first"]
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from seb_appliance.client import (
 )
 from seb_appliance.start_errors import ConfigurationError
 from tests.support.appliance import RunningAppliance, running_appliance
-from tests.support.unreliable import answer, between, unreliable
+from tests.support.unreliable import answer, between, body_length, unreliable
 
 
 async def fill(running: RunningAppliance, topic: str, values: range, **more: str) -> None:
@@ -163,6 +163,136 @@ async def test_a_commit_whose_answer_was_lost_is_no_conflict_with_oneself(tmp_pa
             await reading.commit()
             assert fates == []
         assert await committed(look, "g") == {"t": 10}
+
+
+async def test_a_commit_that_was_cancelled_is_no_conflict_with_oneself(tmp_path: Path) -> None:
+    """The appliance may have it: the next one is not refused for that."""
+    arrived, hold = asyncio.Event(), asyncio.Event()
+    async with running_appliance(tmp_path) as running, admin(running) as look:
+
+        async def forward(request: bytes) -> bytes | None:
+            reply = await passed_on(running, request)
+            if request.startswith(b"PUT "):
+                arrived.set()
+                await hold.wait()
+            return reply
+
+        await fill(running, "t", range(10))
+        async with (
+            between(forward) as way,
+            AsyncConsumer(way.url, running.admin_key, "t", group="g", max_bytes=1) as reading,
+        ):
+            await reading.next_batch()
+            committing = asyncio.create_task(reading.commit())
+            await arrived.wait()
+            committing.cancel()
+            await asyncio.wait([committing])
+            hold.set()
+            second = await reading.next_batch()
+            await reading.commit()
+            assert await committed(look, "g") == {"t": second.next_offset}
+            await look.commit("g", {"t": second.next_offset + 1})
+            await reading.next_batch()
+            with pytest.raises(ApplianceError, match="offset_conflict"):
+                await reading.commit()
+
+
+async def passed_on(running: RunningAppliance, request: bytes) -> bytes:
+    reader, writer = await asyncio.open_connection("127.0.0.1", running.port)
+    writer.write(request)
+    head = await reader.readuntil(b"\r\n\r\n")
+    reply = head + await reader.readexactly(body_length(head))
+    writer.close()
+    return reply
+
+
+async def test_a_commit_that_was_given_up_is_no_conflict_with_oneself(tmp_path: Path) -> None:
+    committing = False
+    async with (
+        running_appliance(tmp_path) as running,
+        admin(running) as look,
+        unreliable(running.port, lambda: "lose_answer" if committing else "pass", b"PUT") as way,
+    ):
+        await fill(running, "t", range(10))
+        async with AsyncConsumer(
+            way.url, running.admin_key, "t", group="g", patience_s=0
+        ) as reading:
+            await reading.next_batch()
+            committing = True
+            with pytest.raises(ApplianceError, match="no_answer"):
+                await reading.commit()
+            committing = False
+            await fill(running, "t", range(10, 12))
+            await reading.next_batch()
+            await reading.commit()
+        assert await committed(look, "g") == {"t": 12}
+
+
+async def test_a_loop_that_was_left_goes_on_behind_its_last_record(tmp_path: Path) -> None:
+    async with running_appliance(tmp_path) as running, admin(running) as look:
+        await fill(running, "t", range(10))
+        options = {"group": "g", "commit": "after_batch", "follow": False}
+        async with consumer(running, "t", **options) as reading:
+            assert await texts(reading, 3) == ["0", "1", "2"]
+            assert await texts(reading, 2) == ["3", "4"]
+            rest = await reading.next_batch()
+            assert await committed(look, "g") == {"t": 5}
+            assert [record.offset for record in rest.records] == list(range(5, 10))
+            assert await reading.next_batch() is None
+        assert await committed(look, "g") == {"t": 10}
+
+
+@pytest.mark.parametrize("has_fork", [False, True])
+async def test_a_consumer_of_a_pattern_outlives_the_topics_that_it_commits(
+    tmp_path: Path, has_fork: bool
+) -> None:
+    """Also where its reader has not heard yet that the topic is gone."""
+    async with running_appliance(tmp_path) as running, admin(running) as look:
+        await fill(running, "orders.eu", range(10))
+        if has_fork:
+            await look.create_topic("fork", fork_of={"topic": "orders.eu"})
+        async with consumer(
+            running,
+            "orders.*",
+            group="g",
+            commit="after_batch",
+            prefetch=1,
+            max_bytes=1,
+            refresh_s=0.01,
+        ) as reading:
+            await reading.next_batch()
+            await look.delete_topic("orders.eu")
+            await fill(running, "orders.us", range(7, 8))
+            async with asyncio.timeout(10):
+                while (await reading.next_batch()).topic != "orders.us":
+                    pass
+            await reading.commit()
+            assert await committed(look, "g") == {"orders.us": 1}
+
+
+async def test_what_was_read_of_a_deleted_topic_is_not_committed_for_its_namesake(
+    tmp_path: Path,
+) -> None:
+    async with running_appliance(tmp_path) as running, admin(running) as look:
+        await fill(running, "orders.eu", range(10))
+        async with consumer(
+            running, "orders.*", group="g", prefetch=20, max_bytes=1, refresh_s=0.01
+        ) as reading:
+            loop = aiter(reading)
+            assert (await anext(loop)).offset == 0
+            while reading._ahead.qsize() < 9:
+                await asyncio.sleep(0)
+            await running.client.delete("/v1/topics/orders.eu")
+            await fill(running, "orders.eu", range(20, 22))
+            while reading._ahead.qsize() < 10:
+                await asyncio.sleep(0)
+            for offset in range(1, 10):
+                assert (await anext(loop)).offset == offset
+                await reading.commit()
+            assert await committed(look, "g") == {}
+            assert (await anext(loop)).text() == "20"
+            await reading.commit()
+            assert await committed(look, "g") == {"orders.eu": 1}
 
 
 async def test_one_consumer_at_a_time_holds_the_lease(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import datetime
 import random
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -264,6 +265,78 @@ async def test_a_record_that_no_topic_takes_is_refused_at_once(given: dict, name
     with pytest.raises(BadRecordError, match=named):
         await producer.send("t", **given)
     await producer.close()
+
+
+async def test_what_comes_while_it_closes_is_refused_and_not_dropped() -> None:
+    """What was taken is sent before `close` is over."""
+    hold = asyncio.Event()
+
+    async def held(_: bytes) -> bytes:
+        await hold.wait()
+        return STORED
+
+    async with between(held) as way:
+        producer = AsyncProducer(way.url, "seb_x", linger_ms=0)
+        first = await producer.send("t", "a")
+        closing = asyncio.create_task(producer.close())
+        while not way.requests:
+            await asyncio.sleep(0)
+        with pytest.raises(ClosedError):
+            await producer.send("t", "b")
+        hold.set()
+        await closing
+    assert first.result() == 41
+
+
+async def test_a_name_that_cannot_be_sent_fails_its_records() -> None:
+    """As one that came from a command line in another encoding."""
+    producer = AsyncProducer("http://127.0.0.1:9", "seb_x", linger_ms=0)
+    delivery = await producer.send("caf\udce9", "a")
+    async with asyncio.timeout(5):
+        with pytest.raises(UnicodeError):
+            await delivery
+        with pytest.raises(UnicodeError):
+            await producer.close()
+
+
+async def test_a_host_that_cannot_be_one_is_unreachable() -> None:
+    producer = AsyncProducer("http://a..b", "seb_x", patience_s=0)
+    await producer.send("t", "a")
+    async with asyncio.timeout(5):
+        with pytest.raises(ApplianceError) as failure:
+            await producer.close()
+    assert (failure.value.code, failure.value.side_effects) == ("unreachable", "none")
+
+
+async def test_who_waits_for_a_record_hears_when_the_producer_was_given_up() -> None:
+    """The second Ctrl-C, while `with` waits at its end: other threads wait for nothing then."""
+    hold = asyncio.Event()
+
+    async def held(_: bytes) -> None:
+        await hold.wait()
+
+    async with between(held) as way:
+        await asyncio.to_thread(given_up, way.url)
+        hold.set()
+
+
+def given_up(url: str) -> None:
+    producer = Producer(url, "seb_x")
+    delivery = producer.send("t", "a")
+    thread = producer._thread
+
+    def struck(work):
+        closing = thread.begin(work)
+        while not producer._inner._closed:
+            time.sleep(0.001)
+        closing.cancel()
+        raise KeyboardInterrupt
+
+    thread.wait_for = struck
+    with pytest.raises(KeyboardInterrupt):
+        producer.close()
+    with pytest.raises(ClosedError):
+        delivery.result(5)
 
 
 async def test_threads_share_a_blocking_producer(tmp_path: Path) -> None:

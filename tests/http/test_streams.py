@@ -55,6 +55,18 @@ async def test_an_answer_is_of_one_stream_though_it_is_made_anew_meanwhile(seb, 
     assert (await seb.client.get("/v1/stream/anew?offset=-1")).status_code == 404
 
 
+async def test_what_a_producer_stored_before_the_end_is_known_at_each_door(seb):
+    """A request whose answer was lost is sent again, though somebody closed the stream."""
+    await seb.client.put("/v1/stream/known", headers=TEXT)
+    seqs = [{"producer-id": "p", "producer-epoch": "0", "producer-seq": str(i)} for i in range(2)]
+    first = await seb.client.post("/v1/topics/known/records", headers=seqs[0], content=b"a")
+    await seb.client.post("/v1/stream/known", headers={"stream-closed": "true"})
+    again = await seb.client.post("/v1/topics/known/records", headers=seqs[0], content=b"a")
+    assert (again.status_code, again.content) == (200, first.content)
+    more = await seb.client.post("/v1/topics/known/records", headers=seqs[1], content=b"b")
+    assert (more.status_code, more.json()["code"]) == (409, "stream_closed")
+
+
 async def test_nobody_appends_to_a_closed_stream(seb):
     await seb.client.put("/v1/stream/over", headers=TEXT)
     end = await seb.client.post(

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Coroutine
 
 import pytest
 
 from seb_appliance import limits
+from seb_appliance.broker.appending import Conditions
 from seb_appliance.broker.audit import THE_APPLIANCE
+from seb_appliance.broker.repeats import ProducerStamp
 from seb_appliance.broker.stream_values import StreamAppend, WantedFork, WantedStream
-from seb_appliance.broker.values import NewRecords
+from seb_appliance.broker.values import Appended, NewRecords
 from seb_appliance.errors import (
     OutcomeUnknownError,
     SebError,
@@ -190,6 +193,24 @@ async def test_an_append_of_any_kind_is_a_use_of_a_stream(house: House) -> None:
     assert house.broker.append_at_once(ADMIN, "s", b"by the fast lane", 1, Nobody())
     await house.clock.advance(HOUR_S - 10)
     assert house.broker.streams.get("s").log_end_offset == 3
+
+
+async def test_a_closed_stream_knows_what_a_producer_stored_and_takes_no_more(house: House) -> None:
+    await make(house, WantedStream())
+
+    def sent(seq: int) -> Coroutine[object, object, Appended]:
+        conditions = Conditions(producer=ProducerStamp("p", 0, seq))
+        return house.done(house.append("s", b"of p", conditions=conditions))
+
+    first = await sent(0)
+    await append(house, b"end", close=True)
+    again = await sent(0)
+    assert (again.offset, again.count, again.replayed) == (first.offset, 1, True)
+    for seq in (1, 2):  # the next one, and one past a hole
+        with pytest.raises(StreamClosedError):
+            await sent(seq)
+    with pytest.raises(StreamClosedError):
+        await house.done(house.append("s", b"of nobody"))
 
 
 async def test_a_stream_that_is_closed_takes_no_record_by_any_door(house: House) -> None:
