@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from seb_appliance import limits
+from seb_appliance.broker.group_admission import Commit
 from seb_appliance.broker.values import From, ReadRequest
 from seb_appliance.errors import OffsetExpiredError
 from seb_appliance.formats.operations import TopicSettings
@@ -125,3 +126,38 @@ async def test_what_is_deleted_while_it_is_measured_is_no_failure(place: Place, 
 
     amid("index_page", deleted)
     await place.broker.tidying.measure()
+
+
+async def lag(place: Place) -> tuple[int, int]:
+    """Of the group `g`, which stands at offset 5: records, and bytes."""
+    commit = Commit("g", {"t": 5})
+    await place.broker.groups.commit(commit, place.broker.pending.reserve(1))
+    view = await place.broker.groups.describe("g", lambda *_: True)
+    return view.topics[0].lag.records, view.topics[0].lag.bytes
+
+
+async def test_a_group_is_shown_though_all_that_it_has_to_read_was_trimmed(place: Place) -> None:
+    await place.broker.topics.trim("t", 40)
+    assert await lag(place) == (35, 0)
+
+
+@pytest.mark.parametrize("offset", [30, 40])
+async def test_a_group_is_shown_though_a_trim_overtakes_its_figures(
+    place: Place, amid: Amid, offset: int
+) -> None:
+    amid("index_page", lambda: trimmed(place, offset))
+    found = await lag(place)
+    assert found[0] == 35
+    assert found == await lag(place)
+
+
+async def test_a_group_is_shown_though_merging_and_a_trim_overtake_its_figures(
+    place: Place, amid: Amid
+) -> None:
+    async def both() -> None:
+        await place.broker.topics.trim("t", 39)
+        await merged(place)
+        await place.broker.topics.trim("t", 40)
+
+    amid("index_page", both)
+    assert await lag(place) == (35, 0)
