@@ -161,3 +161,17 @@ async def test_a_group_is_shown_though_merging_and_a_trim_overtake_its_figures(
 
     amid("index_page", both)
     assert await lag(place) == (35, 0)
+
+
+async def test_retention_that_is_switched_off_while_it_counts_takes_nothing(
+    place: Place, amid: Amid
+) -> None:
+    """Who was told that nothing goes any more loses nothing by what was asked for before."""
+    await place.broker.topics.change("t", {"retention_bytes": 100})
+
+    async def switched_off() -> None:
+        await place.broker.topics.change("t", {"retention_bytes": None})
+
+    amid("index_page", switched_off)
+    assert await place.broker.tidying.retain() == 0
+    assert len(await place.values("t")) == 40
