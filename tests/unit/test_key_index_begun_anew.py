@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from seb_appliance import limits
 from seb_appliance.broker.key_index import IndexedTopic, KeyOffsets, KeyRows
 from seb_appliance.broker.record_keys import ViewPage
 from seb_appliance.errors import OverloadedError
@@ -100,3 +101,35 @@ async def test_a_fresh_answer_is_never_of_an_index_that_has_begun_anew(
     monkeypatch.setattr(place.appliance.key_index, "latest", begin_and_look)
     with pytest.raises(OverloadedError):
         await place.broker.record_keys.latest("t", b"a", fresh=True)
+
+
+async def test_tombstones_that_go_while_the_index_is_trimmed_are_not_missed(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A record key that was deleted would be in the index for ever."""
+    monkeypatch.setattr(limits, "ENTRIES_PER_JOB_MIN", 1)
+    await place.restart(tidy_after="0ms")
+    kept = {"cleanup": "compact", "dirty_ratio": 0.01, "tombstone_retention_ms": 0}
+    await place.broker.topics.change("t", kept)
+    await place.broker.record_keys.keys("t", b"", None, 1, fresh=True)
+    trim, trimmed = place.appliance.key_index.trim, []
+
+    async def trim_and_compact(topic_id: int, log_start: int) -> None:
+        await trim(topic_id, log_start)
+        if not trimmed:
+            trimmed.append(log_start)
+            await place.compact()  # the tombstone outlives what it deletes by a compaction
+            await place.put("t", (b"e", b"1"))
+            await place.compact()
+
+    monkeypatch.setattr(place.appliance.key_index, "trim", trim_and_compact)
+    monkeypatch.setattr(limits, "KEY_INDEX_GATHER_S", 0.5)
+    await place.put("t", (b"b", None), (b"d", b"1"))
+    await place.broker.topics.trim("t", 1)
+    found = await place.broker.record_keys.keys("t", b"", None, 9, fresh=False)
+    while found.indexed_offset < 6:
+        await asyncio.sleep(0.02)
+        found = await place.broker.record_keys.keys("t", b"", None, 9, fresh=False)
+    assert trimmed
+    assert [row.key for row in found.rows] == [b"c", b"d", b"e"]
+    assert [offset for offset, _, _ in await place.records("t")] == [2, 4, 5]
