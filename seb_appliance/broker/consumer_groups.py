@@ -39,7 +39,7 @@ from seb_appliance.broker.topic import Topic
 from seb_appliance.broker.values import From, ReadRequest, ReadResult
 from seb_appliance.broker.window import Window
 from seb_appliance.clock import Clock
-from seb_appliance.errors import BadRequestError, TopicNotFoundError
+from seb_appliance.errors import BadRequestError, CorruptObjectError, TopicNotFoundError
 from seb_appliance.formats.operations import CommittedOffset
 
 # Admits in the open window and waits until that is applied; see Broker. The number is how long the
@@ -332,14 +332,21 @@ class ConsumerGroups:
     async def _lag(self, topic: Topic, offset: int, end: int) -> Lag:
         if offset >= end:
             return Lag(0, 0, 0.0)
-        stands_at = max(offset, topic.log_start_offset)
-        try:
-            unread_bytes = await self._index.bytes_from(topic, stands_at)
-            _, rows, _ = await self._index.rows_of(topic, stands_at)
-        except TopicNotFoundError:  # deleted meanwhile
-            return Lag(0, 0, 0.0)
-        age_us = max(0, self._clock.wall_us() - rows.created_us[rows.row_of(stands_at)])
-        return Lag(end - offset, unread_bytes, age_us / 1_000_000)
+        while (stands_at := max(offset, topic.log_start_offset)) < topic.log_end_offset:
+            try:
+                unread_bytes = await self._index.bytes_from(topic, stands_at)
+                if stands_at < topic.log_start_offset:
+                    continue  # trimmed meanwhile
+                _, rows, _ = await self._index.rows_of(topic, stands_at)
+            except TopicNotFoundError:  # deleted meanwhile
+                return Lag(0, 0, 0.0)
+            except CorruptObjectError:
+                if stands_at >= topic.log_start_offset:
+                    raise
+                continue
+            age_us = max(0, self._clock.wall_us() - rows.created_us[rows.row_of(stands_at)])
+            return Lag(end - offset, unread_bytes, age_us / 1_000_000)
+        return Lag(end - offset, 0, 0.0)  # none of them is there any more
 
 
 def _began(result: ReadResult) -> int:

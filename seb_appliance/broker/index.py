@@ -15,7 +15,7 @@ from seb_appliance.broker.counters import Counters
 from seb_appliance.broker.index_rows import IndexRows
 from seb_appliance.broker.lineage import owner_of
 from seb_appliance.broker.topic import gone
-from seb_appliance.errors import CorruptObjectError
+from seb_appliance.errors import CorruptObjectError, TopicNotFoundError
 
 if TYPE_CHECKING:
     from seb_appliance.broker.ports import State
@@ -62,9 +62,12 @@ class SectionIndex:
     async def own_rows_of(self, topic: Topic, offset: int) -> IndexRows:
         """As `rows_of`, of an offset that no other topic's rows answer for."""
         rows = self._own_at_hand(topic, offset)
-        if rows is not None:
-            return rows
-        return self._keep(topic, await self._state.index_page(topic.topic_id, offset))
+        if rows is None:
+            page = await self._state.index_page(topic.topic_id, offset)
+            if page is None and topic.stored.begin <= offset < topic.stored.end:
+                return topic.stored  # merged meanwhile
+            rows = self._keep(topic, page)
+        return rows
 
     def _own_at_hand(self, topic: Topic, offset: int) -> IndexRows | None:
         if offset < topic.stored.end:
@@ -96,13 +99,14 @@ class SectionIndex:
 
     async def _own_offset_of_time(self, topic: Topic, timestamp_us: int) -> int:
         stored, newest, end = topic.stored, topic.index, topic.log_end_offset
-        if len(stored) and stored.newest >= timestamp_us:
-            return stored.bases[stored.row_at_time(timestamp_us)]
-        begin = topic.entries_begin
-        rows = newest
-        if newest.begin > begin and newest.newest_before_us >= timestamp_us:
-            page = await self._state.index_page_at(topic.topic_id, timestamp_us)
-            rows = self._keep(topic, page)
+        begin = -1
+        while begin != topic.entries_begin:  # else pages may be gone, and a later one was found
+            if len(stored) and stored.newest >= timestamp_us:
+                return stored.bases[stored.row_at_time(timestamp_us)]
+            begin, rows = topic.entries_begin, newest
+            if newest.begin > begin and newest.newest_before_us >= timestamp_us:
+                page = await self._state.index_page_at(topic.topic_id, timestamp_us)
+                rows = self._keep(topic, page)
         row = rows.row_at_time(timestamp_us)
         return max(rows.bases[row] if row < len(rows) else min(rows.end, end), begin)
 
@@ -129,11 +133,16 @@ class SectionIndex:
 
     async def measure(self, topic: Topic) -> None:
         """Bring `topic.bytes_gone` up to date, where its rows left memory already."""
-        begin = topic.entries_begin
-        if begin < topic.log_end_offset:
-            rows = await self.own_rows_of(topic, begin)
+        while (begin := topic.entries_begin) < topic.log_end_offset and not topic.purged:
+            try:
+                rows = await self.own_rows_of(topic, begin)
+            except (CorruptObjectError, TopicNotFoundError):
+                if begin == topic.entries_begin and not topic.purged:
+                    raise
+                continue  # trimmed or deleted meanwhile
             if begin == topic.entries_begin:
                 topic.bytes_gone = rows.bytes_before[rows.row_of(begin)]
+                return
 
     def _keep(self, topic: Topic, page: IndexRows | None) -> IndexRows:
         self._counters.index_lookups += 1

@@ -200,8 +200,8 @@ class KeyIndexing:
                 await self._forget(topic_id)
                 del self._due[topic_id]
                 continue
-            await self._prepare(topic)
-            offset, merged = self._known[topic_id].indexed_offset, topic.merged_to_start
+            merged = await self._prepare(topic)
+            offset = self._known[topic_id].indexed_offset
             try:
                 records = await self._read(topic, offset)
             except SebError as error:
@@ -236,9 +236,10 @@ class KeyIndexing:
             del self._known[topic_id]
             self._views.end(topic_id)
 
-    async def _prepare(self, topic: Topic) -> None:
-        """Make the index's view of the topic one that records can be added to."""
-        topic_id, start = topic.topic_id, topic.log_start_offset
+    async def _prepare(self, topic: Topic) -> int:
+        """Make the index's view of the topic one that records can be added to; `merged_to_start`
+        as it was before that, which may take long."""
+        topic_id, start, merged = topic.topic_id, topic.log_start_offset, topic.merged_to_start
         known = self._known.get(topic_id)
         mode = topic.settings.key_index
         assert mode is not None
@@ -252,9 +253,10 @@ class KeyIndexing:
         elif self._trimmed.get(topic_id, 0) < start:
             await self._index.trim(topic_id, start)
         self._trimmed[topic_id] = start
-        self._compared[topic_id] = topic.merged_to_start, self._known[topic_id].indexed_offset
+        self._compared[topic_id] = merged, self._known[topic_id].indexed_offset
         if self._views.ended(topic_id):
             await self._index.forget_kept(topic_id)
+        return merged
 
     def _lacks_tombstones(self, topic: Topic, known: IndexedTopic) -> bool:
         """Whether compaction may have left out tombstones before the index saw them. It would show

@@ -18,6 +18,7 @@ class KeyViews:
         self._clock = clock
         self._until_s: dict[int, dict[int, float]] = {}
         self._ended: set[int] = set()  # topics for which rows may be kept that nobody needs
+        self.ends = 0  # how often views were ended, because an index began anew
 
     def begin(self, topic_id: int, as_of: int) -> None:
         """Raises OverloadedError when too many are in use."""
@@ -36,6 +37,9 @@ class KeyViews:
             )
         self._use(topic_id, as_of)
 
+    def is_in_use(self, topic_id: int, as_of: int) -> bool:
+        return as_of in self._until_s.get(topic_id, ())
+
     def kept_below(self) -> dict[int, int]:
         """By topic id: what is superseded at a smaller offset has to be kept."""
         self._expire()
@@ -51,10 +55,12 @@ class KeyViews:
 
     def end(self, topic_id: int) -> None:
         """End the views of a topic, whose index begins anew."""
+        self.ends += 1
         if self._until_s.pop(topic_id, None):
             self._ended.add(topic_id)
 
     def end_all(self) -> None:
+        self.ends += 1
         self._until_s.clear()
         self._ended.clear()
 

@@ -101,7 +101,9 @@ class Reads:
             if collected.next_offset < topic.log_start_offset and collected.count:
                 break  # trimmed meanwhile: who reads on is told so
             self._check_range(topic, collected.next_offset)
-            stretch = await self._index.rows_of(topic, collected.next_offset)
+            stretch = await self._stretch(topic, collected.next_offset)
+            if stretch is None:
+                continue
             ref = self._ref(stretch, collected.next_offset)
             end = min(collected.end, stretch.end)
             section = self._sections.at_hand(ref, collected.next_offset, end)
@@ -117,6 +119,16 @@ class Reads:
             old = self._sections.was_fetched_ahead(ref) or old
             collected.take(section, stretch.end)
         return self._result(topic, offset, collected, old=old)
+
+    async def _stretch(self, topic: Topic, offset: int) -> Stretch | None:
+        """Rows that answer for `offset`; None if it was trimmed while they were looked up. Raises
+        as `SectionIndex.rows_of`."""
+        try:
+            return await self._index.rows_of(topic, offset)
+        except CorruptObjectError:
+            if offset < topic.log_start_offset:
+                return None
+            raise
 
     async def _read(
         self, topic: Topic, ref: SectionRef, offset: int, end: int
@@ -166,9 +178,11 @@ class Reads:
         """The first offset whose record has that timestamp or later; the log end when none has."""
         log_end_offset = topic.log_end_offset
         offset = await self._index.offset_of_time(topic, timestamp_us)
-        while offset < log_end_offset:
-            offset = max(offset, topic.log_start_offset)
-            stretch = await self._index.rows_of(topic, offset)
+        # Whatever was trimmed while we looked is left out, and that may be all.
+        while (offset := max(offset, topic.log_start_offset)) < log_end_offset:
+            stretch = await self._stretch(topic, offset)
+            if stretch is None:
+                continue
             ref = self._ref(stretch, offset)
             end = min(log_end_offset, stretch.end)
             for stored in await self._read(topic, ref, offset, end) or ():
@@ -179,7 +193,7 @@ class Reads:
                     if found < end:
                         return max(found, topic.log_start_offset)
                 offset = min(stored.batch.header.last_offset + 1, end)
-        return log_end_offset
+        return max(log_end_offset, topic.log_start_offset)
 
     def _check_range(self, topic: Topic, offset: int) -> None:
         if offset < topic.log_start_offset:

@@ -106,12 +106,13 @@ class RecordKeys:
         Raises, as all below: TopicNotFoundError, KeyIndexOffError, OverloadedError (`fresh` in
         vain, or the index cannot be asked now).
         """
-        topic = await self._topic(name, fresh=fresh)
+        topic, reached = await self._topic(name, fresh=fresh)
         found = await self._ask(
             topic,
             lambda: self._index.page(
                 topic.topic_id, prefix, after, most + 1, topic.log_start_offset
             ),
+            reached,
         )
         rows = found.rows[:most]
         more = len(found.rows) > most
@@ -125,11 +126,12 @@ class RecordKeys:
     async def latest(self, name: str, key: bytes, *, fresh: bool) -> KeyedRecords:
         """The newest record of a record key. Raises RecordKeyNotFoundError, also when it is a
         tombstone; CorruptObjectError, StoreError."""
-        topic = await self._topic(name, fresh=fresh)
+        topic, reached = await self._topic(name, fresh=fresh)
         for attempt in range(2):
             found = await self._ask(
                 topic,
                 lambda: self._index.latest(topic.topic_id, key, topic.log_start_offset),
+                reached,
             )
             indexed_offset = max(found.indexed_offset, topic.log_start_offset)
             if not found.rows:
@@ -155,12 +157,13 @@ class RecordKeys:
     ) -> KeyedRecords:
         """The newest records of a record key below the offset `before` (None: all), tombstones
         too, as far as they are stored. A page may hold fewer than `most`, and not be the last."""
-        topic = await self._topic(name, fresh=fresh, needs_history=True)
+        topic, reached = await self._topic(name, fresh=fresh, needs_history=True)
         found = await self._ask(
             topic,
             lambda: self._index.history(
                 topic.topic_id, key, before, most + 1, topic.log_start_offset
             ),
+            reached,
         )
         wanted = found.offsets[:most]
         slices, _ = await pick(self._reads, topic, sorted(wanted))
@@ -176,7 +179,7 @@ class RecordKeys:
     ) -> ViewPage:
         """The newest record of each record key that is no tombstone, as of where the index stands
         when `place` is None, in offset order. Raises BadParameterError when the view has ended."""
-        topic = await self._topic(name, fresh=fresh)
+        topic, _ = await self._topic(name, fresh=fresh)
         if place is None:
             place = await self._begin_view(topic)
         elif place.topic_id != topic.topic_id or place.as_of > topic.log_end_offset:
@@ -184,9 +187,12 @@ class RecordKeys:
         else:
             self._views.go_on(topic.topic_id, place.as_of)
         as_of, begin = place.as_of, max(place.begin, topic.log_start_offset)
+        ends = self._views.ends
         found = await self._ask(
-            topic, lambda: self._index.live(topic.topic_id, as_of, begin, most + 1)
+            topic, lambda: self._index.live(topic.topic_id, as_of, begin, most + 1), as_of
         )
+        if self._views.ends != ends and not self._views.is_in_use(topic.topic_id, as_of):
+            raise _begun_anew(topic)  # what it lacks now would be taken for deleted
         slices, dealt_with = await pick(self._reads, topic, found.offsets[:most], max_bytes)
         self._count(slices)
         left = found.offsets[dealt_with:]
@@ -203,7 +209,10 @@ class RecordKeys:
             self._views.begin(topic.topic_id, as_of)
         return ViewPlace(topic.topic_id, as_of, 0)
 
-    async def _topic(self, name: str, *, fresh: bool, needs_history: bool = False) -> Topic:
+    async def _topic(
+        self, name: str, *, fresh: bool, needs_history: bool = False
+    ) -> tuple[Topic, int]:
+        """The topic, and the offset that its index has reached for `fresh`."""
         topic = self._catalog.topic(name)
         wanted = "history" if needs_history else "latest"
         if not is_indexed(topic) or (needs_history and topic.settings.key_index != "history"):
@@ -212,18 +221,25 @@ class RecordKeys:
                 f"{wanted!r} with PATCH /v1/topics/{name}; its records are indexed then.",
                 key_index=topic.settings.key_index or "none",
             )
+        reached = topic.log_end_offset if fresh else 0
         if fresh:
-            await self.indexing.caught_up(topic, topic.log_end_offset)
-        return topic
+            await self.indexing.caught_up(topic, reached)
+        return topic, reached
 
-    async def _ask(self, topic: Topic, question: Callable[[], Awaitable[Rows]]) -> Rows:
+    async def _ask(
+        self, topic: Topic, question: Callable[[], Awaitable[Rows]], reached: int
+    ) -> Rows:
+        """`reached`: the index was true up to there before it was asked."""
         await self.indexing.caught_up(topic, 0)  # its file was found sound
         try:
-            return await question()
+            found = await question()
         except CorruptObjectError:
             raise self._contradicted() from None
         except ConfigurationError as error:
             raise OverloadedError("The key index cannot be read now; try again later.") from error
+        if max(found.indexed_offset, topic.log_start_offset) < reached:
+            raise _begun_anew(topic)
+        return found
 
     def _contradicted(self) -> OverloadedError:
         self.indexing.damaged()
@@ -245,3 +261,9 @@ class RecordKeys:
             topic.log_start_offset,
             end,
         )
+
+
+def _begun_anew(topic: Topic) -> OverloadedError:
+    return OverloadedError(
+        f"The key index of {topic.name!r} has begun anew meanwhile; try again later."
+    )

@@ -29,7 +29,7 @@ async def kept_from(index: SectionIndex, topic: Topic, now_us: int | None) -> in
 
 async def _first_younger(index: SectionIndex, topic: Topic, offset: int, cutoff_us: int) -> int:
     """The first section from `offset` on that was made after `cutoff_us`."""
-    while offset < topic.log_end_offset:
+    while (offset := _or_start(topic, offset)) < topic.log_end_offset:
         _, rows, end = await index.rows_of(topic, offset)
         row = rows.row_of(offset)
         first = bisect_right(rows.created_us, cutoff_us, lo=row)
@@ -41,10 +41,12 @@ async def _first_younger(index: SectionIndex, topic: Topic, offset: int, cutoff_
 
 async def _within_bytes(index: SectionIndex, topic: Topic, offset: int, most: int) -> int:
     """The first section from `offset` on with at most `most` bytes from there to the end."""
-    while offset < topic.log_end_offset:
+    while (offset := _or_start(topic, offset)) < topic.log_end_offset:
         spare = await index.bytes_from(topic, offset) - most
         if spare <= 0:
             return offset
+        if offset < topic.log_start_offset:
+            continue
         _, rows, end = await index.rows_of(topic, offset)
         row = rows.row_of(offset)
         first = bisect_left(rows.bytes_before, rows.bytes_before[row] + spare, lo=row + 1)
@@ -52,6 +54,11 @@ async def _within_bytes(index: SectionIndex, topic: Topic, offset: int, most: in
             return rows.bases[first]
         offset = min(rows.end, end)
     return offset
+
+
+def _or_start(topic: Topic, offset: int) -> int:
+    """The topic may have been trimmed while we looked further: nothing answers for `offset`."""
+    return max(offset, topic.log_start_offset)
 
 
 class AgeClock:

@@ -36,6 +36,7 @@ from seb_appliance.formats.operations import (
     ReplacedRange,
     SegmentsReplaced,
     TopicCompacted,
+    TopicSettings,
 )
 
 _TOPICS_AT_ONCE = 200  # looked at before the event loop gets a turn
@@ -84,34 +85,37 @@ class Tidying:
     async def retain(self) -> int:
         """Move log start offsets as retention asks; how many topics were trimmed."""
         now_us = self._age_clock.now_us()
-        due: list[tuple[Topic, int]] = []
+        due: list[tuple[Topic, TopicSettings, int]] = []
         for i, topic in enumerate(self._catalog.topics()):
             if i % _TOPICS_AT_ONCE == 0:
                 await asyncio.sleep(0)
-            if not topic.settings.deletes:
+            settings = topic.settings
+            if not settings.deletes:
                 continue
-            if topic.settings.retention_ms is None and topic.settings.retention_bytes is None:
+            if settings.retention_ms is None and settings.retention_bytes is None:
                 continue
             try:
                 start = await kept_from(self._index, topic, now_us)
             except TopicNotFoundError:  # deleted meanwhile
                 continue
             if start > topic.log_start_offset and not topic.deleted:
-                due.append((topic, start))
+                due.append((topic, settings, start))
         trimmed = 0
 
         def admit(window: Window) -> bool:
             nonlocal trimmed
-            for topic, start in due:
+            for topic, settings, start in due:
                 known = self._admission.find(topic.name)
-                # Perhaps it is deleted in a window before, or made anew under its name.
-                if known is not None and known.topic_id == topic.topic_id:
+                # Perhaps it is deleted in a window before, or made anew under its name. And who was
+                # told meanwhile that more is to stay loses nothing by what was asked for before.
+                is_same = known is not None and known.topic_id == topic.topic_id
+                if known is not None and is_same and known.settings == settings:
                     trimmed += self._admission.admit_topic_trimmed(window, topic.name, start)
             return trimmed > 0
 
         if due:
             await self._submit(admit, self._linger.default_ms)
-            await self._measure([topic for topic, _ in due])
+            await self._measure([topic for topic, _, _ in due])
         return trimmed
 
     async def _measure(self, topics: Iterable[Topic]) -> None:

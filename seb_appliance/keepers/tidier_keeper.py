@@ -181,7 +181,8 @@ class TidierKeeper:
         except (SwitchRefusedError, CorruptObjectError) as error:
             elsewhere.refused(found, str(error))
         except BaseException as error:
-            elsewhere.failed(found, str(error))
+            if self._tidying.is_settled:  # else it may come into force yet: it is looked at then
+                elsewhere.failed(found, str(error))
             raise
         else:
             elsewhere.in_force(found)

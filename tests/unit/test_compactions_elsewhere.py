@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import random
 from collections.abc import AsyncIterator, Callable
@@ -381,3 +382,30 @@ async def test_a_compaction_that_nobody_asks_for_is_forgotten(
     assert not elsewhere.holds(found.item.topic_id)
     with pytest.raises(CompactionNotFoundError):
         elsewhere.get("t", found.compaction_id)
+
+
+async def test_what_may_come_into_force_yet_is_not_called_refused(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await filled(place)
+    tidying = place.broker.tidying
+    found = await tidying.elsewhere.begin("t")
+    rows = await compacted(place, found)
+    tidying.elsewhere.hand_over(found, [await upload(place, found, rows)])
+    submit, under_way = tidying._submit, []
+
+    async def give_up_waiting(*arguments: Any) -> bool:
+        under_way.append(asyncio.ensure_future(submit(*arguments)))
+        await asyncio.sleep(0)
+        raise OutcomeUnknownError("it took too long")
+
+    monkeypatch.setattr(tidying, "_submit", give_up_waiting)
+    found.attempts = 4
+    with pytest.raises(OutcomeUnknownError):
+        await place.tidier.step()
+    assert found.state == "checking"
+    await asyncio.gather(*under_way)
+    monkeypatch.setattr(tidying, "_submit", submit)
+    while found.state == "checking" and await place.tidier.step():
+        pass
+    assert (found.state, found.reason) == ("in_force", "")
