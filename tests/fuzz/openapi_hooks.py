@@ -28,7 +28,7 @@ def map_path_parameters(context: Any, path_parameters: dict[str, Any]) -> dict[s
 @schemathesis.hook
 def filter_query(context: Any, query: dict[str, Any] | None) -> bool:
     """A live answer has no end."""
-    return not query or "sse" not in str(query.get("format", ""))
+    return not query or "sse" not in f"{query.get('format')} {query.get('live')}"
 
 
 @schemathesis.hook

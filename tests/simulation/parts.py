@@ -27,7 +27,8 @@ def in_parts(
 
 
 def _run_part(part: tuple[range, Kind]) -> tuple[list[Outcome], float]:
-    gc.freeze()  # what is imported is not looked at again after each seed
+    if not gc.get_freeze_count():  # once: what seeds leave behind is to be collected
+        gc.freeze()  # what is imported is not looked at again after each seed
     began_s = time.process_time()
     seeds, kind = part
     outcomes = [run_seed(seed, kind=kind) for seed in seeds]
