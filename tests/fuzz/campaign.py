@@ -117,7 +117,7 @@ class Campaign:
             target,
             f"-runs={runs}",
             f"-seed={seed % 2**31 + 1}",
-            f"-dict={words}",
+            *([f"-dict={words}"] if target.words else ()),  # it takes no empty one
             f"-max_len={INPUT_BYTES_MAX // 8}",
             f"-artifact_prefix={grown}/",
             "-print_final_stats=1",

@@ -185,7 +185,12 @@ TARGETS: Final = (
         ),
         (b"offset=", b"until=", b"&", b"latest", b"earliest", b"%2B"),
     ),
-    Target("key_query", check_key_query, (b"key=a%20b&limit=5", b"prefix_base64=AA&after=x")),
+    Target(
+        "key_query",
+        check_key_query,
+        (b"key=a%20b&limit=5", b"prefix_base64=AA&after=x"),
+        (b"key=", b"key_base64=", b"prefix=", b"prefix_base64=", b"limit=", b"after=", b"&", b"%"),
+    ),
     Target(
         "positions",
         check_positions,
