@@ -36,9 +36,14 @@ class Call:
     ticket: Ticket | None = None
 
     @property
+    def owner(self) -> str:
+        """Whose share of common resources the call takes; see `broker/shares.py`."""
+        return self.key.owner
+
+    @property
     def actor(self) -> Actor:
         agent = self.headers.get(b"user-agent", b"")[: limits.USER_AGENT_CHARACTERS_MAX]
-        return Actor(self.key.api_key_id, self.address, agent.decode("latin-1"))
+        return Actor(self.key.api_key_id, self.address, agent.decode("latin-1"), self.owner)
 
 
 def token_of(authorization: bytes | None) -> str:

@@ -17,6 +17,7 @@ from seb_appliance import limits
 from seb_appliance.api.auth import Call
 from seb_appliance.api.parameters import integer
 from seb_appliance.broker.appending import NO_CONDITIONS, Conditions
+from seb_appliance.broker.remembered import owner_hash
 from seb_appliance.broker.repeats import ProducerStamp, RequestStamp
 from seb_appliance.broker.values import NewRecords
 from seb_appliance.errors import BadParameterError
@@ -57,13 +58,13 @@ class Asked:
         source and id (`named`, of each in order) with the same content is the same request."""
         if self.idempotency_key is not None or self.producer is not None:
             return await self.conditions(call, route, body)
-        scope = _hash([call.key.api_key_id.encode(), route.encode(), _OF_EVENTS, *named])
         said = _stored(records)
         if len(body) > _HASH_IN_THREAD_BYTES:
             content = await asyncio.to_thread(_hash, said)
         else:
             content = _hash(said)
-        return Conditions(RequestStamp(scope, content), None, self.expected_offset)
+        scopes = _scopes(call, route, _OF_EVENTS, *named)
+        return Conditions(RequestStamp(*scopes, content), None, self.expected_offset)
 
 
 _NOTHING: Final = Asked()
@@ -92,10 +93,19 @@ async def stamp(key: bytes | None, call: Call, route: str, body: bytes) -> Reque
     if key is None:
         return None
     said = [body, *_that_matter(call.headers)]
-    scope = _hash([call.key.api_key_id.encode(), route.encode(), key])
+    scopes = _scopes(call, route, key)
     if len(body) > _HASH_IN_THREAD_BYTES:
-        return RequestStamp(scope, await asyncio.to_thread(_hash, said))
-    return RequestStamp(scope, _hash(said))
+        return RequestStamp(*scopes, await asyncio.to_thread(_hash, said))
+    return RequestStamp(*scopes, _hash(said))
+
+
+def _scopes(call: Call, route: str, *parts: bytes) -> tuple[bytes, bytes]:
+    """What the request is remembered by: the hash that owns it, then one of the API key, the route
+    and `parts`; and what older releases remembered it by, which was the latter alone."""
+    api_key_id = call.key.api_key_id
+    alone = _hash([api_key_id.encode(), route.encode(), *parts])
+    owner = owner_hash(api_key_id)
+    return owner + alone[: len(alone) - len(owner)], alone
 
 
 def _stored(records: NewRecords) -> Iterable[bytes]:

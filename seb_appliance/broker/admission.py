@@ -17,16 +17,17 @@ from seb_appliance import limits
 from seb_appliance.broker.catalog import Catalog
 from seb_appliance.broker.compressing import Compressor, compressor_of
 from seb_appliance.broker.prepared import RECORD_OVERHEAD_BYTES, Prepared, prepare
+from seb_appliance.broker.shares import OPERATOR, AllShares
 from seb_appliance.broker.topic import no_such_topic, topic_held
 from seb_appliance.broker.values import NewBatches, NewRecords
 from seb_appliance.broker.window import Window
 from seb_appliance.errors import (
-    BadRequestError,
     ForkRefusedError,
     NameHeldError,
     OffsetExpiredError,
     OffsetOutOfRangeError,
     RefusedError,
+    SebError,
     StreamClosedError,
     TopicDiffersError,
 )
@@ -46,7 +47,7 @@ from seb_appliance.formats.operations import (
 class Refusal(Exception):  # noqa: N818 - not an error of its own: it carries one
     """`error` is the answer; when `after` is given, only once that window is stored."""
 
-    def __init__(self, error: RefusedError, after: Window | None) -> None:
+    def __init__(self, error: SebError, after: Window | None) -> None:
         super().__init__(error)
         self.error = error
         self.after = after if after is not None and not after.is_done else None
@@ -72,6 +73,7 @@ class AdmittedTopic:
     next_offset: int
     log_start_offset: int = 0
     stream: StreamState | None = None
+    owner: str = OPERATOR  # whose share it takes
     changed_in: Window | None = None  # the window that creates or last changes it
     appended_in: Window | None = None  # the window of its newest records
     fork: Fork | None = None  # what it was forked from, if it was
@@ -111,10 +113,14 @@ class Admission:
         catalog: Catalog,
         next_topic_id: int,
         effective: Callable[[TopicSettings], TopicSettings],
+        shares: AllShares,
     ) -> None:
         """`effective` fills in the defaults of a topic's settings."""
         self.effective = effective
+        remedy = "Delete topics that nobody needs."
+        self._shares = shares.declare("topics", limits.TOPICS_MAX, "topics", remedy)
         self._topics: dict[str, AdmittedTopic] = {}
+        self._living: set[int] = set()  # their ids
         self._held: dict[str, AdmittedTopic] = {}  # deleted, with forks
         self._load(catalog)
         self._deleted_in: dict[str, Window] = {}
@@ -132,15 +138,25 @@ class Admission:
                 topic.log_end_offset,
                 topic.log_start_offset,
                 topic.stream,
+                topic.owner,
             )
+            self._shares.take_anyway(topic.owner, 1)
             if topic.parent is not None:
                 parent = by_id[topic.parent.topic_id]
                 known.fork = _fork_of(parent, topic.parent.name, topic.fork_offset)
                 parent.forks += 1
-            (self._held if topic.deleted else self._topics)[topic.name] = known
+            if topic.deleted:
+                self._held[topic.name] = known
+            else:
+                self._topics[topic.name] = known
+                self._living.add(topic.topic_id)
 
     def find(self, name: str) -> AdmittedTopic | None:
         return self._topics.get(name)
+
+    def lives(self, topic_id: int) -> bool:
+        """Whether this topic is there, and was not deleted."""
+        return topic_id in self._living
 
     def is_held(self, name: str) -> bool:
         """Whether the topic is deleted, and has forks."""
@@ -185,13 +201,16 @@ class Admission:
         except RefusedError as error:
             raise Refusal(error, None) from None
 
-    def check_room_for(self, missing_topics: int) -> None:
-        """Raises Refusal when so many topics more are too many."""
-        there = len(self._topics) + len(self._held)
-        if missing_topics and there + missing_topics > limits.TOPICS_MAX:
-            raise Refusal(BadRequestError(f"There are {limits.TOPICS_MAX} topics already."), None)
+    def check_room_for(self, missing_topics: int, owner: str) -> None:
+        """Raises Refusal when so many topics more are too many, of all or of this owner's."""
+        if not missing_topics:
+            return
+        try:
+            self._shares.check(owner, missing_topics)
+        except SebError as error:
+            raise Refusal(error, None) from None
 
-    def check_free(self, name: str) -> None:
+    def check_free(self, name: str, owner: str) -> None:
         """A topic that is not there can be made under this name. Raises Refusal."""
         if name in self._held:
             error = NameHeldError(
@@ -200,12 +219,21 @@ class Admission:
                 topic=name,
             )
             raise Refusal(error, self.deleted_in(name))
-        self.check_room_for(1)
+        self.check_room_for(1, owner)
 
-    def place(self, window: Window, name: str, prepared: Prepared, now_us: int) -> AdmittedAppend:
+    def place(
+        self,
+        window: Window,
+        name: str,
+        prepared: Prepared,
+        now_us: int,
+        owner: str = OPERATOR,
+    ) -> AdmittedAppend:
         """The offsets of prepared records; a missing topic is created before them in the window.
         Never refuses: all checks were made."""
-        topic = self._topics.get(name) or self._create(window, name, TopicSettings(), now_us)
+        topic = self._topics.get(name)
+        if topic is None:
+            topic = self._create(window, name, TopicSettings(), now_us, owner)
         offset = topic.next_offset
         runs = window.runs_of(topic.topic_id, offset, topic.compressor)
         if isinstance(prepared.records, NewBatches):
@@ -235,7 +263,7 @@ class Admission:
     # --- topics ---
 
     def admit_topic_created(
-        self, window: Window, name: str, settings: TopicSettings, now_us: int
+        self, window: Window, name: str, settings: TopicSettings, now_us: int, owner: str = OPERATOR
     ) -> bool:
         """Whether the topic is made now; False when an equal one is there, perhaps not yet stored
         (`find(name).changed_in`)."""
@@ -248,25 +276,32 @@ class Admission:
                 )
                 raise Refusal(error, found.changed_in)
             return False
-        self.check_free(name)
-        self._create(window, name, settings, now_us)
+        self.check_free(name, owner)
+        self._create(window, name, settings, now_us, owner)
         return True
 
     def _create(
-        self, window: Window, name: str, settings: TopicSettings, now_us: int
+        self, window: Window, name: str, settings: TopicSettings, now_us: int, owner: str
     ) -> AdmittedTopic:
-        topic = self._add(window, name, settings, 0)
+        topic = self._add(window, name, settings, 0, owner)
         window.add_event(
             TopicCreated(topic_id=topic.topic_id, name=name, created_us=now_us, settings=settings)
         )
         return topic
 
     def _add(
-        self, window: Window, name: str, settings: TopicSettings, next_offset: int
+        self, window: Window, name: str, settings: TopicSettings, next_offset: int, owner: str
     ) -> AdmittedTopic:
         topic = self._topics[name] = AdmittedTopic(
-            self._next_topic_id, settings, self.effective(settings), next_offset, changed_in=window
+            self._next_topic_id,
+            settings,
+            self.effective(settings),
+            next_offset,
+            owner=owner,
+            changed_in=window,
         )
+        self._shares.take_anyway(owner, 1)
+        self._living.add(topic.topic_id)
         self._next_topic_id += 1
         self._deleted_in.pop(name, None)
         return topic
@@ -279,6 +314,7 @@ class Admission:
         offset: int | None,
         settings: TopicSettings | None,
         now_us: int,
+        owner: str = OPERATOR,
     ) -> bool:
         """As `admit_topic_created`, of a fork. `offset` None: the parent's log end, `settings`
         None: its settings; where a fork is there already, None is whatever it has."""
@@ -298,11 +334,11 @@ class Admission:
         parent = self._topics.get(parent_name)
         if parent is None:
             raise self.missing(parent_name)
-        self.check_free(name)
+        self.check_free(name, owner)
         offset = parent.next_offset if offset is None else offset
         self._check_forkable(parent, parent_name, offset)
         as_set = parent.settings if settings is None else settings
-        topic = self._add(window, name, as_set, offset)
+        topic = self._add(window, name, as_set, offset, owner)
         topic.log_start_offset = parent.log_start_offset
         topic.fork = _fork_of(parent, parent_name, offset)
         parent.forks += 1
@@ -389,12 +425,15 @@ class Admission:
         if topic is None:
             raise self.missing(name)
         del self._topics[name]
+        self._living.discard(topic.topic_id)
         self._deleted_in = {
             gone: within for gone, within in self._deleted_in.items() if not within.is_done
         }
         self._deleted_in[name] = window
         if topic.forks:
             self._held[name] = topic
+        else:
+            self._shares.give_back(topic.owner, 1)
         self._free_parents(topic, window)
         window.add_event(TopicDeleted(topic_id=topic.topic_id))
 
@@ -406,6 +445,7 @@ class Admission:
             if self._held.get(name) is not topic or topic.forks:
                 return
             del self._held[name]
+            self._shares.give_back(topic.owner, 1)
             self._deleted_in[name] = window
 
 

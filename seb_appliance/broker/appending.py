@@ -135,7 +135,7 @@ class Appending:
             return earlier
         self._check_end(topic, conditions.expected_offset)
         prepared = {topic: self._prepare(records, max_record_bytes)}
-        self._place(admitted, prepared, Actor(key.api_key_id, address))
+        self._place(admitted, prepared, _actor(key, address))
         placed = admitted.appends[topic]
         if conditions.producer is not None:
             self.note_producer(admitted.window, placed, conditions.producer)
@@ -180,7 +180,7 @@ class Appending:
         earlier = self._earlier(transaction.request, transaction.produce, is_append=False)
         if earlier is not None:
             return earlier
-        admitted = self._begin()
+        admitted, by = self._begin(), _actor(key, address)
         prepared = {
             topic: self._prepare(records, self._open(key, topic, admitted))
             for topic, records in transaction.produce.items()
@@ -189,15 +189,14 @@ class Appending:
         commit = transaction.commit
         if commit is not None:
             forward = replace(commit, allow_backward=False, strictly_forward=True)
-            offsets = self._groups.check_commit(forward, self._clock.monotonic_s())
+            offsets = self._groups.check_commit(forward, self._clock.monotonic_s(), by)
             if not prepared:
                 admitted.linger_ms = self._linger.default_ms
-        self._admission.check_room_for(
-            sum(self._admission.find(topic) is None for topic in prepared)
-        )
-        self._place(admitted, prepared, Actor(key.api_key_id, address))
+        missing = sum(self._admission.find(topic) is None for topic in prepared)
+        self._admission.check_room_for(missing, by.owner)
+        self._place(admitted, prepared, by)
         if commit is not None:
-            self._groups.admit_checked(admitted.window, commit.group, offsets)
+            self._groups.admit_checked(admitted.window, commit.group, offsets, by)
         self._remember(admitted, transaction.request)
         return admitted
 
@@ -222,7 +221,7 @@ class Appending:
         admitted.linger_ms = min(admitted.linger_ms, self._linger.of(as_set))
         admitted.early_flush |= bool(settings.early_flush)
         if known is None:
-            self._admission.check_room_for(1)
+            self._admission.check_room_for(1, key.owner)
         return settings.max_record_bytes
 
     def check_takes(self, topic: str, known: AdmittedTopic) -> None:
@@ -251,7 +250,9 @@ class Appending:
         window = admitted.window
         for topic, records in prepared.items():
             is_new = self._admission.find(topic) is None
-            admitted.appends[topic] = self._admission.place(window, topic, records, now_us)
+            admitted.appends[topic] = self._admission.place(
+                window, topic, records, now_us, by.owner
+            )
             if is_new:
                 made = self._admission.find(topic)
                 audit.note_topic_created(window, by, now_us, topic, made)
@@ -316,3 +317,7 @@ class Appending:
         produced = list(admitted.produced.values())
         result = RequestResult(request.scope, request.body_hash, produced)
         self._repeats.remember(admitted.window, result)
+
+
+def _actor(key: ApiKeyView, address: str) -> Actor:
+    return Actor(key.api_key_id, address, owner=key.owner)

@@ -14,6 +14,7 @@ import msgspec
 from seb_appliance import limits
 from seb_appliance.broker.admission import AdmittedTopic
 from seb_appliance.broker.ports import ApiKeyRow
+from seb_appliance.broker.shares import OPERATOR
 from seb_appliance.broker.window import Window
 from seb_appliance.formats.contents import encoded_bytes
 from seb_appliance.formats.operations import AuditNoted, TopicSettings
@@ -22,11 +23,13 @@ from seb_appliance.formats.operations import AuditNoted, TopicSettings
 @dataclass(frozen=True, slots=True)
 class Actor:
     """Who acts: an API key's id, `user:NAME`, or "" for the appliance itself; the address that it
-    calls from, and what its client calls itself (at most limits.USER_AGENT_CHARACTERS_MAX)."""
+    calls from, and what its client calls itself (at most limits.USER_AGENT_CHARACTERS_MAX).
+    `owner`: whose share of common resources is taken (shares.py)."""
 
     name: str
     address: str
     user_agent: str = ""
+    owner: str = OPERATOR
 
 
 THE_APPLIANCE: Final = Actor("", "")

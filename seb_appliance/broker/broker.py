@@ -50,6 +50,7 @@ from seb_appliance.broker.record_keys import RecordKeys
 from seb_appliance.broker.sections import SectionReader
 from seb_appliance.broker.sequencer import Sequencer
 from seb_appliance.broker.settings import BrokerSettings
+from seb_appliance.broker.shares import AllShares
 from seb_appliance.broker.streams import Streams
 from seb_appliance.broker.tidying import Tidying
 from seb_appliance.broker.topic import Topic
@@ -97,6 +98,7 @@ class Broker:
         last_used: LastUsed | None = None,
     ) -> None:
         assert loaded.position.seq <= journal.position.seq, (loaded.position, journal.position)
+        self.shares = AllShares()
         self.pending = ByteBudget(settings.max_pending_bytes, "records that wait for the bucket")
         self.reading = ByteBudget(settings.max_reading_bytes, "answers that are being read")
         self.counters = Counters()
@@ -106,7 +108,7 @@ class Broker:
         self._clock = clock
         self._state = state
         self._after_apply = on_applied
-        self._catalog = Catalog(loaded, clock.monotonic_s)
+        self._catalog = Catalog(loaded, clock.monotonic_s, self.shares)
         self._waiting = WaitingReaders(clock)
         self.followers = Followers(clock)
         self._sequencer = self._make_sequencer(journal, source, executor, failpoints)
@@ -145,6 +147,7 @@ class Broker:
             counters=self.counters,
             failpoints=failpoints,
             pending=self.pending,
+            shares=self.shares,
         )
 
     def _make_record_keys(
@@ -319,7 +322,7 @@ class Broker:
     def remembered(self) -> Remembered:
         requests, producers = self._catalog.requests, self._catalog.producers
         return Remembered(
-            len(requests), requests.places, requests.reaches_back_to_us, len(producers)
+            len(requests), requests.shares.used, requests.reaches_back_to_us, len(producers)
         )
 
     async def readiness(self) -> Readiness:

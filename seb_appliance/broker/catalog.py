@@ -16,6 +16,7 @@ from seb_appliance.broker.index_rows import IndexRows
 from seb_appliance.broker.lineage import settle
 from seb_appliance.broker.ports import EntryRef, LoadedState, PagedRow, SectionRef, TopicRow
 from seb_appliance.broker.remembered import Producers, RememberedRequests
+from seb_appliance.broker.shares import AllShares
 from seb_appliance.broker.stored import StoredObjects, Untidied
 from seb_appliance.broker.topic import Topic, no_such_topic, topic_held
 from seb_appliance.broker.users import Users
@@ -71,7 +72,12 @@ class Totals:
 class Catalog:
     """Memory's working copy of the state. `apply` mirrors state/projection.py in memory."""
 
-    def __init__(self, loaded: LoadedState, monotonic_s: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        loaded: LoadedState,
+        monotonic_s: Callable[[], float],
+        shares: AllShares | None = None,
+    ) -> None:
         self._monotonic_s = monotonic_s  # leases live by it
         self.position: Position = loaded.position
         self.api_keys = ApiKeys(loaded.api_keys)
@@ -94,9 +100,11 @@ class Catalog:
             self._by_id[topic_id].stream = stream
         self._load_entries(loaded)
         self._load_stored(loaded)
-        self.groups = Groups(loaded.group_offsets, loaded.leases, monotonic_s())
-        self.requests = RememberedRequests(loaded.requests, loaded.requests_place)
-        self.producers = Producers(loaded.producers)
+        self.groups = Groups(
+            loaded.group_offsets, loaded.leases, loaded.group_owners, monotonic_s(), shares
+        )
+        self.requests = RememberedRequests(loaded.requests, loaded.requests_place, shares)
+        self.producers = Producers(loaded.producers, shares)
 
     def find(self, name: str) -> Topic | None:
         return self._by_name.get(name)
@@ -217,12 +225,21 @@ class Catalog:
                     self.groups.take_lease(operation, header.seq, self._monotonic_s())
                 case LeaseReleased():
                     self.groups.release_lease(operation.group)
-                case EpochStarted() | AuditNoted():
+                case AuditNoted():
+                    self._note_maker(operation)
+                case EpochStarted():
                     pass
         settle(unsettled, self.stored)
         self.requests.apply(entry.contents.results, header.created_us)
-        self.producers.keep_newest()
+        self.producers.make_room()
         return changed
+
+    def _note_maker(self, note: AuditNoted) -> None:
+        """Who makes a topic, or a group that is about to be there, is its owner."""
+        if note.action in {"topic_created", "topic_forked"} and note.subject in self._by_name:
+            self._by_name[note.subject].owner = note.actor
+        elif note.action == "group_created":
+            self.groups.own(note.subject, note.actor)
 
     def steps(self) -> Iterator[None]:
         """What `apply` has left: to put segments in force. In steps of a few milliseconds, between
@@ -426,4 +443,5 @@ def _loaded_topic(row: TopicRow, paged: PagedRow | None, parent: Topic | None) -
         held_offset=row.held_offset,
         fork_offset=row.fork_offset,
         parent=parent,
+        owner=row.owner,
     )

@@ -99,7 +99,9 @@ class ConsumerGroups:
         committed = self._committed(check_group_name(group), topic_id)
         return None if committed is None else committed.offset
 
-    async def commit(self, commit: Commit, reservation: Reservation) -> tuple[CommittedOffset, ...]:
+    async def commit(
+        self, commit: Commit, reservation: Reservation, by: Actor = THE_APPLIANCE
+    ) -> tuple[CommittedOffset, ...]:
         """What is committed now, in the order of `commit.offsets`; all of it or nothing, and
         durable. Takes `reservation` over: it is released when the commit waits no longer.
 
@@ -111,7 +113,7 @@ class ConsumerGroups:
 
         def admit(window: Window) -> None:
             nonlocal admitted
-            admitted = self._admission.admit_commit(window, commit, now_s)
+            admitted = self._admission.admit_commit(window, commit, now_s, by)
             window.when_done(lambda _: reservation.release(), lambda _: reservation.release())
 
         try:
@@ -123,10 +125,13 @@ class ConsumerGroups:
         return admitted
 
     def commit_at_once(self, commit: Commit, size_bytes: int, told: Told) -> bool:
-        """The short way of `commit`: admitted before this returns True, and `told` is called with
-        what `commit` would give. False, and nothing happened, where it would refuse. `size_bytes`
-        are taken of the broker's `pending`. Raises BadRequestError, BadNameError."""
+        """The short way of `commit`, for a group that is there: admitted before this returns True,
+        and `told` is called with what `commit` would give. False, and nothing happened, where it
+        would refuse. `size_bytes` are taken of the broker's `pending`. Raises BadRequestError,
+        BadNameError."""
         check_commit(commit)
+        if not self._admission.is_there(commit.group):
+            return False
         now_s = self._clock.monotonic_s()
         return self._submit_at_once(
             lambda window: self._admission.admit_commit(window, commit, now_s),
@@ -135,7 +140,9 @@ class ConsumerGroups:
             told,
         )
 
-    async def take_lease(self, group: str, holder: str, ttl_ms: int) -> LeaseView:
+    async def take_lease(
+        self, group: str, holder: str, ttl_ms: int, by: Actor = THE_APPLIANCE
+    ) -> LeaseView:
         """Take the group's lease, or renew it. Raises LeaseHeldError."""
         check_group_name(group)
         if not limits.LEASE_TTL_MS_MIN <= ttl_ms <= limits.LEASE_TTL_MS_MAX:
@@ -146,7 +153,7 @@ class ConsumerGroups:
             raise BadRequestError(f"A holder has 1 to {limits.NAME_LENGTH_MAX} characters.")
         now_s = self._clock.monotonic_s()
         granted = await self._submit(
-            lambda window: self._admission.admit_lease(window, group, holder, ttl_ms, now_s),
+            lambda window: self._admission.admit_lease(window, group, holder, ttl_ms, now_s, by),
             None,
         )
         found = self._catalog.groups.get(group)
@@ -260,7 +267,7 @@ class ConsumerGroups:
 
         def admit(window: Window) -> None:
             stood = self._admission.offsets_of(group)
-            self._admission.admit_reset(window, group, positions)
+            self._admission.admit_reset(window, group, positions, by)
             done.extend(replace(row, before=stood.get(row.topic)) for row in rows)
             before = audit.of_offsets({row.topic: row.before for row in done})
             after = audit.of_offsets({row.topic: row.after for row in done})

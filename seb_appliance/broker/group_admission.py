@@ -9,21 +9,23 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
-from seb_appliance import limits
+from seb_appliance.broker import audit
 from seb_appliance.broker.admission import Admission, AdmittedTopic, Refusal
+from seb_appliance.broker.audit import THE_APPLIANCE, Action, Actor
 from seb_appliance.broker.group_refusals import (
     backward,
     beyond_end,
     conflict,
     lease_held,
     made_anew,
-    no_room_for_offsets,
     no_such_group,
     stale_generation,
 )
 from seb_appliance.broker.groups import Groups, Lease, offset_bytes
+from seb_appliance.broker.shares import OPERATOR, Shares
 from seb_appliance.broker.window import Window
-from seb_appliance.errors import BadRequestError
+from seb_appliance.clock import Clock
+from seb_appliance.errors import SebError
 from seb_appliance.formats.operations import (
     CommittedOffset,
     GroupDeleted,
@@ -86,23 +88,27 @@ class _AdmittedGroup:
 
 class GroupAdmission:
     """Each `admit_…` adds to the window and changes the view, or raises Refusal and changes
-    nothing."""
+    nothing. `by`: who asks, who is the owner of a group that is made by it."""
 
-    def __init__(self, topics: Admission, groups: Groups) -> None:
+    def __init__(self, topics: Admission, groups: Groups, clock: Clock) -> None:
         self._topics = topics
         self._groups = groups
+        self._clock = clock
         self._ahead: dict[str, _AdmittedGroup] = {}
         self._changed: dict[Window, set[str]] = {}  # the groups that each window changes
-        self._new: set[str] = set()  # groups that are in no stored entry yet
-        self._growth: dict[Window, int] = {}  # bytes of offsets that each window adds, at most
+        self._makers: dict[str, str] = {}  # of groups that are in no stored entry yet
+        # What each window takes of shares until it is stored.
+        self._taken: dict[Window, list[tuple[Shares, str, int]]] = {}
 
     # --- commits ---
 
-    def check_commit(self, commit: Commit, now_s: float) -> tuple[CommittedOffset, ...]:
+    def check_commit(
+        self, commit: Commit, now_s: float, by: Actor = THE_APPLIANCE
+    ) -> tuple[CommittedOffset, ...]:
         """What the commit would store. Raises Refusal."""
         after = self._changed_in(commit.group)
         self._check_lease(commit.group, commit.generation, now_s)
-        self._check_room(commit.group)
+        self._check_room(commit.group, by)
         offsets = []
         for name, offset in commit.offsets.items():
             topic = self._topic(name, commit.topic_ids.get(name))
@@ -120,34 +126,44 @@ class GroupAdmission:
                 raise Refusal(error, after)
             metadata = commit.metadata.get(name, "")
             offsets.append(CommittedOffset(topic.topic_id, offset, metadata))
-        self._check_room_for(commit.group, offsets)
+        self._check_room_for(commit.group, offsets, by)
         return tuple(offsets)
 
     def admit_commit(
-        self, window: Window, commit: Commit, now_s: float
+        self, window: Window, commit: Commit, now_s: float, by: Actor = THE_APPLIANCE
     ) -> tuple[CommittedOffset, ...]:
-        offsets = self.check_commit(commit, now_s)
-        self.admit_checked(window, commit.group, offsets)
+        offsets = self.check_commit(commit, now_s, by)
+        self.admit_checked(window, commit.group, offsets, by)
         return offsets
 
     def admit_checked(
-        self, window: Window, group: str, offsets: tuple[CommittedOffset, ...]
+        self,
+        window: Window,
+        group: str,
+        offsets: tuple[CommittedOffset, ...],
+        by: Actor = THE_APPLIANCE,
     ) -> None:
         """Admit what `check_commit` has just returned."""
-        self._move(window, group, offsets)
+        self._move(window, group, offsets, by)
         window.add_event(OffsetsCommitted(group=group, offsets=offsets), _size(offsets))
 
-    def admit_reset(self, window: Window, group: str, positions: Collection[NewPosition]) -> None:
+    def admit_reset(
+        self,
+        window: Window,
+        group: str,
+        positions: Collection[NewPosition],
+        by: Actor = THE_APPLIANCE,
+    ) -> None:
         """An operator sets offsets, forward or back, whatever lease there is."""
-        self._check_room(group)
+        self._check_room(group, by)
         items = []
         for position in positions:
             topic = self._topic(position.topic, position.topic_id)
             assert position.offset <= topic.next_offset, (position, topic.next_offset)
             items.append(CommittedOffset(topic.topic_id, position.offset))
-        self._check_room_for(group, items)
+        self._check_room_for(group, items, by)
         offsets = tuple(items)
-        self._move(window, group, offsets)
+        self._move(window, group, offsets, by)
         window.add_event(GroupReset(group=group, offsets=offsets), _size(offsets))
 
     def admit_deleted(self, window: Window, group: str) -> None:
@@ -162,7 +178,13 @@ class GroupAdmission:
     # --- leases ---
 
     def admit_lease(
-        self, window: Window, group: str, holder: str, ttl_ms: int, now_s: float
+        self,
+        window: Window,
+        group: str,
+        holder: str,
+        ttl_ms: int,
+        now_s: float,
+        by: Actor = THE_APPLIANCE,
     ) -> bool:
         """Whether a new generation is begun; False when `holder` has a living lease that was
         granted for `ttl_ms` or longer (then it is the caller's to renew). Raises Refusal when
@@ -178,7 +200,8 @@ class GroupAdmission:
         # A longer time must be in the journal too: a restart grants what is written there.
         if known is not None and ttl_ms <= known.ttl_ms:
             return False
-        self._check_room(group)
+        self._check_room(group, by)
+        self._make_if_missing(window, group, by)
         self._over(group, window).lease = _AdmittedLease(holder, ttl_ms, window)
         size_bytes = 512 + len(holder.encode())
         window.add_event(LeaseTaken(group=group, holder=holder, ttl_ms=ttl_ms), size_bytes)
@@ -235,8 +258,6 @@ class GroupAdmission:
         ahead = self._ahead.get(group)
         if ahead is None:
             ahead = self._ahead[group] = _AdmittedGroup(window)
-            if self._groups.get(group) is None:
-                self._new.add(group)
         changed = self._changed.get(window)
         if changed is None:
             changed = self._changed[window] = set()
@@ -249,16 +270,59 @@ class GroupAdmission:
     def _stored(self, window: Window) -> None:
         """What `window` changed is in force: nothing lies over it, unless a later one changes it
         again."""
-        self._growth.pop(window, None)
+        for shares, owner, amount in self._taken.pop(window, ()):
+            shares.give_back(owner, amount)
         for group in self._changed.pop(window):
-            self._new.discard(group)
+            self._makers.pop(group, None)
             ahead = self._ahead.get(group)
             if ahead is not None and ahead.changed_in is window:
                 del self._ahead[group]
 
-    def _move(self, window: Window, group: str, offsets: tuple[CommittedOffset, ...]) -> None:
+    def _move(
+        self, window: Window, group: str, offsets: tuple[CommittedOffset, ...], by: Actor
+    ) -> None:
+        self._make_if_missing(window, group, by)
+        growth, owner = self._growth_by(group, offsets), self._owner(group, by)
+        self._take(window, self._groups.offsets_shares, owner, growth)
         self._over(group, window).offsets.update({o.topic_id: o.offset for o in offsets})
-        self._growth[window] = self._growth.get(window, 0) + self._growth_by(group, offsets)
+
+    def _make_if_missing(self, window: Window, group: str, by: Actor) -> None:
+        """Before anything is admitted that makes the group: note who makes it."""
+        if self.is_there(group):
+            return
+        self._makers[group] = by.name
+        self._take(window, self._groups.shares, by.name, 1)
+        self._over(group, window)
+        action = Action("group_created", "group", group)
+        audit.note(window, by, self._clock.wall_us(), action)
+
+    def _take(self, window: Window, shares: Shares, owner: str, amount: int) -> None:
+        """What is stored then takes the place of what the window takes."""
+        if amount:
+            shares.take_anyway(owner, amount)
+            self._taken.setdefault(window, []).append((shares, owner, amount))
+
+    def is_there(self, group: str) -> bool:
+        """Whether the group is there once everything admitted is stored: it holds a lease, or an
+        offset on a topic that is there then, too."""
+        ahead, known = self._ahead.get(group), self._groups.get(group)
+        if ahead is not None and (ahead.gone or ahead.anew):
+            known = None
+        if ahead is not None and ahead.lease is not None:
+            leased = ahead.lease.holder is not None
+        else:
+            leased = known is not None and known.lease is not None
+        return leased or any(
+            self._topics.lives(topic_id)
+            for offsets in (ahead and ahead.offsets, known and known.offsets)
+            for topic_id in offsets or ()
+        )
+
+    def _owner(self, group: str, by: Actor) -> str:
+        """Whose shares the group's offsets take."""
+        known = self._groups.get(group)
+        maker = self._makers.get(group) or (known.owner if known is not None else None)
+        return by.name if maker is None else maker
 
     def _topic(self, name: str, wanted_id: int | None) -> AdmittedTopic:
         """The topic, if it is the one with that id (None: any). Raises Refusal."""
@@ -269,26 +333,26 @@ class GroupAdmission:
             raise Refusal(made_anew(name, topic.topic_id, wanted_id), topic.changed_in)
         return topic
 
-    def _check_room(self, group: str) -> None:
+    def _check_room(self, group: str, by: Actor) -> None:
         """A new group finds room. Groups that are not stored yet count as well."""
-        if self._groups.get(group) is not None or group in self._new:
-            return
-        if len(self._groups) + len(self._new) >= limits.GROUPS_MAX:
-            self._groups.forget_all()
-        if len(self._groups) + len(self._new) >= limits.GROUPS_MAX:
-            raise Refusal(BadRequestError(f"There are {limits.GROUPS_MAX} groups already."), None)
+        if not self.is_there(group):
+            self._check_share(self._groups.shares, by.owner, 1)
 
-    def _check_room_for(self, group: str, offsets: Collection[CommittedOffset]) -> None:
+    def _check_room_for(self, group: str, offsets: Collection[CommittedOffset], by: Actor) -> None:
         """The offsets of all groups stay within their bytes. What an entry under way adds counts
         in full, even where the next one replaces it."""
         growth = self._growth_by(group, offsets)
-        if not growth:
-            return
-        room = limits.COMMITTED_OFFSETS_BYTES_MAX - growth - sum(self._growth.values())
-        if self._groups.offsets_bytes > room:
+        if growth:
+            owner = OPERATOR if by.owner == OPERATOR else self._owner(group, by)
+            self._check_share(self._groups.offsets_shares, owner, growth)
+
+    def _check_share(self, shares: Shares, owner: str, amount: int) -> None:
+        if not shares.has_room(owner, amount):
             self._groups.forget_all()
-        if self._groups.offsets_bytes > room:
-            raise Refusal(no_room_for_offsets(), None)
+        try:
+            shares.check(owner, amount)
+        except SebError as error:
+            raise Refusal(error, None) from None
 
     def _growth_by(self, group: str, offsets: Collection[CommittedOffset]) -> int:
         """Bytes by which the offsets in force would grow at most."""

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from seb_appliance import limits
 from seb_appliance.errors import (
-    BadRequestError,
     CommitBackwardError,
     CommitBeyondEndError,
     GroupNotFoundError,
@@ -60,14 +58,6 @@ def backward(
         f"{advice}",
         topic=topic,
         committed=committed,
-    )
-
-
-def no_room_for_offsets() -> BadRequestError:
-    most = limits.COMMITTED_OFFSETS_BYTES_MAX // limits.MIB
-    return BadRequestError(
-        f"The committed offsets of all groups, with their metadata, take the {most} MiB that they "
-        "may. Delete groups that nobody needs, or commit less metadata."
     )
 
 

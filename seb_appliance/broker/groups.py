@@ -11,11 +11,13 @@ Deleting a topic takes its offsets out of force at once, and out of memory in sl
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from seb_appliance import limits
 from seb_appliance.broker.ports import GroupOffsetRow, LeaseRow
+from seb_appliance.broker.shares import OPERATOR, AllShares
 from seb_appliance.formats.operations import CommittedOffset, LeaseTaken
 
 _OFFSET_BYTES: Final = 256
@@ -63,9 +65,11 @@ class Lease:
 
 @dataclass(slots=True)
 class Group:
-    """A group as of the last applied entry; `offsets` by topic id."""
+    """A group as of the last applied entry; `offsets` by topic id. `owner`: who made it, whose
+    shares it takes from then on, whoever commits."""
 
     name: str
+    owner: str = OPERATOR
     offsets: dict[int, Committed] = field(default_factory=dict)
     lease: Lease | None = None
 
@@ -77,20 +81,36 @@ class Group:
 class Groups:
     """All groups. Changed only by applying journal entries (and renewals of leases).
 
-    `offsets_bytes`: about what the committed offsets take. Until `forget_some` is done, it and the
-    number of groups count what a deleted topic leaves behind, too; nothing else shows that.
+    `shares`: of how many there are; `offsets_shares`: of about what the committed offsets take.
+    Until `forget_some` is done, both count what a deleted topic leaves behind, too; nothing else
+    shows that.
     """
 
     def __init__(
-        self, offsets: Iterable[GroupOffsetRow], leases: Iterable[LeaseRow], now_s: float
+        self,
+        offsets: Iterable[GroupOffsetRow],
+        leases: Iterable[LeaseRow],
+        owners: Mapping[str, str],
+        now_s: float,
+        shares: AllShares | None = None,
     ) -> None:
         """`leases` get their full time again: how much of it had passed is not known."""
+        shares = shares or AllShares()
+        remedy = "Delete groups that nobody needs."
+        self.shares = shares.declare("groups", limits.GROUPS_MAX, "groups", remedy)
+        self.offsets_shares = shares.declare(
+            "committed_offsets",
+            limits.COMMITTED_OFFSETS_BYTES_MAX,
+            "bytes of committed offsets with their metadata",
+            remedy,
+        )
         self._by_name: dict[str, Group] = {}
         self._names: list[str] = []  # sorted, so that a page of many is found by bisection
-        self.offsets_bytes = 0
         self._gone: set[int] = set()  # ids of deleted topics on which offsets may lie yet
         self._leaving: set[int] = set()  # those of them that the pass under way takes out
         self._passed = ""  # the last group that it has looked at
+        for name, owner in owners.items():
+            self._make(name, owner)
         for row in offsets:
             committed = Committed(row.offset, row.metadata, row.committed_us)
             self._set(self._made(row.group), row.topic_id, committed)
@@ -113,6 +133,11 @@ class Groups:
         first = bisect_right(self._names, after)
         return self._names[first : first + most]
 
+    def own(self, name: str, owner: str) -> None:
+        """Its maker, told before the first that he commits, or the lease that he takes."""
+        if self.get(name) is None:
+            self._make(name, owner)
+
     def commit(self, name: str, offsets: Iterable[CommittedOffset], committed_us: int) -> None:
         group = self._made(name)
         for item in offsets:
@@ -132,7 +157,9 @@ class Groups:
         group = self._by_name.pop(name, None)
         if group is not None:
             del self._names[bisect_left(self._names, name)]
-            self.offsets_bytes -= sum(item.size_bytes for item in group.offsets.values())
+            size_bytes = sum(item.size_bytes for item in group.offsets.values())
+            self.offsets_shares.give_back(group.owner, size_bytes)
+            self.shares.give_back(group.owner, 1)
 
     # --- deleted topics ---
 
@@ -150,7 +177,7 @@ class Groups:
         kept = [name for name in names if self._holds_more(self._by_name[name])]
         if len(kept) < len(names):
             for name in set(names).difference(kept):
-                del self._by_name[name]
+                self.shares.give_back(self._by_name.pop(name).owner, 1)
             self._names[first : first + len(names)] = kept
         if len(names) < _LOOKED_AT_IN_A_SLICE:
             self._gone -= self._leaving
@@ -167,22 +194,27 @@ class Groups:
     def _holds_more(self, group: Group) -> bool:
         """Whether anything is left of it without the topics that are gone; these are taken out."""
         for topic_id in group.offsets.keys() & self._gone:  # looks at the fewer of the two
-            self.offsets_bytes -= group.offsets.pop(topic_id).size_bytes
+            size_bytes = group.offsets.pop(topic_id).size_bytes
+            self.offsets_shares.give_back(group.owner, size_bytes)
         return not group.is_empty
 
     # --- inside ---
 
     def _set(self, group: Group, topic_id: int, committed: Committed) -> None:
         before = group.offsets.get(topic_id)
-        self.offsets_bytes += committed.size_bytes - (before.size_bytes if before else 0)
+        if before is not None:
+            self.offsets_shares.give_back(group.owner, before.size_bytes)
+        self.offsets_shares.take_anyway(group.owner, committed.size_bytes)
         group.offsets[topic_id] = committed
 
     def _grant(self, name: str, generation: int, holder: str, ttl_ms: int, now_s: float) -> None:
         self._made(name).lease = Lease(generation, holder, ttl_ms, now_s + ttl_ms / 1000)
 
     def _made(self, name: str) -> Group:
-        group = self._by_name.get(name)
-        if group is None:
-            group = self._by_name[name] = Group(name)
-            insort(self._names, name)
+        return self._by_name.get(name) or self._make(name, OPERATOR)
+
+    def _make(self, name: str, owner: str) -> Group:
+        group = self._by_name[name] = Group(name, owner)
+        insort(self._names, name)
+        self.shares.take_anyway(owner, 1)
         return group

@@ -176,6 +176,7 @@ class TopicRow:
     fork_offset: int = 0
     deleted: bool = False
     held_offset: int = 0
+    owner: str = ""  # who made it, by the name in the audit; "": not known
 
 
 @dataclass(frozen=True, slots=True)
@@ -324,6 +325,7 @@ class LoadedState:
     stored: list[tuple[int, StoredSection]] = field(default_factory=list)
     garbage: list[GarbageRow] = field(default_factory=list)
     runs: list[tuple[int, int, int]] = field(default_factory=list)  # topic id, base, last; in order
+    group_owners: dict[str, str] = field(default_factory=dict)  # who made which group, if known
     group_offsets: list[GroupOffsetRow] = field(default_factory=list)
     leases: list[LeaseRow] = field(default_factory=list)
     requests: list[RememberedRequest] = field(default_factory=list)  # oldest first

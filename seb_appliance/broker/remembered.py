@@ -6,23 +6,25 @@ an entry is applied, against that entry's time: the same on every replay.
 
 from __future__ import annotations
 
+import hashlib
 import struct
-from collections import OrderedDict, deque
+from collections import OrderedDict, defaultdict, deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
 from seb_appliance import limits
+from seb_appliance.broker.shares import AllShares
 from seb_appliance.formats.contents import Produced, ProducerAppend, RequestResult
 
 _HEAD: Final = struct.Struct("<qq16s16s")  # place, created_us, scope, body_hash
 _PRODUCED: Final = struct.Struct("<4q")
+_OWNER_BYTES: Final = 6  # of a scope
 
 
 @dataclass(frozen=True, slots=True)
 class RememberedRequest:
-    """A request that was done; `created_us` is the time of its entry. `place` orders requests, and
-    is so far behind the one before as the request is heavy."""
+    """A request that was done; `created_us` is the time of its entry. `place` orders requests."""
 
     result: RequestResult
     created_us: int
@@ -35,15 +37,21 @@ def weight_of(result: RequestResult) -> int:
 
 
 class RememberedRequests:
-    """The newest requests of the last 24 hours: those of the newest 100,000 places.
+    """The requests of the last 24 hours, as far as they find room in 100,000 places.
 
-    A request is one packed row of bytes, about 230 bytes of memory with all that belongs to it.
+    A request is one packed row of bytes, about 300 bytes of memory with all that belongs to it.
     """
 
-    def __init__(self, loaded: Iterable[RememberedRequest], place: int = 0) -> None:
+    def __init__(
+        self, loaded: Iterable[RememberedRequest], place: int = 0, shares: AllShares | None = None
+    ) -> None:
         """`loaded` oldest first; `place`: of the newest request ever."""
-        self._rows: dict[bytes, bytes] = {}  # by scope
-        self._in_order: deque[bytes] = deque()  # the same rows, and some that were replaced
+        self.shares = (shares or AllShares()).declare_forgetting(
+            "requests", limits.REMEMBERED_REQUESTS_MAX, "places of requests with an Idempotency-Key"
+        )
+        self._rows: OrderedDict[bytes, bytes] = OrderedDict()  # by scope, the oldest first
+        # By owner, with some that are not remembered any more.
+        self._of_owner: defaultdict[str, deque[bytes]] = defaultdict(deque)
         self._place = place
         for item in loaded:
             self._add(item.result, item.created_us, item.place)
@@ -53,58 +61,79 @@ class RememberedRequests:
 
     def __iter__(self) -> Iterator[RememberedRequest]:
         """Oldest first."""
-        for row in self._in_order:
-            place, created_us, scope, _ = _HEAD.unpack_from(row)
-            if self._rows.get(scope) is row:
-                yield RememberedRequest(_unpacked(row), created_us, place)
+        for row in self._rows.values():
+            place, created_us, _, _ = _HEAD.unpack_from(row)
+            yield RememberedRequest(_unpacked(row), created_us, place)
 
     @property
     def reaches_back_to_us(self) -> int | None:
         """Time of the oldest request that is remembered; None when there is none."""
-        if not self._in_order:
-            return None
-        created_us: int = _HEAD.unpack_from(self._in_order[0])[1]
-        return created_us
-
-    @property
-    def places(self) -> int:
-        """How many are taken. While these are fewer than the limit, nothing was forgotten before
-        its 24 hours were over."""
-        if not self._in_order:
-            return 0
-        row = self._in_order[0]
-        place: int = _HEAD.unpack_from(row)[0]
-        return self._place - place + weight_of(_unpacked(row))
+        for row in self._rows.values():
+            created_us: int = _HEAD.unpack_from(row)[1]
+            return created_us
+        return None
 
     def get(self, scope: bytes) -> RequestResult | None:
         row = self._rows.get(scope)
         return None if row is None else _unpacked(row)
 
     def apply(self, results: Iterable[RequestResult], created_us: int) -> None:
-        """Remember an entry's results and forget what is too old by its time."""
+        """Forget what is too old by an entry's time, remember the entry's results, and forget what
+        finds no room."""
+        cutoff_us = created_us - limits.REMEMBERED_REQUESTS_US
+        while self._rows:
+            scope, row = next(iter(self._rows.items()))
+            if _HEAD.unpack_from(row)[1] >= cutoff_us:
+                break
+            self._forget(scope)
         for result in results:
             self._place += weight_of(result)
             self._add(result, created_us, self._place)
-        self._forget(created_us - limits.REMEMBERED_REQUESTS_US)
+        for owner in self.shares.losers():
+            rows = self._rows.values() if owner is None else self._of_owner[owner]
+            self._forget(_scope_of(next(iter(rows))))
 
     def _add(self, result: RequestResult, created_us: int, place: int) -> None:
+        if result.scope in self._rows:
+            self._forget(result.scope)
         row = _HEAD.pack(place, created_us, result.scope, result.body_hash) + b"".join(
             _PRODUCED.pack(item.topic_id, item.offset, item.count, item.timestamp_us)
             for item in result.produced
         )
+        owner = owner_of(result.scope)
         self._rows[result.scope] = row
-        self._in_order.append(row)
+        self._of_owner[owner].append(row)
+        self.shares.take_anyway(owner, weight_of(result))
 
-    def _forget(self, cutoff_us: int) -> None:
-        """Afterwards the first row in order is remembered, and not replaced."""
-        while self._in_order:
-            row = self._in_order[0]
-            place, created_us, scope, _ = _HEAD.unpack_from(row)
-            if self._rows.get(scope) is row:
-                if created_us >= cutoff_us and place > self._place - limits.REMEMBERED_REQUESTS_MAX:
-                    return
-                del self._rows[scope]
-            self._in_order.popleft()
+    def _forget(self, scope: bytes) -> None:
+        """Afterwards the first row of its owner is remembered."""
+        owner, row = owner_of(scope), self._rows.pop(scope)
+        self.shares.give_back(owner, _weight_of_row(row))
+        of_owner = self._of_owner[owner]
+        while of_owner and self._rows.get(_scope_of(of_owner[0])) is not of_owner[0]:
+            of_owner.popleft()
+        if not of_owner:
+            del self._of_owner[owner]
+
+
+def owner_hash(api_key_id: str) -> bytes:
+    """What the scopes of the API key's requests begin with."""
+    return hashlib.blake2b(api_key_id.encode(), digest_size=_OWNER_BYTES).digest()
+
+
+def owner_of(scope: bytes) -> str:
+    """Whose request it is: the owner's hash, in hex. (A scope of an older release begins with
+    something else each time, as if each had an owner of its own.)"""
+    return scope[:_OWNER_BYTES].hex()
+
+
+def _scope_of(row: bytes) -> bytes:
+    scope: bytes = _HEAD.unpack_from(row)[2]
+    return scope
+
+
+def _weight_of_row(row: bytes) -> int:
+    return max(1, (len(row) - _HEAD.size) // _PRODUCED.size)
 
 
 def _unpacked(row: bytes) -> RequestResult:
@@ -140,15 +169,22 @@ def first_append(topic_id: int, append: ProducerAppend, used_us: int) -> Produce
 
 
 class Producers:
-    """Producers by (topic id, producer id), the longest idle first: gone after 7 idle days, or
-    when there are more than 100,000.
+    """Producers by (topic id, producer id), the longest idle first: gone after 7 idle days. When
+    there are more than 100,000, the topic that has most loses the longest idle. (Not the API key
+    that sends most: whoever may produce to a topic can end its producers anyway, by their epochs.)
 
     An entry is applied in three steps: `forget_idle`, then `apply` for each of its sections, then
-    `keep_newest`. So a producer that was idle for too long begins anew, whichever entry finds it.
+    `make_room`. So a producer that was idle for too long begins anew, whichever entry finds it.
     """
 
-    def __init__(self, loaded: Iterable[Producer]) -> None:
-        self._by_id = OrderedDict(((p.topic_id, p.producer_id), p) for p in loaded)
+    def __init__(self, loaded: Iterable[Producer], shares: AllShares | None = None) -> None:
+        self.shares = (shares or AllShares()).declare_forgetting(
+            "producers", limits.PRODUCERS_MAX, "idempotent producers"
+        )
+        self._by_id: OrderedDict[tuple[int, str], Producer] = OrderedDict()
+        self._of_topic: dict[int, OrderedDict[str, None]] = {}  # their ids, the longest idle first
+        for producer in loaded:
+            self._put(producer)
 
     def __len__(self) -> int:
         return len(self._by_id)
@@ -158,25 +194,44 @@ class Producers:
 
     def apply(self, topic_id: int, appends: Iterable[ProducerAppend], created_us: int) -> None:
         for append in appends:
-            key = (topic_id, append.producer_id)
-            known = self._by_id.get(key)
-            self._by_id[key] = (
+            known = self._by_id.get((topic_id, append.producer_id))
+            self._put(
                 known.after(append, created_us)
                 if known is not None
                 else first_append(topic_id, append, created_us)
             )
-            self._by_id.move_to_end(key)
 
     def forget_idle(self, created_us: int) -> None:
         """Forget what is too old by the time of the entry that is being applied."""
         cutoff_us = created_us - limits.PRODUCER_IDLE_US
         while self._by_id and next(iter(self._by_id.values())).used_us < cutoff_us:
-            self._by_id.popitem(last=False)
+            self._forget(*next(iter(self._by_id)))
 
-    def keep_newest(self) -> None:
-        while len(self._by_id) > limits.PRODUCERS_MAX:
-            self._by_id.popitem(last=False)
+    def make_room(self) -> None:
+        for owner in self.shares.losers():
+            if owner is None:
+                self._forget(*next(iter(self._by_id)))
+            else:
+                self._forget(int(owner), next(iter(self._of_topic[int(owner)])))
 
     def forget_topic(self, topic_id: int) -> None:
-        for key in [key for key in self._by_id if key[0] == topic_id]:
-            del self._by_id[key]
+        for producer_id in list(self._of_topic.get(topic_id, ())):
+            self._forget(topic_id, producer_id)
+
+    def _put(self, producer: Producer) -> None:
+        topic_id, producer_id = key = (producer.topic_id, producer.producer_id)
+        if key not in self._by_id:
+            self.shares.take_anyway(str(topic_id), 1)
+        self._by_id[key] = producer
+        self._by_id.move_to_end(key)
+        of_topic = self._of_topic.setdefault(topic_id, OrderedDict())
+        of_topic[producer_id] = None
+        of_topic.move_to_end(producer_id)
+
+    def _forget(self, topic_id: int, producer_id: str) -> None:
+        del self._by_id[topic_id, producer_id]
+        of_topic = self._of_topic[topic_id]
+        del of_topic[producer_id]
+        if not of_topic:
+            del self._of_topic[topic_id]
+        self.shares.give_back(str(topic_id), 1)

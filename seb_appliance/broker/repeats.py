@@ -29,9 +29,11 @@ _PRODUCER_APPEND_BYTES: Final = 64
 
 @dataclass(frozen=True, slots=True)
 class RequestStamp:
-    """16-byte hashes: of API key, route and Idempotency-Key; of the body that was sent."""
+    """16-byte hashes: of API key, route and Idempotency-Key, in the form of today and in that of
+    older releases; of the body that was sent."""
 
     scope: bytes
+    old_scope: bytes
     body_hash: bytes
 
 
@@ -70,7 +72,11 @@ class Repeats:
         than that, so it is refused, as is another body. Raises Refusal.
         """
         after = self._requests_ahead.window_of(stamp.scope)
-        found = self._requests_ahead.get(stamp.scope) or self._requests.get(stamp.scope)
+        found = (
+            self._requests_ahead.get(stamp.scope)
+            or self._requests.get(stamp.scope)
+            or self._requests.get(stamp.old_scope)
+        )
         if found is None:
             return None
         gone = [item.topic_id for item in found.produced] != list(topic_ids)

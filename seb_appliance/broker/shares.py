@@ -7,24 +7,30 @@ finds room. Operators may use whatever is free. The rule needs no setting and no
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Iterator
+from heapq import heapify, heappop, heappush, heapreplace
+from typing import Final, TypeVar
 
-from seb_appliance.errors import OverloadedError, ShareExceededError
+from seb_appliance.errors import BadRequestError, OverloadedError, ShareExceededError
 
 OPERATOR: Final = ""  # the owner of what operators and the appliance itself hold
+
+S = TypeVar("S", bound="Shares")
 
 
 class Shares:
     """At most `limit` is held at any time, of `what` (a plural noun with its unit)."""
 
-    def __init__(self, name: str, limit: int, what: str) -> None:
-        """`name`: of the metric and of the row in the status."""
+    def __init__(self, name: str, limit: int, what: str, remedy: str = "") -> None:
+        """`name`: of the metric and of the row in the status. `remedy`: what makes room when time
+        alone does not, because what is held is stored."""
         self.name = name
         self.limit = limit
         self.used = 0
         self.refusals = 0
         self.share_refusals = 0  # those of the refusals that only one API key met
         self._what = what
+        self._remedy = remedy
         self._held: dict[str, int] = {}
 
     def held_by(self, owner: str) -> int:
@@ -38,10 +44,19 @@ class Shares:
         free_after = self.limit - self.used - amount
         return free_after >= (0 if owner == OPERATOR else self.held_by(owner) + amount)
 
-    def take(self, owner: str, amount: int) -> None:
-        """Raises ShareExceededError or OverloadedError, and takes nothing then."""
+    def check(self, owner: str, amount: int) -> None:
+        """Raises ShareExceededError or OverloadedError where `take` would; BadRequestError instead
+        of the latter if there is a remedy."""
         if not self.has_room(owner, amount):
             self._refuse(owner, amount)
+
+    def take(self, owner: str, amount: int) -> None:
+        """Raises as `check`, and takes nothing then."""
+        self.check(owner, amount)
+        self.take_anyway(owner, amount)
+
+    def take_anyway(self, owner: str, amount: int) -> None:
+        """For what has been admitted already, and turned out to be larger."""
         self.used += amount
         self._held[owner] = self._held.get(owner, 0) + amount
 
@@ -56,18 +71,79 @@ class Shares:
 
     def _refuse(self, owner: str, amount: int) -> None:
         self.refusals += 1
+        then = self._remedy or "Try again after the time in Retry-After."
         if self.used + amount > self.limit:
-            raise OverloadedError(
-                f"{self.used} of {self.limit} {self._what} are in use; nothing was done. Try again "
-                "after the time in Retry-After."
+            full = BadRequestError if self._remedy else OverloadedError
+            raise full(
+                f"{self.used} of {self.limit} {self._what} are in use; nothing was done. {then}"
             )
         self.share_refusals += 1
         held = self.held_by(owner)
         raise ShareExceededError(
             f"This API key holds {held} of {self.limit} {self._what}, and may not take {amount} "
-            "more while others need room; nothing was done. Try again after the time in "
-            "Retry-After.",
+            f"more while others need room; nothing was done. {then}",
             share=self.name,
             held=held,
             limit=self.limit,
         )
+
+
+class ForgettingShares(Shares):
+    """Of a table that refuses nothing: when it is full, it forgets the oldest row of who holds
+    most, until a hundredth of it is free. While nobody holds more than a thousandth, it forgets
+    the oldest row of all."""
+
+    def __init__(self, name: str, limit: int, what: str) -> None:
+        super().__init__(name, limit, what)
+        # (minus amount, owner): at least one of each owner, with what it holds or more.
+        self._heap: list[tuple[int, str]] = []
+
+    def take_anyway(self, owner: str, amount: int) -> None:
+        super().take_anyway(owner, amount)
+        heappush(self._heap, (-self._held[owner], owner))
+        if len(self._heap) > 2 * len(self._held) + 64:
+            self._heap = [(-held, owner) for owner, held in self._held.items()]
+            heapify(self._heap)
+
+    def losers(self) -> Iterator[str | None]:
+        """Whose oldest row is to be forgotten (None: that of all), one after the other: each row
+        must have been given back before the next is asked for."""
+        if self.used <= self.limit:
+            return
+        while self.used > self.limit - self.limit // 100:
+            yield self._most()
+
+    def _most(self) -> str | None:
+        """Who holds most; of several the first in order of their names."""
+        while True:
+            noted, owner = self._heap[0]
+            held = self._held.get(owner, 0)
+            if -noted == held:
+                return owner if held > max(1, self.limit // 1_000) else None
+            if held:
+                heapreplace(self._heap, (-held, owner))
+            else:
+                heappop(self._heap)
+
+
+class AllShares:
+    """Those of one appliance: who declares a share here has it in the status and the metrics."""
+
+    def __init__(self) -> None:
+        self._all: dict[str, Shares] = {}
+
+    def declare(self, name: str, limit: int, what: str, remedy: str = "") -> Shares:
+        """See `Shares`."""
+        return self._add(Shares(name, limit, what, remedy))
+
+    def declare_forgetting(self, name: str, limit: int, what: str) -> ForgettingShares:
+        """See `ForgettingShares`."""
+        return self._add(ForgettingShares(name, limit, what))
+
+    def _add(self, shares: S) -> S:
+        assert shares.name not in self._all, shares.name
+        self._all[shares.name] = shares
+        return shares
+
+    def __iter__(self) -> Iterator[Shares]:
+        return iter(self._all.values())

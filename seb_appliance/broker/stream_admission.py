@@ -87,7 +87,7 @@ class StreamAdmission:
         known = self._admission.find(name)
         if known is not None:
             return self._admit_existing(name, known, wanted, values, by)
-        self._admission.check_room_for(1)
+        self._admission.check_room_for(1, by.owner)
         parent = None if wanted.fork is None else self.living(wanted.fork.topic)
         settings = TopicSettings() if parent is None else parent.settings
         stream = wanted.state if parent is None else self._forked(name, wanted, parent, past)
@@ -97,11 +97,11 @@ class StreamAdmission:
         prepared = [self._prepare(records, effective)] if records else []
         admitted, now_us = self._begin(settings), self._clock.wall_us()
         if wanted.fork is None:
-            self._admission.admit_topic_created(admitted.window, name, settings, now_us)
+            self._admission.admit_topic_created(admitted.window, name, settings, now_us, by.owner)
         else:
             at = None if past is None else past.offset
             self._admission.admit_topic_forked(
-                admitted.window, name, wanted.fork.topic, at, None, now_us
+                admitted.window, name, wanted.fork.topic, at, None, now_us, by.owner
             )
         self._admission.admit_stream_set(admitted.window, name, stream)
         made = self._admission.find(name)

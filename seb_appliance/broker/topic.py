@@ -43,6 +43,7 @@ class Topic:
     fork_offset: int = 0
     parent: Topic | None = field(default=None, repr=False)
     forks: dict[int, Topic] = field(default_factory=dict, repr=False)  # by id
+    owner: str = ""  # who made it, if that is known
 
     @property
     def entries_begin(self) -> int:

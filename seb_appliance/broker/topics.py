@@ -70,7 +70,9 @@ class Topics:
 
         def admit(window: Window) -> bool:
             now_us = self._clock.wall_us()
-            made = self._writes.admission.admit_topic_created(window, name, settings, now_us)
+            made = self._writes.admission.admit_topic_created(
+                window, name, settings, now_us, by.owner
+            )
             if made:
                 topic = self._writes.admission.find(name)
                 audit.note_topic_created(window, by, now_us, name, topic)
@@ -103,7 +105,9 @@ class Topics:
 
         def admit(window: Window) -> bool:
             admission, now_us = self._writes.admission, self._clock.wall_us()
-            made = admission.admit_topic_forked(window, name, parent, offset, settings, now_us)
+            made = admission.admit_topic_forked(
+                window, name, parent, offset, settings, now_us, by.owner
+            )
             if made:
                 audit.note_topic_forked(window, by, now_us, name, admission.find(name))
             return made

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from seb_appliance.broker.shares import OPERATOR
 from seb_appliance.formats.batch import Batch, BatchHeader
 from seb_appliance.formats.operations import Grant, Quotas, TopicSettings
 
@@ -151,6 +152,12 @@ class ApiKeyView:
     disabled: bool = False
     quotas: Quotas = NO_QUOTAS
     overlap_until_us: int | None = None
+
+    @property
+    def owner(self) -> str:
+        """Whose share of common resources it takes: its own, or the operators' (shares.py)."""
+        is_admin = any(grant.operation == "admin" for grant in self.grants)
+        return OPERATOR if is_admin else self.api_key_id
 
 
 @dataclass(frozen=True, slots=True)

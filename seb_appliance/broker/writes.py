@@ -25,6 +25,7 @@ from seb_appliance.broker.ports import State
 from seb_appliance.broker.repeats import Earlier, Repeats
 from seb_appliance.broker.sequencer import Sequencer
 from seb_appliance.broker.settings import BrokerSettings
+from seb_appliance.broker.shares import AllShares
 from seb_appliance.broker.stream_expiry import StreamExpiry
 from seb_appliance.broker.values import ApiKeyView, Appended, NewBatches, NewRecords
 from seb_appliance.broker.window import Window
@@ -59,12 +60,13 @@ class Writes:
         counters: Counters,
         failpoints: Failpoints,
         pending: ByteBudget,
+        shares: AllShares,
     ) -> None:
         self.stopping = False
         self._pending = pending
         self._together: Together | None = None  # of the window that was open last
-        self.admission = Admission(catalog, next_topic_id, settings.effective)
-        self.group_admission = GroupAdmission(self.admission, catalog.groups)
+        self.admission = Admission(catalog, next_topic_id, settings.effective, shares)
+        self.group_admission = GroupAdmission(self.admission, catalog.groups, clock)
         self._catalog = catalog
         self._sequencer = sequencer
         self._state = state

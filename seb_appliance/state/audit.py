@@ -1,4 +1,5 @@
-"""The audit: actions numbered as they come, the newest kept.
+"""The audit: actions numbered as they come. When it is full, whoever noted most of one action loses
+the oldest of these, so that nobody's many changes push out what others did, or what else he did.
 
 The numbers follow from the journal alone and the newest is never deleted, so the rows are the same
 whether entries came one by one, many at once, or after a snapshot.
@@ -16,10 +17,13 @@ from seb_appliance import limits
 from seb_appliance.broker.ports import AuditQuery, AuditRow
 from seb_appliance.formats.operations import AuditNoted, Event
 from seb_appliance.state import rows
-from seb_appliance.state.found import checksum_of
+from seb_appliance.state.found import checksum_of, one_of, rows_with
+from seb_appliance.state.room import Owned, gone_for_room
 from seb_appliance.state.schema import audit
 
 _NEWEST: Final = select(func.max(audit.c.number))
+_COUNT: Final = select(func.count()).select_from(audit)
+_OF_ACTORS: Final = Owned((audit.c.actor, audit.c.action), audit.c.number)
 
 
 def project(connection: Connection, events: Sequence[Event]) -> int:
@@ -28,14 +32,21 @@ def project(connection: Connection, events: Sequence[Event]) -> int:
     if not noted:
         return 0
     newest = connection.execute(_NEWEST).scalar() or 0
+    kept = connection.execute(_COUNT).scalar_one()
     fresh = [_row(number, event) for number, event in enumerate(noted, newest + 1)]
-    connection.execute(insert(audit), fresh)
-    added = checksum_of(audit, (row.values() for row in fresh))
-    too_old = audit.c.number <= newest + len(fresh) - limits.AUDIT_KEPT
-    gone = connection.execute(select(audit).where(too_old)).all()
-    if gone:
-        connection.execute(delete(audit).where(too_old))
-    return added - checksum_of(audit, gone)
+    added = 0
+    while fresh:
+        room = max(1, limits.AUDIT_KEPT + 1 - kept)
+        some, fresh = fresh[:room], fresh[room:]
+        connection.execute(insert(audit), some)
+        added += checksum_of(audit, (row.values() for row in some))
+        kept += len(some)
+        if kept > limits.AUDIT_KEPT:
+            gone = gone_for_room(connection, _OF_ACTORS, limits.AUDIT_KEPT)
+            kept -= len(gone)
+            added -= checksum_of(audit, rows_with(connection, audit.c.number, gone))
+            connection.execute(delete(audit).where(one_of(audit.c.number, gone)))
+    return added
 
 
 async def read(connection: AsyncConnection, *, query: AuditQuery) -> list[AuditRow]:

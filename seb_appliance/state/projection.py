@@ -6,7 +6,7 @@ file is at each commit exactly the state as of one entry.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from operator import attrgetter
@@ -18,11 +18,11 @@ from sqlalchemy import (
     Insert,
     Table,
     Update,
-    and_,
     bindparam,
     delete,
+    exists,
     insert,
-    not_,
+    or_,
     select,
     update,
 )
@@ -36,6 +36,7 @@ from seb_appliance.formats.operations import (
     ApiKeyRevoked,
     ApiKeyRotated,
     Append,
+    AuditNoted,
     Event,
     GroupDeleted,
     GroupReset,
@@ -57,6 +58,7 @@ from seb_appliance.state.found import checksum_of, checksum_where, one_of, rows_
 from seb_appliance.state.schema import (
     api_keys,
     group_offsets,
+    group_owners,
     journal_entries,
     journal_state,
     leases,
@@ -94,6 +96,7 @@ _UPDATE_TOPIC: Final = update(topics).where(topics.c.topic_id == bindparam("of_t
 _TRIM_TOPIC: Final = _UPDATE_TOPIC.values(
     log_start_offset=bindparam("start"), held_offset=bindparam("start")
 )
+_OWN_TOPIC: Final = update(topics).where(topics.c.name == bindparam("of_name"))
 _SET_STREAM: Final = _upsert(streams)
 _DELETE_STREAM: Final = delete(streams).where(streams.c.topic_id == bindparam("of_topic_id"))
 _INSERT_API_KEY: Final = insert(api_keys)
@@ -113,6 +116,21 @@ _DELETE_OFFSETS: Final = delete(group_offsets).where(
 )
 _DELETE_OFFSETS_ON: Final = delete(group_offsets).where(
     group_offsets.c.topic_id == bindparam("of_topic_id")
+)
+_ON_TOPIC: Final = select(group_offsets.c.group_name).where(
+    group_offsets.c.topic_id == bindparam("of_topic_id")
+)
+_STANDS: Final = exists().where(group_offsets.c.group_name == group_owners.c.group_name)
+_IS_LEASED: Final = exists().where(leases.c.group_name == group_owners.c.group_name)
+_OWN_GROUP: Final = sqlite.insert(group_owners).on_conflict_do_nothing()
+_DISOWN_GROUP: Final = delete(group_owners).where(
+    group_owners.c.group_name == bindparam("of_group")
+)
+_DISOWN_UNLESS_IT_STANDS: Final = _DISOWN_GROUP.where(~_STANDS)
+_DISOWN_ON: Final = delete(group_owners).where(  # groups that stand nowhere but on this topic
+    group_owners.c.group_name.in_(_ON_TOPIC),
+    ~_STANDS.where(group_offsets.c.topic_id != bindparam("of_topic_id")),
+    ~_IS_LEASED,
 )
 _DELETE_LEASE: Final = delete(leases).where(leases.c.group_name == bindparam("of_group"))
 
@@ -151,10 +169,11 @@ def _project(
     parents = lineage.parents_of(connection, events)
     concerned = lineage.concerned(events, parents)
     if events:
-        added -= _checksum_of_touched(connection, events, concerned)
+        of_groups = _groups_touched(connection, events)
+        added -= _checksum_of_touched(connection, events, concerned, of_groups)
         _apply(connection, [change for each in placed for change in changes_of(*each)])
         lineage.hold(connection, concerned)
-        added += _checksum_of_touched(connection, events, concerned)
+        added += _checksum_of_touched(connection, events, concerned, of_groups)
         added += audit.project(connection, events)
     added += stored.project(connection, entries, parents)
     grown, requests_place = retries.project(connection, entries, state["requests_place"])
@@ -205,6 +224,7 @@ def changes_of(event: Event, header: EntryHeader) -> list[Change]:
             return [
                 Change(lineage.MARK, of_topic),
                 Change(lineage.DELETE_MARKED, of_topic, exact=False),
+                Change(_DISOWN_ON, of_topic, exact=False),
                 Change(_DELETE_OFFSETS_ON, of_topic, exact=False),
                 Change(_DELETE_STREAM, of_topic, exact=False),
             ]
@@ -236,11 +256,22 @@ def changes_of(event: Event, header: EntryHeader) -> list[Change]:
             return [
                 Change(_DELETE_OFFSETS, of_group, exact=False),
                 Change(_DELETE_LEASE, of_group, exact=False),
+                Change(_DISOWN_GROUP, of_group, exact=False),
             ]
         case LeaseTaken():
             return [Change(_SET_LEASE, rows.of_lease(event, header.seq))]
         case LeaseReleased():
-            return [Change(_DELETE_LEASE, {"of_group": event.group})]
+            of_group = {"of_group": event.group}
+            return [
+                Change(_DELETE_LEASE, of_group),
+                Change(_DISOWN_UNLESS_IT_STANDS, of_group, exact=False),
+            ]
+        case AuditNoted(action="topic_created" | "topic_forked"):
+            owner = {"of_name": event.subject, "owner": event.actor}
+            return [Change(_OWN_TOPIC, owner, exact=False)]
+        case AuditNoted(action="group_created"):
+            owner = {"group_name": event.subject, "owner": event.actor}
+            return [Change(_OWN_GROUP, owner, exact=False)]
     return []
 
 
@@ -272,31 +303,55 @@ def _apply(connection: Connection, changes: Iterable[Change]) -> None:
             )
 
 
+def _groups_touched(connection: Connection, events: Sequence[Event]) -> list[str]:
+    """Groups that `events` name, and those that stand on topics which they delete."""
+    found = {event.group for event in events if isinstance(event, _OF_GROUP)}
+    found |= {note.subject for note in _notes(events, "group_created")}
+    deleted = [event.topic_id for event in events if isinstance(event, TopicDeleted)]
+    if deleted:  # this looks at all rows
+        named = select(group_offsets.c.group_name).where(one_of(group_offsets.c.topic_id, deleted))
+        found.update(connection.execute(named).scalars())
+    return list(found)
+
+
+def _notes(events: Iterable[Event], *actions: str) -> Iterator[AuditNoted]:
+    return (e for e in events if isinstance(e, AuditNoted) and e.action in actions)
+
+
 def _checksum_of_touched(
-    connection: Connection, events: Sequence[Event], concerned: Sequence[int]
+    connection: Connection,
+    events: Sequence[Event],
+    concerned: Sequence[int],
+    of_groups: Sequence[str],
 ) -> int:
     """The sum over those rows that `events` name, as they are now. `concerned`: topics whose rows
     change by what happens to others, too."""
     of_topics = [event.topic_id for event in events if isinstance(event, _OF_TOPIC)]
     of_topics += concerned
-    deleted = [event.topic_id for event in events if isinstance(event, TopicDeleted)]
+    of_names = [note.subject for note in _notes(events, "topic_created", "topic_forked")]
     of_streams = [e.topic_id for e in events if isinstance(e, StreamSet | TopicDeleted)]
     of_keys = [event.api_key_id for event in events if isinstance(event, _OF_API_KEY)]
     of_users = list({event.name for event in events if isinstance(event, _OF_USER)})
-    of_groups = list({event.group for event in events if isinstance(event, _OF_GROUP)})
-    of_named = one_of(group_offsets.c.group_name, of_groups)
-    offsets = checksum_where(connection, group_offsets, of_named) if of_groups else 0
-    if deleted:  # this looks at all rows
-        others = and_(one_of(group_offsets.c.topic_id, deleted), not_(of_named))
-        offsets += checksum_where(connection, group_offsets, others)
+    by_group = (group_offsets, group_owners, leases) if of_groups else ()
     return (
-        checksum_of(topics, rows_with(connection, topics.c.topic_id, of_topics))
+        checksum_of(topics, _topics_with(connection, of_topics, of_names))
         + checksum_of(streams, rows_with(connection, streams.c.topic_id, of_streams))
         + checksum_of(api_keys, rows_with(connection, api_keys.c.api_key_id, of_keys))
         + checksum_of(users, rows_with(connection, users.c.name, of_users))
-        + checksum_of(leases, rows_with(connection, leases.c.group_name, of_groups))
-        + offsets
+        + sum(
+            checksum_where(connection, table, one_of(table.c.group_name, of_groups))
+            for table in by_group
+        )
     )
+
+
+def _topics_with(
+    connection: Connection, topic_ids: Sequence[int], names: Sequence[str]
+) -> Sequence[rows.ResultRow]:
+    if not names:
+        return rows_with(connection, topics.c.topic_id, topic_ids)
+    which = or_(one_of(topics.c.topic_id, topic_ids), one_of(topics.c.name, names))
+    return connection.execute(select(topics).where(which)).all()
 
 
 def _update_state(

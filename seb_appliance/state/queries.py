@@ -24,6 +24,7 @@ from seb_appliance.state.schema import (
     compacted_runs,
     garbage,
     group_offsets,
+    group_owners,
     journal_entries,
     journal_state,
     leases,
@@ -61,6 +62,7 @@ async def load(connection: AsyncConnection) -> LoadedState:
         select(api_keys).order_by(api_keys.c.created_us, api_keys.c.api_key_id)
     )
     found_users = await connection.execute(select(users).order_by(users.c.name))
+    found_owners = await connection.execute(select(group_owners))
     found_offsets = await connection.execute(select(group_offsets))
     found_requests = await connection.execute(select(requests).order_by(requests.c.place))
     found_producers = await connection.execute(select(producers).order_by(producers.c.place))
@@ -99,6 +101,7 @@ async def load(connection: AsyncConnection) -> LoadedState:
             stored=[rows.to_stored_section(row) for row in found_stored],
             garbage=[GarbageRow(*row) for row in found_garbage],
             runs=[(row.topic_id, row.base_offset, row.last_offset) for row in found_runs],
+            group_owners={row.group_name: row.owner for row in found_owners},
             group_offsets=[GroupOffsetRow(*row) for row in found_offsets],
             leases=[LeaseRow(*row) for row in found_leases],
             requests=[retries.to_request(row) for row in found_requests],

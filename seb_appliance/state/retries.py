@@ -1,9 +1,8 @@
 """Projection of what makes retries safe: results of requests, and producers.
 
 broker/remembered.py keeps the same in memory by the same rules. The rows are the same whether
-entries come one by one or many at once: results may be taken together, because what one of them
-forgets no later one brings back; producers are taken entry by entry, because one that is forgotten
-begins anew.
+entries come one by one or many at once: results are taken together only while all of them find
+room; producers are taken entry by entry, because one that is forgotten begins anew.
 """
 
 from __future__ import annotations
@@ -26,14 +25,24 @@ from sqlalchemy import (
 )
 
 from seb_appliance import limits
-from seb_appliance.broker.remembered import Producer, RememberedRequest, first_append, weight_of
+from seb_appliance.broker.remembered import (
+    Producer,
+    RememberedRequest,
+    first_append,
+    owner_of,
+    weight_of,
+)
 from seb_appliance.formats.contents import ProducerAppend, RequestResult
 from seb_appliance.formats.entry import Entry
 from seb_appliance.formats.operations import Append, TopicDeleted
 from seb_appliance.state import rows
 from seb_appliance.state.found import checksum_of, checksum_where, one_of, rows_with
+from seb_appliance.state.room import Owned, gone_for_room
 from seb_appliance.state.schema import producers, requests
 
+_REQUESTS: Final = Owned((requests.c.owner,), requests.c.place, requests.c.weight)
+_PRODUCERS: Final = Owned((producers.c.topic_id,), producers.c.place)
+_PLACES_TAKEN: Final = select(func.coalesce(func.sum(requests.c.weight), 0))
 _PLACES_IN_ENTRY: Final = 1 << 20  # more than one entry can hold
 
 _encode: Final = msgspec.msgpack.Encoder().encode
@@ -64,23 +73,33 @@ def to_producer(row: rows.ResultRow) -> Producer:
 def _project_requests(
     connection: Connection, entries: Sequence[Entry], place: int
 ) -> tuple[int, int]:
-    fresh: dict[str, rows.Row] = {}
-    for entry in entries:
-        for result in entry.contents.results:
-            place += weight_of(result)
-            fresh[result.scope.hex()] = {
-                "scope": result.scope.hex(),
-                "place": place,
-                "created_us": entry.header.created_us,
-                "result": _encode(result),
-            }
-    added = _replace(connection, requests.c.scope, list(fresh), list(fresh.values()))
-    cutoff_us = entries[-1].header.created_us - limits.REMEMBERED_REQUESTS_US
-    gone = _forget_old(connection, requests, requests.c.created_us, cutoff_us)
-    if fresh:
-        too_many = requests.c.place <= place - limits.REMEMBERED_REQUESTS_MAX
-        gone += _delete(connection, requests, too_many)
-    return added - gone, place
+    more = sum(weight_of(result) for entry in entries for result in entry.contents.results)
+    taken = connection.execute(_PLACES_TAKEN).scalar_one() if more else 0
+    all_find_room = taken + more <= limits.REMEMBERED_REQUESTS_MAX
+    added = 0
+    for together in [entries] if all_find_room else [[entry] for entry in entries]:
+        cutoff_us = together[-1].header.created_us - limits.REMEMBERED_REQUESTS_US
+        fresh: dict[str, rows.Row] = {}
+        for entry in together:
+            for result in entry.contents.results:
+                place += weight_of(result)
+                fresh[result.scope.hex()] = _of_result(result, place, entry.header.created_us)
+        added += _replace(connection, requests.c.scope, list(fresh), list(fresh.values()))
+        added -= _forget_old(connection, requests, requests.c.created_us, cutoff_us)
+        if not all_find_room:
+            added -= _make_room(connection, _REQUESTS, limits.REMEMBERED_REQUESTS_MAX)
+    return added, place
+
+
+def _of_result(result: RequestResult, place: int, created_us: int) -> rows.Row:
+    return {
+        "scope": result.scope.hex(),
+        "place": place,
+        "created_us": created_us,
+        "result": _encode(result),
+        "owner": owner_of(result.scope),
+        "weight": weight_of(result),
+    }
 
 
 # --- producers ---
@@ -92,19 +111,19 @@ _Step = tuple[int, ProducerAppend]
 def _project_producers(connection: Connection, entries: Sequence[Entry]) -> int:
     added = 0
     for entry in entries:
-        gone = [op.topic_id for op in entry.contents.operations if isinstance(op, TopicDeleted)]
-        steps = [step for step in _steps(entry) if step[0] not in gone]
-        if not steps and not gone and entry is not entries[-1]:
+        deleted = [op.topic_id for op in entry.contents.operations if isinstance(op, TopicDeleted)]
+        steps = [step for step in _steps(entry) if step[0] not in deleted]
+        if not steps and not deleted and entry is not entries[-1]:
             continue
         cutoff_us = entry.header.created_us - limits.PRODUCER_IDLE_US
         added -= _forget_old(connection, producers, producers.c.used_us, cutoff_us)
-        if gone:
-            added -= _forget_topics(connection, gone)
+        if deleted:
+            added -= _forget_topics(connection, deleted)
         if steps:
             grown, more = _apply(connection, entry, steps)
             added += grown
             if more > 0:  # counting them walks an index: a known producer spares that
-                added -= _keep_newest(connection, producers, limits.PRODUCERS_MAX)
+                added -= _make_room(connection, _PRODUCERS, limits.PRODUCERS_MAX)
     return added
 
 
@@ -189,11 +208,12 @@ def _forget_old(connection: Connection, table: Table, time: Column[Any], cutoff_
     return _delete(connection, table, time < cutoff_us)
 
 
-def _keep_newest(connection: Connection, table: Table, most: int) -> int:
-    """Delete all but the `most` newest rows; their checksum."""
-    newest = select(table.c.place).order_by(table.c.place.desc()).limit(1).offset(most)
-    last = connection.execute(newest).scalar()
-    return 0 if last is None else _delete(connection, table, table.c.place <= last)
+def _make_room(connection: Connection, owned: Owned, most: int) -> int:
+    """Delete what finds no room; its checksum."""
+    table = owned.place.table
+    assert isinstance(table, Table)
+    gone = gone_for_room(connection, owned, most)
+    return _delete(connection, table, owned.place.in_(_json(gone))) if gone else 0
 
 
 def _delete(connection: Connection, table: Table, which: ColumnElement[bool]) -> int:

@@ -74,6 +74,7 @@ def of_topic(created: TopicCreated) -> Row:
         "fork_offset": 0,
         "deleted": 0,
         "held_offset": 0,
+        "owner": "",
     }
 
 
@@ -88,6 +89,7 @@ def of_fork(forked: TopicForked) -> Row:
         "fork_offset": forked.fork_offset,
         "deleted": 0,
         "held_offset": forked.log_start_offset,
+        "owner": "",
     }
 
 
@@ -214,6 +216,7 @@ def to_topic(row: ResultRow) -> TopicRow:
         row.fork_offset,
         bool(row.deleted),
         row.held_offset,
+        row.owner,
     )
 
 

@@ -25,7 +25,7 @@ from sqlalchemy import (
 from seb_appliance.formats.entry import ORIGIN
 from seb_appliance.state.digest import CHECKSUM_MODULUS, row_checksum
 
-NEWEST_REVISION: Final = "0011"
+NEWEST_REVISION: Final = "0012"
 
 metadata: Final = MetaData(
     naming_convention={
@@ -39,7 +39,8 @@ metadata: Final = MetaData(
 
 # `parent_id` and `fork_offset` of a fork: below that offset it reads its parent's records.
 # `deleted`: only its forks read its records. `held_offset`: rows wholly below are in force no more,
-# since neither it nor a fork of it needs them (broker/lineage.py).
+# since neither it nor a fork of it needs them (broker/lineage.py). `owner`: who made it, by the
+# name in the audit; "" if that is not known.
 topics: Final = Table(
     "topics",
     metadata,
@@ -52,6 +53,7 @@ topics: Final = Table(
     Column("fork_offset", Integer, nullable=False),
     Column("deleted", Integer, nullable=False),
     Column("held_offset", Integer, nullable=False),
+    Column("owner", Text, nullable=False),
     sqlite_strict=True,
 )
 Index("ix_topics_parent_id", topics.c.parent_id)
@@ -198,6 +200,16 @@ users: Final = Table(
     sqlite_with_rowid=False,
 )
 
+# Who made which group, if it is known; without those that are gone.
+group_owners: Final = Table(
+    "group_owners",
+    metadata,
+    Column("group_name", Text, primary_key=True),
+    Column("owner", Text, nullable=False),
+    sqlite_strict=True,
+    sqlite_with_rowid=False,
+)
+
 # The next offset that a group reads of a topic.
 group_offsets: Final = Table(
     "group_offsets",
@@ -224,8 +236,8 @@ leases: Final = Table(
     sqlite_with_rowid=False,
 )
 
-# What requests with an Idempotency-Key did. `place` orders them, and counts the topics that they
-# wrote to (broker/remembered.py). `result` is the msgpack of what the entry holds.
+# What requests with an Idempotency-Key did, in the order of their `place`. `result` is the msgpack
+# of what the entry holds, `owner` and `weight` follow from it (broker/remembered.py).
 requests: Final = Table(
     "requests",
     metadata,
@@ -233,6 +245,9 @@ requests: Final = Table(
     Column("place", Integer, nullable=False, unique=True),
     Column("created_us", Integer, nullable=False),
     Column("result", LargeBinary, nullable=False),
+    Column("owner", Text, nullable=False),
+    Column("weight", Integer, nullable=False),
+    Index(None, "owner", "place", "weight"),
     sqlite_strict=True,
 )
 
@@ -247,10 +262,11 @@ producers: Final = Table(
     Column("epoch", Integer, nullable=False),
     Column("recent", LargeBinary, nullable=False),
     Column("used_us", Integer, nullable=False),
+    Index(None, "topic_id", "place"),
     sqlite_strict=True,
 )
 
-# What operators did, numbered from 1 on; only the newest are kept. `before` and `after` are JSON.
+# Who did what, numbered from 1 on; not all are kept (audit.py). `before` and `after` are JSON.
 audit: Final = Table(
     "audit",
     metadata,
@@ -264,6 +280,7 @@ audit: Final = Table(
     Column("before", Text),
     Column("after", Text),
     Column("user_agent", Text, nullable=False),
+    Index(None, "actor", "action", "number"),
     sqlite_strict=True,
 )
 

@@ -39,7 +39,7 @@ bodies = st.sampled_from([b"one", b"two"])
 
 
 def stamp(key: str, *body: object) -> RequestStamp:
-    return RequestStamp(_hash(key), _hash(repr(body)))
+    return RequestStamp(_hash(key), bytes(16), _hash(repr(body)))
 
 
 def _hash(text: str) -> bytes:

@@ -151,7 +151,7 @@ class Clients:
             }
             number += 1
             self._transactions += 1
-            stamp = RequestStamp(b"%016d" % number, b"%016d" % number)
+            stamp = RequestStamp(b"%016d" % number, bytes(16), b"%016d" % number)
             now_s = self._world.loop.time()
             calls = [
                 Call(topic, tuple(of), now_s, together=self._transactions)

@@ -92,7 +92,7 @@ class Fold:
                 self._apply(operation, header)
         self.requests.apply(entry.contents.results, header.created_us)
         self.place += sum(max(1, len(result.produced)) for result in entry.contents.results)
-        self.producers.keep_newest()
+        self.producers.make_room()
 
     def _apply(self, operation: Operation, header: EntryHeader) -> None:
         match operation:

@@ -50,7 +50,7 @@ def routes(broker: Broker) -> list[HTTPRouteHandler]:
         group: str = request.scope["path_params"]["group"]
         broker.authorize(call.key, "consume", group=group)
         asked = await read_json(request, call, broker, _decoder)
-        lease = await broker.groups.take_lease(group, asked.holder, asked.ttl_ms)
+        lease = await broker.groups.take_lease(group, asked.holder, asked.ttl_ms, call.actor)
         taken = LeaseTakenOut(
             group, lease.generation, lease.holder, lease.ttl_ms, lease.expires_in_ms
         )

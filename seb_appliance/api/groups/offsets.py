@@ -94,7 +94,7 @@ def routes(broker: Broker) -> list[HTTPRouteHandler]:
         except BaseException:
             reservation.release()
             raise
-        stored = await broker.groups.commit(commit, reservation)
+        stored = await broker.groups.commit(commit, reservation, call.actor)
         return Answer(200, [(b"content-type", JSON)], committed_body(commit, stored))
 
     return [commit_offsets]

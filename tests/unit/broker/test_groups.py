@@ -236,14 +236,14 @@ async def test_what_a_deleted_topic_leaves_behind_goes_in_slices_and_is_never_se
     assert house.broker.groups.count == 3
     assert kept.names("", 9) == ["b", "f", "g"]
     assert not kept._gone
-    assert kept.offsets_bytes == 2 * offset_bytes("")
+    assert kept.offsets_shares.used == 2 * offset_bytes("")
 
 
 async def test_a_topic_that_is_deleted_during_a_pass_gets_one_of_its_own(
     slices_of_two: None,
 ) -> None:
     rows = [GroupOffsetRow(name, topic, 1, "", 0) for name in "abcdef" for topic in (1, 2, 3)]
-    groups = Groups(rows, [], 0)
+    groups = Groups(rows, [], {}, 0)
     groups.forget_topic(1)
     assert groups.forget_some()
     groups.forget_topic(2)

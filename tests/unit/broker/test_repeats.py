@@ -31,7 +31,9 @@ BODY = b"b" * 16
 
 
 def once(key: str = "k", body: str = "b") -> Conditions:
-    return Conditions(request=RequestStamp(key.encode().ljust(16), body.encode().ljust(16)))
+    return Conditions(
+        request=RequestStamp(key.encode().ljust(16), bytes(16), body.encode().ljust(16))
+    )
 
 
 def numbered(seq: int, epoch: int = 0, producer_id: str = "p") -> Conditions:
@@ -196,7 +198,7 @@ def test_a_transaction_takes_a_place_for_each_of_its_topics(
     step = RequestResult(b"t" * 16, BODY, produced)
     requests.apply([step], created_us=2)
     assert [item.result.scope[:1] for item in requests] == [b"3", b"t"]
-    assert requests.places == 4
+    assert requests.shares.used == 4
     assert requests.get(step.scope) == step
     again = RememberedRequests(requests, 7)
     requests.apply([RequestResult(b"u" * 16, BODY, [])], created_us=3)
@@ -330,7 +332,7 @@ def test_the_longest_idle_producers_go_when_there_are_too_many(
     producers = Producers([])
     for i, name in enumerate("abac"):
         producers.apply(1, [ProducerAppend(name, 0, i, i, 1, 0)], created_us=i)
-        producers.keep_newest()
+        producers.make_room()
     assert [producers.get(1, name) is not None for name in "abc"] == [True, False, True]
 
 

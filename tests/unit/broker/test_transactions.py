@@ -42,7 +42,7 @@ def transaction(
     return Transaction(
         {topic: NewRecords(list(values)) for topic, values in (produce or {}).items()},
         None if commit is None else Commit("g", commit, **more),
-        RequestStamp(key.encode().ljust(16), body.encode().ljust(16)) if key else None,
+        RequestStamp(key.encode().ljust(16), bytes(16), body.encode().ljust(16)) if key else None,
     )
 
 
