@@ -43,7 +43,7 @@ class Call:
     @property
     def actor(self) -> Actor:
         agent = self.headers.get(b"user-agent", b"")[: limits.USER_AGENT_CHARACTERS_MAX]
-        return Actor(self.key.api_key_id, self.address, agent.decode("latin-1"), self.owner)
+        return Actor.of_key(self.key, self.address, agent.decode("latin-1"))
 
 
 def token_of(authorization: bytes | None) -> str:

@@ -120,6 +120,14 @@ def _waiting(appliance: Appliance) -> Iterator[Sample]:
             "counter",
             budget.refusals,
         )
+    for shares in broker.shares:
+        of = {"share": shares.name}
+        text = "What API keys and operators hold of a common resource, in its unit."
+        yield Sample("seb_share_used", text, "gauge", shares.used, of)
+        text = "What may be held of a common resource."
+        yield Sample("seb_share_limit", text, "gauge", shares.limit, of)
+        text = "Requests refused because a common resource, or the API key's share, was used up."
+        yield Sample("seb_share_refusals_total", text, "counter", shares.refusals, of)
     yield Sample(
         "seb_waiting_readers", "Readers waiting at a log end.", "gauge", broker.waiting_readers
     )

@@ -21,6 +21,7 @@ from seb_appliance.broker.grants import Authorizer
 from seb_appliance.broker.last_used import LastUsed
 from seb_appliance.broker.names import check_pattern
 from seb_appliance.broker.quotas import Meters
+from seb_appliance.broker.shares import AllShares
 from seb_appliance.broker.tickets import Tickets
 from seb_appliance.broker.values import NO_QUOTAS, ApiKeyView
 from seb_appliance.broker.window import Window
@@ -47,6 +48,7 @@ class Access:
         *,
         clock: Clock,
         random_bytes: Callable[[int], bytes],
+        shares: AllShares,
     ) -> None:
         self.last_used = last_used
         self.meters = Meters(clock)
@@ -57,7 +59,7 @@ class Access:
         self._once_stored = once_stored
         self._clock = clock
         self._random_bytes = random_bytes
-        self.tickets = Tickets(self.still_holds, clock, random_bytes)
+        self.tickets = Tickets(self.still_holds, clock, random_bytes, shares)
 
     # --- callers ---
 

@@ -135,7 +135,7 @@ class Appending:
             return earlier
         self._check_end(topic, conditions.expected_offset)
         prepared = {topic: self._prepare(records, max_record_bytes)}
-        self._place(admitted, prepared, _actor(key, address))
+        self._place(admitted, prepared, Actor.of_key(key, address))
         placed = admitted.appends[topic]
         if conditions.producer is not None:
             self.note_producer(admitted.window, placed, conditions.producer)
@@ -180,7 +180,7 @@ class Appending:
         earlier = self._earlier(transaction.request, transaction.produce, is_append=False)
         if earlier is not None:
             return earlier
-        admitted, by = self._begin(), _actor(key, address)
+        admitted, by = self._begin(), Actor.of_key(key, address)
         prepared = {
             topic: self._prepare(records, self._open(key, topic, admitted))
             for topic, records in transaction.produce.items()
@@ -317,7 +317,3 @@ class Appending:
         produced = list(admitted.produced.values())
         result = RequestResult(request.scope, request.body_hash, produced)
         self._repeats.remember(admitted.window, result)
-
-
-def _actor(key: ApiKeyView, address: str) -> Actor:
-    return Actor(key.api_key_id, address, owner=key.owner)

@@ -15,6 +15,7 @@ from seb_appliance import limits
 from seb_appliance.broker.admission import AdmittedTopic
 from seb_appliance.broker.ports import ApiKeyRow
 from seb_appliance.broker.shares import OPERATOR
+from seb_appliance.broker.values import ApiKeyView
 from seb_appliance.broker.window import Window
 from seb_appliance.formats.contents import encoded_bytes
 from seb_appliance.formats.operations import AuditNoted, TopicSettings
@@ -30,6 +31,10 @@ class Actor:
     address: str
     user_agent: str = ""
     owner: str = OPERATOR
+
+    @classmethod
+    def of_key(cls, key: ApiKeyView, address: str = "", user_agent: str = "") -> Actor:
+        return cls(key.api_key_id, address, user_agent, key.owner)
 
 
 THE_APPLIANCE: Final = Actor("", "")

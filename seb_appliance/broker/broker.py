@@ -47,6 +47,7 @@ from seb_appliance.broker.ports import (
 from seb_appliance.broker.readiness import ReadinessCheck
 from seb_appliance.broker.reads import Reads
 from seb_appliance.broker.record_keys import RecordKeys
+from seb_appliance.broker.remembered import owner_hash
 from seb_appliance.broker.sections import SectionReader
 from seb_appliance.broker.sequencer import Sequencer
 from seb_appliance.broker.settings import BrokerSettings
@@ -65,6 +66,7 @@ from seb_appliance.broker.values import (
     ReadRequest,
     ReadResult,
     Remembered,
+    ShareView,
 )
 from seb_appliance.broker.waiting import Waiter, WaitingReaders
 from seb_appliance.broker.writes import Writes
@@ -109,8 +111,8 @@ class Broker:
         self._state = state
         self._after_apply = on_applied
         self._catalog = Catalog(loaded, clock.monotonic_s, self.shares)
-        self._waiting = WaitingReaders(clock)
-        self.followers = Followers(clock)
+        self._waiting = WaitingReaders(clock, self.shares)
+        self.followers = Followers(clock, self.shares)
         self._sequencer = self._make_sequencer(journal, source, executor, failpoints)
         index = SectionIndex(state, self.counters)
         sections = SectionReader(source, executor, self.counters)
@@ -155,7 +157,7 @@ class Broker:
     ) -> RecordKeys:
         # What the key index reads is no consumer's read, and is counted apart.
         unseen = Reads(self._catalog, index, sections, self._waiting, self._clock, Counters())
-        return RecordKeys(self._catalog, unseen, key_index, self.counters, self._clock)
+        return RecordKeys(self._catalog, unseen, key_index, self.counters, self._clock, self.shares)
 
     def _make_streams(self) -> Streams:
         """Of the Durable Streams protocol."""
@@ -213,6 +215,7 @@ class Broker:
             self._clock,
             self._settings,
             random_bytes,
+            self.shares,
             bucket_id=journal.bucket_id,
             epoch=lambda: journal.epoch,
         )
@@ -251,6 +254,7 @@ class Broker:
             authorizer,
             clock=self._clock,
             random_bytes=random_bytes,
+            shares=self.shares,
         )
 
     # --- life ---
@@ -324,6 +328,21 @@ class Broker:
         return Remembered(
             len(requests), requests.shares.used, requests.reaches_back_to_us, len(producers)
         )
+
+    def shares_shown(self) -> list[ShareView]:
+        """Of what all API keys use together, how much is used, and by whom most."""
+        views = []
+        for shares in self.shares:
+            owner, held = shares.largest()
+            if shares is self._catalog.requests.shares:
+                keys = (key.api_key_id for key in self.access.all())
+                owner = next((key for key in keys if owner_hash(key).hex() == owner), "")
+            elif shares is self._catalog.producers.shares and owner:
+                owner = f"topic {owner}"
+            views.append(
+                ShareView(shares.name, shares.limit, shares.used, owner, held, shares.refusals)
+            )
+        return views
 
     async def readiness(self) -> Readiness:
         """Whether this appliance takes reads and writes, and if not why."""
@@ -411,22 +430,22 @@ class Broker:
         return self._reads.read_at_once(topic, request, waits=waits)
 
     def wait_at_end(
-        self, topic: str, offset: int, seconds: float, woken: Callable[[], None]
+        self, topic: str, offset: int, seconds: float, woken: Callable[[], None], owner: str
     ) -> Waiter | None:
         """For who was told None by `read_at_once`: see `Reads.wait_at_end`."""
-        return self._reads.wait_at_end(topic, offset, seconds, woken)
+        return self._reads.wait_at_end(topic, offset, seconds, woken, owner)
 
-    def follow(self, topic: str) -> Follower:
-        """Be woken whenever the topic changes. Raises TopicNotFoundError, OverloadedError,
-        ShuttingDownError."""
-        return self.followers.follow(self._catalog.topic(topic))
+    def follow(self, topic: str, owner: str) -> Follower:
+        """Be woken whenever the topic changes. `owner`: whose share it takes. Raises
+        TopicNotFoundError, ShareExceededError, OverloadedError, ShuttingDownError."""
+        return self.followers.follow(self._catalog.topic(topic), owner)
 
-    async def follow_many(self, wants: Callable[[str], bool]) -> FollowerOfMany:
+    async def follow_many(self, wants: Callable[[str], bool], owner: str) -> FollowerOfMany:
         """Be woken whenever a topic changes whose name is wanted, also one that is made later.
         Raises BadParameterError for too many, OverloadedError, ShuttingDownError."""
         topics = self._catalog.topics()
         newest_id = max((topic.topic_id for topic in topics), default=0)
-        follower = self.followers.follow_many(wants, newest_id)
+        follower = self.followers.follow_many(wants, newest_id, owner)
         try:
             await self.meet_all(follower)
         except BaseException:

@@ -25,13 +25,13 @@ from seb_appliance.broker.compaction import (
 from seb_appliance.broker.ports import NewSegment, SectionSource, SignedUpload
 from seb_appliance.broker.rewrite_jobs import Compaction, MadeElsewhere, RewriteJob
 from seb_appliance.broker.settings import BrokerSettings
+from seb_appliance.broker.shares import OPERATOR, AllShares
 from seb_appliance.broker.topic import Topic
 from seb_appliance.clock import Clock
 from seb_appliance.errors import (
     BadRequestError,
     CompactionNotFoundError,
     CompactionRefusedError,
-    OverloadedError,
 )
 
 UPLOAD_S: Final = limits.PRESIGN_MS_MAX // 1000  # for which a signed PUT is good
@@ -53,6 +53,7 @@ class CompactionElsewhere:
     size_bytes: int
     dirty_bytes: int
     asked_s: float
+    owner: str  # whose share it takes (shares.py), until it is done
     state: State = "open"
     reason: str = ""
     given: dict[str, MadeElsewhere] = field(default_factory=dict)  # by the name that was told
@@ -74,6 +75,7 @@ class CompactionsElsewhere:
         clock: Clock,
         settings: BrokerSettings,
         random_bytes: Callable[[int], bytes],
+        shares: AllShares,
         *,
         bucket_id: bytes,
         epoch: Callable[[], int],
@@ -85,12 +87,15 @@ class CompactionsElsewhere:
         self._random_bytes = random_bytes
         self._bucket_id = bucket_id
         self._epoch = epoch
+        self._shares = shares.declare(
+            "compactions_elsewhere", limits.COMPACTIONS_ELSEWHERE_MAX, "compactions on clusters"
+        )
         self._known: dict[str, CompactionElsewhere] = {}
         self._handed_over: deque[CompactionElsewhere] = deque()
 
     # --- who makes them ---
 
-    async def begin(self, name: str) -> CompactionElsewhere:
+    async def begin(self, name: str, owner: str = OPERATOR) -> CompactionElsewhere:
         """All of the topic's segments but the youngest are to be compacted into one run. Raises
         TopicNotFoundError, CompactionRefusedError, OverloadedError, StoreError."""
         topic = self._catalog.topic(name)
@@ -102,9 +107,9 @@ class CompactionsElsewhere:
             raise CompactionRefusedError(
                 f"Topic {name!r} is not compacted: set its cleanup to compact first."
             )
-        if sum(1 for _ in self._living()) >= limits.COMPACTIONS_ELSEWHERE_MAX:
-            raise OverloadedError("Too many compactions are under way elsewhere.")
-        found = self._planned(topic)
+        found = self._planned(topic, owner)
+        self._forget()
+        self._shares.take(owner, 1)
         self._known[found.compaction_id] = found
         return found
 
@@ -112,7 +117,7 @@ class CompactionsElsewhere:
         nothing = self._new_segment(topic.topic_id, 0, 0, 0, bytes(16))
         return await self._source.signed_upload(nothing, 1) is not None
 
-    def _planned(self, topic: Topic) -> CompactionElsewhere:
+    def _planned(self, topic: Topic, owner: str) -> CompactionElsewhere:
         settings = self._settings.effective(topic.settings)
         now_us = self._clock.wall_us()
         if pinned_rows(topic) or inherits(topic):
@@ -156,6 +161,7 @@ class CompactionsElsewhere:
             sum(place.length for place in places),
             rows.dirty_bytes,
             self._clock.monotonic_s(),
+            owner,
         )
 
     def get(self, name: str, compaction_id: str) -> CompactionElsewhere:
@@ -211,7 +217,7 @@ class CompactionsElsewhere:
     def give_up(self, found: CompactionElsewhere) -> None:
         """Nobody works on it any more. One that is being checked may still come into force."""
         if found.state == "open":
-            found.state, found.reason, found.given = "refused", "It was given up.", {}
+            self._end(found, "refused", "It was given up.")
 
     # --- the tidier ---
 
@@ -236,8 +242,12 @@ class CompactionsElsewhere:
     def _done(self, found: CompactionElsewhere, state: State, reason: str) -> None:
         assert self._handed_over[0] is found, found.compaction_id
         self._handed_over.popleft()
-        found.state, found.reason, found.given = state, reason, {}
+        self._end(found, state, reason)
         found.asked_s = self._clock.monotonic_s()
+
+    def _end(self, found: CompactionElsewhere, state: State, reason: str) -> None:
+        found.state, found.reason, found.given = state, reason, {}
+        self._shares.give_back(found.owner, 1)
 
     # --- what the tidier leaves alone meanwhile ---
 
@@ -261,11 +271,11 @@ class CompactionsElsewhere:
     def _forget(self) -> None:
         """What nobody asked for in a long time."""
         since_s = self._clock.monotonic_s() - limits.COMPACTION_ELSEWHERE_IDLE_S
-        self._known = {
-            compaction_id: found
-            for compaction_id, found in self._known.items()
-            if found.asked_s > since_s or found.state == "checking"
-        }
+        for compaction_id, found in list(self._known.items()):
+            if found.asked_s <= since_s and found.state != "checking":
+                del self._known[compaction_id]
+                if found.state == "open":
+                    self._shares.give_back(found.owner, 1)
 
 
 def _check_open(found: CompactionElsewhere) -> None:

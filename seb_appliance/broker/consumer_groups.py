@@ -124,7 +124,7 @@ class ConsumerGroups:
                 reservation.release()
         return admitted
 
-    def commit_at_once(self, commit: Commit, size_bytes: int, told: Told) -> bool:
+    def commit_at_once(self, commit: Commit, size_bytes: int, told: Told, by: Actor) -> bool:
         """The short way of `commit`, for a group that is there: admitted before this returns True,
         and `told` is called with what `commit` would give. False, and nothing happened, where it
         would refuse. `size_bytes` are taken of the broker's `pending`. Raises BadRequestError,
@@ -134,7 +134,7 @@ class ConsumerGroups:
             return False
         now_s = self._clock.monotonic_s()
         return self._submit_at_once(
-            lambda window: self._admission.admit_commit(window, commit, now_s),
+            lambda window: self._admission.admit_commit(window, commit, now_s, by),
             self._linger.default_ms,
             size_bytes,
             told,

@@ -16,9 +16,10 @@ from typing import Self, TypeVar
 
 from seb_appliance import limits
 from seb_appliance.broker.budget import ByteBudget
+from seb_appliance.broker.shares import AllShares
 from seb_appliance.broker.topic import Topic, gone
 from seb_appliance.clock import Clock, Timer
-from seb_appliance.errors import BadParameterError, OverloadedError, ShuttingDownError
+from seb_appliance.errors import BadParameterError, ShuttingDownError
 
 T = TypeVar("T", bound=Collection[object])
 
@@ -36,7 +37,9 @@ def check_count(topics: T) -> T:
 class Listener:
     """One whom `Followers` wakes; made there, used in a `with` block."""
 
-    def __init__(self, followers: Followers) -> None:
+    def __init__(self, followers: Followers, owner: str) -> None:
+        """`owner`: whose share it takes (shares.py)."""
+        self.owner = owner
         self._followers = followers
         self._woken: asyncio.Future[None] | None = None
         self._left = False
@@ -95,8 +98,8 @@ class Listener:
 class Follower(Listener):
     """One of those who follow `topic`."""
 
-    def __init__(self, followers: Followers, topic: Topic) -> None:
-        super().__init__(followers)
+    def __init__(self, followers: Followers, topic: Topic, owner: str) -> None:
+        super().__init__(followers, owner)
         self._topic = topic
 
     @property
@@ -121,8 +124,8 @@ class FollowerOfMany(Listener):
     `changed`: those in which something may have happened, the first one first; the stream takes
     them out."""
 
-    def __init__(self, followers: Followers, wants: Callable[[str], bool]) -> None:
-        super().__init__(followers)
+    def __init__(self, followers: Followers, wants: Callable[[str], bool], owner: str) -> None:
+        super().__init__(followers, owner)
         self._wants = wants
         self.topics: dict[int, Topic] = {}
         self.changed: dict[int, Topic] = {}
@@ -153,11 +156,11 @@ class Followers:
     """All of them. `budget`: bytes that are being sent to them; `recent`: what many of them are
     about to get; `cut`: how many were cut off because they took nothing."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, shares: AllShares) -> None:
+        self._shares = shares.declare("followers", limits.FOLLOWERS_MAX, "followers")
         self.budget = ByteBudget(limits.FOLLOWING_BYTES_MAX, "followers")
         self.recent = RecentParts(limits.FOLLOWED_PARTS_BYTES_MAX)
         self.stopping = False
-        self.count = 0
         self.cut = 0
         self.rings = 0
         self._clock = clock
@@ -166,16 +169,23 @@ class Followers:
         self._of_many: set[FollowerOfMany] = set()
         self._newest_id = 0  # of the topics that all of these have met
 
-    def follow(self, topic: Topic) -> Follower:
-        """Raises OverloadedError when there are too many, ShuttingDownError."""
-        follower = Follower(self, topic)
+    @property
+    def count(self) -> int:
+        return self._shares.used
+
+    def follow(self, topic: Topic, owner: str) -> Follower:
+        """Raises ShareExceededError and OverloadedError when there are too many,
+        ShuttingDownError."""
+        follower = Follower(self, topic, owner)
         self._add(follower)
         return follower
 
-    def follow_many(self, wants: Callable[[str], bool], newest_id: int) -> FollowerOfMany:
+    def follow_many(
+        self, wants: Callable[[str], bool], newest_id: int, owner: str
+    ) -> FollowerOfMany:
         """It follows no topic yet: the caller lets it `meet` those that exist. `newest_id`: of
         these. Raises as `follow`."""
-        follower = FollowerOfMany(self, wants)
+        follower = FollowerOfMany(self, wants, owner)
         self._add(follower)
         if not self._of_many:
             self._newest_id = newest_id
@@ -185,11 +195,9 @@ class Followers:
     def _add(self, listener: Listener) -> None:
         if self.stopping:
             raise ShuttingDownError("The appliance is stopping; follow again in a moment.")
-        if self.count >= limits.FOLLOWERS_MAX:
-            raise OverloadedError(f"There are {self.count} followers already; try again later.")
+        self._shares.take(listener.owner, 1)
         for topic_id in listener.topic_ids:
             self._by_topic[topic_id].add(listener)
-        self.count += 1
         if self._timer is None:
             self._arm()
 
@@ -205,7 +213,7 @@ class Followers:
 
     def forget(self, listener: Listener) -> None:
         """Called once for each, when it is done."""
-        self.count -= 1
+        self._shares.give_back(listener.owner, 1)
         for topic_id in listener.topic_ids:
             self.part(listener, topic_id)
         if isinstance(listener, FollowerOfMany):

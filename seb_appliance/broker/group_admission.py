@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from seb_appliance.broker import audit
 from seb_appliance.broker.admission import Admission, AdmittedTopic, Refusal
-from seb_appliance.broker.audit import THE_APPLIANCE, Action, Actor
+from seb_appliance.broker.audit import Action, Actor
 from seb_appliance.broker.group_refusals import (
     backward,
     beyond_end,
@@ -102,9 +102,7 @@ class GroupAdmission:
 
     # --- commits ---
 
-    def check_commit(
-        self, commit: Commit, now_s: float, by: Actor = THE_APPLIANCE
-    ) -> tuple[CommittedOffset, ...]:
+    def check_commit(self, commit: Commit, now_s: float, by: Actor) -> tuple[CommittedOffset, ...]:
         """What the commit would store. Raises Refusal."""
         after = self._changed_in(commit.group)
         self._check_lease(commit.group, commit.generation, now_s)
@@ -130,7 +128,7 @@ class GroupAdmission:
         return tuple(offsets)
 
     def admit_commit(
-        self, window: Window, commit: Commit, now_s: float, by: Actor = THE_APPLIANCE
+        self, window: Window, commit: Commit, now_s: float, by: Actor
     ) -> tuple[CommittedOffset, ...]:
         offsets = self.check_commit(commit, now_s, by)
         self.admit_checked(window, commit.group, offsets, by)
@@ -141,7 +139,7 @@ class GroupAdmission:
         window: Window,
         group: str,
         offsets: tuple[CommittedOffset, ...],
-        by: Actor = THE_APPLIANCE,
+        by: Actor,
     ) -> None:
         """Admit what `check_commit` has just returned."""
         self._move(window, group, offsets, by)
@@ -152,7 +150,7 @@ class GroupAdmission:
         window: Window,
         group: str,
         positions: Collection[NewPosition],
-        by: Actor = THE_APPLIANCE,
+        by: Actor,
     ) -> None:
         """An operator sets offsets, forward or back, whatever lease there is."""
         self._check_room(group, by)
@@ -184,7 +182,7 @@ class GroupAdmission:
         holder: str,
         ttl_ms: int,
         now_s: float,
-        by: Actor = THE_APPLIANCE,
+        by: Actor,
     ) -> bool:
         """Whether a new generation is begun; False when `holder` has a living lease that was
         granted for `ttl_ms` or longer (then it is the caller's to renew). Raises Refusal when

@@ -18,6 +18,7 @@ from seb_appliance.broker.key_indexing import KeyIndexing, is_indexed
 from seb_appliance.broker.key_views import KeyViews
 from seb_appliance.broker.keyed_reads import key_of, pick
 from seb_appliance.broker.reads import Reads
+from seb_appliance.broker.shares import OPERATOR, AllShares
 from seb_appliance.broker.topic import Topic
 from seb_appliance.broker.values import BatchSlice, ReadResult
 from seb_appliance.clock import Clock
@@ -75,13 +76,19 @@ class RecordKeys:
     """`reads` are counted apart from those of consumers. `indexing` is public for its figures."""
 
     def __init__(
-        self, catalog: Catalog, reads: Reads, index: KeyIndex, counters: Counters, clock: Clock
+        self,
+        catalog: Catalog,
+        reads: Reads,
+        index: KeyIndex,
+        counters: Counters,
+        clock: Clock,
+        shares: AllShares,
     ) -> None:
         self._catalog = catalog
         self._reads = reads
         self._index = index
         self._counters = counters
-        self._views = KeyViews(clock)
+        self._views = KeyViews(clock, shares)
         self.indexing = KeyIndexing(catalog, reads, index, self._views, clock)
         self._task: asyncio.Task[None] | None = None
 
@@ -175,13 +182,20 @@ class RecordKeys:
         return KeyedRecords(self._result(topic, slices), next_before, indexed_offset)
 
     async def view(
-        self, name: str, place: ViewPlace | None, most: int, max_bytes: int, *, fresh: bool
+        self,
+        name: str,
+        place: ViewPlace | None,
+        most: int,
+        max_bytes: int,
+        *,
+        fresh: bool,
+        owner: str = OPERATOR,
     ) -> ViewPage:
         """The newest record of each record key that is no tombstone, as of where the index stands
         when `place` is None, in offset order. Raises BadParameterError when the view has ended."""
         topic, _ = await self._topic(name, fresh=fresh)
         if place is None:
-            place = await self._begin_view(topic)
+            place = await self._begin_view(topic, owner)
         elif place.topic_id != topic.topic_id or place.as_of > topic.log_end_offset:
             raise BadParameterError("The cursor is not of this topic.")
         else:
@@ -201,12 +215,12 @@ class RecordKeys:
 
     # --- inside ---
 
-    async def _begin_view(self, topic: Topic) -> ViewPlace:
+    async def _begin_view(self, topic: Topic, owner: str) -> ViewPlace:
         """As of where the index stands. Nothing is taken into it meanwhile: from here on, what is
         superseded is kept."""
         async with self.indexing.adding:
             as_of = self.indexing.indexed_offset(topic)
-            self._views.begin(topic.topic_id, as_of)
+            self._views.begin(topic.topic_id, as_of, owner)
         return ViewPlace(topic.topic_id, as_of, 0)
 
     async def _topic(

@@ -111,19 +111,21 @@ class ForgettingShares(Shares):
         if self.used <= self.limit:
             return
         while self.used > self.limit - self.limit // 100:
-            yield self._most()
+            owner, held = self.largest()
+            yield owner if held > max(1, self.limit // 1_000) else None
 
-    def _most(self) -> str | None:
-        """Who holds most; of several the first in order of their names."""
-        while True:
+    def largest(self) -> tuple[str, int]:
+        """As `Shares.largest`; of several the first in order of their names."""
+        while self._heap:
             noted, owner = self._heap[0]
             held = self._held.get(owner, 0)
             if -noted == held:
-                return owner if held > max(1, self.limit // 1_000) else None
+                return owner, held
             if held:
                 heapreplace(self._heap, (-held, owner))
             else:
                 heappop(self._heap)
+        return OPERATOR, 0
 
 
 class AllShares:

@@ -93,7 +93,7 @@ class Streams:
         self._expiry.touch(topic.topic_id, topic.stream or PLAIN)
         return _view(topic)
 
-    async def wait(self, view: StreamView, offset: int, seconds: float) -> StreamView:
+    async def wait(self, view: StreamView, offset: int, seconds: float, owner: str) -> StreamView:
         """The stream as soon as it goes beyond `offset` or is closed, or after `seconds`. Raises
         TopicNotFoundError, also if it is deleted meanwhile; OverloadedError."""
         give_up_s = self._clock.monotonic_s() + seconds
@@ -104,7 +104,7 @@ class Streams:
             left_s = give_up_s - self._clock.monotonic_s()
             if left_s <= 0 or self._waiting.stopping:
                 break
-            await self._waiting.wait(topic, left_s)
+            await self._waiting.wait(topic, left_s, owner)
             if topic.deleted:
                 raise no_such_topic(topic.name)
         self._expiry.touch(topic.topic_id, topic.stream or PLAIN)

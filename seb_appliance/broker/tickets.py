@@ -14,9 +14,10 @@ from dataclasses import dataclass
 
 from seb_appliance import limits
 from seb_appliance.broker.patterns import Patterns
+from seb_appliance.broker.shares import AllShares
 from seb_appliance.broker.values import ApiKeyView
 from seb_appliance.clock import Clock
-from seb_appliance.errors import OverloadedError, UnauthenticatedError
+from seb_appliance.errors import UnauthenticatedError
 
 _RANDOM_BYTES = 24
 
@@ -41,21 +42,23 @@ class Tickets:
         still_holds: Callable[[ApiKeyView, int], bool],
         clock: Clock,
         random_bytes: Callable[[int], bytes],
+        shares: AllShares,
     ) -> None:
         """`still_holds`: see `Access.still_holds`."""
         self._still_holds = still_holds
         self._clock = clock
         self._random_bytes = random_bytes
+        self._shares = shares.declare("tickets", limits.TICKETS_MAX, "tickets")
         self._tickets: OrderedDict[str, tuple[Ticket, float]] = OrderedDict()  # with their end
 
     def give(self, key: ApiKeyView, key_until_us: int, topics: Patterns) -> Ticket:
-        """For an API key that was authenticated just now. Raises OverloadedError when there are
-        too many."""
+        """For an API key that was authenticated just now. Raises ShareExceededError,
+        OverloadedError."""
         now_s = self._clock.monotonic_s()
         while self._tickets and next(iter(self._tickets.values()))[1] <= now_s:
-            self._tickets.popitem(last=False)
-        if len(self._tickets) >= limits.TICKETS_MAX:
-            raise OverloadedError(f"{limits.TICKETS_MAX} tickets are good now; ask again later.")
+            _, (over, _) = self._tickets.popitem(last=False)
+            self._shares.give_back(over.key.owner, 1)
+        self._shares.take(key.owner, 1)
         text = "tkt_" + base64.urlsafe_b64encode(self._random_bytes(_RANDOM_BYTES)).decode()
         expires_us = self._clock.wall_us() + limits.TICKET_S * 1_000_000
         ticket = Ticket(text, key, key_until_us, topics, expires_us)

@@ -107,13 +107,14 @@ class From:
 @dataclass(frozen=True, slots=True)
 class ReadRequest:
     """`until`: exclusive end, an offset or a time; `wait_ms`: how long a reader at the log end may
-    wait for a record; `max_bytes` is soft: at least one record comes."""
+    wait for a record, in the share of `owner`; `max_bytes` is soft: at least one record comes."""
 
     start: From
     until: From | None = None
     max_records: int = 1_000
     max_bytes: int = 1 << 20
     wait_ms: int = 0
+    owner: str = OPERATOR
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +171,20 @@ class Remembered:
     places: int
     oldest_request_us: int | None
     producers: int
+
+
+@dataclass(frozen=True, slots=True)
+class ShareView:
+    """What all API keys use together: `used` of `limit`, in its own unit. `largest` holds most of
+    it: the id of an API key, `topic` and the id of a topic, `user:NAME`, or "" for operators, the
+    appliance, or nobody. `refusals` since the start."""
+
+    name: str
+    limit: int
+    used: int
+    largest: str
+    largest_held: int
+    refusals: int
 
 
 @dataclass(frozen=True, slots=True)

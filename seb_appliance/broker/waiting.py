@@ -7,19 +7,25 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 
 from seb_appliance import limits
+from seb_appliance.broker.shares import AllShares
 from seb_appliance.broker.topic import Topic
 from seb_appliance.clock import Clock, Timer
-from seb_appliance.errors import OverloadedError
 
 
 class Waiter:
     """One reader at the end of one topic's log. `leave` it when nobody is to be told any more."""
 
-    __slots__ = ("_at", "_readers", "_timer", "_woken")
+    __slots__ = ("_at", "_readers", "_timer", "_woken", "owner")
 
     def __init__(
-        self, readers: WaitingReaders, at: int, seconds: float, woken: Callable[[], None]
+        self,
+        readers: WaitingReaders,
+        at: int,
+        seconds: float,
+        woken: Callable[[], None],
+        owner: str,
     ) -> None:
+        self.owner = owner
         self._readers = readers
         self._at = at
         self._woken = woken
@@ -43,23 +49,27 @@ class Waiter:
 class WaitingReaders:
     """Waiting costs an object and a timer each, and nothing while nothing happens."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, shares: AllShares) -> None:
+        self._shares = shares.declare(
+            "waiting_readers", limits.WAITING_READERS_MAX, "waiting reads"
+        )
         self.clock = clock
         self._by_topic: defaultdict[int, set[Waiter]] = defaultdict(set)
         self.stopping = False
-        self.count = 0
 
-    def tell(self, topic: Topic, seconds: float, woken: Callable[[], None]) -> Waiter:
+    @property
+    def count(self) -> int:
+        return self._shares.used
+
+    def tell(self, topic: Topic, seconds: float, woken: Callable[[], None], owner: str) -> Waiter:
         """Call `woken` once, as soon as something changes in `topic`, `seconds` have passed, or the
-        appliance stops. Raises OverloadedError when too many readers wait already."""
-        if self.count >= limits.WAITING_READERS_MAX:
-            raise OverloadedError(f"{self.count} readers wait already; try again later.")
-        waiter = Waiter(self, topic.topic_id, seconds, woken)
+        appliance stops. Raises ShareExceededError, OverloadedError."""
+        self._shares.take(owner, 1)
+        waiter = Waiter(self, topic.topic_id, seconds, woken, owner)
         self._by_topic[topic.topic_id].add(waiter)
-        self.count += 1
         return waiter
 
-    async def wait(self, topic: Topic, seconds: float) -> None:
+    async def wait(self, topic: Topic, seconds: float, owner: str) -> None:
         """Until `tell` would tell. Raises as `tell`."""
         if self.stopping or seconds <= 0:
             return
@@ -69,7 +79,7 @@ class WaitingReaders:
             if not woken.done():
                 woken.set_result(None)
 
-        waiter = self.tell(topic, seconds, wake)
+        waiter = self.tell(topic, seconds, wake, owner)
         try:
             await woken
         finally:
@@ -81,14 +91,14 @@ class WaitingReaders:
         if readers is None or waiter not in readers:
             return
         readers.discard(waiter)
-        self.count -= 1
+        self._shares.give_back(waiter.owner, 1)
         if not readers:
             del self._by_topic[topic_id]
 
     def wake(self, topics: Iterable[Topic]) -> None:
         for topic in topics:
             for waiter in self._by_topic.pop(topic.topic_id, ()):
-                self.count -= 1
+                self._shares.give_back(waiter.owner, 1)
                 waiter.wake()
 
     def stop(self) -> None:
@@ -96,6 +106,6 @@ class WaitingReaders:
         self.stopping = True
         for readers in self._by_topic.values():
             for waiter in readers:
+                self._shares.give_back(waiter.owner, 1)
                 waiter.wake()
         self._by_topic.clear()
-        self.count = 0

@@ -39,6 +39,7 @@ from seb_appliance.api.streams.answers import CROSS_ORIGIN
 from seb_appliance.api.trace_context import keep_traceparent
 from seb_appliance.broker.acknowledging import Told
 from seb_appliance.broker.admission import AdmittedAppend
+from seb_appliance.broker.audit import Actor
 from seb_appliance.broker.broker import Broker
 from seb_appliance.broker.budget import ByteBudget, Reservation
 from seb_appliance.broker.grants import grants_admin
@@ -168,7 +169,9 @@ class PlainAnswers:
         try:
             asked = parse_offsets(body)
             commit = authorized_commit(self._broker, plain.key, plain.group, asked)
-            if not self._broker.groups.commit_at_once(commit, len(body), told):
+            if not self._broker.groups.commit_at_once(
+                commit, len(body), told, Actor.of_key(plain.key)
+            ):
                 return None
         except SebError:
             return None
@@ -226,7 +229,7 @@ class PlainAnswers:
         if offset is None or seconds <= 0:  # other places have moved by then
             return None
         try:
-            return self._broker.wait_at_end(plain.topic, offset, seconds, woken)
+            return self._broker.wait_at_end(plain.topic, offset, seconds, woken, plain.key.owner)
         except SebError:
             return None
 

@@ -93,7 +93,7 @@ def router(broker: Broker, options: ApiOptions) -> Router:
         topic = go_parameters.topic_name(call.query)
         broker.authorize(call.key, "consume", topic)
         go_parameters.check_accept(call.headers.get(b"accept"))
-        wanted = go_parameters.read_request(call.query)
+        wanted = go_parameters.read_request(call.query, call.owner)
         await _make_on_first_use(broker, call, topic)
         result = await unless_gone(
             _once_there(broker, topic, wanted), request.receive, waits=wanted.wait_ms > 0

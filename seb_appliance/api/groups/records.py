@@ -87,7 +87,7 @@ def routes(broker: Broker) -> list[HTTPRouteHandler]:
         broker.authorize(call.key, "consume", topic, group)
         chosen = answer_type(call, FORMATS)
         shape = value_shape(call.query)
-        wanted = read_request(call.query)
+        wanted = read_request(call.query, call.owner)
         named = parameters.choice(call.query.get("default", "earliest"), "default", DEFAULTS)
         default = From(latest=True) if named == "latest" else From(earliest=True)
         read = await unless_gone(

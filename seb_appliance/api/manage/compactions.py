@@ -128,7 +128,8 @@ def routes(broker: Broker) -> list[HTTPRouteHandler]:
         call, topic = _entered(request, broker)
         refuse_unsupported(call.headers)
         _check_quotas(call)
-        return json_answer(201, _compaction_out(await broker.tidying.elsewhere.begin(topic)))
+        begun = await broker.tidying.elsewhere.begin(topic, call.owner)
+        return json_answer(201, _compaction_out(begun))
 
     @get("/v1/topics/{topic:str}/compactions/{compaction:str}")
     async def get_compaction(request: AnyRequest) -> ASGIApp:

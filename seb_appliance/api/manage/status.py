@@ -12,6 +12,7 @@ from litestar.types import ASGIApp
 from seb_appliance.api.answers import json_answer
 from seb_appliance.api.auth import AnyRequest, enter
 from seb_appliance.broker.broker import Broker
+from seb_appliance.broker.values import ShareView
 
 
 class JournalStatus(msgspec.Struct):
@@ -178,6 +179,7 @@ class Status(msgspec.Struct):
     tidier: TidierStatus
     key_index: KeyIndexStatus
     waiting: WaitingStatus
+    shares: list[ShareView]
     cost: CostStatus
     counts: Counts
 

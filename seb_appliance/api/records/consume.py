@@ -43,6 +43,7 @@ from seb_appliance.api.records.views import (
 from seb_appliance.api.times import format_time
 from seb_appliance.api.trace_context import RequestTrace
 from seb_appliance.broker.broker import Broker
+from seb_appliance.broker.shares import OPERATOR
 from seb_appliance.broker.values import BatchSlice, From, ReadRequest, ReadResult
 from seb_appliance.errors import (
     BadParameterError,
@@ -76,8 +77,8 @@ _SAFE: Final = "/:;,=@+"  # left unescaped in header values
 _NO_STORE: Final = (b"cache-control", b"no-store")
 
 
-def read_request(query: dict[str, str]) -> ReadRequest:
-    """What a consumer asks for. Raises BadParameterError."""
+def read_request(query: dict[str, str], owner: str = OPERATOR) -> ReadRequest:
+    """What a consumer asks for, in whose share he waits. Raises BadParameterError."""
     until = query.get("until")
     return ReadRequest(
         start=parameters.position(query.get("offset", "earliest"), "offset"),
@@ -94,6 +95,7 @@ def read_request(query: dict[str, str]) -> ReadRequest:
             largest=limits.FETCH_BYTES_MAX,
         ),
         wait_ms=parameters.duration_ms(query.get("wait", "0"), "wait", largest=limits.WAIT_MS_MAX),
+        owner=owner,
     )
 
 
@@ -266,7 +268,7 @@ def routes(broker: Broker, traces: Traces | None = None) -> list[HTTPRouteHandle
             check_type(chosen)
         if chosen == LIVE:
             return await LiveRecords.of(broker, topic, call, shape)
-        wanted = read_request(call.query)
+        wanted = read_request(call.query, call.owner)
         if chosen == COLUMNS:
             return await ArrowRecords.of(broker, topic, call.query, wanted)
         if is_of_keys:

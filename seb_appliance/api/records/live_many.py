@@ -59,7 +59,7 @@ class LiveOfMany(LiveAnswer[FollowerOfMany]):
 
     async def _follow(self) -> FollowerOfMany:
         """Raises OffsetExpiredError, OffsetOutOfRangeError, too."""
-        follower = await self._broker.follow_many(self._may)
+        follower = await self._broker.follow_many(self._may, self._call.owner)
         try:
             for topic in follower.topics.values():
                 self._place[topic.topic_id] = start_of(

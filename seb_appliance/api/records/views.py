@@ -74,6 +74,7 @@ async def read_view(broker: Broker, topic: str, call: Call, wanted: ReadRequest)
         wanted.max_records,
         wanted.max_bytes,
         fresh=switch(call.query, "fresh"),
+        owner=call.owner,
     )
 
 

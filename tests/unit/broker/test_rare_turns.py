@@ -10,6 +10,7 @@ import pytest
 
 from seb_appliance import limits
 from seb_appliance.broker.acknowledging import Acknowledger
+from seb_appliance.broker.audit import THE_APPLIANCE
 from seb_appliance.broker.budget import ByteBudget
 from seb_appliance.broker.counters import Counters
 from seb_appliance.broker.group_admission import Commit
@@ -165,12 +166,14 @@ async def test_an_error_of_our_own_in_the_writer_is_told_to_all_who_wait(house: 
 
 
 def commit_at_once(house: House, topic: str, heard: Heard) -> bool:
-    return house.broker.groups.commit_at_once(Commit("g", {topic: 1}), 10, heard)
+    return house.broker.groups.commit_at_once(Commit("g", {topic: 1}), 10, heard, THE_APPLIANCE)
 
 
 async def test_a_commit_without_a_task_is_told_once_it_is_stored(house: House) -> None:
     await house.appended("t", b"a")
     heard = Heard()
+    assert not commit_at_once(house, "t", heard)  # who makes a group is noted the long way
+    await house.commit("g", {"t": 0})
     assert commit_at_once(house, "t", heard)
     assert heard.told == []
     await house.clock.advance(1)
@@ -202,11 +205,11 @@ async def test_there_are_not_more_api_keys_than_there_may_be(
 
 
 async def test_there_are_not_more_topics_than_there_may_be(
-    house: House, monkeypatch: pytest.MonkeyPatch
+    house: House,
 ) -> None:
-    monkeypatch.setattr(limits, "TOPICS_MAX", 1)
+    house.broker._writes.admission._shares.limit = 1
     await house.topic("one")
-    with pytest.raises(BadRequestError, match="There are 1 topics already"):
+    with pytest.raises(BadRequestError, match="1 of 1 topics are in use"):
         await house.appended("two", b"a")
 
 
