@@ -33,8 +33,8 @@ def gone_for_room(connection: Connection, owned: Owned, limit: int) -> list[int]
         shares.take_anyway(name, total)
         oldest[name] = _oldest(connection, owned, values)
     gone: dict[int, None] = {}
-    for name in shares.losers():
-        place, weight, owner = next(row for row in oldest[name] if row[0] not in gone)
+    for loser in shares.losers():
+        place, weight, owner = next(row for row in oldest[loser] if row[0] not in gone)
         gone[place] = None
         shares.give_back(owner, weight)
     return list(gone)

@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from seb_appliance.broker.group_admission import Commit
+from seb_appliance.broker.groups import offset_bytes
 from seb_appliance.errors import (
     BadNameError,
     BadRequestError,
@@ -255,7 +256,8 @@ async def test_a_commit_rides_in_the_entry_of_the_records(house: House) -> None:
     await asyncio.gather(appended, commit)
     assert len(house.journal.entries) == before + 1
     contents = house.journal.entries[-1].entry.contents
-    assert [type(o).__name__ for o in contents.operations] == ["Append", "OffsetsCommitted"]
+    kinds = [type(operation).__name__ for operation in contents.operations]
+    assert kinds == ["Append", "AuditNoted", "OffsetsCommitted"]
 
 
 async def test_commits_wait_for_linger(house: House) -> None:
@@ -289,11 +291,15 @@ async def test_nothing_of_a_commit_is_kept_beside_the_group_once_it_is_stored(
     await house.filled("t")
     await asyncio.gather(house.done(house.commit("g", {"t": 1})), house.commit("h", {"t": 2}))
     admission = house.broker.groups._admission
-    assert (admission._ahead, admission._changed, admission._new) == ({}, {}, set())
+    assert (admission._ahead, admission._changed) == ({}, {})
+    assert (admission._makers, admission._taken) == ({}, {})
+    groups = house.broker._catalog.groups
+    assert (groups.shares.used, groups.offsets_shares.used) == (2, 2 * offset_bytes(""))
 
 
 async def test_what_is_stored_is_the_result_without_its_conditions(house: House) -> None:
     topic_id = await house.filled("t")
     await house.commit("g", {"t": 3}, expected={"t": None}, topic_ids={"t": topic_id})
-    [event] = house.journal.entries[-1].entry.contents.operations
+    [note, event] = house.journal.entries[-1].entry.contents.operations
+    assert (note.action, note.subject) == ("group_created", "g")
     assert event == OffsetsCommitted(group="g", offsets=(CommittedOffset(topic_id, 3),))

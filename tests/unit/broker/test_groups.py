@@ -253,9 +253,9 @@ async def test_a_topic_that_is_deleted_during_a_pass_gets_one_of_its_own(
 
 
 async def test_a_group_that_a_deleted_topic_leaves_behind_takes_no_room(
-    house: House, monkeypatch: pytest.MonkeyPatch
+    house: House,
 ) -> None:
-    monkeypatch.setattr(limits, "GROUPS_MAX", 2)
+    house.broker._catalog.groups.shares.limit = 2
     await house.filled("t")
     await house.filled("u")
     for name in "ab":
@@ -269,22 +269,22 @@ async def test_a_group_that_a_deleted_topic_leaves_behind_takes_no_room(
 
 
 async def test_offsets_take_no_more_than_their_bytes(
-    house: House, monkeypatch: pytest.MonkeyPatch
+    house: House,
 ) -> None:
     for topic in "tuv":
         await house.filled(topic)
-    monkeypatch.setattr(limits, "COMMITTED_OFFSETS_BYTES_MAX", 2 * offset_bytes("") + 10)
+    house.broker._catalog.groups.offsets_shares.limit = 2 * offset_bytes("") + 10
     committing = [house.committing("g", {"t": 1}), house.committing("h", {"u": 1})]
     await settle()  # neither is stored yet, and both count
-    with pytest.raises(BadRequestError, match="committed offsets of all groups"):
+    with pytest.raises(BadRequestError, match="bytes of committed offsets"):
         await house.commit("g", {"v": 1})
     await asyncio.gather(*committing)
-    with pytest.raises(BadRequestError, match="committed offsets of all groups"):
+    with pytest.raises(BadRequestError, match="bytes of committed offsets"):
         await house.commit("h", {"u": 2}, metadata={"u": "eleven chars"})
     await house.commit("g", {"t": 2}, metadata={"t": "ten chars."})
     await house.commit("g", {"t": 3}, metadata={"t": "ten others"})
     rows = await house.broker.groups.plan_reset("h", ["v"], EVERYTHING, 0)
-    with pytest.raises(BadRequestError, match="committed offsets of all groups"):
+    with pytest.raises(BadRequestError, match="bytes of committed offsets"):
         await house.broker.groups.reset("h", rows)
     await house.done(house.broker.groups.delete("h"))
     await house.commit("g", {"v": 1})
@@ -323,14 +323,14 @@ async def test_a_commit_behind_a_deletion_of_the_group_in_one_window_begins_anew
 
 
 async def test_groups_that_are_not_stored_yet_count_against_their_limit(
-    house: House, monkeypatch: pytest.MonkeyPatch
+    house: House,
 ) -> None:
-    monkeypatch.setattr(limits, "GROUPS_MAX", 3)
+    house.broker._catalog.groups.shares.limit = 3
     await house.filled("t")
     await house.commit("a", {"t": 1})
     two = [house.committing(group, {"t": 1}) for group in ("b", "c")]
     await settle()
-    with pytest.raises(BadRequestError, match="3 groups already"):
+    with pytest.raises(BadRequestError, match="3 of 3 groups are in use"):
         await house.commit("d", {"t": 1})
     with pytest.raises(BadRequestError):
         await house.broker.groups.take_lease("d", "x", 1000)

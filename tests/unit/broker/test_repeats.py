@@ -36,6 +36,11 @@ def once(key: str = "k", body: str = "b") -> Conditions:
     )
 
 
+def of(owner: str, number: int) -> bytes:
+    """The scope of one of the owner's requests."""
+    return owner.encode().ljust(6)[:6] + b"%010d" % number
+
+
 def numbered(seq: int, epoch: int = 0, producer_id: str = "p") -> Conditions:
     return Conditions(producer=ProducerStamp(producer_id, epoch, seq))
 
@@ -194,17 +199,44 @@ def test_a_transaction_takes_a_place_for_each_of_its_topics(
     monkeypatch.setattr(limits, "REMEMBERED_REQUESTS_MAX", 4)
     requests = RememberedRequests([])
     produced = [Produced(topic_id, 7, 1, 0) for topic_id in range(3)]
-    requests.apply([RequestResult(b"%d" % i * 16, BODY, []) for i in range(4)], created_us=1)
-    step = RequestResult(b"t" * 16, BODY, produced)
+    requests.apply([RequestResult(of("a", i), BODY, []) for i in range(4)], created_us=1)
+    step = RequestResult(of("a", 7), BODY, produced)
     requests.apply([step], created_us=2)
-    assert [item.result.scope[:1] for item in requests] == [b"3", b"t"]
+    assert [item.result.scope for item in requests] == [of("a", 3), of("a", 7)]
     assert requests.shares.used == 4
     assert requests.get(step.scope) == step
     again = RememberedRequests(requests, 7)
-    requests.apply([RequestResult(b"u" * 16, BODY, [])], created_us=3)
-    again.apply([RequestResult(b"u" * 16, BODY, [])], created_us=3)
+    requests.apply([RequestResult(of("a", 8), BODY, [])], created_us=3)
+    again.apply([RequestResult(of("a", 8), BODY, [])], created_us=3)
     assert list(requests) == list(again)
-    assert [item.result.scope[:1] for item in requests] == [b"t", b"u"]
+    assert [item.result.scope for item in requests] == [of("a", 7), of("a", 8)]
+
+
+def test_an_owner_forgets_his_own_requests_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "REMEMBERED_REQUESTS_MAX", 10)
+    requests = RememberedRequests([])
+    for owner, count in (("small", 3), ("greedy", 20), ("medium", 4), ("greedy", 20)):
+        for i in range(count):
+            requests.apply([RequestResult(of(owner, i), BODY, [])], created_us=1)
+    scopes = [item.result.scope for item in requests]
+    assert scopes[:3] == [of("small", i) for i in range(3)]
+    assert scopes[3:7] == [of("medium", i) for i in range(4)]
+    assert scopes[7:] == [of("greedy", i) for i in range(17, 20)]
+
+
+def test_a_full_table_makes_room_for_a_hundredth_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "REMEMBERED_REQUESTS_MAX", 1_000)
+    requests = RememberedRequests([])
+    requests.apply([RequestResult(of("a", i), BODY, []) for i in range(1_001)], created_us=1)
+    assert (len(requests), requests.shares.used) == (990, 990)
+
+
+async def test_a_request_that_an_older_release_remembers_is_not_done_again(house: House) -> None:
+    old = RequestStamp(b"o" * 16, b"o" * 16, BODY)
+    first = await sent(house, Conditions(request=old))
+    new = RequestStamp(b"n" * 16, b"o" * 16, BODY)
+    again = await sent(house, Conditions(request=new))
+    assert (again.replayed, again.offset) == (True, first.offset)
 
 
 # --- producers ---

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -74,10 +75,22 @@ from tests.unit.state.journal import (
 )
 
 KINDS = ["create", "change", "delete", "key", "change_key", "rotate", "revoke", "note"]
-KINDS += ["append", "append", "seal", "seal", "commit", "reset", "forget", "lease", "release"]
+KINDS += [
+    "append",
+    "append",
+    "seal",
+    "seal",
+    "commit",
+    "reset",
+    "forget",
+    "lease",
+    "release",
+    "own",
+]
 KINDS += ["trim", "tidy", "merge", "compact", "condemn", "clean", "user", "drop_user"]
 
 PAGE_ENTRIES, PAGE_SECTIONS = 4, 3
+AUDIT_KEPT = 3
 
 # Each step is a kind and a number that picks among what is possible then.
 steps = st.lists(
@@ -97,9 +110,11 @@ class Model:
         self.topics: dict[int, TopicRow] = {}
         self.api_keys: dict[str, ApiKeyRow] = {}
         self.group_offsets: dict[tuple[str, int], GroupOffsetRow] = {}
+        self.group_owners: dict[str, str] = {}
         self.leases: dict[str, LeaseRow] = {}
         self.users: dict[str, UserRow] = {}
         self.audit: list[AuditRow] = []
+        self._noted = 0
         self.tidied_seq = 0
         self.objects: dict[str, ObjectRow] = {}
         self.stored: dict[tuple[int, int], tuple[int, StoredSection]] = {}
@@ -136,6 +151,7 @@ class Model:
             stored=[row for _, row in sorted(self.stored.items())],
             garbage=[GarbageRow(*row) for row in sorted(self.garbage.items())],
             runs=self._runs(),
+            group_owners=self.group_owners,
             group_offsets=[row for _, row in sorted(self.group_offsets.items())],
             leases=[row for _, row in sorted(self.leases.items())],
         )
@@ -148,7 +164,7 @@ class Model:
         return sorted(found)
 
     def newest_actions(self) -> list[AuditRow]:
-        return self.audit[::-1][: limits.AUDIT_KEPT]
+        return self.audit[::-1]
 
     def _paged(self) -> tuple[list[PagedRow], list[Entry]]:
         """What is in pages of the index, and the entries that are not."""
@@ -297,8 +313,15 @@ class Model:
             return
         created = topic_created(self.next_topic_id + number % 2, name, linger_ms=number)
         self._events.append(created)
+        owner = f"owner-{number % 4}"
+        if number % 4:  # who does not note it is not known
+            self._note(number, actor=owner, action="topic_created", subject=name)
         self.topics[created.topic_id] = TopicRow(
-            created.topic_id, created.name, created.created_us, created.settings
+            created.topic_id,
+            created.name,
+            created.created_us,
+            created.settings,
+            owner=owner if number % 4 else "",
         )
         self.next_topic_id = created.topic_id + 1
 
@@ -315,6 +338,7 @@ class Model:
             self._forget_unread()
             for place in [place for place in self.group_offsets if place[1] == topic.topic_id]:
                 del self.group_offsets[place]
+            self._forget_owners()
 
     def _commit(self, number: int) -> None:
         self._move(OffsetsCommitted, number)
@@ -339,6 +363,23 @@ class Model:
         self.leases.pop(group, None)
         for place in [place for place in self.group_offsets if place[0] == group]:
             del self.group_offsets[place]
+        self._forget_owners()
+
+    def _is_there(self, group: str) -> bool:
+        return group in self.leases or any(place[0] == group for place in self.group_offsets)
+
+    def _forget_owners(self) -> None:
+        for group in list(self.group_owners):
+            if not self._is_there(group):
+                del self.group_owners[group]
+
+    def _own(self, number: int) -> None:
+        """Somebody makes a group by taking its lease, or thinks so."""
+        group, owner = f"group-{number % 3}", f"owner-{number}"
+        self._note(number, actor=owner, action="group_created", subject=group)
+        if not self._is_there(group):
+            self.group_owners[group] = owner
+        self._lease(number)
 
     def _lease(self, number: int) -> None:
         group, holder = f"group-{number % 3}", f"worker-{number}"
@@ -351,6 +392,7 @@ class Model:
             group = sorted(self.leases)[number % len(self.leases)]
             self._events.append(LeaseReleased(group=group))
             del self.leases[group]
+            self._forget_owners()
 
     @property
     def _next_created_us(self) -> int:
@@ -408,11 +450,18 @@ class Model:
             self._events.append(UserRemoved(name=name))
             del self.users[name]
 
-    def _note(self, number: int) -> None:
-        self._events.append(audit_noted(number))
+    def _note(self, number: int, **members: str) -> None:
+        self._events.append(audit_noted(number, **members))
         fields = msgspec.structs.asdict(self._events[-1])
         del fields["version"]
-        self.audit.append(AuditRow(len(self.audit) + 1, **fields))
+        self._noted += 1
+        self.audit.append(AuditRow(self._noted, **fields))
+        if len(self.audit) > AUDIT_KEPT:
+            counts = Counter((row.actor, row.action) for row in self.audit)
+            most = max(counts.values())
+            loser = min(whose for whose, count in counts.items() if count == most)
+            of_loser = [r for r in self.audit if most == 1 or (r.actor, r.action) == loser]
+            self.audit.remove(of_loser[0])
 
     def _some_key(self, number: int) -> ApiKeyRow | None:
         if not self.api_keys:
@@ -484,7 +533,7 @@ def test_the_tables_hold_what_a_model_in_memory_holds(
         model.step(kind, number)
     model.seal()
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(limits, "AUDIT_KEPT", 3)
+        patch.setattr(limits, "AUDIT_KEPT", AUDIT_KEPT)
         patch.setattr(limits, "INDEX_PAGE_ENTRIES", PAGE_ENTRIES)
         patch.setattr(limits, "INDEX_PAGE_SECTIONS", PAGE_SECTIONS)
         asyncio.run(_check(model, Path(folder), batch))

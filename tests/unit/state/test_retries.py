@@ -38,6 +38,11 @@ entries = st.tuples(
 )
 
 
+def _scope(key: str) -> bytes:
+    """That of one of three owners."""
+    return b"%06d" % (ord(key) // 3) + key.encode() * 10
+
+
 class History:
     """Entries as a broker would write them, except that it remembers for ever who sent what."""
 
@@ -54,7 +59,7 @@ class History:
         self._now_us += hours * HOUR_US
         seq = len(self.journal.entries)
         results = [
-            RequestResult(key.encode() * 16, bytes(16), [Produced(1, seq, i, seq)] * (seq % 4))
+            RequestResult(_scope(key), bytes(16), [Produced(1, seq, i, seq)] * (seq % 4))
             for i, key in enumerate(keys)
         ]
         by_topic: dict[int, list[ProducerAppend]] = {}
