@@ -22,6 +22,7 @@ from seb_appliance.errors import OverloadedError, RequestTooLargeError
 P = ParamSpec("P")
 T = TypeVar("T")
 
+_WRITTEN_BYTES: Final = 256 * limits.KIB  # at once; the transport copies what waits
 FRAME: Final = struct.Struct("<II")  # bytes of the pickle, bytes of the body after it
 
 
@@ -96,8 +97,10 @@ class Parser:
         assert self._child.stdin is not None
         assert self._child.stdout is not None
         pickled = pickle.dumps(what)
-        self._child.stdin.writelines([FRAME.pack(len(pickled), len(body)), pickled, body])
-        await self._child.stdin.drain()
+        self._child.stdin.write(FRAME.pack(len(pickled), len(body)) + pickled)
+        for at in range(0, len(body), _WRITTEN_BYTES):
+            await self._child.stdin.drain()
+            self._child.stdin.write(body[at : at + _WRITTEN_BYTES])
         head = await self._child.stdout.readexactly(FRAME.size)
         answer = await self._child.stdout.readexactly(FRAME.unpack(head)[0])
         return pickle.loads(answer)  # type: ignore[no-any-return]  # noqa: S301 - our own child
