@@ -19,7 +19,7 @@ TOPIC: Final = "big"  # it has records: see test_slices.py
 GROUP: Final = "readers"
 
 _PATTERN: Final = ".".join(["**", "*"] * 20 + ["a"])[: limits.NAME_LENGTH_MAX]
-_PATTERNS: Final = [f"{_PATTERN[:-4]}.a{i}" for i in range(limits.PATTERNS_PER_FOLLOWER_MAX)]
+PATTERNS: Final = [f"{_PATTERN[:-4]}.a{i}" for i in range(limits.PATTERNS_PER_FOLLOWER_MAX)]
 _PATH: Final = {
     "topic": TOPIC,
     "group": GROUP,
@@ -32,7 +32,7 @@ _PATH: Final = {
 # The most expensive values of query parameters, by name; those that are not here are left out.
 _QUERY: Final[dict[str, list[str]]] = {
     "pattern": [_PATTERN],
-    "topics": ["**", ",".join(_PATTERNS)],
+    "topics": ["**", ",".join(PATTERNS)],
     "topic-name": [TOPIC],
     "offset": ["0"],
     "until": ["1000000"],
@@ -164,15 +164,15 @@ _FITTING: Final[dict[str, dict[str, bytes]]] = {
             }
         ),
     },
-    "/reset": {"many patterns": _json({"topics": [*_PATTERNS * 10], "to": "earliest"})},
-    "/tickets": {"many patterns": _json({"topics": ",".join(_PATTERNS)})},
+    "/reset": {"many patterns": _json({"topics": [*PATTERNS * 10], "to": "earliest"})},
+    "/tickets": {"many patterns": _json({"topics": ",".join(PATTERNS)})},
     "/api-keys": {
         "many grants": _json(
             {
                 "name": "n",
                 "grants": [
                     {"operation": "consume", "topics": pattern, "groups": pattern}
-                    for pattern in _PATTERNS
+                    for pattern in PATTERNS
                 ],
             }
         )
