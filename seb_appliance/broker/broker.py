@@ -51,7 +51,7 @@ from seb_appliance.broker.remembered import owner_hash
 from seb_appliance.broker.sections import SectionReader
 from seb_appliance.broker.sequencer import Sequencer
 from seb_appliance.broker.settings import BrokerSettings
-from seb_appliance.broker.shares import AllShares
+from seb_appliance.broker.shares import AllShares, ForgettingShares
 from seb_appliance.broker.streams import Streams
 from seb_appliance.broker.tidying import Tidying
 from seb_appliance.broker.topic import Topic
@@ -339,8 +339,11 @@ class Broker:
                 owner = next((key for key in keys if owner_hash(key).hex() == owner), "")
             elif shares is self._catalog.producers.shares and owner:
                 owner = f"topic {owner}"
+            forgets = isinstance(shares, ForgettingShares)
             views.append(
-                ShareView(shares.name, shares.limit, shares.used, owner, held, shares.refusals)
+                ShareView(
+                    shares.name, shares.limit, shares.used, owner, held, shares.refusals, forgets
+                )
             )
         return views
 

@@ -177,7 +177,8 @@ class Remembered:
 class ShareView:
     """What all API keys use together: `used` of `limit`, in its own unit. `largest` holds most of
     it: the id of an API key, `topic` and the id of a topic, `user:NAME`, or "" for operators, the
-    appliance, or nobody. `refusals` since the start."""
+    appliance, or nobody. `refusals` since the start. One that `forgets` refuses nothing: when it
+    is full, whoever holds most loses the oldest."""
 
     name: str
     limit: int
@@ -185,6 +186,7 @@ class ShareView:
     largest: str
     largest_held: int
     refusals: int
+    forgets: bool
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from seb_appliance.broker.values import ShareView
+
 CheckKind = Literal["doctor", "fsck"]
 
 
@@ -90,6 +92,7 @@ class Facts:
     damaged_reads: int
     pending_bytes: int
     pending_bytes_max: int
+    shares: Sequence[ShareView]
     groups: int
     standby: str = ""
 

@@ -179,7 +179,11 @@ async def test_what_there_is_enough_of_is_not_made(
     limited: RunningAppliance, monkeypatch: pytest.MonkeyPatch, limit: str
 ) -> None:
     ask, status, code = FULL[limit]
-    monkeypatch.setattr(limits, limit, 0)
+    shares = {f"{share.name.upper()}_MAX": share for share in limited.appliance.broker.shares}
+    if limit in shares:
+        monkeypatch.setattr(shares[limit], "limit", 0)
+    else:
+        monkeypatch.setattr(limits, limit, 0)
     answer = await ask(limited)
     assert (answer.status_code, answer.json()["code"]) == (status, code), answer.text
     assert answer.json()["side_effects"] == "none"

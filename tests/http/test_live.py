@@ -213,7 +213,7 @@ async def api_key(seb, **members):
 
 
 async def test_too_many_followers_are_refused(seb, topic, monkeypatch):
-    monkeypatch.setattr(limits, "FOLLOWERS_MAX", 1)
+    monkeypatch.setattr(seb.appliance.broker.followers._shares, "limit", 1)
     async with followed(seb, topic):
         answer = await seb.client.get(f"/v1/topics/{topic}/records?format=sse")
         assert (answer.status_code, answer.json()["code"]) == (503, "overloaded")

@@ -14,6 +14,7 @@ import pytest_asyncio
 
 from seb_appliance import limits
 from tests.support.appliance import RunningAppliance, running_appliance
+from tests.support.documented import check_documented
 
 SMALL = {
     "TOPICS_MAX": 40,
@@ -35,12 +36,14 @@ async def seb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[
     for name, value in SMALL.items():
         monkeypatch.setattr(limits, name, value)
     async with running_appliance(tmp_path) as running:
+        running.client.event_hooks = {"response": [check_documented]}
         yield running
 
 
 @pytest_asyncio.fixture
 async def greedy(seb: RunningAppliance) -> AsyncIterator[httpx2.AsyncClient]:
     async with seb.client_with(await token(seb, "greedy")) as client:
+        client.event_hooks = {"response": [check_documented]}
         yield client
 
 
@@ -265,7 +268,9 @@ async def test_what_is_shared_is_shown_in_the_status_and_as_metrics(
     api_key_id = next(key["api_key_id"] for key in keys if key["name"] == "greedy")
     assert shown["tickets"] == {
         "limit": 8, "used": 4, "largest": api_key_id, "largest_held": 4, "refusals": 1,
+        "forgets": False,
     }  # fmt: skip
+    assert shown["requests"]["forgets"]
     assert (shown["requests"]["used"], shown["requests"]["largest"]) == (1, api_key_id)
     topic_id = (await seb.client.get("/v1/topics/other")).json()["topic_id"]
     assert shown["producers"]["largest"] == f"topic {topic_id}"

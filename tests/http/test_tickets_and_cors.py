@@ -97,7 +97,7 @@ async def test_a_ticket_is_for_reading_alone(seb):
 
 async def test_a_ticket_ends_after_a_minute_and_makes_room(seb, monkeypatch):
     tickets = seb.appliance.broker.access.tickets
-    monkeypatch.setattr(limits, "TICKETS_MAX", len(tickets._tickets) + 1)
+    monkeypatch.setattr(tickets._shares, "limit", len(tickets._tickets) + 1)
     given = await ticket(seb, "**")
     answer = await seb.client.post("/v1/tickets", json={"topics": "**"})
     assert (answer.status_code, answer.json()["code"]) == (503, "overloaded")

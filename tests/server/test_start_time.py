@@ -13,6 +13,7 @@ from seb_appliance.broker.admission import Admission
 from seb_appliance.broker.catalog import Catalog
 from seb_appliance.broker.sealing import seal
 from seb_appliance.broker.settings import BrokerSettings
+from seb_appliance.broker.shares import AllShares
 from seb_appliance.broker.values import NewRecords
 from seb_appliance.broker.window import Window
 from seb_appliance.clock import SystemClock
@@ -51,7 +52,10 @@ async def write_entries(folder: Path, count: int) -> None:
         progress=lambda *_: None,
     )
     admission = Admission(
-        Catalog(await database.load(), clock.monotonic_s), 1, BrokerSettings().effective
+        Catalog(await database.load(), clock.monotonic_s),
+        1,
+        BrokerSettings().effective,
+        AllShares(),
     )
     await database.close()
     position = journal.position

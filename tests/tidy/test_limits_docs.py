@@ -69,6 +69,21 @@ def test_what_the_table_says_is_shown_at_its_edge_is_tried_there() -> None:
             assert form.format(name) in re.sub(r"Edge\(\s+", "Edge(", tried), name
 
 
+def test_every_share_has_its_row_and_no_row_is_too_many() -> None:
+    code = [path.read_text() for path in (ROOT / "seb_appliance").rglob("*.py")]
+    declared = r'\.declare(?:_forgetting)?\(\s*"(\w+)",\s*(?:limits|settings)\.(\w+)'
+    found = [pair for text in code for pair in re.findall(declared, text)]
+    rows = re.findall(r"^\| `([a-z_]+)` \| `(\w+)` \| [^|]* \| [^|]* \|$", TEXT, re.MULTILINE)
+    assert sorted(rows) == sorted(found)
+
+
+def test_no_share_is_made_without_being_declared() -> None:
+    makers = {"broker/shares.py", "state/room.py"}  # the latter only counts
+    for path in (ROOT / "seb_appliance").rglob("*.py"):
+        if path.relative_to(ROOT / "seb_appliance").as_posix() not in makers:
+            assert not re.search(r"\b(?:Forgetting)?Shares\(", path.read_text()), path
+
+
 def test_every_setting_that_bounds_something_has_its_row() -> None:
     rows = re.findall(r"^\| `([a-z0-9_]+)` \| ([^|]*) \| ([^|]*) \|", TEXT, re.MULTILINE)
     assert rows == [(s.name, s.words(s.default), s.range_words) for s in BOUNDED]

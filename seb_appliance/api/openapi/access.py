@@ -138,8 +138,8 @@ AUDIT: Final = [
         operation_id="readAudit",
         tag="Audit",
         summary="What was done to topics, groups and API keys: who, from where, before and after",
-        description="Newest first; the newest 10,000 actions are kept. Refused actions are not "
-        "among them.",
+        description="Newest first. 10,000 actions are kept: who noted most of one action loses "
+        "the oldest of these. Refused actions are not among them.",
         parameters=parameters.AUDIT,
         replies={
             200: Reply(

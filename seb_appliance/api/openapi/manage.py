@@ -130,6 +130,17 @@ _STATUS: Final = {
         "reading_bytes_max": 67108864,
         "waiting_readers": 3,
     },
+    "shares": [
+        {
+            "name": "groups",
+            "limit": 100000,
+            "used": 6,
+            "largest": "q2rk7hza",
+            "largest_held": 4,
+            "refusals": 0,
+            "forgets": False,
+        }
+    ],
     "cost": {
         "currency": "USD",
         "this_month": 1.91,

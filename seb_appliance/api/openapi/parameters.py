@@ -143,7 +143,7 @@ CONTENT_ENCODING: Final = header(
 IDEMPOTENCY_KEY: Final = header(
     "Idempotency-Key",
     "Makes a retry safe: the same request under the same key is done once and gets the same "
-    f"answer, for 24 hours (the newest {limits.REMEMBERED_REQUESTS_MAX:,} such requests). 1 to "
+    f"answer, for 24 hours (or until its API key has too many of them). 1 to "
     f"{limits.IDEMPOTENCY_KEY_CHARACTERS_MAX} visible ASCII characters, of the API key's own.",
     "01JD2ZK7V9-invoice-8217",
 )
