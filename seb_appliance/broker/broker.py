@@ -47,11 +47,11 @@ from seb_appliance.broker.ports import (
 from seb_appliance.broker.readiness import ReadinessCheck
 from seb_appliance.broker.reads import Reads
 from seb_appliance.broker.record_keys import RecordKeys
-from seb_appliance.broker.remembered import owner_hash
 from seb_appliance.broker.sections import SectionReader
 from seb_appliance.broker.sequencer import Sequencer
 from seb_appliance.broker.settings import BrokerSettings
-from seb_appliance.broker.shares import AllShares, ForgettingShares
+from seb_appliance.broker.share_views import ShareView, share_views
+from seb_appliance.broker.shares import AllShares
 from seb_appliance.broker.streams import Streams
 from seb_appliance.broker.tidying import Tidying
 from seb_appliance.broker.topic import Topic
@@ -66,7 +66,6 @@ from seb_appliance.broker.values import (
     ReadRequest,
     ReadResult,
     Remembered,
-    ShareView,
 )
 from seb_appliance.broker.waiting import Waiter, WaitingReaders
 from seb_appliance.broker.writes import Writes
@@ -331,21 +330,7 @@ class Broker:
 
     def shares_shown(self) -> list[ShareView]:
         """Of what all API keys use together, how much is used, and by whom most."""
-        views = []
-        for shares in self.shares:
-            owner, held = shares.largest()
-            if shares is self._catalog.requests.shares:
-                keys = (key.api_key_id for key in self.access.all())
-                owner = next((key for key in keys if owner_hash(key).hex() == owner), "")
-            elif shares is self._catalog.producers.shares and owner:
-                owner = f"topic {owner}"
-            forgets = isinstance(shares, ForgettingShares)
-            views.append(
-                ShareView(
-                    shares.name, shares.limit, shares.used, owner, held, shares.refusals, forgets
-                )
-            )
-        return views
+        return share_views(self.shares, self._catalog)
 
     async def readiness(self) -> Readiness:
         """Whether this appliance takes reads and writes, and if not why."""

@@ -174,22 +174,6 @@ class Remembered:
 
 
 @dataclass(frozen=True, slots=True)
-class ShareView:
-    """What all API keys use together: `used` of `limit`, in its own unit. `largest` holds most of
-    it: the id of an API key, `topic` and the id of a topic, `user:NAME`, or "" for operators, the
-    appliance, or nobody. `refusals` since the start. One that `forgets` refuses nothing: when it
-    is full, whoever holds most loses the oldest."""
-
-    name: str
-    limit: int
-    used: int
-    largest: str
-    largest_held: int
-    refusals: int
-    forgets: bool
-
-
-@dataclass(frozen=True, slots=True)
 class Readiness:
     """`problems`: sentences for the operator. `standby`: a sentence, too, if this appliance is one,
     else "". Ready is one that takes reads and writes: no standby, and without problems."""

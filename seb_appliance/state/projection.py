@@ -246,6 +246,17 @@ def changes_of(event: Event, header: EntryHeader) -> list[Change]:
             return [Change(_SET_USER, rows.of_user(event))]
         case UserRemoved():
             return [Change(_DELETE_USER, {"of_user": event.name})]
+        case AuditNoted(action="topic_created" | "topic_forked"):
+            owner = {"of_name": event.subject, "owner": event.actor}
+            return [Change(_OWN_TOPIC, owner, exact=False)]
+        case AuditNoted(action="group_created"):
+            owner = {"group_name": event.subject, "owner": event.actor}
+            return [Change(_OWN_GROUP, owner, exact=False)]
+    return _changes_of_group(event, header)
+
+
+def _changes_of_group(event: Event, header: EntryHeader) -> list[Change]:
+    match event:
         case OffsetsCommitted() | GroupReset():
             return [
                 Change(_SET_OFFSET, rows.of_group_offset(event.group, item, header.created_us))
@@ -266,12 +277,6 @@ def changes_of(event: Event, header: EntryHeader) -> list[Change]:
                 Change(_DELETE_LEASE, of_group),
                 Change(_DISOWN_UNLESS_IT_STANDS, of_group, exact=False),
             ]
-        case AuditNoted(action="topic_created" | "topic_forked"):
-            owner = {"of_name": event.subject, "owner": event.actor}
-            return [Change(_OWN_TOPIC, owner, exact=False)]
-        case AuditNoted(action="group_created"):
-            owner = {"group_name": event.subject, "owner": event.actor}
-            return [Change(_OWN_GROUP, owner, exact=False)]
     return []
 
 

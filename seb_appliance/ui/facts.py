@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from seb_appliance.broker.values import ShareView
+from seb_appliance.broker.share_views import ShareView
 
 CheckKind = Literal["doctor", "fsck"]
 

@@ -31,12 +31,12 @@ def warnings(facts: Facts, problems: Sequence[str]) -> list[str]:
         )
     if facts.pending_bytes > 0.8 * facts.pending_bytes_max:
         found.append("Almost all memory for waiting records is used; producers will be refused.")
-    for share in facts.shares:
-        if share.used > 0.8 * share.limit and not share.forgets:
-            found.append(
-                f"{count(share.used)} of {count(share.limit)} {share.name.replace('_', ' ')} are in "
-                f"use, {count(share.largest_held)} of them by {share.largest or 'operators'}."
-            )
+    found += [
+        f"{count(share.used)} of {count(share.limit)} {share.name.replace('_', ' ')} are in use, "
+        f"{count(share.largest_held)} of them by {share.largest or 'operators'}."
+        for share in facts.shares
+        if share.used > 0.8 * share.limit and not share.forgets
+    ]
     if facts.durability == "memory":
         found.append("The bucket is this process's memory: everything is gone when it ends.")
     return found

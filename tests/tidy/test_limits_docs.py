@@ -85,5 +85,5 @@ def test_no_share_is_made_without_being_declared() -> None:
 
 
 def test_every_setting_that_bounds_something_has_its_row() -> None:
-    rows = re.findall(r"^\| `([a-z0-9_]+)` \| ([^|]*) \| ([^|]*) \|", TEXT, re.MULTILINE)
+    rows = re.findall(r"^\| `([a-z0-9_]+)` \| ([^|`]*) \| ([^|]*) \|", TEXT, re.MULTILINE)
     assert rows == [(s.name, s.words(s.default), s.range_words) for s in BOUNDED]

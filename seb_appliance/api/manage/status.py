@@ -12,7 +12,7 @@ from litestar.types import ASGIApp
 from seb_appliance.api.answers import json_answer
 from seb_appliance.api.auth import AnyRequest, enter
 from seb_appliance.broker.broker import Broker
-from seb_appliance.broker.values import ShareView
+from seb_appliance.broker.share_views import ShareView
 
 
 class JournalStatus(msgspec.Struct):

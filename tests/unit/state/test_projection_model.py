@@ -22,8 +22,6 @@ from seb_appliance.broker.ports import (
     EntryRef,
     EntryRow,
     GarbageRow,
-    GroupOffsetRow,
-    LeaseRow,
     LoadedState,
     ObjectRow,
     PagedRow,
@@ -37,17 +35,11 @@ from seb_appliance.formats.operations import (
     ApiKeyChanged,
     ApiKeyRevoked,
     ApiKeyRotated,
-    CommittedOffset,
     EpochStarted,
     Event,
     Grant,
-    GroupDeleted,
-    GroupReset,
-    LeaseReleased,
-    LeaseTaken,
     ObjectsCondemned,
     ObjectsRemoved,
-    OffsetsCommitted,
     Quotas,
     ReplacedRange,
     SegmentsReplaced,
@@ -64,6 +56,7 @@ from seb_appliance.formats.operations import (
 )
 from seb_appliance.state.database import StateDatabase
 from seb_appliance.state.digest import state_digest
+from tests.unit.state.group_model import GroupModel
 from tests.unit.state.journal import (
     START_US,
     Journal,
@@ -102,16 +95,16 @@ steps = st.lists(
 )
 
 
-class Model:
+class Model(GroupModel):
     """The state as plain dictionaries, and the journal that leads to it."""
 
     def __init__(self) -> None:
         self.journal = Journal()
         self.topics: dict[int, TopicRow] = {}
         self.api_keys: dict[str, ApiKeyRow] = {}
-        self.group_offsets: dict[tuple[str, int], GroupOffsetRow] = {}
-        self.group_owners: dict[str, str] = {}
-        self.leases: dict[str, LeaseRow] = {}
+        self.group_offsets = {}
+        self.group_owners = {}
+        self.leases = {}
         self.users: dict[str, UserRow] = {}
         self.audit: list[AuditRow] = []
         self._noted = 0
@@ -338,60 +331,6 @@ class Model:
             self._forget_unread()
             for place in [place for place in self.group_offsets if place[1] == topic.topic_id]:
                 del self.group_offsets[place]
-            self._forget_owners()
-
-    def _commit(self, number: int) -> None:
-        self._move(OffsetsCommitted, number)
-
-    def _reset(self, number: int) -> None:
-        self._move(GroupReset, number)
-
-    def _move(self, kind: type[OffsetsCommitted | GroupReset], number: int) -> None:
-        group = f"group-{number % 3}"
-        topics = sorted(self.topics)[: number % 4]
-        items = [CommittedOffset(topic_id, number + topic_id, str(number)) for topic_id in topics]
-        if items:
-            self._events.append(kind(group=group, offsets=tuple(items)))
-        for item in items:
-            self.group_offsets[group, item.topic_id] = GroupOffsetRow(
-                group, item.topic_id, item.offset, item.metadata, self._next_created_us
-            )
-
-    def _forget(self, number: int) -> None:
-        group = f"group-{number % 3}"
-        self._events.append(GroupDeleted(group=group))
-        self.leases.pop(group, None)
-        for place in [place for place in self.group_offsets if place[0] == group]:
-            del self.group_offsets[place]
-        self._forget_owners()
-
-    def _is_there(self, group: str) -> bool:
-        return group in self.leases or any(place[0] == group for place in self.group_offsets)
-
-    def _forget_owners(self) -> None:
-        for group in list(self.group_owners):
-            if not self._is_there(group):
-                del self.group_owners[group]
-
-    def _own(self, number: int) -> None:
-        """Somebody makes a group by taking its lease, or thinks so."""
-        group, owner = f"group-{number % 3}", f"owner-{number}"
-        self._note(number, actor=owner, action="group_created", subject=group)
-        if not self._is_there(group):
-            self.group_owners[group] = owner
-        self._lease(number)
-
-    def _lease(self, number: int) -> None:
-        group, holder = f"group-{number % 3}", f"worker-{number}"
-        self._events.append(LeaseTaken(group=group, holder=holder, ttl_ms=number))
-        seq = self.journal.position.seq + 1
-        self.leases[group] = LeaseRow(group, seq, holder, number)
-
-    def _release(self, number: int) -> None:
-        if self.leases:
-            group = sorted(self.leases)[number % len(self.leases)]
-            self._events.append(LeaseReleased(group=group))
-            del self.leases[group]
             self._forget_owners()
 
     @property

@@ -1,0 +1,42 @@
+"""What operators see of shares: how much of each common resource is used, and by whom most."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from seb_appliance.broker.catalog import Catalog
+from seb_appliance.broker.remembered import owner_hash
+from seb_appliance.broker.shares import AllShares, ForgettingShares, Shares
+
+
+@dataclass(frozen=True, slots=True)
+class ShareView:
+    """What all API keys use together: `used` of `limit`, in its own unit. `largest` holds most of
+    it: the id of an API key, `topic` and the id of a topic, `user:NAME`, or "" for operators, the
+    appliance, or nobody. `refusals` since the start. One that `forgets` refuses nothing: when it
+    is full, whoever holds most loses the oldest."""
+
+    name: str
+    limit: int
+    used: int
+    largest: str
+    largest_held: int
+    refusals: int
+    forgets: bool
+
+
+def share_views(all_shares: AllShares, catalog: Catalog) -> list[ShareView]:
+    return [_view(shares, catalog) for shares in all_shares]
+
+
+def _view(shares: Shares, catalog: Catalog) -> ShareView:
+    largest, held = shares.largest()
+    if shares is catalog.requests.shares:
+        keys = (key.api_key_id for key in catalog.api_keys.all())
+        largest = next((key for key in keys if owner_hash(key).hex() == largest), "")
+    elif shares is catalog.producers.shares and largest:
+        largest = f"topic {largest}"
+    forgets = isinstance(shares, ForgettingShares)
+    return ShareView(
+        shares.name, shares.limit, shares.used, largest, held, shares.refusals, forgets
+    )
