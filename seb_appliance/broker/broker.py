@@ -51,6 +51,7 @@ from seb_appliance.broker.sections import SectionReader
 from seb_appliance.broker.sequencer import Sequencer
 from seb_appliance.broker.settings import BrokerSettings
 from seb_appliance.broker.streams import Streams
+from seb_appliance.broker.telling import tell
 from seb_appliance.broker.tidying import Tidying
 from seb_appliance.broker.topic import Topic
 from seb_appliance.broker.topic_lists import TopicLists
@@ -126,7 +127,14 @@ class Broker:
         self.adopting = Adopting(self._catalog, self._writes.admission, self._writes.operate)
         self.access = self._make_access(last_used, authorizer, random_bytes)
         self.accounts = Accounts(self._catalog.users, self._writes.operate, clock=clock)
-        self._readiness = ReadinessCheck(journal, state, self.pending, clock, self._sequencer)
+        self._readiness = ReadinessCheck(
+            journal,
+            state,
+            self.pending,
+            clock,
+            self._sequencer,
+            ack_timeout_ms=settings.ack_timeout_ms,
+        )
 
     def _make_writes(
         self, next_topic_id: int, authorizer: Authorizer, failpoints: Failpoints
@@ -454,17 +462,17 @@ class Broker:
     # --- inside ---
 
     def _applied(self, changed: list[Topic]) -> None:
-        self._waiting.wake(changed)
-        self._catalog.forget_paged(self._state.paged_seq)
-        self.followers.wake(changed)
-        self.record_keys.indexing.applied(changed)
-        self.streams.applied(changed)
-        self._after_apply()
+        tell(self._waiting.wake, changed)
+        tell(self._catalog.forget_paged, self._state.paged_seq)
+        tell(self.followers.wake, changed)
+        tell(self.record_keys.indexing.applied, changed)
+        tell(self.streams.applied, changed)
+        tell(self._after_apply)
         if self._forgetting is None and any(topic.deleted for topic in changed):
             self._forget_some()
 
     def _forget_some(self) -> None:
         """What deleted topics left behind goes in slices, between which others have their turn."""
-        more = self._catalog.groups.forget_some()
-        loop = asyncio.get_running_loop()
-        self._forgetting = loop.call_soon(self._forget_some) if more else None
+        self._forgetting = None
+        if self._catalog.groups.forget_some():
+            self._forgetting = asyncio.get_running_loop().call_soon(self._forget_some)
