@@ -210,19 +210,18 @@ class Tidying:
         )
 
         size_bytes = encoded_bytes(event)
-        compacted = [
-            TopicCompacted(
-                topic_id=item.topic_id, base_offset=item.base_offset, last_offset=item.last_offset
-            )
-            for item in job.compactions
-        ]
 
         def admit(window: Window) -> None:
             self._check_wanted(job.compactions)
             self._last = window
             window.add_event(event, size_bytes)
-            for each in compacted:
-                window.add_event(each)
+            for item in job.compactions:
+                compacted = TopicCompacted(
+                    topic_id=item.topic_id,
+                    base_offset=item.base_offset,
+                    last_offset=item.last_offset,
+                )
+                self._admission.admit_topic_compacted(window, item.name, compacted)
 
         if size_bytes > limits.SWITCH_BYTES_MAX:
             raise SwitchRefusedError("the operation is too large for an entry")
