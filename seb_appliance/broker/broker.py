@@ -72,6 +72,7 @@ from seb_appliance.clock import Clock
 from seb_appliance.errors import StandbyError
 from seb_appliance.failpoints import NO_FAILPOINTS, Failpoints
 from seb_appliance.formats.entry import Entry
+from seb_appliance.supervisor import Supervisor
 
 
 class Broker:
@@ -95,12 +96,14 @@ class Broker:
         failpoints: Failpoints = NO_FAILPOINTS,
         on_applied: Callable[[], None] = lambda: None,
         last_used: LastUsed | None = None,
+        supervisor: Supervisor | None = None,
     ) -> None:
         assert loaded.position.seq <= journal.position.seq, (loaded.position, journal.position)
         self.pending = ByteBudget(settings.max_pending_bytes, "records that wait for the bucket")
         self.reading = ByteBudget(settings.max_reading_bytes, "answers that are being read")
         self.counters = Counters()
         self._settings = settings
+        self._supervisor = supervisor or Supervisor(clock)
         self.linger = Linger(settings.linger_ms)
         self._journal = journal
         self._clock = clock
@@ -262,15 +265,15 @@ class Broker:
     def start(self) -> asyncio.Task[None]:
         """Begin to write. The task ends only when nothing can be written any more: `failure`."""
         self._writer = asyncio.create_task(self._sequencer.run(), name="sequencer")
-        self.record_keys.start()
-        self.streams.start()
+        self.record_keys.start(self._supervisor)
+        self.streams.start(self._supervisor)
         return self._writer
 
     def stand_by(self, refusal: StandbyError) -> None:
         """Instead of `start`: take no writes, they are refused so, and serve what `follow_writer`
         is given. Again when the refusal has something else to say."""
         if self.failure is None:
-            self.record_keys.start()
+            self.record_keys.start(self._supervisor)
         self._sequencer.stand_by(refusal)
 
     async def follow_writer(self, entry: Entry) -> None:
@@ -332,6 +335,7 @@ class Broker:
     async def readiness(self) -> Readiness:
         """Whether this appliance takes reads and writes, and if not why."""
         readiness = await self._readiness.check()
+        readiness.problems.extend(self._supervisor.problems)
         if self.stopping:
             readiness.problems.append("the appliance is stopping")
         return readiness

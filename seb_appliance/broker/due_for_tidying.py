@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import islice
 
 from seb_appliance import limits
 from seb_appliance.broker.settings import TidySettings
@@ -32,6 +33,22 @@ def due_entries(
     is_large = size_bytes >= min(settings.trigger_bytes, settings.segment_bytes)
     is_worth_it = is_old and count >= limits.ENTRIES_PER_JOB_MIN
     return count if is_full or is_large or is_worth_it else 0
+
+
+def overdue_s(
+    waiting: Iterable[tuple[int, int, int]], settings: TidySettings, now_us: int
+) -> float:
+    """For how long `trigger_bytes` of entries have waited that are not young; 0 when they have not,
+    or not longer than a busy tidier may need. Does not rest on what `due_entries` decides."""
+    size_bytes = 0
+    for _, length, created_us in islice(waiting, limits.ENTRIES_PER_JOB_MAX):
+        late_s = (now_us - created_us) / 1_000_000 - settings.young_ms / 1000
+        if late_s < limits.TIDY_OVERDUE_S:
+            break
+        size_bytes += length
+        if size_bytes >= settings.trigger_bytes:
+            return late_s
+    return 0.0
 
 
 def due_objects(objects: Iterable[LivingObject], settings: TidySettings) -> list[LivingObject]:

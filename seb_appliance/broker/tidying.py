@@ -18,7 +18,7 @@ from seb_appliance.broker.catalog import Catalog
 from seb_appliance.broker.compaction import Compactions, place_of
 from seb_appliance.broker.compactions_elsewhere import CompactionsElsewhere
 from seb_appliance.broker.consumer_groups import Submit
-from seb_appliance.broker.due_for_tidying import due_entries, due_objects
+from seb_appliance.broker.due_for_tidying import due_entries, due_objects, overdue_s
 from seb_appliance.broker.index import SectionIndex
 from seb_appliance.broker.lineage import pinned_below
 from seb_appliance.broker.linger import Linger
@@ -358,6 +358,11 @@ class Tidying:
     def waiting_bytes(self) -> int:
         """Bytes of entries that are not tidied."""
         return self._catalog.untidied.total_bytes
+
+    @property
+    def overdue_s(self) -> float:
+        """For how long a job has been due for them; 0 when none is, or not for long."""
+        return overdue_s(self._catalog.untidied.entries, self.settings, self._clock.wall_us())
 
     def entries_gone(self, until_seq: int) -> None:
         """Tidied entries up to this one are not in the bucket any more."""

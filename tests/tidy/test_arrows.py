@@ -23,6 +23,7 @@ LEAVES = {
     "limits",
     "quantities",
     "start_errors",
+    "supervisor",
     "traces",
 }
 SETTINGS = {"setting_table", "settings"}

@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from seb_appliance import limits
-from seb_appliance.broker.due_for_tidying import due_entries, due_objects
+from seb_appliance.broker.due_for_tidying import due_entries, due_objects, overdue_s
 from seb_appliance.broker.ports import ObjectRef
 from seb_appliance.broker.settings import TidySettings
 from seb_appliance.broker.stored import LivingObject
@@ -81,6 +81,17 @@ def test_jobs_make_progress_until_nothing_is_due(
         entries.append((0, SWITCH_BYTES, NOW_US - settings.young_ms * 1000))
         jobs += 1
         assert jobs <= most, f"{len(entries)} entries are left"
+
+
+@given(backlogs(), TIDY_SETTINGS)
+def test_a_backlog_that_was_due_long_ago_is_overdue_and_no_other_is(
+    entries: deque[tuple[int, int, int]], settings: TidySettings
+) -> None:
+    long_us = int(limits.TIDY_OVERDUE_S * 1_000_000) + settings.young_ms * 1000
+    was_due = sum(one[1] for one in entries if one[2] <= NOW_US - long_us) >= settings.trigger_bytes
+    found_s = overdue_s(entries, settings, NOW_US)
+    assert (found_s >= limits.TIDY_OVERDUE_S) == was_due
+    assert found_s == 0 or was_due
 
 
 @given(
