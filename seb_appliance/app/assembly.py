@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from seb_appliance import limits
+from seb_appliance.api.parsing import Parser
 from seb_appliance.broker.broker import Broker
 from seb_appliance.broker.ports import LoadedState
 from seb_appliance.broker.rewrite_jobs import Rewriter
@@ -35,7 +36,7 @@ from seb_appliance.machine.admin_key import ensure_admin_key
 from seb_appliance.machine.loop_probe import LoopProbe
 from seb_appliance.machine.otel import OtelTraces
 from seb_appliance.machine.passwords import Passwords
-from seb_appliance.settings import Settings
+from seb_appliance.settings import Settings, environment_without_settings
 from seb_appliance.state.database import StateDatabase
 from seb_appliance.state.follower import StateFollower
 from seb_appliance.state.key_index import SqliteKeyIndex
@@ -109,6 +110,7 @@ class Appliance:
     supervisor: Supervisor
     standby: StandbyKeeper | None = None  # there: it follows another appliance, and writes nothing
     passwords: Passwords = field(default_factory=Passwords)
+    parser: Parser = field(default_factory=lambda: Parser(environment_without_settings()))
     history: HistoryKeeper = field(init=False)
     checks: CheckKeeper = field(init=False)
 
@@ -171,11 +173,7 @@ class Appliance:
         """Everything that stands on an open journal."""
         traces = _traces(settings, clock)
         sections = _sections(settings, store, journal, clock, failpoints)
-        supervisor = Supervisor(clock)
-        asyncio.get_running_loop().set_exception_handler(supervisor.handle)
-        follower = StateFollower(
-            database, clock=clock, failpoints=failpoints, supervisor=supervisor
-        )
+        supervisor, follower = _supervised(database, clock, failpoints)
         bucket = _snapshot_store(store, clock, failpoints)
         snapshots = _snapshots(settings, bucket, database, follower, report, journal, clock)
         executor = ThreadPoolExecutor(2, thread_name_prefix="broker")
@@ -272,6 +270,7 @@ class Appliance:
         await self.checks.close()
         await self.tidier.close()
         await self.broker.stop()
+        await self.parser.close()
         await self.cost.close()
         await self.loop_probe.close()
         await self.key_index.close()
@@ -296,6 +295,16 @@ async def _database(settings: Settings) -> AsyncIterator[StateDatabase]:
     except BaseException:
         await database.close()
         raise
+
+
+def _supervised(
+    database: StateDatabase, clock: Clock, failpoints: Failpoints
+) -> tuple[Supervisor, StateFollower]:
+    supervisor = Supervisor(clock)
+    asyncio.get_running_loop().set_exception_handler(supervisor.handle)
+    return supervisor, StateFollower(
+        database, clock=clock, failpoints=failpoints, supervisor=supervisor
+    )
 
 
 def _on_applied(

@@ -89,7 +89,7 @@ class SnapshotKeeper:
             self.failures += 1
             self.failure = f"no snapshot could be made: {error}"
             is_bug = not isinstance(error, (StoreError, SebError, OSError))
-            _log.warning(self.failure, exc_info=is_bug)
+            _log.warning(self.failure, exc_info=error if is_bug else None)
             return
         finally:
             await asyncio.to_thread(self._scratch.unlink, missing_ok=True)
