@@ -2,15 +2,17 @@
 
 from seb_appliance.client.admin import Admin
 from seb_appliance.client.administering import AsyncAdmin
-from seb_appliance.client.batching import BadRecordError, Delivery
+from seb_appliance.client.batching import Delivery
 from seb_appliance.client.consumer import Consumer
 from seb_appliance.client.consuming import AsyncConsumer
 from seb_appliance.client.failures import (
     ApplianceError,
     ClientError,
     ClosedError,
+    ConfigurationError,
     LeaseLostError,
 )
+from seb_appliance.client.new_records import BadRecordError
 from seb_appliance.client.producer import Producer
 from seb_appliance.client.producing import AsyncProducer
 from seb_appliance.client.records import Record, RecordBatch, UnreadableAnswerError
@@ -24,6 +26,7 @@ __all__ = [
     "BadRecordError",
     "ClientError",
     "ClosedError",
+    "ConfigurationError",
     "Consumer",
     "Delivery",
     "LeaseLostError",

@@ -3,76 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import datetime
 import threading
-from collections.abc import Callable, Generator, Mapping
-from typing import Final
+from collections.abc import Callable, Generator
 
-import msgspec
-
-from seb_appliance import limits
-from seb_appliance.client.failures import ClientError
-from seb_appliance.client.records import timestamp_us
+from seb_appliance.client.new_records import NewRecord
 from seb_appliance.formats import batch
 from seb_appliance.formats.columns import BinaryColumn, Columns, int64s
-
-RECORD_OVERHEAD_BYTES: Final = 40  # of one in the buffer, beside its own bytes; about
-
-Value = bytes | str | None
-Headers = Mapping[str, bytes | str]
-
-
-class BadRecordError(ClientError, ValueError):
-    """No topic can hold this record; nothing was sent."""
-
-
-class NewRecord(msgspec.Struct, frozen=True, gc=False):
-    """A checked record. `headers`: packed as they are stored."""
-
-    value: bytes | None
-    key: bytes | None
-    headers: bytes
-    timestamp_us: int
-
-    @property
-    def size_bytes(self) -> int:
-        key_bytes = 0 if self.key is None else len(self.key)
-        return len(self.value or b"") + key_bytes + len(self.headers) + RECORD_OVERHEAD_BYTES
-
-
-def new_record(
-    value: Value,
-    key: bytes | str | None,
-    headers: Headers | None,
-    timestamp: datetime.datetime | None,
-    now_us: int,
-) -> NewRecord:
-    """What would be refused whatever the topic is refused here, so that it takes no other record
-    along. Raises BadRecordError."""
-    value = value.encode() if isinstance(value, str) else value
-    key = key.encode() if isinstance(key, str) else key
-    if value is None and key is None:
-        raise BadRecordError("a tombstone (value None) needs a record key")
-    if value is not None and len(value) > limits.RECORD_BYTES_MAX:
-        raise BadRecordError(f"a record of {len(value)} bytes is larger than 16 MiB")
-    if key is not None and len(key) > limits.RECORD_KEY_BYTES_MAX:
-        raise BadRecordError(f"a record key of {len(key)} bytes is larger than 64 KiB")
-    if timestamp is not None:
-        try:
-            now_us = timestamp_us(timestamp)
-        except ValueError as error:
-            raise BadRecordError(str(error)) from error
-    if now_us < 0:
-        raise BadRecordError("a timestamp is before 1970")
-    return NewRecord(value, key, _packed(headers) if headers else b"", now_us)
-
-
-def _packed(headers: Headers) -> bytes:
-    plain = {k: v.encode() if isinstance(v, str) else bytes(v) for k, v in headers.items()}
-    packed = msgspec.msgpack.encode(plain)
-    if len(plain) > limits.RECORD_HEADERS_MAX or len(packed) > limits.RECORD_HEADERS_BYTES_MAX:
-        raise BadRecordError(f"{len(plain)} headers of {len(packed)} bytes are too many")
-    return packed
 
 
 class Batch:

@@ -15,12 +15,16 @@ from seb_appliance import limits
 from seb_appliance.client.calling import Caller
 from seb_appliance.client.commits import Commits
 from seb_appliance.client.exchange import Endpoint
-from seb_appliance.client.failures import ApplianceError, ClientError, ClosedError
+from seb_appliance.client.failures import (
+    ApplianceError,
+    ClientError,
+    ClosedError,
+    ConfigurationError,
+)
 from seb_appliance.client.leasing import Lease
 from seb_appliance.client.reading import Reading, batches
 from seb_appliance.client.records import Record, RecordBatch
 from seb_appliance.clock import Clock, SystemClock
-from seb_appliance.start_errors import ConfigurationError
 
 PATIENCE_S: Final = 120.0
 TOPICS_MAX: Final = 200  # each has a connection that waits for its records

@@ -7,12 +7,18 @@ from typing import Any, Final, Literal
 
 import msgspec
 
+from seb_appliance import start_errors
+
 SideEffects = Literal["none", "unknown"]
 RETRY_AFTER_S_MAX: Final = 60.0
 
 
 class ClientError(Exception):
     """Base of all errors of the client."""
+
+
+class ConfigurationError(ClientError, start_errors.ConfigurationError):
+    """A URL, an API key or an option is wrong."""
 
 
 class ApplianceError(ClientError):

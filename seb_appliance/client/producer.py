@@ -8,8 +8,9 @@ import threading
 from types import TracebackType
 
 from seb_appliance import limits
-from seb_appliance.client.batching import Delivery, Headers, Value
+from seb_appliance.client.batching import Delivery
 from seb_appliance.client.blocking import Blocking, blocking
+from seb_appliance.client.new_records import Data, Headers, Value
 from seb_appliance.client.producing import PATIENCE_S, AsyncProducer, Compression
 
 
@@ -49,15 +50,16 @@ class Producer(Blocking[AsyncProducer]):
         topic: str,
         value: Value,
         *,
-        key: bytes | str | None = None,
+        key: Data | None = None,
         headers: Headers | None = None,
         timestamp: datetime.datetime | None = None,
     ) -> Delivery:
-        """Take a record; `result()` of what this returns waits for its offset. `value` None: a
-        tombstone. `timestamp`: now unless given. Blocks while the buffer is full. Raises
-        BadRecordError, ClosedError."""
+        """Take a record; `result()` of what this returns waits for its offset. `value`: bytes, or
+        text; None for a tombstone; what JSON has (dict, list, number, bool) is stored as JSON.
+        `timestamp`: now unless given. Blocks while the buffer is full. Raises BadRecordError,
+        ClosedError."""
         producer = self._inner
-        record = producer.record(value, key, headers, timestamp)
+        record = producer.record(topic, value, key, headers, timestamp)
         while (delivery := producer.add(topic, record)) is None:
             room = threading.Event()
             producer.buffer.when_room(room.set)

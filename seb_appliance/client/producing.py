@@ -15,19 +15,12 @@ import msgspec
 
 from seb_appliance import limits
 from seb_appliance.addresses import path_of
-from seb_appliance.client.batching import (
-    Batch,
-    Delivery,
-    Headers,
-    NewRecord,
-    Value,
-    call_on,
-    new_record,
-)
+from seb_appliance.client.batching import Batch, Delivery, call_on
 from seb_appliance.client.buffer import Buffer
 from seb_appliance.client.calling import Caller
 from seb_appliance.client.exchange import Answer, Endpoint
 from seb_appliance.client.failures import ApplianceError, ClosedError, no_answer
+from seb_appliance.client.new_records import Data, Headers, NewRecord, Value, new_record
 from seb_appliance.client.numbering import Numbers
 from seb_appliance.client.retrying import Retrying
 from seb_appliance.clock import Clock, SystemClock
@@ -120,14 +113,15 @@ class AsyncProducer:
         topic: str,
         value: Value,
         *,
-        key: bytes | str | None = None,
+        key: Data | None = None,
         headers: Headers | None = None,
         timestamp: datetime.datetime | None = None,
     ) -> Delivery:
-        """Take a record; awaiting what this returns gives its offset. `value` None: a tombstone.
+        """Take a record; awaiting what this returns gives its offset. `value`: bytes, or text;
+        None for a tombstone; what JSON has (dict, list, number, bool) is stored as JSON.
         `timestamp`: now unless given. Waits while the buffer is full. Raises BadRecordError,
         ClosedError."""
-        record = new_record(value, key, headers, timestamp, self._clock.wall_us())
+        record = self.record(topic, value, key, headers, timestamp)
         while (delivery := self.add(topic, record)) is None:
             await self._room()
         return delivery
@@ -138,13 +132,14 @@ class AsyncProducer:
 
     def record(
         self,
+        topic: str,
         value: Value,
-        key: bytes | str | None,
+        key: Data | None,
         headers: Headers | None,
         timestamp: datetime.datetime | None,
     ) -> NewRecord:
         """From any thread. Raises BadRecordError."""
-        return new_record(value, key, headers, timestamp, self._clock.wall_us())
+        return new_record(topic, value, key, headers, timestamp, self._clock.wall_us())
 
     async def flush(self) -> None:
         """Send what there is at once, and wait until it is acknowledged. Raises the first failure

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import datetime
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import repeat
 from typing import Final
 
@@ -125,7 +125,7 @@ def _bytes(text: str | None) -> bytes | None:
 
 def timestamp_us(time: datetime.datetime) -> int:
     """µs since 1970 of a time with a time zone. Raises ValueError for one without."""
-    if time.tzinfo is None:
+    if time.utcoffset() is None:
         raise ValueError("a timestamp needs a time zone, such as datetime.UTC")
     since = time - datetime.datetime.fromtimestamp(0, datetime.UTC)
     return since // datetime.timedelta(microseconds=1)
@@ -144,3 +144,6 @@ class RecordBatch(msgspec.Struct, frozen=True):
 
     def __len__(self) -> int:
         return len(self.records)
+
+    def __iter__(self) -> Iterator[Record]:
+        return iter(self.records)

@@ -48,9 +48,9 @@ def test_the_examples_of_the_documentation_run(tmp_path: Path) -> None:
         )
     assert told.returncode == 0, told.stderr
     lines = told.stdout.splitlines()
-    assert lines[0] == "stored at offset 1000"
+    assert lines[0] == "stored at offset 1001"
     assert lines[1].startswith("orders.eu 0 2")
-    assert lines[4] == "1001 records of orders.eu up to 1001"
+    assert lines[4] == "1002 records of orders.eu up to 1002"
     assert lines[-3:] == ["stored at offset 0", "21.5", "topic_not_found 404 False none"]
 
 
