@@ -11,6 +11,7 @@ from seb_appliance.client.failures import (
     ClosedError,
     ConfigurationError,
     LeaseLostError,
+    TopicReplacedError,
 )
 from seb_appliance.client.new_records import BadRecordError
 from seb_appliance.client.producer import Producer
@@ -33,5 +34,6 @@ __all__ = [
     "Producer",
     "Record",
     "RecordBatch",
+    "TopicReplacedError",
     "UnreadableAnswerError",
 ]

@@ -19,7 +19,7 @@ class Commits:
 
     def __init__(self, caller: Caller, group: str, lease: Lease | None) -> None:
         self._caller = caller
-        self._group = group
+        self.group = group
         self._lease = lease
         self._topic_ids: dict[str, int] = {}
         self._committed: dict[str, int | None] = {}
@@ -53,7 +53,7 @@ class Commits:
         if self._lease is not None:
             body["generation"] = self._lease.generation
         request = self._caller.endpoint.request(
-            "PUT", path_of("groups", self._group, "offsets"), body=msgspec.json.encode(body)
+            "PUT", path_of("groups", self.group, "offsets"), body=msgspec.json.encode(body)
         )
         self._in_doubt.append(news)  # also if this is cancelled: the appliance may have it
         try:
@@ -71,7 +71,7 @@ class Commits:
         where it was committed. Raises ApplianceError."""
         if not self._in_doubt:
             return False
-        answer = await self._caller.get(path_of("groups", self._group))
+        answer = await self._caller.get(path_of("groups", self.group))
         found = {row["topic"]: row["committed_offset"] for row in answer.json()["topics"]}
         for tried in self._in_doubt:
             if all(found.get(topic) == offset for topic, offset in tried.items()):

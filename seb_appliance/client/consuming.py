@@ -102,7 +102,7 @@ class AsyncConsumer:
             connections=TOPICS_MAX + 2,  # a commit and a renewal never wait for a read
             patience_s=patience_s,
         )
-        self._reading = Reading(offset, view, group, follow, max_bytes)
+        self._reading = Reading(offset, view, follow, max_bytes)
         self._lease = (
             None
             if group is None or lease is None
@@ -286,8 +286,8 @@ class AsyncConsumer:
 
 
 def _is_gone(error: ApplianceError) -> bool:
-    """The topic was deleted, and its offsets with it."""
-    return error.code in ("topic_not_found", "topic_held")
+    """The topic was deleted, and its offsets with it; another one may have its name by now."""
+    return error.code in ("topic_not_found", "topic_held", "topic_replaced")
 
 
 def _is_pattern(topic: str) -> bool:

@@ -101,6 +101,15 @@ CONSUME: Final[list[Json]] = [
         type="string",
         default="0",
     ),
+    query(
+        "topic_id",
+        "The id that the topic must have (`Seb-Topic-Id` of an earlier answer), else 409 "
+        "`topic_replaced`: so a reader that goes on learns that the topic was deleted and made "
+        "again.",
+        "3",
+        type="integer",
+        minimum=0,
+    ),
     VALUES,
     format_of(FORMATS),
 ]
