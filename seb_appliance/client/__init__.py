@@ -17,6 +17,7 @@ from seb_appliance.client.new_records import BadRecordError
 from seb_appliance.client.producer import Producer
 from seb_appliance.client.producing import AsyncProducer
 from seb_appliance.client.records import Record, RecordBatch, UnreadableAnswerError
+from seb_appliance.client.transacting import Transaction
 
 __all__ = [
     "Admin",
@@ -35,5 +36,6 @@ __all__ = [
     "Record",
     "RecordBatch",
     "TopicReplacedError",
+    "Transaction",
     "UnreadableAnswerError",
 ]

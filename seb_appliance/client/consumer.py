@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Iterator, Sequence
 from typing import Literal
@@ -15,6 +16,7 @@ from seb_appliance.client.consuming import (
     CommitMode,
 )
 from seb_appliance.client.records import Record, RecordBatch
+from seb_appliance.client.transacting import Transaction
 
 
 class Consumer(Blocking[AsyncConsumer]):
@@ -60,6 +62,13 @@ class Consumer(Blocking[AsyncConsumer]):
         )
 
     commit = blocking(AsyncConsumer.commit)
+
+    @contextlib.contextmanager
+    def transaction(self) -> Iterator[Transaction]:
+        """`with`: as AsyncConsumer.transaction."""
+        with self._inner.open_transaction() as transaction:
+            yield transaction
+            self._wait_for(self._inner.store(transaction))
 
     def next_batch(self) -> RecordBatch | None:
         """The next one that holds records; None: all is read (`follow=False`). Interrupted by

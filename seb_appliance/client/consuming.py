@@ -24,6 +24,7 @@ from seb_appliance.client.failures import (
 from seb_appliance.client.leasing import Lease
 from seb_appliance.client.reading import Reading, batches
 from seb_appliance.client.records import Record, RecordBatch
+from seb_appliance.client.transacting import Transaction, opened
 from seb_appliance.clock import Clock, SystemClock
 
 PATIENCE_S: Final = 120.0
@@ -157,20 +158,49 @@ class AsyncConsumer:
         ApplianceError, LeaseLostError."""
         if self._commits is None:
             raise ClientError("a consumer without a group has nowhere to commit")
-        if offsets is not None:
+        if offsets is None:
+            await self._commit_handed(self._commits)
+        else:
             await self._commits.commit(offsets)
-            return
+
+    async def _commit_handed(
+        self, commits: Commits, transaction: Transaction | None = None
+    ) -> None:
+        """Without topics of a pattern that were deleted since."""
         while True:
             try:
-                await self._commits.commit(dict(self._handed))
+                await commits.commit(dict(self._handed), transaction)
             except ApplianceError as error:
                 topic = str(error.problem.get("topic"))
-                if topic in self._topics or not _is_gone(error):
+                is_open = transaction is not None and error.side_effects == "unknown"
+                if topic in self._topics or not _is_gone(error) or is_open:
                     raise
                 if self._handed.pop(topic, None) is None:
                     raise
             else:
                 return
+
+    @contextlib.asynccontextmanager
+    async def transaction(self) -> AsyncIterator[Transaction]:
+        """`async with`: what is sent to the transaction is stored at the end, together with the
+        commit of what was handed out: all of it, or nothing. Each batch is worked on once, whatever
+        fails. If the body or the end fails, the consumer is over: a new one goes on where the group
+        stands. Raises ApplianceError, LeaseLostError, and ClientError without a group."""
+        with self.open_transaction() as transaction:
+            yield transaction
+            await self.store(transaction)
+
+    def open_transaction(self) -> contextlib.AbstractContextManager[Transaction]:
+        """What of `transaction` waits for nothing."""
+        if self._commits is None:
+            raise ClientError("a consumer without a group has nothing to commit in a transaction")
+        self._check_open()
+        return opened(self._clock.wall_us, self.abandon)
+
+    async def store(self, transaction: Transaction) -> None:
+        """What of `transaction` waits."""
+        assert self._commits is not None, "open_transaction() was asked first"
+        await self._commit_handed(self._commits, transaction)
 
     def abandon(self) -> None:
         """A batch was lost on its way to who asked: hand out and commit nothing more."""
@@ -203,8 +233,7 @@ class AsyncConsumer:
 
     async def _next(self) -> RecordBatch | None:
         """Also one without records, which only moves on."""
-        if self._closed or self._is_abandoned:
-            raise ClosedError("the consumer is closed, or was interrupted")
+        self._check_open()
         if self._commits_itself:
             await self.commit()
         if self._looped is not None:
@@ -224,6 +253,13 @@ class AsyncConsumer:
         if not batch.is_view and self._tasks.get(batch.topic) is reader:
             self._handed[batch.topic] = batch.next_offset
         return batch
+
+    def _check_open(self) -> None:
+        if self._closed or self._is_abandoned:
+            raise ClosedError(
+                "the consumer is closed, was interrupted, or a transaction of it failed: a new one "
+                "goes on"
+            )
 
     def _rest_of(self, looped: _Looped) -> RecordBatch:
         self._looped = None

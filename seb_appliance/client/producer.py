@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import functools
 import threading
+from collections.abc import Iterator
 from types import TracebackType
 
 from seb_appliance import limits
@@ -12,6 +14,7 @@ from seb_appliance.client.batching import Delivery
 from seb_appliance.client.blocking import Blocking, blocking
 from seb_appliance.client.new_records import Data, Headers, Value
 from seb_appliance.client.producing import PATIENCE_S, AsyncProducer, Compression
+from seb_appliance.client.transacting import Transaction
 
 
 class Producer(Blocking[AsyncProducer]):
@@ -67,6 +70,13 @@ class Producer(Blocking[AsyncProducer]):
         return delivery
 
     flush = blocking(AsyncProducer.flush)
+
+    @contextlib.contextmanager
+    def transaction(self) -> Iterator[Transaction]:
+        """`with`: as AsyncProducer.transaction."""
+        with self._inner.open_transaction() as transaction:
+            yield transaction
+            self._wait_for(self._inner.store(transaction))
 
     def __exit__(
         self,

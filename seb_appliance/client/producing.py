@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import datetime
 import functools
 import random as random_numbers
 import secrets
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from types import TracebackType
 from typing import Final, Literal, NamedTuple, Self
 
@@ -23,6 +24,7 @@ from seb_appliance.client.failures import ApplianceError, ClosedError, no_answer
 from seb_appliance.client.new_records import Data, Headers, NewRecord, Value, new_record
 from seb_appliance.client.numbering import Numbers
 from seb_appliance.client.retrying import Retrying
+from seb_appliance.client.transacting import Transaction, opened
 from seb_appliance.clock import Clock, SystemClock
 
 BATCH: Final = "application/vnd.seb.batch"
@@ -155,6 +157,25 @@ class AsyncProducer:
         failure, self._failure = self._failure, None
         if failure is not None:
             raise failure
+
+    @contextlib.asynccontextmanager
+    async def transaction(self) -> AsyncIterator[Transaction]:
+        """`async with`: what is sent to the transaction, to any topics, is stored at the end: all
+        of it, or nothing. It does not wait for what `send` took before. Raises ApplianceError,
+        ClosedError."""
+        with self.open_transaction() as transaction:
+            yield transaction
+            await self.store(transaction)
+
+    def open_transaction(self) -> contextlib.AbstractContextManager[Transaction]:
+        """What of `transaction` waits for nothing."""
+        if self._closed:
+            raise ClosedError("the producer is closed")
+        return opened(self._clock.wall_us)
+
+    async def store(self, transaction: Transaction) -> None:
+        """What of `transaction` waits."""
+        await transaction.store(self._caller)
 
     async def close(self) -> None:
         """`flush`, and no more. Raises as `flush` does; is closed all the same."""

@@ -16,7 +16,7 @@ from seb_appliance.formats import batch
 from seb_appliance.formats.columns import BinaryColumn
 
 NO_HEADERS: Final[Mapping[str, bytes]] = {}
-_headers_decoder: Final = msgspec.msgpack.Decoder(dict[str, bytes])
+headers_of: Final = msgspec.msgpack.Decoder(dict[str, bytes]).decode
 
 
 class Record(msgspec.Struct, frozen=True, gc=False):
@@ -32,9 +32,7 @@ class Record(msgspec.Struct, frozen=True, gc=False):
     @property
     def time(self) -> datetime.datetime:
         """The timestamp, in UTC."""
-        seconds, micros = divmod(self.timestamp_us, 1_000_000)
-        whole = datetime.datetime.fromtimestamp(seconds, datetime.UTC)
-        return whole.replace(microsecond=micros)
+        return time_of(self.timestamp_us)
 
     def text(self) -> str:
         """The value as UTF-8 text, "" for a tombstone. Raises UnicodeDecodeError."""
@@ -80,7 +78,7 @@ def _records(topic: str, whole: batch.Batch, begin: int, end: int) -> list[Recor
 
 def _headers(column: BinaryColumn) -> list[Mapping[str, bytes]]:
     items = column.slice()
-    known = {packed: _headers_decoder.decode(packed) for packed in set(items) if packed}
+    known = {packed: headers_of(packed) for packed in set(items) if packed}
     return [known[packed] if packed else NO_HEADERS for packed in items]
 
 
@@ -121,6 +119,12 @@ def _of_shown(topic: str, shown: _Shown) -> Record:
 
 def _bytes(text: str | None) -> bytes | None:
     return None if text is None else base64.b64decode(text)
+
+
+def time_of(timestamp_us: int) -> datetime.datetime:
+    seconds, micros = divmod(timestamp_us, 1_000_000)
+    whole = datetime.datetime.fromtimestamp(seconds, datetime.UTC)
+    return whole.replace(microsecond=micros)
 
 
 def timestamp_us(time: datetime.datetime) -> int:
