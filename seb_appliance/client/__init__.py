@@ -13,6 +13,7 @@ from seb_appliance.client.failures import (
     LeaseLostError,
     TopicReplacedError,
 )
+from seb_appliance.client.lookups import RecordKey
 from seb_appliance.client.new_records import BadRecordError
 from seb_appliance.client.producer import Producer
 from seb_appliance.client.producing import AsyncProducer
@@ -35,6 +36,7 @@ __all__ = [
     "Producer",
     "Record",
     "RecordBatch",
+    "RecordKey",
     "TopicReplacedError",
     "Transaction",
     "UnreadableAnswerError",

@@ -12,6 +12,7 @@ from typing import Final, Literal, NamedTuple, Self
 from msgspec.structs import replace
 
 from seb_appliance import limits
+from seb_appliance.client import lookups
 from seb_appliance.client.calling import Caller
 from seb_appliance.client.commits import Commits
 from seb_appliance.client.exchange import Endpoint
@@ -22,6 +23,8 @@ from seb_appliance.client.failures import (
     ConfigurationError,
 )
 from seb_appliance.client.leasing import Lease
+from seb_appliance.client.lookups import RecordKey
+from seb_appliance.client.new_records import Data
 from seb_appliance.client.reading import Reading, batches
 from seb_appliance.client.records import Record, RecordBatch
 from seb_appliance.client.transacting import Transaction, opened
@@ -96,7 +99,7 @@ class AsyncConsumer:
             raise ConfigurationError("of a group offset is earliest or latest, where it has none")
         self._topics = (topics,) if isinstance(topics, str) else tuple(topics)
         self._clock = clock or SystemClock()
-        self._caller = Caller(
+        self.caller = Caller(
             Endpoint(url, api_key),
             self._clock,
             random,
@@ -107,9 +110,9 @@ class AsyncConsumer:
         self._lease = (
             None
             if group is None or lease is None
-            else Lease(self._caller, group, lease, lease_ttl_ms)
+            else Lease(self.caller, group, lease, lease_ttl_ms)
         )
-        self._commits = None if group is None else Commits(self._caller, group, self._lease)
+        self._commits = None if group is None else Commits(self.caller, group, self._lease)
         self._commits_itself = commit == "after_batch"
         self._refresh_s = refresh_s
         self._ahead: asyncio.Queue[_Ahead | Exception | None] = asyncio.Queue(prefetch)
@@ -152,6 +155,26 @@ class AsyncConsumer:
         if self._looped is looped:
             self._looped = None
             self._move(batch, batch.next_offset)
+
+    async def latest(self, topic: str, key: Data, *, fresh: bool = False) -> Record | None:
+        """The newest record of a record key; None if there is none, or a tombstone. Of any topic
+        with a `key_index`. `fresh`: waits for what was acknowledged before. Raises ApplianceError,
+        BadRecordError."""
+        return await lookups.latest(self.caller, topic, key, fresh=fresh)
+
+    def keys(
+        self, topic: str, *, prefix: Data = b"", after: Data | None = None, fresh: bool = False
+    ) -> AsyncIterator[RecordKey]:
+        """The record keys of a topic that begin with `prefix` and come behind `after`, as bytes in
+        their order. Raises as `latest`."""
+        return lookups.each(lookups.keys(self.caller, topic, prefix, after, fresh=fresh))
+
+    def history(
+        self, topic: str, key: Data, *, before: int | None = None, fresh: bool = False
+    ) -> AsyncIterator[Record]:
+        """Every record of a record key that is still stored, tombstones too, newest first, below
+        the offset `before`. The topic's `key_index` is `history`. Raises as `latest`."""
+        return lookups.each(lookups.history(self.caller, topic, key, before, fresh=fresh))
 
     async def commit(self, offsets: Mapping[str, int] | None = None) -> None:
         """Commit what was handed out, or `offsets`: the next one to read, by topic. Raises
@@ -221,7 +244,7 @@ class AsyncConsumer:
                 with contextlib.suppress(ApplianceError):  # it runs out by itself
                     await self._lease.give_back()
         finally:
-            self._caller.close()
+            self.caller.close()
 
     async def __aenter__(self) -> Self:
         return self
@@ -304,14 +327,14 @@ class AsyncConsumer:
     async def _named(self, wanted: str) -> list[str]:
         if not _is_pattern(wanted):
             return [wanted]
-        answer = await self._caller.get("/v1/topics", {"pattern": wanted})
+        answer = await self.caller.get("/v1/topics", {"pattern": wanted})
         return [found["topic"] for found in answer.json()["topics"]]
 
     async def _read(self, topic: str, wanted: str) -> None:
         reader = asyncio.current_task()
         assert reader is not None
         try:
-            async for batch in batches(self._caller, topic, self._reading, self._commits):
+            async for batch in batches(self.caller, topic, self._reading, self._commits):
                 await self._ahead.put(_Ahead(batch, reader))
         except ApplianceError as error:
             if topic == wanted or not _is_gone(error):

@@ -59,7 +59,7 @@ def new_record(
     if not isinstance(topic, str) or len(topic) > limits.NAME_LENGTH_MAX or not _is_name(topic):
         raise BadRecordError(f"topic: {_shown(topic)} is not the name of a topic")
     content = _value(value)
-    record_key = None if key is None else _bytes(key, "key")
+    record_key = None if key is None else bytes_of(key, "key")
     if content is None and record_key is None:
         raise BadRecordError("value: None is a tombstone, which needs a record key")
     if content is not None and len(content) > limits.RECORD_BYTES_MAX:
@@ -88,15 +88,15 @@ def _value(value: Value) -> bytes | None:
     if value is None:
         return None
     if not isinstance(value, dict | list | int | float):  # a bool is an int
-        return _bytes(value, "value", "bytes, str, dict, list, number, bool or None")
+        return bytes_of(value, "value", "bytes, str, dict, list, number, bool or None")
     try:
         return _encode_json(value).encode()
     except (TypeError, ValueError, RecursionError) as error:  # also NaN, and half a surrogate pair
         raise BadRecordError(f"value: it cannot be stored as JSON ({error})") from error
 
 
-def _bytes(given: object, argument: str, wanted: str = "bytes or str") -> bytes:
-    """Raises BadRecordError."""
+def bytes_of(given: object, argument: str, wanted: str = "bytes or str") -> bytes:
+    """`argument`: what it was given as. Raises BadRecordError."""
     if isinstance(given, str):
         try:
             return given.encode()
@@ -115,8 +115,8 @@ def _packed(headers: Headers) -> bytes:
     for name, content in headers.items():
         if not isinstance(name, str):
             raise BadRecordError(f"headers: a name is {_type(name)}, not str")
-        _bytes(name, "headers: a name")
-        plain[name] = _bytes(content, f"headers[{name[:100]!r}]")
+        bytes_of(name, "headers: a name")
+        plain[name] = bytes_of(content, f"headers[{name[:100]!r}]")
     packed = msgspec.msgpack.encode(plain) if plain else b""
     if len(plain) > limits.RECORD_HEADERS_MAX or len(packed) > limits.RECORD_HEADERS_BYTES_MAX:
         raise BadRecordError(

@@ -82,7 +82,7 @@ def _headers(column: BinaryColumn) -> list[Mapping[str, bytes]]:
     return [known[packed] if packed else NO_HEADERS for packed in items]
 
 
-class _Shown(msgspec.Struct):
+class Shown(msgspec.Struct):
     """A record of JSON with `values=base64`."""
 
     offset: int
@@ -92,20 +92,20 @@ class _Shown(msgspec.Struct):
     headers_base64: dict[str, str] | None = None
 
 
-_lines_decoder: Final = msgspec.json.Decoder(_Shown)
+_lines_decoder: Final = msgspec.json.Decoder(Shown)
 
 
 def decode_lines(topic: str, body: bytes) -> list[Record]:
     """The records of NDJSON with `values=base64`. Raises UnreadableAnswerError."""
     try:
-        return [_of_shown(topic, shown) for shown in _lines_decoder.decode_lines(body)]
+        return [of_shown(topic, shown) for shown in _lines_decoder.decode_lines(body)]
     except (msgspec.DecodeError, ValueError) as error:
         raise UnreadableAnswerError(
             f"the answer cannot be read ({error}); is the appliance of another version?"
         ) from error
 
 
-def _of_shown(topic: str, shown: _Shown) -> Record:
+def of_shown(topic: str, shown: Shown) -> Record:
     headers = {name: base64.b64decode(text) for name, text in (shown.headers_base64 or {}).items()}
     return Record(
         topic,

@@ -53,6 +53,8 @@ def test_the_examples_of_the_documentation_run(tmp_path: Path) -> None:
     assert lines[0] == "stored at offset 1001"
     assert lines[1].startswith("orders.eu 0 2")
     assert lines[4] == "1002 records of orders.eu up to 1002"
+    assert "bills up to 1002 and a summary at 0" in lines
+    assert "12 [b'apple']" in lines
     assert lines[-3:] == ["stored at offset 0", "21.5", "topic_not_found 404 False none"]
 
 
