@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from bisect import bisect_left
 from collections.abc import Callable, Generator
 
 from seb_appliance.client.new_records import NewRecord
@@ -13,7 +14,7 @@ from seb_appliance.formats.columns import BinaryColumn, Columns, int64s
 
 class Batch:
     """Records of one topic that are sent together. Grows until it is sealed; is then stored as a
-    whole, or not at all."""
+    whole, or not at all, but for records that the topic is found not to take."""
 
     def __init__(self, topic: str, opened_s: float) -> None:
         self.topic = topic
@@ -24,6 +25,8 @@ class Batch:
         self._first_offset: int | None = None
         self._error: Exception | None = None
         self._settled = False
+        self._dropped: list[int] = []  # places, ascending
+        self._why_dropped: Exception | None = None
         self._lock = threading.Lock()
         self._callbacks: list[Callable[[], None]] = []
 
@@ -45,6 +48,16 @@ class Batch:
             BinaryColumn.of(headers) if any(headers) else None,
         )
         return batch.encode(columns, base_offset=0, created_us=now_us, zstd_level=zstd_level)
+
+    def drop_larger(self, most_bytes: int, error: Exception) -> bool:
+        """Records with a larger value fail with `error` and are sent no more. False, and nothing
+        happens, if these are all or none of them, or others were dropped before."""
+        dropped = [i for i, r in enumerate(self.records) if len(r.value or b"") > most_bytes]
+        if self._dropped or len(dropped) in (0, self.count):
+            return False
+        self._dropped, self._why_dropped = dropped, error
+        self.records = [r for r in self.records if len(r.value or b"") <= most_bytes]
+        return True
 
     def stored(self, first_offset: int | None) -> None:
         """`first_offset` None: stored, but the appliance has forgotten where."""
@@ -78,9 +91,12 @@ class Batch:
     def offset(self, place: int) -> int | None:
         """Of a settled batch. Raises what it failed with."""
         assert self._settled
+        before = bisect_left(self._dropped, place)
+        if self._why_dropped is not None and self._dropped[before : before + 1] == [place]:
+            raise self._why_dropped
         if self._error is not None:
             raise self._error
-        return None if self._first_offset is None else self._first_offset + place
+        return None if self._first_offset is None else self._first_offset + place - before
 
 
 class Delivery:

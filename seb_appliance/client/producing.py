@@ -264,10 +264,12 @@ class AsyncProducer:
 
     async def _send_until_settled(self, lane: _Lane, batch: Batch) -> None:
         level = self._zstd_level if batch.size_bytes >= ZSTD_FROM_BYTES else None
-        body = batch.encode(self._clock.wall_us(), level)
+        body, count = b"", 0
         path = path_of("topics", lane.topic, "records")
         retrying = self._caller.retrying(is_known_again=True)
         while not batch.is_settled:
+            if count != len(batch.records):
+                body, count = batch.encode(self._clock.wall_us(), level), len(batch.records)
             sent = _Sent(lane.numbers.of(batch)[0], lane.numbers.is_first(batch))
             request = self._caller.endpoint.request(
                 "POST", path, body=body, content_type=BATCH, headers=lane.numbers.headers(batch)
@@ -304,10 +306,22 @@ class AsyncProducer:
         epoch, seq = lane.numbers.of(batch)
         if epoch != sent.epoch:
             retrying.in_doubt = False  # nothing of the epoch before is stored behind a hole
+        elif not retrying.in_doubt and self._drops(batch, error):
+            lane.numbers.begin_again()  # without what the topic does not take
         elif error.code != "sequence_gap" or (sent.was_first and (seq == 0 or retrying.in_doubt)):
             await self._fail(lane, batch, retrying.last_word(error))
         elif sent.was_first:
             lane.numbers.begin_again()  # the appliance has forgotten this producer
+
+    def _drops(self, batch: Batch, error: ApplianceError) -> bool:
+        """Whether it was refused for some of its records, which fail alone."""
+        most = error.problem.get("max_record_bytes")
+        if error.code != "record_too_large" or not isinstance(most, int):
+            return False
+        if not batch.drop_larger(most, error):
+            return False
+        self._failure = self._failure or error
+        return True
 
     async def _until_first(self, lane: _Lane, batch: Batch) -> None:
         """Only the first one may fail: what comes before decides what its answer means."""

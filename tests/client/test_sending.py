@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from seb_appliance.client import (
+    ApplianceError,
     AsyncConsumer,
     AsyncProducer,
     BadRecordError,
@@ -128,3 +129,24 @@ async def test_a_wrong_url_or_api_key_is_an_error_of_the_client(tmp_path: Path) 
         await asyncio.to_thread(Producer, "http://x", "")
     with pytest.raises(ConfigurationError, match="group"):
         AsyncConsumer("http://x", "seb_x", "t", lease="worker")
+
+
+async def test_a_record_too_large_for_its_topic_fails_alone(tmp_path: Path) -> None:
+    """Several batches are on their way, with such records in the middle; the order stays."""
+    async with running_appliance(tmp_path) as running:
+        await running.client.put("/v1/topics/t", json={"max_record_bytes": 1000})
+        producer = AsyncProducer(running.base_url, running.admin_key, batch_bytes=20_000)
+        large = {3, 4, 55, 117, 199}
+        sent = [await producer.send("t", f"{i:0{1001 if i in large else 300}}") for i in range(200)]
+        with pytest.raises(ApplianceError, match="record_too_large"):
+            await producer.flush()
+        await producer.close()
+        found = {record.offset: int(record.text()) for record in await stored(running, "t")}
+        assert list(found.values()) == [i for i in range(200) if i not in large]
+        for i, delivery in enumerate(sent):
+            if i in large:
+                with pytest.raises(ApplianceError, match="record_too_large") as failure:
+                    await delivery
+                assert failure.value.side_effects == "none"
+            else:
+                assert found[await delivery] == i
