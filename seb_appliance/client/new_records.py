@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import functools
 import json
 import re
 from collections.abc import Mapping
@@ -23,6 +24,7 @@ Value = Data | Json | None
 Headers = Mapping[str, Data]
 
 _NAME: Final = re.compile(NAME_PATTERN)
+_OF_JSON: Final = (dict, list, int, float)  # a bool is an int
 _encode_json: Final = json.JSONEncoder(
     ensure_ascii=False, allow_nan=False, separators=(",", ":")
 ).encode
@@ -56,7 +58,7 @@ def new_record(
 ) -> NewRecord:
     """What every topic would refuse is refused here. Raises BadRecordError that names the
     argument."""
-    if not isinstance(topic, str) or len(topic) > limits.NAME_LENGTH_MAX or not _is_name(topic):
+    if not isinstance(topic, str) or not _is_name(topic):
         raise BadRecordError(f"topic: {_shown(topic)} is not the name of a topic")
     content = _value(value)
     record_key = None if key is None else bytes_of(key, "key")
@@ -71,8 +73,9 @@ def new_record(
     return NewRecord(content, record_key, packed, at_us)
 
 
+@functools.lru_cache(maxsize=1024)
 def _is_name(topic: str) -> bool:
-    return _NAME.fullmatch(topic) is not None
+    return len(topic) <= limits.NAME_LENGTH_MAX and _NAME.fullmatch(topic) is not None
 
 
 def _shown(given: object) -> str:
@@ -87,7 +90,7 @@ def _value(value: Value) -> bytes | None:
     """As it is stored. Raises BadRecordError."""
     if value is None:
         return None
-    if not isinstance(value, dict | list | int | float):  # a bool is an int
+    if not isinstance(value, _OF_JSON):
         return bytes_of(value, "value", "bytes, str, dict, list, number, bool or None")
     try:
         return _encode_json(value).encode()
@@ -102,7 +105,7 @@ def bytes_of(given: object, argument: str, wanted: str = "bytes or str") -> byte
             return given.encode()
         except UnicodeEncodeError as error:
             raise BadRecordError(f"{argument}: the text is not Unicode ({error})") from error
-    if isinstance(given, bytes | bytearray | memoryview):
+    if isinstance(given, (bytes, bytearray, memoryview)):
         return bytes(given)
     raise BadRecordError(f"{argument}: {_type(given)} is not {wanted}")
 
