@@ -65,12 +65,12 @@ class ArrowRecords:
         left = wanted.max_records if "max_records" in query else limits.OFFSET_MAX
         until = wanted.until
         if until is not None and until.offset is None:  # a time
-            found = await broker.read(topic, replace(_PART, start=until, max_records=1))
+            found = await broker.read(topic, replace(wanted, start=until, max_records=1))
             begins = (
                 found.slices[0].batch.offsets()[found.slices[0].begin] if found.slices else None
             )
             until = From(offset=found.next_offset if begins is None else begins)
-        part = replace(_PART, start=wanted.start, until=until)
+        part = replace(_PART, start=wanted.start, until=until, topic_id=wanted.topic_id)
         first = await broker.read(topic, replace(part, max_records=min(left, part.max_records)))
         end = limits.OFFSET_MAX if until is None or until.offset is None else until.offset
         return cls(broker, first, min(end, first.log_end_offset), left)
@@ -80,6 +80,7 @@ class ArrowRecords:
             (b"content-type", ARROW),
             (b"cache-control", b"no-store"),
             (b"vary", b"Accept, Accept-Encoding, Authorization"),
+            (b"seb-topic-id", str(self._first.topic_id).encode()),
             (b"seb-log-end-offset", str(self._first.log_end_offset).encode()),
         ]
         if self._left == limits.OFFSET_MAX:

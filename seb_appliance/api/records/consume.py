@@ -43,6 +43,7 @@ from seb_appliance.api.records.views import (
 from seb_appliance.api.times import format_time
 from seb_appliance.api.trace_context import RequestTrace
 from seb_appliance.broker.broker import Broker
+from seb_appliance.broker.topic import check_id
 from seb_appliance.broker.values import BatchSlice, From, ReadRequest, ReadResult
 from seb_appliance.errors import (
     BadParameterError,
@@ -57,7 +58,7 @@ from seb_appliance.traces import Traces
 T = TypeVar("T")
 
 READ_QUERY: Final = frozenset(
-    {"offset", "until", "max_records", "max_bytes", "wait", "values", "format"}
+    {"offset", "until", "max_records", "max_bytes", "wait", "values", "format", "topic_id"}
 )
 CONSUME_QUERY: Final = READ_QUERY | VIEW_QUERY | {"key", "key_base64"}
 RECORD_QUERY: Final = frozenset({"values"})
@@ -94,6 +95,7 @@ def read_request(query: dict[str, str]) -> ReadRequest:
             largest=limits.FETCH_BYTES_MAX,
         ),
         wait_ms=parameters.duration_ms(query.get("wait", "0"), "wait", largest=limits.WAIT_MS_MAX),
+        topic_id=parameters.topic_id(query),
     )
 
 
@@ -130,9 +132,14 @@ def encode(result: ReadResult, chosen: str, shape: ValueShape) -> Iterable[Bytes
     return json_parts(result, shape)
 
 
+def topic_id_of(result: ReadResult) -> tuple[bytes, bytes]:
+    return b"seb-topic-id", str(result.topic_id).encode()
+
+
 def consumed_headers(result: ReadResult, chosen: str) -> Headers:
     return [
         (b"content-type", chosen.encode()),
+        topic_id_of(result),
         (b"seb-next-offset", str(result.next_offset).encode()),
         (b"seb-log-end-offset", str(result.log_end_offset).encode()),
         _NO_STORE,
@@ -209,6 +216,7 @@ def raw_answer(broker: Broker, result: ReadResult, if_none_match: bytes | None) 
     columns, i = piece.batch.columns, piece.begin
     value = columns.values.get(i)
     headers: Headers = [
+        topic_id_of(result),
         (b"seb-offset", str(piece.batch.offsets()[i]).encode()),
         (b"seb-timestamp", format_time(columns.timestamps_us[i]).encode()),
         *_record_headers(piece),
@@ -247,6 +255,7 @@ def _record_headers(piece: BatchSlice) -> Headers:
 async def _view(
     broker: Broker, call: Call, topic: str, wanted: ReadRequest, chosen: str, shape: ValueShape
 ) -> Answer:
+    check_id(topic, broker.topics.get(topic).topic_id, wanted.topic_id)
     page = await read_view(broker, topic, call, wanted)
     headers = view_headers(page, consumed_headers(page.result, chosen))
     return await encoded(broker, headers, view_parts(page, chosen, shape))
@@ -299,11 +308,10 @@ def routes(broker: Broker, traces: Traces | None = None) -> list[HTTPRouteHandle
         if chosen == RAW.decode():
             return raw_answer(broker, result, call.headers.get(b"if-none-match"))
         if chosen == STRUCTURED:
-            return held(
-                broker, [(b"content-type", chosen.encode()), _NO_STORE, _VARY], [one_event(result)]
-            )
-        record = next(iter(records(result, shape)))
-        headers: Headers = [(b"content-type", JSON), _NO_STORE, _VARY]
-        return held(broker, headers, [msgspec.json.encode(record)])
+            body = one_event(result)
+        else:
+            body = msgspec.json.encode(next(iter(records(result, shape))))
+        headers = [(b"content-type", chosen.encode()), topic_id_of(result), _NO_STORE, _VARY]
+        return held(broker, headers, [body])
 
     return [consume, consume_one]
