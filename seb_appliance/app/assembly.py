@@ -204,7 +204,9 @@ class Appliance:
             tidier=_tidier(
                 rewriter, store, bucket, journal, broker, snapshots, clock, failpoints, traces
             ),
-            cost=await _cost(settings, ApplianceSources(store, broker, rewriter, bucket), clock),
+            cost=await _cost(
+                settings, ApplianceSources(store, broker, rewriter, bucket), broker.log_clock
+            ),
             loop_probe=LoopProbe(clock),
             key_index=keys,
             broker=broker,

@@ -35,6 +35,7 @@ from seb_appliance.broker.key_index import KeyIndex
 from seb_appliance.broker.keyed_reads import read_key
 from seb_appliance.broker.last_used import LastUsed
 from seb_appliance.broker.linger import Linger
+from seb_appliance.broker.log_clock import LogClock
 from seb_appliance.broker.manifest import Manifests
 from seb_appliance.broker.ports import (
     AuditQuery,
@@ -106,6 +107,7 @@ class Broker:
         self._state = state
         self._after_apply = on_applied
         self._catalog = Catalog(loaded, clock.monotonic_s)
+        self.log_clock = LogClock(clock, lambda: self._catalog.position.created_us)
         self._waiting = WaitingReaders(clock)
         self.followers = Followers(clock)
         self._sequencer = self._make_sequencer(journal, source, executor, failpoints)
@@ -141,6 +143,7 @@ class Broker:
             authorizer,
             durability=self._journal.durability,
             clock=self._clock,
+            log_clock=self.log_clock,
             counters=self.counters,
             failpoints=failpoints,
             pending=self.pending,
@@ -175,6 +178,7 @@ class Broker:
             self._writes.operate_at_once,
             linger=self.linger,
             clock=self._clock,
+            age_us=self.log_clock.age_us,
         )
 
     def _make_sequencer(
@@ -189,7 +193,7 @@ class Broker:
             journal,
             source,
             self._state,
-            clock=self._clock,
+            clock=self.log_clock,
             failpoints=failpoints,
             executor=executor,
             counters=self.counters,
@@ -206,7 +210,7 @@ class Broker:
         elsewhere = CompactionsElsewhere(
             self._catalog,
             source,
-            self._clock,
+            self.log_clock,
             self._settings,
             random_bytes,
             bucket_id=journal.bucket_id,
@@ -217,7 +221,7 @@ class Broker:
             index,
             self._writes.admission,
             self._writes.operate,
-            self._clock,
+            self.log_clock,
             self._settings.tidy,
             random_bytes,
             bucket_id=journal.bucket_id,
@@ -225,7 +229,7 @@ class Broker:
             linger=self.linger,
             compactions=Compactions(
                 self._catalog,
-                self._clock,
+                self.log_clock,
                 self._settings,
                 self._settings.tidy.segment_bytes,
                 elsewhere.holds,

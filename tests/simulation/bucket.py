@@ -243,7 +243,7 @@ class BucketClient:
 
     durability: Durability = "s3"
     description = "simulated:"
-    clock_offset_s = 0.0
+    date_ahead_s: float | None = None
 
     def __init__(self, network: Network, bucket: Bucket, owner: Owner) -> None:
         self._network = network

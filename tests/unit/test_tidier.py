@@ -166,7 +166,7 @@ async def test_retention_by_age_goes_by_when_the_appliance_took_a_record(
     await place.tidier.step()
     assert place.broker.topics.get("t").log_start_offset == 0
     wall_us, monotonic_s = place.appliance.clock.wall_us, place.appliance.clock.monotonic_s
-    clock = place.broker.tidying._age_clock._clock
+    clock = place.appliance.clock
     monkeypatch.setattr(clock, "wall_us", lambda: wall_us() + 61_000_000)
     monkeypatch.setattr(clock, "monotonic_s", lambda: monotonic_s() + 61.0)
     await place.tidier.step()
@@ -180,7 +180,7 @@ async def test_after_a_jump_of_the_clock_nothing_goes_by_age(
     await place.produce("t", 5)
     await place.broker.topics.change("t", {"retention_ms": 60_000})
     wall_us = place.appliance.clock.wall_us
-    clock = place.broker.tidying._age_clock._clock
+    clock = place.appliance.clock
     monkeypatch.setattr(clock, "wall_us", lambda: wall_us() + 86_400_000_000)
     await place.tidier.step()
     assert place.broker.topics.get("t").log_start_offset == 0

@@ -1,0 +1,67 @@
+"""The log's clock: `created` is taken from it, and everything that is deleted by age goes by it.
+
+It never jumps and never stops. The wall clock only steers it: it runs between half as fast and a
+tenth faster than the monotonic clock, toward the wall clock. So a wall clock that is wrong for an
+hour moves it by six minutes, and a log whose `created` lies in the future still gets older.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from seb_appliance import limits
+from seb_appliance.clock import Clock, Timer
+
+
+class LogClock:
+    """A `Clock`. Its wall time is the wall clock's, but never ahead of the log's: what is not
+    over by `wall_us` may not be deleted. `last_us`: `created` of the last entry.
+
+    The start of a process is the only time when the log's clock takes over a later wall clock at
+    once: the log may have been idle for months.
+    """
+
+    def __init__(self, clock: Clock, last_us: Callable[[], int]) -> None:
+        self._clock = clock
+        self._last_us = last_us
+        self._now_us: float = max(clock.wall_us(), last_us())
+        self._at_s = clock.monotonic_s()
+
+    def created_us(self) -> int:
+        """The time on the log's clock. Never goes back, and is never before the last entry."""
+        at_s, wall_us = self._clock.monotonic_s(), self._clock.wall_us()
+        passed_us = (at_s - self._at_s) * 1e6
+        least_us = self._now_us + limits.LOG_CLOCK_SLOWEST * passed_us
+        most_us = self._now_us + limits.LOG_CLOCK_FASTEST * passed_us
+        self._now_us = max(min(max(wall_us, least_us), most_us), self._last_us())
+        self._at_s = at_s
+        return int(self._now_us)
+
+    def wall_us(self) -> int:
+        return min(self._clock.wall_us(), self.created_us())
+
+    @property
+    def ahead_s(self) -> float:
+        """How far it is ahead of the wall clock; negative: behind."""
+        return (self.created_us() - self._clock.wall_us()) / 1e6
+
+    def age_us(self, created_us: int) -> int:
+        """How long ago something of this `created` was stored. What the wall clock says is in the
+        future was stored while the log's clock was ahead: the log's clock tells its age."""
+        wall_us = self.wall_us()
+        return (wall_us if created_us <= wall_us else self.created_us()) - created_us
+
+    def cutoff_us(self, age_us: int, oldest_us: int) -> int:
+        """Of a row of things whose `created` never decreases, the first one's being `oldest_us`:
+        those with a `created` up to this are at least `age_us` old. Of a row that begins before a
+        jump of the log's clock and ends behind it, only the part before it is told."""
+        return oldest_us + self.age_us(oldest_us) - age_us
+
+    def monotonic_s(self) -> float:
+        return self._clock.monotonic_s()
+
+    async def sleep(self, seconds: float) -> None:
+        await self._clock.sleep(seconds)
+
+    def call_later(self, seconds: float, callback: Callable[[], None]) -> Timer:
+        return self._clock.call_later(seconds, callback)
