@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 from botocore.exceptions import ClientError
 
 from seb_appliance import limits
+from seb_appliance.clock import monotonic_s
 from seb_appliance.errors import (
     CorruptObjectError,
     ObjectExistsError,
@@ -25,7 +26,6 @@ from seb_appliance.errors import (
     StoreUncertainError,
 )
 from seb_appliance.failpoints import Failpoints
-from seb_appliance.clock import monotonic_s
 from seb_appliance.storage import s3_answers, s3_client
 from seb_appliance.storage.object_store import ObjectInfo, ObjectRange, SignedPut
 
