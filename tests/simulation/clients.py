@@ -25,7 +25,7 @@ from tests.simulation.world import Machine, NoAnswerError, World
 
 ADMIN = ApiKeyView("test", "test", (Grant(operation="admin"),), 0)
 
-# `orders` keeps a day, which is all; `state` is compacted, `feed` loses what is old; `temp` comes and
+# `orders` keeps all (of a day), `state` is compacted, `feed` loses what is old; `temp` comes and
 # goes.
 TOPICS = {
     "orders": TopicSettings(retention_ms=86_400_000, linger_ms=10),

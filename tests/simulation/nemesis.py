@@ -132,11 +132,11 @@ class Nemesis:
         self._world.loop.later(seconds, setattr, weather, how, False)
 
     def _clock_jumps(self) -> None:
-        """That of a machine, the store's, or both at once, as on one host."""
-        machine = self._draws.choice(self._world.machines)
-        jump_us = self._draws.choice(CLOCK_JUMPS_US)
-        whose = self._draws.choice(["machine", "store", "both"])
-        if whose != "store":
+        """That of a machine, the store's, or all at once, as on one host."""
+        machines, jump_us = self._world.machines, self._draws.choice(CLOCK_JUMPS_US)
+        whose = self._draws.choice(["machine", "store", "all"])
+        jumping = {"machine": [self._draws.choice(machines)], "store": [], "all": machines}[whose]
+        for machine in jumping:
             machine.clock.wall_offset_us += jump_us
             self._world.note(machine.name, "wall clock", machine.clock.wall_offset_us)
         starts = any(m.runs and not m.process.serves for m in self._world.machines if m.process)
