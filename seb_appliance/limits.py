@@ -190,9 +190,7 @@ STORE_ANSWER_BYTES_MAX: Final = 4 * MIB  # a listing, or an error, of an S3 stor
 SNAPSHOT_BYTES_MAX: Final = 8 * 1024 * MIB  # what one may inflate to, on disk
 OFFSET_MAX: Final = 2**53 - 1  # JSON numbers stay exact
 TIMESTAMP_AHEAD_US_MAX: Final = 24 * 3600 * 1_000_000
-TIMESTAMP_BACK_US_MIN: Final = (
-    600 * 1_000_000
-)  # so far ahead the clock was wrong, and is followed back
+CLOCK_JUMP_US_MAX: Final = 10 * 60 * 1_000_000  # clocks that are closer are taken to agree
 
 # The index of sections: a page is made of so much of the journal, and memory holds up to two pages
 # of each topic

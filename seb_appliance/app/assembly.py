@@ -102,7 +102,7 @@ class Appliance:
     broker: Broker
     executor: ThreadPoolExecutor
     failpoints: Failpoints
-    clock: Clock
+    clock: StoreClock
     opened_s: float  # on the monotonic clock
     traces: OtelTraces | None
     standby: StandbyKeeper | None = None  # there: it follows another appliance, and writes nothing
@@ -161,7 +161,7 @@ class Appliance:
         settings: Settings,
         store: CountedStore,
         failpoints: Failpoints,
-        clock: Clock,
+        clock: StoreClock,
         database: StateDatabase,
         journal: StoredJournal | FollowedJournal,
         report: StartReport,

@@ -193,7 +193,7 @@ class Admission:
             self._last_timestamp_us = now_us
         else:
             right_us = max(now_us, self._log_time_us())
-            if right_us < self._last_timestamp_us - limits.TIMESTAMP_BACK_US_MIN:
+            if right_us < self._last_timestamp_us - limits.CLOCK_JUMP_US_MAX:
                 self._last_timestamp_us = right_us
         return self._last_timestamp_us
 

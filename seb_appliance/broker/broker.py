@@ -114,7 +114,7 @@ class Broker:
         index = SectionIndex(state, self.counters)
         sections = SectionReader(source, executor, self.counters)
         self._reads = Reads(self._catalog, index, sections, self._waiting, clock, self.counters)
-        self.manifests = Manifests(self._catalog, self._reads, source)
+        self.manifests = Manifests(self._catalog, self._reads, source, settings.tidy.grace_ms)
         self.record_keys = self._make_record_keys(key_index, index, sections)
         authorizer = Authorizer()
         self._writes = self._make_writes(loaded.next_topic_id, authorizer, failpoints)

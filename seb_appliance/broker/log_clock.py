@@ -13,6 +13,20 @@ from seb_appliance import limits
 from seb_appliance.clock import Clock, Timer
 
 
+def warnings(last_us: int, now_us: int) -> list[str]:
+    """What an operator has to know if the last entry was created in the future."""
+    if last_us - now_us < limits.CLOCK_JUMP_US_MAX:
+        return []
+    hours = (last_us - now_us) / 3.6e9
+    told = (
+        f"the log's clock is {hours:,.1f} h ahead of now: an entry was written while "
+        "a clock was wrong. Check the clocks of this machine and of the store. If now is right, "
+        "nothing has to be done: the log's clock runs at half speed until now has caught up, and "
+        "all that goes by age goes by it (docs/OPERATIONS.md, Time)"
+    )
+    return [told]
+
+
 class LogClock:
     """A `Clock`. Its wall time is the wall clock's, but never ahead of the log's: what is not
     over by `wall_us` may not be deleted. `last_us`: `created` of the last entry.

@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 
 from seb_appliance import __version__
+from seb_appliance.broker import log_clock
 from seb_appliance.broker.ports import Replica
 from seb_appliance.clock import Clock
 from seb_appliance.errors import CorruptObjectError, StoreError
@@ -184,7 +185,11 @@ class _Opening:
             replay_seconds=self._replay.seconds,
             seconds=self._clock.monotonic_s() - began_s,
             newest_snapshot_seq=recovery.newest_snapshot_seq,
-            warnings=(*report.warnings, *recovery.notes),
+            warnings=(
+                *report.warnings,
+                *recovery.notes,
+                *log_clock.warnings(journal.position.created_us, self._clock.wall_us()),
+            ),
             store_test=report,
         )
 

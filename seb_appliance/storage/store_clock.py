@@ -12,8 +12,6 @@ from seb_appliance import limits
 from seb_appliance.clock import Clock, Timer
 from seb_appliance.storage.object_store import ObjectStore
 
-TOLERATED_US = 600_000_000
-
 
 class StoreClock:
     """A `Clock`; only wall time is corrected. `dates_refused`: how often a Date was looked at that
@@ -33,7 +31,7 @@ class StoreClock:
         store_us = self._store_us(monotonic_us)
         if store_us is None:
             return wall_us
-        if abs(store_us - wall_us) <= TOLERATED_US:
+        if abs(store_us - wall_us) <= limits.CLOCK_JUMP_US_MAX:
             now_us = wall_us
         elif self._ahead_us is None:
             now_us = store_us

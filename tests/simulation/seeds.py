@@ -24,7 +24,6 @@ from seb_appliance.broker.values import From, NewRecords, ReadRequest
 from seb_appliance.errors import OffsetExpiredError, SebError, UnauthenticatedError
 from seb_appliance.keepers import snapshot_keeper
 from seb_appliance.storage import store_test
-from seb_appliance.storage.store_clock import TOLERATED_US
 from tests.simulation.clients import Clients, Failed, is_refusal, rows_of
 from tests.simulation.clock import START_US
 from tests.simulation.fold import folded
@@ -342,9 +341,9 @@ class _Run:
     def _check_time(self, log: Log) -> None:
         """P17: `created` is about right, whichever clocks were wrong meanwhile. A machine's clock
         is believed as long as it is within ten minutes of the store's."""
-        least_us = START_US - TOLERATED_US
+        least_us = START_US - limits.CLOCK_JUMP_US_MAX
         most_us = START_US + int(limits.LOG_CLOCK_FASTEST * self._world.loop.time() * 1e6)
-        if not least_us <= log.oldest_us <= log.newest_us <= most_us + TOLERATED_US:
+        if not least_us <= log.oldest_us <= log.newest_us <= most_us + limits.CLOCK_JUMP_US_MAX:
             ends = ((us - START_US) / 1e6 for us in (log.oldest_us, log.newest_us))
             self._found.append(f"P17 entries were created from {next(ends)} s to {next(ends)} s")
 

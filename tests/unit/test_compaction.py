@@ -304,6 +304,14 @@ async def test_nothing_is_removed_once_somebody_asked_for_that(place: Place) -> 
     assert len(await place.records("t")) == 4
 
 
+async def test_tombstones_stay_once_somebody_asked_for_that(place: Place) -> None:
+    job, made = await compacting(place)
+    await place.broker.topics.change("t", {"tombstone_retention_ms": 3_600_000})
+    with pytest.raises(SwitchRefusedError, match="keeps tombstones for longer"):
+        await place.broker.tidying.switch(job, made)
+    assert len(await place.records("t")) == 4
+
+
 async def test_a_topic_that_cannot_be_compacted_does_not_hold_up_the_others(place: Place) -> None:
     await topic(place)
     await place.broker.topics.create("u", TopicSettings(**COMPACT))
