@@ -202,6 +202,8 @@ RETENTION_MS_MIN: Final = 1_000
 RETENTION_EVERY_S: Final = 10.0  # how often it is looked at
 LOG_CLOCK_FASTEST: Final = 1.1  # times the monotonic clock, to catch up with the wall clock
 LOG_CLOCK_SLOWEST: Final = 0.5  # while it is ahead of the wall clock
+IDLE_US_BELIEVED: Final = 24 * 3600 * 1_000_000  # a start after a longer pause is doubted
+START_BELIEVED_S: Final = 3600.0  # for so long, in what is deleted
 TIME_US_MIN: Final = (
     1_577_836_800_000_000  # 2020; a Date of a store that is earlier is not believed
 )

@@ -189,6 +189,7 @@ class Appliance:
             failpoints=failpoints,
             on_applied=_on_applied(snapshots, journal),
             last_used=last_used.last_used,
+            before_us=report.before_us,
         )
         rewriter = _rewriter(settings, store, journal, clock)
         return cls(

@@ -95,7 +95,9 @@ class Broker:
         failpoints: Failpoints = NO_FAILPOINTS,
         on_applied: Callable[[], None] = lambda: None,
         last_used: LastUsed | None = None,
+        before_us: int | None = None,
     ) -> None:
+        """`before_us`: as for `LogClock`."""
         assert loaded.position.seq <= journal.position.seq, (loaded.position, journal.position)
         self.pending = ByteBudget(settings.max_pending_bytes, "records that wait for the bucket")
         self.reading = ByteBudget(settings.max_reading_bytes, "answers that are being read")
@@ -107,7 +109,7 @@ class Broker:
         self._state = state
         self._after_apply = on_applied
         self._catalog = Catalog(loaded, clock.monotonic_s)
-        self.log_clock = LogClock(clock, lambda: self._catalog.position.created_us)
+        self.log_clock = LogClock(clock, lambda: self._catalog.position.created_us, before_us)
         self._waiting = WaitingReaders(clock)
         self.followers = Followers(clock)
         self._sequencer = self._make_sequencer(journal, source, executor, failpoints)

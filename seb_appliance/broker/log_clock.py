@@ -32,14 +32,22 @@ class LogClock:
     over by `wall_us` may not be deleted. `last_us`: `created` of the last entry.
 
     The start of a process is the only time when the log's clock takes over a later wall clock at
-    once: the log may have been idle for months.
+    once: the log may have been idle for months. If it seems to have been for over a day, nothing
+    gets older by that for an hour, in which a clock that is wrong can be set. `before_us`:
+    `created` of the last entry before the start; None if there was none.
     """
 
-    def __init__(self, clock: Clock, last_us: Callable[[], int]) -> None:
+    def __init__(
+        self, clock: Clock, last_us: Callable[[], int], before_us: int | None = None
+    ) -> None:
         self._clock = clock
         self._last_us = last_us
-        self._now_us: float = max(clock.wall_us(), last_us())
-        self._at_s = clock.monotonic_s()
+        wall_us = clock.wall_us()
+        self._now_us: float = max(wall_us, last_us())
+        self._at_s = self._began_s = clock.monotonic_s()
+        self._held_us: int | None = None  # what the wall clock counts as at first
+        if before_us is not None and wall_us - before_us > limits.IDLE_US_BELIEVED:
+            self._held_us = before_us
 
     def created_us(self) -> int:
         """The time on the log's clock. Never goes back, and is never before the last entry."""
@@ -52,7 +60,14 @@ class LogClock:
         return int(self._now_us)
 
     def wall_us(self) -> int:
-        return min(self._clock.wall_us(), self.created_us())
+        now_us = min(self._clock.wall_us(), self.created_us())
+        if self._held_us is None:
+            return now_us
+        passed_s = self._at_s - self._began_s
+        if passed_s >= limits.START_BELIEVED_S:
+            self._held_us = None
+            return now_us
+        return min(now_us, self._held_us + int(passed_s * 1e6))
 
     @property
     def ahead_s(self) -> float:

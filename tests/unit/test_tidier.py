@@ -186,6 +186,18 @@ async def test_after_a_jump_of_the_clock_nothing_goes_by_age(
     assert place.broker.topics.get("t").log_start_offset == 0
 
 
+async def test_after_a_start_with_a_wrong_clock_nothing_goes_by_age_for_an_hour(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await place.produce("t", 5)
+    await place.broker.topics.change("t", {"retention_ms": 60_000})
+    wall_us = SystemClock.wall_us
+    monkeypatch.setattr(SystemClock, "wall_us", lambda self: wall_us(self) + 86_401_000_000)
+    await place.restart()
+    await place.tidier.step()
+    assert place.broker.topics.get("t").log_start_offset == 0
+
+
 async def test_an_object_with_nothing_in_force_is_condemned_and_then_deleted(place: Place) -> None:
     await place.produce("t", 30)
     await place.tidy()

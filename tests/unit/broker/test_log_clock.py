@@ -110,10 +110,29 @@ async def test_a_log_that_lies_in_the_future_gets_older() -> None:
     assert wrong_us < log_clock.cutoff_us(HOUR_S * 1_000_000, wrong_us) < wrong_us + DAY_US
 
 
-async def test_months_without_an_entry_are_taken_over_by_a_start() -> None:
+async def test_months_without_an_entry_are_taken_over_by_a_start_and_make_old_after_an_hour() -> (
+    None
+):
     clock = FakeClock()
-    log_clock = LogClock(clock, lambda: clock.wall_us() - 90 * DAY_US)
+    before_us = clock.wall_us() - 90 * DAY_US
+    log_clock = LogClock(clock, clock.wall_us, before_us)
     assert log_clock.created_us() == clock.wall_us()
+    await clock.advance(HOUR_S - 1)
+    assert log_clock.age_us(before_us) == (HOUR_S - 1) * 1_000_000
+    assert log_clock.age_us(clock.wall_us()) == 0
+    await clock.advance(1)
+    assert log_clock.age_us(before_us) == 90 * DAY_US + HOUR_S * 1_000_000
+
+
+async def test_a_start_with_a_clock_that_is_set_right_within_an_hour_deletes_nothing() -> None:
+    clock = FakeClock()
+    before_us = clock.wall_us()
+    clock.wall_offset_us = YEAR_US
+    log_clock = LogClock(clock, lambda: before_us + YEAR_US, before_us)  # as the epoch entry says
+    await clock.advance(HOUR_S / 2)
+    clock.wall_offset_us = 0
+    await clock.advance(HOUR_S)
+    assert log_clock.age_us(before_us) == 1.5 * HOUR_S * 1_000_000
 
 
 # --- what no start could read ---
