@@ -347,6 +347,15 @@ class OverloadedError(UnavailableError):
     title = "Too much is waiting for the bucket"
 
 
+class ShareExceededError(UnavailableError):
+    """One API key holds its share of something that all API keys use together. `share`: its name
+    in `broker/shares.py`; `held` and `limit`: in its unit."""
+
+    code = "share_exceeded"
+    status = 429
+    title = "The API key holds its share of a common resource"
+
+
 class QuotaExceededError(UnavailableError):
     """The API key used up what it may use a second; `retry_after_s` says when there is more."""
 
