@@ -207,9 +207,7 @@ class Appliance:
             tidier=_tidier(
                 rewriter, store, bucket, journal, broker, snapshots, clock, failpoints, traces
             ),
-            cost=await _cost(
-                settings, ApplianceSources(store, broker, rewriter, bucket), broker.log_clock
-            ),
+            cost=await _cost(settings, ApplianceSources(store, broker, rewriter, bucket)),
             loop_probe=LoopProbe(clock),
             key_index=keys,
             broker=broker,
@@ -374,12 +372,12 @@ def _rewriter(
     return ObjectRewriter(store.used_for("tidier"), patience, journal.mode, settings.data)
 
 
-async def _cost(settings: Settings, sources: ApplianceSources, clock: Clock) -> CostKeeper:
+async def _cost(settings: Settings, sources: ApplianceSources) -> CostKeeper:
     return await CostKeeper.open(
         settings.data / "local.sqlite",
         sources,
         sources.broker.linger,
-        clock,
+        sources.broker.log_clock,
         settings.price_list,
         settings.budget,
         longest_ms=settings.linger_max_ms if settings.linger_ms == "auto" else None,

@@ -20,6 +20,7 @@ from seb_appliance.broker.api_keys import ApiKeys
 from seb_appliance.broker.group_admission import GroupAdmission
 from seb_appliance.broker.log_clock import LogClock
 from seb_appliance.broker.repeats import Repeats
+from seb_appliance.broker.tidying import Tidying
 from seb_appliance.broker.window import Window
 from seb_appliance.errors import ObjectExistsError, OutcomeUnknownError, StoreUncertainError
 from seb_appliance.formats.entry import Position
@@ -201,6 +202,7 @@ def tombstones_dropped_early() -> contextlib.AbstractContextManager[Any]:
     patches = contextlib.ExitStack()
     patches.enter_context(mock.patch.object(compaction, "due_rows", due))
     patches.enter_context(mock.patch.object(compaction.Compactions, "_plan", planned))
+    patches.enter_context(mock.patch.object(Tidying, "_keeps_tombstones_now", return_value=False))
     return patches
 
 
