@@ -250,7 +250,11 @@ def _key_index(appliance: Appliance) -> Iterator[Sample]:
 
 def _groups(appliance: Appliance) -> Iterator[Sample]:
     groups = appliance.broker.groups
-    for found in appliance.broker.gauges.groups_behind():
+    behind = appliance.broker.gauges.groups_behind()
+    text = "Records that the group furthest behind has not committed of a topic."
+    worst = max((found.lag for found in behind), default=0)
+    yield Sample("seb_group_lag_worst_records", text, "gauge", worst)
+    for found in behind:
         labels = {"group": found.group, "topic": found.topic}
         text = "Records that a group has not committed; the groups that are furthest behind."
         yield Sample("seb_group_lag_records", text, "gauge", found.lag, labels)

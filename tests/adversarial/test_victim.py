@@ -14,7 +14,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.adversarial.attacker import ATTACKS, JSON
-from tests.support.load import Connection
+from tests.support.load import Connection, pass_time
 from tests.support.process import ROOT, Bucket, SebProcess
 from tests.support.servers.s3_server import die_with_parent
 
@@ -108,7 +108,7 @@ async def test_another_key_is_served_as_ever(seb: SebProcess, attack: str) -> No
             greedy,
         ]
         attacking = subprocess.Popen(command, cwd=ROOT, preexec_fn=die_with_parent)
-        await asyncio.sleep(BEGINS_S)
+        await pass_time(BEGINS_S)
     try:
         await victim.go_on(MEASURED_S)
         assert attacking is None or attacking.poll() is None
