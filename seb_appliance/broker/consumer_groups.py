@@ -65,6 +65,7 @@ class ConsumerGroups:
         *,
         linger: Linger,
         clock: Clock,
+        age_us: Callable[[int], int],
     ) -> None:
         self._catalog = catalog
         self._admission = admission
@@ -74,6 +75,7 @@ class ConsumerGroups:
         self._submit_at_once = submit_at_once
         self._linger = linger
         self._clock = clock
+        self._age_us = age_us
 
     # --- consumers ---
 
@@ -340,7 +342,7 @@ class ConsumerGroups:
                 if stands_at >= topic.log_start_offset:
                     raise
                 continue
-            age_us = max(0, self._clock.wall_us() - rows.created_us[rows.row_of(stands_at)])
+            age_us = max(0, self._age_us(rows.created_us[rows.row_of(stands_at)]))
             return Lag(end - offset, unread_bytes, age_us / 1_000_000)
         return Lag(end - offset, 0, 0.0)  # none of them is there any more
 

@@ -86,6 +86,7 @@ _STATUS: Final = {
         "fencing_mode": "A",
         "durability": "s3",
         "bucket_id": "5f1d6c0be3a2479b8c2e6a90d417f35a",
+        "clock_ahead_s": 0.0,
     },
     "bucket": {
         "description": "s3://orders/seb",
