@@ -182,4 +182,5 @@ class Topics:
             topic.size_bytes,
             ForkOf(topic.parent.name, topic.fork_offset) if topic.parent is not None else None,
             len(topic.forks),
+            topic.stream is not None and topic.stream.closed,
         )

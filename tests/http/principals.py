@@ -86,6 +86,7 @@ ASKS: Final[dict[str, Ask]] = {
     "changeTopic": Ask(need="manage", json={"linger_ms": 5}),
     "trimTopic": Ask(need="manage", json={"before": 1}),
     "deleteTopic": Ask(need="manage", status=204),
+    "reopenTopic": Ask(need="admin"),
     # compactions elsewhere: refused here for want of one, or of signed URLs
     "beginCompaction": Ask(need="manage", status=409),
     "getCompaction": Ask(need="manage", status=404),

@@ -71,6 +71,7 @@ _TOPIC: Final = {
     "size_bytes": 4096,
     "fork_of": None,
     "forks": 1,
+    "closed": False,
 }
 _STATUS: Final = {
     "version": "0.1.0",
@@ -241,6 +242,18 @@ TOPICS: Final = [
         body={_JSON: Content(schema=ref(Trim), example={"before": 1044})},
         replies={200: Reply(description="The topic as it is now", content=_TOPIC_REPLY)},
         errors=(*WRITE_ERRORS, TopicNotFoundError, OffsetOutOfRangeError),
+    ),
+    Operation(
+        method="POST",
+        path="/v1/topics/{topic}/reopen",
+        operation_id="reopenTopic",
+        tag="Topics",
+        summary="Open a closed stream again: an admin key is needed",
+        description="The stream takes records again. Nothing changes when it is not closed. "
+        "Readers that saw its end do not come back by themselves.",
+        parameters=[parameters.TOPIC],
+        replies={200: Reply(description="The topic as it is now", content=_TOPIC_REPLY)},
+        errors=(*WRITE_ERRORS, TopicNotFoundError),
     ),
 ]
 

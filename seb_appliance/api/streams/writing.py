@@ -37,9 +37,7 @@ def routes(broker: Broker, options: ApiOptions) -> list[HTTPRouteHandler]:
         wanted = wanted_stream(call.headers)
         _authorize_to_create(broker, call, topic, wanted)
         body, reservation = await _body(request, call, broker, options)
-        if body and not broker.may(call.key, "produce", topic):
-            reservation.release()
-            broker.authorize(call.key, "produce", topic)
+        _authorize_records(broker, call, topic, body, reservation)
         values = _first_values(broker, wanted, body, reservation)
         view, made = await broker.streams.create(topic, wanted, values, reservation, call.actor)
         headers = described(view)
@@ -51,16 +49,17 @@ def routes(broker: Broker, options: ApiOptions) -> list[HTTPRouteHandler]:
     async def append(request: AnyRequest) -> ASGIApp:
         call = enter(request, broker, options)
         topic = topic_of(request.scope["raw_path"])
-        broker.authorize(call.key, "produce", topic)
         asked = wanted_append(call.headers)
+        broker.authorize(call.key, "manage" if asked.close else "produce", topic)
         body, reservation = await _body(request, call, broker, options)
+        _authorize_records(broker, call, topic, body, reservation)
         try:
             asked = _with_values(broker, topic, asked, body)
         except BaseException:
             reservation.release()
             raise
         try:
-            done = await broker.streams.append(topic, asked, reservation)
+            done = await broker.streams.append(topic, asked, reservation, call.actor)
         except SequenceGapError as error:
             raise _told(broker, topic, asked, error) from error
         return _appended(asked, done, options)
@@ -95,6 +94,15 @@ def _authorize_to_create(broker: Broker, call: Call, topic: str, wanted: WantedS
     broker.authorize(call.key, "manage", topic)
     if wanted.fork is not None:
         broker.authorize(call.key, "consume", wanted.fork.topic)
+
+
+def _authorize_records(
+    broker: Broker, call: Call, topic: str, body: bytes, reservation: Reservation
+) -> None:
+    """Raises ForbiddenError for a body from a key without `produce`; releases `reservation` then."""
+    if body and not broker.may(call.key, "produce", topic):
+        reservation.release()
+        broker.authorize(call.key, "produce", topic)
 
 
 def _first_values(
