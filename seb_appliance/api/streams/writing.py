@@ -99,7 +99,7 @@ def _authorize_to_create(broker: Broker, call: Call, topic: str, wanted: WantedS
 def _authorize_records(
     broker: Broker, call: Call, topic: str, body: bytes, reservation: Reservation
 ) -> None:
-    """Raises ForbiddenError for a body from a key without `produce`; releases `reservation` then."""
+    """A body needs `produce`. Raises ForbiddenError, and releases `reservation` then."""
     if body and not broker.may(call.key, "produce", topic):
         reservation.release()
         broker.authorize(call.key, "produce", topic)
