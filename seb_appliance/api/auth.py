@@ -112,5 +112,28 @@ def authorize_to_read(broker: Broker, call: Call, topic: str) -> None:
 
 
 def may_see(broker: Broker, key: ApiKeyView, topic: str) -> bool:
-    """Whether the key has any grant on the topic: then it may know that the topic exists."""
-    return any(broker.may(key, operation, topic) for operation in ("consume", "produce", "manage"))
+    """Whether the key has any grant on the topic, or manages what it was forked from: then it may
+    know that the topic exists."""
+    granted = ("consume", "produce", "manage")
+    return any(broker.may(key, operation, topic) for operation in granted) or manages_above(
+        broker, key, topic
+    )
+
+
+def manages_above(broker: Broker, key: ApiKeyView, topic: str) -> bool:
+    """Whether the key may manage a topic from which this one was forked, also by forks between."""
+    return any(broker.may(key, "manage", above) for above in broker.topics.above(topic))
+
+
+def authorize_to_fork(broker: Broker, key: ApiKeyView, parent: str) -> None:
+    """A fork keeps records and the name of its parent, and shows them to others. Raises
+    ForbiddenError."""
+    broker.authorize(key, "manage", parent)
+    broker.authorize(key, "consume", parent)
+
+
+def authorize_to_delete(broker: Broker, key: ApiKeyView, topic: str) -> None:
+    """Forks are deleted by those, too, who manage the topic that they hold. Raises
+    ForbiddenError."""
+    if not manages_above(broker, key, topic):
+        broker.authorize(key, "manage", topic)

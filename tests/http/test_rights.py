@@ -172,3 +172,53 @@ async def test_a_group_without_offsets_is_for_who_comes_first(seb, outsider):
     generation = (await seb.client.get("/v1/groups/new")).json()["lease"]["generation"]
     offsets = {"offsets": {"own.topic": 0}, "generation": generation}
     assert (await outsider.put("/v1/groups/new/offsets", json=offsets)).status_code == 200
+
+
+# --- forks ---
+
+
+def fork_of(parent):
+    return {"fork_of": {"topic": parent}}
+
+
+@pytest.mark.parametrize("own", ["consume", "manage"])
+async def test_a_fork_needs_manage_and_consume_on_its_parent(seb, own):
+    await seb.client.put("/v1/topics/parent", json={})
+    await seb.client.put("/v1/stream/parent", headers=TEXT)
+    missing = {"consume": "manage", "manage": "consume"}[own]
+    async with key_with(seb, (own, "parent"), ("manage", "mine.**")) as client:
+        for answer in (
+            await client.put("/v1/topics/mine.fork", json=fork_of("parent")),
+            await client.put(
+                "/v1/stream/mine/fork", headers={"stream-forked-from": "/v1/stream/parent"}
+            ),
+        ):
+            assert answer.json()["missing_grant"] == {"operation": missing, "topics": "parent"}
+    assert (await seb.client.get("/v1/topics/parent")).json()["forks"] == 0
+
+
+@pytest.mark.parametrize("path", ["/v1/topics/other.deep", "/v1/stream/other/deep"])
+async def test_who_manages_a_topic_finds_and_deletes_its_forks(seb, path):
+    await seb.client.put("/v1/topics/owned", json={})
+    await seb.client.put("/v1/topics/other.fork", json=fork_of("owned"))
+    await seb.client.put("/v1/topics/other.deep", json=fork_of("other.fork"))
+    await seb.client.put("/v1/topics/other.alone", json={})
+    async with key_with(seb, ("manage", "owned")) as owner:
+        assert (await owner.delete("/v1/topics/owned")).status_code == 204
+        assert told(await owner.put("/v1/topics/owned", json={})) == (409, "name_held")
+        listed = (await owner.get("/v1/topics")).json()["topics"]
+        assert [topic["topic"] for topic in listed] == ["other.deep", "other.fork"]
+        assert (await owner.get("/v1/topics/other.deep")).status_code == 200
+        for answer in (
+            await owner.get("/v1/topics/other.alone"),
+            await owner.delete("/v1/topics/other.alone"),
+            await owner.delete("/v1/topics/other.nowhere"),
+            await owner.patch("/v1/topics/other.fork", json={"linger_ms": 1}),
+            await owner.post("/v1/topics/other.fork/trim", json={"before": 0}),
+        ):
+            assert told(answer) == (403, "forbidden")
+        assert (await owner.delete(path)).status_code == 204
+        assert (await owner.delete("/v1/topics/other.fork")).status_code == 204
+        assert (await owner.put("/v1/topics/owned", json={})).status_code == 201
+    async with key_with(seb, ("consume", "other.**"), ("produce", "other.**")) as reader:
+        assert told(await reader.delete("/v1/topics/other.alone")) == (403, "forbidden")

@@ -11,7 +11,13 @@ from litestar.types import ASGIApp
 from msgspec import UNSET, UnsetType
 
 from seb_appliance.api.answers import Answer, json_answer
-from seb_appliance.api.auth import AnyRequest, enter, may_see
+from seb_appliance.api.auth import (
+    AnyRequest,
+    authorize_to_delete,
+    authorize_to_fork,
+    enter,
+    may_see,
+)
 from seb_appliance.api.json_bodies import read_json
 from seb_appliance.api.parameters import refuse_unsupported
 from seb_appliance.api.times import format_time
@@ -156,7 +162,7 @@ def routes(broker: Broker) -> list[HTTPRouteHandler]:
     async def delete_topic(request: AnyRequest) -> ASGIApp:
         call = enter(request, broker)
         topic: str = request.scope["path_params"]["topic"]
-        broker.authorize(call.key, "manage", topic)
+        authorize_to_delete(broker, call.key, topic)
         refuse_unsupported(call.headers)
         await broker.topics.delete(topic, call.actor)
         return Answer(204, [])
@@ -176,7 +182,7 @@ def _making(broker: Broker) -> HTTPRouteHandler:
         if (wanted := asked.fork_of) is None:
             view, made = await broker.topics.create(topic, settings, call.actor)
         else:
-            broker.authorize(call.key, "consume", wanted.topic)
+            authorize_to_fork(broker, call.key, wanted.topic)
             own = None if settings == TopicSettings() else settings
             view, made = await broker.topics.fork(
                 topic, wanted.topic, wanted.offset, own, call.actor

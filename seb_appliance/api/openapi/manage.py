@@ -172,7 +172,7 @@ TOPICS: Final = [
         summary="Create a topic, or check that it is there with these settings",
         description="With `fork_of` the topic shares the records of another below an offset, "
         "without a copy, and goes its own way from there. Besides `manage` of the new topic, "
-        "`consume` of the other is needed. What is shared stays when the other is trimmed or "
+        "`manage` and `consume` of the other are needed. What is shared stays when the other is trimmed or "
         "deleted; a deleted topic with forks answers 410 `topic_held`, and its name stays taken "
         "until they are gone.",
         parameters=[parameters.TOPIC],
@@ -225,7 +225,8 @@ TOPICS: Final = [
         operation_id="deleteTopic",
         tag="Topics",
         summary="Delete a topic and its records",
-        description="A topic made anew under the name starts at offset 0 with another `topic_id`.",
+        description="A topic made anew under the name starts at offset 0 with another `topic_id`. "
+        "A fork may also be deleted with `manage` of a topic that it was forked from.",
         parameters=[parameters.TOPIC],
         replies={204: Reply(description="Deleted")},
         errors=(*REMOVAL_ERRORS, BadNameError, TopicNotFoundError),

@@ -9,7 +9,7 @@ from litestar.handlers import HTTPRouteHandler
 from litestar.types import ASGIApp
 
 from seb_appliance.api.answers import Answer, Headers
-from seb_appliance.api.auth import AnyRequest, Call
+from seb_appliance.api.auth import AnyRequest, Call, authorize_to_delete, authorize_to_fork
 from seb_appliance.api.bodies import read_body
 from seb_appliance.api.options import ApiOptions
 from seb_appliance.api.streams.answers import CLOSED, CROSS_ORIGIN, described, next_offset
@@ -68,7 +68,7 @@ def routes(broker: Broker, options: ApiOptions) -> list[HTTPRouteHandler]:
     async def delete_stream(request: AnyRequest) -> ASGIApp:
         call = enter(request, broker, options)
         topic = topic_of(request.scope["raw_path"])
-        broker.authorize(call.key, "manage", topic)
+        authorize_to_delete(broker, call.key, topic)
         await broker.streams.delete(topic, call.actor)
         return Answer(204, [CROSS_ORIGIN])
 
@@ -93,7 +93,7 @@ def _authorize_to_create(broker: Broker, call: Call, topic: str, wanted: WantedS
     """Raises ForbiddenError."""
     broker.authorize(call.key, "manage", topic)
     if wanted.fork is not None:
-        broker.authorize(call.key, "consume", wanted.fork.topic)
+        authorize_to_fork(broker, call.key, wanted.fork.topic)
 
 
 def _authorize_records(
