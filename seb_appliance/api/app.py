@@ -24,7 +24,7 @@ from litestar.types import (
 
 from seb_appliance.api import health, metrics, tickets
 from seb_appliance.api.answers import Answer, Headers
-from seb_appliance.api.auth import METER_STATE
+from seb_appliance.api.auth import METER_STATE, look_again
 from seb_appliance.api.connection.wire import with_defaults
 from seb_appliance.api.cors import Cors
 from seb_appliance.api.go import routes as go_api
@@ -141,17 +141,21 @@ class Api:
             state[HEAD_STATE] = True
             inner: dict[str, Any] = {**scope, "method": "GET"}
             scope = cast("HTTPScope", inner)
-        await self.litestar(scope, _charged(receive, state), sender)
+        await self.litestar(scope, _charged(receive, scope), sender)
 
 
-def _charged(receive: Receive, state: dict[str, Any]) -> Receive:
-    """What comes in is charged to the meter of the API key, once that is known and has one."""
+def _charged(receive: Receive, scope: Scope) -> Receive:
+    """What comes in is charged to the meter of the API key, once that is known and has one. At the
+    end of a body the key is looked at again: the body may have taken a minute."""
 
     async def receiver() -> HTTPReceiveMessage | WebSocketReceiveMessage:
         message = await receive()
-        meter: Meter | None = state.get(METER_STATE)
-        if meter is not None and message["type"] == "http.request":
-            meter.charge_in(len(message["body"]))
+        if message["type"] == "http.request":
+            meter: Meter | None = scope["state"].get(METER_STATE)
+            if meter is not None:
+                meter.charge_in(len(message["body"]))
+            if not message["more_body"]:
+                look_again(scope)
         return message
 
     return receiver

@@ -81,6 +81,10 @@ class PlainAnswers:
         """See `PlainHeads.find`."""
         return self._heads.find(head)
 
+    def still_holds(self, plain: PlainHead) -> bool:
+        """Whether the API key is as it was when the head came."""
+        return self._broker.access.still_holds(plain.key, plain.until_us)
+
     def reserve(self, size_bytes: int) -> Reservation | None:
         """For a body that is still coming; None when there is no room."""
         return _reserve(self._broker.pending, size_bytes)

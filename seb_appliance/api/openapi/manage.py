@@ -172,9 +172,9 @@ TOPICS: Final = [
         summary="Create a topic, or check that it is there with these settings",
         description="With `fork_of` the topic shares the records of another below an offset, "
         "without a copy, and goes its own way from there. Besides `manage` of the new topic, "
-        "`manage` and `consume` of the other are needed. What is shared stays when the other is trimmed or "
-        "deleted; a deleted topic with forks answers 410 `topic_held`, and its name stays taken "
-        "until they are gone.",
+        "`manage` and `consume` of the other are needed. What is shared stays when the other is "
+        "trimmed or deleted; a deleted topic with forks answers 410 `topic_held`, and its name "
+        "stays taken until they are gone.",
         parameters=[parameters.TOPIC],
         body={
             _JSON: Content(
