@@ -40,6 +40,7 @@ from seb_appliance.api.metrics import Sample
 from seb_appliance.api.openapi import routes as schema
 from seb_appliance.api.options import ApiOptions
 from seb_appliance.api.paths import check_raw_path
+from seb_appliance.api.peers import Network, forwarded_for
 from seb_appliance.api.problems import (
     REQUEST_ID_STATE,
     answer_exception,
@@ -103,16 +104,25 @@ def create_app(
         exception_handlers={Exception: answer_exception},
         request_max_body_size=None,  # bodies.py counts, inflated bytes too
     )
-    return Api(litestar, options.new_request_id, Cors(options.cors_origins))
+    return Api(
+        litestar, options.new_request_id, Cors(options.cors_origins), options.trusted_proxies
+    )
 
 
 class Api:
     """The wrapper; see the module. `litestar` is public for tests that compare lists of routes.
     `asked`: requests that came this way, and not through the fast lane."""
 
-    def __init__(self, litestar: Litestar, new_request_id: Callable[[], str], cors: Cors) -> None:
+    def __init__(
+        self,
+        litestar: Litestar,
+        new_request_id: Callable[[], str],
+        cors: Cors,
+        trusted_proxies: Sequence[Network] = (),
+    ) -> None:
         self.litestar = litestar
         self._cors = cors
+        self._trusted_proxies = trusted_proxies
         self._new_request_id = new_request_id
         self.asked = 0
 
@@ -124,6 +134,9 @@ class Api:
         request_id = self._new_request_id()
         state = scope.setdefault("state", {})
         state[REQUEST_ID_STATE] = request_id
+        address = forwarded_for(scope, self._trusted_proxies)
+        if address is not None:
+            scope["client"] = (address, 0)
         cross_origin = self._cors.headers(scope)
         sender = _with_headers(send, request_id.encode(), state, cross_origin)
         preflight = self._cors.preflight(scope)
