@@ -139,6 +139,12 @@ class MethodNotAllowedError(RefusedError):
     title = "Method not allowed here"
 
 
+class TransferCodingError(RefusedError):
+    code = "transfer_coding_unsupported"
+    status = 501
+    title = "Transfer coding not supported"
+
+
 class NotAcceptableError(RefusedError):
     code = "not_acceptable"
     status = 406
@@ -345,6 +351,15 @@ class UnavailableError(SebError):
 class OverloadedError(UnavailableError):
     code = "overloaded"
     title = "Too much is waiting for the bucket"
+
+
+class ShareExceededError(UnavailableError):
+    """One API key holds its share of something that all API keys use together. `share`: its name
+    in `broker/shares.py`; `held` and `limit`: in its unit."""
+
+    code = "share_exceeded"
+    status = 429
+    title = "The API key holds its share of a common resource"
 
 
 class QuotaExceededError(UnavailableError):

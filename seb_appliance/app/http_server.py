@@ -77,6 +77,7 @@ class HttpServer(uvicorn.Server):
             trusted_proxies=settings.proxies,
             failpoints=appliance.failpoints,
             traces=appliance.traces,
+            parser=appliance.parser,
             streams=StreamOptions(is_open=settings.durable_streams_open),
         )
         self.plain_answers = PlainAnswers(appliance.broker, options)

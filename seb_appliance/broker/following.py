@@ -121,13 +121,11 @@ class FollowerOfMany(Listener):
     `changed`: those in which something may have happened, the first one first; the stream takes
     them out."""
 
-    def __init__(
-        self, followers: Followers, topics: Iterable[Topic], wants: Callable[[str], bool]
-    ) -> None:
+    def __init__(self, followers: Followers, wants: Callable[[str], bool]) -> None:
         super().__init__(followers)
         self._wants = wants
-        self.topics: dict[int, Topic] = {topic.topic_id: topic for topic in topics}
-        self.changed: dict[int, Topic] = dict(self.topics)
+        self.topics: dict[int, Topic] = {}
+        self.changed: dict[int, Topic] = {}
 
     @property
     def topic_ids(self) -> Iterable[int]:
@@ -174,12 +172,10 @@ class Followers:
         self._add(follower)
         return follower
 
-    def follow_many(
-        self, topics: Iterable[Topic], wants: Callable[[str], bool], newest_id: int
-    ) -> FollowerOfMany:
-        """`topics`: all that are there and wanted; `newest_id`: of all that are there. Raises as
-        `follow`."""
-        follower = FollowerOfMany(self, topics, wants)
+    def follow_many(self, wants: Callable[[str], bool], newest_id: int) -> FollowerOfMany:
+        """It follows no topic yet: the caller lets it `meet` those that exist. `newest_id`: of
+        these. Raises as `follow`."""
+        follower = FollowerOfMany(self, wants)
         self._add(follower)
         if not self._of_many:
             self._newest_id = newest_id

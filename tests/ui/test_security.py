@@ -299,3 +299,8 @@ async def test_a_form_that_is_complete_after_the_log_out_changes_nothing(
         assert (answer.status, answer.headers["location"][:9]) == (303, "/ui/login")
         await connection.close()
     assert (await seb.client.get("/v1/topics/made.late")).status_code == 404
+
+
+@pytest.mark.parametrize("way_back", ["/ui/../v1/topics", "/ui/..", "/ui/./topics", "//evil.test"])
+async def test_a_log_in_leads_to_no_other_place(guest: Visitor, way_back: str) -> None:
+    assert (await guest.log_in("olga", next=way_back)).headers["location"] == "/ui"

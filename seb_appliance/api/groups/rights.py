@@ -6,16 +6,13 @@ has a grant for its name. Refusals name no topic that the caller did not name.
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Collection
-from typing import Final
+from collections.abc import Collection
 
 from seb_appliance.broker.broker import Broker
 from seb_appliance.broker.consumer_groups import Sees
 from seb_appliance.broker.group_refusals import no_such_group
 from seb_appliance.broker.values import ApiKeyView
-
-_LOOKED_AT_IN_A_SLICE: Final = 500  # topics; about 2 ms
+from seb_appliance.slices import in_slices
 
 
 def group_sees(broker: Broker, key: ApiKeyView) -> Sees:
@@ -31,7 +28,7 @@ async def authorize_group(broker: Broker, key: ApiKeyView, operation: str, group
     """A grant on one of the topics that the group stands on. Raises ForbiddenError."""
     broker.authorize(key, operation, group=group)
     none = True
-    async for topic in _stands_on(broker, group):
+    async for topic in in_slices(broker.groups.stands_on(group)):
         none = False
         if broker.may(key, operation, topic, group):
             return
@@ -55,7 +52,7 @@ async def authorize_whole(broker: Broker, key: ApiKeyView, group: str) -> None:
     await check_seen(broker, key, group)
     looked_at: set[str] = set()
     while not looked_at.issuperset(broker.groups.stands_on(group)):
-        async for topic in _stands_on(broker, group):
+        async for topic in in_slices(broker.groups.stands_on(group)):
             looked_at.add(topic)
             if not broker.may(key, "manage", topic, group):
                 raise broker.access.no_grant(key, "manage", None, group)
@@ -64,16 +61,8 @@ async def authorize_whole(broker: Broker, key: ApiKeyView, group: str) -> None:
 async def check_seen(broker: Broker, key: ApiKeyView, group: str) -> None:
     """Raises GroupNotFoundError for a group that is not there, or of which the key sees nothing."""
     sees, none = group_sees(broker, key), not broker.groups.topics_of(group)
-    async for topic in _stands_on(broker, group):
+    async for topic in in_slices(broker.groups.stands_on(group)):
         if sees(group, topic):
             return
     if not none:
         raise no_such_group(group)
-
-
-async def _stands_on(broker: Broker, group: str) -> AsyncIterator[str]:
-    """In slices: there may be 10,000 topics."""
-    for i, topic in enumerate(broker.groups.stands_on(group)):
-        if i and i % _LOOKED_AT_IN_A_SLICE == 0:
-            await asyncio.sleep(0)
-        yield topic

@@ -27,8 +27,10 @@ from seb_appliance.errors import (
     QuotaExceededError,
     RequestTimeoutError,
     SebError,
+    ShareExceededError,
     TopicHeldError,
     TopicNotFoundError,
+    TransferCodingError,
     UnauthenticatedError,
 )
 
@@ -45,6 +47,7 @@ EVERYWHERE: Final[ErrorTypes] = (
     HeadersTooLargeError,
     InternalError,
     OverloadedError,
+    TransferCodingError,
 )
 WITH_API_KEY: Final[ErrorTypes] = (
     ApiKeyChangedError,
@@ -54,6 +57,7 @@ WITH_API_KEY: Final[ErrorTypes] = (
     UnauthenticatedError,
     ForbiddenError,
     QuotaExceededError,
+    ShareExceededError,
 )
 
 DESCRIPTION: Final = """\
