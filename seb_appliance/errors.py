@@ -186,7 +186,8 @@ class NameHeldError(RefusedError):
 
 class ForkRefusedError(RefusedError):
     """The fork would be one too many, or too deep; `limit` says which number of them there may
-    be."""
+    be. Or it would begin within what compaction went over: `base_offset` and `next_offset` (or
+    any offset outside them) are possible."""
 
     code = "fork_refused"
     status = 409
