@@ -383,6 +383,13 @@ class QuotaExceededError(UnavailableError):
         self.retry_after_s = retry_after_s
 
 
+class ApiKeyChangedError(UnavailableError):
+    """The API key lost a grant while the request was under way; the next try is judged anew."""
+
+    code = "api_key_changed"
+    title = "The API key was changed while the request was under way"
+
+
 class StoreUnavailableError(UnavailableError):
     """The object store does not answer, or refuses us."""
 

@@ -218,6 +218,21 @@ class ConsumerGroups:
         topics = map(self._catalog.find_id, found.offsets)
         return sorted(topic.name for topic in topics if topic is not None)
 
+    def stands_on(self, group: str) -> list[str]:
+        """The topics on which the group has an offset, or will have when all that was admitted is
+        stored."""
+        return list(self._admission.offsets_of(group))
+
+    def stands_on_one_of(self, group: str, topics: Collection[str]) -> bool:
+        """Whether it stands on one of these topics, or on none at all."""
+        found = self._catalog.groups.get(group)
+        offsets = found.offsets if found is not None else {}
+        for topic in filter(None, map(self._catalog.find, topics if offsets else ())):
+            if topic.topic_id in offsets:
+                return True
+        stood = self._admission.offsets_of(group)
+        return not stood or any(name in stood for name in topics)
+
     def pick(self, group: str, patterns: Collection[str]) -> list[str]:
         """Topics for a reset: those named plainly, and those of the group that a pattern with * or
         ** matches. Raises TopicNotFoundError, GroupNotFoundError, BadParameterError."""

@@ -74,7 +74,7 @@ class ForkOf:
 @dataclass(frozen=True, slots=True)
 class TopicView:
     """A topic as of the last applied entry. `bytes`: its own; what a fork shares counts with its
-    parent. `forks`: how many there are of it."""
+    parent. `forks`: how many there are of it. `closed`: a stream that takes no records."""
 
     name: str
     topic_id: int
@@ -86,6 +86,7 @@ class TopicView:
     bytes: int
     fork_of: ForkOf | None = None
     forks: int = 0
+    closed: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -91,7 +91,7 @@ def routes(broker: Broker) -> list[HTTPRouteHandler]:
         default = From(latest=True) if named == "latest" else From(earliest=True)
         read = await unless_gone(
             broker.groups.read(group, topic, wanted, default=default),
-            request.receive,
+            request,
             waits=wanted.wait_ms > 0,
         )
         return await encoded(

@@ -16,6 +16,7 @@ from litestar.types import Message, Receive, Scope, Send
 
 from seb_appliance import limits
 from seb_appliance.api.answers import ARROW, Headers
+from seb_appliance.api.auth import look_again
 from seb_appliance.api.records.live_answers import HEAD_STATE, body_event, disconnected
 from seb_appliance.broker.broker import Broker
 from seb_appliance.broker.topic import no_such_topic
@@ -89,7 +90,7 @@ class ArrowRecords:
         if not scope["state"].get(HEAD_STATE):
             leaving = asyncio.create_task(disconnected(receive, self._leave))
             try:
-                await self._send(send)
+                await self._send(send, scope)
             finally:
                 leaving.cancel()
                 await asyncio.gather(leaving, return_exceptions=True)
@@ -98,7 +99,7 @@ class ArrowRecords:
     def _leave(self) -> None:
         self._gone = True
 
-    async def _send(self, send: Send) -> None:
+    async def _send(self, send: Send, scope: Scope) -> None:
         await self._send_part(send, await asyncio.to_thread(_schema))
         result = self._first
         while result.slices and not self._gone:
@@ -107,6 +108,7 @@ class ArrowRecords:
             if self._left == 0 or result.next_offset >= self._until:
                 break
             result = await self._next(result)
+            look_again(scope)
         await send(_part(_END))
 
     async def _next(self, before: ReadResult) -> ReadResult:

@@ -16,7 +16,14 @@ from litestar.types import ASGIApp, Receive
 from seb_appliance import limits
 from seb_appliance.api import parameters
 from seb_appliance.api.answers import ARROW, BATCH, EVENTS, JSON, NDJSON, RAW, SSE, Answer, Headers
-from seb_appliance.api.auth import AnyRequest, Call, authorize_to_read, enter, enter_to_read
+from seb_appliance.api.auth import (
+    AnyRequest,
+    Call,
+    authorize_to_read,
+    enter,
+    enter_to_read,
+    look_again,
+)
 from seb_appliance.api.media_types import negotiate
 from seb_appliance.api.records.arrow import ArrowRecords
 from seb_appliance.api.records.arrow import is_installed as arrow_is_installed
@@ -172,17 +179,22 @@ async def encoded(broker: Broker, headers: Headers, parts: Iterable[Bytes]) -> A
     return Answer(200, headers, body, reservation=reservation)
 
 
-async def unless_gone(reading: Coroutine[Any, Any, T], receive: Receive, *, waits: bool) -> T:
-    """The read; if it waits, it ends early when the client leaves, and its place becomes free."""
+async def unless_gone(reading: Coroutine[Any, Any, T], request: AnyRequest, *, waits: bool) -> T:
+    """The read, if the API key is still good when it is done; one that waits ends early when the
+    client leaves, and its place becomes free."""
     if not waits:
-        return await reading
+        result = await reading
+        look_again(request.scope)
+        return result
     task = asyncio.create_task(reading)
-    leaving = asyncio.create_task(_disconnected(receive))
+    leaving = asyncio.create_task(_disconnected(request.receive))
     try:
         await asyncio.wait({task, leaving}, return_when=asyncio.FIRST_COMPLETED)
         if not task.done():
             raise RequestTimeoutError("The client left before there was a record.")
-        return task.result()
+        result = task.result()
+        look_again(request.scope)
+        return result
     finally:
         task.cancel()
         leaving.cancel()
@@ -283,7 +295,7 @@ def routes(broker: Broker, traces: Traces | None = None) -> list[HTTPRouteHandle
         trace = RequestTrace.of(traces, call.headers)
         result = await unless_gone(
             broker.read(topic, wanted) if key is None else broker.read_key(topic, wanted, key),
-            request.receive,
+            request,
             waits=wanted.wait_ms > 0,
         )
         if trace is not None:
