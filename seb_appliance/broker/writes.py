@@ -21,6 +21,7 @@ from seb_appliance.broker.counters import Counters
 from seb_appliance.broker.grants import Authorizer
 from seb_appliance.broker.group_admission import GroupAdmission
 from seb_appliance.broker.linger import Linger
+from seb_appliance.broker.log_clock import LogClock
 from seb_appliance.broker.ports import State
 from seb_appliance.broker.repeats import Earlier, Repeats
 from seb_appliance.broker.sequencer import Sequencer
@@ -57,6 +58,7 @@ class Writes:
         *,
         durability: str,
         clock: Clock,
+        log_clock: LogClock,
         counters: Counters,
         failpoints: Failpoints,
         pending: ByteBudget,
@@ -65,7 +67,9 @@ class Writes:
         self.stopping = False
         self._pending = pending
         self._together: Together | None = None  # of the window that was open last
-        self.admission = Admission(catalog, next_topic_id, settings.effective, shares)
+        self.admission = Admission(
+            catalog, next_topic_id, settings.effective, log_clock.created_us, shares
+        )
         self.group_admission = GroupAdmission(self.admission, catalog.groups, clock)
         self._catalog = catalog
         self._sequencer = sequencer
@@ -80,7 +84,7 @@ class Writes:
             longest_wait_ms=settings.ack_timeout_ms,
             durability=durability,
         )
-        self.expiry = StreamExpiry(clock)
+        self.expiry = StreamExpiry(log_clock)
         self.appending = Appending(
             sequencer,
             self.admission,

@@ -55,6 +55,7 @@ async def write_entries(folder: Path, count: int) -> None:
         Catalog(await database.load(), clock.monotonic_s),
         1,
         BrokerSettings().effective,
+        clock.wall_us,
         AllShares(),
     )
     await database.close()
