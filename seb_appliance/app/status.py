@@ -46,7 +46,7 @@ def status(appliance: Appliance) -> Status:
         tidier=_tidier(appliance),
         key_index=_key_index(appliance),
         waiting=_waiting(appliance),
-        shares=appliance.broker.shares_shown(),
+        shares=appliance.broker.gauges.shares(),
         background=_background(appliance),
         cost=_cost(appliance),
         counts=_counts(appliance),

@@ -44,7 +44,7 @@ def facts(appliance: Appliance) -> Facts:
         damaged_reads=appliance.sections.damaged,
         pending_bytes=broker.pending.used_bytes,
         pending_bytes_max=broker.pending.limit_bytes,
-        shares=broker.shares_shown(),
+        shares=broker.gauges.shares(),
         groups=broker.groups.count,
         standby=_standby(appliance),
     )

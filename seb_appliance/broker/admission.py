@@ -241,12 +241,7 @@ class Admission:
         self.check_room_for(1, owner)
 
     def place(
-        self,
-        window: Window,
-        name: str,
-        prepared: Prepared,
-        now_us: int,
-        owner: str = OPERATOR,
+        self, window: Window, name: str, prepared: Prepared, now_us: int, owner: str = OPERATOR
     ) -> AdmittedAppend:
         """The offsets of prepared records; a missing topic is created before them in the window.
         Never refuses: all checks were made."""

@@ -51,7 +51,6 @@ from seb_appliance.broker.record_keys import RecordKeys
 from seb_appliance.broker.sections import SectionReader
 from seb_appliance.broker.sequencer import Sequencer
 from seb_appliance.broker.settings import BrokerSettings
-from seb_appliance.broker.share_views import ShareView, share_views
 from seb_appliance.broker.shares import AllShares
 from seb_appliance.broker.streams import Streams
 from seb_appliance.broker.telling import tell
@@ -130,7 +129,7 @@ class Broker:
         self._writes = self._make_writes(loaded.next_topic_id, authorizer, failpoints)
         self.topics = Topics(self._catalog, self._writes, settings, self.linger, clock)
         self.streams = self._make_streams()
-        self.gauges = Gauges(self._catalog, self._sequencer)
+        self.gauges = Gauges(self._catalog, self._sequencer, self.shares)
         self.by_hand = ByHand(self._writes, self.pending, clock)
         self.groups = self._make_groups(index)
         self.topic_lists = TopicLists(self._catalog, index)
@@ -344,10 +343,6 @@ class Broker:
         return Remembered(
             len(requests), requests.shares.used, requests.reaches_back_to_us, len(producers)
         )
-
-    def shares_shown(self) -> list[ShareView]:
-        """Of what all API keys use together, how much is used, and by whom most."""
-        return share_views(self.shares, self._catalog)
 
     async def readiness(self) -> Readiness:
         """Whether this appliance takes reads and writes, and if not why."""

@@ -5,12 +5,19 @@ from __future__ import annotations
 from seb_appliance.broker.catalog import Catalog
 from seb_appliance.broker.group_lag import GroupLag, furthest_behind
 from seb_appliance.broker.sequencer import Sequencer
+from seb_appliance.broker.share_views import ShareView, share_views
+from seb_appliance.broker.shares import AllShares
 
 
 class Gauges:
-    def __init__(self, catalog: Catalog, sequencer: Sequencer) -> None:
+    def __init__(self, catalog: Catalog, sequencer: Sequencer, shares: AllShares) -> None:
         self._catalog = catalog
         self._sequencer = sequencer
+        self._shares = shares
+
+    def shares(self) -> list[ShareView]:
+        """Of what all API keys use together, how much is used, and by whom most."""
+        return share_views(self._shares, self._catalog)
 
     @property
     def window_bytes(self) -> int:

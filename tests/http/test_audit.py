@@ -35,6 +35,7 @@ async def test_what_an_operator_does_is_there_at_once(seb):
     assert [(one["action"], one["subject_kind"], one["subject"]) for one in reversed(found)] == [
         ("topic_created", "topic", "audited"),
         ("topic_changed", "topic", "audited"),
+        ("group_created", "group", "team"),
         ("group_reset", "group", "team"),
         ("group_deleted", "group", "team"),
         ("topic_deleted", "topic", "audited"),
@@ -45,7 +46,7 @@ async def test_what_an_operator_does_is_there_at_once(seb):
     changed = found[-2]
     assert changed["before"]["settings"]["linger_ms"] == 1
     assert changed["after"]["settings"]["linger_ms"] == 2
-    reset = found[-3]
+    reset = found[-4]
     assert (reset["before"], reset["after"]) == (
         {"offsets": {"audited": 1}},
         {"offsets": {"audited": 0}},

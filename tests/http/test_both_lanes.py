@@ -89,6 +89,12 @@ CASES = [
     Case("an unknown method", method="BREW"),
     Case("put", method="PUT", headers=("Content-Length: 0",)),
     Case("head", method="HEAD", headers=("Accept: application/json",)),
+    Case(
+        "commit for a new group",
+        method="PUT",
+        path="/v1/groups/g/offsets",
+        body=b'{"offsets":{"t":0}}',
+    ),
     Case("commit", body=b'{"offsets":{"t":1}}', taken=True, **COMMIT),
     Case("commit again", body=b'{"offsets":{"t":1},"metadata":{"t":"m"}}', taken=True, **COMMIT),
     Case("commit if", body=b'{"offsets":{"t":1},"expected":{"t":1}}', taken=True, **COMMIT),
