@@ -79,7 +79,8 @@ from seb_appliance.supervisor import Supervisor
 
 
 class Broker:
-    """One per process. All methods run on one event loop; `start` before anything else."""
+    """One per process. All methods run on one event loop; `start` before anything else. Of its
+    arguments, `before_us` is as for `LogClock`."""
 
     _writer: asyncio.Task[None] | None = None
     _forgetting: asyncio.Handle | None = None
@@ -102,7 +103,6 @@ class Broker:
         supervisor: Supervisor | None = None,
         before_us: int | None = None,
     ) -> None:
-        """`before_us`: as for `LogClock`."""
         assert loaded.position.seq <= journal.position.seq, (loaded.position, journal.position)
         self.shares = AllShares()
         self.pending = ByteBudget(settings.max_pending_bytes, "records that wait for the bucket")
@@ -437,8 +437,7 @@ class Broker:
         return self._reads.wait_at_end(topic, offset, seconds, woken, owner)
 
     def follow(self, topic: str, owner: str) -> Follower:
-        """Be woken whenever the topic changes. `owner`: whose share it takes. Raises
-        TopicNotFoundError, ShareExceededError, OverloadedError, ShuttingDownError."""
+        """Be woken whenever the topic changes. Raises TopicNotFoundError, `Followers.follow`'s."""
         return self.followers.follow(self._catalog.topic(topic), owner)
 
     async def follow_many(self, wants: Callable[[str], bool], owner: str) -> FollowerOfMany:

@@ -59,8 +59,10 @@ def told_state(state: LoadedState) -> dict[str, Any]:
 
 
 def _told_topic(row: TopicRow) -> dict[str, Any]:
-    """What came with forks is told of topics that have something to do with them."""
+    """What came with forks is told of topics that have something to do with them. Owners, which
+    came later, follow from what is told of all actions."""
     told: dict[str, Any] = msgspec.to_builtins(row)
+    del told["owner"]
     alone = {
         "parent_id": None,
         "fork_offset": 0,

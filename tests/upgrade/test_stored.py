@@ -144,6 +144,20 @@ async def test_its_bucket_alone_gives_the_same(stored: Unpacked, name: str) -> N
 
 
 @pytest.mark.parametrize("name", NAMES)
+async def test_who_made_its_topics_is_known_from_its_data_and_from_its_bucket(
+    stored: Unpacked, name: str
+) -> None:
+    there = stored(name)
+    database = await StateDatabase.open(there.data / "state.sqlite")
+    migrated = {row.name: row.owner for row in (await database.load()).topics}
+    await database.close()
+    chosen = settings_of(there.bucket, there.folder / "elsewhere")
+    restored = await restoring.verify(chosen, lambda *_: None)
+    assert {row.name: row.owner for row in restored.state.topics} == migrated
+    assert migrated["plain"] in {row["api_key_id"] for row in there.state["api_keys"]}
+
+
+@pytest.mark.parametrize("name", NAMES)
 async def test_nothing_is_found_wrong_with_its_bucket(
     stored: Unpacked, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -36,7 +36,7 @@ async def test_a_clock_that_is_wrong_for_a_moment_does_not_move_created(house: H
 
 
 async def test_a_repeat_is_known_after_a_jump_of_the_clock(house: House) -> None:
-    first = Conditions(request=RequestStamp(b"a" * 16, b"b" * 16))
+    first = Conditions(request=RequestStamp(b"a" * 16, bytes(16), b"b" * 16))
     stored = house.append("t", b"once", conditions=first)
     await house.clock.advance(1)
     house.clock.wall_offset_us = 30 * DAY_US
