@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from litestar import Request
+from litestar.types import Scope
 
 from seb_appliance import limits
 from seb_appliance.api.parameters import read_headers, read_query
@@ -15,6 +16,7 @@ from seb_appliance.api.peers import peer_address
 from seb_appliance.api.problems import API_KEY_STATE
 from seb_appliance.broker.audit import Actor
 from seb_appliance.broker.broker import Broker
+from seb_appliance.broker.quotas import Meter
 from seb_appliance.broker.tickets import Ticket
 from seb_appliance.broker.values import ApiKeyView
 from seb_appliance.errors import BadParameterError, ForbiddenError, UnauthenticatedError
@@ -34,6 +36,11 @@ class Call:
     query: dict[str, str]
     address: str
     ticket: Ticket | None = None
+
+    @property
+    def owner(self) -> str:
+        """Whose share of common resources the call takes; see `broker/shares.py`."""
+        return self.key.api_key_id
 
     @property
     def actor(self) -> Actor:
@@ -93,6 +100,13 @@ def enter_to_read(request: AnyRequest, broker: Broker, known: frozenset[str]) ->
     scope["state"][API_KEY_STATE] = ticket.key
     scope["state"][METER_STATE] = broker.access.meters.enter(ticket.key)
     return Call(ticket.key, headers, named, peer_address(scope), ticket)
+
+
+async def within_quota(scope: Scope, is_over: Callable[[], bool]) -> None:
+    """Before each part of a stream: wait until its API key may send bytes again, or `is_over`."""
+    meter: Meter | None = scope["state"].get(METER_STATE)
+    if meter is not None:
+        await meter.refilled(is_over)
 
 
 def authenticated_again(broker: Broker, call: Call) -> ApiKeyView:

@@ -15,8 +15,9 @@ from types import TracebackType
 from typing import Self, TypeVar
 
 from seb_appliance import limits
-from seb_appliance.broker.budget import ByteBudget
+from seb_appliance.broker.shares import Shares
 from seb_appliance.broker.topic import Topic, gone
+from seb_appliance.broker.turns import Turns
 from seb_appliance.clock import Clock, Timer
 from seb_appliance.errors import BadParameterError, OverloadedError, ShuttingDownError
 
@@ -36,9 +37,11 @@ def check_count(topics: T) -> T:
 class Listener:
     """One whom `Followers` wakes; made there, used in a `with` block."""
 
-    def __init__(self, followers: Followers) -> None:
+    def __init__(self, followers: Followers, owner: str) -> None:
         self._followers = followers
+        self._owner = owner
         self._woken: asyncio.Future[None] | None = None
+        self._is_due = False  # to be woken, in a turn of the loop that comes
         self._left = False
 
     @property
@@ -72,13 +75,20 @@ class Listener:
         self.wake()
 
     def wake(self) -> None:
+        """Soon: when many are woken at one time, each has its turn."""
+        if self._woken is not None and not (self._is_due or self._woken.done()):
+            self._is_due = True
+            self._followers.turns.add(self._owner, self._resume)
+
+    def _resume(self) -> None:
+        self._is_due = False
         if self._woken is not None and not self._woken.done():
             self._woken.set_result(None)
 
     def leave(self) -> None:
         """The client is gone: `wait` waits no more."""
         self._left = True
-        self.wake()
+        self._resume()
 
     def __enter__(self) -> Self:
         return self
@@ -95,8 +105,8 @@ class Listener:
 class Follower(Listener):
     """One of those who follow `topic`."""
 
-    def __init__(self, followers: Followers, topic: Topic) -> None:
-        super().__init__(followers)
+    def __init__(self, followers: Followers, owner: str, topic: Topic) -> None:
+        super().__init__(followers, owner)
         self._topic = topic
 
     @property
@@ -122,9 +132,13 @@ class FollowerOfMany(Listener):
     them out."""
 
     def __init__(
-        self, followers: Followers, topics: Iterable[Topic], wants: Callable[[str], bool]
+        self,
+        followers: Followers,
+        owner: str,
+        topics: Iterable[Topic],
+        wants: Callable[[str], bool],
     ) -> None:
-        super().__init__(followers)
+        super().__init__(followers, owner)
         self._wants = wants
         self.topics: dict[int, Topic] = {topic.topic_id: topic for topic in topics}
         self.changed: dict[int, Topic] = dict(self.topics)
@@ -153,11 +167,13 @@ class FollowerOfMany(Listener):
 
 class Followers:
     """All of them. `budget`: bytes that are being sent to them; `recent`: what many of them are
-    about to get; `cut`: how many were cut off because they took nothing."""
+    about to get; `turns`: of those who are woken; `cut`: how many were cut off because they took
+    nothing."""
 
     def __init__(self, clock: Clock) -> None:
-        self.budget = ByteBudget(limits.FOLLOWING_BYTES_MAX, "followers")
+        self.budget = Shares("following", limits.FOLLOWING_BYTES_MAX, "bytes of live streams")
         self.recent = RecentParts(limits.FOLLOWED_PARTS_BYTES_MAX)
+        self.turns = Turns()
         self.stopping = False
         self.count = 0
         self.cut = 0
@@ -168,18 +184,18 @@ class Followers:
         self._of_many: set[FollowerOfMany] = set()
         self._newest_id = 0  # of the topics that all of these have met
 
-    def follow(self, topic: Topic) -> Follower:
+    def follow(self, topic: Topic, owner: str) -> Follower:
         """Raises OverloadedError when there are too many, ShuttingDownError."""
-        follower = Follower(self, topic)
+        follower = Follower(self, owner, topic)
         self._add(follower)
         return follower
 
     def follow_many(
-        self, topics: Iterable[Topic], wants: Callable[[str], bool], newest_id: int
+        self, topics: Iterable[Topic], wants: Callable[[str], bool], newest_id: int, owner: str
     ) -> FollowerOfMany:
         """`topics`: all that are there and wanted; `newest_id`: of all that are there. Raises as
         `follow`."""
-        follower = FollowerOfMany(self, topics, wants)
+        follower = FollowerOfMany(self, owner, topics, wants)
         self._add(follower)
         if not self._of_many:
             self._newest_id = newest_id

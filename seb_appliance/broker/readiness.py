@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
-from seb_appliance.broker.budget import ByteBudget
 from seb_appliance.broker.ports import Journal, State
 from seb_appliance.broker.sequencer import Sequencer
+from seb_appliance.broker.shares import Shares
 from seb_appliance.broker.values import Readiness
 from seb_appliance.clock import Clock
 from seb_appliance.errors import FencedError, StandbyError, StoreError
@@ -22,7 +22,7 @@ class ReadinessCheck:
         self,
         journal: Journal,
         state: State,
-        pending: ByteBudget,
+        pending: Shares,
         clock: Clock,
         sequencer: Sequencer,
     ) -> None:
@@ -47,7 +47,7 @@ class ReadinessCheck:
             failing_s = self._clock.monotonic_s() - health.failing_since_s
             if health.denied or failing_s >= FAILING_FOR_S:
                 problems.append(f"the bucket fails since {failing_s:.0f} s: {health.failure}")
-        if self._pending.used_bytes >= self._pending.limit_bytes:
+        if self._pending.used >= self._pending.limit:
             problems.append("as much waits for the bucket as is allowed")
         if self._state.failure:
             problems.append(f"SQLite does not follow: {self._state.failure}")

@@ -32,7 +32,7 @@ async def good(seb):
     """The process lives, and takes the next good request."""
     answer = await exchange(seb.port, produce_head(seb, b"Content-Length: 2") + b"ok")
     assert answer.status == 201
-    assert seb.appliance.broker.pending.used_bytes == 0
+    assert seb.appliance.broker.pending.used == 0
 
 
 REFUSED = {
@@ -128,10 +128,10 @@ async def test_a_client_that_leaves_in_its_body_frees_what_it_held(seb):
     connection = await RawConnection.open(seb.port)
     await connection.send(produce_head(seb, b"Content-Length: 1000000") + b"x" * 1000)
     async with asyncio.timeout(60):
-        while seb.appliance.broker.pending.used_bytes != 1_000_000:
+        while seb.appliance.broker.pending.used != 1_000_000:
             await asyncio.sleep(0)
         await connection.close()
-        while seb.appliance.broker.pending.used_bytes:
+        while seb.appliance.broker.pending.used:
             await asyncio.sleep(0)
     await good(seb)
 
@@ -205,7 +205,7 @@ async def test_a_body_that_trickles_times_out_and_frees_its_reservation(seb, mon
     trickling.cancel()
     assert (answer.status, answer.code) == (408, "request_timeout")
     async with asyncio.timeout(60):
-        while seb.appliance.broker.pending.used_bytes:
+        while seb.appliance.broker.pending.used:
             await asyncio.sleep(0)
     await connection.close()
     await good(seb)
@@ -244,9 +244,9 @@ async def test_a_reader_that_takes_nothing_is_cut_off(seb, monkeypatch):
         stalled, head + b"Authorization: Bearer " + seb.admin_key.encode() + b"\r\n\r\n"
     )
     async with asyncio.timeout(60):
-        while not seb.appliance.broker.reading.used_bytes:
+        while not seb.appliance.broker.reading.used:
             await asyncio.sleep(0)
-        while seb.appliance.broker.reading.used_bytes:
+        while seb.appliance.broker.reading.used:
             await asyncio.sleep(0)
     stalled.close()
     await good(seb)

@@ -52,7 +52,12 @@ class PlainConsume:
         """The same from another offset."""
         asked = self.wanted
         wanted = ReadRequest(
-            From(offset=offset), asked.until, asked.max_records, asked.max_bytes, asked.wait_ms
+            From(offset=offset),
+            asked.until,
+            asked.max_records,
+            asked.max_bytes,
+            asked.wait_ms,
+            asked.owner,
         )
         return PlainConsume(self.key, self.until_us, self.topic, wanted, self.chosen, self.shape)
 

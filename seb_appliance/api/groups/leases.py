@@ -50,7 +50,7 @@ def routes(broker: Broker) -> list[HTTPRouteHandler]:
         group: str = request.scope["path_params"]["group"]
         broker.authorize(call.key, "consume", group=group)
         asked = await read_json(request, call, broker, _decoder)
-        lease = await broker.groups.take_lease(group, asked.holder, asked.ttl_ms)
+        lease = await broker.groups.take_lease(group, asked.holder, asked.ttl_ms, call.owner)
         taken = LeaseTakenOut(
             group, lease.generation, lease.holder, lease.ttl_ms, lease.expires_in_ms
         )
@@ -66,7 +66,7 @@ def routes(broker: Broker) -> list[HTTPRouteHandler]:
         if given is None:
             raise BadParameterError("Say which lease: ?generation= with what taking it answered.")
         generation = parameters.integer(given, "generation", smallest=1, largest=limits.OFFSET_MAX)
-        await broker.groups.release_lease(group, generation)
+        await broker.groups.release_lease(group, generation, call.owner)
         return Answer(204, [])
 
     return [take_lease, release_lease]

@@ -107,7 +107,7 @@ class LiveRecords(LiveAnswer[Follower]):
         return [(b"seb-next-offset", str(self._offset).encode())]
 
     def _follow(self) -> Follower:
-        return self._broker.follow(self._topic)
+        return self._broker.follow(self._topic, self._call.owner)
 
     def _opening(self, follower: Follower) -> bytes:  # noqa: ARG002
         # An id without data: who loses the connection before the first record comes back to here.

@@ -59,7 +59,7 @@ class LiveOfMany(LiveAnswer[FollowerOfMany]):
 
     def _follow(self) -> FollowerOfMany:
         """Raises OffsetExpiredError, OffsetOutOfRangeError, too."""
-        follower = self._broker.follow_many(self._may)
+        follower = self._broker.follow_many(self._may, self._call.owner)
         try:
             for topic in follower.topics.values():
                 self._place[topic.topic_id] = start_of(

@@ -89,7 +89,7 @@ class PageOfMany:
 
     async def answer(self) -> Answer:
         """Raises OffsetExpiredError, OffsetOutOfRangeError, and what `Broker.read` raises."""
-        with self._broker.follow_many(self._may) as follower:
+        with self._broker.follow_many(self._may, self._call.owner) as follower:
             self._begin(follower)
             await self._read(follower)
             if not self._results and self.wait_ms:
@@ -102,9 +102,8 @@ class PageOfMany:
             (b"cache-control", b"no-store"),
             (b"vary", b"Accept, Accept-Encoding, Authorization"),
         ]
-        return await encoded(
-            self._broker, headers, _parts(frame, self._results, self._wanted.shape)
-        )
+        parts = _parts(frame, self._results, self._wanted.shape)
+        return await encoded(self._broker, self._call, headers, parts)
 
     def _may(self, topic: str) -> bool:
         ticket = self._call.ticket
