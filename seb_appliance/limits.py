@@ -60,9 +60,11 @@ LEASE_TTL_MS_MAX: Final = 3_600_000
 # The window and what waits
 WINDOW_BYTES_MAX: Final = 8 * MIB  # a full window closes at once
 PENDING_BYTES_DEFAULT: Final = 64 * MIB  # waiting for the bucket, all windows together
-PENDING_CALL_BYTES: Final = 4 * KIB  # of each call in the application's lane, beside its bytes
-PENDING_REQUEST_BYTES: Final = 256  # of each in the fast lane
-PENDING_RECORD_BYTES: Final = 128  # of each record that is in no batch
+# What an admitted write holds beside its bytes, measured: each in the application's lane and in the
+# fast lane, and each record that is in no batch.
+PENDING_CALL_BYTES: Final = 4 * KIB
+PENDING_REQUEST_BYTES: Final = 288
+PENDING_RECORD_BYTES: Final = 128
 READ_BYTES_DEFAULT: Final = 64 * MIB  # read answers being made or sent
 OPERATOR_LINGER_MS: Final = 50
 LINGER_MS_MAX: Final = 10_000

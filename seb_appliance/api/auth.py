@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -102,11 +103,16 @@ def enter_to_read(request: AnyRequest, broker: Broker, known: frozenset[str]) ->
     return Call(ticket.key, headers, named, peer_address(scope), ticket)
 
 
-async def within_quota(scope: Scope, is_over: Callable[[], bool]) -> None:
-    """Before each part of a stream: wait until its API key may send bytes again, or `is_over`."""
+async def within_quota(
+    scope: Scope,
+    is_over: Callable[[], bool],
+    pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
+) -> None:
+    """Before each part of a stream: wait until its API key may send bytes again, or `is_over`.
+    `pause` waits so many seconds, or until there is a reason to ask again."""
     meter: Meter | None = scope["state"].get(METER_STATE)
-    if meter is not None:
-        await meter.refilled(is_over)
+    while meter is not None and meter.overdrawn_s > 0 and not is_over():
+        await pause(min(meter.overdrawn_s, 1.0))
 
 
 def authenticated_again(broker: Broker, call: Call) -> ApiKeyView:

@@ -63,12 +63,18 @@ class Listener:
     def left(self) -> bool:
         return self._left
 
-    async def wait(self) -> None:
-        """Until something may have changed: the topic, the time, `stopping`, or `leave`."""
+    async def wait(self, seconds: float | None = None) -> None:
+        """Until something may have changed: the topic, the time, `stopping`, or `leave`; so many
+        seconds at most."""
         if self._left or self.stopping:
             return
         self._woken = asyncio.get_running_loop().create_future()
-        await self._woken
+        timer = None if seconds is None else self._followers.call_later(seconds, self._resume)
+        try:
+            await self._woken
+        finally:
+            if timer is not None:
+                timer.cancel()
 
     def note(self, topic: Topic) -> None:  # noqa: ARG002 - a follower of one knows which it is
         """This topic has changed."""
@@ -178,7 +184,7 @@ class Followers:
         self.count = 0
         self.cut = 0
         self.rings = 0
-        self._clock = clock
+        self.call_later = clock.call_later
         self._timer: Timer | None = None
         self._by_topic: defaultdict[int, set[Listener]] = defaultdict(set)
         self._of_many: set[FollowerOfMany] = set()
@@ -253,7 +259,7 @@ class Followers:
         self._wake_all()
 
     def _arm(self) -> None:
-        self._timer = self._clock.call_later(limits.FOLLOWER_PING_S, self._ring)
+        self._timer = self.call_later(limits.FOLLOWER_PING_S, self._ring)
 
     def _ring(self) -> None:
         self.rings += 1

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict
-from collections.abc import Callable
 from typing import Final
 
 from seb_appliance import limits
@@ -88,17 +87,9 @@ class Meter:
         self._bytes_out.charge(size_bytes, self._clock.monotonic_s())
 
     @property
-    def is_overdrawn(self) -> bool:
-        """Whether more bytes went out than the quota allows by now."""
-        return self._bytes_out.missing_s(0, self._clock.monotonic_s()) > 0
-
-    async def refilled(self, is_over: Callable[[], bool]) -> None:
-        """Wait until it is not overdrawn, or `is_over`, which is asked once a second."""
-        while not is_over():
-            missing_s = self._bytes_out.missing_s(0, self._clock.monotonic_s())
-            if missing_s <= 0:
-                return
-            await self._clock.sleep(min(missing_s, 1.0))
+    def overdrawn_s(self) -> float:
+        """Seconds until bytes may go out again; 0 when they may."""
+        return self._bytes_out.missing_s(0, self._clock.monotonic_s())
 
 
 class Meters:

@@ -84,7 +84,7 @@ async def test_who_waits_at_a_standby_is_woken_by_what_the_writer_stored(
 ) -> None:
     asked = ReadRequest(From(offset=0), wait_ms=10_000)
     waiting = asyncio.create_task(standby.broker.read("orders", asked))
-    with standby.broker.follow("orders") as follower:
+    with standby.broker.follow("orders", OPERATOR) as follower:
         await produce(writer, b"first")
         await follower.wait()
     result = await waiting

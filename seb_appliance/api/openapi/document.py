@@ -26,6 +26,7 @@ from seb_appliance.errors import (
     QuotaExceededError,
     RequestTimeoutError,
     SebError,
+    ShareExceededError,
     TopicHeldError,
     TopicNotFoundError,
     UnauthenticatedError,
@@ -52,6 +53,7 @@ WITH_API_KEY: Final[ErrorTypes] = (
     UnauthenticatedError,
     ForbiddenError,
     QuotaExceededError,
+    ShareExceededError,
 )
 
 DESCRIPTION: Final = """\

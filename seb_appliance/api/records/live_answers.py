@@ -127,7 +127,7 @@ class LiveAnswer(Generic[L]):
         def is_over() -> bool:
             return follower.left or follower.stopping or rings != follower.rings
 
-        await within_quota(scope, is_over)
+        await within_quota(scope, is_over, follower.wait)
         return None if is_over() else await self._next_part(follower)
 
     def _check_key(self, follower: L, scope: Scope) -> None:

@@ -54,7 +54,8 @@ class Waiting:
 
     def wait(self) -> Heard:
         heard = Heard()
-        self.together.add(heard, "admitted", 1, self.clock.now_s)
+        self.budget.take("key", 1)
+        self.together.add(heard, "admitted", "key", 1, self.clock.now_s)
         return heard
 
 
@@ -165,7 +166,7 @@ async def test_an_error_of_our_own_in_the_writer_is_told_to_all_who_wait(house: 
 
 
 def commit_at_once(house: House, topic: str, heard: Heard) -> bool:
-    return house.broker.groups.commit_at_once(Commit("g", {topic: 1}), 10, heard)
+    return house.broker.groups.commit_at_once("key", Commit("g", {topic: 1}), heard)
 
 
 async def test_a_commit_without_a_task_is_told_once_it_is_stored(house: House) -> None:

@@ -113,7 +113,7 @@ async def test_who_waits_for_a_stream_that_was_made_anew_is_told_so(house: House
     await house.done(house.broker.streams.delete("s", THE_APPLIANCE))
     await make(house, WantedStream())
     with pytest.raises(TopicNotFoundError):
-        await house.done(house.broker.streams.wait(before, before.log_end_offset, 1))
+        await house.done(house.broker.streams.wait(before, before.log_end_offset, 1, OPERATOR))
 
 
 async def test_what_comes_with_a_stream_lies_behind_what_its_topic_holds(house: House) -> None:

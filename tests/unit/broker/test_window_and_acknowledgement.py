@@ -5,6 +5,7 @@ from itertools import permutations
 
 import pytest
 
+from seb_appliance import limits
 from seb_appliance.broker.sealing import seal
 from seb_appliance.broker.settings import BrokerSettings
 from seb_appliance.broker.shares import OPERATOR
@@ -158,7 +159,7 @@ async def test_a_fenced_writer_acknowledges_nothing_any_more(house: House) -> No
 
 
 async def test_an_append_over_the_pending_budget_is_refused(house: House) -> None:
-    house.broker.pending.limit = 10
+    house.broker.pending.limit = limits.PENDING_CALL_BYTES + limits.PENDING_RECORD_BYTES + 10
     house.journal.hold()
     waiting = house.append("t", b"12345678")
     await settle()
