@@ -280,7 +280,8 @@ class Writes:
         """The decision; unless something was admitted, `reservation` is released."""
         try:
             self._check_writable()
-            reservation.grow(limits.PENDING_CALL_BYTES + count * limits.PENDING_RECORD_BYTES)
+            self._pending.check(reservation.owner, 0)  # the body alone may fill a share
+            reservation.grow_anyway(limits.PENDING_CALL_BYTES + count * limits.PENDING_RECORD_BYTES)
             decided = decide()
         except Refusal as refusal:
             reservation.release()
