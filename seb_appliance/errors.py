@@ -139,6 +139,12 @@ class MethodNotAllowedError(RefusedError):
     title = "Method not allowed here"
 
 
+class TransferCodingError(RefusedError):
+    code = "transfer_coding_unsupported"
+    status = 501
+    title = "Transfer coding not supported"
+
+
 class NotAcceptableError(RefusedError):
     code = "not_acceptable"
     status = 406

@@ -21,6 +21,9 @@ RECORD_HEADERS_BYTES_MAX: Final = 16 * KIB
 RECORDS_PER_REQUEST_MAX: Final = 10_000
 RECORDS_IN_BATCHES_MAX: Final = 100_000  # of a request that sends record batches: columns
 
+PARSED_AT_ONCE_BYTES: Final = 64 * KIB  # larger bodies are read in a child process
+PARSE_S_MAX: Final = 30  # for one of them
+
 # The Go broker's multipart bodies
 PART_HEADERS_BYTES_MAX: Final = 4 * KIB  # of one part
 PART_SIZES_BYTES_MAX: Final = 16 * RECORDS_PER_REQUEST_MAX  # a uint32 has 10 digits

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from seb_appliance import limits
+from seb_appliance.api.parsing import Parser
 from seb_appliance.broker.broker import Broker
 from seb_appliance.broker.ports import LoadedState
 from seb_appliance.broker.rewrite_jobs import Rewriter
@@ -35,7 +36,7 @@ from seb_appliance.machine.admin_key import ensure_admin_key
 from seb_appliance.machine.loop_probe import LoopProbe
 from seb_appliance.machine.otel import OtelTraces
 from seb_appliance.machine.passwords import Passwords
-from seb_appliance.settings import Settings
+from seb_appliance.settings import Settings, environment_without_settings
 from seb_appliance.state.database import StateDatabase
 from seb_appliance.state.follower import StateFollower
 from seb_appliance.state.key_index import SqliteKeyIndex
@@ -107,6 +108,7 @@ class Appliance:
     traces: OtelTraces | None
     standby: StandbyKeeper | None = None  # there: it follows another appliance, and writes nothing
     passwords: Passwords = field(default_factory=Passwords)
+    parser: Parser = field(default_factory=lambda: Parser(environment_without_settings()))
     history: HistoryKeeper = field(init=False)
     checks: CheckKeeper = field(init=False)
 
@@ -264,6 +266,7 @@ class Appliance:
         await self.checks.close()
         await self.tidier.close()
         await self.broker.stop()
+        await self.parser.close()
         await self.cost.close()
         await self.loop_probe.close()
         await self.key_index.close()

@@ -241,7 +241,11 @@ def _key_index(appliance: Appliance) -> Iterator[Sample]:
 
 def _groups(appliance: Appliance) -> Iterator[Sample]:
     groups = appliance.broker.groups
-    for found in appliance.broker.gauges.groups_behind():
+    behind = appliance.broker.gauges.groups_behind()
+    text = "Records that the group furthest behind has not committed of a topic."
+    worst = max((found.lag for found in behind), default=0)
+    yield Sample("seb_group_lag_worst_records", text, "gauge", worst)
+    for found in behind:
         labels = {"group": found.group, "topic": found.topic}
         text = "Records that a group has not committed; the groups that are furthest behind."
         yield Sample("seb_group_lag_records", text, "gauge", found.lag, labels)
@@ -255,6 +259,11 @@ def _machine(appliance: Appliance) -> Iterator[Sample]:
     yield from histogram("seb_loop_delay_seconds", text, probe.delays)
     text = "The longest such delay in the last minute."
     yield Sample("seb_loop_delay_worst_seconds", text, "gauge", probe.worst_s)
+    parser = appliance.parser
+    text = "Large request bodies read in the child process."
+    yield Sample("seb_parsed_bodies_total", text, "counter", parser.parsed)
+    text = "Times that this child process was ended, or had died."
+    yield Sample("seb_parser_restarts_total", text, "counter", parser.restarts)
     text = "1 while SQLite does not follow."
     yield Sample("seb_state_failing", text, "gauge", int(bool(appliance.follower.failure)))
     up_s = appliance.clock.monotonic_s() - appliance.opened_s

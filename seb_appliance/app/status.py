@@ -171,10 +171,10 @@ def _cost(appliance: Appliance) -> CostStatus:
 
 def _counts(appliance: Appliance) -> Counts:
     broker = appliance.broker
-    topics = broker.topics.all()
+    totals = broker.topic_lists.totals()
     return Counts(
-        topics=len(topics),
+        topics=totals.topics,
         groups=broker.groups.count,
         api_keys=len(broker.access.all()),
-        records=sum(topic.log_end_offset - topic.log_start_offset for topic in topics),
+        records=totals.records,
     )

@@ -71,6 +71,7 @@ from seb_appliance.clock import Clock
 from seb_appliance.errors import StandbyError
 from seb_appliance.failpoints import NO_FAILPOINTS, Failpoints
 from seb_appliance.formats.entry import Entry
+from seb_appliance.slices import in_slices
 
 
 class Broker:
@@ -420,18 +421,25 @@ class Broker:
         TopicNotFoundError, OverloadedError, ShuttingDownError."""
         return self.followers.follow(self._catalog.topic(topic), owner)
 
-    def follow_many(self, wants: Callable[[str], bool], owner: str) -> FollowerOfMany:
+    async def follow_many(self, wants: Callable[[str], bool], owner: str) -> FollowerOfMany:
         """Be woken whenever a topic changes whose name is wanted, also one that is made later.
         Raises BadParameterError for too many, OverloadedError, ShuttingDownError."""
         topics = self._catalog.topics()
-        wanted = [topic for topic in topics if wants(topic.name)]
         newest_id = max((topic.topic_id for topic in topics), default=0)
-        return self.followers.follow_many(check_count(wanted), wants, newest_id, owner)
+        follower = self.followers.follow_many(wants, newest_id, owner)
+        try:
+            await self.meet_all(follower)
+        except BaseException:
+            follower.__exit__(None, None, None)
+            raise
+        return follower
 
-    def meet_all(self, follower: FollowerOfMany) -> None:
-        """What it wants has changed: it takes topics up that it did not want before."""
-        for topic in self._catalog.topics():
+    async def meet_all(self, follower: FollowerOfMany) -> None:
+        """What it wants has changed: it takes topics up that it did not want before. Raises
+        BadParameterError for too many."""
+        async for topic in in_slices(self._catalog.topics()):
             follower.meet(topic)
+            check_count(follower.topics)
 
     def look_for_newer_writer(self) -> None:
         """Somebody still listens; see `ReadinessCheck.look_for_newer_writer`. Does not wait."""

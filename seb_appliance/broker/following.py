@@ -137,17 +137,11 @@ class FollowerOfMany(Listener):
     `changed`: those in which something may have happened, the first one first; the stream takes
     them out."""
 
-    def __init__(
-        self,
-        followers: Followers,
-        owner: str,
-        topics: Iterable[Topic],
-        wants: Callable[[str], bool],
-    ) -> None:
+    def __init__(self, followers: Followers, owner: str, wants: Callable[[str], bool]) -> None:
         super().__init__(followers, owner)
         self._wants = wants
-        self.topics: dict[int, Topic] = {topic.topic_id: topic for topic in topics}
-        self.changed: dict[int, Topic] = dict(self.topics)
+        self.topics: dict[int, Topic] = {}
+        self.changed: dict[int, Topic] = {}
 
     @property
     def topic_ids(self) -> Iterable[int]:
@@ -197,11 +191,11 @@ class Followers:
         return follower
 
     def follow_many(
-        self, topics: Iterable[Topic], wants: Callable[[str], bool], newest_id: int, owner: str
+        self, wants: Callable[[str], bool], newest_id: int, owner: str
     ) -> FollowerOfMany:
-        """`topics`: all that are there and wanted; `newest_id`: of all that are there. Raises as
-        `follow`."""
-        follower = FollowerOfMany(self, owner, topics, wants)
+        """It follows no topic yet: the caller lets it `meet` those that exist. `newest_id`: of
+        these. Raises as `follow`."""
+        follower = FollowerOfMany(self, owner, wants)
         self._add(follower)
         if not self._of_many:
             self._newest_id = newest_id

@@ -22,6 +22,7 @@ LEAVES = {
     "failpoints",
     "limits",
     "quantities",
+    "slices",
     "start_errors",
     "traces",
 }

@@ -29,6 +29,7 @@ from seb_appliance.errors import (
     ShareExceededError,
     TopicHeldError,
     TopicNotFoundError,
+    TransferCodingError,
     UnauthenticatedError,
 )
 
@@ -45,6 +46,7 @@ EVERYWHERE: Final[ErrorTypes] = (
     HeadersTooLargeError,
     InternalError,
     OverloadedError,
+    TransferCodingError,
 )
 WITH_API_KEY: Final[ErrorTypes] = (
     BadParameterError,
