@@ -164,6 +164,14 @@ class TopicDiffersError(RefusedError):
     title = "The topic exists with other settings"
 
 
+class TopicReplacedError(RefusedError):
+    """The topic that is meant was deleted, and another one has its name."""
+
+    code = "topic_replaced"
+    status = 409
+    title = "Another topic has this name now"
+
+
 class StreamConflictError(RefusedError):
     code = "stream_conflict"
     status = 409
@@ -186,7 +194,8 @@ class NameHeldError(RefusedError):
 
 class ForkRefusedError(RefusedError):
     """The fork would be one too many, or too deep; `limit` says which number of them there may
-    be."""
+    be. Or it would begin within what compaction went over: `base_offset` and `next_offset` (or
+    any offset outside them) are possible."""
 
     code = "fork_refused"
     status = 409
@@ -372,6 +381,13 @@ class QuotaExceededError(UnavailableError):
     def __init__(self, detail: str, *, retry_after_s: int = 1, **data: object) -> None:
         super().__init__(detail, **data)
         self.retry_after_s = retry_after_s
+
+
+class ApiKeyChangedError(UnavailableError):
+    """The API key lost a grant while the request was under way; the next try is judged anew."""
+
+    code = "api_key_changed"
+    title = "The API key was changed while the request was under way"
 
 
 class StoreUnavailableError(UnavailableError):

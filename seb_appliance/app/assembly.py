@@ -54,6 +54,7 @@ from seb_appliance.storage.rewriting import ObjectRewriter
 from seb_appliance.storage.section_source import BucketSections
 from seb_appliance.storage.snapshots import SnapshotSchedule, SnapshotStore
 from seb_appliance.storage.store_clock import StoreClock
+from seb_appliance.supervisor import Supervisor
 from seb_appliance.traces import Traces
 
 # How long one entry takes to replay, in seconds, until a start has measured it (16 at a time).
@@ -103,9 +104,10 @@ class Appliance:
     broker: Broker
     executor: ThreadPoolExecutor
     failpoints: Failpoints
-    clock: Clock
+    clock: StoreClock
     opened_s: float  # on the monotonic clock
     traces: OtelTraces | None
+    supervisor: Supervisor
     standby: StandbyKeeper | None = None  # there: it follows another appliance, and writes nothing
     passwords: Passwords = field(default_factory=Passwords)
     parser: Parser = field(default_factory=lambda: Parser(environment_without_settings()))
@@ -163,7 +165,7 @@ class Appliance:
         settings: Settings,
         store: CountedStore,
         failpoints: Failpoints,
-        clock: Clock,
+        clock: StoreClock,
         database: StateDatabase,
         journal: StoredJournal | FollowedJournal,
         report: StartReport,
@@ -171,10 +173,9 @@ class Appliance:
         """Everything that stands on an open journal."""
         traces = _traces(settings, clock)
         sections = _sections(settings, store, journal, clock, failpoints)
-        follower = StateFollower(database, clock=clock, failpoints=failpoints)
+        supervisor, follower = _supervised(database, clock, failpoints)
         bucket = _snapshot_store(store, clock, failpoints)
         snapshots = _snapshots(settings, bucket, database, follower, report, journal, clock)
-        executor = ThreadPoolExecutor(2, thread_name_prefix="broker")
         loaded = await follower.load()
         last_used = await _last_used(settings, loaded, clock)
         keys = await _key_index(settings, journal, report)
@@ -186,11 +187,13 @@ class Appliance:
             broker_settings(settings),
             keys,
             clock=clock,
-            executor=executor,
+            executor=(executor := ThreadPoolExecutor(2, thread_name_prefix="broker")),
             random_bytes=os.urandom,
             failpoints=failpoints,
             on_applied=_on_applied(snapshots, journal),
             last_used=last_used.last_used,
+            supervisor=supervisor,
+            before_us=report.before_us,
         )
         rewriter = _rewriter(settings, store, journal, clock)
         return cls(
@@ -206,7 +209,7 @@ class Appliance:
             tidier=_tidier(
                 rewriter, store, bucket, journal, broker, snapshots, clock, failpoints, traces
             ),
-            cost=await _cost(settings, ApplianceSources(store, broker, rewriter, bucket), clock),
+            cost=await _cost(settings, ApplianceSources(store, broker, rewriter, bucket)),
             loop_probe=LoopProbe(clock),
             key_index=keys,
             broker=broker,
@@ -215,6 +218,7 @@ class Appliance:
             clock=clock,
             opened_s=clock.monotonic_s(),
             traces=traces,
+            supervisor=supervisor,
         )
 
     async def start(self) -> asyncio.Task[None]:
@@ -224,11 +228,11 @@ class Appliance:
         else:
             running = self.broker.start()
             await ensure_admin_key(self.broker, self.settings.data)
-        self.history.start()
-        self.cost.start()
-        self.loop_probe.start()
+        self.history.start(self.supervisor)
+        self.cost.start(self.supervisor)
+        self.loop_probe.start(self.supervisor)
         if self.settings.tidier and self.standby is None:
-            self.tidier.start()
+            self.tidier.start(self.supervisor)
         return running
 
     async def publish_snapshot(self) -> int:
@@ -291,6 +295,16 @@ async def _database(settings: Settings) -> AsyncIterator[StateDatabase]:
     except BaseException:
         await database.close()
         raise
+
+
+def _supervised(
+    database: StateDatabase, clock: Clock, failpoints: Failpoints
+) -> tuple[Supervisor, StateFollower]:
+    supervisor = Supervisor(clock)
+    asyncio.get_running_loop().set_exception_handler(supervisor.handle)
+    return supervisor, StateFollower(
+        database, clock=clock, failpoints=failpoints, supervisor=supervisor
+    )
 
 
 def _on_applied(
@@ -371,12 +385,12 @@ def _rewriter(
     return ObjectRewriter(store.used_for("tidier"), patience, journal.mode, settings.data)
 
 
-async def _cost(settings: Settings, sources: ApplianceSources, clock: Clock) -> CostKeeper:
+async def _cost(settings: Settings, sources: ApplianceSources) -> CostKeeper:
     return await CostKeeper.open(
         settings.data / "local.sqlite",
         sources,
         sources.broker.linger,
-        clock,
+        sources.broker.log_clock,
         settings.price_list,
         settings.budget,
         longest_ms=settings.linger_max_ms if settings.linger_ms == "auto" else None,

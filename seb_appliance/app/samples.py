@@ -24,10 +24,12 @@ def samples(
     yield from _waiting(appliance)
     yield from _remembered(appliance)
     yield from _bucket(appliance)
+    yield from _clocks(appliance)
     yield from _cache(appliance)
     yield from _tidier(appliance)
     yield from _key_index(appliance)
     yield from _groups(appliance)
+    yield from _background(appliance)
     yield from _machine(appliance)
     yield from cost_samples(appliance)
 
@@ -140,7 +142,7 @@ def _waiting(appliance: Appliance) -> Iterator[Sample]:
 def _remembered(appliance: Appliance) -> Iterator[Sample]:
     kept = appliance.broker.remembered
     oldest_us = kept.oldest_request_us
-    age_s = 0.0 if oldest_us is None else (appliance.clock.wall_us() - oldest_us) / 1_000_000
+    age_s = 0.0 if oldest_us is None else appliance.broker.log_clock.age_us(oldest_us) / 1e6
     for name, text, value in (
         ("seb_remembered_requests", "Requests with an Idempotency-Key.", kept.requests),
         ("seb_remembered_requests_oldest_seconds", "Age of the oldest of them.", max(0.0, age_s)),
@@ -170,6 +172,14 @@ def _bucket(appliance: Appliance) -> Iterator[Sample]:
     health, now_s = appliance.journal.health, appliance.clock.monotonic_s()
     failing_s = 0.0 if health.failing_since_s is None else now_s - health.failing_since_s
     yield Sample("seb_store_failing_seconds", "Since when the bucket fails.", "gauge", failing_s)
+
+
+def _clocks(appliance: Appliance) -> Iterator[Sample]:
+    text = "How far the log's clock is ahead of the wall clock."
+    yield Sample("seb_log_clock_ahead_seconds", text, "gauge", appliance.broker.log_clock.ahead_s)
+    text = "Times that a Date of the store was refused."
+    refused = appliance.clock.dates_refused
+    yield Sample("seb_store_dates_refused_total", text, "counter", refused)
 
 
 def _cache(appliance: Appliance) -> Iterator[Sample]:
@@ -215,15 +225,30 @@ def _tidier(appliance: Appliance) -> Iterator[Sample]:
     for kind, requests in sorted(appliance.tidier.asked.requests.items()):
         text = "Requests to the bucket by the tidier's process."
         yield Sample("seb_tidier_requests_total", text, "counter", requests, {"kind": kind})
-    for name, text, value in (
+    gauges: tuple[tuple[str, str, float], ...] = (
         ("seb_tidier_waiting_entries", "Entries not tidied.", tidying.waiting_entries),
         ("seb_tidier_waiting_bytes", "Bytes of entries not tidied.", tidying.waiting_bytes),
+        (
+            "seb_tidier_overdue_seconds",
+            "For how long entries wait that should have been merged; 0 below an hour.",
+            appliance.tidier.overdue_s,
+        ),
         ("seb_compacted_bytes", "In segments, of compacted topics.", compaction.total_bytes),
         ("seb_compaction_dirty_bytes", "Of those, not compacted yet.", compaction.dirty_bytes),
         ("seb_objects", "Segments and packed objects in force.", tidying.objects),
         ("seb_garbage_objects", "Condemned objects in the bucket.", tidying.garbage),
-    ):
-        yield Sample(name, text, "gauge", value)
+    )
+    for name, text, amount in gauges:
+        yield Sample(name, text, "gauge", amount)
+
+
+def _background(appliance: Appliance) -> Iterator[Sample]:
+    for task in appliance.supervisor.tasks:
+        labels = {"task": task.name}
+        text = "Times that a background task raised, and was begun again."
+        yield Sample("seb_background_failures_total", text, "counter", task.failures, labels)
+        text = "1 while it has raised in the last minutes."
+        yield Sample("seb_background_failing", text, "gauge", int(task.is_failing), labels)
 
 
 def _key_index(appliance: Appliance) -> Iterator[Sample]:

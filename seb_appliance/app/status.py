@@ -7,6 +7,7 @@ from typing import Final
 
 from seb_appliance import __version__, limits
 from seb_appliance.api.manage.status import (
+    BackgroundStatus,
     BucketStatus,
     CostStatus,
     Counts,
@@ -45,6 +46,7 @@ def status(appliance: Appliance) -> Status:
         tidier=_tidier(appliance),
         key_index=_key_index(appliance),
         waiting=_waiting(appliance),
+        background=_background(appliance),
         cost=_cost(appliance),
         counts=_counts(appliance),
     )
@@ -58,6 +60,7 @@ def _journal(appliance: Appliance) -> JournalStatus:
         fencing_mode=journal.mode,
         durability=journal.durability,
         bucket_id=journal.bucket_id.hex(),
+        clock_ahead_s=appliance.broker.log_clock.ahead_s,
     )
 
 
@@ -112,6 +115,7 @@ def _tidier(appliance: Appliance) -> TidierStatus:
         failure=tidier.failure,
         waiting_entries=tidying.waiting_entries,
         waiting_bytes=tidying.waiting_bytes,
+        overdue_s=tidier.overdue_s,
         objects=tidying.objects,
         garbage=tidying.garbage,
         jobs=counters.jobs,
@@ -155,6 +159,13 @@ def _waiting(appliance: Appliance) -> WaitingStatus:
         reading_bytes_max=reading.limit,
         waiting_readers=appliance.broker.waiting_readers,
     )
+
+
+def _background(appliance: Appliance) -> list[BackgroundStatus]:
+    return [
+        BackgroundStatus(task.name, task.is_essential, task.is_failing, task.failures, task.failure)
+        for task in appliance.supervisor.tasks
+    ]
 
 
 def _cost(appliance: Appliance) -> CostStatus:

@@ -34,6 +34,7 @@ from seb_appliance.broker.key_index import KeyIndex
 from seb_appliance.broker.keyed_reads import read_key
 from seb_appliance.broker.last_used import LastUsed
 from seb_appliance.broker.linger import Linger
+from seb_appliance.broker.log_clock import LogClock
 from seb_appliance.broker.manifest import Manifests
 from seb_appliance.broker.ports import (
     AuditQuery,
@@ -51,6 +52,7 @@ from seb_appliance.broker.sequencer import Sequencer
 from seb_appliance.broker.settings import BrokerSettings
 from seb_appliance.broker.shares import Reservation, Shares
 from seb_appliance.broker.streams import Streams
+from seb_appliance.broker.telling import tell
 from seb_appliance.broker.tidying import Tidying
 from seb_appliance.broker.topic import Topic
 from seb_appliance.broker.topic_lists import TopicLists
@@ -72,6 +74,7 @@ from seb_appliance.errors import StandbyError
 from seb_appliance.failpoints import NO_FAILPOINTS, Failpoints
 from seb_appliance.formats.entry import Entry
 from seb_appliance.slices import in_slices
+from seb_appliance.supervisor import Supervisor
 
 
 class Broker:
@@ -95,7 +98,10 @@ class Broker:
         failpoints: Failpoints = NO_FAILPOINTS,
         on_applied: Callable[[], None] = lambda: None,
         last_used: LastUsed | None = None,
+        supervisor: Supervisor | None = None,
+        before_us: int | None = None,
     ) -> None:
+        """`before_us`: as for `LogClock`."""
         assert loaded.position.seq <= journal.position.seq, (loaded.position, journal.position)
         self.pending = Shares(
             "pending", settings.max_pending_bytes, "bytes that wait for the bucket"
@@ -103,19 +109,21 @@ class Broker:
         self.reading = Shares("reading", settings.max_reading_bytes, "bytes of answers to readers")
         self.counters = Counters()
         self._settings = settings
+        self._supervisor = supervisor or Supervisor(clock)
         self.linger = Linger(settings.linger_ms)
         self._journal = journal
         self._clock = clock
         self._state = state
         self._after_apply = on_applied
         self._catalog = Catalog(loaded, clock.monotonic_s)
+        self.log_clock = LogClock(clock, lambda: self._catalog.position.created_us, before_us)
         self._waiting = WaitingReaders(clock)
         self.followers = Followers(clock)
         self._sequencer = self._make_sequencer(journal, source, executor, failpoints)
         index = SectionIndex(state, self.counters)
         sections = SectionReader(source, executor, self.counters)
         self._reads = Reads(self._catalog, index, sections, self._waiting, clock, self.counters)
-        self.manifests = Manifests(self._catalog, self._reads, source)
+        self.manifests = Manifests(self._catalog, self._reads, source, settings.tidy.grace_ms)
         self.record_keys = self._make_record_keys(key_index, index, sections)
         authorizer = Authorizer()
         self._writes = self._make_writes(loaded.next_topic_id, authorizer, failpoints)
@@ -129,7 +137,14 @@ class Broker:
         self.adopting = Adopting(self._catalog, self._writes.admission, self._writes.operate)
         self.access = self._make_access(last_used, authorizer, random_bytes)
         self.accounts = Accounts(self._catalog.users, self._writes.operate, clock=clock)
-        self._readiness = ReadinessCheck(journal, state, self.pending, clock, self._sequencer)
+        self._readiness = ReadinessCheck(
+            journal,
+            state,
+            self.pending,
+            clock,
+            self._sequencer,
+            ack_timeout_ms=settings.ack_timeout_ms,
+        )
 
     def _make_writes(
         self, next_topic_id: int, authorizer: Authorizer, failpoints: Failpoints
@@ -144,6 +159,7 @@ class Broker:
             authorizer,
             durability=self._journal.durability,
             clock=self._clock,
+            log_clock=self.log_clock,
             counters=self.counters,
             failpoints=failpoints,
             pending=self.pending,
@@ -178,6 +194,7 @@ class Broker:
             self._writes.operate_at_once,
             linger=self.linger,
             clock=self._clock,
+            age_us=self.log_clock.age_us,
         )
 
     def _make_sequencer(
@@ -192,7 +209,7 @@ class Broker:
             journal,
             source,
             self._state,
-            clock=self._clock,
+            clock=self.log_clock,
             failpoints=failpoints,
             executor=executor,
             counters=self.counters,
@@ -209,7 +226,7 @@ class Broker:
         elsewhere = CompactionsElsewhere(
             self._catalog,
             source,
-            self._clock,
+            self.log_clock,
             self._settings,
             random_bytes,
             bucket_id=journal.bucket_id,
@@ -220,7 +237,7 @@ class Broker:
             index,
             self._writes.admission,
             self._writes.operate,
-            self._clock,
+            self.log_clock,
             self._settings.tidy,
             random_bytes,
             bucket_id=journal.bucket_id,
@@ -228,7 +245,7 @@ class Broker:
             linger=self.linger,
             compactions=Compactions(
                 self._catalog,
-                self._clock,
+                self.log_clock,
                 self._settings,
                 self._settings.tidy.segment_bytes,
                 elsewhere.holds,
@@ -257,15 +274,15 @@ class Broker:
     def start(self) -> asyncio.Task[None]:
         """Begin to write. The task ends only when nothing can be written any more: `failure`."""
         self._writer = asyncio.create_task(self._sequencer.run(), name="sequencer")
-        self.record_keys.start()
-        self.streams.start()
+        self.record_keys.start(self._supervisor)
+        self.streams.start(self._supervisor)
         return self._writer
 
     def stand_by(self, refusal: StandbyError) -> None:
         """Instead of `start`: take no writes, they are refused so, and serve what `follow_writer`
         is given. Again when the refusal has something else to say."""
         if self.failure is None:
-            self.record_keys.start()
+            self.record_keys.start(self._supervisor)
         self._sequencer.stand_by(refusal)
 
     async def follow_writer(self, entry: Entry) -> None:
@@ -327,6 +344,7 @@ class Broker:
     async def readiness(self) -> Readiness:
         """Whether this appliance takes reads and writes, and if not why."""
         readiness = await self._readiness.check()
+        readiness.problems.extend(self._supervisor.problems)
         if self.stopping:
             readiness.problems.append("the appliance is stopping")
         return readiness
@@ -465,17 +483,17 @@ class Broker:
     # --- inside ---
 
     def _applied(self, changed: list[Topic]) -> None:
-        self._waiting.wake(changed)
-        self._catalog.forget_paged(self._state.paged_seq)
-        self.followers.wake(changed)
-        self.record_keys.indexing.applied(changed)
-        self.streams.applied(changed)
-        self._after_apply()
+        tell(self._waiting.wake, changed)
+        tell(self._catalog.forget_paged, self._state.paged_seq)
+        tell(self.followers.wake, changed)
+        tell(self.record_keys.indexing.applied, changed)
+        tell(self.streams.applied, changed)
+        tell(self._after_apply)
         if self._forgetting is None and any(topic.deleted for topic in changed):
             self._forget_some()
 
     def _forget_some(self) -> None:
         """What deleted topics left behind goes in slices, between which others have their turn."""
-        more = self._catalog.groups.forget_some()
-        loop = asyncio.get_running_loop()
-        self._forgetting = loop.call_soon(self._forget_some) if more else None
+        self._forgetting = None
+        if self._catalog.groups.forget_some():
+            self._forgetting = asyncio.get_running_loop().call_soon(self._forget_some)

@@ -16,6 +16,7 @@ from typing import Self, TypeVar
 
 from seb_appliance import limits
 from seb_appliance.broker.shares import Shares
+from seb_appliance.broker.telling import tell
 from seb_appliance.broker.topic import Topic, gone
 from seb_appliance.broker.turns import Turns
 from seb_appliance.clock import Clock, Timer
@@ -245,7 +246,7 @@ class Followers:
             if self._of_many and topic.topic_id > self._newest_id:
                 self._newest_id = topic.topic_id
                 for follower in self._of_many:
-                    follower.meet(topic)
+                    tell(follower.meet, topic)
 
     def stop(self) -> None:
         """Wake all to let them go; nobody may follow from now on."""
@@ -256,9 +257,9 @@ class Followers:
         self._timer = self.call_later(limits.FOLLOWER_PING_S, self._ring)
 
     def _ring(self) -> None:
+        self._arm()
         self.rings += 1
         self._wake_all()
-        self._arm()
 
     def _wake_all(self) -> None:
         for listeners in self._by_topic.values():

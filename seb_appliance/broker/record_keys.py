@@ -6,7 +6,6 @@ never answered: the index is made anew.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
@@ -29,6 +28,7 @@ from seb_appliance.errors import (
     RecordKeyNotFoundError,
 )
 from seb_appliance.start_errors import ConfigurationError
+from seb_appliance.supervisor import Background, Supervisor
 
 Rows = TypeVar("Rows", KeyRows, KeyOffsets)
 
@@ -83,15 +83,14 @@ class RecordKeys:
         self._counters = counters
         self._views = KeyViews(clock)
         self.indexing = KeyIndexing(catalog, reads, index, self._views, clock)
-        self._task: asyncio.Task[None] | None = None
+        self._task: Background | None = None
 
-    def start(self) -> None:
-        self._task = asyncio.create_task(self.indexing.run(), name="key-index")
+    def start(self, supervisor: Supervisor) -> None:
+        self._task = supervisor.keep("key-index", self.indexing.run)
 
     async def stop(self) -> None:
         if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+            await self._task.close()
 
     @property
     def size_bytes(self) -> int:
@@ -166,11 +165,16 @@ class RecordKeys:
             reached,
         )
         wanted = found.offsets[:most]
-        slices, _ = await pick(self._reads, topic, sorted(wanted))
+        while True:
+            slices, dealt_with = await pick(self._reads, topic, sorted(wanted))
+            if dealt_with == len(wanted):
+                break
+            # There was room for the oldest of them only: the page is shorter, at its old end.
+            wanted = wanted[: min(dealt_with, len(wanted) // 2)]
         if any(key_of(piece, i) != key for piece in slices for i in range(piece.begin, piece.end)):
             raise self._contradicted()
         self._count(slices)
-        next_before = wanted[-1] if len(found.offsets) > most else None
+        next_before = wanted[-1] if len(found.offsets) > len(wanted) else None
         indexed_offset = max(found.indexed_offset, topic.log_start_offset)
         return KeyedRecords(self._result(topic, slices), next_before, indexed_offset)
 

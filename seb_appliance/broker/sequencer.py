@@ -14,11 +14,12 @@ from typing import Final
 
 from seb_appliance.broker.catalog import Catalog
 from seb_appliance.broker.counters import Counters
+from seb_appliance.broker.log_clock import LogClock
 from seb_appliance.broker.ports import Journal, SectionSource, State
 from seb_appliance.broker.sealing import seal
 from seb_appliance.broker.topic import Topic
 from seb_appliance.broker.window import Window
-from seb_appliance.clock import Clock, Timer
+from seb_appliance.clock import Timer
 from seb_appliance.errors import FencedError, InternalError, OutcomeUnknownError, StandbyError
 from seb_appliance.failpoints import Failpoints
 from seb_appliance.formats.entry import EncodedEntry, Entry
@@ -37,7 +38,7 @@ class Sequencer:
         source: SectionSource,
         state: State,
         *,
-        clock: Clock,
+        clock: LogClock,
         failpoints: Failpoints,
         executor: Executor,
         counters: Counters,
@@ -74,14 +75,15 @@ class Sequencer:
     def close_within(
         self, window: Window, linger_s: float, *, early: bool = False, now_s: float | None = None
     ) -> None:
-        """Something was added to `window`: it closes when it is full, and in `linger_s` at the
-        latest; at once if `early` and nobody else waits. `now_s`: if it is known already."""
+        """Somebody waits for `window`: it closes when it is full, and in `linger_s` at the latest;
+        at once if `early` and nobody else waits. `now_s`: if it is known already."""
         if now_s is None:
             now_s = self._clock.monotonic_s()
         if not window.callers:
             window.opened_s = now_s
         window.callers += 1
         if window.is_full:
+            window.deadline_s = now_s
             self._open = None
             self._full.append(window)
             self._wake.set()
@@ -124,8 +126,19 @@ class Sequencer:
     @property
     def is_idle(self) -> bool:
         """Nothing waits and nothing is in flight."""
-        waits = self._full or (self._open is not None and not self._open.is_empty)
+        waits = self._full or (self._open is not None and self._open.is_in_use)
         return not waits and self._in_flight is None
+
+    @property
+    def late_s(self) -> float:
+        """For how long the oldest window has been past its deadline; 0 if it is not."""
+        oldest = self._in_flight or (self._full[0] if self._full else self._open)
+        return max(0.0, self._clock.monotonic_s() - oldest.deadline_s) if oldest else 0.0
+
+    @property
+    def is_storing(self) -> bool:
+        """A window is in flight: the others wait for it."""
+        return self._in_flight is not None
 
     # --- the loop ---
 
@@ -157,10 +170,13 @@ class Sequencer:
             if self._full:
                 return self._full.popleft()
             window = self._open
-            if window is not None and not window.is_empty:
+            if window is not None and window.is_in_use:
                 if self._flushing or window.deadline_s <= self._clock.monotonic_s():
                     self._open = None
-                    return window
+                    if not window.is_empty:
+                        return window
+                    window.resolve(0.0)  # all that its callers rest on is stored
+                    continue
                 self._arm(window.deadline_s)
             self._wake.clear()
             await self._wake.wait()
@@ -168,7 +184,7 @@ class Sequencer:
 
     async def _store(self, window: Window) -> tuple[EncodedEntry, float]:
         window.sealed_s = self._clock.monotonic_s()
-        created_us = max(self._catalog.position.created_us, self._clock.wall_us())
+        created_us = self._clock.created_us()
         at_once = _COMPRESS_IN_THREAD_BYTES if window.compresses else _SEAL_IN_THREAD_BYTES
         if window.size_bytes > at_once:
             loop = asyncio.get_running_loop()

@@ -32,12 +32,13 @@ from seb_appliance.broker.window import Window
 from seb_appliance.broker.writes import Writes
 from seb_appliance.clock import Clock
 from seb_appliance.errors import ForkRefusedError, SebError, TopicHeldError
+from seb_appliance.supervisor import Background, Supervisor
 
 
 class Streams:
     """What a stream is that a topic has no need of; its records are read as every topic's."""
 
-    _sweeping: asyncio.Task[None] | None = None
+    _sweeping: Background | None = None
 
     def __init__(
         self,
@@ -62,17 +63,16 @@ class Streams:
 
     # --- life ---
 
-    def start(self) -> None:
+    def start(self, supervisor: Supervisor) -> None:
         """Begin to delete streams whose time is up. Not at a standby."""
         self._expiry.knows_uses = True
         if self._mortal():
             self._some_expire.set()
-        self._sweeping = asyncio.create_task(self._sweep(), name="streams")
+        self._sweeping = supervisor.keep("streams", self._sweep)
 
     async def stop(self) -> None:
         if self._sweeping is not None:
-            self._sweeping.cancel()
-            await asyncio.gather(self._sweeping, return_exceptions=True)
+            await self._sweeping.close()
 
     def applied(self, changed: Iterable[Topic]) -> None:
         """These topics have changed: what came by any other door is a use, too."""
@@ -152,13 +152,17 @@ class Streams:
             raise ForkRefusedError(error.detail) from error
 
     async def append(
-        self, name: str, asked: StreamAppend, reservation: Reservation
+        self,
+        name: str,
+        asked: StreamAppend,
+        reservation: Reservation,
+        by: Actor = THE_APPLIANCE,
     ) -> StreamAppended:
         """Admit, and answer when the bucket has it. Takes `reservation` over. Raises
         TopicNotFoundError, StreamClosedError, StreamConflictError, and what
         `Broker.append` raises."""
         decided = await self._writes.store(
-            lambda: self._admission.admit_appended(name, asked),
+            lambda: self._admission.admit_appended(name, asked, by),
             reservation,
             count=len(asked.values),
         )
@@ -196,6 +200,14 @@ class Streams:
             self._admission.admit_deleted(window, name, by)
 
         await self._writes.operate(admit, owner=by.owner)
+
+    async def reopen(self, name: str, by: Actor) -> None:
+        """A closed stream takes records again; any other topic stays as it is. Raises
+        TopicNotFoundError."""
+        if not await self._writes.operate(
+            lambda window: self._admission.admit_reopened(window, name, by), owner=by.owner
+        ):
+            await self._writes.once_stored(self._writes.admission.changed_in(name))
 
     def producer_epoch(self, name: str, producer_id: str) -> int | None:
         """The epoch in force of an idempotent producer; None when it is not known."""

@@ -10,24 +10,26 @@ from __future__ import annotations
 import asyncio
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
 
 from seb_appliance import limits
 from seb_appliance.broker.admission import Admission, AdmittedTopic
 from seb_appliance.broker.catalog import Catalog
-from seb_appliance.broker.compaction import Compactions, place_of
+from seb_appliance.broker.compaction import Compactions, place_of, tombstones_until_us
 from seb_appliance.broker.compactions_elsewhere import CompactionsElsewhere
 from seb_appliance.broker.consumer_groups import Submit
+from seb_appliance.broker.due_for_tidying import due_entries, due_objects, overdue_s
 from seb_appliance.broker.index import SectionIndex
 from seb_appliance.broker.lineage import pinned_below
 from seb_appliance.broker.linger import Linger
+from seb_appliance.broker.log_clock import LogClock
 from seb_appliance.broker.ports import EntryRef
-from seb_appliance.broker.retention import AgeClock, kept_from
+from seb_appliance.broker.retention import kept_from
 from seb_appliance.broker.rewrite_jobs import Compaction, RewriteJob, Rewritten, SectionPlace
 from seb_appliance.broker.settings import TidySettings
 from seb_appliance.broker.stored import LivingObject
 from seb_appliance.broker.topic import Topic
 from seb_appliance.broker.window import Window
-from seb_appliance.clock import Clock
 from seb_appliance.errors import FencedError, TopicNotFoundError
 from seb_appliance.formats.contents import encoded_bytes
 from seb_appliance.formats.operations import (
@@ -55,7 +57,7 @@ class Tidying:
         index: SectionIndex,
         admission: Admission,
         submit: Submit,
-        clock: Clock,
+        clock: LogClock,
         settings: TidySettings,
         random_bytes: Callable[[int], bytes],
         *,
@@ -77,14 +79,12 @@ class Tidying:
         self._bucket_id = bucket_id
         self._epoch = epoch
         self._linger = linger
-        self._age_clock = AgeClock(clock)
         self._last: Window | None = None  # that holds an operation of ours (trims apart)
 
     # --- retention ---
 
     async def retain(self) -> int:
         """Move log start offsets as retention asks; how many topics were trimmed."""
-        now_us = self._age_clock.now_us()
         due: list[tuple[Topic, TopicSettings, int]] = []
         for i, topic in enumerate(self._catalog.topics()):
             if i % _TOPICS_AT_ONCE == 0:
@@ -95,7 +95,7 @@ class Tidying:
             if settings.retention_ms is None and settings.retention_bytes is None:
                 continue
             try:
-                start = await kept_from(self._index, topic, now_us)
+                start = await kept_from(self._index, topic, self._clock)
             except TopicNotFoundError:  # deleted meanwhile
                 continue
             if start > topic.log_start_offset and not topic.deleted:
@@ -145,8 +145,10 @@ class Tidying:
         plan = await self.compactions.next()
         if plan is not None:
             return self._job(sections=plan.places, compactions=plan.compactions)
-        entries = self._due_entries()
-        return self._job(entries=tuple(entries)) if entries else None
+        waiting = self._catalog.untidied.entries
+        count = due_entries(waiting, self.settings, self._now_us())
+        entries = tuple(self._catalog.entry_ref(seq) for seq, _, _ in islice(waiting, count))
+        return self._job(entries=entries) if entries else None
 
     def _job(
         self,
@@ -172,51 +174,10 @@ class Tidying:
         known = self._admission.find(topic.name)
         return known is not None and known.effective.compression == "zstd"
 
-    def _due_entries(self) -> list[EntryRef]:
-        """The oldest entries that are not tidied, as many as one job takes; none if that is not
-        due."""
-        untidied, now_us = self._catalog.untidied, self._clock.wall_us()
-        young_us = now_us - self.settings.young_ms * 1000
-        refs: list[EntryRef] = []
-        size_bytes = 0
-        for seq, length, created_us in untidied.entries:
-            too_many = len(refs) >= limits.ENTRIES_PER_JOB_MAX
-            if refs and (too_many or size_bytes + length > self.settings.segment_bytes):
-                break
-            if created_us > young_us:
-                break
-            refs.append(self._catalog.entry_ref(seq))
-            size_bytes += length
-        if not refs:
-            return []
-        is_large = size_bytes >= min(self.settings.trigger_bytes, self.settings.segment_bytes)
-        is_old = untidied.entries[0][2] <= now_us - self.settings.after_ms * 1000
-        is_worth_it = len(refs) >= limits.ENTRIES_PER_JOB_MIN
-        due = is_large or len(refs) >= limits.ENTRIES_PER_JOB_MAX or (is_old and is_worth_it)
-        return refs if due else []
-
     def _due_objects(self) -> list[LivingObject]:
-        """Small objects that have become many, or one that holds mostly what is gone."""
-        target = self.settings.segment_bytes
         held = self.elsewhere.inputs()
-        small: list[LivingObject] = []
-        sections = size_bytes = 0
-        for found in self._catalog.stored.all():
-            if not found.sections or found.ref.key in held:
-                continue
-            if found.length >= limits.REPACK_BYTES_MIN and 2 * found.living_bytes < found.length:
-                return [found]
-            if found.living_bytes < target // limits.SMALL_OBJECTS_MAX:
-                small.append(found)
-        if len(small) < limits.SMALL_OBJECTS_MAX:
-            return []
-        for i, found in enumerate(small[: limits.SMALL_OBJECTS_AT_ONCE]):
-            sections += found.sections
-            size_bytes += found.living_bytes
-            # One entry names them all, and one object is to hold them.
-            if sections > limits.SECTIONS_PER_SWITCH_MAX or size_bytes > target:
-                return small[: max(i, 2)]
-        return small[: limits.SMALL_OBJECTS_AT_ONCE]
+        living = (found for found in self._catalog.stored.all() if found.sections)
+        return due_objects((one for one in living if one.ref.key not in held), self.settings)
 
     async def _places(self, object_ids: set[int]) -> list[SectionPlace]:
         places = []
@@ -247,19 +208,18 @@ class Tidying:
         )
 
         size_bytes = encoded_bytes(event)
-        compacted = [
-            TopicCompacted(
-                topic_id=item.topic_id, base_offset=item.base_offset, last_offset=item.last_offset
-            )
-            for item in job.compactions
-        ]
 
         def admit(window: Window) -> None:
             self._check_wanted(job.compactions)
             self._last = window
             window.add_event(event, size_bytes)
-            for each in compacted:
-                window.add_event(each)
+            for item in job.compactions:
+                compacted = TopicCompacted(
+                    topic_id=item.topic_id,
+                    base_offset=item.base_offset,
+                    last_offset=item.last_offset,
+                )
+                self._admission.admit_topic_compacted(window, item.name, compacted)
 
         if size_bytes > limits.SWITCH_BYTES_MAX:
             raise SwitchRefusedError("the operation is too large for an entry")
@@ -296,6 +256,17 @@ class Tidying:
                 raise SwitchRefusedError(f"topic {item.name!r} is not compacted any more")
             if known is not None and is_same and self._is_forked(known, item.base_offset):
                 raise SwitchRefusedError(f"topic {item.name!r} was forked meanwhile")
+            if known is not None and is_same and self._keeps_tombstones_now(known, item):
+                raise SwitchRefusedError(f"topic {item.name!r} keeps tombstones for longer now")
+
+    def _keeps_tombstones_now(self, known: AdmittedTopic, item: Compaction) -> bool:
+        """Whether what may have gone is to stay, since the retention of tombstones was raised."""
+        topic = self._catalog.find_rows(item.topic_id)
+        if topic is None or not len(topic.stored) or item.tombstones_until_us is None:
+            return False
+        begin = topic.stored.row_of(max(item.base_offset, topic.stored.bases[0]))
+        until_us = tombstones_until_us(topic, begin, known.effective, self._clock)
+        return until_us < item.tombstones_until_us
 
     def _is_forked(self, known: AdmittedTopic, base_offset: int) -> bool:
         """Whether a fork may need records from `base_offset` on as they are."""
@@ -359,12 +330,9 @@ class Tidying:
 
     def removable(self) -> list[str]:
         """Condemned objects whose grace time is over: they may be deleted."""
-        now_us = self._age_clock.now_us()
-        if now_us is None:
-            return []
-        until_us = now_us - self.settings.grace_ms * 1000
+        grace_us, age_us = self.settings.grace_ms * 1000, self._clock.age_us
         garbage = self._catalog.stored.garbage
-        keys = [key for key, since_us in garbage.items() if since_us <= until_us]
+        keys = [key for key, since_us in garbage.items() if age_us(since_us) >= grace_us]
         return keys[: limits.KEYS_PER_ENTRY_MAX]
 
     async def removed(self, keys: Sequence[str]) -> None:
@@ -396,6 +364,16 @@ class Tidying:
     def waiting_bytes(self) -> int:
         """Bytes of entries that are not tidied."""
         return self._catalog.untidied.total_bytes
+
+    @property
+    def overdue_s(self) -> float:
+        """For how long a job has been due for them; 0 when none is, or not for long."""
+        return overdue_s(self._catalog.untidied.entries, self.settings, self._now_us())
+
+    def _now_us(self) -> int:
+        """The time by which entries that are not tidied have the age of the oldest of them."""
+        waiting = self._catalog.untidied.entries
+        return self._clock.cutoff_us(0, waiting[0][2]) if waiting else 0
 
     def entries_gone(self, until_seq: int) -> None:
         """Tidied entries up to this one are not in the bucket any more."""

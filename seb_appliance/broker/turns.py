@@ -7,6 +7,7 @@ from collections import OrderedDict, deque
 from collections.abc import Callable
 
 from seb_appliance import limits
+from seb_appliance.broker.telling import tell
 
 
 class Turns:
@@ -31,14 +32,12 @@ class Turns:
 
     def _run(self) -> None:
         self._is_scheduled = False
-        try:
-            for _ in range(limits.WAKES_PER_TURN):
-                if not self._due:
-                    break
-                owner, calls = self._due.popitem(last=False)
-                call = calls.popleft()
-                if calls:
-                    self._due[owner] = calls  # behind the others
-                call()
-        finally:  # the others have their turn, whatever one raises
-            self._schedule()
+        for _ in range(limits.WAKES_PER_TURN):
+            if not self._due:
+                break
+            owner, calls = self._due.popitem(last=False)
+            call = calls.popleft()
+            if calls:
+                self._due[owner] = calls  # behind the others
+            tell(call)
+        self._schedule()

@@ -51,6 +51,7 @@ def _members(found: Json) -> Json:
         "failing": bucket["failure"] or "no",
         "journal": f"entry {journal['seq']:,}, epoch {journal['epoch']}, "
         f"fencing mode {journal['fencing_mode']}, durability {journal['durability']}",
+        "log's clock": f"{journal['clock_ahead_s']:+,.1f} s from the wall clock",
         "snapshot": f"{newest}, {snapshots['entries_since']:,} entries since",
         "snapshot fails": snapshots["failure"] or "no",
         "remembered": _remembered(found["remembered"]),
@@ -59,6 +60,8 @@ def _members(found: Json) -> Json:
         f"{size(tidier['waiting_bytes'])} wait; {tidier['objects']:,} objects, "
         f"{tidier['garbage']:,} to go",
         "tidier fails": tidier["failure"] or "no",
+        "tidier is late": span(tidier["overdue_s"]) if tidier["overdue_s"] else "no",
+        "background": _background(found["background"]),
         "compaction": f"{tidier['compacted_topics']:,} topics, {size(tidier['dirty_bytes'])} of "
         f"{size(tidier['compacted_bytes'])} not compacted; "
         f"{tidier['records_removed']:,} records removed since the start",
@@ -89,6 +92,15 @@ def _remembered(kept: Json) -> str:
         f"{kept['requests']:,} requests with an Idempotency-Key {reach}; "
         f"{kept['producers']:,} producers"
     )
+
+
+def _background(tasks: list[Json]) -> str:
+    raised = [
+        f"{task['name']} {task['failures']:,} times ({task['failure']})"
+        for task in tasks
+        if task["failures"]
+    ]
+    return "; ".join(raised) or "nothing has failed"
 
 
 def _cost(found: Json) -> str:

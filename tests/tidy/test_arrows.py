@@ -24,6 +24,7 @@ LEAVES = {
     "quantities",
     "slices",
     "start_errors",
+    "supervisor",
     "traces",
 }
 SETTINGS = {"setting_table", "settings"}

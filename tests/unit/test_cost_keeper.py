@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -12,12 +13,15 @@ import pytest
 from seb_appliance import limits
 from seb_appliance.broker.linger import Linger
 from seb_appliance.broker.rewrite_jobs import Asked
+from seb_appliance.clock import SystemClock
 from seb_appliance.cost.prices import PROVIDERS, Money
 from seb_appliance.keepers.cost_keeper import CostKeeper
 from seb_appliance.start_errors import ConfigurationError
 from seb_appliance.state.local import LocalFile
 from seb_appliance.storage.counted import RequestCount, RequestCounts
+from seb_appliance.supervisor import Supervisor
 from tests.support.fakes import FakeClock
+from tests.support.tidied import Place
 
 HOUR_S = 3600.0
 
@@ -92,7 +96,7 @@ async def test_a_restart_goes_on_counting(tmp_path: Path) -> None:
     clock, path = FakeClock(), tmp_path / "local.sqlite"
     sources = FakeSources(puts=98, stored_bytes=10**9, shares={1: 98.0}, sizes={1: 10**9})
     keeper = await opened(path, clock, sources)
-    keeper.start()
+    keeper.start(Supervisor(clock))
     await clock.advance(HOUR_S)
     await keeper.close()
     await clock.advance(HOUR_S)
@@ -108,7 +112,7 @@ async def test_a_restart_goes_on_counting(tmp_path: Path) -> None:
 async def test_what_was_counted_is_written_every_five_minutes(tmp_path: Path) -> None:
     clock, path = FakeClock(), tmp_path / "local.sqlite"
     keeper = await opened(path, clock, FakeSources(puts=98))
-    keeper.start()
+    keeper.start(Supervisor(clock))
     await clock.advance(limits.COST_WRITTEN_EVERY_S - 1)
     assert LocalFile(path).load_document("cost") is None
     for _ in range(50):  # the writing is a thread's work
@@ -157,7 +161,7 @@ async def test_the_budget_stretches_the_window_and_says_why(tmp_path: Path) -> N
     keeper.tick()
     assert linger.default_ms == 1_000
     assert keeper.linger_why == "The forecast is within the budget of 5.00 USD."
-    keeper.start()
+    keeper.start(Supervisor(clock))
     for _ in range(2 * 60):
         sources.puts += 60_000 // linger.default_ms
         sources.open_seconds += 60
@@ -181,3 +185,15 @@ async def test_without_linger_auto_the_window_stays(tmp_path: Path) -> None:
     found = keeper.report()
     assert (linger.default_ms, found.linger_why) == (10, "")
     assert found.budget == Money(0.01, "USD")
+
+
+async def test_a_clock_of_the_year_9999_neither_ends_the_month_nor_a_close(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = Place(tmp_path)
+    await place.start()
+    month = place.appliance.cost.report().month
+    far = datetime(9999, 12, 31, tzinfo=UTC)
+    monkeypatch.setattr(SystemClock, "wall_us", lambda _: int(far.timestamp()) * 1_000_000)
+    assert place.appliance.cost.report().month == month
+    await place.appliance.close()

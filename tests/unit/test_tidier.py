@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -167,7 +168,7 @@ async def test_retention_by_age_goes_by_when_the_appliance_took_a_record(
     await place.tidier.step()
     assert place.broker.topics.get("t").log_start_offset == 0
     wall_us, monotonic_s = place.appliance.clock.wall_us, place.appliance.clock.monotonic_s
-    clock = place.broker.tidying._age_clock._clock
+    clock = place.appliance.clock
     monkeypatch.setattr(clock, "wall_us", lambda: wall_us() + 61_000_000)
     monkeypatch.setattr(clock, "monotonic_s", lambda: monotonic_s() + 61.0)
     await place.tidier.step()
@@ -181,8 +182,20 @@ async def test_after_a_jump_of_the_clock_nothing_goes_by_age(
     await place.produce("t", 5)
     await place.broker.topics.change("t", {"retention_ms": 60_000})
     wall_us = place.appliance.clock.wall_us
-    clock = place.broker.tidying._age_clock._clock
+    clock = place.appliance.clock
     monkeypatch.setattr(clock, "wall_us", lambda: wall_us() + 86_400_000_000)
+    await place.tidier.step()
+    assert place.broker.topics.get("t").log_start_offset == 0
+
+
+async def test_after_a_start_with_a_wrong_clock_nothing_goes_by_age_for_an_hour(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await place.produce("t", 5)
+    await place.broker.topics.change("t", {"retention_ms": 60_000})
+    wall_us = SystemClock.wall_us
+    monkeypatch.setattr(SystemClock, "wall_us", lambda self: wall_us(self) + 86_401_000_000)
+    await place.restart()
     await place.tidier.step()
     assert place.broker.topics.get("t").log_start_offset == 0
 
@@ -445,3 +458,16 @@ async def test_the_tidiers_requests_are_told_apart(place: Place) -> None:
     assert found["tidier PUT"] >= 1
     assert found["tidier GET"] >= 30
     assert found["journal PUT"] >= 30
+
+
+async def test_entries_of_which_two_do_not_fit_a_job_are_merged_though_one_is_below_the_trigger(
+    place: Place,
+) -> None:
+    await place.restart(segment_bytes="1MiB", tidy_bytes="900KiB")
+    draws = random.Random(1)
+    values = [draws.randbytes(700 * limits.KIB) for _ in range(6)]
+    for value in values:
+        await place.put("t", (None, value))
+    await place.tidy()
+    assert place.broker.tidying.waiting_bytes < 900 * limits.KIB
+    assert await place.values("t") == values

@@ -16,7 +16,7 @@ from litestar.types import Receive, Scope, Send
 
 from seb_appliance import limits
 from seb_appliance.api.answers import ARROW, Headers, body_event, send_part
-from seb_appliance.api.auth import Call, within_quota
+from seb_appliance.api.auth import Call, look_again, within_quota
 from seb_appliance.api.records.live_answers import HEAD_STATE, disconnected
 from seb_appliance.broker.broker import Broker
 from seb_appliance.broker.topic import no_such_topic
@@ -68,12 +68,12 @@ class ArrowRecords:
         left = wanted.max_records if "max_records" in call.query else limits.OFFSET_MAX
         until = wanted.until
         if until is not None and until.offset is None:  # a time
-            found = await broker.read(topic, replace(_PART, start=until, max_records=1))
+            found = await broker.read(topic, replace(wanted, start=until, max_records=1))
             begins = (
                 found.slices[0].batch.offsets()[found.slices[0].begin] if found.slices else None
             )
             until = From(offset=found.next_offset if begins is None else begins)
-        part = replace(_PART, start=wanted.start, until=until)
+        part = replace(_PART, start=wanted.start, until=until, topic_id=wanted.topic_id)
         first = await broker.read(topic, replace(part, max_records=min(left, part.max_records)))
         end = limits.OFFSET_MAX if until is None or until.offset is None else until.offset
         return cls(broker, call.owner, first, min(end, first.log_end_offset), left)
@@ -83,6 +83,7 @@ class ArrowRecords:
             (b"content-type", ARROW),
             (b"cache-control", b"no-store"),
             (b"vary", b"Accept, Accept-Encoding, Authorization"),
+            (b"seb-topic-id", str(self._first.topic_id).encode()),
             (b"seb-log-end-offset", str(self._first.log_end_offset).encode()),
         ]
         if self._left == limits.OFFSET_MAX:
@@ -114,6 +115,7 @@ class ArrowRecords:
                 break
             await within_quota(scope, self._is_over)
             result = await self._next(result)
+            look_again(scope)
         await send(body_event(_END))
 
     async def _next(self, before: ReadResult) -> ReadResult:
