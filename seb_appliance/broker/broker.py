@@ -103,9 +103,7 @@ class Broker:
     ) -> None:
         """`before_us`: as for `LogClock`."""
         assert loaded.position.seq <= journal.position.seq, (loaded.position, journal.position)
-        self.pending = Shares(
-            "pending", settings.max_pending_bytes, "bytes that wait for the bucket"
-        )
+        self.pending = Shares("pending", settings.max_pending_bytes, "bytes that wait to be stored")
         self.reading = Shares("reading", settings.max_reading_bytes, "bytes of answers to readers")
         self.counters = Counters()
         self._settings = settings
