@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
@@ -18,6 +19,7 @@ from seb_appliance.api.problems import API_KEY_STATE
 from seb_appliance.broker.access import Access
 from seb_appliance.broker.audit import Actor
 from seb_appliance.broker.broker import Broker
+from seb_appliance.broker.quotas import Meter
 from seb_appliance.broker.tickets import Ticket
 from seb_appliance.broker.values import ApiKeyView
 from seb_appliance.errors import (
@@ -47,7 +49,7 @@ class Call:
     @property
     def owner(self) -> str:
         """Whose share of common resources the call takes; see `broker/shares.py`."""
-        return self.key.owner
+        return self.key.api_key_id
 
     @property
     def actor(self) -> Actor:
@@ -145,6 +147,18 @@ def enter_to_read(request: AnyRequest, broker: Broker, known: frozenset[str]) ->
     broker.access.last_used.note(ticket.key.api_key_id)
     let_in(scope, broker.access, ticket.key, lambda: broker.access.tickets.find(ticket.text).key)
     return Call(ticket.key, headers, named, peer_address(scope), ticket)
+
+
+async def within_quota(
+    scope: Scope,
+    is_over: Callable[[], bool],
+    pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
+) -> None:
+    """Before each part of a stream: wait until its API key may send bytes again, or `is_over`.
+    `pause` waits so many seconds, or until there is a reason to ask again."""
+    meter: Meter | None = scope["state"].get(METER_STATE)
+    while meter is not None and meter.overdrawn_s > 0 and not is_over():
+        await pause(min(meter.overdrawn_s, 1.0))
 
 
 def authenticated_again(broker: Broker, call: Call) -> ApiKeyView:

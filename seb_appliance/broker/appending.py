@@ -221,7 +221,7 @@ class Appending:
         admitted.linger_ms = min(admitted.linger_ms, self._linger.of(as_set))
         admitted.early_flush |= bool(settings.early_flush)
         if known is None:
-            self._admission.check_room_for(1, key.owner)
+            self._admission.check_room_for(1, Actor.of_key(key).owner)
         return settings.max_record_bytes
 
     def check_takes(self, topic: str, known: AdmittedTopic) -> None:

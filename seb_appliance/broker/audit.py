@@ -13,12 +13,15 @@ import msgspec
 
 from seb_appliance import limits
 from seb_appliance.broker.admission import AdmittedTopic
+from seb_appliance.broker.grants import grants_admin
 from seb_appliance.broker.ports import ApiKeyRow
 from seb_appliance.broker.shares import OPERATOR
 from seb_appliance.broker.values import ApiKeyView
 from seb_appliance.broker.window import Window
 from seb_appliance.formats.contents import encoded_bytes
 from seb_appliance.formats.operations import AuditNoted, TopicSettings
+
+USER: Final = "user:"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +37,9 @@ class Actor:
 
     @classmethod
     def of_key(cls, key: ApiKeyView, address: str = "", user_agent: str = "") -> Actor:
-        return cls(key.api_key_id, address, user_agent, key.owner)
+        """An admin's key takes the operators' share."""
+        owner = OPERATOR if grants_admin(key.grants) else key.api_key_id
+        return cls(key.api_key_id, address, user_agent, owner)
 
 
 THE_APPLIANCE: Final = Actor("", "")

@@ -20,7 +20,6 @@ from seb_appliance.broker.appending import (
     Transacted,
     Transaction,
 )
-from seb_appliance.broker.budget import ByteBudget, Reservation
 from seb_appliance.broker.by_hand import ByHand
 from seb_appliance.broker.catalog import Catalog
 from seb_appliance.broker.compaction import Compactions
@@ -51,7 +50,7 @@ from seb_appliance.broker.record_keys import RecordKeys
 from seb_appliance.broker.sections import SectionReader
 from seb_appliance.broker.sequencer import Sequencer
 from seb_appliance.broker.settings import BrokerSettings
-from seb_appliance.broker.shares import AllShares
+from seb_appliance.broker.shares import AllShares, Reservation
 from seb_appliance.broker.streams import Streams
 from seb_appliance.broker.telling import tell
 from seb_appliance.broker.tidying import Tidying
@@ -79,8 +78,7 @@ from seb_appliance.supervisor import Supervisor
 
 
 class Broker:
-    """One per process. All methods run on one event loop; `start` before anything else. Of its
-    arguments, `before_us` is as for `LogClock`."""
+    """One per process, on one event loop; `start` before anything else. `before_us`: see LogClock."""
 
     _writer: asyncio.Task[None] | None = None
     _forgetting: asyncio.Handle | None = None
@@ -104,9 +102,9 @@ class Broker:
         before_us: int | None = None,
     ) -> None:
         assert loaded.position.seq <= journal.position.seq, (loaded.position, journal.position)
-        self.shares = AllShares()
-        self.pending = ByteBudget(settings.max_pending_bytes, "records that wait for the bucket")
-        self.reading = ByteBudget(settings.max_reading_bytes, "answers that are being read")
+        self.shares = shares = AllShares()
+        self.pending = shares.declare("pending", settings.max_pending_bytes, "bytes that wait")
+        self.reading = shares.declare("reading", settings.max_reading_bytes, "bytes of answers")
         self.counters = Counters()
         self._settings = settings
         self._supervisor = supervisor or Supervisor(clock)
@@ -130,7 +128,7 @@ class Broker:
         self.topics = Topics(self._catalog, self._writes, settings, self.linger, clock)
         self.streams = self._make_streams()
         self.gauges = Gauges(self._catalog, self._sequencer, self.shares)
-        self.by_hand = ByHand(self._writes, self.pending, clock)
+        self.by_hand = ByHand(self._writes, clock)
         self.groups = self._make_groups(index)
         self.topic_lists = TopicLists(self._catalog, index)
         self.tidying = self._make_tidying(index, journal, source, random_bytes)
@@ -335,7 +333,7 @@ class Broker:
 
     @property
     def waiting_readers(self) -> int:
-        return self._waiting.count
+        return self._waiting.shares.used
 
     @property
     def remembered(self) -> Remembered:
@@ -387,14 +385,15 @@ class Broker:
     ) -> bool:
         """The short way of `append`, for records without conditions (bytes: one record that is
         nothing but its value) to a topic that is there: admitted before this returns True, and
-        `told` is called when they are stored, never will be, or the time is up. `size_bytes` of
-        `pending` are taken until then.
+        `told` is called when they are stored, never will be, or the time is up. What they hold
+        (`size_bytes`: of the body) is taken of `pending` until then.
 
         False: nothing happened; `append` knows why and says it.
         """
         now_us = self._clock.wall_us()
-        self.access.last_used.note(key.api_key_id, now_us)
-        return self._writes.append_at_once(topic, records, size_bytes, now_us, told)
+        owner = key.api_key_id
+        self.access.last_used.note(owner, now_us)
+        return self._writes.append_at_once(owner, topic, records, size_bytes, now_us, told)
 
     async def transact(
         self,
@@ -431,13 +430,14 @@ class Broker:
         return self._reads.read_at_once(topic, request, waits=waits)
 
     def wait_at_end(
-        self, topic: str, offset: int, seconds: float, woken: Callable[[], None], owner: str
+        self, topic: str, offset: int, seconds: float, owner: str, woken: Callable[[], None]
     ) -> Waiter | None:
         """For who was told None by `read_at_once`: see `Reads.wait_at_end`."""
-        return self._reads.wait_at_end(topic, offset, seconds, woken, owner)
+        return self._reads.wait_at_end(topic, offset, seconds, owner, woken)
 
     def follow(self, topic: str, owner: str) -> Follower:
-        """Be woken whenever the topic changes. Raises TopicNotFoundError, `Followers.follow`'s."""
+        """Be woken whenever the topic changes; `owner`: on whose behalf. Raises
+        TopicNotFoundError, OverloadedError, ShuttingDownError."""
         return self.followers.follow(self._catalog.topic(topic), owner)
 
     async def follow_many(self, wants: Callable[[str], bool], owner: str) -> FollowerOfMany:

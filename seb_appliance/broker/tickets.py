@@ -57,8 +57,8 @@ class Tickets:
         now_s = self._clock.monotonic_s()
         while self._tickets and next(iter(self._tickets.values()))[1] <= now_s:
             _, (over, _) = self._tickets.popitem(last=False)
-            self._shares.give_back(over.key.owner, 1)
-        self._shares.take(key.owner, 1)
+            self._shares.give_back(over.key.api_key_id, 1)
+        self._shares.take(key.api_key_id, 1)
         text = "tkt_" + base64.urlsafe_b64encode(self._random_bytes(_RANDOM_BYTES)).decode()
         expires_us = self._clock.wall_us() + limits.TICKET_S * 1_000_000
         ticket = Ticket(text, key, key_until_us, topics, expires_us)

@@ -157,12 +157,6 @@ class ApiKeyView:
     quotas: Quotas = NO_QUOTAS
     overlap_until_us: int | None = None
 
-    @property
-    def owner(self) -> str:
-        """Whose share of common resources it takes: its own, or the operators' (shares.py)."""
-        is_admin = any(grant.operation == "admin" for grant in self.grants)
-        return OPERATOR if is_admin else self.api_key_id
-
 
 @dataclass(frozen=True, slots=True)
 class Remembered:

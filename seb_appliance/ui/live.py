@@ -110,7 +110,7 @@ class LiveRows:
         """Returns when the client has taken nearly all of it. Raises OverloadedError,
         FollowerTooSlowError."""
         followers = self._desk.broker.followers
-        with followers.budget.reserve(len(content)):
+        with followers.budget.reserve(OPERATOR, len(content)):
             try:
                 async with asyncio.timeout(limits.FOLLOWER_STALLED_S_MAX):
                     await send(_body(content, more=True))

@@ -57,6 +57,12 @@ class Lane(asyncio.Transport):
     def is_closing(self) -> bool:
         return self.closed
 
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        pass
+
+    def get_write_buffer_size(self) -> int:
+        return 0
+
     def pause_reading(self) -> None:
         self.paused = True
 

@@ -41,12 +41,12 @@ from seb_appliance.broker.acknowledging import Told
 from seb_appliance.broker.admission import AdmittedAppend
 from seb_appliance.broker.audit import Actor
 from seb_appliance.broker.broker import Broker
-from seb_appliance.broker.budget import ByteBudget, Reservation
 from seb_appliance.broker.grants import grants_admin
 from seb_appliance.broker.group_admission import Commit
+from seb_appliance.broker.shares import Reservation, Shares
 from seb_appliance.broker.values import ApiKeyView, NewBatches, NewRecords, ReadResult
 from seb_appliance.broker.waiting import Waiter
-from seb_appliance.errors import OverloadedError, SebError
+from seb_appliance.errors import SebError
 from seb_appliance.formats.columns import Bytes
 from seb_appliance.formats.operations import CommittedOffset
 
@@ -86,9 +86,11 @@ class PlainAnswers:
         """Whether the API key is as it was when the head came."""
         return self._broker.access.still_holds(plain.key, plain.until_us)
 
-    def reserve(self, size_bytes: int) -> Reservation | None:
-        """For a body that is still coming; None when there is no room."""
-        return _reserve(self._broker.pending, size_bytes)
+    def reserve(self, plain: PlainHead, size_bytes: int) -> Reservation | None:
+        """For the part of a body that is there; None when there is no room for all of it."""
+        owner, pending = plain.key.api_key_id, self._broker.pending
+        has_room = pending.has_room(owner, plain.content_length)
+        return _reserve(pending, owner, size_bytes) if has_room else None
 
     # --- produce ---
 
@@ -176,7 +178,7 @@ class PlainAnswers:
             if not self._may_commit(plain.key, commit):
                 return None
             by = Actor.of_key(plain.key)
-            if not self._broker.groups.commit_at_once(commit, len(body), told, by):
+            if not self._broker.groups.commit_at_once(by, commit, told):
                 return None
         except SebError:
             return None
@@ -213,7 +215,7 @@ class PlainAnswers:
             return None
         status, headers, parts = self._read_answer(plain, result)
         length = sum(map(len, parts))
-        reservation = _reserve(self._broker.reading, length)
+        reservation = _reserve(self._broker.reading, plain.key.api_key_id, length)
         if reservation is None:
             return None
         self.answered += 1
@@ -240,7 +242,8 @@ class PlainAnswers:
         if offset is None or seconds <= 0:  # other places have moved by then
             return None
         try:
-            return self._broker.wait_at_end(plain.topic, offset, seconds, woken, plain.key.owner)
+            owner = plain.key.api_key_id
+            return self._broker.wait_at_end(plain.topic, offset, seconds, owner, woken)
         except SebError:
             return None
 
@@ -266,8 +269,8 @@ class PlainAnswers:
         return b"".join((status_line(status), lines, _CLOSE if close else b"", b"\r\n"))
 
 
-def _reserve(budget: ByteBudget, size_bytes: int) -> Reservation | None:
+def _reserve(shares: Shares, owner: str, size_bytes: int) -> Reservation | None:
     try:
-        return budget.reserve(size_bytes)
-    except OverloadedError:
+        return shares.reserve(owner, size_bytes)
+    except SebError:
         return None

@@ -204,10 +204,11 @@ class PlainHeads:
             return None
         self._access.authorize(key, "consume", topic)
         query = read_query(query_string, READ_QUERY)
-        chosen = answer_type(Call(key, headers, query, address=""))
+        call = Call(key, headers, query, address="")
+        chosen = answer_type(call)
         if chosen in (LIVE, COLUMNS):
             return None
-        wanted = read_request(query)
+        wanted = read_request(call)
         large = (
             wanted.max_records > limits.FETCH_RECORDS_DEFAULT
             or wanted.max_bytes > limits.FETCH_BYTES_DEFAULT

@@ -12,7 +12,6 @@ from seb_appliance.api.auth import token_of
 from seb_appliance.api.go.multipart import MULTIPART
 from seb_appliance.api.media_types import negotiate
 from seb_appliance.broker.names import check_topic_name
-from seb_appliance.broker.shares import OPERATOR
 from seb_appliance.broker.values import From, ReadRequest
 from seb_appliance.errors import BadParameterError, NotAcceptableError
 
@@ -57,7 +56,7 @@ def offset(query: dict[str, str]) -> int:
     return min(_number(_required(query, "offset"), "offset"), limits.OFFSET_MAX)
 
 
-def read_request(query: dict[str, str], owner: str = OPERATOR) -> ReadRequest:
+def read_request(query: dict[str, str], owner: str) -> ReadRequest:
     """What a consumer asks for. More than this appliance gives at one time is no error: less comes,
     or 206 comes earlier. Raises BadParameterError."""
     max_records = _number(query.get("max-records", "0"), "max-records")

@@ -68,7 +68,7 @@ def routes(broker: Broker) -> list[HTTPRouteHandler]:
         if given is None:
             raise BadParameterError("Say which lease: ?generation= with what taking it answered.")
         generation = parameters.integer(given, "generation", smallest=1, largest=limits.OFFSET_MAX)
-        await broker.groups.release_lease(group, generation)
+        await broker.groups.release_lease(group, generation, call.owner)
         return Answer(204, [])
 
     return [take_lease, release_lease]

@@ -150,7 +150,7 @@ def routes(broker: Broker) -> list[HTTPRouteHandler]:
             if wanted.cover(name) and may_see(broker, call.key, name)
         ]
         parts = _list_parts(broker.topics.some(names))
-        return await encoded(broker, [(b"content-type", JSON)], parts)
+        return await encoded(broker, call, [(b"content-type", JSON)], parts)
 
     @get("/v1/topics/{topic:str}")
     async def get_topic(request: AnyRequest) -> ASGIApp:

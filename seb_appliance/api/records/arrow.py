@@ -12,12 +12,12 @@ import importlib.util
 from dataclasses import replace
 from typing import Final
 
-from litestar.types import Message, Receive, Scope, Send
+from litestar.types import Receive, Scope, Send
 
 from seb_appliance import limits
-from seb_appliance.api.answers import ARROW, Headers
-from seb_appliance.api.auth import look_again
-from seb_appliance.api.records.live_answers import HEAD_STATE, body_event, disconnected
+from seb_appliance.api.answers import ARROW, Headers, body_event, send_part
+from seb_appliance.api.auth import Call, look_again, within_quota
+from seb_appliance.api.records.live_answers import HEAD_STATE, disconnected
 from seb_appliance.broker.broker import Broker
 from seb_appliance.broker.topic import no_such_topic
 from seb_appliance.broker.values import From, ReadRequest, ReadResult
@@ -45,25 +45,27 @@ class ArrowRecords:
     """An ASGI application that sends the records from `first` on, up to `until` (exclusive), `left`
     of them at most."""
 
-    def __init__(self, broker: Broker, first: ReadResult, until: int, left: int) -> None:
+    def __init__(
+        self, broker: Broker, owner: str, first: ReadResult, until: int, left: int
+    ) -> None:
         self._broker = broker
+        self._owner = owner
         self._first = first
         self._until = until
         self._left = left
         self._gone = False
 
     @classmethod
-    async def of(
-        cls, broker: Broker, topic: str, query: dict[str, str], wanted: ReadRequest
-    ) -> ArrowRecords:
-        """`wanted`: what the query says. Raises BadParameterError, what `Broker.read` raises."""
+    async def of(cls, broker: Broker, topic: str, call: Call, wanted: ReadRequest) -> ArrowRecords:
+        """`wanted`: what the query of `call` says. Raises BadParameterError, and what
+        `Broker.read` raises."""
         for name in _NOT_ARROW:
-            if name in query:
+            if name in call.query:
                 raise BadParameterError(
                     f"{name} has no meaning in an Arrow stream, which goes to the log end as of "
                     "now, with values as bytes."
                 )
-        left = wanted.max_records if "max_records" in query else limits.OFFSET_MAX
+        left = wanted.max_records if "max_records" in call.query else limits.OFFSET_MAX
         until = wanted.until
         if until is not None and until.offset is None:  # a time
             found = await broker.read(topic, replace(wanted, start=until, max_records=1))
@@ -74,7 +76,7 @@ class ArrowRecords:
         part = replace(_PART, start=wanted.start, until=until, topic_id=wanted.topic_id)
         first = await broker.read(topic, replace(part, max_records=min(left, part.max_records)))
         end = limits.OFFSET_MAX if until is None or until.offset is None else until.offset
-        return cls(broker, first, min(end, first.log_end_offset), left)
+        return cls(broker, call.owner, first, min(end, first.log_end_offset), left)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers: Headers = [
@@ -90,7 +92,7 @@ class ArrowRecords:
         if not scope["state"].get(HEAD_STATE):
             leaving = asyncio.create_task(disconnected(receive, self._leave))
             try:
-                await self._send(send, scope)
+                await self._send(scope, send)
             finally:
                 leaving.cancel()
                 await asyncio.gather(leaving, return_exceptions=True)
@@ -99,7 +101,11 @@ class ArrowRecords:
     def _leave(self) -> None:
         self._gone = True
 
-    async def _send(self, send: Send, scope: Scope) -> None:
+    def _is_over(self) -> bool:
+        """There is nobody to send to, or no time."""
+        return self._gone or self._broker.stopping
+
+    async def _send(self, scope: Scope, send: Send) -> None:
         await self._send_part(send, await asyncio.to_thread(_schema))
         result = self._first
         while result.slices and not self._gone:
@@ -107,9 +113,10 @@ class ArrowRecords:
             await self._send_part(send, await asyncio.to_thread(_encoded, result))
             if self._left == 0 or result.next_offset >= self._until:
                 break
+            await within_quota(scope, self._is_over)
             result = await self._next(result)
             look_again(scope)
-        await send(_part(_END))
+        await send(body_event(_END))
 
     async def _next(self, before: ReadResult) -> ReadResult:
         result = await self._broker.read(
@@ -126,12 +133,8 @@ class ArrowRecords:
         return result
 
     async def _send_part(self, send: Send, part: bytes) -> None:
-        with self._broker.reading.reserve(len(part)):
-            await send(_part(part))
-
-
-def _part(content: bytes) -> Message:
-    return body_event(content, more=True)
+        with self._broker.reading.reserve(self._owner, len(part)):
+            await send_part(send, part)
 
 
 def _schema() -> bytes:

@@ -50,7 +50,6 @@ from seb_appliance.api.records.views import (
 from seb_appliance.api.times import format_time
 from seb_appliance.api.trace_context import RequestTrace
 from seb_appliance.broker.broker import Broker
-from seb_appliance.broker.shares import OPERATOR
 from seb_appliance.broker.topic import check_id
 from seb_appliance.broker.values import BatchSlice, From, ReadRequest, ReadResult
 from seb_appliance.errors import (
@@ -85,8 +84,9 @@ _SAFE: Final = "/:;,=@+"  # left unescaped in header values
 _NO_STORE: Final = (b"cache-control", b"no-store")
 
 
-def read_request(query: dict[str, str], owner: str = OPERATOR) -> ReadRequest:
-    """What a consumer asks for, in whose share he waits. Raises BadParameterError."""
+def read_request(call: Call) -> ReadRequest:
+    """What a consumer asks for. Raises BadParameterError."""
+    query = call.query
     until = query.get("until")
     return ReadRequest(
         start=parameters.position(query.get("offset", "earliest"), "offset"),
@@ -103,7 +103,7 @@ def read_request(query: dict[str, str], owner: str = OPERATOR) -> ReadRequest:
             largest=limits.FETCH_BYTES_MAX,
         ),
         wait_ms=parameters.duration_ms(query.get("wait", "0"), "wait", largest=limits.WAIT_MS_MAX),
-        owner=owner,
+        owner=call.owner,
         topic_id=parameters.topic_id(query),
     )
 
@@ -156,19 +156,21 @@ def consumed_headers(result: ReadResult, chosen: str) -> Headers:
     ]
 
 
-def held(broker: Broker, headers: Headers, body: Sequence[Bytes], *, status: int = 200) -> Answer:
-    """An answer whose bytes count against the budget for readers until they are sent."""
-    reservation = broker.reading.reserve(sum(map(len, body)))
+def held(
+    broker: Broker, call: Call, headers: Headers, body: Sequence[Bytes], *, status: int = 200
+) -> Answer:
+    """An answer whose bytes count in the key's share of `Broker.reading` until they are taken."""
+    reservation = broker.reading.reserve(call.owner, sum(map(len, body)))
     return Answer(status, headers, body, reservation=reservation)
 
 
-async def encoded(broker: Broker, headers: Headers, parts: Iterable[Bytes]) -> Answer:
+async def encoded(broker: Broker, call: Call, headers: Headers, parts: Iterable[Bytes]) -> Answer:
     """As `held`, of parts that are still to be made: others run between them, and an answer that
-    the budget has no room for is not made to its end."""
+    there is no room for is not made to its end."""
     if isinstance(parts, list):
-        return held(broker, headers, parts)
+        return held(broker, call, headers, parts)
     body: list[Bytes] = []
-    reservation = broker.reading.reserve(0)
+    reservation = broker.reading.reserve(call.owner, 0)
     try:
         for part in parts:
             if body:
@@ -224,7 +226,7 @@ async def read_one(broker: Broker, topic: str, place: From) -> ReadResult:
     return result
 
 
-def raw_answer(broker: Broker, result: ReadResult, if_none_match: bytes | None) -> Answer:
+def raw_answer(broker: Broker, call: Call, result: ReadResult) -> Answer:
     """One record's value, with the rest of it in headers; 304 when the client has it already."""
     piece = result.slices[0]
     columns, i = piece.batch.columns, piece.begin
@@ -240,10 +242,11 @@ def raw_answer(broker: Broker, result: ReadResult, if_none_match: bytes | None) 
     crc = crc32c(repr(headers).encode(), crc32c(value or b""))
     etag = f'"{result.topic_id}-{crc:08x}"'.encode()
     headers += [(b"etag", etag), (b"cache-control", b"private, no-cache"), _VARY]
+    if_none_match = call.headers.get(b"if-none-match")
     if if_none_match is not None and etag in [tag.strip() for tag in if_none_match.split(b",")]:
         return Answer(304, headers)
     # Never a type that a browser would run.
-    return held(broker, [(b"content-type", RAW), *headers], [value or b""])
+    return held(broker, call, [(b"content-type", RAW), *headers], [value or b""])
 
 
 def _record_headers(piece: BatchSlice) -> Headers:
@@ -272,7 +275,7 @@ async def _view(
     check_id(topic, broker.topics.get(topic).topic_id, wanted.topic_id)
     page = await read_view(broker, topic, call, wanted)
     headers = view_headers(page, consumed_headers(page.result, chosen))
-    return await encoded(broker, headers, view_parts(page, chosen, shape))
+    return await encoded(broker, call, headers, view_parts(page, chosen, shape))
 
 
 def routes(broker: Broker, traces: Traces | None = None) -> list[HTTPRouteHandler]:
@@ -289,9 +292,9 @@ def routes(broker: Broker, traces: Traces | None = None) -> list[HTTPRouteHandle
             check_type(chosen)
         if chosen == LIVE:
             return await LiveRecords.of(broker, topic, call, shape)
-        wanted = read_request(call.query, call.owner)
+        wanted = read_request(call)
         if chosen == COLUMNS:
-            return await ArrowRecords.of(broker, topic, call.query, wanted)
+            return await ArrowRecords.of(broker, topic, call, wanted)
         if is_of_keys:
             return await _view(broker, call, topic, wanted, chosen, shape)
         trace = RequestTrace.of(traces, call.headers)
@@ -303,7 +306,7 @@ def routes(broker: Broker, traces: Traces | None = None) -> list[HTTPRouteHandle
         if trace is not None:
             trace.consumed(topic, result.next_offset)
         return await encoded(
-            broker, consumed_headers(result, chosen), encode(result, chosen, shape)
+            broker, call, consumed_headers(result, chosen), encode(result, chosen, shape)
         )
 
     @get("/v1/topics/{topic:str}/records/{offset:str}")
@@ -320,12 +323,12 @@ def routes(broker: Broker, traces: Traces | None = None) -> list[HTTPRouteHandle
         shape = value_shape(call.query)
         result = await read_one(broker, topic, place)
         if chosen == RAW.decode():
-            return raw_answer(broker, result, call.headers.get(b"if-none-match"))
+            return raw_answer(broker, call, result)
         if chosen == STRUCTURED:
             body = one_event(result)
         else:
             body = msgspec.json.encode(next(iter(records(result, shape))))
         headers = [(b"content-type", chosen.encode()), topic_id_of(result), _NO_STORE, _VARY]
-        return held(broker, headers, [body])
+        return held(broker, call, headers, [body])
 
     return [consume, consume_one]

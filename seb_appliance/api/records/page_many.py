@@ -105,9 +105,8 @@ class PageOfMany:
             (b"cache-control", b"no-store"),
             (b"vary", b"Accept, Accept-Encoding, Authorization"),
         ]
-        return await encoded(
-            self._broker, headers, _parts(frame, self._results, self._wanted.shape)
-        )
+        parts = _parts(frame, self._results, self._wanted.shape)
+        return await encoded(self._broker, self._call, headers, parts)
 
     def _may(self, topic: str) -> bool:
         ticket = self._call.ticket

@@ -100,7 +100,7 @@ def routes(broker: Broker, options: ApiOptions) -> list[HTTPRouteHandler]:
         deadline_ms = timeout_ms(call.headers)
         trace = RequestTrace.of(options.traces, call.headers)
         body, reservation = await read_body(
-            request.receive, call.headers, broker.pending, options.max_request_bytes
+            request.receive, call.headers, call.owner, broker.pending, options.max_request_bytes
         )
         options.failpoints.reach("K1")
         try:

@@ -156,4 +156,4 @@ async def _answer(
     if closed:
         headers.append(CLOSED)
     parts = json_parts(result) if is_json(view.state.content_type) else byte_parts(result)
-    return await encoded(broker, headers, parts)
+    return await encoded(broker, call, headers, parts)

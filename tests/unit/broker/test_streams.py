@@ -36,7 +36,7 @@ class Nobody:
 
 
 async def make(house: House, wanted: WantedStream, name: str = "s") -> bool:
-    reservation = house.broker.pending.reserve(1)
+    reservation = house.broker.pending.reserve(OPERATOR, 1)
     create = house.broker.streams.create(name, wanted, [b"first"], reservation, THE_APPLIANCE)
     _, made = await house.done(create)
     return made
@@ -44,7 +44,7 @@ async def make(house: House, wanted: WantedStream, name: str = "s") -> bool:
 
 async def append(house: House, value: bytes, *, close: bool = False) -> None:
     asked = StreamAppend([value], close=close)
-    reservation = house.broker.pending.reserve(1)
+    reservation = house.broker.pending.reserve(OPERATOR, 1)
     await house.done(house.broker.streams.append("s", asked, reservation))
 
 
