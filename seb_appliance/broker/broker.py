@@ -78,7 +78,7 @@ from seb_appliance.supervisor import Supervisor
 
 
 class Broker:
-    """One per process, on one event loop; `start` before anything else. `before_us`: see LogClock."""
+    """One per process, on one loop; `start` before anything else. `before_us`: see `LogClock`."""
 
     _writer: asyncio.Task[None] | None = None
     _forgetting: asyncio.Handle | None = None

@@ -213,10 +213,10 @@ async def api_key(seb, **members):
 
 
 async def test_too_many_followers_are_refused(seb, topic, monkeypatch):
-    monkeypatch.setattr(seb.appliance.broker.followers._shares, "limit", 1)
+    monkeypatch.setattr(seb.appliance.broker.followers._shares, "limit", 2)
     async with followed(seb, topic):
         answer = await seb.client.get(f"/v1/topics/{topic}/records?format=sse")
-        assert (answer.status_code, answer.json()["code"]) == (503, "overloaded")
+        assert (answer.status_code, answer.json()["code"]) == (429, "share_exceeded")
 
 
 async def test_the_place_of_a_client_that_leaves_is_free(seb, topic):

@@ -12,6 +12,7 @@ import pytest
 import pytest_asyncio
 
 from seb_appliance import limits
+from seb_appliance.broker.audit import Actor
 from seb_appliance.errors import ShareExceededError
 from tests.http.test_fastlane import consume, produce
 from tests.support.appliance import RunningAppliance, running_appliance
@@ -191,11 +192,13 @@ async def test_a_log_in_of_strangers_has_a_share_too(small: RunningAppliance) ->
 async def test_operations_that_wait_are_charged_to_their_key(small: RunningAppliance) -> None:
     attacker, victim = await key(small, "consume"), await key(small, "consume")
     broker, lease = small.appliance.broker, {"holder": "me", "ttl_ms": 60_000}
-    owner = broker.access.authenticate(attacker).api_key_id
+    by = Actor(broker.access.authenticate(attacker).api_key_id, "")
     async with small.client_with(attacker) as client, small.client_with(victim) as other:
         async with stuck(small):
             asked = [
-                asyncio.create_task(broker.groups.take_lease(f"g{n}", "me", 60_000, owner))
+                asyncio.create_task(
+                    broker.groups.take_lease(f"g{n}", "me", 60_000, Actor(owner, ""))
+                )
                 for n in range(200)
             ]
             await asyncio.sleep(0)

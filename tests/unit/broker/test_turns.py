@@ -8,6 +8,7 @@ import pytest
 
 from seb_appliance import limits
 from seb_appliance.broker.following import Followers
+from seb_appliance.broker.shares import AllShares
 from seb_appliance.broker.turns import Turns
 from seb_appliance.broker.values import From, ReadRequest
 from tests.support.fakes import FakeClock, settle
@@ -79,7 +80,7 @@ async def test_a_waiting_reader_takes_a_place_of_its_key(house: House) -> None:
 async def test_one_append_wakes_many_followers_in_slices(house: House) -> None:
     await house.topic("t")
     topic = house.broker._catalog.topic("t")
-    followers, told = Followers(FakeClock()), []
+    followers, told = Followers(FakeClock(), AllShares()), []
 
     async def following(owner: str) -> None:
         with followers.follow(topic, owner) as follower:
