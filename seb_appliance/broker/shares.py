@@ -113,13 +113,19 @@ class ForgettingShares(Shares):
 
     def __init__(self, name: str, limit: int, what: str) -> None:
         super().__init__(name, limit, what)
-        # (minus amount, owner): at least one of each owner, with what it holds or more.
+        # (minus amount, owner), of each owner the one that is noted: what it holds, or more. Others
+        # are left from before.
         self._heap: list[tuple[int, str]] = []
+        self._noted: dict[str, int] = {}
 
     def take_anyway(self, owner: str, amount: int) -> None:
         super().take_anyway(owner, amount)
-        heappush(self._heap, (-self._held[owner], owner))
+        held = self._held[owner]
+        if held > self._noted.get(owner, 0):
+            self._noted[owner] = held
+            heappush(self._heap, (-held, owner))
         if len(self._heap) > 2 * len(self._held) + 64:
+            self._noted = dict(self._held)
             self._heap = [(-held, owner) for owner, held in self._held.items()]
             heapify(self._heap)
 
@@ -135,13 +141,17 @@ class ForgettingShares(Shares):
     def largest(self) -> tuple[str, int]:
         """As `Shares.largest`; of several the first in order of their names."""
         while self._heap:
-            noted, owner = self._heap[0]
+            amount, owner = self._heap[0]
             held = self._held.get(owner, 0)
-            if -noted == held:
+            if -amount != self._noted.get(owner):
+                heappop(self._heap)
+            elif held == -amount:
                 return owner, held
-            if held:
+            elif held:
+                self._noted[owner] = held
                 heapreplace(self._heap, (-held, owner))
             else:
+                del self._noted[owner]
                 heappop(self._heap)
         return OPERATOR, 0
 

@@ -196,9 +196,7 @@ async def test_operations_that_wait_are_charged_to_their_key(small: RunningAppli
     async with small.client_with(attacker) as client, small.client_with(victim) as other:
         async with stuck(small):
             asked = [
-                asyncio.create_task(
-                    broker.groups.take_lease(f"g{n}", "me", 60_000, Actor(owner, ""))
-                )
+                asyncio.create_task(broker.groups.take_lease(f"g{n}", "me", 60_000, by))
                 for n in range(200)
             ]
             await asyncio.sleep(0)
