@@ -16,6 +16,7 @@ Headers = list[tuple[bytes, bytes]]
 
 JSON: Final = b"application/json"
 NDJSON: Final = b"application/x-ndjson"
+CSV: Final = b"text/csv"
 BATCH: Final = b"application/vnd.seb.batch"
 RAW: Final = b"application/octet-stream"
 SSE: Final = b"text/event-stream"

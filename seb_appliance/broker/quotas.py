@@ -85,6 +85,11 @@ class Meter:
     def charge_out(self, size_bytes: int) -> None:
         self._bytes_out.charge(size_bytes, self._clock.monotonic_s())
 
+    async def out_is_paid(self) -> None:
+        """Returns when what was sent is within the quota: for answers that go on for long."""
+        while (missing_s := self._bytes_out.missing_s(0, self._clock.monotonic_s())) > 0:
+            await self._clock.sleep(missing_s)
+
 
 class Meters:
     """The meters of all API keys that have quotas."""

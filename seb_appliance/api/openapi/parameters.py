@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from seb_appliance import limits
 from seb_appliance.api.openapi.document import Json
+from seb_appliance.api.parameters import DEFAULTS
 from seb_appliance.api.records.consume import ALL_FORMATS, FORMATS
 from seb_appliance.api.records.encode_json import VALUE_SHAPES
 
@@ -64,7 +65,7 @@ VALUES: Final = query(
     "text",
     type="string",
     enum=list(VALUE_SHAPES),
-    default="text",
+    default=DEFAULTS["values"],
 )
 RECORD_KEY: Final[list[Json]] = [
     query("key", "A record key, as percent-encoded UTF-8.", "customer-7"),
@@ -77,7 +78,7 @@ CONSUME: Final[list[Json]] = [
         "`@time` (the first record, in offset order, with that timestamp or later).",
         "@2026-11-21T10:00:00Z",
         type="string",
-        default="earliest",
+        default=DEFAULTS["offset"],
     ),
     query("until", "Exclusive end: an offset or `@time`.", "1044"),
     query(
@@ -98,13 +99,21 @@ CONSUME: Final[list[Json]] = [
         "How long to wait at the log end for a record, with its unit; at most 60s.",
         "30s",
         type="string",
-        default="0",
+        default=DEFAULTS["wait"],
     ),
     VALUES,
     format_of(FORMATS),
 ]
+_MAX_RECORDS: Final = query(
+    "max_records",
+    f"At most so many records. Without it {limits.FETCH_RECORDS_DEFAULT:,} as JSON, record batches "
+    "and CloudEvents, and all there are in the other formats.",
+    type="integer",
+    minimum=1,
+    maximum=limits.FETCH_RECORDS_MAX,
+)
 CONSUME_OR_FOLLOW: Final[list[Json]] = [
-    *CONSUME[:-1],
+    *(_MAX_RECORDS if known["name"] == "max_records" else known for known in CONSUME[:-1]),
     format_of(ALL_FORMATS),
     header(
         "Last-Event-ID",
@@ -133,7 +142,7 @@ CONSUME_OR_FOLLOW: Final[list[Json]] = [
         "Of a view: wait until the index has reached the log end.",
         type="string",
         enum=["true", "false"],
-        default="false",
+        default=DEFAULTS["fresh"],
     ),
 ]
 TIMEOUT: Final = header("Seb-Timeout", "Shortens the acknowledgement time-out of 30s.", "5s")

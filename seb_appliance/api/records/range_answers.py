@@ -1,0 +1,199 @@
+"""`GET /v1/topics/{topic}/records` as one answer of any length: Arrow, and NDJSON and CSV without a
+limit.
+
+Such an answer goes to the log end as of its start (or to `until`). It is read, encoded and sent
+part by part, so it costs the memory of one part. It ends whole or is cut: a failure on the way
+breaks the chunked body off, so that no client takes half of a topic for all of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Final, cast
+
+from litestar.types import Message, Receive, Scope, Send
+
+from seb_appliance import limits
+from seb_appliance.api.answers import Headers
+from seb_appliance.api.auth import METER_STATE, Call, authenticated_again, authorize_to_read
+from seb_appliance.api.records.live_answers import HEAD_STATE, body_event, disconnected
+from seb_appliance.broker.broker import Broker
+from seb_appliance.broker.budget import Reservation
+from seb_appliance.broker.collecting import bytes_of
+from seb_appliance.broker.quotas import Meter
+from seb_appliance.broker.topic import no_such_topic
+from seb_appliance.broker.values import From, ReadRequest, ReadResult
+from seb_appliance.errors import OverloadedError
+from seb_appliance.formats.columns import Bytes
+
+PART: Final = ReadRequest(
+    From(earliest=True),
+    max_records=limits.RANGE_PART_RECORDS,
+    max_bytes=limits.RANGE_PART_BYTES,
+)
+_ROOM_S: Final = 0.05  # how often an answer looks for room in the budget
+
+Read = Callable[[ReadRequest], Awaitable[ReadResult]]
+# What follows a result; None behind the last one.
+Next = Callable[[ReadResult], Awaitable[ReadResult | None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Encoding:
+    """How an answer's bytes are made: `opening`, the `parts` of each result, `closing`.
+    `in_thread`: a part takes long, and needs the interpreter for little of that."""
+
+    parts: Callable[[ReadResult], Iterable[Bytes]]
+    opening: bytes = b""
+    closing: bytes = b""
+    in_thread: bool = False
+
+
+class RangeAnswer:
+    """An ASGI application that sends `first` and the results that follow it."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        call: Call,
+        headers: Headers,
+        encoding: Encoding,
+        first: ReadResult,
+        follow: Next,
+    ) -> None:
+        self._broker = broker
+        self._call = call
+        self._holds_until_us = broker.access.holds_until_us(call.key)
+        self._headers = headers
+        self._encoding = encoding
+        self._result: ReadResult | None = first  # the one that is being sent; no other is kept
+        self._follow = follow
+        self._gone = False
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        assert self._result is not None
+        held = self._broker.reading.reserve(_size_bytes(self._result))  # or an ordinary refusal
+        try:
+            start = {"type": "http.response.start", "status": 200, "headers": self._headers}
+            await send(cast("Message", start))
+            if not scope["state"].get(HEAD_STATE):
+                leaving = asyncio.create_task(disconnected(receive, self._leave))
+                try:
+                    await self._send(scope, send, held)
+                finally:
+                    leaving.cancel()
+                    await asyncio.gather(leaving, return_exceptions=True)
+        finally:
+            held.release()
+        await send(body_event(b"", more=False))
+
+    def _leave(self) -> None:
+        self._gone = True
+
+    async def _send(self, scope: Scope, send: Send, held: Reservation) -> None:
+        await send(body_event(self._encoding.opening))
+        while self._result is not None and not self._gone:
+            await self._send_result(send, self._result, held)
+            held.release()
+            result, self._result = self._result, None
+            meter: Meter | None = scope["state"].get(METER_STATE)
+            if meter is not None:
+                await meter.out_is_paid()
+            self._check_key(scope, result.topic)
+            self._result = await self._follow(result)
+            if self._result is not None:
+                await self._make_room(held, _size_bytes(self._result))
+        await send(body_event(self._encoding.closing))
+
+    async def _send_result(self, send: Send, result: ReadResult, held: Reservation) -> None:
+        read_bytes = held.size_bytes
+        parts = iter(self._encoding.parts(result))
+        while not self._gone and (part := await self._next_part(parts)) is not None:
+            await self._make_room(held, len(part))
+            await send(body_event(bytes(part)))
+            await send(body_event(b""))  # returns when the buffers have emptied
+            held.shrink_to(read_bytes)
+
+    async def _next_part(self, parts: Iterator[Bytes]) -> Bytes | None:
+        if self._encoding.in_thread:
+            return await asyncio.to_thread(next, parts, None)
+        await asyncio.sleep(0)  # others run between parts
+        return next(parts, None)
+
+    async def _make_room(self, held: Reservation, size_bytes: int) -> None:
+        """An answer under way waits for its turn before it is cut. Raises OverloadedError."""
+        for _ in range(int(limits.RANGE_ROOM_S_MAX / _ROOM_S)):
+            try:
+                held.grow(size_bytes)
+            except OverloadedError:
+                await asyncio.sleep(_ROOM_S)
+            else:
+                return
+        held.grow(size_bytes)
+
+    def _check_key(self, scope: Scope, topic: str) -> None:
+        """Raises UnauthenticatedError, ForbiddenError, QuotaExceededError."""
+        access = self._broker.access
+        if access.still_holds(self._call.key, self._holds_until_us):
+            return
+        self._call = replace(self._call, key=authenticated_again(self._broker, self._call))
+        authorize_to_read(self._broker, self._call, topic)
+        self._holds_until_us = access.holds_until_us(self._call.key)
+        scope["state"][METER_STATE] = access.meters.enter(self._call.key)
+
+
+def _size_bytes(result: ReadResult) -> int:
+    return sum(map(bytes_of, result.slices))
+
+
+def part_of(call: Call) -> ReadRequest:
+    """What is read at a time: of a key with a quota, about a second of it."""
+    per_second = call.key.quotas.bytes_out_per_second or PART.max_bytes
+    return replace(PART, max_bytes=min(PART.max_bytes, per_second))
+
+
+async def begin(
+    read: Read, wanted: ReadRequest, part: ReadRequest, most: int | None
+) -> tuple[ReadResult, int, Next]:
+    """The first result of a range, where the range ends (exclusive), and what gives the results
+    that follow. `most`: so many records; None: all there are. Raises what `read` raises."""
+    until = wanted.until
+    if until is not None and until.offset is None:  # a time
+        found = await read(replace(part, start=until, max_records=1))
+        begins = [piece.batch.offsets()[piece.begin] for piece in found.slices]
+        until = From(offset=begins[0] if begins else found.next_offset)
+    left = limits.OFFSET_MAX if most is None else most
+    part = replace(part, until=until)
+    first = await read(
+        replace(
+            part,
+            start=wanted.start,
+            max_records=min(left, part.max_records),
+            wait_ms=wanted.wait_ms,
+        )
+    )
+    end = first.log_end_offset
+    if until is not None and until.offset is not None:
+        end = min(end, until.offset)
+
+    async def follow(before: ReadResult) -> ReadResult | None:
+        nonlocal left
+        left -= sum(piece.end - piece.begin for piece in before.slices)
+        if left == 0 or before.next_offset >= end:
+            return None
+        result = await read(
+            replace(
+                part,
+                start=From(offset=before.next_offset),
+                until=From(offset=end),
+                max_records=min(left, part.max_records),
+            )
+        )
+        if result.topic_id != before.topic_id:  # made anew meanwhile
+            raise no_such_topic(before.topic)
+        assert result.next_offset > before.next_offset, (before.next_offset, end)
+        return result
+
+    return first, end, follow
