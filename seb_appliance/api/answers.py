@@ -92,6 +92,12 @@ class Answer:
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
+def json_line(content: Any) -> bytes:
+    """`content` (anything msgspec can encode) as JSON, with the end of a line: what a shell shows
+    next stands on a line of its own."""
+    return _encoder.encode(content) + b"\n"
+
+
 def json_answer(status: int, content: Any, headers: Headers | None = None) -> Answer:
     """`content` (anything msgspec can encode) as JSON."""
-    return Answer(status, [(b"content-type", JSON), *(headers or [])], _encoder.encode(content))
+    return Answer(status, [(b"content-type", JSON), *(headers or [])], json_line(content))

@@ -28,6 +28,7 @@ from seb_appliance.api.answers import (
     SSE,
     Answer,
     Headers,
+    json_line,
 )
 from seb_appliance.api.auth import AnyRequest, Call, authorize_to_read, enter, enter_to_read
 from seb_appliance.api.media_types import negotiate
@@ -369,6 +370,6 @@ def routes(broker: Broker, traces: Traces | None = None) -> list[HTTPRouteHandle
             )
         record = next(iter(records(result, shape)))
         headers: Headers = [(b"content-type", JSON), _NO_STORE, _VARY]
-        return held(broker, headers, [msgspec.json.encode(record)])
+        return held(broker, headers, [json_line(record)])
 
     return [consume, consume_one]

@@ -78,7 +78,7 @@ def framed(frame: RecordsOut, result: ReadResult, shape: ValueShape) -> Iterator
     for part in record_parts(result, shape):
         yield opening + _encoder.encode(part)[1:-1]
         opening = b","
-    yield (b"" if opening == b"," else opening) + _NO_RECORDS[-1:] + after
+    yield (b"" if opening == b"," else opening) + _NO_RECORDS[-1:] + after + b"\n"
 
 
 def ndjson_parts(result: ReadResult, shape: ValueShape) -> Iterator[bytes]:
