@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from seb_appliance import limits
 from seb_appliance.api.manage.snapshots import SnapshotOut
 from seb_appliance.api.manage.status import StatusOut
 from seb_appliance.api.manage.topics import (
@@ -84,6 +85,14 @@ _STATUS: Final = {
         "durability": "s3",
         "bucket_id": "5f1d6c0be3a2479b8c2e6a90d417f35a",
     },
+    "remembered": {
+        "requests": 41,
+        "places": 57,
+        "places_max": limits.REMEMBERED_REQUESTS_MAX,
+        "oldest_request": "2026-11-20T10:00:00.000123Z",
+        "producers": 3,
+        "producers_max": limits.PRODUCERS_MAX,
+    },
     "bucket": {
         "description": "s3://orders/seb",
         "last_answer_age_s": 0.4,
@@ -120,6 +129,7 @@ _STATUS: Final = {
         "failure": "",
         "behind": [],
     },
+    "last_used": {"failure": ""},
     "waiting": {
         "pending_bytes": 2048,
         "pending_bytes_max": 67108864,
