@@ -146,16 +146,24 @@ async def test_without_pyarrow_there_is_none_and_it_says_so(seb, topic, monkeypa
 
 
 def examples():
-    return re.findall(r"## (\w+)\n.*?```python\n(.*?)```", DOCS, re.DOTALL)
+    found = re.findall(r"### (\w+)\n.*?```python\n(.*?)```", DOCS, re.DOTALL)
+    assert len(found) == 6, "pandas, DuckDB and Polars, from rows and from columns"
+    return found
 
 
 @pytest.mark.parametrize(("tool", "code"), examples(), ids=lambda text: text.split("\n")[0][:10])
-async def test_the_examples_of_the_docs_run(seb, topic, tool, code):
+async def test_the_examples_of_the_docs_run(seb, topic, tmp_path, tool, code):
     code = code.replace("http://127.0.0.1:51313", seb.base_url).replace("$KEY", seb.admin_key)
     code = code.replace("orders.eu", topic)
     command = [sys.executable, "-W", "error", "-c", code]
     ran = await asyncio.to_thread(
-        subprocess.run, command, capture_output=True, text=True, timeout=60, check=False
+        subprocess.run,
+        command,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
     )
     assert ran.returncode == 0, ran.stderr
     assert re.search(r"\b4(\.0)?\b", ran.stdout), ran.stdout  # the sum of the totals
