@@ -109,6 +109,7 @@ _STATUS: Final = {
         "failure": "",
         "waiting_entries": 1107,
         "waiting_bytes": 17301504,
+        "overdue_s": 0,
         "objects": 12,
         "garbage": 2,
         "jobs": 31,
@@ -140,6 +141,15 @@ _STATUS: Final = {
         "reading_bytes_max": 67108864,
         "waiting_readers": 3,
     },
+    "background": [
+        {
+            "name": "key-index",
+            "essential": True,
+            "failing": False,
+            "failures": 0,
+            "failure": "",
+        }
+    ],
     "cost": {
         "currency": "USD",
         "this_month": 1.91,
