@@ -25,7 +25,7 @@ from seb_appliance.broker.collecting import bytes_of
 from seb_appliance.broker.quotas import Meter
 from seb_appliance.broker.topic import no_such_topic
 from seb_appliance.broker.values import From, ReadRequest, ReadResult
-from seb_appliance.errors import OverloadedError
+from seb_appliance.errors import OverloadedError, SebError
 from seb_appliance.formats.columns import Bytes
 
 PART: Final = ReadRequest(
@@ -82,6 +82,8 @@ class RangeAnswer:
                 leaving = asyncio.create_task(disconnected(receive, self._leave))
                 try:
                     await self._send(scope, send, held)
+                except SebError:
+                    return  # the server says in its log that the answer has no end, and hangs up
                 finally:
                     leaving.cancel()
                     await asyncio.gather(leaving, return_exceptions=True)
