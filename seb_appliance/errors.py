@@ -164,6 +164,14 @@ class TopicDiffersError(RefusedError):
     title = "The topic exists with other settings"
 
 
+class TopicReplacedError(RefusedError):
+    """The topic that is meant was deleted, and another one has its name."""
+
+    code = "topic_replaced"
+    status = 409
+    title = "Another topic has this name now"
+
+
 class StreamConflictError(RefusedError):
     code = "stream_conflict"
     status = 409

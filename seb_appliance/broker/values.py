@@ -106,13 +106,15 @@ class From:
 @dataclass(frozen=True, slots=True)
 class ReadRequest:
     """`until`: exclusive end, an offset or a time; `wait_ms`: how long a reader at the log end may
-    wait for a record; `max_bytes` is soft: at least one record comes."""
+    wait for a record; `max_bytes` is soft: at least one record comes. `topic_id`: of the topic
+    that is meant, if another one may have its name by now."""
 
     start: From
     until: From | None = None
     max_records: int = 1_000
     max_bytes: int = 1 << 20
     wait_ms: int = 0
+    topic_id: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

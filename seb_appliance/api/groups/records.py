@@ -48,7 +48,6 @@ def _headers(group: str, read: GroupRead, chosen: str) -> Headers:
     headers = consumed_headers(read.result, chosen)
     headers += [
         (b"seb-group", group.encode()),
-        (b"seb-topic-id", str(read.result.topic_id).encode()),
         (b"seb-lag-records", str(read.lag.records).encode()),
         (b"seb-lag-bytes", str(read.lag.bytes).encode()),
         (b"seb-lag-seconds", f"{read.lag.seconds:.6f}".encode()),

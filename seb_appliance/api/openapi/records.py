@@ -39,6 +39,7 @@ from seb_appliance.errors import (
     StoreUnavailableError,
     StreamClosedError,
     TopicNotFoundError,
+    TopicReplacedError,
     UnsupportedMediaTypeError,
 )
 
@@ -110,9 +111,13 @@ _CURLS: Final = Content(
     schema={"type": "string", "description": "One record, as `curl -d` sends it."}, example="hello"
 )
 
+TOPIC_ID: Final = {
+    "Seb-Topic-Id": "Id of the topic, for `topic_id`: one that is made again has another."
+}
 POSITIONS: Final = {
     "Seb-Next-Offset": "Where the next read goes on.",
     "Seb-Log-End-Offset": "The offset that the next record of the topic gets.",
+    **TOPIC_ID,
 }
 READ_ERRORS: Final[ErrorTypes] = (
     BadNameError,
@@ -241,6 +246,7 @@ OPERATIONS: Final = [
         errors=(
             *READ_ERRORS,
             OffsetOutOfRangeError,
+            TopicReplacedError,
             FollowerTooSlowError,
             KeyIndexOffError,
             RecordTooLargeError,
@@ -264,6 +270,7 @@ OPERATIONS: Final = [
                     "application/cloudevents+json": _EVENT,
                 },
                 headers={
+                    **TOPIC_ID,
                     "Seb-Offset": "Raw: its offset.",
                     "Seb-Timestamp": "Raw: its timestamp.",
                     "Seb-Key": "Raw: its record key, percent-encoded.",

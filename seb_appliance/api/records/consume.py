@@ -60,6 +60,7 @@ from seb_appliance.api.records.views import (
 from seb_appliance.api.times import format_time
 from seb_appliance.api.trace_context import RequestTrace
 from seb_appliance.broker.broker import Broker
+from seb_appliance.broker.topic import check_id
 from seb_appliance.broker.values import BatchSlice, From, ReadRequest, ReadResult
 from seb_appliance.errors import (
     BadParameterError,
@@ -74,7 +75,7 @@ from seb_appliance.traces import Traces
 T = TypeVar("T")
 
 READ_QUERY: Final = frozenset(
-    {"offset", "until", "max_records", "max_bytes", "wait", "values", "format"}
+    {"offset", "until", "max_records", "max_bytes", "wait", "values", "format", "topic_id"}
 )
 CONSUME_QUERY: Final = READ_QUERY | VIEW_QUERY | {"key", "key_base64"}
 RECORD_QUERY: Final = frozenset({"values"})
@@ -113,6 +114,7 @@ def read_request(query: dict[str, str]) -> ReadRequest:
             largest=limits.FETCH_BYTES_MAX,
         ),
         wait_ms=parameters.duration_ms(query.get("wait", "0"), "wait", largest=limits.WAIT_MS_MAX),
+        topic_id=parameters.topic_id(query),
     )
 
 
@@ -159,10 +161,15 @@ def encode(result: ReadResult, chosen: str, shape: ValueShape) -> Iterable[Bytes
     return json_parts(result, shape)
 
 
+def topic_id_of(result: ReadResult) -> tuple[bytes, bytes]:
+    return b"seb-topic-id", str(result.topic_id).encode()
+
+
 def consumed_headers(result: ReadResult, chosen: str) -> Headers:
     charset = b"; charset=utf-8" if chosen.startswith("text/") else b""
     return [
         (b"content-type", chosen.encode() + charset),
+        topic_id_of(result),
         (b"seb-next-offset", str(result.next_offset).encode()),
         (b"seb-log-end-offset", str(result.log_end_offset).encode()),
         _NO_STORE,
@@ -239,6 +246,7 @@ def raw_answer(broker: Broker, result: ReadResult, if_none_match: bytes | None) 
     columns, i = piece.batch.columns, piece.begin
     value = columns.values.get(i)
     headers: Headers = [
+        topic_id_of(result),
         (b"seb-offset", str(piece.batch.offsets()[i]).encode()),
         (b"seb-timestamp", format_time(columns.timestamps_us[i]).encode()),
         *_record_headers(piece),
@@ -277,6 +285,7 @@ def _record_headers(piece: BatchSlice) -> Headers:
 async def _view(
     broker: Broker, call: Call, topic: str, wanted: ReadRequest, chosen: str, shape: ValueShape
 ) -> Answer:
+    check_id(topic, broker.topics.get(topic).topic_id, wanted.topic_id)
     page = await read_view(broker, topic, call, wanted)
     headers = view_headers(page, consumed_headers(page.result, chosen))
     if chosen == FORMATS["json"]:
@@ -296,6 +305,7 @@ async def _whole(
     else:
         encoding = Encoding(lambda result: ndjson_parts(result, shape))
     if is_view(call):
+        check_id(topic, broker.topics.get(topic).topic_id, wanted.topic_id)
         first, follow = await whole_view(broker, topic, call, part)
         headers = consumed_headers(first, chosen)
         return RangeAnswer(broker, call, headers, encoding, first, follow)
@@ -365,11 +375,10 @@ def routes(broker: Broker, traces: Traces | None = None) -> list[HTTPRouteHandle
         if chosen == RAW.decode():
             return raw_answer(broker, result, call.headers.get(b"if-none-match"))
         if chosen == STRUCTURED:
-            return held(
-                broker, [(b"content-type", chosen.encode()), _NO_STORE, _VARY], [one_event(result)]
-            )
-        record = next(iter(records(result, shape)))
-        headers: Headers = [(b"content-type", JSON), _NO_STORE, _VARY]
-        return held(broker, headers, [json_line(record)])
+            body = one_event(result)
+        else:
+            body = json_line(next(iter(records(result, shape))))
+        headers = [(b"content-type", chosen.encode()), topic_id_of(result), _NO_STORE, _VARY]
+        return held(broker, headers, [body])
 
     return [consume, consume_one]

@@ -23,7 +23,6 @@ from seb_appliance.broker.broker import Broker
 from seb_appliance.broker.budget import Reservation
 from seb_appliance.broker.collecting import bytes_of
 from seb_appliance.broker.quotas import Meter
-from seb_appliance.broker.topic import no_such_topic
 from seb_appliance.broker.values import From, ReadRequest, ReadResult
 from seb_appliance.errors import OverloadedError, SebError
 from seb_appliance.formats.columns import Bytes
@@ -163,7 +162,7 @@ async def begin(
     that follow. `most`: so many records; None: all there are. Raises what `read` raises."""
     until = wanted.until
     if until is not None and until.offset is None:  # a time
-        found = await read(replace(part, start=until, max_records=1))
+        found = await read(replace(part, start=until, max_records=1, topic_id=wanted.topic_id))
         begins = [piece.batch.offsets()[piece.begin] for piece in found.slices]
         until = From(offset=begins[0] if begins else found.next_offset)
     left = limits.OFFSET_MAX if most is None else most
@@ -174,6 +173,7 @@ async def begin(
             start=wanted.start,
             max_records=min(left, part.max_records),
             wait_ms=wanted.wait_ms,
+            topic_id=wanted.topic_id,
         )
     )
     end = first.log_end_offset
@@ -191,10 +191,9 @@ async def begin(
                 start=From(offset=before.next_offset),
                 until=From(offset=end),
                 max_records=min(left, part.max_records),
+                topic_id=before.topic_id,  # else it was made anew meanwhile
             )
         )
-        if result.topic_id != before.topic_id:  # made anew meanwhile
-            raise no_such_topic(before.topic)
         assert result.next_offset > before.next_offset, (before.next_offset, end)
         return result
 
