@@ -107,7 +107,7 @@ CONSUME: Final[list[Json]] = [
         "The id that the topic must have (`Seb-Topic-Id` of an earlier answer), else 409 "
         "`topic_replaced`: so a reader that goes on learns that the topic was deleted and made "
         "again.",
-        "3",
+        3,
         type="integer",
         minimum=0,
     ),

@@ -86,17 +86,18 @@ def test_examples_fit_their_structs():
 
 
 def test_examples_are_what_their_schemas_say():
-    contents = [
-        (operation, content)
+    examples = [
+        (operation, content.schema, content.example)
         for operation in OPERATIONS
         for bodies in (operation.body, *(reply.content for reply in operation.replies.values()))
         for content in bodies.values()
-        if content.example is not None
     ]
-    for operation, content in contents:
-        schema = {**DOCUMENT, **content.schema}  # what it refers to stands beside it
-        found = list(Draft202012Validator(schema).iter_errors(content.example))
-        assert not found, (operation.operation_id, found[0].message)
+    examples += [(op, p["schema"], p.get("example")) for op in OPERATIONS for p in op.parameters]
+    for operation, schema, example in examples:
+        if example is not None:
+            beside = {**DOCUMENT, **schema}  # what it refers to stands beside it
+            found = list(Draft202012Validator(beside).iter_errors(example))
+            assert not found, (operation.operation_id, found[0].message)
 
 
 def test_every_topic_setting_can_be_changed():
