@@ -75,6 +75,7 @@ ACK_TIMEOUT_MS_DEFAULT: Final = 30_000
 ACK_TIMEOUT_MS_MAX: Final = 600_000
 STATE_LAG_ENTRIES_MAX: Final = 1_024  # SQLite may follow this many entries behind
 STATE_LAG_BYTES_MAX: Final = 32 * MIB  # of tables of contents, which wait in memory for it
+STATE_PAUSE_S_MAX: Final = 0.05  # between entries, when it is nearly as far behind as it may be
 STATE_GATHER_S: Final = 0.2  # entries gather for so long before SQLite takes them together …
 STATE_GATHER_ENTRIES: Final = 256  # … or until there are so many, or somebody waits for it
 
