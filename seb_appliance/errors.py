@@ -254,6 +254,12 @@ class SequenceGapError(RefusedError):
     title = "The producer's seq does not follow its last one"
 
 
+class SeqMismatchError(RefusedError):
+    code = "seq_mismatch"
+    status = 422
+    title = "Another request was stored with this seq"
+
+
 class CompactionRefusedError(RefusedError):
     code = "compaction_refused"
     status = 409

@@ -15,14 +15,23 @@ from seb_appliance.formats.operations import Append, Event, Operation
 class ProducerAppend(
     msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, gc=False
 ):
-    """One request of an idempotent producer: where its records went."""
+    """One request of an idempotent producer: where its records went. `numbered`: its seq; with a
+    checksum where the producer gave one."""
 
     producer_id: str
     epoch: Whole
-    seq: Whole
+    numbered: Whole | tuple[Whole, Whole]
     offset: Whole
     count: Whole
     timestamp_us: int
+
+    @property
+    def seq(self) -> int:
+        return self.numbered if isinstance(self.numbered, int) else self.numbered[0]
+
+    @property
+    def checksum(self) -> int | None:
+        return None if isinstance(self.numbered, int) else self.numbered[1]
 
 
 class Section(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, gc=False):

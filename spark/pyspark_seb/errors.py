@@ -50,6 +50,10 @@ class TopicChangedError(SebSparkError):
     """The topic is another one than the offsets were made for, or its log is shorter than they."""
 
 
+class LakeError(SebSparkError):
+    """The folder of a lake holds what makes another write into it wrong."""
+
+
 class RowsChangedError(SebSparkError):
     """A task that was tried again, or a batch that was replayed, has other rows than the first
     time: some of them would be taken for repetitions."""

@@ -91,6 +91,7 @@ OPERATIONS: Final = [
             header("Producer-Id", "Of an idempotent producer, with the next two.", "sensor-1"),
             header("Producer-Epoch", "From 0 on.", "0"),
             header("Producer-Seq", "From 0 on in each epoch.", "17"),
+            header("Producer-Checksum", "A repeat of the seq with another is refused.", "277483"),
         ],
         body=_ANY_BODY,
         body_required=False,
