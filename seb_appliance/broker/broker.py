@@ -347,7 +347,8 @@ class Broker:
         Takes `reservation` over: it is released when the records wait no longer. Raises
         TopicNotFoundError, RecordTooLargeError, BadBatchError, OverloadedError,
         ShuttingDownError, FencedError; OutcomeUnknownError after `timeout_ms`; for `conditions`
-        IdempotencyMismatchError, SequenceGapError, StaleEpochError, PreconditionFailedError.
+        IdempotencyMismatchError, SequenceGapError, SeqMismatchError,
+        StaleEpochError, PreconditionFailedError.
         """
         return await self._writes.append(
             key, topic, records, reservation, timeout_ms, conditions, address

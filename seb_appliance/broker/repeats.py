@@ -24,7 +24,7 @@ from seb_appliance.errors import (
     SequenceGapError,
     StaleEpochError,
 )
-from seb_appliance.formats.contents import Produced, ProducerAppend, RequestResult
+from seb_appliance.formats.contents import CheckedSeq, Produced, ProducerAppend, RequestResult
 
 # What is remembered takes room in the entry's table of contents: at most so much beside a text.
 _RESULT_BYTES: Final = 48
@@ -48,8 +48,8 @@ class ProducerStamp:
     checksum: int | None = None
 
     @property
-    def numbered(self) -> int | tuple[int, int]:
-        return self.seq if self.checksum is None else (self.seq, self.checksum)
+    def numbered(self) -> int | CheckedSeq:
+        return self.seq if self.checksum is None else CheckedSeq(self.seq, self.checksum)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,13 @@ from hypothesis import strategies as st
 from seb_appliance import limits
 from seb_appliance.errors import BadBatchError
 from seb_appliance.formats import batch, entry
-from seb_appliance.formats.contents import Contents, ProducerAppend, Section, decode_contents
+from seb_appliance.formats.contents import (
+    CheckedSeq,
+    Contents,
+    ProducerAppend,
+    Section,
+    decode_contents,
+)
 from seb_appliance.formats.durable_streams import ClosedBy, StreamFork, StreamState
 from seb_appliance.formats.entry import ORIGIN, EncodedEntry, Position
 from seb_appliance.formats.operations import (
@@ -265,7 +271,7 @@ def test_a_producers_checksum_is_written_only_where_there_is_one() -> None:
         count: int
         timestamp_us: int
 
-    plain, checked = (ProducerAppend("p", 0, seq, 5, 2, 9) for seq in (3, (3, 8)))
+    plain, checked = (ProducerAppend("p", 0, seq, 5, 2, 9) for seq in (3, CheckedSeq(3, 8)))
     for append, checksum in ((plain, None), (checked, 8)):
         read = msgspec.msgpack.decode(msgspec.msgpack.encode(append), type=ProducerAppend)
         assert (read, read.seq, read.checksum) == (append, 3, checksum)
