@@ -6,7 +6,7 @@ A repeat of something that is not stored yet waits for it and gets its answer.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from seb_appliance.broker.admission import Refusal
@@ -45,7 +45,7 @@ class ProducerStamp:
     producer_id: str
     epoch: int
     seq: int
-    checksum: int | None = None
+    checksum: int | None = field(default=None, compare=False)  # no part of the name
 
     @property
     def numbered(self) -> int | CheckedSeq:
