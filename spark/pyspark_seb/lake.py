@@ -40,11 +40,11 @@ def pull(
     RecordsGoneError, LakeError."""
     lake = Lake(spark, asked.out, asked.group)
     with closing(Appliance(asked.url, asked.token_file)) as appliance:
-        begun = pulling.begin(appliance, read_options(options), asked.max_records, until)
+        reading = read_options(options)
+        begun = pulling.begin(appliance, reading, asked.max_records, until, lake.check)
     lake.remove_left(begun)
     if not begun.ranges:
         return 0
-    lake.check(begun)
     wanted = {
         **options,
         "topics": ",".join(found.topic for found in begun.ranges),
@@ -96,7 +96,8 @@ class Lake:
     def put(self, records: DataFrame, pull: pulling.Pull) -> None:
         """Write the records, with columns `topic` and `date`, and put them in place. A directory
         that an earlier run of the same range has put there is whole, and stays."""
-        names = {topic: f"{first}-{end}" for topic, (first, end) in pull.noted.items()}
+        noted = {found.topic: pull.noted[found.topic] for found in pull.ranges}
+        names = {topic: f"{first}-{end}" for topic, (first, end) in noted.items()}
         folder = self._path(self._of(pull), uuid.uuid4().hex)
         named = records.withColumn("offsets", jobs.by_topic(names))
         named.write.partitionBy(*PARTITIONS).parquet(str(folder))

@@ -8,7 +8,7 @@ very same range under the same name, so that nothing is there twice.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -45,10 +45,12 @@ def begin(
     options: ReadOptions,
     most: int | None,
     until: Mapping[str, int] | None = None,
+    check: Callable[[Pull], None] = lambda _: None,
 ) -> Pull:
     """Note what is pulled, or find what was noted and never finished. `most`: records of a topic.
-    `until`: offsets by topic that a new range does not go beyond. Raises ApplianceError
-    (`offset_conflict`: another run was quicker), RecordsGoneError, TopicChangedError."""
+    `until`: offsets by topic that a new range does not go beyond. `check`: raises before anything
+    is noted. Raises ApplianceError (`offset_conflict`: another run was quicker), RecordsGoneError,
+    TopicChangedError."""
     assert options.group is not None
     standing = group_topics(appliance, options.group)
     pull, new, expected = Pull(), {}, {}
@@ -69,6 +71,7 @@ def begin(
             pull.ranges.append(TopicRange(log.topic, log.topic_id, start, noted[1]))
             pull.committed[log.topic] = CommittedOffset(log.topic_id, at)
         pull.noted[log.topic] = noted
+    check(pull)
     if new:
         notes = {topic: _note(*pull.noted[topic]) for topic in new}
         commit(appliance, options.group, new, expected=expected, metadata=notes)
