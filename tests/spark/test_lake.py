@@ -170,10 +170,10 @@ def test_records_that_were_lost_at_first_are_not_doubled_by_the_next_run(house, 
     house.produce(topic, 2_000)
     house.commit(f"of-{topic}", topic, 100)
     house.trim(topic, 500)
-    job = Job(house, "pull_committed", topic, tmp_path / "lake")
+    job = Job(house, "pull_committed", topic, tmp_path / "lake", "--skip-lost")
     job.killed_at("pyspark_seb.pulling", "finish")
     house.trim(topic, 700)
-    job.run("--skip-lost")
+    job.run()
     assert job.read() == list(range(500, 2_000))
 
 
