@@ -14,7 +14,7 @@
 #   make wheel   dist/*.whl: what ansible/ installs
 #   make sbom    dist/*.cdx.json: what an installed appliance consists of (CycloneDX)
 #   make audit   known holes in what constraints.txt pins; fails when it cannot look
-#   make pins    renew constraints.txt from the ranges in pyproject.toml
+#   make pins    renew constraints.txt and the hashes in ansible/ from the ranges in pyproject.toml
 #   make clean   remove the virtual environment and every cache (not seb-data/)
 
 .DEFAULT_GOAL := help
@@ -31,6 +31,8 @@ export PIP_CONSTRAINT := constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_ROOT_USER_ACTION := ignore
 PYTEST := $(PY) -m pytest -q --numprocesses logical --maxprocesses 4 --dist worksteal
+PIP_COMPILE := PIP_CONSTRAINT= .state/pins/bin/pip-compile --quiet --generate-hashes --strip-extras \
+    --no-header --no-annotate --no-emit-index-url --no-emit-find-links --constraint constraints.txt
 PIP_INSTALL := $(PY) -m pip install --quiet --editable
 
 help:
@@ -97,6 +99,9 @@ pins:
 	@rm -rf .state/pins && $(PYTHON) -m venv .state/pins
 	PIP_CONSTRAINT= .state/pins/bin/python -m pip install --quiet '.[bench,server,spark,test]'
 	.state/pins/bin/python -m pip freeze --exclude seb-appliance > constraints.txt
+	PIP_CONSTRAINT= .state/pins/bin/python -m pip install --quiet pip-tools==7.5.2
+	$(PIP_COMPILE) --extra server --output-file ansible/requirements-appliance.txt pyproject.toml
+	echo ansible-core | $(PIP_COMPILE) --output-file ansible/requirements-ansible.txt -
 
 clean:
 	rm -rf $(VENV) .state .pytest_cache .mypy_cache .ruff_cache .hypothesis dist

@@ -1,4 +1,4 @@
-"""How many names a second the trie matches against many patterns, beside matching each pattern
+"""How many names a second `Patterns` matches against many patterns, beside matching each pattern
 alone, with the memory of both; and what authorize() takes. In processor time, so that other work
 on the machine does not count.
 
@@ -17,7 +17,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from seb_appliance.broker.grants import Authorizer
-from seb_appliance.broker.patterns import PatternTrie
+from seb_appliance.broker.patterns import Patterns
 from seb_appliance.broker.values import ApiKeyView
 from seb_appliance.formats.operations import Grant
 from tests.support.patterns import pattern_matches
@@ -49,35 +49,22 @@ def per_second(act: Callable[[str], object], names: Iterable[str]) -> float:
     return len(listed) / (time.process_time() - began)
 
 
-def trie_of(patterns: list[str]) -> PatternTrie[int]:
-    trie: PatternTrie[int] = PatternTrie()
-    for i, pattern in enumerate(patterns):
-        trie.add(pattern, i)
-    return trie
-
-
 def match_patterns(chance: random.Random) -> None:
     tracemalloc.start()
     patterns = list({random_pattern(chance) for _ in range(2 * PATTERNS)})[:PATTERNS]
     naive_bytes = tracemalloc.get_traced_memory()[0]
-    trie = trie_of(patterns)
-    trie_bytes = tracemalloc.get_traced_memory()[0] - naive_bytes
+    together = Patterns(patterns)
+    together_bytes = tracemalloc.get_traced_memory()[0] - naive_bytes
     names = list({random_name(chance) for _ in range(TOPICS)})
-    before = tracemalloc.get_traced_memory()[0]
-    for name in names:
-        trie.match(name)
-    cache_bytes = tracemalloc.get_traced_memory()[0] - before
     tracemalloc.stop()
 
     def alone(name: str) -> set[int]:
         return {i for i, pattern in enumerate(patterns) if pattern_matches(pattern, name)}
 
-    assert all(trie.match(name) == alone(name) for name in names[:200])
-    unseen = trie_of(patterns)
+    assert all(together.match(name) == alone(name) for name in names[:200])
     print(f"{len(patterns):,} patterns of {WORDS_IN_PATTERN} words, {len(names):,} names")
     _row("each pattern alone", per_second(alone, names[:500]), naive_bytes)
-    _row("trie, names not seen before", per_second(unseen.match, names), trie_bytes)
-    _row("trie, names seen before", per_second(trie.match, names * 20), trie_bytes + cache_bytes)
+    _row("all together", per_second(together.match, names), together_bytes)
 
 
 def authorize(chance: random.Random) -> None:

@@ -139,6 +139,12 @@ class MethodNotAllowedError(RefusedError):
     title = "Method not allowed here"
 
 
+class TransferCodingError(RefusedError):
+    code = "transfer_coding_unsupported"
+    status = 501
+    title = "Transfer coding not supported"
+
+
 class NotAcceptableError(RefusedError):
     code = "not_acceptable"
     status = 406
@@ -180,7 +186,8 @@ class NameHeldError(RefusedError):
 
 class ForkRefusedError(RefusedError):
     """The fork would be one too many, or too deep; `limit` says which number of them there may
-    be."""
+    be. Or it would begin within what compaction went over: `base_offset` and `next_offset` (or
+    any offset outside them) are possible."""
 
     code = "fork_refused"
     status = 409
@@ -351,6 +358,15 @@ class UnavailableError(SebError):
 class OverloadedError(UnavailableError):
     code = "overloaded"
     title = "Too much is waiting for the bucket"
+
+
+class ShareExceededError(UnavailableError):
+    """One API key holds its share of something that all API keys use together. `share`: its name
+    in `broker/shares.py`; `held` and `limit`: in its unit."""
+
+    code = "share_exceeded"
+    status = 429
+    title = "The API key holds its share of a common resource"
 
 
 class QuotaExceededError(UnavailableError):

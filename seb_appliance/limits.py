@@ -21,6 +21,9 @@ RECORD_HEADERS_BYTES_MAX: Final = 16 * KIB
 RECORDS_PER_REQUEST_MAX: Final = 10_000
 RECORDS_IN_BATCHES_MAX: Final = 100_000  # of a request that sends record batches: columns
 
+PARSED_AT_ONCE_BYTES: Final = 64 * KIB  # larger bodies are read in a child process
+PARSE_S_MAX: Final = 30  # for one of them
+
 # The Go broker's multipart bodies
 PART_HEADERS_BYTES_MAX: Final = 4 * KIB  # of one part
 PART_SIZES_BYTES_MAX: Final = 16 * RECORDS_PER_REQUEST_MAX  # a uint32 has 10 digits
@@ -212,6 +215,7 @@ TIDY_TRIGGER_BYTES_DEFAULT: Final = 16 * MIB
 TIDY_AFTER_MS_DEFAULT: Final = 3_600_000
 TIDY_YOUNG_MS: Final = 60_000
 TIDY_EVERY_S: Final = 5.0  # how often it is asked whether something is due
+TIDY_OVERDUE_S: Final = 3600.0  # a job that is due for so long is told as a warning
 ENTRIES_PER_JOB_MIN: Final = 64  # fewer are not worth an object, however old
 ENTRIES_PER_JOB_MAX: Final = 10_000
 SMALL_OBJECTS_MAX: Final = 16  # so many small objects are merged
@@ -252,6 +256,11 @@ COST_TOPICS_SHOWN: Final = 100  # the most expensive; the rest is one line
 METRICS_OFFSETS_LOOKED_AT: Final = 10_000  # committed offsets, for the lag of groups
 METRICS_GROUPS_SHOWN: Final = 50  # the furthest behind
 LOOP_PROBE_S: Final = 1.0
+
+# Background tasks
+BACKGROUND_PAUSE_S_MIN: Final = 1.0  # before one that has raised is begun again; doubled each time
+BACKGROUND_PAUSE_S_MAX: Final = 60.0
+BACKGROUND_FAILING_S: Final = 180.0  # how long one counts as failing after it has raised
 
 # Checking a bucket
 FSCK_PROBLEMS_MAX: Final = 1_000  # told one by one; all are counted

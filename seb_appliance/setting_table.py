@@ -341,7 +341,7 @@ SETTINGS: Final[tuple[Setting, ...]] = (
         "metrics_public",
         "switch",
         False,
-        help="Serve /metrics to other machines too, not only to this one.",
+        help="Serve /metrics without an API key to other machines too.",
     ),
     Setting(
         "otlp_endpoint",

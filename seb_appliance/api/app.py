@@ -90,7 +90,7 @@ def create_app(
         *cost.routes(broker, costs),
         *snapshots.routes(broker, snapshot),
         *health.routes(broker),
-        *metrics.routes(samples, options),
+        *metrics.routes(broker, samples, options),
         *schema.routes(options),
         go_api.router(broker, options),
         streams.router(broker, options),

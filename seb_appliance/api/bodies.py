@@ -95,6 +95,7 @@ async def _inflate(body: bytes, encoding: str, reservation: Reservation, max_byt
         member = GzipMember() if encoding == "gzip" else ZstdFrame()
         while not member.ended:
             part = await asyncio.to_thread(member.step, rest) if in_thread else member.step(rest)
+            in_thread = True  # there may be a thousand times as much
             rest = b""
             size += len(part)
             if size > max_bytes:

@@ -11,12 +11,16 @@ from litestar.handlers import HTTPRouteHandler
 from litestar.types import ASGIApp
 
 from seb_appliance.api.answers import Answer
-from seb_appliance.api.auth import AnyRequest
+from seb_appliance.api.auth import AnyRequest, enter
 from seb_appliance.api.options import ApiOptions
+from seb_appliance.api.parameters import choice, read_headers, read_query
 from seb_appliance.api.peers import is_local
+from seb_appliance.broker.broker import Broker
 from seb_appliance.broker.histogram import BOUNDS_S, Histogram
 from seb_appliance.errors import ForbiddenError
 
+_QUERY: Final = frozenset({"names"})
+_NAMES: Final = frozenset({"topic", "group"})  # labels that are only shown to who asks for them
 CONTENT_TYPE: Final = b"text/plain; version=0.0.4; charset=utf-8"
 
 
@@ -70,13 +74,23 @@ def _escape(text: str, *, quotes: bool = False) -> str:
     return text.replace('"', r"\"") if quotes else text
 
 
-def routes(samples: Callable[[], Iterable[Sample]], options: ApiOptions) -> list[HTTPRouteHandler]:
+def routes(
+    broker: Broker, samples: Callable[[], Iterable[Sample]], options: ApiOptions
+) -> list[HTTPRouteHandler]:
     @get("/metrics")
     async def metrics(request: AnyRequest) -> ASGIApp:
-        if not options.metrics_public and not is_local(request.scope):
-            raise ForbiddenError(
-                "/metrics answers only to the machine it runs on, unless metrics_public is set."
-            )
-        return Answer(200, [(b"content-type", CONTENT_TYPE)], exposition(samples()))
+        if not (options.metrics_public or is_local(request.scope)):
+            headers = read_headers(list(request.scope["headers"]))
+            if b"authorization" not in headers:
+                raise ForbiddenError(
+                    "/metrics without an API key answers only to the machine it runs on, by a "
+                    "loopback address, unless metrics_public is set."
+                )
+            broker.authorize(enter(request, broker, _QUERY).key, "admin")
+        asked = read_query(request.scope["query_string"], _QUERY).get("names", "false")
+        shown = samples()
+        if choice(asked, "names", ("false", "true")) == "false":
+            shown = (sample for sample in shown if not _NAMES & sample.labels.keys())
+        return Answer(200, [(b"content-type", CONTENT_TYPE)], exposition(shown))
 
     return [metrics]

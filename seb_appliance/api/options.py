@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from seb_appliance import limits
+from seb_appliance.api.parsing import Parser
 from seb_appliance.api.streams.options import StreamOptions
 from seb_appliance.failpoints import NO_FAILPOINTS, Failpoints
 from seb_appliance.traces import Traces
@@ -31,7 +32,8 @@ def new_request_id() -> str:
 @dataclass(frozen=True, kw_only=True)
 class ApiOptions:
     """`pages`: folder of the page templates; `static`: folder of the files that pages load;
-    `streams`: the door of Durable Streams; `traces`: None when nobody collects any."""
+    `streams`: the door of Durable Streams; `traces`: None when nobody collects any;
+    `parser`: reads large bodies, and is closed by whoever made it."""
 
     pages: Path
     static: Path
@@ -41,5 +43,6 @@ class ApiOptions:
     failpoints: Failpoints = NO_FAILPOINTS
     traces: Traces | None = None
     streams: StreamOptions = field(default_factory=StreamOptions)
+    parser: Parser = field(default_factory=Parser)
     new_request_id: Callable[[], str] = field(default=new_request_id)
     new_boundary: Callable[[], str] = field(default=new_boundary)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from typing import Final
+from urllib.parse import unquote
 
 from seb_appliance.api.streams.names import PREFIX as STREAM_PREFIX
 from seb_appliance.broker.names import check_group_name, check_topic_name
@@ -41,4 +42,5 @@ def check_raw_path(raw_path: bytes) -> None:
 
 def _check_name(name: bytes, check: Callable[[str], str]) -> None:
     if not _PLAIN_NAME.fullmatch(name):
+        check(unquote(name.decode("latin-1")))  # the error shows the name that was meant
         check(name.decode("latin-1"))

@@ -18,7 +18,25 @@ def peer_address(scope: Scope) -> str:
 
 
 def is_local(scope: Scope) -> bool:
-    """Whether a process on this machine asks for itself, and not for somebody else as a proxy."""
+    """Whether a process on this machine asks this machine for itself: neither for somebody else as
+    a proxy, nor for a page whose host name was made to point here."""
+    hosts = [value.decode("latin-1") for name, value in scope["headers"] if name == b"host"]
+    return _is_local_peer(scope) and all(map(is_loopback_host, hosts))
+
+
+def is_loopback_host(host: str) -> bool:
+    """Whether `host` (with a port, perhaps) names this machine. A name that somebody else may
+    point at us does not."""
+    name = host.rpartition(":")[0] if host.rpartition(":")[2].isdigit() else host
+    if name.lower() == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(name.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+def _is_local_peer(scope: Scope) -> bool:
     client = scope.get("client")
     if client is None:  # a Unix socket
         return True

@@ -70,8 +70,8 @@ def problem_headers(error: SebError) -> Headers:
     """Content type, and what belongs to the status."""
     headers: Headers = [(b"content-type", CONTENT_TYPE), (b"cache-control", b"no-store")]
     if error.status == http.HTTPStatus.UNAUTHORIZED:
-        # No Basic challenge, though Basic is understood: browsers would open a password window.
-        headers.append((b"www-authenticate", b'Bearer realm="seb"'))
+        # curl --anyauth, wget, urllib and collectd send Basic only after such a challenge.
+        headers.append((b"www-authenticate", b'Bearer realm="seb", Basic realm="seb"'))
     if error.status == http.HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
         headers.append((b"connection", b"close"))  # else the rest of the body would be drained
     if error.status in _RETRY_LATER:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from seb_appliance import limits
+from seb_appliance.api.parsing import Parser
 from seb_appliance.broker.broker import Broker
 from seb_appliance.broker.ports import LoadedState
 from seb_appliance.broker.rewrite_jobs import Rewriter
@@ -35,7 +36,7 @@ from seb_appliance.machine.admin_key import ensure_admin_key
 from seb_appliance.machine.loop_probe import LoopProbe
 from seb_appliance.machine.otel import OtelTraces
 from seb_appliance.machine.passwords import Passwords
-from seb_appliance.settings import Settings
+from seb_appliance.settings import Settings, environment_without_settings
 from seb_appliance.state.database import StateDatabase
 from seb_appliance.state.follower import StateFollower
 from seb_appliance.state.key_index import SqliteKeyIndex
@@ -53,6 +54,7 @@ from seb_appliance.storage.rewriting import ObjectRewriter
 from seb_appliance.storage.section_source import BucketSections
 from seb_appliance.storage.snapshots import SnapshotSchedule, SnapshotStore
 from seb_appliance.storage.store_clock import StoreClock
+from seb_appliance.supervisor import Supervisor
 from seb_appliance.traces import Traces
 
 # How long one entry takes to replay, in seconds, until a start has measured it (16 at a time).
@@ -105,8 +107,10 @@ class Appliance:
     clock: Clock
     opened_s: float  # on the monotonic clock
     traces: OtelTraces | None
+    supervisor: Supervisor
     standby: StandbyKeeper | None = None  # there: it follows another appliance, and writes nothing
     passwords: Passwords = field(default_factory=Passwords)
+    parser: Parser = field(default_factory=lambda: Parser(environment_without_settings()))
     history: HistoryKeeper = field(init=False)
     checks: CheckKeeper = field(init=False)
 
@@ -169,7 +173,7 @@ class Appliance:
         """Everything that stands on an open journal."""
         traces = _traces(settings, clock)
         sections = _sections(settings, store, journal, clock, failpoints)
-        follower = StateFollower(database, clock=clock, failpoints=failpoints)
+        supervisor, follower = _supervised(database, clock, failpoints)
         bucket = _snapshot_store(store, clock, failpoints)
         snapshots = _snapshots(settings, bucket, database, follower, report, journal, clock)
         executor = ThreadPoolExecutor(2, thread_name_prefix="broker")
@@ -189,6 +193,7 @@ class Appliance:
             failpoints=failpoints,
             on_applied=_on_applied(snapshots, journal),
             last_used=last_used.last_used,
+            supervisor=supervisor,
         )
         rewriter = _rewriter(settings, store, journal, clock)
         return cls(
@@ -213,6 +218,7 @@ class Appliance:
             clock=clock,
             opened_s=clock.monotonic_s(),
             traces=traces,
+            supervisor=supervisor,
         )
 
     async def start(self) -> asyncio.Task[None]:
@@ -222,11 +228,11 @@ class Appliance:
         else:
             running = self.broker.start()
             await ensure_admin_key(self.broker, self.settings.data)
-        self.history.start()
-        self.cost.start()
-        self.loop_probe.start()
+        self.history.start(self.supervisor)
+        self.cost.start(self.supervisor)
+        self.loop_probe.start(self.supervisor)
         if self.settings.tidier and self.standby is None:
-            self.tidier.start()
+            self.tidier.start(self.supervisor)
         return running
 
     async def publish_snapshot(self) -> int:
@@ -264,6 +270,7 @@ class Appliance:
         await self.checks.close()
         await self.tidier.close()
         await self.broker.stop()
+        await self.parser.close()
         await self.cost.close()
         await self.loop_probe.close()
         await self.key_index.close()
@@ -288,6 +295,16 @@ async def _database(settings: Settings) -> AsyncIterator[StateDatabase]:
     except BaseException:
         await database.close()
         raise
+
+
+def _supervised(
+    database: StateDatabase, clock: Clock, failpoints: Failpoints
+) -> tuple[Supervisor, StateFollower]:
+    supervisor = Supervisor(clock)
+    asyncio.get_running_loop().set_exception_handler(supervisor.handle)
+    return supervisor, StateFollower(
+        database, clock=clock, failpoints=failpoints, supervisor=supervisor
+    )
 
 
 def _on_applied(

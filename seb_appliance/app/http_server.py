@@ -76,6 +76,7 @@ class HttpServer(uvicorn.Server):
             cors_origins=settings.web_origins,
             failpoints=appliance.failpoints,
             traces=appliance.traces,
+            parser=appliance.parser,
             streams=StreamOptions(is_open=settings.durable_streams_open),
         )
         self.plain_answers = PlainAnswers(appliance.broker, options)

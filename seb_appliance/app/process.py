@@ -103,14 +103,14 @@ async def _write(process: _Process, settings: Settings, promotion: Promotion | N
     drained = False
     try:
         writer = await appliance.start()
-        async with _doors(appliance, process.listener, {"promote": refuse_promotion}):
+        async with _doors(appliance, process.listener, {"promote": refuse_promotion}) as http:
             _say_started(console, appliance, process.listener.getsockname()[1])
             if promotion is not None:
                 promotion.done(appliance)
             gc.collect()
             gc.freeze()  # what lives now lives as long as the process: collections skip it
             gc.set_threshold(*_GC_THRESHOLDS)
-            waited_for: set[asyncio.Future[None]] = {writer, process.stop}
+            waited_for: set[asyncio.Future[None]] = {writer, process.stop, http}
             await asyncio.wait(waited_for, return_when=asyncio.FIRST_COMPLETED)
             drained = await appliance.drain()
     finally:
@@ -134,9 +134,9 @@ async def _follow(process: _Process) -> Promotion | None:
             following = await standby.start()
             # A second one on the same port: who knocks while there are no doors waits for the next.
             knocked_at = process.listener.dup()
-            async with _doors(standby, knocked_at, {"promote": promotion.ask}):
+            async with _doors(standby, knocked_at, {"promote": promotion.ask}) as http:
                 _say_started(process.console, standby, process.listener.getsockname()[1])
-                waited_for = {following, process.stop, promotion.asked}
+                waited_for = {following, process.stop, promotion.asked, http}
                 await asyncio.wait(waited_for, return_when=asyncio.FIRST_COMPLETED)
                 await standby.drain()
         finally:
@@ -221,9 +221,10 @@ def _exit_code(
 @contextlib.asynccontextmanager
 async def _doors(
     appliance: Appliance, listener: socket.socket, more: Mapping[str, Handler]
-) -> AsyncIterator[None]:
+) -> AsyncIterator[asyncio.Task[None]]:
     """HTTP and the command socket, which knows `more` commands, too, open inside the block. Closes
-    `listener`."""
+    `listener`. Gives the task that serves HTTP: it ends by itself only if it fails, which the end
+    of the block raises."""
     from seb_appliance.api.manage.control import serve_control
     from seb_appliance.app import users_at_the_machine
     from seb_appliance.app.http_server import HttpServer
@@ -239,7 +240,7 @@ async def _doors(
     control = await serve_control(settings.data / "control.sock", commands)
     running = asyncio.create_task(server.serve(sockets=[listener]), name="http")
     try:
-        yield
+        yield running
     finally:
         control.close()
         server.should_exit = True

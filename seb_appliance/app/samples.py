@@ -28,6 +28,7 @@ def samples(
     yield from _tidier(appliance)
     yield from _key_index(appliance)
     yield from _groups(appliance)
+    yield from _background(appliance)
     yield from _machine(appliance)
     yield from cost_samples(appliance)
 
@@ -215,15 +216,30 @@ def _tidier(appliance: Appliance) -> Iterator[Sample]:
     for kind, requests in sorted(appliance.tidier.asked.requests.items()):
         text = "Requests to the bucket by the tidier's process."
         yield Sample("seb_tidier_requests_total", text, "counter", requests, {"kind": kind})
-    for name, text, value in (
+    gauges: tuple[tuple[str, str, float], ...] = (
         ("seb_tidier_waiting_entries", "Entries not tidied.", tidying.waiting_entries),
         ("seb_tidier_waiting_bytes", "Bytes of entries not tidied.", tidying.waiting_bytes),
+        (
+            "seb_tidier_overdue_seconds",
+            "For how long entries wait that should have been merged; 0 below an hour.",
+            appliance.tidier.overdue_s,
+        ),
         ("seb_compacted_bytes", "In segments, of compacted topics.", compaction.total_bytes),
         ("seb_compaction_dirty_bytes", "Of those, not compacted yet.", compaction.dirty_bytes),
         ("seb_objects", "Segments and packed objects in force.", tidying.objects),
         ("seb_garbage_objects", "Condemned objects in the bucket.", tidying.garbage),
-    ):
-        yield Sample(name, text, "gauge", value)
+    )
+    for name, text, amount in gauges:
+        yield Sample(name, text, "gauge", amount)
+
+
+def _background(appliance: Appliance) -> Iterator[Sample]:
+    for task in appliance.supervisor.tasks:
+        labels = {"task": task.name}
+        text = "Times that a background task raised, and was begun again."
+        yield Sample("seb_background_failures_total", text, "counter", task.failures, labels)
+        text = "1 while it has raised in the last minutes."
+        yield Sample("seb_background_failing", text, "gauge", int(task.is_failing), labels)
 
 
 def _key_index(appliance: Appliance) -> Iterator[Sample]:
@@ -241,7 +257,11 @@ def _key_index(appliance: Appliance) -> Iterator[Sample]:
 
 def _groups(appliance: Appliance) -> Iterator[Sample]:
     groups = appliance.broker.groups
-    for found in appliance.broker.gauges.groups_behind():
+    behind = appliance.broker.gauges.groups_behind()
+    text = "Records that the group furthest behind has not committed of a topic."
+    worst = max((found.lag for found in behind), default=0)
+    yield Sample("seb_group_lag_worst_records", text, "gauge", worst)
+    for found in behind:
         labels = {"group": found.group, "topic": found.topic}
         text = "Records that a group has not committed; the groups that are furthest behind."
         yield Sample("seb_group_lag_records", text, "gauge", found.lag, labels)
@@ -255,6 +275,11 @@ def _machine(appliance: Appliance) -> Iterator[Sample]:
     yield from histogram("seb_loop_delay_seconds", text, probe.delays)
     text = "The longest such delay in the last minute."
     yield Sample("seb_loop_delay_worst_seconds", text, "gauge", probe.worst_s)
+    parser = appliance.parser
+    text = "Large request bodies read in the child process."
+    yield Sample("seb_parsed_bodies_total", text, "counter", parser.parsed)
+    text = "Times that this child process was ended, or had died."
+    yield Sample("seb_parser_restarts_total", text, "counter", parser.restarts)
     text = "1 while SQLite does not follow."
     yield Sample("seb_state_failing", text, "gauge", int(bool(appliance.follower.failure)))
     up_s = appliance.clock.monotonic_s() - appliance.opened_s

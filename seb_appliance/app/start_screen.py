@@ -89,13 +89,12 @@ def _admin_page(appliance: Appliance, url: str) -> str:
 
 def _recovery(appliance: Appliance) -> str:
     report, broker = appliance.report, appliance.broker
-    topics = broker.topics.all()
-    records = sum(topic.log_end_offset - topic.log_start_offset for topic in topics)
+    totals = broker.topic_lists.totals()
     began = {"local": "local state", "empty": "an empty state"}.get(
         report.began_from, f"snapshot {report.began_seq}"
     )
     return (
-        f"{began} + {report.entries_replayed:,} entries → {records:,} records, "
-        f"{len(topics):,} topics, {len(broker.access.all()):,} API keys, "
+        f"{began} + {report.entries_replayed:,} entries → {totals.records:,} records, "
+        f"{totals.topics:,} topics, {len(broker.access.all()):,} API keys, "
         f"ready in {report.seconds:.1f} s"
     )

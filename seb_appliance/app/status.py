@@ -7,6 +7,7 @@ from typing import Final
 
 from seb_appliance import __version__, limits
 from seb_appliance.api.manage.status import (
+    BackgroundStatus,
     BucketStatus,
     CostStatus,
     Counts,
@@ -45,6 +46,7 @@ def status(appliance: Appliance) -> Status:
         tidier=_tidier(appliance),
         key_index=_key_index(appliance),
         waiting=_waiting(appliance),
+        background=_background(appliance),
         cost=_cost(appliance),
         counts=_counts(appliance),
     )
@@ -112,6 +114,7 @@ def _tidier(appliance: Appliance) -> TidierStatus:
         failure=tidier.failure,
         waiting_entries=tidying.waiting_entries,
         waiting_bytes=tidying.waiting_bytes,
+        overdue_s=tidier.overdue_s,
         objects=tidying.objects,
         garbage=tidying.garbage,
         jobs=counters.jobs,
@@ -157,6 +160,13 @@ def _waiting(appliance: Appliance) -> WaitingStatus:
     )
 
 
+def _background(appliance: Appliance) -> list[BackgroundStatus]:
+    return [
+        BackgroundStatus(task.name, task.is_essential, task.is_failing, task.failures, task.failure)
+        for task in appliance.supervisor.tasks
+    ]
+
+
 def _cost(appliance: Appliance) -> CostStatus:
     found = appliance.cost.report()
     return CostStatus(
@@ -171,10 +181,10 @@ def _cost(appliance: Appliance) -> CostStatus:
 
 def _counts(appliance: Appliance) -> Counts:
     broker = appliance.broker
-    topics = broker.topics.all()
+    totals = broker.topic_lists.totals()
     return Counts(
-        topics=len(topics),
+        topics=totals.topics,
         groups=broker.groups.count,
         api_keys=len(broker.access.all()),
-        records=sum(topic.log_end_offset - topic.log_start_offset for topic in topics),
+        records=totals.records,
     )

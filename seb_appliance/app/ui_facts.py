@@ -35,6 +35,10 @@ def facts(appliance: Appliance) -> Facts:
         state_lag_entries=appliance.follower.lag_entries,
         state_failure=appliance.follower.failure,
         tidier_failure=appliance.tidier.failure,
+        tidier_overdue_s=appliance.tidier.overdue_s,
+        background_failures=tuple(
+            f"{task.name}: {task.failure}" for task in appliance.supervisor.tasks if task.is_failing
+        ),
         key_index_lag_records=sum(topic.lag for topic in keys.indexing.progress()),
         key_index_failure=keys.indexing.failure,
         damaged_reads=appliance.sections.damaged,

@@ -9,6 +9,7 @@ from typing import Any, Protocol, TypeVar
 from seb_appliance.broker.admission import AdmittedAppend
 from seb_appliance.broker.budget import ByteBudget, Reservation
 from seb_appliance.broker.counters import Counters
+from seb_appliance.broker.telling import tell
 from seb_appliance.broker.values import Appended
 from seb_appliance.broker.window import Window
 from seb_appliance.clock import Clock, Timer
@@ -98,8 +99,8 @@ class Acknowledger:
 
 
 class Told(Protocol):
-    """Who waits for what was admitted and is told by a call: once, by one of these. They never
-    raise. `admitted`: what the admission gave."""
+    """Who waits for what was admitted and is told by a call: once, by one of these. `admitted`:
+    what the admission gave."""
 
     def stored(self, admitted: Any, window_s: float, put_s: float) -> None: ...
 
@@ -157,20 +158,21 @@ class Together:
     def _tell_stored(self, put_s: float) -> None:
         sealed_s = self.window.sealed_s
         for since_s, told, admitted in self._waiting:
-            told.stored(admitted, sealed_s - since_s, put_s)
+            tell(told.stored, admitted, sealed_s - since_s, put_s)
 
     def _tell_failed(self, error: SebError) -> None:
         for _, told, _ in self._waiting:
-            told.failed(error.again())
+            tell(told.failed, error.again())
 
     def _give_up(self) -> None:
-        """The time of the first who wait is up; the others' comes within the window's linger."""
+        """The time of the first who wait is up; others have joined later, or may join yet."""
+        self._timer = None
         now_s = self._clock.monotonic_s()
         wait_s = self._longest_wait_ms / 1000
         while self._waiting and self._waiting[0][0] + wait_s <= now_s:
             _, told, _ = self._waiting.popleft()
             self._counters.deadlines_passed += 1
-            told.failed(_too_late(self._longest_wait_ms))
+            tell(told.failed, _too_late(self._longest_wait_ms))
         if self._waiting:
             left_s = self._waiting[0][0] + wait_s - now_s
             self._timer = self._clock.call_later(left_s, self._give_up)

@@ -15,6 +15,7 @@ import msgspec
 
 from seb_appliance import limits
 from seb_appliance.broker.catalog import Catalog
+from seb_appliance.broker.compacted_runs import Run, with_run
 from seb_appliance.broker.compressing import Compressor, compressor_of
 from seb_appliance.broker.prepared import RECORD_OVERHEAD_BYTES, Prepared, prepare
 from seb_appliance.broker.topic import no_such_topic, topic_held
@@ -35,6 +36,7 @@ from seb_appliance.formats.durable_streams import StreamState
 from seb_appliance.formats.operations import (
     StreamSet,
     TopicChanged,
+    TopicCompacted,
     TopicCreated,
     TopicDeleted,
     TopicForked,
@@ -77,6 +79,8 @@ class AdmittedTopic:
     fork: Fork | None = None  # what it was forked from, if it was
     forks: int = 0  # that there are of it
     forked_in: Window | None = None  # the window of the newest of them
+    runs: list[Run] = field(default_factory=list)  # what compaction has gone over
+    compacted_in: Window | None = None  # the window of the newest of these runs
     compressor: Compressor | None = field(init=False)  # of what it gets from now on
 
     def __post_init__(self) -> None:
@@ -133,6 +137,9 @@ class Admission:
                 topic.log_start_offset,
                 topic.stream,
             )
+            known.runs = list(topic.runs)
+            if topic.deleted and topic.settings.compacts:  # its runs are not kept
+                known.runs = [(topic.held_offset, limits.OFFSET_MAX)]
             if topic.parent is not None:
                 parent = by_id[topic.parent.topic_id]
                 known.fork = _fork_of(parent, topic.parent.name, topic.fork_offset)
@@ -335,6 +342,15 @@ class Admission:
                 f"{parent.log_start_offset}.",
                 log_start_offset=parent.log_start_offset,
             )
+        elif run := _run_around(parent, offset):
+            after = _owner_of(parent, offset).compacted_in
+            error = ForkRefusedError(
+                f"Compaction has gone over the records of {name!r} from {run[0]} to {run[1]}: a "
+                f"fork at {offset} would lack records that were the newest of their record key. "
+                f"Fork it at {run[1] + 1} or later, or at {run[0]} or before.",
+                base_offset=run[0],
+                next_offset=run[1] + 1,
+            )
         elif parent.fork is not None and parent.fork.depth >= limits.FORK_DEPTH_MAX:
             error = ForkRefusedError(
                 f"Topic {name!r} is a fork of a fork and so on, {limits.FORK_DEPTH_MAX} deep.",
@@ -364,6 +380,14 @@ class Admission:
         topic.changed_in = window
         event = StreamSet(topic_id=topic.topic_id, stream=stream)
         window.add_event(event, encoded_bytes(event))
+
+    def admit_topic_compacted(self, window: Window, name: str, event: TopicCompacted) -> None:
+        """The topic may be gone, or made anew under its name."""
+        topic = self._topics.get(name)
+        if topic is not None and topic.topic_id == event.topic_id:
+            topic.runs = with_run(topic.runs, event.base_offset, event.last_offset)
+            topic.compacted_in = window
+        window.add_event(event)
 
     def admit_topic_trimmed(self, window: Window, name: str, before: int) -> bool:
         """Whether the log start offset moves now; False when it is there already, perhaps not yet
@@ -407,6 +431,21 @@ class Admission:
                 return
             del self._held[name]
             self._deleted_in[name] = window
+
+
+def _owner_of(topic: AdmittedTopic, offset: int) -> AdmittedTopic:
+    """The topic whose compaction decides what a fork of `topic` at `offset` has."""
+    while topic.fork is not None and offset < topic.fork.offset:
+        topic = topic.fork.parent
+    return topic
+
+
+def _run_around(topic: AdmittedTopic, offset: int) -> Run | None:
+    """The run that would be cut in two at `offset`."""
+    if offset == topic.log_start_offset:  # nothing lies below it
+        return None
+    runs = _owner_of(topic, offset).runs
+    return next((run for run in runs if run[0] < offset <= run[1]), None)
 
 
 def _fork_of(parent: AdmittedTopic, name: str, offset: int) -> Fork:

@@ -51,6 +51,7 @@ from seb_appliance.broker.sections import SectionReader
 from seb_appliance.broker.sequencer import Sequencer
 from seb_appliance.broker.settings import BrokerSettings
 from seb_appliance.broker.streams import Streams
+from seb_appliance.broker.telling import tell
 from seb_appliance.broker.tidying import Tidying
 from seb_appliance.broker.topic import Topic
 from seb_appliance.broker.topic_lists import TopicLists
@@ -71,6 +72,8 @@ from seb_appliance.clock import Clock
 from seb_appliance.errors import StandbyError
 from seb_appliance.failpoints import NO_FAILPOINTS, Failpoints
 from seb_appliance.formats.entry import Entry
+from seb_appliance.slices import in_slices
+from seb_appliance.supervisor import Supervisor
 
 
 class Broker:
@@ -94,12 +97,14 @@ class Broker:
         failpoints: Failpoints = NO_FAILPOINTS,
         on_applied: Callable[[], None] = lambda: None,
         last_used: LastUsed | None = None,
+        supervisor: Supervisor | None = None,
     ) -> None:
         assert loaded.position.seq <= journal.position.seq, (loaded.position, journal.position)
         self.pending = ByteBudget(settings.max_pending_bytes, "records that wait for the bucket")
         self.reading = ByteBudget(settings.max_reading_bytes, "answers that are being read")
         self.counters = Counters()
         self._settings = settings
+        self._supervisor = supervisor or Supervisor(clock)
         self.linger = Linger(settings.linger_ms)
         self._journal = journal
         self._clock = clock
@@ -126,7 +131,14 @@ class Broker:
         self.adopting = Adopting(self._catalog, self._writes.admission, self._writes.operate)
         self.access = self._make_access(last_used, authorizer, random_bytes)
         self.accounts = Accounts(self._catalog.users, self._writes.operate, clock=clock)
-        self._readiness = ReadinessCheck(journal, state, self.pending, clock, self._sequencer)
+        self._readiness = ReadinessCheck(
+            journal,
+            state,
+            self.pending,
+            clock,
+            self._sequencer,
+            ack_timeout_ms=settings.ack_timeout_ms,
+        )
 
     def _make_writes(
         self, next_topic_id: int, authorizer: Authorizer, failpoints: Failpoints
@@ -254,15 +266,15 @@ class Broker:
     def start(self) -> asyncio.Task[None]:
         """Begin to write. The task ends only when nothing can be written any more: `failure`."""
         self._writer = asyncio.create_task(self._sequencer.run(), name="sequencer")
-        self.record_keys.start()
-        self.streams.start()
+        self.record_keys.start(self._supervisor)
+        self.streams.start(self._supervisor)
         return self._writer
 
     def stand_by(self, refusal: StandbyError) -> None:
         """Instead of `start`: take no writes, they are refused so, and serve what `follow_writer`
         is given. Again when the refusal has something else to say."""
         if self.failure is None:
-            self.record_keys.start()
+            self.record_keys.start(self._supervisor)
         self._sequencer.stand_by(refusal)
 
     async def follow_writer(self, entry: Entry) -> None:
@@ -324,6 +336,7 @@ class Broker:
     async def readiness(self) -> Readiness:
         """Whether this appliance takes reads and writes, and if not why."""
         readiness = await self._readiness.check()
+        readiness.problems.extend(self._supervisor.problems)
         if self.stopping:
             readiness.problems.append("the appliance is stopping")
         return readiness
@@ -418,18 +431,25 @@ class Broker:
         ShuttingDownError."""
         return self.followers.follow(self._catalog.topic(topic))
 
-    def follow_many(self, wants: Callable[[str], bool]) -> FollowerOfMany:
+    async def follow_many(self, wants: Callable[[str], bool]) -> FollowerOfMany:
         """Be woken whenever a topic changes whose name is wanted, also one that is made later.
         Raises BadParameterError for too many, OverloadedError, ShuttingDownError."""
         topics = self._catalog.topics()
-        wanted = [topic for topic in topics if wants(topic.name)]
         newest_id = max((topic.topic_id for topic in topics), default=0)
-        return self.followers.follow_many(check_count(wanted), wants, newest_id)
+        follower = self.followers.follow_many(wants, newest_id)
+        try:
+            await self.meet_all(follower)
+        except BaseException:
+            follower.__exit__(None, None, None)
+            raise
+        return follower
 
-    def meet_all(self, follower: FollowerOfMany) -> None:
-        """What it wants has changed: it takes topics up that it did not want before."""
-        for topic in self._catalog.topics():
+    async def meet_all(self, follower: FollowerOfMany) -> None:
+        """What it wants has changed: it takes topics up that it did not want before. Raises
+        BadParameterError for too many."""
+        async for topic in in_slices(self._catalog.topics()):
             follower.meet(topic)
+            check_count(follower.topics)
 
     def look_for_newer_writer(self) -> None:
         """Somebody still listens; see `ReadinessCheck.look_for_newer_writer`. Does not wait."""
@@ -455,17 +475,17 @@ class Broker:
     # --- inside ---
 
     def _applied(self, changed: list[Topic]) -> None:
-        self._waiting.wake(changed)
-        self._catalog.forget_paged(self._state.paged_seq)
-        self.followers.wake(changed)
-        self.record_keys.indexing.applied(changed)
-        self.streams.applied(changed)
-        self._after_apply()
+        tell(self._waiting.wake, changed)
+        tell(self._catalog.forget_paged, self._state.paged_seq)
+        tell(self.followers.wake, changed)
+        tell(self.record_keys.indexing.applied, changed)
+        tell(self.streams.applied, changed)
+        tell(self._after_apply)
         if self._forgetting is None and any(topic.deleted for topic in changed):
             self._forget_some()
 
     def _forget_some(self) -> None:
         """What deleted topics left behind goes in slices, between which others have their turn."""
-        more = self._catalog.groups.forget_some()
-        loop = asyncio.get_running_loop()
-        self._forgetting = loop.call_soon(self._forget_some) if more else None
+        self._forgetting = None
+        if self._catalog.groups.forget_some():
+            self._forgetting = asyncio.get_running_loop().call_soon(self._forget_some)

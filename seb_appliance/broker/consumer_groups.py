@@ -33,7 +33,7 @@ from seb_appliance.broker.names import (
     check_pattern,
     check_topic_name,
 )
-from seb_appliance.broker.patterns import PatternTrie
+from seb_appliance.broker.patterns import Patterns
 from seb_appliance.broker.reads import Reads
 from seb_appliance.broker.topic import Topic
 from seb_appliance.broker.values import From, ReadRequest, ReadResult
@@ -220,16 +220,12 @@ class ConsumerGroups:
         """Topics for a reset: those named plainly, and those of the group that a pattern with * or
         ** matches. Raises TopicNotFoundError, GroupNotFoundError, BadParameterError."""
         picked: set[str] = set()
-        trie: PatternTrie[None] = PatternTrie()
-        wild = False
-        for pattern in patterns:
-            if "*" in pattern:
-                trie.add(check_pattern(pattern), None)
-                wild = True
-            else:
-                picked.add(self._catalog.topic(check_topic_name(pattern)).name)
+        wild = [check_pattern(pattern) for pattern in patterns if "*" in pattern]
+        for name in patterns:
+            if "*" not in name:
+                picked.add(self._catalog.topic(check_topic_name(name)).name)
         if wild:
-            picked.update(name for name in self.topics_of(group) if trie.match(name))
+            picked.update(filter(Patterns(wild).cover, self.topics_of(group)))
         return sorted(picked)
 
     async def plan_reset(

@@ -16,6 +16,7 @@ from typing import Self, TypeVar
 
 from seb_appliance import limits
 from seb_appliance.broker.budget import ByteBudget
+from seb_appliance.broker.telling import tell
 from seb_appliance.broker.topic import Topic, gone
 from seb_appliance.clock import Clock, Timer
 from seb_appliance.errors import BadParameterError, OverloadedError, ShuttingDownError
@@ -121,13 +122,11 @@ class FollowerOfMany(Listener):
     `changed`: those in which something may have happened, the first one first; the stream takes
     them out."""
 
-    def __init__(
-        self, followers: Followers, topics: Iterable[Topic], wants: Callable[[str], bool]
-    ) -> None:
+    def __init__(self, followers: Followers, wants: Callable[[str], bool]) -> None:
         super().__init__(followers)
         self._wants = wants
-        self.topics: dict[int, Topic] = {topic.topic_id: topic for topic in topics}
-        self.changed: dict[int, Topic] = dict(self.topics)
+        self.topics: dict[int, Topic] = {}
+        self.changed: dict[int, Topic] = {}
 
     @property
     def topic_ids(self) -> Iterable[int]:
@@ -174,12 +173,10 @@ class Followers:
         self._add(follower)
         return follower
 
-    def follow_many(
-        self, topics: Iterable[Topic], wants: Callable[[str], bool], newest_id: int
-    ) -> FollowerOfMany:
-        """`topics`: all that are there and wanted; `newest_id`: of all that are there. Raises as
-        `follow`."""
-        follower = FollowerOfMany(self, topics, wants)
+    def follow_many(self, wants: Callable[[str], bool], newest_id: int) -> FollowerOfMany:
+        """It follows no topic yet: the caller lets it `meet` those that exist. `newest_id`: of
+        these. Raises as `follow`."""
+        follower = FollowerOfMany(self, wants)
         self._add(follower)
         if not self._of_many:
             self._newest_id = newest_id
@@ -229,7 +226,7 @@ class Followers:
             if self._of_many and topic.topic_id > self._newest_id:
                 self._newest_id = topic.topic_id
                 for follower in self._of_many:
-                    follower.meet(topic)
+                    tell(follower.meet, topic)
 
     def stop(self) -> None:
         """Wake all to let them go; nobody may follow from now on."""
@@ -240,9 +237,9 @@ class Followers:
         self._timer = self._clock.call_later(limits.FOLLOWER_PING_S, self._ring)
 
     def _ring(self) -> None:
+        self._arm()
         self.rings += 1
         self._wake_all()
-        self._arm()
 
     def _wake_all(self) -> None:
         for listeners in self._by_topic.values():

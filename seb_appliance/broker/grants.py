@@ -1,4 +1,4 @@
-"""What API keys may do: their grants, compiled into tries, and the decisions made lately."""
+"""What API keys may do: their grants, compiled into automata, and the decisions made lately."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections import OrderedDict
 from typing import Final
 
 from seb_appliance import limits
-from seb_appliance.broker.patterns import PatternTrie
+from seb_appliance.broker.patterns import Patterns
 from seb_appliance.broker.values import ApiKeyView
 from seb_appliance.errors import ForbiddenError
 from seb_appliance.formats.operations import Grant
@@ -22,12 +22,8 @@ class CompiledGrants:
         self.grants = grants
         self.number = number
         self.is_admin = grants_admin(grants)
-        # What is decided is kept in one place for all keys (Authorizer), so not here once more.
-        self._by_topic: PatternTrie[int] = PatternTrie(names_kept=0)
-        self._by_group: PatternTrie[int] = PatternTrie(names_kept=0)
-        for i, grant in enumerate(grants):
-            self._by_topic.add(grant.topics, i)
-            self._by_group.add(grant.groups, i)
+        self._by_topic = Patterns(grant.topics for grant in grants)
+        self._by_group = Patterns(grant.groups for grant in grants)
         self._of_operation = {
             operation: frozenset(i for i, g in enumerate(grants) if g.operation == operation)
             for operation in _OPERATIONS

@@ -151,7 +151,7 @@ class KeyIndexing:
                 await self._clock.sleep(limits.KEY_INDEX_RETRY_S)
             except Exception as error:
                 self._stopped = f"the key index has stopped for a bug of ours: {error!r}"
-                raise
+                raise  # it is begun again
 
     async def _follow(self) -> None:
         """Load, then keep up. Raises what the index raises."""

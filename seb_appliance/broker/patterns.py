@@ -1,128 +1,64 @@
-"""Which of many patterns match a name: one trie over the words between dots.
+"""Which of many patterns match a name. `*` matches one word between dots, `**` zero or more.
 
-`*` matches one word, `**` zero or more. A match walks all patterns at once, word by word, so its
-cost depends on how many patterns share the name's words, not on how many there are.
+All patterns are matched at once, as an automaton without backtracking: each place between the words
+of a pattern is one bit of an integer. A word of the name costs a few operations on such integers,
+whatever the patterns are, so that nobody can write patterns that take long.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Hashable, Iterable
-from typing import Final, Generic, TypeVar
-
-T = TypeVar("T", bound=Hashable)
-
-CACHED_NAMES_MAX: Final = 20_000  # twice the topics there may be: names that miss are kept, too
-
-
-class _Node(Generic[T]):
-    """`rest`: the node reached by `**`, which stays reached whatever words follow."""
-
-    __slots__ = ("one", "rest", "stays", "values", "words")
-
-    def __init__(self, *, stays: bool = False) -> None:
-        self.words: dict[str, _Node[T]] = {}
-        self.one: _Node[T] | None = None
-        self.rest: _Node[T] | None = None
-        self.stays = stays
-        self.values: set[T] = set()
-
-    def is_bare(self) -> bool:
-        return not (self.words or self.one or self.rest or self.values)
-
-
-class PatternTrie(Generic[T]):
-    """Patterns (checked by names.check_pattern), each with the values filed under it.
-    `names_kept`: for how many names the answer is remembered."""
-
-    def __init__(self, *, names_kept: int = CACHED_NAMES_MAX) -> None:
-        self._names_kept = names_kept
-        self._root: _Node[T] = _Node()
-        self._known: OrderedDict[str, frozenset[T]] = OrderedDict()
-
-    def add(self, pattern: str, value: T) -> None:
-        node = self._root
-        for word in pattern.split("."):
-            node = self._child(node, word)
-        node.values.add(value)
-        self._known.clear()
-
-    def remove(self, pattern: str, value: T) -> None:
-        """Take `value` away from under `pattern`, where it must be."""
-        path = [(self._root, "")]
-        for word in pattern.split("."):
-            path.append((self._child(path[-1][0], word), word))
-        path[-1][0].values.remove(value)
-        for (parent, _), (node, word) in zip(path[-2::-1], path[:0:-1], strict=True):
-            if not node.is_bare():
-                break
-            if word == "*":
-                parent.one = None
-            elif word == "**":
-                parent.rest = None
-            else:
-                del parent.words[word]
-        self._known.clear()
-
-    def match(self, name: str) -> frozenset[T]:
-        """The values under all patterns that match `name`. Names seen lately cost a look-up."""
-        known = self._known.get(name)
-        if known is None:
-            known = self._known[name] = self._find(name.split("."))
-            if len(self._known) > self._names_kept:
-                self._known.popitem(last=False)
-        return known
-
-    def _child(self, node: _Node[T], word: str) -> _Node[T]:
-        """The child for a pattern's word, made if missing."""
-        if word == "*":
-            node.one = node.one or _Node()
-            return node.one
-        if word == "**":
-            node.rest = node.rest or _Node(stays=True)
-            return node.rest
-        child = node.words.get(word)
-        if child is None:
-            child = node.words[word] = _Node()
-        return child
-
-    def _find(self, words: Iterable[str]) -> frozenset[T]:
-        reached = _with_rest([self._root])
-        for word in words:
-            following: list[_Node[T]] = []
-            for node in reached:
-                child = node.words.get(word)
-                if child is not None:
-                    following.append(child)
-                if node.one is not None:
-                    following.append(node.one)
-                if node.stays:
-                    following.append(node)
-            reached = _with_rest(following)
-            if not reached:
-                return frozenset()
-        return frozenset().union(*(node.values for node in reached))
+from collections import defaultdict
+from collections.abc import Iterable
 
 
 class Patterns:
-    """Some patterns, and whether a name matches one of them."""
+    """Patterns that `names.check_pattern` has checked, numbered from 0 as they are given."""
 
     def __init__(self, patterns: Iterable[str]) -> None:
         self.patterns = tuple(patterns)
-        self._trie: PatternTrie[None] = PatternTrie(names_kept=0)
+        self._starts = 0
+        self._any_word = 0  # places in front of *
+        self._words: defaultdict[str, int] = defaultdict(int)  # places in front of this word
+        self._stays = 0  # places in front of **, which any word leaves where they are
+        self._ends: list[int] = []  # the place behind the last word of each pattern
+        place = 0
         for pattern in self.patterns:
-            self._trie.add(pattern, None)
+            self._starts |= 1 << place
+            before = ""
+            for word in pattern.split("."):
+                if word == before == "**":
+                    continue  # the same as one of them
+                before = word
+                if word == "**":
+                    self._stays |= 1 << place
+                elif word == "*":
+                    self._any_word |= 1 << place
+                else:
+                    self._words[word] |= 1 << place
+                place += 1
+            self._ends.append(place)
+            place += 1
+        self._end_bits = sum(1 << end for end in self._ends)
+
+    def match(self, name: str) -> frozenset[int]:
+        """The numbers of all patterns that match `name`."""
+        reached = self._reached(name) & self._end_bits
+        if not reached:
+            return frozenset()
+        return frozenset(i for i, end in enumerate(self._ends) if reached >> end & 1)
 
     def cover(self, name: str) -> bool:
-        return bool(self._trie.match(name))
+        """Whether one of the patterns matches `name`."""
+        return bool(self._reached(name) & self._end_bits)
 
-
-def _with_rest(nodes: list[_Node[T]]) -> list[_Node[T]]:
-    """`nodes`, each once, and what `**` reaches from them without using a word up."""
-    seen: dict[_Node[T], None] = {}
-    for node in nodes:
-        at: _Node[T] | None = node
-        while at is not None and at not in seen:
-            seen[at] = None
-            at = at.rest
-    return list(seen)
+    def _reached(self, name: str) -> int:
+        """The places behind all words of `name`."""
+        at = self._starts
+        at |= (at & self._stays) << 1  # ** may stand for no word; no two of them are neighbours
+        for word in name.split("."):
+            steps = at & (self._any_word | self._words.get(word, 0))
+            at = steps << 1 | at & self._stays
+            at |= (at & self._stays) << 1
+            if not at:
+                break
+        return at

@@ -25,12 +25,15 @@ class ReadinessCheck:
         pending: ByteBudget,
         clock: Clock,
         sequencer: Sequencer,
+        *,
+        ack_timeout_ms: int,
     ) -> None:
         self._journal = journal
         self._state = state
         self._pending = pending
         self._clock = clock
         self._sequencer = sequencer
+        self._ack_timeout_s = ack_timeout_ms / 1000
         self._asking: asyncio.Task[str] | None = None
 
     async def check(self) -> Readiness:
@@ -47,6 +50,10 @@ class ReadinessCheck:
             failing_s = self._clock.monotonic_s() - health.failing_since_s
             if health.denied or failing_s >= FAILING_FOR_S:
                 problems.append(f"the bucket fails since {failing_s:.0f} s: {health.failure}")
+        # A slow bucket makes windows late, too: that alone is for those who wait to judge.
+        late_s = self._sequencer.late_s
+        if late_s >= (self._ack_timeout_s if self._sequencer.is_storing else FAILING_FOR_S):
+            problems.append(f"writes are not stored: a window is {late_s:.0f} s past its deadline")
         if self._pending.used_bytes >= self._pending.limit_bytes:
             problems.append("as much waits for the bucket as is allowed")
         if self._state.failure:

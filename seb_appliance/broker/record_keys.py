@@ -6,7 +6,6 @@ never answered: the index is made anew.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
@@ -29,6 +28,7 @@ from seb_appliance.errors import (
     RecordKeyNotFoundError,
 )
 from seb_appliance.start_errors import ConfigurationError
+from seb_appliance.supervisor import Background, Supervisor
 
 Rows = TypeVar("Rows", KeyRows, KeyOffsets)
 
@@ -83,15 +83,14 @@ class RecordKeys:
         self._counters = counters
         self._views = KeyViews(clock)
         self.indexing = KeyIndexing(catalog, reads, index, self._views, clock)
-        self._task: asyncio.Task[None] | None = None
+        self._task: Background | None = None
 
-    def start(self) -> None:
-        self._task = asyncio.create_task(self.indexing.run(), name="key-index")
+    def start(self, supervisor: Supervisor) -> None:
+        self._task = supervisor.keep("key-index", self.indexing.run)
 
     async def stop(self) -> None:
         if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+            await self._task.close()
 
     @property
     def size_bytes(self) -> int:

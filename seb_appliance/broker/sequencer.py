@@ -74,14 +74,15 @@ class Sequencer:
     def close_within(
         self, window: Window, linger_s: float, *, early: bool = False, now_s: float | None = None
     ) -> None:
-        """Something was added to `window`: it closes when it is full, and in `linger_s` at the
-        latest; at once if `early` and nobody else waits. `now_s`: if it is known already."""
+        """Somebody waits for `window`: it closes when it is full, and in `linger_s` at the latest;
+        at once if `early` and nobody else waits. `now_s`: if it is known already."""
         if now_s is None:
             now_s = self._clock.monotonic_s()
         if not window.callers:
             window.opened_s = now_s
         window.callers += 1
         if window.is_full:
+            window.deadline_s = now_s
             self._open = None
             self._full.append(window)
             self._wake.set()
@@ -124,8 +125,19 @@ class Sequencer:
     @property
     def is_idle(self) -> bool:
         """Nothing waits and nothing is in flight."""
-        waits = self._full or (self._open is not None and not self._open.is_empty)
+        waits = self._full or (self._open is not None and self._open.is_in_use)
         return not waits and self._in_flight is None
+
+    @property
+    def late_s(self) -> float:
+        """For how long the oldest window has been past its deadline; 0 if it is not."""
+        oldest = self._in_flight or (self._full[0] if self._full else self._open)
+        return max(0.0, self._clock.monotonic_s() - oldest.deadline_s) if oldest else 0.0
+
+    @property
+    def is_storing(self) -> bool:
+        """A window is in flight: the others wait for it."""
+        return self._in_flight is not None
 
     # --- the loop ---
 
@@ -157,10 +169,13 @@ class Sequencer:
             if self._full:
                 return self._full.popleft()
             window = self._open
-            if window is not None and not window.is_empty:
+            if window is not None and window.is_in_use:
                 if self._flushing or window.deadline_s <= self._clock.monotonic_s():
                     self._open = None
-                    return window
+                    if not window.is_empty:
+                        return window
+                    window.resolve(0.0)  # all that its callers rest on is stored
+                    continue
                 self._arm(window.deadline_s)
             self._wake.clear()
             await self._wake.wait()

@@ -32,12 +32,13 @@ from seb_appliance.broker.window import Window
 from seb_appliance.broker.writes import Writes
 from seb_appliance.clock import Clock
 from seb_appliance.errors import ForkRefusedError, SebError, TopicHeldError
+from seb_appliance.supervisor import Background, Supervisor
 
 
 class Streams:
     """What a stream is that a topic has no need of; its records are read as every topic's."""
 
-    _sweeping: asyncio.Task[None] | None = None
+    _sweeping: Background | None = None
 
     def __init__(
         self,
@@ -62,17 +63,16 @@ class Streams:
 
     # --- life ---
 
-    def start(self) -> None:
+    def start(self, supervisor: Supervisor) -> None:
         """Begin to delete streams whose time is up. Not at a standby."""
         self._expiry.knows_uses = True
         if self._mortal():
             self._some_expire.set()
-        self._sweeping = asyncio.create_task(self._sweep(), name="streams")
+        self._sweeping = supervisor.keep("streams", self._sweep)
 
     async def stop(self) -> None:
         if self._sweeping is not None:
-            self._sweeping.cancel()
-            await asyncio.gather(self._sweeping, return_exceptions=True)
+            await self._sweeping.close()
 
     def applied(self, changed: Iterable[Topic]) -> None:
         """These topics have changed: what came by any other door is a use, too."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
 
 from seb_appliance import limits
 from seb_appliance.broker.admission import Admission, AdmittedTopic
@@ -17,6 +18,7 @@ from seb_appliance.broker.catalog import Catalog
 from seb_appliance.broker.compaction import Compactions, place_of
 from seb_appliance.broker.compactions_elsewhere import CompactionsElsewhere
 from seb_appliance.broker.consumer_groups import Submit
+from seb_appliance.broker.due_for_tidying import due_entries, due_objects, overdue_s
 from seb_appliance.broker.index import SectionIndex
 from seb_appliance.broker.lineage import pinned_below
 from seb_appliance.broker.linger import Linger
@@ -145,8 +147,10 @@ class Tidying:
         plan = await self.compactions.next()
         if plan is not None:
             return self._job(sections=plan.places, compactions=plan.compactions)
-        entries = self._due_entries()
-        return self._job(entries=tuple(entries)) if entries else None
+        waiting = self._catalog.untidied.entries
+        count = due_entries(waiting, self.settings, self._clock.wall_us())
+        entries = tuple(self._catalog.entry_ref(seq) for seq, _, _ in islice(waiting, count))
+        return self._job(entries=entries) if entries else None
 
     def _job(
         self,
@@ -172,51 +176,10 @@ class Tidying:
         known = self._admission.find(topic.name)
         return known is not None and known.effective.compression == "zstd"
 
-    def _due_entries(self) -> list[EntryRef]:
-        """The oldest entries that are not tidied, as many as one job takes; none if that is not
-        due."""
-        untidied, now_us = self._catalog.untidied, self._clock.wall_us()
-        young_us = now_us - self.settings.young_ms * 1000
-        refs: list[EntryRef] = []
-        size_bytes = 0
-        for seq, length, created_us in untidied.entries:
-            too_many = len(refs) >= limits.ENTRIES_PER_JOB_MAX
-            if refs and (too_many or size_bytes + length > self.settings.segment_bytes):
-                break
-            if created_us > young_us:
-                break
-            refs.append(self._catalog.entry_ref(seq))
-            size_bytes += length
-        if not refs:
-            return []
-        is_large = size_bytes >= min(self.settings.trigger_bytes, self.settings.segment_bytes)
-        is_old = untidied.entries[0][2] <= now_us - self.settings.after_ms * 1000
-        is_worth_it = len(refs) >= limits.ENTRIES_PER_JOB_MIN
-        due = is_large or len(refs) >= limits.ENTRIES_PER_JOB_MAX or (is_old and is_worth_it)
-        return refs if due else []
-
     def _due_objects(self) -> list[LivingObject]:
-        """Small objects that have become many, or one that holds mostly what is gone."""
-        target = self.settings.segment_bytes
         held = self.elsewhere.inputs()
-        small: list[LivingObject] = []
-        sections = size_bytes = 0
-        for found in self._catalog.stored.all():
-            if not found.sections or found.ref.key in held:
-                continue
-            if found.length >= limits.REPACK_BYTES_MIN and 2 * found.living_bytes < found.length:
-                return [found]
-            if found.living_bytes < target // limits.SMALL_OBJECTS_MAX:
-                small.append(found)
-        if len(small) < limits.SMALL_OBJECTS_MAX:
-            return []
-        for i, found in enumerate(small[: limits.SMALL_OBJECTS_AT_ONCE]):
-            sections += found.sections
-            size_bytes += found.living_bytes
-            # One entry names them all, and one object is to hold them.
-            if sections > limits.SECTIONS_PER_SWITCH_MAX or size_bytes > target:
-                return small[: max(i, 2)]
-        return small[: limits.SMALL_OBJECTS_AT_ONCE]
+        living = (found for found in self._catalog.stored.all() if found.sections)
+        return due_objects((one for one in living if one.ref.key not in held), self.settings)
 
     async def _places(self, object_ids: set[int]) -> list[SectionPlace]:
         places = []
@@ -247,19 +210,18 @@ class Tidying:
         )
 
         size_bytes = encoded_bytes(event)
-        compacted = [
-            TopicCompacted(
-                topic_id=item.topic_id, base_offset=item.base_offset, last_offset=item.last_offset
-            )
-            for item in job.compactions
-        ]
 
         def admit(window: Window) -> None:
             self._check_wanted(job.compactions)
             self._last = window
             window.add_event(event, size_bytes)
-            for each in compacted:
-                window.add_event(each)
+            for item in job.compactions:
+                compacted = TopicCompacted(
+                    topic_id=item.topic_id,
+                    base_offset=item.base_offset,
+                    last_offset=item.last_offset,
+                )
+                self._admission.admit_topic_compacted(window, item.name, compacted)
 
         if size_bytes > limits.SWITCH_BYTES_MAX:
             raise SwitchRefusedError("the operation is too large for an entry")
@@ -396,6 +358,11 @@ class Tidying:
     def waiting_bytes(self) -> int:
         """Bytes of entries that are not tidied."""
         return self._catalog.untidied.total_bytes
+
+    @property
+    def overdue_s(self) -> float:
+        """For how long a job has been due for them; 0 when none is, or not for long."""
+        return overdue_s(self._catalog.untidied.entries, self.settings, self._clock.wall_us())
 
     def entries_gone(self, until_seq: int) -> None:
         """Tidied entries up to this one are not in the bucket any more."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterable, Iterator
 
 import msgspec
 
@@ -43,6 +44,11 @@ class Topics:
     def all(self) -> list[TopicView]:
         """All topics, by name."""
         return [self._view(topic) for topic in self._catalog.topics()]
+
+    def some(self, names: Iterable[str]) -> Iterator[TopicView]:
+        """The topics of these names, in their order, without those that do not exist any more."""
+        topics = map(self._catalog.find, names)
+        return (self._view(topic) for topic in topics if topic is not None)
 
     def effective(self, settings: TopicSettings) -> TopicSettings:
         """With the defaults filled in. Raises BadRequestError for one out of its range."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from seb_appliance import limits
 from seb_appliance.broker.compressing import Compressor
+from seb_appliance.broker.telling import tell
 from seb_appliance.broker.values import NewRecords
 from seb_appliance.formats.batch import BatchHeader
 from seb_appliance.formats.contents import ProducerAppend, RequestResult
@@ -106,6 +107,11 @@ class Window:
         return not self.steps
 
     @property
+    def is_in_use(self) -> bool:
+        """It holds something, or somebody waits for it."""
+        return bool(self.steps or self.callers)
+
+    @property
     def is_full(self) -> bool:
         return self.size_bytes >= limits.WINDOW_BYTES_MAX
 
@@ -134,12 +140,12 @@ class Window:
 
     def resolve(self, put_s: float) -> None:
         for callback in self._on_stored:
-            callback(put_s)
+            tell(callback, put_s)
         self._end()
 
     def fail(self, error: Exception) -> None:
         for callback in self._on_failed:
-            callback(error)
+            tell(callback, error)
         self._end()
 
     def _end(self) -> None:

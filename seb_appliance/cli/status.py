@@ -59,6 +59,8 @@ def _members(found: Json) -> Json:
         f"{size(tidier['waiting_bytes'])} wait; {tidier['objects']:,} objects, "
         f"{tidier['garbage']:,} to go",
         "tidier fails": tidier["failure"] or "no",
+        "tidier is late": span(tidier["overdue_s"]) if tidier["overdue_s"] else "no",
+        "background": _background(found["background"]),
         "compaction": f"{tidier['compacted_topics']:,} topics, {size(tidier['dirty_bytes'])} of "
         f"{size(tidier['compacted_bytes'])} not compacted; "
         f"{tidier['records_removed']:,} records removed since the start",
@@ -89,6 +91,15 @@ def _remembered(kept: Json) -> str:
         f"{kept['requests']:,} requests with an Idempotency-Key {reach}; "
         f"{kept['producers']:,} producers"
     )
+
+
+def _background(tasks: list[Json]) -> str:
+    raised = [
+        f"{task['name']} {task['failures']:,} times ({task['failure']})"
+        for task in tasks
+        if task["failures"]
+    ]
+    return "; ".join(raised) or "nothing has failed"
 
 
 def _cost(found: Json) -> str:

@@ -27,6 +27,7 @@ from seb_appliance.cost.usage import requests_of
 from seb_appliance.errors import SebError
 from seb_appliance.state.local import LocalFile
 from seb_appliance.storage.counted import RequestCounts
+from seb_appliance.supervisor import Background, Supervisor
 
 _log = logging.getLogger(__name__)
 
@@ -81,7 +82,7 @@ class CostKeeper:
         self._requests: Counter[str] = Counter()
         self._received_bytes = 0
         self._open_seconds = 0.0
-        self._task: asyncio.Task[None] | None = None
+        self._task: Background | None = None
         self._written_s = clock.monotonic_s()
 
     @classmethod
@@ -105,14 +106,13 @@ class CostKeeper:
         ledger.resume(now_us)
         return cls(ledger, file, sources, linger, clock, prices, budget, longest_ms=longest_ms)
 
-    def start(self) -> None:
-        self._task = asyncio.create_task(self._run(), name="cost")
+    def start(self, supervisor: Supervisor) -> None:
+        self._task = supervisor.keep("cost", self._run)
 
     async def close(self) -> None:
         """Write down what was not written yet."""
         if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+            await self._task.close()
             self.tick()
             await self._write()
 

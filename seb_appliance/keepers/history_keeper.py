@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from seb_appliance import limits
 from seb_appliance.broker.latencies import percentile_s
 from seb_appliance.clock import Clock
+from seb_appliance.supervisor import Background, Supervisor
 from seb_appliance.ui.history import History, Sample
 from seb_appliance.ui.lag_history import LagHistory, Pair
 from seb_appliance.ui.topic_rates import TopicRates
@@ -41,15 +41,14 @@ class HistoryKeeper:
         self.rates = TopicRates()
         self._read = read
         self._clock = clock
-        self._task: asyncio.Task[None] | None = None
+        self._task: Background | None = None
 
-    def start(self) -> None:
-        self._task = asyncio.create_task(self._run(), name="history")
+    def start(self, supervisor: Supervisor) -> None:
+        self._task = supervisor.keep("history", self._run)
 
     async def close(self) -> None:
         if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+            await self._task.close()
 
     async def _run(self) -> None:
         before, before_s = self._read(), self._clock.monotonic_s()

@@ -9,7 +9,6 @@ from pathlib import Path
 from seb_appliance import limits
 from seb_appliance.broker.last_used import LastUsed
 from seb_appliance.clock import Clock, Timer
-from seb_appliance.errors import SebError
 from seb_appliance.state.local import LocalFile
 
 
@@ -56,7 +55,7 @@ class LastUsedKeeper:
             return
         try:
             await asyncio.to_thread(self._file.save_last_used, changed)
-        except SebError as error:
+        except Exception as error:  # whatever it is: shown, and what was taken is tried again
             self.failure = f"when API keys were last used cannot be written down: {error}"
             self.last_used.not_written(changed)
         else:

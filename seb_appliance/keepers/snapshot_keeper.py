@@ -84,11 +84,12 @@ class SnapshotKeeper:
         try:
             position = await self._database.save(self._scratch)
             await self._snapshots.publish(self._scratch, position, _check)
-        except (StoreError, SebError, OSError) as error:
+        except Exception as error:
             # Nothing is lost by it: the next start replays more. Counted, logged, tried again.
             self.failures += 1
             self.failure = f"no snapshot could be made: {error}"
-            _log.warning(self.failure)
+            is_bug = not isinstance(error, (StoreError, SebError, OSError))
+            _log.warning(self.failure, exc_info=error if is_bug else None)
             return
         finally:
             await asyncio.to_thread(self._scratch.unlink, missing_ok=True)

@@ -6,7 +6,6 @@ the bucket while nothing is due.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from dataclasses import dataclass
 from typing import Final
@@ -19,6 +18,7 @@ from seb_appliance.errors import CorruptObjectError, FencedError, SebError
 from seb_appliance.failpoints import Failpoints
 from seb_appliance.keepers.snapshot_keeper import SnapshotKeeper
 from seb_appliance.storage.cleanup import BucketCleaner
+from seb_appliance.supervisor import Background, Supervisor
 from seb_appliance.traces import Span, Traces
 
 _log = logging.getLogger(__name__)
@@ -67,7 +67,7 @@ class TidierKeeper:
         self._snapshots = snapshots
         self._clock = clock
         self._failpoints = failpoints
-        self._task: asyncio.Task[None] | None = None
+        self._task: Background | None = None
         self._retain_s = 0.0
         self._strays_s = 0.0
         self._measured = False
@@ -78,13 +78,17 @@ class TidierKeeper:
         """What the child asked of the bucket."""
         return self._rewriter.asked
 
-    def start(self) -> None:
-        self._task = asyncio.create_task(self._run(), name="tidier")
+    @property
+    def overdue_s(self) -> float:
+        """For how long entries have waited that should have been merged; 0 if there are none."""
+        return self._tidying.overdue_s if self._task is not None else 0.0
+
+    def start(self, supervisor: Supervisor) -> None:
+        self._task = supervisor.keep("tidier", self._run)
 
     async def close(self) -> None:
         if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+            await self._task.close()
         await self._rewriter.close()
 
     async def _run(self) -> None:
@@ -102,10 +106,9 @@ class TidierKeeper:
                 # Nothing is lost by it: what was in force still is. Counted, shown, tried again.
                 self._failed(str(error))
                 rest_s = _AFTER_FAILURE_S
-            except Exception as error:  # a bug of ours must not end retention and removal unseen
+            except Exception as error:
                 self._failed(f"{type(error).__name__}: {error}")
-                _log.exception("the tidier")
-                rest_s = _AFTER_FAILURE_S
+                raise
             finally:
                 self.doing = ""
             await self._clock.sleep(rest_s)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Final
 
 from seb_appliance import limits
 from seb_appliance.broker.histogram import Histogram
 from seb_appliance.clock import Clock
+from seb_appliance.supervisor import Background, Supervisor
 
 _KEPT: Final = 60  # delays, of which `worst_s` is the largest: about a minute
 
@@ -19,20 +19,19 @@ class LoopProbe:
         self.delays = Histogram()
         self._newest: list[float] = []
         self._clock = clock
-        self._task: asyncio.Task[None] | None = None
+        self._task: Background | None = None
 
     @property
     def worst_s(self) -> float:
         """The longest delay in the last minute."""
         return max(self._newest, default=0.0)
 
-    def start(self) -> None:
-        self._task = asyncio.create_task(self._run(), name="loop-probe")
+    def start(self, supervisor: Supervisor) -> None:
+        self._task = supervisor.keep("loop-probe", self._run)
 
     async def close(self) -> None:
         if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+            await self._task.close()
 
     async def _run(self) -> None:
         while True:

@@ -22,6 +22,7 @@ from seb_appliance.errors import CorruptObjectError, OverloadedError
 from seb_appliance.failpoints import Failpoints
 from seb_appliance.formats.entry import Entry
 from seb_appliance.state.database import StateDatabase
+from seb_appliance.supervisor import Supervisor
 
 _RETRY_S_FIRST: Final = 0.1
 _RETRY_S_MAX: Final = 5.0
@@ -30,7 +31,14 @@ _RETRY_S_MAX: Final = 5.0
 class StateFollower:
     """Made on the running event loop; `close` ends its task (the database stays open)."""
 
-    def __init__(self, database: StateDatabase, *, clock: Clock, failpoints: Failpoints) -> None:
+    def __init__(
+        self,
+        database: StateDatabase,
+        *,
+        clock: Clock,
+        failpoints: Failpoints,
+        supervisor: Supervisor | None = None,
+    ) -> None:
         self._database = database
         self._clock = clock
         self._failpoints = failpoints
@@ -41,7 +49,8 @@ class StateFollower:
         self._hurry = asyncio.Event()  # nobody should gather longer; until the next attempt
         self._committed_s = -limits.STATE_GATHER_S  # on the clock
         self._tried = asyncio.Event()  # set, and replaced, after each attempt to commit
-        self._task = asyncio.create_task(self._run(), name="state-follower")
+        supervisor = supervisor or Supervisor(clock)
+        self._task = supervisor.keep("state-follower", self._run, is_essential=True)
 
     async def load(self) -> LoadedState:
         return await self._database.load()
@@ -103,14 +112,11 @@ class StateFollower:
     async def close(self) -> None:
         """Project what is behind, if SQLite lets us, and end."""
         await self.drain()
-        self._task.cancel()
-        await asyncio.gather(self._task, return_exceptions=True)
+        await self._task.close()
 
     async def _run(self) -> None:
+        retry_s = _RETRY_S_FIRST
         while True:
-            await self._arrived.wait()
-            self._arrived.clear()
-            retry_s = _RETRY_S_FIRST
             while self._behind:
                 await self._gather()
                 if await self._commit_all_behind():
@@ -118,6 +124,8 @@ class StateFollower:
                 else:
                     await self._clock.sleep(retry_s)
                     retry_s = min(retry_s * 2, _RETRY_S_MAX)
+            self._arrived.clear()
+            await self._arrived.wait()
 
     async def _next_attempt(self) -> None:
         self._hurry.set()

@@ -45,7 +45,11 @@ class CreateOnlyJournal(StoredJournal):
         try:
             header = await reader.read_header(layout.create_only_key(seq))
         except ReplayError as error:
-            raise self._fence(f"the next key of the journal is taken: {error}") from error
+            # It may be ours, of an append under way: that append decides. Else nobody can tell.
+            if self._appending or self._position.seq >= seq:
+                return
+            detail = f"the next key of the journal is taken: {error}"
+            raise self._fence(detail, side_effects="unknown") from error
         # An append under way may have put ours there meanwhile.
         if header is not None and header.writer_id != self._writer_id:
             raise self._fence(f"another appliance has written entry {seq}")

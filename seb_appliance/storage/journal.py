@@ -151,10 +151,10 @@ class StoredJournal:
         """Returns once `encoded` may be applied and acknowledged; raises by `_fence`."""
         raise NotImplementedError
 
-    def _fence(self, detail: str) -> FencedError:
-        """The error to raise, now and from every later call."""
+    def _fence(self, detail: str, side_effects: SideEffects | None = None) -> FencedError:
+        """The error to raise, now and from every later call. `side_effects` None: the mode's."""
         self._refusal = detail
-        return FencedError(detail, side_effects=self._fenced_side_effects)
+        return FencedError(detail, side_effects=side_effects or self._fenced_side_effects)
 
     def _refuse_if_fenced(self) -> None:
         if self._refusal:

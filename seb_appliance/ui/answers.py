@@ -25,7 +25,9 @@ _PAGE_HEADERS: Final = (
     (b"cross-origin-resource-policy", b"same-origin"),
     (b"vary", b"hx-request, hx-target"),
 )
-_LOCAL_PATH: Final = re.compile(r"/ui(?:/[A-Za-z0-9_.~-]+)*(?:\?[A-Za-z0-9_.~%&=*+:@-]*)?")
+_LOCAL_PATH: Final = re.compile(
+    r"/ui(?:/(?!\.\.?(?:[/?]|$))[A-Za-z0-9_.~-]+)*(?:\?[A-Za-z0-9_.~%&=*+:@-]*)?"
+)
 START: Final = "/ui"
 
 

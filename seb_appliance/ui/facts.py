@@ -85,6 +85,8 @@ class Facts:
     state_lag_entries: int
     state_failure: str
     tidier_failure: str
+    tidier_overdue_s: float
+    background_failures: tuple[str, ...]
     key_index_lag_records: int
     key_index_failure: str
     damaged_reads: int

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from seb_appliance import limits, quantities
 from seb_appliance.broker.names import check_pattern
-from seb_appliance.broker.patterns import PatternTrie
+from seb_appliance.broker.patterns import Patterns
 from seb_appliance.broker.values import ApiKeyView
 from seb_appliance.errors import BadParameterError, BadRequestError
 from seb_appliance.formats.operations import Grant, Quotas
@@ -120,21 +120,20 @@ def _grant(operation: str, topics: str, groups: str) -> Grant:
 async def _rows(
     grants: Sequence[tuple[str, str, str]], topics: Callable[[], Sequence[str]]
 ) -> list[GrantRow]:
-    trie: PatternTrie[str] = PatternTrie(names_kept=0)
     matched: dict[str, _Matched] = {}
     wrong: dict[str, str] = {}
     for pattern in {pattern or "**" for _, pattern, _ in grants}:
         try:
-            trie.add(check_pattern(pattern), pattern)
-            matched[pattern] = _Matched()
+            matched[check_pattern(pattern)] = _Matched()
         except BadParameterError as error:
             wrong[pattern] = error.detail
+    patterns = Patterns(matched)
     names = topics() if matched else ()
     # One walk for all patterns, some at a time: there may be 10,000 topics and 100 grants.
     for begin in range(0, len(names), _AT_ONCE):
         for name in names[begin : begin + _AT_ONCE]:
-            for pattern in trie.match(name):
-                matched[pattern].add(name)
+            for number in patterns.match(name):
+                matched[patterns.patterns[number]].add(name)
         await asyncio.sleep(0)
     rows = []
     for operation, pattern, groups in grants:

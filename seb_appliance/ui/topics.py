@@ -15,7 +15,7 @@ from litestar.types import ASGIApp
 
 from seb_appliance import limits
 from seb_appliance.broker.names import check_pattern
-from seb_appliance.broker.patterns import PatternTrie
+from seb_appliance.broker.patterns import Patterns
 from seb_appliance.broker.topic_lists import Readers
 from seb_appliance.broker.values import TopicView
 from seb_appliance.errors import RefusedError, TopicNotFoundError
@@ -100,15 +100,14 @@ async def _matching(names: Sequence[str], match: str, most: int) -> list[str]:
     Raises BadNameError."""
     if "*" not in match:
         return [name for name in names if match in name][:most]
-    trie: PatternTrie[None] = PatternTrie(names_kept=0)
-    trie.add(check_pattern(match), None)
+    pattern = Patterns([check_pattern(match)])
     words = [word for word in match.split(".") if "*" not in word]
     found: list[str] = []
     for begin in range(0, len(names), _AT_ONCE):
         found += [
             name
             for name in names[begin : begin + _AT_ONCE]
-            if all(word in name for word in words) and trie.match(name)
+            if all(word in name for word in words) and pattern.cover(name)
         ]
         if len(found) >= most:
             break

@@ -24,6 +24,15 @@ def warnings(facts: Facts, problems: Sequence[str]) -> list[str]:
     ):
         if failure:
             found.append(f"{sentence}: {failure.rstrip('.')}.")
+    found += [
+        f"A background task failed and was begun again ({failure.rstrip('.')}). Look at the log."
+        for failure in facts.background_failures
+    ]
+    if facts.tidier_overdue_s:
+        found.append(
+            f"The tidier is behind: journal entries should have been merged "
+            f"{span(facts.tidier_overdue_s)} ago. Look at the storage page and at the log."
+        )
     if facts.damaged_reads:
         found.append(
             f"{count(facts.damaged_reads)} reads failed their checksum and were not served. "

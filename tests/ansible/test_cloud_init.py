@@ -31,11 +31,11 @@ def test_a_machine_sets_itself_up_at_its_first_boot(tmp_path: Path) -> None:
 
     def prepare(machine: Machine) -> None:
         (machine.root / "etc" / "pip.conf").write_text(PIP_CONFIG)
-        _make_repository(machine.root / "srv" / "seb-source")
+        commit = _make_repository(machine.root / "srv" / "seb-source")
         seed = machine.root / "var" / "lib" / "cloud" / "seed" / "nocloud"
         seed.mkdir(parents=True)
         (seed / "meta-data").write_text("instance-id: one\n")
-        (seed / "user-data").write_text(_user_data("/srv/seb-source", port))
+        (seed / "user-data").write_text(_user_data("/srv/seb-source", commit, port))
         # As images of providers are: root may log in, and the locale is one that is there.
         config = machine.root / "etc" / "cloud" / "cloud.cfg.d" / "99-test.cfg"
         config.write_text("disable_root: false\nlocale: C.UTF-8\n")
@@ -58,21 +58,24 @@ def test_a_machine_sets_itself_up_at_its_first_boot(tmp_path: Path) -> None:
         pytest.skip(str(error))
 
 
-def _make_repository(folder: Path) -> None:
-    """This checkout as it is, for the machine to clone."""
+def _make_repository(folder: Path) -> str:
+    """This checkout as it is, for the machine to clone; its commit."""
     copy_source(folder, "seb_appliance", "migrations", "templates", "spark", "ansible", ".ci")
     who = ["-c", "user.name=test", "-c", "user.email=test@localhost"]
     for command in (["init", "--quiet"], ["add", "--all"], ["commit", "--quiet", "-m", "Begin"]):
         subprocess.run(["git", *who, *command], cwd=folder, check=True)
+    commit = ["git", "rev-parse", "HEAD"]
+    return subprocess.run(commit, cwd=folder, check=True, capture_output=True, text=True).stdout
 
 
-def _user_data(repository: str, port: int) -> str:
+def _user_data(repository: str, commit: str, port: int) -> str:
     """Ours, with the places changed as its head says: the bucket is a directory, so no secret is
     waited for."""
     data = yaml.safe_load(USER_DATA.read_text())
     variables = {"seb_appliance_bucket": "file:/srv/seb/bucket", "seb_appliance_port": port}
     contents = {
         "/etc/seb-install/repository": f"{repository}\n",
+        "/etc/seb-install/commit": commit,
         "/etc/seb-install/variables.yml": yaml.safe_dump(variables),
     }
     for file in data["write_files"]:

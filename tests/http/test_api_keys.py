@@ -179,7 +179,7 @@ async def test_what_is_no_valid_key_is_unauthenticated(seb, authorization):
     async with seb.client_with(None) as client:
         answer = await client.get("/v1/topics", headers={"authorization": filled})
     assert (answer.status_code, answer.json()["code"]) == (401, "unauthenticated")
-    assert answer.headers["www-authenticate"] == 'Bearer realm="seb"'
+    assert answer.headers["www-authenticate"] == 'Bearer realm="seb", Basic realm="seb"'
     assert key not in answer.text
 
 

@@ -46,6 +46,8 @@ REFUSED = {
         GET + b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
         400,
     ),
+    "a coding other than chunked": (GET + b"Transfer-Encoding: gzip, chunked\r\n\r\n", 501),
+    "a coding that is none": (GET + b"Transfer-Encoding: identity\r\n\r\n", 501),
     "two lengths": (GET + b"Content-Length: 1\r\nContent-Length: 2\r\n\r\nx", 400),
     "a negative length": (GET + b"Content-Length: -1\r\n\r\n", 400),
     "a length in words": (GET + b"Content-Length: many\r\n\r\n", 400),
@@ -72,7 +74,8 @@ REFUSED = {
 async def test_what_is_not_http_or_too_large_is_refused(seb, data, status):
     answer = await exchange(seb.port, data)
     assert answer.status == status
-    assert answer.code == ("headers_too_large" if status == 431 else "bad_request")
+    codes = {431: "headers_too_large", 501: "transfer_coding_unsupported"}
+    assert answer.code == codes.get(status, "bad_request")
     assert answer.closed
     assert answer.problem["side_effects"] == "none"
     assert answer.headers["content-type"] == "application/problem+json"

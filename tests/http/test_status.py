@@ -110,3 +110,21 @@ async def test_it_is_for_admin_keys_only(seb):
     answer = await seb.client.get("/v1/status?verbose=1")
     assert (answer.status_code, answer.json()["code"]) == (400, "bad_parameter")
     assert (await seb.client.head("/v1/status")).status_code == 200
+
+
+async def test_it_tells_which_background_tasks_have_failed(seb):
+    found = {task["name"]: task for task in (await status(seb))["background"]}
+    assert found.keys() >= {"callbacks", "state-follower", "streams", "key-index", "history"}
+    assert {name for name, task in found.items() if task["essential"]} == {"state-follower"}
+    assert not any(task["failures"] or task["failing"] for task in found.values())
+    (follower,) = (one for one in seb.appliance.supervisor.tasks if one.name == "state-follower")
+    follower.note(ZeroDivisionError("a bug of ours"), "")
+    try:
+        found = await status(seb)
+        answer = await seb.client.get("/metrics")
+    finally:
+        follower.failures, follower.failure = 0, ""
+    assert found["ready"] is False
+    assert "state-follower fails: ZeroDivisionError: a bug of ours" in found["problems"][0]
+    assert 'seb_background_failures_total{task="state-follower"} 1' in answer.text
+    assert 'seb_background_failing{task="state-follower"} 1' in answer.text

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
+import shlex
+import shutil
+import subprocess
+import sys
 
 import pytest
 
@@ -40,8 +45,62 @@ async def test_metrics_are_text_for_this_machine_only(seb):
             answer.text,
             re.MULTILINE,
         )
-        proxied = await client.get("/metrics", headers={"x-forwarded-for": "192.0.2.1"})
-        assert (proxied.status_code, proxied.json()["code"]) == (403, "forbidden")
+        for headers in ({"x-forwarded-for": "192.0.2.1"}, {"host": "rebound.example:51313"}):
+            refused = await client.get("/metrics", headers=headers)
+            assert (refused.status_code, refused.json()["code"]) == (403, "forbidden")
+
+
+async def test_metrics_are_told_to_an_admin_key_wherever_it_asks(seb):
+    elsewhere = {"host": "seb.example"}
+    assert (await seb.client.get("/metrics", headers=elsewhere)).status_code == 200
+    made = await seb.client.post(
+        "/v1/api-keys", json={"name": "x", "grants": [{"operation": "consume"}]}
+    )
+    async with seb.client_with(made.json()["secret"]) as client:
+        refused = await client.get("/metrics", headers=elsewhere)
+    assert (refused.status_code, refused.json()["code"]) == (403, "forbidden")
+
+
+async def test_metrics_name_topics_and_groups_only_when_asked(seb):
+    await seb.client.post("/v1/topics/named-in-metrics/records", content=b"x")
+    offsets = {"offsets": {"named-in-metrics": 0}}
+    await seb.client.put("/v1/groups/group-in-metrics/offsets", json=offsets)
+    plain = (await seb.client.get("/metrics")).text
+    assert "in-metrics" not in plain
+    assert "seb_group_lag_worst_records 1" in plain
+    named = (await seb.client.get("/metrics?names=true")).text
+    assert 'seb_group_lag_records{group="group-in-metrics",topic="named-in-metrics"} 1' in named
+
+
+async def test_a_name_that_is_wrong_is_told_as_it_was_meant(seb):
+    answer = await seb.client.get("/v1/topics/t%C3%A4st")
+    assert (answer.status_code, answer.json()["code"]) == (400, "bad_name")
+    assert "'täst'" in answer.json()["detail"]
+
+
+CLIENTS = {
+    "curl": "curl -sS --fail --anyauth -u any:{key} {url}",
+    "wget": "wget -q -O - --user any --password {key} {url}",
+    "urllib": f"{sys.executable} -c '"
+    "import urllib.request as u; "
+    "known = u.HTTPPasswordMgrWithDefaultRealm(); "
+    'known.add_password(None, "{url}", "any", "{key}"); '
+    "opener = u.build_opener(u.HTTPBasicAuthHandler(known)); "
+    'print(opener.open("{url}").read().decode())\'',
+}
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+async def test_a_client_that_waits_for_a_basic_challenge_gets_in(seb, client):
+    if client != "urllib" and shutil.which(client) is None:
+        pytest.skip(f"there is no {client} here")
+    command = CLIENTS[client].format(key=seb.admin_key, url=f"{seb.base_url}/v1/topics")
+    asked = await asyncio.create_subprocess_exec(
+        *shlex.split(command), stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    out, err = await asked.communicate()
+    assert (asked.returncode, err) == (0, b"")
+    assert b'"topics":' in out
 
 
 async def test_the_schema_page_asks_no_other_server(seb):
@@ -92,10 +151,10 @@ async def test_a_wrong_method_is_told_which_are_allowed(seb, method, path, allow
 
 
 async def test_a_bug_is_logged_and_not_shown(seb, monkeypatch, caplog):
-    def broken():
+    def broken(_names):
         raise RuntimeError("the inside of /var/lib/secret")
 
-    monkeypatch.setattr(seb.appliance.broker.topics, "all", broken)
+    monkeypatch.setattr(seb.appliance.broker.topics, "some", broken)
     made = await seb.client.post(
         "/v1/api-keys", json={"name": "x", "grants": [{"operation": "consume"}]}
     )

@@ -26,6 +26,7 @@ from seb_appliance.storage.replay import ReplayError
 from seb_appliance.storage.rewriting import ObjectRewriter
 from seb_appliance.storage.section_source import BucketSections
 from seb_appliance.storage.snapshots import SnapshotSchedule, SnapshotStore
+from seb_appliance.supervisor import Supervisor
 from tests.simulation.bucket import Bucket, BucketClient, Network
 from tests.simulation.clock import SimulatedClock
 from tests.simulation.loop import Owner, SimulatedLoop
@@ -165,7 +166,7 @@ class Process:
         else:
             running = broker.start()
             assert self.tidier is not None
-            self.tidier.start()
+            self.tidier.start(Supervisor(self._clock))
         self.epoch = journal.epoch
         if not self.standby:
             self._epochs.add(self.epoch)

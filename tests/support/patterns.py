@@ -1,4 +1,4 @@
-"""Matching one pattern against one name, word by word: the plain way, to hold the trie against."""
+"""Matching one pattern against one name, word by word: what `Patterns` is compared with."""
 
 from __future__ import annotations
 

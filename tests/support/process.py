@@ -54,8 +54,14 @@ class SebProcess:
     """One `seb serve`. `port` is open before the process is ready; `shown`: all that it printed."""
 
     def __init__(
-        self, bucket: Bucket, data: Path, flags: Sequence[str] = (), fail: str = ""
+        self,
+        bucket: Bucket,
+        data: Path,
+        flags: Sequence[str] = (),
+        fail: str = "",
+        program: Sequence[str] = ("seb_appliance",),
     ) -> None:
+        """`program`: the module to run, and its first arguments."""
         data.parent.mkdir(parents=True, exist_ok=True)
         self.data = data
         self.port = free_port()
@@ -64,7 +70,7 @@ class SebProcess:
         ours = {name: text for name, text in os.environ.items() if not name.startswith("SEB_")}
         # Where nothing is kept of a compilation, compiling all modules is a quarter of each start.
         ours.pop("PYTHONDONTWRITEBYTECODE", None)
-        command = [sys.executable, "-m", "seb_appliance", "serve", "--bucket", bucket.address]
+        command = [sys.executable, "-m", *program, "serve", "--bucket", bucket.address]
         command += ["--data", str(data), "--port", str(self.port), *flags]
         with self._output.open("wb") as sink:
             self.process = subprocess.Popen(

@@ -22,7 +22,9 @@ LEAVES = {
     "failpoints",
     "limits",
     "quantities",
+    "slices",
     "start_errors",
+    "supervisor",
     "traces",
 }
 SETTINGS = {"setting_table", "settings"}

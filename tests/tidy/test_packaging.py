@@ -6,6 +6,8 @@ import re
 import tomllib
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 BUILD = PROJECT["tool"]["hatch"]["build"]["targets"]
@@ -34,12 +36,28 @@ def test_the_sdist_carries_what_the_wheel_is_made_of_and_the_tests() -> None:
         assert (ROOT / name).exists(), name
 
 
+_HASHED = (
+    r"([\w.-]+==[\w.]+)(?: ; [^\\\n]*| *) \\\n"
+    r"(?:    --hash=sha256:[0-9a-f]{64}(?: \\\n)?)+"
+)
+
+
 def test_every_requirement_has_a_range_and_a_pin() -> None:
     pins = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
     assert all(re.fullmatch(r"[\w.-]+==[\w.]+", pin) for pin in pins)
     pinned = {pin.partition("==")[0].lower().replace("_", "-").replace(".", "-") for pin in pins}
     for name in requirements():
         assert name.replace(".", "-") in pinned, name
+
+
+@pytest.mark.parametrize("name", ["appliance", "ansible"])
+def test_what_is_installed_on_a_machine_has_the_pins_and_their_hashes(name: str) -> None:
+    pins = set((ROOT / "constraints.txt").read_text(encoding="utf-8").lower().split())
+    text = (ROOT / "ansible" / f"requirements-{name}.txt").read_text(encoding="utf-8")
+    for block in re.split(r"\n(?=\S)", text.strip()):
+        found = re.fullmatch(_HASHED, block)
+        assert found, block[:200]
+        assert found[1].replace("-", "_") in {pin.replace("-", "_") for pin in pins}
 
 
 def test_the_base_install_is_light() -> None:

@@ -251,3 +251,8 @@ async def test_a_method_that_is_not_possible_is_refused(admin: Visitor) -> None:
     for method, path in (("DELETE", "/ui"), ("POST", "/ui/audit"), ("PUT", "/ui/login")):
         assert (await admin.client.request(method, path)).status_code == 405
     assert (await admin.client.head("/ui")).status_code == 200
+
+
+@pytest.mark.parametrize("way_back", ["/ui/../v1/topics", "/ui/..", "/ui/./topics", "//evil.test"])
+async def test_a_log_in_leads_to_no_other_place(guest: Visitor, way_back: str) -> None:
+    assert (await guest.log_in("olga", next=way_back)).headers["location"] == "/ui"

@@ -17,6 +17,7 @@ from seb_appliance.keepers.cost_keeper import CostKeeper
 from seb_appliance.start_errors import ConfigurationError
 from seb_appliance.state.local import LocalFile
 from seb_appliance.storage.counted import RequestCount, RequestCounts
+from seb_appliance.supervisor import Supervisor
 from tests.support.fakes import FakeClock
 
 HOUR_S = 3600.0
@@ -92,7 +93,7 @@ async def test_a_restart_goes_on_counting(tmp_path: Path) -> None:
     clock, path = FakeClock(), tmp_path / "local.sqlite"
     sources = FakeSources(puts=98, stored_bytes=10**9, shares={1: 98.0}, sizes={1: 10**9})
     keeper = await opened(path, clock, sources)
-    keeper.start()
+    keeper.start(Supervisor(clock))
     await clock.advance(HOUR_S)
     await keeper.close()
     await clock.advance(HOUR_S)
@@ -108,7 +109,7 @@ async def test_a_restart_goes_on_counting(tmp_path: Path) -> None:
 async def test_what_was_counted_is_written_every_five_minutes(tmp_path: Path) -> None:
     clock, path = FakeClock(), tmp_path / "local.sqlite"
     keeper = await opened(path, clock, FakeSources(puts=98))
-    keeper.start()
+    keeper.start(Supervisor(clock))
     await clock.advance(limits.COST_WRITTEN_EVERY_S - 1)
     assert LocalFile(path).load_document("cost") is None
     for _ in range(50):  # the writing is a thread's work
@@ -157,7 +158,7 @@ async def test_the_budget_stretches_the_window_and_says_why(tmp_path: Path) -> N
     keeper.tick()
     assert linger.default_ms == 1_000
     assert keeper.linger_why == "The forecast is within the budget of 5.00 USD."
-    keeper.start()
+    keeper.start(Supervisor(clock))
     for _ in range(2 * 60):
         sources.puts += 60_000 // linger.default_ms
         sources.open_seconds += 60

@@ -12,7 +12,7 @@ from seb_appliance import limits
 from seb_appliance.broker.tidying import SwitchRefusedError
 from seb_appliance.broker.values import From
 from seb_appliance.clock import SystemClock
-from seb_appliance.errors import CompactionRefusedError
+from seb_appliance.errors import CompactionRefusedError, ForkRefusedError
 from seb_appliance.formats.operations import TopicSettings
 from seb_appliance.fsck.check import CheckOptions, check_bucket
 from seb_appliance.storage import layout
@@ -161,6 +161,51 @@ async def test_a_compaction_of_what_was_forked_meanwhile_is_refused(place: Place
     with pytest.raises(SwitchRefusedError, match="only forks are left"):
         await place.broker.tidying.switch(job, made)
     assert len(await place.records("fork")) == 10
+
+
+async def test_a_fork_that_would_lack_newest_records_of_keys_is_refused(place: Place) -> None:
+    settings = TopicSettings(cleanup="compact", dirty_ratio=0.01, tombstone_retention_ms=0)
+    await place.broker.topics.create("base", settings)
+    for n in range(30):
+        await place.put("base", (b"k%d" % (n % 3), b"%d" % n + b"x" * 50))
+    await place.compact()
+    with pytest.raises(ForkRefusedError) as refused:
+        # Of k2, the record at 26 is gone, and the one at 29 would not be part of the fork.
+        await place.broker.topics.fork("part", "base", 29)
+    assert refused.value.data == {"base_offset": 0, "next_offset": 30}
+    await place.broker.topics.fork("empty", "base", 0)
+    await place.broker.topics.fork("whole", "base", 30)
+    for n in range(30, 40):
+        await place.put("whole", (b"k%d" % (n % 3), b"%d" % n + b"x" * 50))
+    await place.broker.topics.fork("later", "whole", 33)
+    assert [offset for offset, _, _ in await place.records("later")] == [27, 28, 29, 30, 31, 32]
+    await place.broker.topics.delete("base")
+    for _ in range(2):
+        await place.broker.topics.fork("same", "whole", 30)
+        with pytest.raises(ForkRefusedError):
+            await place.broker.topics.fork("part", "whole", 29)
+        await place.restart()
+
+
+async def test_a_fork_below_a_compaction_on_its_way_is_refused_once_that_is_stored(
+    place: Place,
+) -> None:
+    settings = TopicSettings(cleanup="compact", dirty_ratio=0.01)
+    await place.broker.topics.create("base", settings)
+    for n in range(30):
+        await place.put("base", (b"k", b"%d" % n + b"x" * 50))
+    await place.tidier.step()
+    job = await place.broker.tidying.next_job()
+    assert job is not None
+    assert job.compactions
+    made = await place.tidier._rewriter.rewrite(job)
+    switching = asyncio.create_task(place.broker.tidying.switch(job, made))
+    while place.broker.tidying.is_settled:
+        await asyncio.sleep(0)
+    with pytest.raises(ForkRefusedError):
+        await place.broker.topics.fork("fork", "base", 10)
+    assert place.broker.tidying.is_settled
+    await switching
 
 
 async def test_entries_merged_while_their_topic_was_deleted_stay_for_its_fork(place: Place) -> None:

@@ -10,6 +10,7 @@ import pytest
 from seb_appliance import limits
 from seb_appliance.broker.latencies import Latencies
 from seb_appliance.keepers.history_keeper import HistoryKeeper, Reading
+from seb_appliance.supervisor import Supervisor
 from tests.support.fakes import FakeClock, settle
 
 NOTHING = Reading(0, 0, 0, 0, 0, 0, 0, tuple(Latencies().counts), 0)
@@ -25,7 +26,7 @@ class House:
 @pytest.fixture
 async def house() -> AsyncIterator[House]:
     made = House()
-    made.keeper.start()
+    made.keeper.start(Supervisor(made.clock))
     await settle()
     yield made
     await made.keeper.close()

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from seb_appliance.machine.loop_probe import LoopProbe
+from seb_appliance.supervisor import Supervisor
 from tests.support.fakes import FakeClock
 
 
 async def test_a_late_loop_is_noted_and_forgotten_after_a_minute():
     clock = FakeClock()
     probe = LoopProbe(clock)
-    probe.start()
+    probe.start(Supervisor(clock))
     await clock.advance(1.0)
     assert (probe.worst_s, sum(probe.delays.counts)) == (0.0, 1)
     clock.now_s += 1.7  # nothing ran meanwhile

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from seb_appliance import limits
+from seb_appliance.app.ui_facts import facts
 from seb_appliance.broker import catalog
 from seb_appliance.broker.catalog import Catalog
 from seb_appliance.broker.ports import SectionRef
@@ -32,6 +34,7 @@ from seb_appliance.storage.entries_on_disk import EntriesOnDisk
 from seb_appliance.storage.object_store import ObjectInfo, ObjectRange, list_all
 from seb_appliance.storage.patience import Patience
 from seb_appliance.storage.rewriting import ObjectRewriter
+from seb_appliance.ui.warnings import warnings
 from tests.support.tidied import ADMIN, Place
 
 
@@ -444,3 +447,51 @@ async def test_the_tidiers_requests_are_told_apart(place: Place) -> None:
     assert found["tidier PUT"] >= 1
     assert found["tidier GET"] >= 30
     assert found["journal PUT"] >= 30
+
+
+async def test_entries_of_which_two_do_not_fit_a_job_are_merged_though_one_is_below_the_trigger(
+    place: Place,
+) -> None:
+    await place.restart(segment_bytes="1MiB", tidy_bytes="900KiB")
+    draws = random.Random(1)
+    values = [draws.randbytes(700 * limits.KIB) for _ in range(6)]
+    for value in values:
+        await place.put("t", (None, value))
+    await place.tidy()
+    assert place.broker.tidying.waiting_bytes < 900 * limits.KIB
+    assert await place.values("t") == values
+
+
+async def test_entries_that_wait_too_long_are_told_while_a_tidier_is_to_merge_them(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "TIDY_OVERDUE_S", 0.0)
+    monkeypatch.setattr(place.tidier, "_run", asyncio.Event().wait)
+    await place.produce("t", 30)
+    assert place.tidier.overdue_s == 0.0, "there is no tidier"
+    place.tidier.start(place.appliance.supervisor)
+    assert place.tidier.overdue_s > 0.0
+    (sentence,) = (s for s in warnings(facts(place.appliance), []) if "tidier is behind" in s)
+    assert "should have been merged" in sentence
+    await place.tidy()
+    assert place.tidier.overdue_s == 0.0
+
+
+async def test_the_tidier_goes_on_after_a_bug_which_is_told(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "BACKGROUND_PAUSE_S_MIN", 0.0)
+    step, merged = place.tidier.step, asyncio.Event()
+
+    async def raises_once() -> bool:
+        if not place.tidier.counters.failures:
+            raise ZeroDivisionError("a bug of ours")
+        merged.set()
+        return await step()
+
+    monkeypatch.setattr(place.tidier, "step", raises_once)
+    place.tidier.start(place.appliance.supervisor)
+    await merged.wait()
+    (task,) = (one for one in place.appliance.supervisor.tasks if one.name == "tidier")
+    assert (task.failures, task.is_failing) == (1, True)
+    assert any("tidier: ZeroDivisionError" in s for s in warnings(facts(place.appliance), []))

@@ -28,6 +28,7 @@ from seb_appliance.errors import (
     OverloadedError,
     RequestTimeoutError,
     SebError,
+    TransferCodingError,
 )
 
 _BYTES_PER_HEADER: Final = 4  # colon, space, line end: an empty header is not free
@@ -135,6 +136,11 @@ class SebHttpProtocol(HttpToolsProtocol):
             self._refuse_from_callback(BadRequestError(f"A request has one Host, not {hosts}."))
         if any(map(is_overlong_length, self.headers)):
             self._refuse_from_callback(BadRequestError("Content-Length is padded."))
+        codings = b",".join(value for name, value in self.headers if name == b"transfer-encoding")
+        if codings and codings.strip().lower() != b"chunked":
+            self._refuse_from_callback(
+                TransferCodingError("The only Transfer-Encoding that is understood is chunked.")
+            )
         super().on_headers_complete()
         self._phase = "body"
 

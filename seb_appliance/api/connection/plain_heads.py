@@ -35,7 +35,7 @@ from seb_appliance.api.records.consume import (
     read_request,
     value_shape,
 )
-from seb_appliance.api.records.produce import body_kind
+from seb_appliance.api.records.parse import body_kind
 from seb_appliance.api.trace_context import TRACEPARENT, traceparent
 from seb_appliance.broker.broker import Broker
 from seb_appliance.broker.names import check_group_name, check_topic_name

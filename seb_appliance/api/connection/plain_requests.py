@@ -10,7 +10,7 @@ import httptools
 
 from seb_appliance.api.connection.http_protocol import is_overlong_length
 from seb_appliance.api.records.encode_json import ValueShape
-from seb_appliance.api.records.produce import BodyKind
+from seb_appliance.api.records.parse import BodyKind
 from seb_appliance.broker.values import ApiKeyView, From, ReadRequest
 
 # The application refuses some hosts; what is surely one is taken here.

@@ -71,7 +71,7 @@ def router(broker: Broker, options: ApiOptions) -> Router:
         )
         options.failpoints.reach("K1")
         try:
-            records = parse_records(body, boundary)
+            records = await options.parser.parse(call.key.api_key_id, parse_records, body, boundary)
         except BaseException:
             reservation.release()
             raise

@@ -116,14 +116,17 @@ class WaitingStatus(msgspec.Struct):
 
 class TidierStatus(msgspec.Struct):
     """What it does now (`doing`, "" for nothing), what waits for it, what it keeps, and why its
-    last attempt came to nothing ("" if it did not). `garbage`: objects that are gone once their
-    grace time is over. Of the `compacted_topics` there are `compacted_bytes` in segments, of which
-    compaction has not gone over `dirty_bytes`. All other bytes and counts since the start."""
+    last attempt came to nothing ("" if it did not). `overdue_s`: for how long entries have waited
+    that should have been merged, 0 if that is less than an hour. `garbage`: objects that are gone
+    once their grace time is over. Of the `compacted_topics` there are `compacted_bytes` in
+    segments, of which compaction has not gone over `dirty_bytes`. All other bytes and counts since
+    the start."""
 
     doing: str
     failure: str
     waiting_entries: int
     waiting_bytes: int
+    overdue_s: float
     objects: int
     garbage: int
     jobs: int
@@ -138,6 +141,19 @@ class TidierStatus(msgspec.Struct):
     records_removed: int
     entries_removed: int
     objects_removed: int
+
+
+class BackgroundStatus(msgspec.Struct):
+    """A task that goes on beside the log, and is begun again when it has raised: how often that
+    was (`failures`), what it raised last ("" for nothing), and whether that was in the last minutes
+    (`failing`). While an `essential` one fails, the appliance is not ready. `callbacks` stands for
+    all that is called by timers, and for tasks that nobody waits for."""
+
+    name: str
+    essential: bool
+    failing: bool
+    failures: int
+    failure: str
 
 
 class CostStatus(msgspec.Struct):
@@ -178,6 +194,7 @@ class Status(msgspec.Struct):
     tidier: TidierStatus
     key_index: KeyIndexStatus
     waiting: WaitingStatus
+    background: list[BackgroundStatus]
     cost: CostStatus
     counts: Counts
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import Final
 
 import msgspec
@@ -10,14 +12,15 @@ from litestar.handlers import HTTPRouteHandler
 from litestar.types import ASGIApp
 from msgspec import UNSET, UnsetType
 
-from seb_appliance.api.answers import Answer, json_answer
+from seb_appliance.api.answers import JSON, Answer, json_answer
 from seb_appliance.api.auth import AnyRequest, enter, may_see
 from seb_appliance.api.json_bodies import read_json
 from seb_appliance.api.parameters import refuse_unsupported
+from seb_appliance.api.records.consume import encoded
 from seb_appliance.api.times import format_time
 from seb_appliance.broker.broker import Broker
 from seb_appliance.broker.names import check_pattern
-from seb_appliance.broker.patterns import PatternTrie
+from seb_appliance.broker.patterns import Patterns
 from seb_appliance.broker.values import ForkOf, TopicView
 from seb_appliance.formats.numbers import Whole
 from seb_appliance.formats.operations import (
@@ -26,6 +29,7 @@ from seb_appliance.formats.operations import (
     KeyIndexMode,
     TopicSettings,
 )
+from seb_appliance.slices import in_slices
 
 LIST_QUERY: Final = frozenset({"pattern"})
 
@@ -89,6 +93,9 @@ class TopicsOut(msgspec.Struct):
     topics: list[TopicOut]
 
 
+_LISTED_AT_ONCE: Final = 100  # about a millisecond
+
+_encoder: Final = msgspec.json.Encoder()
 _new_topic_decoder: Final = msgspec.json.Decoder(NewTopic)
 _trim_decoder: Final = msgspec.json.Decoder(Trim)
 _changes_decoder: Final = msgspec.json.Decoder(TopicChanges)
@@ -109,6 +116,16 @@ def topic_out(view: TopicView) -> TopicOut:
     )
 
 
+def _list_parts(views: Iterable[TopicView]) -> Iterator[bytes]:
+    """`TopicsOut` as JSON, a few topics at a time."""
+    before = b'{"topics":['
+    views = iter(views)
+    while some := [topic_out(view) for view in islice(views, _LISTED_AT_ONCE)]:
+        yield before + _encoder.encode(some)[1:-1]
+        before = b","
+    yield b"]}" if before == b"," else before + b"]}"
+
+
 def _settings_of(asked: NewTopic) -> TopicSettings:
     return TopicSettings(**{name: getattr(asked, name) for name in TopicSettings.__struct_fields__})
 
@@ -117,14 +134,14 @@ def routes(broker: Broker) -> list[HTTPRouteHandler]:
     @get("/v1/topics")
     async def list_topics(request: AnyRequest) -> ASGIApp:
         call = enter(request, broker, LIST_QUERY)
-        wanted: PatternTrie[None] = PatternTrie(names_kept=0)
-        wanted.add(check_pattern(call.query.get("pattern", "**")), None)
-        seen = [
-            topic_out(view)
-            for view in broker.topics.all()
-            if wanted.match(view.name) and may_see(broker, call.key, view.name)
+        wanted = Patterns([check_pattern(call.query.get("pattern", "**"))])
+        names = [
+            name
+            async for name in in_slices(broker.topic_lists.names())
+            if wanted.cover(name) and may_see(broker, call.key, name)
         ]
-        return json_answer(200, TopicsOut(seen))
+        parts = _list_parts(broker.topics.some(names))
+        return await encoded(broker, [(b"content-type", JSON)], parts)
 
     @get("/v1/topics/{topic:str}")
     async def get_topic(request: AnyRequest) -> ASGIApp:

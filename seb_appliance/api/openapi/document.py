@@ -26,8 +26,10 @@ from seb_appliance.errors import (
     QuotaExceededError,
     RequestTimeoutError,
     SebError,
+    ShareExceededError,
     TopicHeldError,
     TopicNotFoundError,
+    TransferCodingError,
     UnauthenticatedError,
 )
 
@@ -44,6 +46,7 @@ EVERYWHERE: Final[ErrorTypes] = (
     HeadersTooLargeError,
     InternalError,
     OverloadedError,
+    TransferCodingError,
 )
 WITH_API_KEY: Final[ErrorTypes] = (
     BadParameterError,
@@ -52,6 +55,7 @@ WITH_API_KEY: Final[ErrorTypes] = (
     UnauthenticatedError,
     ForbiddenError,
     QuotaExceededError,
+    ShareExceededError,
 )
 
 DESCRIPTION: Final = """\

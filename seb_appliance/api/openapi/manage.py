@@ -20,6 +20,7 @@ from seb_appliance.api.openapi.records import WRITE_ERRORS
 from seb_appliance.broker.values import ForkOf
 from seb_appliance.errors import (
     BadNameError,
+    BadParameterError,
     FencedError,
     ForbiddenError,
     ForkRefusedError,
@@ -29,12 +30,14 @@ from seb_appliance.errors import (
     OffsetExpiredError,
     OffsetOutOfRangeError,
     OutcomeUnknownError,
+    QuotaExceededError,
     ShuttingDownError,
     StandbyError,
     StoreUnavailableError,
     TopicDiffersError,
     TopicHeldError,
     TopicNotFoundError,
+    UnauthenticatedError,
 )
 from seb_appliance.formats.operations import TopicSettings
 
@@ -301,13 +304,24 @@ SYSTEM: Final = [
         path="/metrics",
         operation_id="metrics",
         tag="System",
-        summary="Metrics in the Prometheus text format, for this machine only unless set otherwise",
+        summary="Metrics in the Prometheus text format",
+        description="Without an API key this answers only to the machine it runs on, asked by a "
+        "loopback address, unless `metrics_public` is set; with one that has the grant `admin`, to "
+        "everybody.",
+        parameters=[
+            parameters.query(
+                "names",
+                "Also the metrics with names of topics and groups as labels.",
+                type="boolean",
+                default=False,
+            )
+        ],
         replies={
             200: Reply(
                 description="Metrics", content={"text/plain": Content(schema={"type": "string"})}
             )
         },
-        errors=(ForbiddenError,),
+        errors=(BadParameterError, ForbiddenError, QuotaExceededError, UnauthenticatedError),
         api_key=False,
     ),
     Operation(

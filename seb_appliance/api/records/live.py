@@ -106,14 +106,14 @@ class LiveRecords(LiveAnswer[Follower]):
     def _begins(self) -> Headers:
         return [(b"seb-next-offset", str(self._offset).encode())]
 
-    def _follow(self) -> Follower:
+    async def _follow(self) -> Follower:
         return self._broker.follow(self._topic)
 
     def _opening(self, follower: Follower) -> bytes:  # noqa: ARG002
         # An id without data: who loses the connection before the first record comes back to here.
         return RETRY + b"id: %d\n\n" % (self._offset - 1)
 
-    def _authorize(self, follower: Follower, key: ApiKeyView) -> None:  # noqa: ARG002
+    async def _authorize(self, follower: Follower, key: ApiKeyView) -> None:  # noqa: ARG002
         self._broker.access.authorize(key, "consume", self._topic)
 
     def _is_over(self) -> bool:

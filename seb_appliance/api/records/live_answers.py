@@ -56,7 +56,7 @@ class LiveAnswer(Generic[L]):
         """Headers that say where the stream begins."""
         raise NotImplementedError
 
-    def _follow(self) -> L:
+    async def _follow(self) -> L:
         """Raises what `Broker.follow` raises."""
         raise NotImplementedError
 
@@ -64,7 +64,7 @@ class LiveAnswer(Generic[L]):
         """What is sent first."""
         raise NotImplementedError
 
-    def _authorize(self, follower: L, key: ApiKeyView) -> None:
+    async def _authorize(self, follower: L, key: ApiKeyView) -> None:
         """The API key has changed. Raises ForbiddenError."""
         raise NotImplementedError
 
@@ -79,7 +79,7 @@ class LiveAnswer(Generic[L]):
     # --- the stream ---
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        with self._follow() as follower:
+        with await self._follow() as follower:
             headers = [*self._headers, *self._begins]
             await send({"type": "http.response.start", "status": 200, "headers": headers})
             if scope["state"].get(HEAD_STATE):
@@ -102,7 +102,7 @@ class LiveAnswer(Generic[L]):
             while not follower.left:
                 if follower.stopping:
                     return _STOPPING
-                self._check_key(follower, scope)
+                await self._check_key(follower, scope)
                 if self._is_over():
                     return _END
                 part = await self._next_part(follower)
@@ -119,13 +119,13 @@ class LiveAnswer(Generic[L]):
             return self._told(scope, error)
         return b""
 
-    def _check_key(self, follower: L, scope: Scope) -> None:
+    async def _check_key(self, follower: L, scope: Scope) -> None:
         """Raises UnauthenticatedError, ForbiddenError, QuotaExceededError."""
         access = self._broker.access
         if access.still_holds(self._key, self._holds_until_us):
             return
         self._key = authenticated_again(self._broker, self._call)
-        self._authorize(follower, self._key)
+        await self._authorize(follower, self._key)
         self._holds_until_us = access.holds_until_us(self._key)
         scope["state"][METER_STATE] = access.meters.enter(self._key)
 

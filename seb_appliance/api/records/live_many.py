@@ -57,9 +57,9 @@ class LiveOfMany(LiveAnswer[FollowerOfMany]):
     def _begins(self) -> Headers:
         return []
 
-    def _follow(self) -> FollowerOfMany:
+    async def _follow(self) -> FollowerOfMany:
         """Raises OffsetExpiredError, OffsetOutOfRangeError, too."""
-        follower = self._broker.follow_many(self._may)
+        follower = await self._broker.follow_many(self._may)
         try:
             for topic in follower.topics.values():
                 self._place[topic.topic_id] = start_of(
@@ -74,14 +74,14 @@ class LiveOfMany(LiveAnswer[FollowerOfMany]):
         # An id without data: who loses the connection before the first event comes back to here.
         return RETRY + b"id: %b\n\n" % cursor_of(self._place).encode()
 
-    def _authorize(self, follower: FollowerOfMany, key: ApiKeyView) -> None:
+    async def _authorize(self, follower: FollowerOfMany, key: ApiKeyView) -> None:
         """Topics that it may not read any more leave the stream, others come; their places stay, so
         that a grant that is given back goes on where it was."""
         self._broker.authorize(key, "consume")
         for topic in [t for t in follower.topics.values() if not self._may(t.name)]:
             follower.drop(topic)
             self._behind.pop(topic.topic_id, None)
-        self._broker.meet_all(follower)
+        await self._broker.meet_all(follower)
 
     def _is_over(self) -> bool:
         return self._left == 0

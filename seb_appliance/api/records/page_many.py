@@ -89,7 +89,7 @@ class PageOfMany:
 
     async def answer(self) -> Answer:
         """Raises OffsetExpiredError, OffsetOutOfRangeError, and what `Broker.read` raises."""
-        with self._broker.follow_many(self._may) as follower:
+        with await self._broker.follow_many(self._may) as follower:
             self._begin(follower)
             await self._read(follower)
             if not self._results and self.wait_ms:

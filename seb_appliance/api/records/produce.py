@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from typing import Final, Literal
+from typing import Final
 
 import msgspec
 from litestar import post
@@ -13,46 +12,18 @@ from litestar.types import ASGIApp
 from seb_appliance import limits
 from seb_appliance.api import conditions
 from seb_appliance.api.answers import JSON, Answer, Headers
-from seb_appliance.api.auth import AnyRequest, Call, enter
+from seb_appliance.api.auth import AnyRequest, enter
 from seb_appliance.api.bodies import read_body
-from seb_appliance.api.media_types import media_type
 from seb_appliance.api.options import ApiOptions
 from seb_appliance.api.parameters import duration_ms, refuse_unsupported
-from seb_appliance.api.records.cloud_events import (
-    BATCHED,
-    STRUCTURED,
-    Mode,
-    mode_of,
-    parse_events,
-    to_records,
-)
-from seb_appliance.api.records.produce_bodies import (
-    parse_batches,
-    parse_single,
-    refuse_record_headers,
-)
-from seb_appliance.api.records.produce_json import parse_json, parse_ndjson
+from seb_appliance.api.records.cloud_events import mode_of
+from seb_appliance.api.records.parse import body_kind, parse_cloud_events, parse_records
 from seb_appliance.api.times import format_time
-from seb_appliance.api.trace_context import RequestTrace, keep_traceparent
+from seb_appliance.api.trace_context import RequestTrace
 from seb_appliance.broker.appending import Conditions
 from seb_appliance.broker.broker import Broker
 from seb_appliance.broker.values import Appended, NewBatches, NewRecords
-from seb_appliance.errors import BadParameterError, UnsupportedMediaTypeError
-
-BodyKind = Literal["single", "json", "ndjson", "batch"]
-
-_KINDS: Final[dict[str, BodyKind]] = {
-    "application/json": "json",
-    "application/x-ndjson": "ndjson",
-    "application/ndjson": "ndjson",
-    "application/jsonl": "ndjson",
-    "application/vnd.seb.batch": "batch",
-    "application/octet-stream": "single",
-    "application/x-www-form-urlencoded": "single",  # what plain `curl -d` sends
-    "": "single",
-}
-_SINGLE_FAMILIES: Final = ("text/", "image/")
-_CHECK_IN_THREAD_BYTES: Final = 64 * limits.KIB
+from seb_appliance.errors import BadParameterError
 
 _encoder: Final = msgspec.json.Encoder()
 
@@ -70,48 +41,6 @@ class Produced(msgspec.Struct):
     count: int | None
     last_offset: int | None
     timestamp: str | None
-
-
-def body_kind(content_type: bytes | None) -> BodyKind:
-    """Raises UnsupportedMediaTypeError that says which would do."""
-    named = media_type(content_type or b"")
-    if named.startswith(_SINGLE_FAMILIES):
-        return "single"
-    if named not in _KINDS:
-        raise UnsupportedMediaTypeError(
-            f"{named[:100]!r} is not taken here. application/octet-stream, text/* and image/* make "
-            "the body one record; application/json, application/x-ndjson and "
-            "application/vnd.seb.batch hold many; so do CloudEvents.",
-            supported=[*(kind for kind in _KINDS if kind), STRUCTURED, BATCHED],
-        )
-    return _KINDS[named]
-
-
-async def parse(
-    kind: BodyKind, body: bytes, headers: dict[bytes, bytes], max_bytes: int
-) -> NewRecords | NewBatches:
-    """The records of a body. Raises what the parsers raise."""
-    if kind == "single":
-        return keep_traceparent(parse_single(body, headers), headers)
-    refuse_record_headers(headers)
-    if kind == "json":
-        return keep_traceparent(parse_json(body), headers)
-    if kind == "ndjson":
-        return keep_traceparent(parse_ndjson(body), headers)
-    if len(body) > _CHECK_IN_THREAD_BYTES:
-        return await asyncio.to_thread(parse_batches, body, max_bytes)
-    return parse_batches(body, max_bytes)
-
-
-async def _events(
-    mode: Mode, call: Call, route: str, asked: conditions.Asked, body: bytes
-) -> tuple[NewRecords | NewBatches, Conditions]:
-    """The records of CloudEvents, and what tells a repeat. Raises what the parsers raise."""
-    refuse_record_headers(call.headers)
-    events = parse_events(mode, body, call.headers)
-    records = to_records(events)
-    named = [part for event in events for part in event.identity]
-    return records, await asked.of_events(call, route, body, records, named)
 
 
 def timeout_ms(headers: dict[bytes, bytes]) -> int | None:
@@ -175,12 +104,19 @@ def routes(broker: Broker, options: ApiOptions) -> list[HTTPRouteHandler]:
         )
         options.failpoints.reach("K1")
         try:
+            owner, route = call.key.api_key_id, request.scope["path"]
+            records: NewRecords | NewBatches
             if mode is not None:
-                records, agreed = await _events(mode, call, request.scope["path"], asked, body)
+                records, named = await parse_cloud_events(
+                    options.parser, owner, mode, body, call.headers
+                )
+                agreed = await asked.of_events(call, route, body, records, named)
             else:
                 assert kind is not None
-                records = await parse(kind, body, call.headers, options.max_request_bytes)
-                agreed = await asked.conditions(call, request.scope["path"], body)
+                records = await parse_records(
+                    options.parser, owner, kind, body, call.headers, options.max_request_bytes
+                )
+                agreed = await asked.conditions(call, route, body)
         except BaseException:
             reservation.release()
             raise

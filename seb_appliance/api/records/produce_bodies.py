@@ -102,10 +102,30 @@ def _timestamp(value: bytes) -> int:
 # --- record batches ---
 
 
+CheckedBatches = tuple[list[batch.BatchHeader], int]  # of all batches; the longest value's length
+
+
 def parse_batches(body: Bytes, max_bytes: int) -> NewBatches:
+    """As `check_batches`, and the batches."""
+    return batches_at(body, check_batches(body, max_bytes))
+
+
+def batches_at(body: Bytes, checked: CheckedBatches) -> NewBatches:
+    """The batches of a body that was checked."""
+    headers, largest_value_bytes = checked
+    batches: list[tuple[batch.BatchHeader, memoryview]] = []
+    view = memoryview(body)
+    at = 0
+    for header in headers:
+        batches.append((header, view[at + batch.HEADER_BYTES : at + header.total_bytes]))
+        at += header.total_bytes
+    return NewBatches(batches, largest_value_bytes)
+
+
+def check_batches(body: Bytes, max_bytes: int) -> CheckedBatches:
     """Batches back to back, each checked to its last column; `max_bytes` bounds what they inflate
     to. Raises BadBatchError, RequestTooLargeError, RecordTooLargeError."""
-    batches: list[tuple[batch.BatchHeader, memoryview]] = []
+    headers: list[batch.BatchHeader] = []
     count = inflated_bytes = largest_value_bytes = at = 0
     view = memoryview(body)
     while at < len(body):
@@ -125,11 +145,11 @@ def parse_batches(body: Bytes, max_bytes: int) -> NewBatches:
             _check_keys(columns.values, columns.keys)
         if columns.headers is not None:
             _check_header_column(columns.headers)
-        batches.append((header, view[begin:end]))
+        headers.append(header)
         at = end
-    if not batches:
+    if not headers:
         raise BadBatchError("The body holds no record batch.")
-    return NewBatches(batches, largest_value_bytes)
+    return headers, largest_value_bytes
 
 
 def _check_keys(values: BinaryColumn, keys: BinaryColumn | None) -> None:

@@ -25,9 +25,12 @@ RIGHT_FORMS: Final = (
     "application/octet-stream (curl: -H 'Content-Type: application/octet-stream')."
 )
 
-_STRING: Final = re.compile(rb'"(?:[^"\\]|\\.)*"')
-_NUMBER: Final = re.compile(rb"-?[0-9][0-9.eE+-]*")
-_PERHAPS_HUGE: Final = re.compile(rb"[eE]\+?[0-9]{3}|[0-9]{309}")  # a double ends at 1.8e308
+# A double ends at 1.8e308. Each byte is looked at a few times at most, whatever the value is.
+_PERHAPS_HUGE: Final = re.compile(rb"[eE]\+?[0-9]{3}|(?<![0-9])[0-9]{309}")
+_TEXT_OR_HUGE: Final = re.compile(
+    rb'"(?:[^"\\]++|\\.)*+"'
+    rb"|(?<![0-9.eE+-])-?[0-9](?:[0-9.]*+[eE]\+?[0-9]{3}[0-9]*+|[0-9]{308}[0-9.]*+(?:[eE][+-]?[0-9]++)?)"
+)
 
 
 class Record(msgspec.Struct, forbid_unknown_fields=True):
@@ -203,8 +206,9 @@ def _check_tombstone(key: bytes | None, value: bytes | None) -> None:
 
 def _check_numbers(sent: bytes) -> None:
     """The bytes are stored as they are, so a number that no reader can hold is refused here."""
-    for number in _NUMBER.findall(_STRING.sub(b"", sent)):
-        if math.isinf(float(number)):
+    for found in _TEXT_OR_HUGE.finditer(sent):
+        number = found[0]
+        if number[0] != 0x22 and math.isinf(float(number)):
             raise BadJsonError("a number is beyond what a double can hold")
 
 

@@ -64,7 +64,7 @@ def routes(broker: Broker, options: ApiOptions) -> list[HTTPRouteHandler]:
         options.failpoints.reach("K1")
         try:
             check_json_type(body, call.headers)
-            asked = parse_transaction(body)
+            asked = await options.parser.parse(call.key.api_key_id, parse_transaction, body)
             _authorize(broker, call, asked)
             request_stamp = await stamp(key, call, request.scope["path"], body)
         except BaseException:

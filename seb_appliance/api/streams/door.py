@@ -7,7 +7,6 @@ another origin sent, or that was sent to another name, or on somebody's behalf, 
 
 from __future__ import annotations
 
-import ipaddress
 from typing import Final
 from urllib.parse import parse_qsl
 
@@ -45,8 +44,7 @@ def _anybody(
     scope: Scope, headers: dict[bytes, bytes], broker: Broker, options: ApiOptions
 ) -> ApiKeyView:
     host = headers.get(b"host", b"").decode("latin-1")
-    is_ours = is_local(scope) and _is_loopback(host)
-    if not (is_ours and _is_let_in(headers, host, options.cors_origins)):
+    if not (is_local(scope) and _is_let_in(headers, host, options.cors_origins)):
         raise UnauthenticatedError(
             "The door of streams is open to programs of this machine; a page of another origin "
             "needs an API key, or its origin in cors_origins."
@@ -62,18 +60,6 @@ def _is_let_in(headers: dict[bytes, bytes], host: str, origins: frozenset[str]) 
         return origin in origins - {ANY} or origin.partition("://")[2] == host
     # Where a page only embeds what it asks for, as an image or a script, no Origin is sent.
     return headers.get(b"sec-fetch-site", b"none") in _OWN_SITES
-
-
-def _is_loopback(host: str) -> bool:
-    """Whether `host` (with a port, perhaps) names this machine. A name that somebody else may
-    point at us does not."""
-    name = host.rpartition(":")[0] if host.rpartition(":")[2].isdigit() else host
-    if name.lower() == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(name.strip("[]")).is_loopback
-    except ValueError:
-        return False
 
 
 def _query(query_string: bytes) -> dict[str, str]:

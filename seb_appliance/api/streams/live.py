@@ -59,13 +59,13 @@ class LiveStream(LiveAnswer[Follower]):
     def _begins(self) -> Headers:
         return [(b"stream-sse-data-encoding", b"base64")] if self._in_base64 else []
 
-    def _follow(self) -> Follower:
+    async def _follow(self) -> Follower:
         return self._broker.follow(self._topic)
 
     def _opening(self, follower: Follower) -> bytes:  # noqa: ARG002
         return b""
 
-    def _authorize(self, follower: Follower, key: ApiKeyView) -> None:  # noqa: ARG002
+    async def _authorize(self, follower: Follower, key: ApiKeyView) -> None:  # noqa: ARG002
         self._broker.access.authorize(key, "consume", self._topic)
 
     def _is_over(self) -> bool:

@@ -40,7 +40,7 @@ def routes(broker: Broker, options: ApiOptions) -> list[HTTPRouteHandler]:
         if body and not broker.may(call.key, "produce", topic):
             reservation.release()
             broker.authorize(call.key, "produce", topic)
-        values = _first_values(broker, wanted, body, reservation)
+        values = await _first_values(broker, call, options, wanted, body, reservation)
         view, made = await broker.streams.create(topic, wanted, values, reservation, call.actor)
         headers = described(view)
         if made:
@@ -55,7 +55,7 @@ def routes(broker: Broker, options: ApiOptions) -> list[HTTPRouteHandler]:
         asked = wanted_append(call.headers)
         body, reservation = await _body(request, call, broker, options)
         try:
-            asked = _with_values(broker, topic, asked, body)
+            asked = await _with_values(broker, call, options, topic, asked, body)
         except BaseException:
             reservation.release()
             raise
@@ -97,8 +97,20 @@ def _authorize_to_create(broker: Broker, call: Call, topic: str, wanted: WantedS
         broker.authorize(call.key, "consume", wanted.fork.topic)
 
 
-def _first_values(
-    broker: Broker, wanted: WantedStream, body: bytes, reservation: Reservation
+async def _json_values(
+    call: Call, options: ApiOptions, body: bytes, *, may_be_none: bool
+) -> list[bytes]:
+    owner = call.key.api_key_id
+    return await options.parser.parse(owner, json_values, body, may_be_none=may_be_none)
+
+
+async def _first_values(
+    broker: Broker,
+    call: Call,
+    options: ApiOptions,
+    wanted: WantedStream,
+    body: bytes,
+    reservation: Reservation,
 ) -> list[bytes]:
     """The records that a stream begins with; `reservation` is released if they are refused."""
     try:
@@ -106,14 +118,21 @@ def _first_values(
         if wanted.fork is not None and content_type is None and body:
             content_type = broker.streams.get(wanted.fork.topic).state.content_type
         if body and is_json(content_type or ""):
-            return json_values(body, may_be_none=True)
+            return await _json_values(call, options, body, may_be_none=True)
     except BaseException:
         reservation.release()
         raise
     return [body] if body else []
 
 
-def _with_values(broker: Broker, topic: str, asked: StreamAppend, body: bytes) -> StreamAppend:
+async def _with_values(
+    broker: Broker,
+    call: Call,
+    options: ApiOptions,
+    topic: str,
+    asked: StreamAppend,
+    body: bytes,
+) -> StreamAppend:
     """The append with its records. Raises BadParameterError, BadJsonError, TopicNotFoundError."""
     view = broker.streams.get(topic)
     if not body:
@@ -125,7 +144,8 @@ def _with_values(broker: Broker, topic: str, asked: StreamAppend, body: bytes) -
     of_stream = view.state.content_type
     agree = media_type_of(asked.content_type) == media_type_of(of_stream)
     if agree and is_json(of_stream):
-        return replace(asked, values=json_values(body, may_be_none=False))
+        values = await _json_values(call, options, body, may_be_none=False)
+        return replace(asked, values=values)
     return replace(asked, values=[body])
 
 

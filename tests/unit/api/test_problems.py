@@ -44,7 +44,7 @@ def test_damage_names_topic_and_offset_to_everybody():
 @pytest.mark.parametrize(
     ("error", "name", "value"),
     [
-        (UnauthenticatedError("x"), b"www-authenticate", b'Bearer realm="seb"'),
+        (UnauthenticatedError("x"), b"www-authenticate", b'Bearer realm="seb", Basic realm="seb"'),
         (RequestTooLargeError("x"), b"connection", b"close"),
         (OverloadedError("x"), b"retry-after", b"1"),
         (FencedError("x"), b"retry-after", b"5"),
@@ -52,4 +52,4 @@ def test_damage_names_topic_and_offset_to_everybody():
     ],
 )
 def test_a_status_brings_its_header(error, name, value):
-    assert dict(problem_headers(error))[name] == value
+    assert (name, value) in problem_headers(error)

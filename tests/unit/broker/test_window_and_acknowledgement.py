@@ -364,3 +364,131 @@ async def test_an_event_that_no_start_could_read_stops_the_writer_and_is_not_sto
     with pytest.raises(InternalError):
         await storing
     assert len(house.journal.entries) == entries
+
+
+async def test_what_adds_nothing_to_a_window_is_answered_and_holds_nobody_up(house: House) -> None:
+    empty = asyncio.ensure_future(house.broker._writes.operate(lambda _: None))
+    await house.clock.advance(0.001)
+    joins = house.append("t", b"a")  # into the same window
+    await house.clock.advance(1)
+    assert joins.done()
+    assert empty.result()
+    alone = asyncio.ensure_future(house.broker._writes.operate(lambda _: None))
+    await house.clock.advance(1)
+    assert alone.result()
+    assert len(house.journal.entries) == 1
+    later = house.append("t", b"b")
+    await house.clock.advance(1)
+    assert later.done()
+    assert house.clock.armed == 0
+
+
+async def test_an_early_flush_of_nothing_holds_nobody_up(house: House) -> None:
+    sequencer = house.broker._sequencer
+    sequencer.close_within(sequencer.open_window(), 10.0, early=True)
+    await settle()
+    later = house.append("t", b"a")
+    await house.clock.advance(1)
+    assert later.done()
+
+
+async def test_readiness_tells_of_a_window_past_its_deadline(house: House) -> None:
+    sequencer = house.broker._sequencer
+    waiting = house.append("t", b"a")
+    await settle()
+    sequencer._timer.cancel()  # a wake-up is lost
+    await house.clock.advance(4)
+    assert (await house.broker.readiness()).problems == []
+    await house.clock.advance(2)
+    (problem,) = (await house.broker.readiness()).problems
+    assert "past its deadline" in problem
+    sequencer.flush()
+    await settle()
+    assert waiting.done()
+    assert (await house.broker.readiness()).problems == []
+
+
+async def test_readiness_tells_of_a_window_in_flight_once_its_callers_gave_up(house: House) -> None:
+    house.journal.hold()
+    waiting = house.append("t", b"a")
+    await house.clock.advance(6)
+    assert (await house.broker.readiness()).problems == []
+    await house.clock.advance(25)
+    assert any("deadline" in problem for problem in (await house.broker.readiness()).problems)
+    with pytest.raises(OutcomeUnknownError):
+        await waiting
+
+
+class _Told:
+    def __init__(self, *, raises: bool = False) -> None:
+        self.heard: list[object] = []
+        self._raises = raises
+
+    def stored(self, admitted: object, window_s: float, put_s: float) -> None:
+        self._hear("stored")
+
+    def failed(self, error: SebError) -> None:
+        self._hear(type(error))
+
+    def _hear(self, what: object) -> None:
+        self.heard.append(what)
+        if self._raises:
+            raise RuntimeError("a bug of ours")
+
+
+async def _told(house: House, *, raises: bool = False) -> _Told:
+    told = _Told(raises=raises)
+    assert house.broker.append_at_once(ADMIN, "t", b"x", 1, told)
+    await settle()
+    return told
+
+
+async def test_who_joins_a_window_after_its_first_gave_up_gives_up_in_time_too(
+    house: House,
+) -> None:
+    await house.topic("t")
+    house.journal.hold()
+    blocking = house.append("t", b"in flight")
+    await house.clock.advance(0.1)
+    first = await _told(house)
+    await house.clock.advance(30)
+    assert first.heard == [OutcomeUnknownError]
+    second = await _told(house)
+    await house.clock.advance(29)
+    assert second.heard == []
+    await house.clock.advance(1)
+    assert second.heard == [OutcomeUnknownError]
+    with pytest.raises(OutcomeUnknownError):
+        await blocking
+
+
+@pytest.mark.parametrize("end", ["stored", "failed", "late"])
+async def test_one_who_raises_when_told_keeps_no_other_from_being_told_once(
+    house: House, end: str
+) -> None:
+    await house.topic("t")
+    house.journal.hold()
+    seen: list[object] = []
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(lambda _, context: seen.append(context["exception"]))
+    raising, other = await _told(house, raises=True), await _told(house)
+    window = house.broker._sequencer.open_window()
+    window.when_done(lambda _: 1 / 0, lambda _: 1 / 0)  # type: ignore[arg-type,return-value]
+    behind = house.append("t", b"x")
+    await settle()
+    if end == "late":
+        await house.clock.advance(31)
+    house.journal.fenced = end == "failed"
+    house.journal.release()
+    await house.clock.advance(1)
+    expected = {"stored": "stored", "failed": FencedError, "late": OutcomeUnknownError}[end]
+    assert raising.heard == other.heard == [expected]
+    assert [type(error) for error in seen].count(ZeroDivisionError) == 1
+    assert [type(error) for error in seen].count(RuntimeError) == 1
+    if end == "stored":
+        assert (await behind).offset == 2
+        assert house.broker.failure is None
+    else:
+        with pytest.raises(SebError):
+            await behind
+    assert house.broker.pending.used_bytes == 0

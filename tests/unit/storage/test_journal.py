@@ -10,9 +10,11 @@ from seb_appliance.formats.contents import Contents
 from seb_appliance.formats.entry import decode, encode
 from seb_appliance.storage import layout
 from seb_appliance.storage.memory import MemoryStore
+from seb_appliance.storage.replay import READS_OF_A_BAD_ENTRY
 from tests.support.appliances import Appliance, rebuilt
 from tests.support.faulty_store import (
     FaultyStore,
+    after,
     before,
     conflict,
     denied,
@@ -208,6 +210,16 @@ async def test_a_damaged_answer_about_a_taken_key_decides_nothing(in_mode_a, sto
     store.on("get_range", JOURNAL, flipped_bit, times=4)
     await in_mode_a.append(1)
     assert await contents_of(store, tmp_path) == [1]
+
+
+async def test_an_unreadable_next_header_decides_nothing_while_an_append_is_under_way(
+    in_mode_a, store, tmp_path
+):
+    store.on("create", JOURNAL, after(in_mode_a.journal.confirm_in_force))
+    store.on("get_range", JOURNAL, flipped_bit, times=READS_OF_A_BAD_ENTRY)
+    await in_mode_a.append(1)
+    await in_mode_a.append(2)
+    assert await contents_of(store, tmp_path) == [1, 2]
 
 
 async def test_confirm_in_force_sees_a_newer_writer(appliance, store, tmp_path):

@@ -75,8 +75,9 @@ async def test_a_large_entry_is_made_in_a_thread_and_is_the_same(one, store, mon
 
 async def test_rubbish_at_the_next_key_fences(one, store):
     await store.put(key(11), b"x" * 200)
-    with pytest.raises(FencedError, match="the next key of the journal is taken"):
+    with pytest.raises(FencedError, match="the next key of the journal is taken") as fenced:
         await one.journal.confirm_in_force()
+    assert fenced.value.side_effects == "unknown"
     with pytest.raises(FencedError):
         await one.append(11)
 

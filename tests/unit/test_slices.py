@@ -1,0 +1,46 @@
+"""Long work on the event loop leaves turns for others."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+from seb_appliance.slices import SLICE_S, in_slices
+
+
+def work_for(seconds: float) -> None:
+    end_s = time.perf_counter() + seconds
+    while time.perf_counter() < end_s:
+        pass
+
+
+async def test_others_have_turns_while_many_items_are_gone_through() -> None:
+    turns = 0
+
+    async def other() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    beside = asyncio.create_task(other())
+    seen = []
+    async for item in in_slices(range(20)):
+        seen.append(item)
+        work_for(SLICE_S)
+    beside.cancel()
+    assert seen == list(range(20))
+    assert turns >= 19
+
+
+async def test_short_work_makes_no_pause() -> None:
+    turns = 0
+
+    async def other() -> None:
+        nonlocal turns
+        turns += 1
+
+    beside = asyncio.create_task(other())
+    assert [item async for item in in_slices([1, 2, 3])] == [1, 2, 3]
+    assert turns == 0
+    await beside
