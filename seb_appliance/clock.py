@@ -5,7 +5,15 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
-from typing import Protocol
+from typing import Final, Protocol
+
+# Goes on while the machine sleeps, where the system has such a clock.
+_MONOTONIC: Final[int] = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
+
+def monotonic_s() -> float:
+    """Seconds from some fixed point. Never goes back."""
+    return time.clock_gettime(_MONOTONIC)
 
 
 class Timer(Protocol):
@@ -34,7 +42,7 @@ class SystemClock:
         return time.time_ns() // 1000
 
     def monotonic_s(self) -> float:
-        return time.monotonic()
+        return monotonic_s()
 
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)

@@ -164,6 +164,14 @@ class TopicDiffersError(RefusedError):
     title = "The topic exists with other settings"
 
 
+class TopicReplacedError(RefusedError):
+    """The topic that is meant was deleted, and another one has its name."""
+
+    code = "topic_replaced"
+    status = 409
+    title = "Another topic has this name now"
+
+
 class StreamConflictError(RefusedError):
     code = "stream_conflict"
     status = 409
@@ -379,6 +387,13 @@ class QuotaExceededError(UnavailableError):
     def __init__(self, detail: str, *, retry_after_s: int = 1, **data: object) -> None:
         super().__init__(detail, **data)
         self.retry_after_s = retry_after_s
+
+
+class ApiKeyChangedError(UnavailableError):
+    """The API key lost a grant while the request was under way; the next try is judged anew."""
+
+    code = "api_key_changed"
+    title = "The API key was changed while the request was under way"
 
 
 class StoreUnavailableError(UnavailableError):

@@ -153,8 +153,9 @@ USER_AGENT_CHARACTERS_MAX: Final = 200
 SESSIONS_MAX: Final = 1_000
 SESSION_IDLE_S: Final = 30 * 60
 SESSION_S_MAX: Final = 12 * 3600
-LOGINS_AT_ONCE: Final = 10  # of one address, or for one account; then one each
+LOGINS_AT_ONCE: Final = 10  # of one address; then one each
 LOGIN_EVERY_S: Final = 6
+LOGIN_STRANGERS: Final = 6  # times that: what addresses share that never logged in to an account
 LOGINS_WATCHED_MAX: Final = 10_000  # addresses and accounts
 FORM_BYTES_MAX: Final = 256 * KIB
 FORM_FIELDS_MAX: Final = 1_000
@@ -193,6 +194,7 @@ STORE_ANSWER_BYTES_MAX: Final = 4 * MIB  # a listing, or an error, of an S3 stor
 SNAPSHOT_BYTES_MAX: Final = 8 * 1024 * MIB  # what one may inflate to, on disk
 OFFSET_MAX: Final = 2**53 - 1  # JSON numbers stay exact
 TIMESTAMP_AHEAD_US_MAX: Final = 24 * 3600 * 1_000_000
+CLOCK_JUMP_US_MAX: Final = 10 * 60 * 1_000_000  # clocks that are closer are taken to agree
 
 # The index of sections: a page is made of so much of the journal, and memory holds up to two pages
 # of each topic
@@ -202,8 +204,14 @@ INDEX_PAGE_SECTIONS: Final = 65_536
 # Retention and segments
 RETENTION_MS_MIN: Final = 1_000
 RETENTION_EVERY_S: Final = 10.0  # how often it is looked at
-CLOCK_JUMP_US_MAX: Final = 10 * 60 * 1_000_000  # past it, retention by age pauses
-CLOCK_JUMP_PAUSE_S: Final = 3600.0
+LOG_CLOCK_FASTEST: Final = 1.1  # times the monotonic clock, to catch up with the wall clock
+LOG_CLOCK_SLOWEST: Final = 0.5  # while it is ahead of the wall clock
+IDLE_US_BELIEVED: Final = 24 * 3600 * 1_000_000  # a start after a longer pause is doubted
+START_BELIEVED_S: Final = 3600.0  # for so long, in what is deleted
+TIME_US_MIN: Final = (
+    1_577_836_800_000_000  # 2020; a Date of a store that is earlier is not believed
+)
+TIME_US_MAX: Final = 7_258_118_400_000_000  # 2200; no clock that tells a later time is
 SEGMENT_BYTES_DEFAULT: Final = 64 * MIB  # the tidier's target, and what one job reads
 SEGMENT_BYTES_MAX: Final = 256 * MIB
 SEGMENT_SECTION_BYTES: Final = 1 * MIB  # what one read of a segment fetches, about

@@ -331,6 +331,14 @@ SETTINGS: Final[tuple[Setting, ...]] = (
         default_words="none",
     ),
     Setting(
+        "trusted_proxies",
+        "text",
+        None,
+        help="Proxies whose X-Forwarded-For says who asks: addresses and networks, as 127.0.0.1 or "
+        "10.0.0.0/8, with commas between several. For log-ins and the audit.",
+        default_words="none",
+    ),
+    Setting(
         "durable_streams_open",
         "switch",
         False,

@@ -94,6 +94,7 @@ class Settings:
     log_level: str
     log_format: Literal["text", "json"]
     cors_origins: str | None
+    trusted_proxies: str | None
     durable_streams_open: bool
     metrics_public: bool
     otlp_endpoint: str | None
@@ -127,6 +128,12 @@ class Settings:
     def web_origins(self) -> frozenset[str]:
         """`cors_origins`, one by one."""
         return frozenset(self.cors_origins.split(",")) if self.cors_origins else frozenset()
+
+    @property
+    def proxies(self) -> tuple[ipaddress.IPv4Network | ipaddress.IPv6Network, ...]:
+        """`trusted_proxies`, one by one."""
+        named = self.trusted_proxies.split(",") if self.trusted_proxies else []
+        return tuple(map(ipaddress.ip_network, named))
 
     @property
     def budget(self) -> Money | None:
@@ -224,6 +231,7 @@ def _check_relations(settings: Settings) -> None:
             raise ConfigurationError(
                 f"cors_origins: {origin!r} is neither an origin, as https://a.example, nor *"
             )
+    _check_proxies(settings)
     # Durable Streams without an API key are for programs of this machine.
     if settings.durable_streams_open and not _is_loopback(settings.host):
         raise ConfigurationError(
@@ -231,6 +239,15 @@ def _check_relations(settings: Settings) -> None:
             "loopback address, as 127.0.0.1"
         )
     _check_money(settings)
+
+
+def _check_proxies(settings: Settings) -> None:
+    try:
+        _ = settings.proxies
+    except ValueError as error:
+        raise ConfigurationError(
+            f"trusted_proxies: {error}; give addresses and networks, as 127.0.0.1,10.0.0.0/8"
+        ) from error
 
 
 def _is_loopback(host: str) -> bool:

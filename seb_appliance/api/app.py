@@ -24,7 +24,7 @@ from litestar.types import (
 
 from seb_appliance.api import health, metrics, tickets
 from seb_appliance.api.answers import Answer, Headers
-from seb_appliance.api.auth import METER_STATE
+from seb_appliance.api.auth import METER_STATE, look_again
 from seb_appliance.api.connection.wire import with_defaults
 from seb_appliance.api.cors import Cors
 from seb_appliance.api.go import routes as go_api
@@ -40,6 +40,7 @@ from seb_appliance.api.metrics import Sample
 from seb_appliance.api.openapi import routes as schema
 from seb_appliance.api.options import ApiOptions
 from seb_appliance.api.paths import check_raw_path
+from seb_appliance.api.peers import Network, forwarded_for
 from seb_appliance.api.problems import (
     REQUEST_ID_STATE,
     answer_exception,
@@ -103,16 +104,25 @@ def create_app(
         exception_handlers={Exception: answer_exception},
         request_max_body_size=None,  # bodies.py counts, inflated bytes too
     )
-    return Api(litestar, options.new_request_id, Cors(options.cors_origins))
+    return Api(
+        litestar, options.new_request_id, Cors(options.cors_origins), options.trusted_proxies
+    )
 
 
 class Api:
     """The wrapper; see the module. `litestar` is public for tests that compare lists of routes.
     `asked`: requests that came this way, and not through the fast lane."""
 
-    def __init__(self, litestar: Litestar, new_request_id: Callable[[], str], cors: Cors) -> None:
+    def __init__(
+        self,
+        litestar: Litestar,
+        new_request_id: Callable[[], str],
+        cors: Cors,
+        trusted_proxies: Sequence[Network] = (),
+    ) -> None:
         self.litestar = litestar
         self._cors = cors
+        self._trusted_proxies = trusted_proxies
         self._new_request_id = new_request_id
         self.asked = 0
 
@@ -124,6 +134,9 @@ class Api:
         request_id = self._new_request_id()
         state = scope.setdefault("state", {})
         state[REQUEST_ID_STATE] = request_id
+        address = forwarded_for(scope, self._trusted_proxies)
+        if address is not None:
+            scope["client"] = (address, 0)
         cross_origin = self._cors.headers(scope)
         sender = _with_headers(send, request_id.encode(), state, cross_origin)
         preflight = self._cors.preflight(scope)
@@ -141,17 +154,21 @@ class Api:
             state[HEAD_STATE] = True
             inner: dict[str, Any] = {**scope, "method": "GET"}
             scope = cast("HTTPScope", inner)
-        await self.litestar(scope, _charged(receive, state), sender)
+        await self.litestar(scope, _charged(receive, scope), sender)
 
 
-def _charged(receive: Receive, state: dict[str, Any]) -> Receive:
-    """What comes in is charged to the meter of the API key, once that is known and has one."""
+def _charged(receive: Receive, scope: Scope) -> Receive:
+    """What comes in is charged to the meter of the API key, once that is known and has one. At the
+    end of a body the key is looked at again: the body may have taken a minute."""
 
     async def receiver() -> HTTPReceiveMessage | WebSocketReceiveMessage:
         message = await receive()
-        meter: Meter | None = state.get(METER_STATE)
-        if meter is not None and message["type"] == "http.request":
-            meter.charge_in(len(message["body"]))
+        if message["type"] == "http.request":
+            meter: Meter | None = scope["state"].get(METER_STATE)
+            if meter is not None:
+                meter.charge_in(len(message["body"]))
+            if not message["more_body"]:
+                look_again(scope)
         return message
 
     return receiver

@@ -5,21 +5,30 @@ from __future__ import annotations
 import base64
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 from litestar import Request
+from litestar.types import Scope
 
 from seb_appliance import limits
 from seb_appliance.api.parameters import read_headers, read_query
 from seb_appliance.api.peers import peer_address
 from seb_appliance.api.problems import API_KEY_STATE
+from seb_appliance.broker.access import Access
 from seb_appliance.broker.audit import Actor
 from seb_appliance.broker.broker import Broker
 from seb_appliance.broker.tickets import Ticket
 from seb_appliance.broker.values import ApiKeyView
-from seb_appliance.errors import BadParameterError, ForbiddenError, UnauthenticatedError
+from seb_appliance.errors import (
+    ApiKeyChangedError,
+    BadParameterError,
+    ForbiddenError,
+    UnauthenticatedError,
+)
 
 METER_STATE: Final = "seb_meter"  # who the bytes of a request and its answer are charged to
+IN_USE_STATE: Final = "seb_key_in_use"  # what a request was let in by
 
 AnyRequest = Request[Any, Any, Any]
 
@@ -39,6 +48,45 @@ class Call:
     def actor(self) -> Actor:
         agent = self.headers.get(b"user-agent", b"")[: limits.USER_AGENT_CHARACTERS_MAX]
         return Actor(self.key.api_key_id, self.address, agent.decode("latin-1"))
+
+
+@dataclass(frozen=True, slots=True)
+class KeyInUse:
+    """What a request was let in by; `until_us` as of `Access.holds_until_us`, `authenticate` asks
+    for it anew."""
+
+    access: Access
+    key: ApiKeyView
+    until_us: int
+    authenticate: Callable[[], ApiKeyView]
+
+    def look_again(self) -> None:
+        """Time has passed: the API key must be as good as it was when its grants were asked for.
+        Raises UnauthenticatedError, ApiKeyChangedError."""
+        if self.access.still_holds(self.key, self.until_us):
+            return
+        if not set(self.key.grants) <= set(self.authenticate().grants):
+            raise ApiKeyChangedError(
+                "The API key lost a grant while the request was under way. Nothing was done; send "
+                "it again."
+            )
+
+
+def let_in(
+    scope: Scope, access: Access, key: ApiKeyView, authenticate: Callable[[], ApiKeyView]
+) -> None:
+    """From here on the request is that key's. Raises QuotaExceededError."""
+    state = scope["state"]
+    state[API_KEY_STATE] = key
+    state[IN_USE_STATE] = KeyInUse(access, key, access.holds_until_us(key), authenticate)
+    state[METER_STATE] = access.meters.enter(key)
+
+
+def look_again(scope: Scope) -> None:
+    """See `KeyInUse`; nothing where no API key was asked for."""
+    in_use: KeyInUse | None = scope["state"].get(IN_USE_STATE)
+    if in_use is not None:
+        in_use.look_again()
 
 
 def token_of(authorization: bytes | None) -> str:
@@ -71,9 +119,9 @@ def enter(
     """
     scope = request.scope
     headers = read_headers(list(scope["headers"]))
-    key = broker.access.authenticate(token_of(headers.get(b"authorization")))
-    scope["state"][API_KEY_STATE] = key
-    scope["state"][METER_STATE] = broker.access.meters.enter(key)
+    authenticate = partial(broker.access.authenticate, token_of(headers.get(b"authorization")))
+    key = authenticate()
+    let_in(scope, broker.access, key, authenticate)
     return Call(key, headers, read_query(scope["query_string"], known), peer_address(scope))
 
 
@@ -90,8 +138,7 @@ def enter_to_read(request: AnyRequest, broker: Broker, known: frozenset[str]) ->
     named = read_query(query, known | {"ticket"})
     ticket = broker.access.tickets.find(named["ticket"])
     broker.access.last_used.note(ticket.key.api_key_id)
-    scope["state"][API_KEY_STATE] = ticket.key
-    scope["state"][METER_STATE] = broker.access.meters.enter(ticket.key)
+    let_in(scope, broker.access, ticket.key, lambda: broker.access.tickets.find(ticket.text).key)
     return Call(ticket.key, headers, named, peer_address(scope), ticket)
 
 
@@ -112,5 +159,28 @@ def authorize_to_read(broker: Broker, call: Call, topic: str) -> None:
 
 
 def may_see(broker: Broker, key: ApiKeyView, topic: str) -> bool:
-    """Whether the key has any grant on the topic: then it may know that the topic exists."""
-    return any(broker.may(key, operation, topic) for operation in ("consume", "produce", "manage"))
+    """Whether the key has any grant on the topic, or manages what it was forked from: then it may
+    know that the topic exists."""
+    granted = ("consume", "produce", "manage")
+    return any(broker.may(key, operation, topic) for operation in granted) or manages_above(
+        broker, key, topic
+    )
+
+
+def manages_above(broker: Broker, key: ApiKeyView, topic: str) -> bool:
+    """Whether the key may manage a topic from which this one was forked, also by forks between."""
+    return any(broker.may(key, "manage", above) for above in broker.topics.above(topic))
+
+
+def authorize_to_fork(broker: Broker, key: ApiKeyView, parent: str) -> None:
+    """A fork keeps records and the name of its parent, and shows them to others. Raises
+    ForbiddenError."""
+    broker.authorize(key, "manage", parent)
+    broker.authorize(key, "consume", parent)
+
+
+def authorize_to_delete(broker: Broker, key: ApiKeyView, topic: str) -> None:
+    """Forks are deleted by those, too, who manage the topic that they hold. Raises
+    ForbiddenError."""
+    if not manages_above(broker, key, topic):
+        broker.authorize(key, "manage", topic)

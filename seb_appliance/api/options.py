@@ -11,6 +11,7 @@ from typing import Final
 
 from seb_appliance import limits
 from seb_appliance.api.parsing import Parser
+from seb_appliance.api.peers import Network
 from seb_appliance.api.streams.options import StreamOptions
 from seb_appliance.failpoints import NO_FAILPOINTS, Failpoints
 from seb_appliance.traces import Traces
@@ -40,6 +41,7 @@ class ApiOptions:
     max_request_bytes: int = limits.REQUEST_BYTES_MAX
     metrics_public: bool = False
     cors_origins: frozenset[str] = frozenset()
+    trusted_proxies: tuple[Network, ...] = ()
     failpoints: Failpoints = NO_FAILPOINTS
     traces: Traces | None = None
     streams: StreamOptions = field(default_factory=StreamOptions)

@@ -167,3 +167,11 @@ def choice(text: str, name: str, choices: tuple[T, ...]) -> T:
         if one == text:
             return one
     raise BadParameterError(f"{name}={text[:100]!r} is none of {', '.join(choices)}.")
+
+
+def topic_id(query: dict[str, str]) -> int | None:
+    """Of the topic that a reader means; None: whichever has the name. Raises BadParameterError."""
+    text = query.get("topic_id")
+    if text is None:
+        return None
+    return integer(text, "topic_id", smallest=0, largest=limits.OFFSET_MAX)

@@ -104,7 +104,7 @@ class Appliance:
     broker: Broker
     executor: ThreadPoolExecutor
     failpoints: Failpoints
-    clock: Clock
+    clock: StoreClock
     opened_s: float  # on the monotonic clock
     traces: OtelTraces | None
     supervisor: Supervisor
@@ -165,7 +165,7 @@ class Appliance:
         settings: Settings,
         store: CountedStore,
         failpoints: Failpoints,
-        clock: Clock,
+        clock: StoreClock,
         database: StateDatabase,
         journal: StoredJournal | FollowedJournal,
         report: StartReport,
@@ -176,7 +176,6 @@ class Appliance:
         supervisor, follower = _supervised(database, clock, failpoints)
         bucket = _snapshot_store(store, clock, failpoints)
         snapshots = _snapshots(settings, bucket, database, follower, report, journal, clock)
-        executor = ThreadPoolExecutor(2, thread_name_prefix="broker")
         loaded = await follower.load()
         last_used = await _last_used(settings, loaded, clock)
         keys = await _key_index(settings, journal, report)
@@ -188,12 +187,13 @@ class Appliance:
             broker_settings(settings),
             keys,
             clock=clock,
-            executor=executor,
+            executor=(executor := ThreadPoolExecutor(2, thread_name_prefix="broker")),
             random_bytes=os.urandom,
             failpoints=failpoints,
             on_applied=_on_applied(snapshots, journal),
             last_used=last_used.last_used,
             supervisor=supervisor,
+            before_us=report.before_us,
         )
         rewriter = _rewriter(settings, store, journal, clock)
         return cls(
@@ -209,7 +209,7 @@ class Appliance:
             tidier=_tidier(
                 rewriter, store, bucket, journal, broker, snapshots, clock, failpoints, traces
             ),
-            cost=await _cost(settings, ApplianceSources(store, broker, rewriter, bucket), clock),
+            cost=await _cost(settings, ApplianceSources(store, broker, rewriter, bucket)),
             loop_probe=LoopProbe(clock),
             key_index=keys,
             broker=broker,
@@ -385,12 +385,12 @@ def _rewriter(
     return ObjectRewriter(store.used_for("tidier"), patience, journal.mode, settings.data)
 
 
-async def _cost(settings: Settings, sources: ApplianceSources, clock: Clock) -> CostKeeper:
+async def _cost(settings: Settings, sources: ApplianceSources) -> CostKeeper:
     return await CostKeeper.open(
         settings.data / "local.sqlite",
         sources,
         sources.broker.linger,
-        clock,
+        sources.broker.log_clock,
         settings.price_list,
         settings.budget,
         longest_ms=settings.linger_max_ms if settings.linger_ms == "auto" else None,

@@ -74,6 +74,7 @@ class HttpServer(uvicorn.Server):
             max_request_bytes=settings.max_request_bytes,
             metrics_public=settings.metrics_public,
             cors_origins=settings.web_origins,
+            trusted_proxies=settings.proxies,
             failpoints=appliance.failpoints,
             traces=appliance.traces,
             parser=appliance.parser,

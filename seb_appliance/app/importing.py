@@ -28,6 +28,7 @@ from seb_appliance.storage.old_bucket import OldBucket, look
 from seb_appliance.storage.old_log import OldFile, OldLog
 from seb_appliance.storage.patience import START_PATIENCE_S, Patience, given_up
 from seb_appliance.storage.replay import Progress
+from seb_appliance.storage.store_clock import StoreClock
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +82,7 @@ async def import_old_log(
         wanted = Patterns(options.topics).cover
         progress(0, 0, "listing the old bucket")
         old = await look(source, patience, wanted)
-        now_us = clock.wall_us() + int(source.clock_offset_s * 1e6)
+        now_us = StoreClock(clock, source).wall_us()
         _require_quiet(old, now_us, options.quiet_ms)
         log = OldLog(source, patience, now_us, times_may_go_back=options.times_may_go_back)
         work = _Work(old, log, progress)

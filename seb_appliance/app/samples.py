@@ -24,6 +24,7 @@ def samples(
     yield from _waiting(appliance)
     yield from _remembered(appliance)
     yield from _bucket(appliance)
+    yield from _clocks(appliance)
     yield from _cache(appliance)
     yield from _tidier(appliance)
     yield from _key_index(appliance)
@@ -141,7 +142,7 @@ def _waiting(appliance: Appliance) -> Iterator[Sample]:
 def _remembered(appliance: Appliance) -> Iterator[Sample]:
     kept = appliance.broker.remembered
     oldest_us = kept.oldest_request_us
-    age_s = 0.0 if oldest_us is None else (appliance.clock.wall_us() - oldest_us) / 1_000_000
+    age_s = 0.0 if oldest_us is None else appliance.broker.log_clock.age_us(oldest_us) / 1e6
     for name, text, value in (
         ("seb_remembered_requests", "Requests with an Idempotency-Key.", kept.requests),
         ("seb_remembered_requests_oldest_seconds", "Age of the oldest of them.", max(0.0, age_s)),
@@ -171,6 +172,14 @@ def _bucket(appliance: Appliance) -> Iterator[Sample]:
     health, now_s = appliance.journal.health, appliance.clock.monotonic_s()
     failing_s = 0.0 if health.failing_since_s is None else now_s - health.failing_since_s
     yield Sample("seb_store_failing_seconds", "Since when the bucket fails.", "gauge", failing_s)
+
+
+def _clocks(appliance: Appliance) -> Iterator[Sample]:
+    text = "How far the log's clock is ahead of the wall clock."
+    yield Sample("seb_log_clock_ahead_seconds", text, "gauge", appliance.broker.log_clock.ahead_s)
+    text = "Times that a Date of the store was refused."
+    refused = appliance.clock.dates_refused
+    yield Sample("seb_store_dates_refused_total", text, "counter", refused)
 
 
 def _cache(appliance: Appliance) -> Iterator[Sample]:

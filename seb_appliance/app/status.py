@@ -60,6 +60,7 @@ def _journal(appliance: Appliance) -> JournalStatus:
         fencing_mode=journal.mode,
         durability=journal.durability,
         bucket_id=journal.bucket_id.hex(),
+        clock_ahead_s=appliance.broker.log_clock.ahead_s,
     )
 
 

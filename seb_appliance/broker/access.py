@@ -25,7 +25,7 @@ from seb_appliance.broker.tickets import Tickets
 from seb_appliance.broker.values import NO_QUOTAS, ApiKeyView
 from seb_appliance.broker.window import Window
 from seb_appliance.clock import Clock
-from seb_appliance.errors import BadRequestError
+from seb_appliance.errors import BadRequestError, ForbiddenError
 from seb_appliance.formats.operations import ApiKeyCreated, ApiKeyRotated, Grant, Quotas
 
 _ANYBODY: Final = ApiKeyView(
@@ -98,6 +98,12 @@ class Access:
         self, key: ApiKeyView, operation: str, topic: str | None = None, group: str | None = None
     ) -> bool:
         return self._authorizer.may(key, operation, topic, group)
+
+    def no_grant(
+        self, key: ApiKeyView, operation: str, topic: str | None, group: str | None
+    ) -> ForbiddenError:
+        """The refusal of `authorize`."""
+        return self._authorizer.no_grant(key, operation, topic, group)
 
     # --- operators ---
 

@@ -115,16 +115,18 @@ class Admission:
         catalog: Catalog,
         next_topic_id: int,
         effective: Callable[[TopicSettings], TopicSettings],
+        log_time_us: Callable[[], int],
     ) -> None:
-        """`effective` fills in the defaults of a topic's settings."""
+        """`effective` fills in the defaults of a topic's settings. `log_time_us`: the time on the
+        log's clock."""
         self.effective = effective
         self._topics: dict[str, AdmittedTopic] = {}
         self._held: dict[str, AdmittedTopic] = {}  # deleted, with forks
         self._load(catalog)
         self._deleted_in: dict[str, Window] = {}
         self._next_topic_id = next_topic_id
-        # The appliance's own record timestamps never go back, whatever the clock does.
         self._last_timestamp_us = catalog.position.created_us
+        self._log_time_us = log_time_us
 
     def _load(self, catalog: Catalog) -> None:
         by_id: dict[int, AdmittedTopic] = {}
@@ -186,11 +188,21 @@ class Admission:
         self, records: NewRecords | NewBatches, max_record_bytes: int, now_us: int
     ) -> Prepared:
         """Check records and give them timestamps; they are not placed yet. Raises Refusal."""
-        self._last_timestamp_us = max(self._last_timestamp_us, now_us)
         try:
-            return prepare(records, max_record_bytes, self._last_timestamp_us, now_us)
+            return prepare(records, max_record_bytes, self._timestamp_us(now_us), now_us)
         except RefusedError as error:
             raise Refusal(error, None) from None
+
+    def _timestamp_us(self, now_us: int) -> int:
+        """The appliance's own record timestamps do not go back with the clock; but a clock that was
+        ahead, and was set right, is followed."""
+        if now_us >= self._last_timestamp_us:
+            self._last_timestamp_us = now_us
+        else:
+            right_us = max(now_us, self._log_time_us())
+            if right_us < self._last_timestamp_us - limits.CLOCK_JUMP_US_MAX:
+                self._last_timestamp_us = right_us
+        return self._last_timestamp_us
 
     def check_room_for(self, missing_topics: int) -> None:
         """Raises Refusal when so many topics more are too many."""
@@ -229,15 +241,14 @@ class Admission:
     ) -> AdmittedAppend:
         """`prepare` and `place` of one record that is nothing but its value, no longer than the
         topic allows."""
-        if now_us > self._last_timestamp_us:
-            self._last_timestamp_us = now_us
+        timestamp_us = self._timestamp_us(now_us)
         offset = topic.next_offset
         runs = window.runs_of(topic.topic_id, offset, topic.compressor)
-        runs.add_value(value, self._last_timestamp_us)
+        runs.add_value(value, timestamp_us)
         window.size_bytes += len(value) + RECORD_OVERHEAD_BYTES
         topic.next_offset = offset + 1
         topic.appended_in = window
-        return AdmittedAppend(topic.topic_id, offset, 1, self._last_timestamp_us)
+        return AdmittedAppend(topic.topic_id, offset, 1, timestamp_us)
 
     # --- topics ---
 

@@ -35,6 +35,7 @@ from seb_appliance.broker.key_index import KeyIndex
 from seb_appliance.broker.keyed_reads import read_key
 from seb_appliance.broker.last_used import LastUsed
 from seb_appliance.broker.linger import Linger
+from seb_appliance.broker.log_clock import LogClock
 from seb_appliance.broker.manifest import Manifests
 from seb_appliance.broker.ports import (
     AuditQuery,
@@ -98,7 +99,9 @@ class Broker:
         on_applied: Callable[[], None] = lambda: None,
         last_used: LastUsed | None = None,
         supervisor: Supervisor | None = None,
+        before_us: int | None = None,
     ) -> None:
+        """`before_us`: as for `LogClock`."""
         assert loaded.position.seq <= journal.position.seq, (loaded.position, journal.position)
         self.pending = ByteBudget(settings.max_pending_bytes, "records that wait for the bucket")
         self.reading = ByteBudget(settings.max_reading_bytes, "answers that are being read")
@@ -111,13 +114,14 @@ class Broker:
         self._state = state
         self._after_apply = on_applied
         self._catalog = Catalog(loaded, clock.monotonic_s)
+        self.log_clock = LogClock(clock, lambda: self._catalog.position.created_us, before_us)
         self._waiting = WaitingReaders(clock)
         self.followers = Followers(clock)
         self._sequencer = self._make_sequencer(journal, source, executor, failpoints)
         index = SectionIndex(state, self.counters)
         sections = SectionReader(source, executor, self.counters)
         self._reads = Reads(self._catalog, index, sections, self._waiting, clock, self.counters)
-        self.manifests = Manifests(self._catalog, self._reads, source)
+        self.manifests = Manifests(self._catalog, self._reads, source, settings.tidy.grace_ms)
         self.record_keys = self._make_record_keys(key_index, index, sections)
         authorizer = Authorizer()
         self._writes = self._make_writes(loaded.next_topic_id, authorizer, failpoints)
@@ -153,6 +157,7 @@ class Broker:
             authorizer,
             durability=self._journal.durability,
             clock=self._clock,
+            log_clock=self.log_clock,
             counters=self.counters,
             failpoints=failpoints,
             pending=self.pending,
@@ -187,6 +192,7 @@ class Broker:
             self._writes.operate_at_once,
             linger=self.linger,
             clock=self._clock,
+            age_us=self.log_clock.age_us,
         )
 
     def _make_sequencer(
@@ -201,7 +207,7 @@ class Broker:
             journal,
             source,
             self._state,
-            clock=self._clock,
+            clock=self.log_clock,
             failpoints=failpoints,
             executor=executor,
             counters=self.counters,
@@ -218,7 +224,7 @@ class Broker:
         elsewhere = CompactionsElsewhere(
             self._catalog,
             source,
-            self._clock,
+            self.log_clock,
             self._settings,
             random_bytes,
             bucket_id=journal.bucket_id,
@@ -229,7 +235,7 @@ class Broker:
             index,
             self._writes.admission,
             self._writes.operate,
-            self._clock,
+            self.log_clock,
             self._settings.tidy,
             random_bytes,
             bucket_id=journal.bucket_id,
@@ -237,7 +243,7 @@ class Broker:
             linger=self.linger,
             compactions=Compactions(
                 self._catalog,
-                self._clock,
+                self.log_clock,
                 self._settings,
                 self._settings.tidy.segment_bytes,
                 elsewhere.holds,

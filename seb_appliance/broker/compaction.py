@@ -17,11 +17,11 @@ from typing import Final
 from seb_appliance import limits
 from seb_appliance.broker.catalog import Catalog
 from seb_appliance.broker.lineage import pinned_below
+from seb_appliance.broker.log_clock import LogClock
 from seb_appliance.broker.rewrite_jobs import Compaction, SectionPlace
 from seb_appliance.broker.settings import BrokerSettings
 from seb_appliance.broker.stored_rows import StoredRows
 from seb_appliance.broker.topic import Topic
-from seb_appliance.clock import Clock
 from seb_appliance.formats.operations import TopicSettings
 
 _TOPICS_AT_ONCE: Final = 200  # looked at before the event loop gets a turn
@@ -52,7 +52,7 @@ class Compactions:
     def __init__(
         self,
         catalog: Catalog,
-        clock: Clock,
+        clock: LogClock,
         settings: BrokerSettings,
         segment_bytes: int,
         is_held: Callable[[int], bool] = lambda _: False,
@@ -116,17 +116,15 @@ class Compactions:
         if self._is_held(topic.topic_id):
             return None
         settings = self._settings.effective(topic.settings)
-        return due_rows(topic, settings, self._clock.wall_us(), self._segment_bytes)
+        return due_rows(topic, settings, self._clock, self._segment_bytes)
 
     def _plan(self, due: Sequence[tuple[Topic, tuple[int, int]]]) -> Plan:
         compactions, places = [], []
-        now_us = self._clock.wall_us()
         # An object holds its topics in the order of their ids, which need not be that of names.
         for topic, (begin, end) in sorted(due, key=lambda item: item[0].topic_id):
             stored = topic.stored
             settings = self._settings.effective(topic.settings)
-            assert settings.tombstone_retention_ms is not None, settings
-            until_us = now_us - settings.tombstone_retention_ms * 1000
+            until_us = tombstones_until_us(topic, begin, settings, self._clock)
             last = stored.end_of(end - 1) - 1
             compactions.append(
                 Compaction(
@@ -151,11 +149,10 @@ class AllRows:
     dirty_bytes: int
 
 
-def rows_for_all(topic: Topic, settings: TopicSettings, now_us: int) -> AllRows:
+def rows_for_all(topic: Topic, settings: TopicSettings, clock: LogClock) -> AllRows:
     """All of the topic's segments but what is too young: to be compacted into one run."""
-    assert settings.min_compaction_lag_ms is not None, settings
     stored = topic.stored
-    end = bisect_right(stored.created_us, now_us - settings.min_compaction_lag_ms * 1000)
+    end = _old_enough(topic, 0, settings, clock)
     first = 0
     if topic.runs and end:
         whole = stored.end_of(end - 1) - 1 <= topic.runs[0][1]
@@ -173,17 +170,15 @@ def place_of(catalog: Catalog, topic: Topic, row: int) -> SectionPlace:
 
 
 def due_rows(
-    topic: Topic, settings: TopicSettings, now_us: int, segment_bytes: int
+    topic: Topic, settings: TopicSettings, clock: LogClock, segment_bytes: int
 ) -> tuple[int, int] | None:
     """The rows of the topic's segments (begin, end exclusive) that should be compacted into one
     run; None when that would not pay yet. `settings`: with the defaults filled in."""
-    assert settings.min_compaction_lag_ms is not None, settings
     assert settings.dirty_ratio is not None, settings
     stored = topic.stored
-    young_us = now_us - settings.min_compaction_lag_ms * 1000
     pinned = pinned_rows(topic)
     clean = max(pinned, _clean_rows(topic))
-    end = bisect_right(stored.created_us, young_us)  # `created` never decreases within a topic
+    end = _old_enough(topic, clean, settings, clock)
     end = min(end, clean + limits.COMPACTION_SECTIONS_MAX)
     if end <= clean:
         return None
@@ -198,6 +193,23 @@ def due_rows(
         begin, size_bytes = first, size_bytes + run_bytes
     # A small part of a large topic waits until there is more of it.
     return (begin, end) if begin == pinned or size_bytes >= segment_bytes else None
+
+
+def _old_enough(topic: Topic, begin: int, settings: TopicSettings, clock: LogClock) -> int:
+    """The end of the rows from `begin` on that may be compacted."""
+    assert settings.min_compaction_lag_ms is not None, settings
+    created_us = topic.stored.created_us  # never decreases within a topic
+    if begin == len(created_us):
+        return begin
+    lag_us = settings.min_compaction_lag_ms * 1000
+    return bisect_right(created_us, clock.cutoff_us(lag_us, created_us[begin]))
+
+
+def tombstones_until_us(topic: Topic, begin: int, settings: TopicSettings, clock: LogClock) -> int:
+    """A tombstone in the rows from `begin` on may go if it was stored until then."""
+    assert settings.tombstone_retention_ms is not None, settings
+    oldest_us = topic.stored.created_us[begin]
+    return clock.cutoff_us(settings.tombstone_retention_ms * 1000, oldest_us)
 
 
 def inherits(topic: Topic) -> bool:

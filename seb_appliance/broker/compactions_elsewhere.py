@@ -21,12 +21,13 @@ from seb_appliance.broker.compaction import (
     place_of,
     rows_for_all,
     tombstones_below,
+    tombstones_until_us,
 )
+from seb_appliance.broker.log_clock import LogClock
 from seb_appliance.broker.ports import NewSegment, SectionSource, SignedUpload
 from seb_appliance.broker.rewrite_jobs import Compaction, MadeElsewhere, RewriteJob
 from seb_appliance.broker.settings import BrokerSettings
 from seb_appliance.broker.topic import Topic
-from seb_appliance.clock import Clock
 from seb_appliance.errors import (
     BadRequestError,
     CompactionNotFoundError,
@@ -71,7 +72,7 @@ class CompactionsElsewhere:
         self,
         catalog: Catalog,
         source: SectionSource,
-        clock: Clock,
+        clock: LogClock,
         settings: BrokerSettings,
         random_bytes: Callable[[int], bytes],
         *,
@@ -114,13 +115,12 @@ class CompactionsElsewhere:
 
     def _planned(self, topic: Topic) -> CompactionElsewhere:
         settings = self._settings.effective(topic.settings)
-        now_us = self._clock.wall_us()
         if pinned_rows(topic) or inherits(topic):
             raise CompactionRefusedError(
                 f"Topic {topic.name!r} shares records with a fork: only the appliance compacts it, "
                 "and what is shared stays as it is."
             )
-        rows = rows_for_all(topic, settings, now_us)
+        rows = rows_for_all(topic, settings, self._clock)
         if rows.end == 0:
             raise CompactionRefusedError(f"Nothing of topic {topic.name!r} can be compacted yet.")
         if rows.end > limits.COMPACTION_ELSEWHERE_SECTIONS_MAX:
@@ -128,14 +128,13 @@ class CompactionsElsewhere:
                 f"Topic {topic.name!r} has {rows.end} sections; at most "
                 f"{limits.COMPACTION_ELSEWHERE_SECTIONS_MAX} are compacted at one time."
             )
-        assert settings.tombstone_retention_ms is not None, settings
         places = tuple(place_of(self._catalog, topic, row) for row in range(rows.end))
         item = Compaction(
             topic.topic_id,
             topic.name,
             places[0].base_offset,
             places[-1].last_offset,
-            now_us - settings.tombstone_retention_ms * 1000,
+            tombstones_until_us(topic, 0, settings, self._clock),
             tombstones_below(topic),
         )
         job = RewriteJob(

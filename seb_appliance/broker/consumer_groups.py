@@ -65,6 +65,7 @@ class ConsumerGroups:
         *,
         linger: Linger,
         clock: Clock,
+        age_us: Callable[[int], int],
     ) -> None:
         self._catalog = catalog
         self._admission = admission
@@ -74,6 +75,7 @@ class ConsumerGroups:
         self._submit_at_once = submit_at_once
         self._linger = linger
         self._clock = clock
+        self._age_us = age_us
 
     # --- consumers ---
 
@@ -216,6 +218,21 @@ class ConsumerGroups:
         topics = map(self._catalog.find_id, found.offsets)
         return sorted(topic.name for topic in topics if topic is not None)
 
+    def stands_on(self, group: str) -> list[str]:
+        """The topics on which the group has an offset, or will have when all that was admitted is
+        stored."""
+        return list(self._admission.offsets_of(group))
+
+    def stands_on_one_of(self, group: str, topics: Collection[str]) -> bool:
+        """Whether it stands on one of these topics, or on none at all."""
+        found = self._catalog.groups.get(group)
+        offsets = found.offsets if found is not None else {}
+        for topic in filter(None, map(self._catalog.find, topics if offsets else ())):
+            if topic.topic_id in offsets:
+                return True
+        stood = self._admission.offsets_of(group)
+        return not stood or any(name in stood for name in topics)
+
     def pick(self, group: str, patterns: Collection[str]) -> list[str]:
         """Topics for a reset: those named plainly, and those of the group that a pattern with * or
         ** matches. Raises TopicNotFoundError, GroupNotFoundError, BadParameterError."""
@@ -340,7 +357,7 @@ class ConsumerGroups:
                 if stands_at >= topic.log_start_offset:
                     raise
                 continue
-            age_us = max(0, self._clock.wall_us() - rows.created_us[rows.row_of(stands_at)])
+            age_us = max(0, self._age_us(rows.created_us[rows.row_of(stands_at)]))
             return Lag(end - offset, unread_bytes, age_us / 1_000_000)
         return Lag(end - offset, 0, 0.0)  # none of them is there any more
 

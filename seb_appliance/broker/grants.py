@@ -70,8 +70,14 @@ class Authorizer:
         self, key: ApiKeyView, operation: str, topic: str | None = None, group: str | None = None
     ) -> None:
         """Raises ForbiddenError that names the missing grant."""
-        if self.may(key, operation, topic, group):
-            return
+        if not self.may(key, operation, topic, group):
+            raise self.no_grant(key, operation, topic, group)
+
+    @staticmethod
+    def no_grant(
+        key: ApiKeyView, operation: str, topic: str | None, group: str | None
+    ) -> ForbiddenError:
+        """The refusal of a key without that grant."""
         missing = {"operation": operation}
         where = ""
         if topic is not None:
@@ -80,7 +86,7 @@ class Authorizer:
         if group is not None:
             missing["groups"] = group
             where += f" for group {group!r}"
-        raise ForbiddenError(
+        return ForbiddenError(
             f"The API key {key.api_key_id} has no grant for {operation!r}{where}.",
             missing_grant=missing,
         )

@@ -201,7 +201,7 @@ class GroupAdmission:
             offsets = {topic_id: item.offset for topic_id, item in known.offsets.items()}
         if ahead is not None:
             offsets |= ahead.offsets
-        names = self._topics.names()
+        names = self._topics.names() if offsets else {}
         return {names[i]: offset for i, offset in offsets.items() if i in names}
 
     def _changed_in(self, group: str) -> Window | None:

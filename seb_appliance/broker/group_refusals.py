@@ -15,7 +15,10 @@ from seb_appliance.errors import (
 
 
 def no_such_group(group: str) -> GroupNotFoundError:
-    return GroupNotFoundError(f"There is no group {group!r}: it has committed nothing yet.")
+    """Also for a group that the caller must not know to be there."""
+    return GroupNotFoundError(
+        f"There is no group {group!r}, or you may see no topic on which it stands."
+    )
 
 
 def conflict(

@@ -45,13 +45,19 @@ class Manifest:
 
 
 class Manifests:
-    def __init__(self, catalog: Catalog, reads: Reads, source: SectionSource) -> None:
+    """`grace_ms`: how long an object stays that nothing refers to. No URL is good for longer: it
+    would name what is gone."""
+
+    def __init__(
+        self, catalog: Catalog, reads: Reads, source: SectionSource, grace_ms: int
+    ) -> None:
         self._catalog = catalog
         self._reads = reads
         self._source = source
+        self._valid_s_max = grace_ms // 1000
 
     async def of(self, name: str, start: From, until: From | None, valid_s: int | None) -> Manifest:
-        """`valid_s`: for how many seconds URLs are to be good; None: no URLs. Raises
+        """`valid_s`: for how many seconds URLs are to be good, at most; None: no URLs. Raises
         TopicNotFoundError, OffsetExpiredError, OffsetOutOfRangeError, StoreError."""
         topic, offset, end = await self._reads.range_of(name, start, until)
         segments, next_offset = self._segments(topic, offset, end)
@@ -64,7 +70,8 @@ class Manifests:
             topic.log_start_offset,
             topic.log_end_offset,
         )
-        if valid_s is None or not segments:
+        valid_s = min(valid_s or 0, self._valid_s_max)
+        if not valid_s or not segments:
             return manifest
         urls = await self._source.signed_urls([found.ref for found in segments], valid_s)
         return manifest if urls is None else _with_urls(manifest, urls)

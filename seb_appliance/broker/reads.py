@@ -13,7 +13,7 @@ from seb_appliance.broker.index import SectionIndex, Stretch
 from seb_appliance.broker.ports import SectionRef
 from seb_appliance.broker.read_ahead import ReadAhead
 from seb_appliance.broker.sections import DecodedSection, SectionReader
-from seb_appliance.broker.topic import Topic, gone
+from seb_appliance.broker.topic import Topic, check_id, gone
 from seb_appliance.broker.values import From, ReadRequest, ReadResult
 from seb_appliance.broker.waiting import Waiter, WaitingReaders
 from seb_appliance.clock import Clock
@@ -46,7 +46,7 @@ class Reads:
         """As `read`, when all that is needed is in memory and there is nothing to wait for (which
         there never is unless it `waits`); else None, and nothing was counted. Raises what `read`
         raises before it waits."""
-        topic = self._catalog.topic(name)
+        topic = self._topic(name, request)
         offset = self._resolved(topic, request.start)
         until = self._resolved(topic, request.until or _NO_END)
         if offset is None or until is None:
@@ -82,8 +82,9 @@ class Reads:
 
     async def read(self, name: str, request: ReadRequest) -> ReadResult:
         """Raises TopicNotFoundError (also for a topic deleted while we waited),
-        OffsetExpiredError, OffsetOutOfRangeError, CorruptObjectError, StoreError."""
-        topic = self._catalog.topic(name)
+        TopicReplacedError, OffsetExpiredError, OffsetOutOfRangeError, CorruptObjectError,
+        StoreError."""
+        topic = self._topic(name, request)
         offset = await self.resolve(topic, request.start)
         until = await self.resolve(topic, request.until or _NO_END)
         self._check_range(topic, offset)
@@ -119,6 +120,11 @@ class Reads:
             old = self._sections.was_fetched_ahead(ref) or old
             collected.take(section, stretch.end)
         return self._result(topic, offset, collected, old=old)
+
+    def _topic(self, name: str, request: ReadRequest) -> Topic:
+        topic = self._catalog.topic(name)
+        check_id(name, topic.topic_id, request.topic_id)
+        return topic
 
     async def _stretch(self, topic: Topic, offset: int) -> Stretch | None:
         """Rows that answer for `offset`; None if it was trimmed while they were looked up. Raises

@@ -165,11 +165,16 @@ class RecordKeys:
             reached,
         )
         wanted = found.offsets[:most]
-        slices, _ = await pick(self._reads, topic, sorted(wanted))
+        while True:
+            slices, dealt_with = await pick(self._reads, topic, sorted(wanted))
+            if dealt_with == len(wanted):
+                break
+            # There was room for the oldest of them only: the page is shorter, at its old end.
+            wanted = wanted[: min(dealt_with, len(wanted) // 2)]
         if any(key_of(piece, i) != key for piece in slices for i in range(piece.begin, piece.end)):
             raise self._contradicted()
         self._count(slices)
-        next_before = wanted[-1] if len(found.offsets) > most else None
+        next_before = wanted[-1] if len(found.offsets) > len(wanted) else None
         indexed_offset = max(found.indexed_offset, topic.log_start_offset)
         return KeyedRecords(self._result(topic, slices), next_before, indexed_offset)
 

@@ -4,34 +4,34 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 
-from seb_appliance import limits
 from seb_appliance.broker.index import SectionIndex
+from seb_appliance.broker.log_clock import LogClock
 from seb_appliance.broker.topic import Topic
-from seb_appliance.clock import Clock
 
 
-async def kept_from(index: SectionIndex, topic: Topic, now_us: int | None) -> int:
+async def kept_from(index: SectionIndex, topic: Topic, clock: LogClock) -> int:
     """The log start offset that the topic's retention asks for; it may be the one that it has.
 
     By age, `created` of a section decides, which never decreases within a topic: a client's
-    timestamps cannot keep a record, nor make it go. `now_us` None: nothing goes by age now.
-    Raises as `SectionIndex.rows_of`.
+    timestamps cannot keep a record, nor make it go. Raises as `SectionIndex.rows_of`.
     """
     settings = topic.settings
     start = topic.log_start_offset
-    if settings.retention_ms is not None and now_us is not None:
-        cutoff_us = now_us - settings.retention_ms * 1000
-        start = await _first_younger(index, topic, start, cutoff_us)
+    if settings.retention_ms is not None:
+        start = await _first_younger(index, topic, start, clock, settings.retention_ms * 1000)
     if settings.retention_bytes is not None:
         start = await _within_bytes(index, topic, start, settings.retention_bytes)
     return start
 
 
-async def _first_younger(index: SectionIndex, topic: Topic, offset: int, cutoff_us: int) -> int:
-    """The first section from `offset` on that was made after `cutoff_us`."""
+async def _first_younger(
+    index: SectionIndex, topic: Topic, offset: int, clock: LogClock, age_us: int
+) -> int:
+    """The first section from `offset` on that is younger than `age_us`."""
     while (offset := _or_start(topic, offset)) < topic.log_end_offset:
         _, rows, end = await index.rows_of(topic, offset)
         row = rows.row_of(offset)
+        cutoff_us = clock.cutoff_us(age_us, rows.created_us[row])
         first = bisect_right(rows.created_us, cutoff_us, lo=row)
         if first < len(rows) and rows.bases[first] < end:
             return max(offset, rows.bases[first])
@@ -59,25 +59,3 @@ async def _within_bytes(index: SectionIndex, topic: Topic, offset: int, most: in
 def _or_start(topic: Topic, offset: int) -> int:
     """The topic may have been trimmed while we looked further: nothing answers for `offset`."""
     return max(offset, topic.log_start_offset)
-
-
-class AgeClock:
-    """The time that retention by age goes by. After a jump of the wall clock it pauses for an hour,
-    so that a clock that was wrong for a moment deletes nothing."""
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._offset_us = self._ahead_us()
-        self._paused_until_s = 0.0
-
-    def now_us(self) -> int | None:
-        """None while it pauses."""
-        ahead_us, now_s = self._ahead_us(), self._clock.monotonic_s()
-        if abs(ahead_us - self._offset_us) > limits.CLOCK_JUMP_US_MAX:
-            self._paused_until_s = now_s + limits.CLOCK_JUMP_PAUSE_S
-        self._offset_us = ahead_us
-        return self._clock.wall_us() if now_s >= self._paused_until_s else None
-
-    def _ahead_us(self) -> int:
-        """How far the wall clock is ahead of the monotonic one."""
-        return self._clock.wall_us() - int(self._clock.monotonic_s() * 1_000_000)

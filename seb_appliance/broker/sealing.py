@@ -27,16 +27,8 @@ class Sealed:
 
 
 def seal(window: Window, created_us: int) -> Sealed:
-    """What of a window goes into its entry. Raises BadBatchError for an event that no start could
-    read: what admits events is to refuse it before."""
-    # Those that name segments are large, and made of what was read back.
-    check_readable(
-        [
-            step
-            for step in window.steps
-            if not isinstance(step, int | SegmentsReplaced | ObjectsAdopted)
-        ]
-    )
+    """What of a window goes into its entry. Raises BadBatchError for what no start could read: what
+    admits it is to refuse it before."""
     operations: list[Operation] = []
     sections: list[Section] = []
     sealed = Sealed(Contents(operations, sections, window.results))
@@ -49,6 +41,10 @@ def seal(window: Window, created_us: int) -> Sealed:
         operations.append(Append(section=len(sections)))
         sections.append(section)
         start += section.length
+    # Those that name segments are large, and made of what was read back.
+    large = (Append, SegmentsReplaced, ObjectsAdopted)
+    events = [operation for operation in operations if not isinstance(operation, large)]
+    check_readable(events, sections, window.results)
     return sealed
 
 

@@ -14,11 +14,12 @@ from typing import Final
 
 from seb_appliance.broker.catalog import Catalog
 from seb_appliance.broker.counters import Counters
+from seb_appliance.broker.log_clock import LogClock
 from seb_appliance.broker.ports import Journal, SectionSource, State
 from seb_appliance.broker.sealing import seal
 from seb_appliance.broker.topic import Topic
 from seb_appliance.broker.window import Window
-from seb_appliance.clock import Clock, Timer
+from seb_appliance.clock import Timer
 from seb_appliance.errors import FencedError, InternalError, OutcomeUnknownError, StandbyError
 from seb_appliance.failpoints import Failpoints
 from seb_appliance.formats.entry import EncodedEntry, Entry
@@ -37,7 +38,7 @@ class Sequencer:
         source: SectionSource,
         state: State,
         *,
-        clock: Clock,
+        clock: LogClock,
         failpoints: Failpoints,
         executor: Executor,
         counters: Counters,
@@ -183,7 +184,7 @@ class Sequencer:
 
     async def _store(self, window: Window) -> tuple[EncodedEntry, float]:
         window.sealed_s = self._clock.monotonic_s()
-        created_us = max(self._catalog.position.created_us, self._clock.wall_us())
+        created_us = self._clock.created_us()
         at_once = _COMPRESS_IN_THREAD_BYTES if window.compresses else _SEAL_IN_THREAD_BYTES
         if window.size_bytes > at_once:
             loop = asyncio.get_running_loop()

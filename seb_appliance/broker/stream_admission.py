@@ -155,6 +155,8 @@ class StreamAdmission:
             raise self._differs(name, known)
         if wanted.fork is not None:
             raise self._differs(name, known)
+        if wanted.closed:
+            raise self._no_stream(name, known)
         records = self._split(values, wanted.state, known.effective)
         prepared = [self._prepare(records, known.effective)] if records else []
         admitted, now_us = self._begin(known.settings), self._clock.wall_us()
@@ -172,6 +174,24 @@ class StreamAdmission:
         )
         return Refusal(error, known.changed_in)
 
+    def _no_stream(self, name: str, known: AdmittedTopic) -> Refusal:
+        error = StreamConflictError(
+            f"{name!r} is a plain topic. PUT makes it a stream, which can be closed and has a "
+            "Stream-Seq.",
+            topic=name,
+        )
+        return Refusal(error, known.changed_in)
+
+    def admit_reopened(self, window: Window, name: str, by: Actor) -> bool:
+        """Whether the stream is opened now; False for what is not closed."""
+        known = self.living(name)
+        if known.stream is None or not known.stream.closed:
+            return False
+        opened = replace(known.stream, closed=False, closed_by=None)
+        self._admission.admit_stream_set(window, name, opened)
+        audit.note(window, by, self._clock.wall_us(), Action("stream_reopened", "topic", name))
+        return True
+
     def admit_deleted(self, window: Window, name: str, by: Actor) -> None:
         known = self._admission.find(name)
         self._admission.admit_topic_deleted(window, name)
@@ -182,7 +202,7 @@ class StreamAdmission:
 
     # --- appended to ---
 
-    def admit_appended(self, name: str, asked: StreamAppend) -> Admitted | Earlier:
+    def admit_appended(self, name: str, asked: StreamAppend, by: Actor) -> Admitted | Earlier:
         known = self.living(name)
         stream = known.stream or PLAIN
         if stream.closed:
@@ -203,6 +223,9 @@ class StreamAdmission:
         after = self._after(stream, asked)
         if after != stream:
             self._admission.admit_stream_set(admitted.window, name, after)
+        if asked.close:
+            closed = Action("stream_closed", "topic", name)
+            audit.note(admitted.window, by, self._clock.wall_us(), closed)
         return admitted
 
     def _repeat_of_the_end(
@@ -239,6 +262,8 @@ class StreamAdmission:
         self, name: str, known: AdmittedTopic, stream: StreamState, asked: StreamAppend
     ) -> None:
         """Raises Refusal."""
+        if known.stream is None and (asked.close or asked.seq is not None):
+            raise self._no_stream(name, known)  # what makes a stream is for who manages the topic
         given = asked.content_type
         if given is not None and media_type_of(given) != media_type_of(stream.content_type):
             error = StreamConflictError(

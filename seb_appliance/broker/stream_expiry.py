@@ -1,7 +1,8 @@
 """When Durable Streams expire: at a time, or so long after they were last used.
 
 Uses stay in memory, so that a heartbeat costs no PUT. A restart counts as one: a stream may then
-live longer than it was asked to, and never shorter. The writer alone hears of uses: at a standby no
+live longer than it was asked to, and never shorter. So it does when the wall clock jumps: the
+log's clock decides. The writer alone hears of uses: at a standby no
 stream goes for want of them.
 """
 
@@ -9,12 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Container
 
-from seb_appliance.clock import Clock
+from seb_appliance.broker.log_clock import LogClock
 from seb_appliance.formats.durable_streams import StreamState
 
 
 class StreamExpiry:
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: LogClock) -> None:
         self.knows_uses = False  # from `Streams.start` on
         self._clock = clock
         self._used_s: dict[int, float] = {}  # by topic id, of those that have a time to live

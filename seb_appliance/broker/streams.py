@@ -150,13 +150,17 @@ class Streams:
             raise ForkRefusedError(error.detail) from error
 
     async def append(
-        self, name: str, asked: StreamAppend, reservation: Reservation
+        self,
+        name: str,
+        asked: StreamAppend,
+        reservation: Reservation,
+        by: Actor = THE_APPLIANCE,
     ) -> StreamAppended:
         """Admit, and answer when the bucket has it. Takes `reservation` over. Raises
         TopicNotFoundError, StreamClosedError, StreamConflictError, and what
         `Broker.append` raises."""
         decided = await self._writes.store(
-            lambda: self._admission.admit_appended(name, asked), reservation
+            lambda: self._admission.admit_appended(name, asked, by), reservation
         )
         topic = self._living(name)
         stream = topic.stream or PLAIN
@@ -192,6 +196,14 @@ class Streams:
             self._admission.admit_deleted(window, name, by)
 
         await self._writes.operate(admit)
+
+    async def reopen(self, name: str, by: Actor) -> None:
+        """A closed stream takes records again; any other topic stays as it is. Raises
+        TopicNotFoundError."""
+        if not await self._writes.operate(
+            lambda window: self._admission.admit_reopened(window, name, by)
+        ):
+            await self._writes.once_stored(self._writes.admission.changed_in(name))
 
     def producer_epoch(self, name: str, producer_id: str) -> int | None:
         """The epoch in force of an idempotent producer; None when it is not known."""

@@ -15,21 +15,21 @@ from itertools import islice
 from seb_appliance import limits
 from seb_appliance.broker.admission import Admission, AdmittedTopic
 from seb_appliance.broker.catalog import Catalog
-from seb_appliance.broker.compaction import Compactions, place_of
+from seb_appliance.broker.compaction import Compactions, place_of, tombstones_until_us
 from seb_appliance.broker.compactions_elsewhere import CompactionsElsewhere
 from seb_appliance.broker.consumer_groups import Submit
 from seb_appliance.broker.due_for_tidying import due_entries, due_objects, overdue_s
 from seb_appliance.broker.index import SectionIndex
 from seb_appliance.broker.lineage import pinned_below
 from seb_appliance.broker.linger import Linger
+from seb_appliance.broker.log_clock import LogClock
 from seb_appliance.broker.ports import EntryRef
-from seb_appliance.broker.retention import AgeClock, kept_from
+from seb_appliance.broker.retention import kept_from
 from seb_appliance.broker.rewrite_jobs import Compaction, RewriteJob, Rewritten, SectionPlace
 from seb_appliance.broker.settings import TidySettings
 from seb_appliance.broker.stored import LivingObject
 from seb_appliance.broker.topic import Topic
 from seb_appliance.broker.window import Window
-from seb_appliance.clock import Clock
 from seb_appliance.errors import FencedError, TopicNotFoundError
 from seb_appliance.formats.contents import encoded_bytes
 from seb_appliance.formats.operations import (
@@ -57,7 +57,7 @@ class Tidying:
         index: SectionIndex,
         admission: Admission,
         submit: Submit,
-        clock: Clock,
+        clock: LogClock,
         settings: TidySettings,
         random_bytes: Callable[[int], bytes],
         *,
@@ -79,14 +79,12 @@ class Tidying:
         self._bucket_id = bucket_id
         self._epoch = epoch
         self._linger = linger
-        self._age_clock = AgeClock(clock)
         self._last: Window | None = None  # that holds an operation of ours (trims apart)
 
     # --- retention ---
 
     async def retain(self) -> int:
         """Move log start offsets as retention asks; how many topics were trimmed."""
-        now_us = self._age_clock.now_us()
         due: list[tuple[Topic, TopicSettings, int]] = []
         for i, topic in enumerate(self._catalog.topics()):
             if i % _TOPICS_AT_ONCE == 0:
@@ -97,7 +95,7 @@ class Tidying:
             if settings.retention_ms is None and settings.retention_bytes is None:
                 continue
             try:
-                start = await kept_from(self._index, topic, now_us)
+                start = await kept_from(self._index, topic, self._clock)
             except TopicNotFoundError:  # deleted meanwhile
                 continue
             if start > topic.log_start_offset and not topic.deleted:
@@ -148,7 +146,7 @@ class Tidying:
         if plan is not None:
             return self._job(sections=plan.places, compactions=plan.compactions)
         waiting = self._catalog.untidied.entries
-        count = due_entries(waiting, self.settings, self._clock.wall_us())
+        count = due_entries(waiting, self.settings, self._now_us())
         entries = tuple(self._catalog.entry_ref(seq) for seq, _, _ in islice(waiting, count))
         return self._job(entries=entries) if entries else None
 
@@ -258,6 +256,17 @@ class Tidying:
                 raise SwitchRefusedError(f"topic {item.name!r} is not compacted any more")
             if known is not None and is_same and self._is_forked(known, item.base_offset):
                 raise SwitchRefusedError(f"topic {item.name!r} was forked meanwhile")
+            if known is not None and is_same and self._keeps_tombstones_now(known, item):
+                raise SwitchRefusedError(f"topic {item.name!r} keeps tombstones for longer now")
+
+    def _keeps_tombstones_now(self, known: AdmittedTopic, item: Compaction) -> bool:
+        """Whether what may have gone is to stay, since the retention of tombstones was raised."""
+        topic = self._catalog.find_rows(item.topic_id)
+        if topic is None or not len(topic.stored) or item.tombstones_until_us is None:
+            return False
+        begin = topic.stored.row_of(max(item.base_offset, topic.stored.bases[0]))
+        until_us = tombstones_until_us(topic, begin, known.effective, self._clock)
+        return until_us < item.tombstones_until_us
 
     def _is_forked(self, known: AdmittedTopic, base_offset: int) -> bool:
         """Whether a fork may need records from `base_offset` on as they are."""
@@ -321,12 +330,9 @@ class Tidying:
 
     def removable(self) -> list[str]:
         """Condemned objects whose grace time is over: they may be deleted."""
-        now_us = self._age_clock.now_us()
-        if now_us is None:
-            return []
-        until_us = now_us - self.settings.grace_ms * 1000
+        grace_us, age_us = self.settings.grace_ms * 1000, self._clock.age_us
         garbage = self._catalog.stored.garbage
-        keys = [key for key, since_us in garbage.items() if since_us <= until_us]
+        keys = [key for key, since_us in garbage.items() if age_us(since_us) >= grace_us]
         return keys[: limits.KEYS_PER_ENTRY_MAX]
 
     async def removed(self, keys: Sequence[str]) -> None:
@@ -362,7 +368,12 @@ class Tidying:
     @property
     def overdue_s(self) -> float:
         """For how long a job has been due for them; 0 when none is, or not for long."""
-        return overdue_s(self._catalog.untidied.entries, self.settings, self._clock.wall_us())
+        return overdue_s(self._catalog.untidied.entries, self.settings, self._now_us())
+
+    def _now_us(self) -> int:
+        """The time by which entries that are not tidied have the age of the oldest of them."""
+        waiting = self._catalog.untidied.entries
+        return self._clock.cutoff_us(0, waiting[0][2]) if waiting else 0
 
     def entries_gone(self, until_seq: int) -> None:
         """Tidied entries up to this one are not in the bucket any more."""

@@ -8,7 +8,7 @@ from seb_appliance.broker.compacted_runs import Run
 from seb_appliance.broker.index_rows import IndexRows
 from seb_appliance.broker.lineage import Need
 from seb_appliance.broker.stored_rows import StoredRows
-from seb_appliance.errors import TopicHeldError, TopicNotFoundError
+from seb_appliance.errors import TopicHeldError, TopicNotFoundError, TopicReplacedError
 from seb_appliance.formats.durable_streams import StreamState
 from seb_appliance.formats.operations import TopicSettings
 
@@ -90,6 +90,17 @@ def topic_held(name: str) -> TopicHeldError:
         f"The topic {name!r} was deleted; its name is free when its last fork is deleted, too.",
         topic=name,
     )
+
+
+def check_id(name: str, topic_id: int, wanted_id: int | None) -> None:
+    """`wanted_id`: of the topic that is meant; None: whichever has the name. Raises
+    TopicReplacedError."""
+    if wanted_id not in (None, topic_id):
+        raise TopicReplacedError(
+            f"Topic {name!r} has the id {topic_id}, not {wanted_id}: another one had its name.",
+            topic=name,
+            topic_id=topic_id,
+        )
 
 
 def gone(topic: Topic) -> TopicNotFoundError:

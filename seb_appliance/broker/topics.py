@@ -41,6 +41,15 @@ class Topics:
         """Raises TopicNotFoundError."""
         return self._view(self._catalog.topic(name))
 
+    def above(self, name: str) -> list[str]:
+        """The topics from which it was forked, its parent first; also deleted ones."""
+        topic = self._catalog.find(name)
+        found = []
+        while topic is not None and topic.parent is not None:
+            topic = topic.parent
+            found.append(topic.name)
+        return found
+
     def all(self) -> list[TopicView]:
         """All topics, by name."""
         return [self._view(topic) for topic in self._catalog.topics()]
@@ -188,4 +197,5 @@ class Topics:
             topic.size_bytes,
             ForkOf(topic.parent.name, topic.fork_offset) if topic.parent is not None else None,
             len(topic.forks),
+            topic.stream is not None and topic.stream.closed,
         )

@@ -74,7 +74,7 @@ class ForkOf:
 @dataclass(frozen=True, slots=True)
 class TopicView:
     """A topic as of the last applied entry. `bytes`: its own; what a fork shares counts with its
-    parent. `forks`: how many there are of it."""
+    parent. `forks`: how many there are of it. `closed`: a stream that takes no records."""
 
     name: str
     topic_id: int
@@ -86,6 +86,7 @@ class TopicView:
     bytes: int
     fork_of: ForkOf | None = None
     forks: int = 0
+    closed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,13 +107,15 @@ class From:
 @dataclass(frozen=True, slots=True)
 class ReadRequest:
     """`until`: exclusive end, an offset or a time; `wait_ms`: how long a reader at the log end may
-    wait for a record; `max_bytes` is soft: at least one record comes."""
+    wait for a record; `max_bytes` is soft: at least one record comes. `topic_id`: of the topic
+    that is meant, if another one may have its name by now."""
 
     start: From
     until: From | None = None
     max_records: int = 1_000
     max_bytes: int = 1 << 20
     wait_ms: int = 0
+    topic_id: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ from seb_appliance.broker.counters import Counters
 from seb_appliance.broker.grants import Authorizer
 from seb_appliance.broker.group_admission import GroupAdmission
 from seb_appliance.broker.linger import Linger
+from seb_appliance.broker.log_clock import LogClock
 from seb_appliance.broker.ports import State
 from seb_appliance.broker.repeats import Earlier, Repeats
 from seb_appliance.broker.sequencer import Sequencer
@@ -56,6 +57,7 @@ class Writes:
         *,
         durability: str,
         clock: Clock,
+        log_clock: LogClock,
         counters: Counters,
         failpoints: Failpoints,
         pending: ByteBudget,
@@ -63,7 +65,7 @@ class Writes:
         self.stopping = False
         self._pending = pending
         self._together: Together | None = None  # of the window that was open last
-        self.admission = Admission(catalog, next_topic_id, settings.effective)
+        self.admission = Admission(catalog, next_topic_id, settings.effective, log_clock.created_us)
         self.group_admission = GroupAdmission(self.admission, catalog.groups)
         self._catalog = catalog
         self._sequencer = sequencer
@@ -78,7 +80,7 @@ class Writes:
             longest_wait_ms=settings.ack_timeout_ms,
             durability=durability,
         )
-        self.expiry = StreamExpiry(clock)
+        self.expiry = StreamExpiry(log_clock)
         self.appending = Appending(
             sequencer,
             self.admission,

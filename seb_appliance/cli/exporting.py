@@ -130,13 +130,14 @@ async def _export(
 
 def _export_lines(client: HttpClient, topic: str, to: str | None) -> None:
     from seb_appliance.cli.record_lines import JSON_LINES, PAGE_BYTES
-    from seb_appliance.client.reading import Reading, begin, pages
+    from seb_appliance.client.reading import Reading, Source, begin, pages
 
-    reading = Reading("earliest", None, None, follow=False, max_bytes=PAGE_BYTES)
-    began, end = client.wait_for(begin(client.caller, topic, reading, None), is_read=True)
+    reading = Reading("earliest", None, follow=False, max_bytes=PAGE_BYTES)
+    source = Source(client.caller, topic)
+    began, end = client.wait_for(begin(source, reading, None), is_read=True)
     count = 0
     with _opened(to) as target:
-        found = pages(client.caller, topic, reading, JSON_LINES.form, began, end)
+        found = pages(source, reading, JSON_LINES.form, began, end)
         for page in client.ahead(found):
             target.write(b"".join(line + b"\n" for line in page.records))
             count += len(page.records)

@@ -13,7 +13,7 @@ from seb_appliance.cli.failures import CommandError, OutputError
 from seb_appliance.cli.output import goes_to_a_file, printable, write
 from seb_appliance.cli.progress import Progress
 from seb_appliance.client.commits import Commits
-from seb_appliance.client.reading import BATCHES, Form, Page, Reading, begin, pages
+from seb_appliance.client.reading import BATCHES, Form, Page, Reading, Source, begin, pages
 from seb_appliance.client.records import Record
 
 if TYPE_CHECKING:
@@ -60,17 +60,14 @@ JSON_LINES: Final[Lines[bytes]] = Lines(
 def copy(client: HttpClient, wanted: Wanted, lines: Lines[T], *, is_terminal: bool) -> None:
     """Commits what was written out, if that is wanted. Raises CommandError."""
     offset: int | str = wanted.offset or "earliest"
-    reading = Reading(
-        offset, None, wanted.group, wanted.follow, PAGE_BYTES, wanted.until, wanted.most
-    )
+    reading = Reading(offset, None, wanted.follow, PAGE_BYTES, wanted.until, wanted.most)
     commits = None if wanted.group is None else Commits(client.caller, wanted.group, None)
-    began, end = client.wait_for(begin(client.caller, wanted.topic, reading, commits), is_read=True)
+    source = Source(client.caller, wanted.topic)
+    began, end = client.wait_for(begin(source, reading, commits), is_read=True)
     commit = functools.partial(_commit, client, commits if wanted.commit else None, wanted.topic)
     reached = began
     with Progress(wanted=goes_to_a_file() and not wanted.follow) as progress:
-        for page in client.ahead(
-            pages(client.caller, wanted.topic, reading, lines.form, began, end)
-        ):
+        for page in client.ahead(pages(source, reading, lines.form, began, end)):
             try:
                 _write(page, lines, is_terminal=is_terminal)
             except OutputError as error:

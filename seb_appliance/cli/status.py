@@ -51,6 +51,7 @@ def _members(found: Json) -> Json:
         "failing": bucket["failure"] or "no",
         "journal": f"entry {journal['seq']:,}, epoch {journal['epoch']}, "
         f"fencing mode {journal['fencing_mode']}, durability {journal['durability']}",
+        "log's clock": f"{journal['clock_ahead_s']:+,.1f} s from the wall clock",
         "snapshot": f"{newest}, {snapshots['entries_since']:,} entries since",
         "snapshot fails": snapshots["failure"] or "no",
         "remembered": _remembered(found["remembered"]),

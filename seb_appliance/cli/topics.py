@@ -1,4 +1,4 @@
-"""`seb topics …`: list, make, fork, change, show, trim and delete topics."""
+"""`seb topics …`: list, make, fork, change, show, trim, reopen and delete topics."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def setting(name: str, text: str) -> tuple[str, Any]:
 
 @click.group(cls=ListsByDefault)
 def topics() -> None:
-    """Topics: list (also without a command), create, fork, change, show, trim, delete."""
+    """Topics: list (also without a command), create, fork, change, show, trim, reopen, delete."""
 
 
 @topics.command("list")
@@ -203,6 +203,7 @@ def _show(topic: Topic, as_json: bool) -> None:
                 "topic id": topic["topic_id"],
                 "fork of": f"{forked['topic']}, at offset {forked['offset']:,}" if forked else "-",
                 "forks": topic["forks"],
+                "closed": "yes, it takes no records" if topic["closed"] else "no",
                 "created": moment(topic["created"]),
                 "records": f"{records:,}",
                 "size": size(topic["size_bytes"]),
@@ -230,6 +231,18 @@ def trim(client: HttpClient, as_json: bool, name: str, before: int, yes: bool) -
         say_json(answer)
     else:
         say(f"the log of {name} starts at {answer['log_start_offset']:,}")
+
+
+@topics.command()
+@click.argument("name", shell_complete=topic_names)
+@talks
+def reopen(client: HttpClient, as_json: bool, name: str) -> None:
+    """Let the closed stream NAME take records again; it needs an admin key."""
+    answer = client.request("POST", path_of("topics", name, "reopen")).json()
+    if as_json:
+        say_json(answer)
+    else:
+        say(f"{name} takes records")
 
 
 @topics.command()

@@ -2,18 +2,23 @@
 
 from seb_appliance.client.admin import Admin
 from seb_appliance.client.administering import AsyncAdmin
-from seb_appliance.client.batching import BadRecordError, Delivery
+from seb_appliance.client.batching import Delivery
 from seb_appliance.client.consumer import Consumer
 from seb_appliance.client.consuming import AsyncConsumer
 from seb_appliance.client.failures import (
     ApplianceError,
     ClientError,
     ClosedError,
+    ConfigurationError,
     LeaseLostError,
+    TopicReplacedError,
 )
+from seb_appliance.client.lookups import RecordKey
+from seb_appliance.client.new_records import BadRecordError
 from seb_appliance.client.producer import Producer
 from seb_appliance.client.producing import AsyncProducer
 from seb_appliance.client.records import Record, RecordBatch, UnreadableAnswerError
+from seb_appliance.client.transacting import Transaction
 
 __all__ = [
     "Admin",
@@ -24,11 +29,15 @@ __all__ = [
     "BadRecordError",
     "ClientError",
     "ClosedError",
+    "ConfigurationError",
     "Consumer",
     "Delivery",
     "LeaseLostError",
     "Producer",
     "Record",
     "RecordBatch",
+    "RecordKey",
+    "TopicReplacedError",
+    "Transaction",
     "UnreadableAnswerError",
 ]

@@ -20,6 +20,7 @@ class Admin(Blocking[AsyncAdmin]):
     topic = blocking(AsyncAdmin.topic)
     change_topic = blocking(AsyncAdmin.change_topic)
     trim_topic = blocking(AsyncAdmin.trim_topic)
+    reopen_topic = blocking(AsyncAdmin.reopen_topic)
     delete_topic = blocking(AsyncAdmin.delete_topic)
     groups = blocking(AsyncAdmin.groups)
     group = blocking(AsyncAdmin.group)

@@ -71,6 +71,10 @@ class AsyncAdmin:
         path = path_of("topics", topic, "trim")
         return _object(await self._send("POST", path, {"before": before}, again=True))
 
+    async def reopen_topic(self, topic: str) -> Json:
+        """A closed stream takes records again."""
+        return _object(await self._send("POST", path_of("topics", topic, "reopen"), again=True))
+
     async def delete_topic(self, topic: str) -> None:
         await self._send("DELETE", path_of("topics", topic))
 

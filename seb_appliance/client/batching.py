@@ -3,81 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import datetime
 import threading
-from collections.abc import Callable, Generator, Mapping
-from typing import Final
+from bisect import bisect_left
+from collections.abc import Callable, Generator
 
-import msgspec
-
-from seb_appliance import limits
-from seb_appliance.client.failures import ClientError
-from seb_appliance.client.records import timestamp_us
+from seb_appliance.client.new_records import NewRecord
 from seb_appliance.formats import batch
 from seb_appliance.formats.columns import BinaryColumn, Columns, int64s
-
-RECORD_OVERHEAD_BYTES: Final = 40  # of one in the buffer, beside its own bytes; about
-
-Value = bytes | str | None
-Headers = Mapping[str, bytes | str]
-
-
-class BadRecordError(ClientError, ValueError):
-    """No topic can hold this record; nothing was sent."""
-
-
-class NewRecord(msgspec.Struct, frozen=True, gc=False):
-    """A checked record. `headers`: packed as they are stored."""
-
-    value: bytes | None
-    key: bytes | None
-    headers: bytes
-    timestamp_us: int
-
-    @property
-    def size_bytes(self) -> int:
-        key_bytes = 0 if self.key is None else len(self.key)
-        return len(self.value or b"") + key_bytes + len(self.headers) + RECORD_OVERHEAD_BYTES
-
-
-def new_record(
-    value: Value,
-    key: bytes | str | None,
-    headers: Headers | None,
-    timestamp: datetime.datetime | None,
-    now_us: int,
-) -> NewRecord:
-    """What would be refused whatever the topic is refused here, so that it takes no other record
-    along. Raises BadRecordError."""
-    value = value.encode() if isinstance(value, str) else value
-    key = key.encode() if isinstance(key, str) else key
-    if value is None and key is None:
-        raise BadRecordError("a tombstone (value None) needs a record key")
-    if value is not None and len(value) > limits.RECORD_BYTES_MAX:
-        raise BadRecordError(f"a record of {len(value)} bytes is larger than 16 MiB")
-    if key is not None and len(key) > limits.RECORD_KEY_BYTES_MAX:
-        raise BadRecordError(f"a record key of {len(key)} bytes is larger than 64 KiB")
-    if timestamp is not None:
-        try:
-            now_us = timestamp_us(timestamp)
-        except ValueError as error:
-            raise BadRecordError(str(error)) from error
-    if now_us < 0:
-        raise BadRecordError("a timestamp is before 1970")
-    return NewRecord(value, key, _packed(headers) if headers else b"", now_us)
-
-
-def _packed(headers: Headers) -> bytes:
-    plain = {k: v.encode() if isinstance(v, str) else bytes(v) for k, v in headers.items()}
-    packed = msgspec.msgpack.encode(plain)
-    if len(plain) > limits.RECORD_HEADERS_MAX or len(packed) > limits.RECORD_HEADERS_BYTES_MAX:
-        raise BadRecordError(f"{len(plain)} headers of {len(packed)} bytes are too many")
-    return packed
 
 
 class Batch:
     """Records of one topic that are sent together. Grows until it is sealed; is then stored as a
-    whole, or not at all."""
+    whole, or not at all, but for records that the topic is found not to take."""
 
     def __init__(self, topic: str, opened_s: float) -> None:
         self.topic = topic
@@ -88,6 +25,8 @@ class Batch:
         self._first_offset: int | None = None
         self._error: Exception | None = None
         self._settled = False
+        self._dropped: list[int] = []  # places, ascending
+        self._why_dropped: Exception | None = None
         self._lock = threading.Lock()
         self._callbacks: list[Callable[[], None]] = []
 
@@ -109,6 +48,16 @@ class Batch:
             BinaryColumn.of(headers) if any(headers) else None,
         )
         return batch.encode(columns, base_offset=0, created_us=now_us, zstd_level=zstd_level)
+
+    def drop_larger(self, most_bytes: int, error: Exception) -> bool:
+        """Records with a larger value fail with `error` and are sent no more. False, and nothing
+        happens, if these are all or none of them, or others were dropped before."""
+        dropped = [i for i, r in enumerate(self.records) if len(r.value or b"") > most_bytes]
+        if self._dropped or len(dropped) in (0, self.count):
+            return False
+        self._dropped, self._why_dropped = dropped, error
+        self.records = [r for r in self.records if len(r.value or b"") <= most_bytes]
+        return True
 
     def stored(self, first_offset: int | None) -> None:
         """`first_offset` None: stored, but the appliance has forgotten where."""
@@ -142,9 +91,12 @@ class Batch:
     def offset(self, place: int) -> int | None:
         """Of a settled batch. Raises what it failed with."""
         assert self._settled
+        before = bisect_left(self._dropped, place)
+        if self._why_dropped is not None and self._dropped[before : before + 1] == [place]:
+            raise self._why_dropped
         if self._error is not None:
             raise self._error
-        return None if self._first_offset is None else self._first_offset + place
+        return None if self._first_offset is None else self._first_offset + place - before
 
 
 class Delivery:

@@ -8,8 +8,9 @@ from collections.abc import Callable
 from typing import Final
 
 from seb_appliance import limits
-from seb_appliance.client.batching import Batch, Delivery, NewRecord
+from seb_appliance.client.batching import Batch, Delivery
 from seb_appliance.client.failures import ClosedError
+from seb_appliance.client.new_records import NewRecord
 
 BATCH_BYTES_MAX: Final = 8 * limits.MIB  # half of what a request may inflate to
 

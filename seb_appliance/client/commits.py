@@ -11,6 +11,7 @@ from seb_appliance.client.calling import Caller
 from seb_appliance.client.exchange import Answer
 from seb_appliance.client.failures import ApplianceError, LeaseLostError
 from seb_appliance.client.leasing import Lease
+from seb_appliance.client.transacting import Transaction
 
 
 class Commits:
@@ -19,7 +20,7 @@ class Commits:
 
     def __init__(self, caller: Caller, group: str, lease: Lease | None) -> None:
         self._caller = caller
-        self._group = group
+        self.group = group
         self._lease = lease
         self._topic_ids: dict[str, int] = {}
         self._committed: dict[str, int | None] = {}
@@ -31,20 +32,30 @@ class Commits:
         is_there = "seb-committed-offset" in answer.headers
         self._committed[topic] = answer.number("seb-committed-offset") if is_there else None
 
-    async def commit(self, offsets: Mapping[str, int]) -> None:
-        """All of them or none; what stands there already is left out. Raises ApplianceError,
-        LeaseLostError."""
-        while news := {t: o for t, o in offsets.items() if self._committed[t] != o}:
+    async def commit(
+        self, offsets: Mapping[str, int], transaction: Transaction | None = None
+    ) -> None:
+        """All of them or none, with the records of the `transaction` if there is one; what stands
+        there already is left out. Raises ApplianceError, LeaseLostError."""
+        while (news := self._news(offsets)) or transaction is not None:
             try:
+                if transaction is not None:
+                    commit = {"group": self.group, **self._body(news)} if news else None
+                    await transaction.store(self._caller, commit)
+                    self._committed.update(news)
+                    return
                 await self._put(news)
             except ApplianceError as error:
                 if error.code == "stale_generation":
                     raise LeaseLostError("the lease is not in force any more") from error
-                if error.code != "offset_conflict" or not await self._moved_it():
+                is_open = transaction is not None and error.side_effects == "unknown"
+                if error.code != "offset_conflict" or is_open or not await self._moved_it():
                     raise
 
-    async def _put(self, news: Mapping[str, int]) -> None:
-        """Raises ApplianceError."""
+    def _news(self, offsets: Mapping[str, int]) -> dict[str, int]:
+        return {t: o for t, o in offsets.items() if self._committed[t] != o}
+
+    def _body(self, news: Mapping[str, int]) -> dict[str, object]:
         body: dict[str, object] = {
             "offsets": news,
             "expected": {topic: self._committed[topic] for topic in news},
@@ -52,9 +63,13 @@ class Commits:
         }
         if self._lease is not None:
             body["generation"] = self._lease.generation
-        request = self._caller.endpoint.request(
-            "PUT", path_of("groups", self._group, "offsets"), body=msgspec.json.encode(body)
-        )
+        return body
+
+    async def _put(self, news: Mapping[str, int]) -> None:
+        """Raises ApplianceError."""
+        body = msgspec.json.encode(self._body(news))
+        path = path_of("groups", self.group, "offsets")
+        request = self._caller.endpoint.request("PUT", path, body=body)
         self._in_doubt.append(news)  # also if this is cancelled: the appliance may have it
         try:
             await self._caller.ask(request, is_known_again=True)
@@ -71,7 +86,7 @@ class Commits:
         where it was committed. Raises ApplianceError."""
         if not self._in_doubt:
             return False
-        answer = await self._caller.get(path_of("groups", self._group))
+        answer = await self._caller.get(path_of("groups", self.group))
         found = {row["topic"]: row["committed_offset"] for row in answer.json()["topics"]}
         for tried in self._in_doubt:
             if all(found.get(topic) == offset for topic, offset in tried.items()):

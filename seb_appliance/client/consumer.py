@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Iterator, Sequence
-from typing import Literal
+from typing import Literal, TypeVar
 
 from seb_appliance import limits
+from seb_appliance.client import lookups
 from seb_appliance.client.blocking import Blocking, blocking
 from seb_appliance.client.consuming import (
     LEASE_TTL_MS,
@@ -14,7 +16,12 @@ from seb_appliance.client.consuming import (
     AsyncConsumer,
     CommitMode,
 )
+from seb_appliance.client.lookups import Ask, RecordKey
+from seb_appliance.client.new_records import Data
 from seb_appliance.client.records import Record, RecordBatch
+from seb_appliance.client.transacting import Transaction
+
+T = TypeVar("T")
 
 
 class Consumer(Blocking[AsyncConsumer]):
@@ -60,6 +67,32 @@ class Consumer(Blocking[AsyncConsumer]):
         )
 
     commit = blocking(AsyncConsumer.commit)
+    latest = blocking(AsyncConsumer.latest)
+
+    def keys(
+        self, topic: str, *, prefix: Data = b"", after: Data | None = None, fresh: bool = False
+    ) -> Iterator[RecordKey]:
+        """As AsyncConsumer.keys."""
+        return self._each(lookups.keys(self._inner.caller, topic, prefix, after, fresh=fresh))
+
+    def history(
+        self, topic: str, key: Data, *, before: int | None = None, fresh: bool = False
+    ) -> Iterator[Record]:
+        """As AsyncConsumer.history."""
+        return self._each(lookups.history(self._inner.caller, topic, key, before, fresh=fresh))
+
+    def _each(self, ask: Ask[T]) -> Iterator[T]:
+        following: Ask[T] | None = ask
+        while following is not None:
+            items, following = self._wait_for(following())
+            yield from items
+
+    @contextlib.contextmanager
+    def transaction(self) -> Iterator[Transaction]:
+        """`with`: as AsyncConsumer.transaction."""
+        with self._inner.open_transaction() as transaction:
+            yield transaction
+            self._wait_for(self._inner.store(transaction))
 
     def next_batch(self) -> RecordBatch | None:
         """The next one that holds records; None: all is read (`follow=False`). Interrupted by

@@ -12,15 +12,23 @@ from typing import Final, Literal, NamedTuple, Self
 from msgspec.structs import replace
 
 from seb_appliance import limits
+from seb_appliance.client import lookups
 from seb_appliance.client.calling import Caller
 from seb_appliance.client.commits import Commits
 from seb_appliance.client.exchange import Endpoint
-from seb_appliance.client.failures import ApplianceError, ClientError, ClosedError
+from seb_appliance.client.failures import (
+    ApplianceError,
+    ClientError,
+    ClosedError,
+    ConfigurationError,
+)
 from seb_appliance.client.leasing import Lease
+from seb_appliance.client.lookups import RecordKey
+from seb_appliance.client.new_records import Data
 from seb_appliance.client.reading import Reading, batches
 from seb_appliance.client.records import Record, RecordBatch
+from seb_appliance.client.transacting import Transaction, opened
 from seb_appliance.clock import Clock, SystemClock
-from seb_appliance.start_errors import ConfigurationError
 
 PATIENCE_S: Final = 120.0
 TOPICS_MAX: Final = 200  # each has a connection that waits for its records
@@ -91,20 +99,20 @@ class AsyncConsumer:
             raise ConfigurationError("of a group offset is earliest or latest, where it has none")
         self._topics = (topics,) if isinstance(topics, str) else tuple(topics)
         self._clock = clock or SystemClock()
-        self._caller = Caller(
+        self.caller = Caller(
             Endpoint(url, api_key),
             self._clock,
             random,
             connections=TOPICS_MAX + 2,  # a commit and a renewal never wait for a read
             patience_s=patience_s,
         )
-        self._reading = Reading(offset, view, group, follow, max_bytes)
+        self._reading = Reading(offset, view, follow, max_bytes)
         self._lease = (
             None
             if group is None or lease is None
-            else Lease(self._caller, group, lease, lease_ttl_ms)
+            else Lease(self.caller, group, lease, lease_ttl_ms)
         )
-        self._commits = None if group is None else Commits(self._caller, group, self._lease)
+        self._commits = None if group is None else Commits(self.caller, group, self._lease)
         self._commits_itself = commit == "after_batch"
         self._refresh_s = refresh_s
         self._ahead: asyncio.Queue[_Ahead | Exception | None] = asyncio.Queue(prefetch)
@@ -148,25 +156,74 @@ class AsyncConsumer:
             self._looped = None
             self._move(batch, batch.next_offset)
 
+    async def latest(self, topic: str, key: Data, *, fresh: bool = False) -> Record | None:
+        """The newest record of a record key; None if there is none, or a tombstone. Of any topic
+        with a `key_index`. `fresh`: waits for what was acknowledged before. Raises ApplianceError,
+        BadRecordError."""
+        return await lookups.latest(self.caller, topic, key, fresh=fresh)
+
+    def keys(
+        self, topic: str, *, prefix: Data = b"", after: Data | None = None, fresh: bool = False
+    ) -> AsyncIterator[RecordKey]:
+        """The record keys of a topic that begin with `prefix` and come behind `after`, as bytes in
+        their order. Raises as `latest`."""
+        return lookups.each(lookups.keys(self.caller, topic, prefix, after, fresh=fresh))
+
+    def history(
+        self, topic: str, key: Data, *, before: int | None = None, fresh: bool = False
+    ) -> AsyncIterator[Record]:
+        """Every record of a record key that is still stored, tombstones too, newest first, below
+        the offset `before`. The topic's `key_index` is `history`. Raises as `latest`."""
+        return lookups.each(lookups.history(self.caller, topic, key, before, fresh=fresh))
+
     async def commit(self, offsets: Mapping[str, int] | None = None) -> None:
         """Commit what was handed out, or `offsets`: the next one to read, by topic. Raises
         ApplianceError, LeaseLostError."""
         if self._commits is None:
             raise ClientError("a consumer without a group has nowhere to commit")
-        if offsets is not None:
+        if offsets is None:
+            await self._commit_handed(self._commits)
+        else:
             await self._commits.commit(offsets)
-            return
+
+    async def _commit_handed(
+        self, commits: Commits, transaction: Transaction | None = None
+    ) -> None:
+        """Without topics of a pattern that were deleted since."""
         while True:
             try:
-                await self._commits.commit(dict(self._handed))
+                await commits.commit(dict(self._handed), transaction)
             except ApplianceError as error:
                 topic = str(error.problem.get("topic"))
-                if topic in self._topics or not _is_gone(error):
+                is_open = transaction is not None and error.side_effects == "unknown"
+                if topic in self._topics or not _is_gone(error) or is_open:
                     raise
                 if self._handed.pop(topic, None) is None:
                     raise
             else:
                 return
+
+    @contextlib.asynccontextmanager
+    async def transaction(self) -> AsyncIterator[Transaction]:
+        """`async with`: what is sent to the transaction is stored at the end, together with the
+        commit of what was handed out: all of it, or nothing. Each batch is worked on once, whatever
+        fails. If the body or the end fails, the consumer is over: a new one goes on where the group
+        stands. Raises ApplianceError, LeaseLostError, and ClientError without a group."""
+        with self.open_transaction() as transaction:
+            yield transaction
+            await self.store(transaction)
+
+    def open_transaction(self) -> contextlib.AbstractContextManager[Transaction]:
+        """What of `transaction` waits for nothing."""
+        if self._commits is None:
+            raise ClientError("a consumer without a group has nothing to commit in a transaction")
+        self._check_open()
+        return opened(self._clock.wall_us, self.abandon)
+
+    async def store(self, transaction: Transaction) -> None:
+        """What of `transaction` waits."""
+        assert self._commits is not None, "open_transaction() was asked first"
+        await self._commit_handed(self._commits, transaction)
 
     def abandon(self) -> None:
         """A batch was lost on its way to who asked: hand out and commit nothing more."""
@@ -187,7 +244,7 @@ class AsyncConsumer:
                 with contextlib.suppress(ApplianceError):  # it runs out by itself
                     await self._lease.give_back()
         finally:
-            self._caller.close()
+            self.caller.close()
 
     async def __aenter__(self) -> Self:
         return self
@@ -199,8 +256,7 @@ class AsyncConsumer:
 
     async def _next(self) -> RecordBatch | None:
         """Also one without records, which only moves on."""
-        if self._closed or self._is_abandoned:
-            raise ClosedError("the consumer is closed, or was interrupted")
+        self._check_open()
         if self._commits_itself:
             await self.commit()
         if self._looped is not None:
@@ -220,6 +276,13 @@ class AsyncConsumer:
         if not batch.is_view and self._tasks.get(batch.topic) is reader:
             self._handed[batch.topic] = batch.next_offset
         return batch
+
+    def _check_open(self) -> None:
+        if self._closed or self._is_abandoned:
+            raise ClosedError(
+                "the consumer is closed, was interrupted, or a transaction of it failed: a new one "
+                "goes on"
+            )
 
     def _rest_of(self, looped: _Looped) -> RecordBatch:
         self._looped = None
@@ -264,14 +327,14 @@ class AsyncConsumer:
     async def _named(self, wanted: str) -> list[str]:
         if not _is_pattern(wanted):
             return [wanted]
-        answer = await self._caller.get("/v1/topics", {"pattern": wanted})
+        answer = await self.caller.get("/v1/topics", {"pattern": wanted})
         return [found["topic"] for found in answer.json()["topics"]]
 
     async def _read(self, topic: str, wanted: str) -> None:
         reader = asyncio.current_task()
         assert reader is not None
         try:
-            async for batch in batches(self._caller, topic, self._reading, self._commits):
+            async for batch in batches(self.caller, topic, self._reading, self._commits):
                 await self._ahead.put(_Ahead(batch, reader))
         except ApplianceError as error:
             if topic == wanted or not _is_gone(error):
@@ -282,8 +345,8 @@ class AsyncConsumer:
 
 
 def _is_gone(error: ApplianceError) -> bool:
-    """The topic was deleted, and its offsets with it."""
-    return error.code in ("topic_not_found", "topic_held")
+    """The topic was deleted, and its offsets with it; another one may have its name by now."""
+    return error.code in ("topic_not_found", "topic_held", "topic_replaced")
 
 
 def _is_pattern(topic: str) -> bool:

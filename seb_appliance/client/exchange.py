@@ -8,9 +8,9 @@ from urllib.parse import urlencode
 
 import msgspec
 
-from seb_appliance import __version__, limits
+from seb_appliance import __version__, limits, start_errors
 from seb_appliance.addresses import parse_url
-from seb_appliance.start_errors import ConfigurationError
+from seb_appliance.client.failures import ConfigurationError
 
 HEAD_BYTES_MAX: Final = 64 * limits.KIB
 BODY_BYTES_MAX: Final = 256 * limits.MIB
@@ -53,7 +53,10 @@ class Endpoint:
     """
 
     def __init__(self, url: str, api_key: str, agent: str = "seb-client") -> None:
-        parts = parse_url(url)
+        try:
+            parts = parse_url(url)
+        except start_errors.ConfigurationError as error:
+            raise ConfigurationError(error.detail) from error
         if not api_key.isascii() or not api_key.isprintable() or " " in api_key or not api_key:
             raise ConfigurationError("the API key is not one: seb_… and nothing else")
         assert parts.hostname is not None

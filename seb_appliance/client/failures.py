@@ -7,12 +7,18 @@ from typing import Any, Final, Literal
 
 import msgspec
 
+from seb_appliance import start_errors
+
 SideEffects = Literal["none", "unknown"]
 RETRY_AFTER_S_MAX: Final = 60.0
 
 
 class ClientError(Exception):
     """Base of all errors of the client."""
+
+
+class ConfigurationError(ClientError, start_errors.ConfigurationError):
+    """A URL, an API key or an option is wrong."""
 
 
 class ApplianceError(ClientError):
@@ -51,7 +57,7 @@ class ApplianceError(ClientError):
 
     def in_doubt(self) -> ApplianceError:
         """The same, of a request that was sent before without an answer: it may have been done."""
-        return ApplianceError(
+        return type(self)(
             self.detail,
             code=self.code,
             status=self.status,
@@ -60,6 +66,11 @@ class ApplianceError(ClientError):
             retry_after_s=self.retry_after_s,
             problem=self.problem,
         )
+
+
+class TopicReplacedError(ApplianceError):
+    """The topic that was being read was deleted, and another one that was made since has its name:
+    its offsets began at 0."""
 
 
 class ClosedError(ClientError):
@@ -99,9 +110,11 @@ def refusal(address: str, status: int, headers: Mapping[str, str], body: bytes) 
             side_effects="unknown",
             retry_after_s=retry_after_s,
         )
-    return ApplianceError(
+    code = str(problem["code"])
+    kind = TopicReplacedError if code == "topic_replaced" else ApplianceError
+    return kind(
         str(problem.get("detail", "The request was refused")),
-        code=str(problem["code"]),
+        code=code,
         status=status,
         retryable=problem.get("retryable") is True,
         side_effects="none" if problem.get("side_effects") == "none" else "unknown",

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import functools
 import threading
+from collections.abc import Iterator
 from types import TracebackType
 
 from seb_appliance import limits
-from seb_appliance.client.batching import Delivery, Headers, Value
+from seb_appliance.client.batching import Delivery
 from seb_appliance.client.blocking import Blocking, blocking
+from seb_appliance.client.new_records import Data, Headers, Value
 from seb_appliance.client.producing import PATIENCE_S, AsyncProducer, Compression
+from seb_appliance.client.transacting import Transaction
 
 
 class Producer(Blocking[AsyncProducer]):
@@ -49,15 +53,16 @@ class Producer(Blocking[AsyncProducer]):
         topic: str,
         value: Value,
         *,
-        key: bytes | str | None = None,
+        key: Data | None = None,
         headers: Headers | None = None,
         timestamp: datetime.datetime | None = None,
     ) -> Delivery:
-        """Take a record; `result()` of what this returns waits for its offset. `value` None: a
-        tombstone. `timestamp`: now unless given. Blocks while the buffer is full. Raises
-        BadRecordError, ClosedError."""
+        """Take a record; `result()` of what this returns waits for its offset. `value`: bytes, or
+        text; None for a tombstone; what JSON has (dict, list, number, bool) is stored as JSON.
+        `timestamp`: now unless given. Blocks while the buffer is full. Raises BadRecordError,
+        ClosedError."""
         producer = self._inner
-        record = producer.record(value, key, headers, timestamp)
+        record = producer.record(topic, value, key, headers, timestamp)
         while (delivery := producer.add(topic, record)) is None:
             room = threading.Event()
             producer.buffer.when_room(room.set)
@@ -65,6 +70,13 @@ class Producer(Blocking[AsyncProducer]):
         return delivery
 
     flush = blocking(AsyncProducer.flush)
+
+    @contextlib.contextmanager
+    def transaction(self) -> Iterator[Transaction]:
+        """`with`: as AsyncProducer.transaction."""
+        with self._inner.open_transaction() as transaction:
+            yield transaction
+            self._wait_for(self._inner.store(transaction))
 
     def __exit__(
         self,

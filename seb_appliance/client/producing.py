@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import datetime
 import functools
 import random as random_numbers
 import secrets
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from types import TracebackType
 from typing import Final, Literal, NamedTuple, Self
 
@@ -15,21 +16,15 @@ import msgspec
 
 from seb_appliance import limits
 from seb_appliance.addresses import path_of
-from seb_appliance.client.batching import (
-    Batch,
-    Delivery,
-    Headers,
-    NewRecord,
-    Value,
-    call_on,
-    new_record,
-)
+from seb_appliance.client.batching import Batch, Delivery, call_on
 from seb_appliance.client.buffer import Buffer
 from seb_appliance.client.calling import Caller
 from seb_appliance.client.exchange import Answer, Endpoint
 from seb_appliance.client.failures import ApplianceError, ClosedError, no_answer
+from seb_appliance.client.new_records import Data, Headers, NewRecord, Value, new_record
 from seb_appliance.client.numbering import Numbers
 from seb_appliance.client.retrying import Retrying
+from seb_appliance.client.transacting import Transaction, opened
 from seb_appliance.clock import Clock, SystemClock
 
 BATCH: Final = "application/vnd.seb.batch"
@@ -120,14 +115,15 @@ class AsyncProducer:
         topic: str,
         value: Value,
         *,
-        key: bytes | str | None = None,
+        key: Data | None = None,
         headers: Headers | None = None,
         timestamp: datetime.datetime | None = None,
     ) -> Delivery:
-        """Take a record; awaiting what this returns gives its offset. `value` None: a tombstone.
+        """Take a record; awaiting what this returns gives its offset. `value`: bytes, or text;
+        None for a tombstone; what JSON has (dict, list, number, bool) is stored as JSON.
         `timestamp`: now unless given. Waits while the buffer is full. Raises BadRecordError,
         ClosedError."""
-        record = new_record(value, key, headers, timestamp, self._clock.wall_us())
+        record = self.record(topic, value, key, headers, timestamp)
         while (delivery := self.add(topic, record)) is None:
             await self._room()
         return delivery
@@ -138,13 +134,14 @@ class AsyncProducer:
 
     def record(
         self,
+        topic: str,
         value: Value,
-        key: bytes | str | None,
+        key: Data | None,
         headers: Headers | None,
         timestamp: datetime.datetime | None,
     ) -> NewRecord:
         """From any thread. Raises BadRecordError."""
-        return new_record(value, key, headers, timestamp, self._clock.wall_us())
+        return new_record(topic, value, key, headers, timestamp, self._clock.wall_us())
 
     async def flush(self) -> None:
         """Send what there is at once, and wait until it is acknowledged. Raises the first failure
@@ -160,6 +157,25 @@ class AsyncProducer:
         failure, self._failure = self._failure, None
         if failure is not None:
             raise failure
+
+    @contextlib.asynccontextmanager
+    async def transaction(self) -> AsyncIterator[Transaction]:
+        """`async with`: what is sent to the transaction, to any topics, is stored at the end: all
+        of it, or nothing. It does not wait for what `send` took before. Raises ApplianceError,
+        ClosedError."""
+        with self.open_transaction() as transaction:
+            yield transaction
+            await self.store(transaction)
+
+    def open_transaction(self) -> contextlib.AbstractContextManager[Transaction]:
+        """What of `transaction` waits for nothing."""
+        if self._closed:
+            raise ClosedError("the producer is closed")
+        return opened(self._clock.wall_us)
+
+    async def store(self, transaction: Transaction) -> None:
+        """What of `transaction` waits."""
+        await transaction.store(self._caller)
 
     async def close(self) -> None:
         """`flush`, and no more. Raises as `flush` does; is closed all the same."""
@@ -248,10 +264,12 @@ class AsyncProducer:
 
     async def _send_until_settled(self, lane: _Lane, batch: Batch) -> None:
         level = self._zstd_level if batch.size_bytes >= ZSTD_FROM_BYTES else None
-        body = batch.encode(self._clock.wall_us(), level)
+        body, count = b"", 0
         path = path_of("topics", lane.topic, "records")
         retrying = self._caller.retrying(is_known_again=True)
         while not batch.is_settled:
+            if count != len(batch.records):
+                body, count = batch.encode(self._clock.wall_us(), level), len(batch.records)
             sent = _Sent(lane.numbers.of(batch)[0], lane.numbers.is_first(batch))
             request = self._caller.endpoint.request(
                 "POST", path, body=body, content_type=BATCH, headers=lane.numbers.headers(batch)
@@ -288,10 +306,22 @@ class AsyncProducer:
         epoch, seq = lane.numbers.of(batch)
         if epoch != sent.epoch:
             retrying.in_doubt = False  # nothing of the epoch before is stored behind a hole
+        elif not retrying.in_doubt and self._drops(batch, error):
+            lane.numbers.begin_again()  # without what the topic does not take
         elif error.code != "sequence_gap" or (sent.was_first and (seq == 0 or retrying.in_doubt)):
             await self._fail(lane, batch, retrying.last_word(error))
         elif sent.was_first:
             lane.numbers.begin_again()  # the appliance has forgotten this producer
+
+    def _drops(self, batch: Batch, error: ApplianceError) -> bool:
+        """Whether it was refused for some of its records, which fail alone."""
+        most = error.problem.get("max_record_bytes")
+        if error.code != "record_too_large" or not isinstance(most, int):
+            return False
+        if not batch.drop_larger(most, error):
+            return False
+        self._failure = self._failure or error
+        return True
 
     async def _until_first(self, lane: _Lane, batch: Batch) -> None:
         """Only the first one may fail: what comes before decides what its answer means."""

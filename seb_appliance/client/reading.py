@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Generic, Literal, NamedTuple, TypeVar
 
@@ -12,6 +12,7 @@ from seb_appliance import limits
 from seb_appliance.addresses import path_of
 from seb_appliance.client.calling import Caller
 from seb_appliance.client.commits import Commits
+from seb_appliance.client.exchange import Answer
 from seb_appliance.client.records import (
     Record,
     RecordBatch,
@@ -28,13 +29,12 @@ VIEW_RECORDS: Final = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What a consumer asks of each topic. `offset`: where to begin; in a group, where it has no
-    offset yet. `follow` False: up to the log end of the first answer, or `until` (exclusive: an
+    """What a consumer asks of each topic. `offset`: where to begin; in a group, where it has none
+    yet. `follow` False: up to the log end of the first answer, or `until` (exclusive: an
     offset or `@time`). `most`: at most so many records; None: all."""
 
     offset: int | str
     view: Literal["latest"] | None
-    group: str | None
     follow: bool
     max_bytes: int
     until: str | None = None
@@ -50,6 +50,24 @@ class Form(NamedTuple, Generic[T]):
 
 
 BATCHES: Final[Form[Record]] = Form("batch", decode_batches)
+
+
+class Source:
+    """Records of the topic that had the name `topic` when it was first asked. Each answer is held
+    to that one, so that nobody goes on in another that was made since under its name."""
+
+    def __init__(self, caller: Caller, topic: str) -> None:
+        self.topic = topic
+        self._caller = caller
+        self._topic_id: str | None = None
+
+    async def get(self, query: Mapping[str, object], group: str | None = None) -> Answer:
+        """Raises ApplianceError, TopicReplacedError."""
+        named = ("topics", self.topic, "records")
+        path = path_of(*named) if group is None else path_of("groups", group, *named)
+        answer = await self._caller.get(path, {**query, "topic_id": self._topic_id})
+        self._topic_id = answer.headers.get("seb-topic-id")  # an older appliance may not tell it
+        return answer
 
 
 class Page(NamedTuple, Generic[T]):
@@ -76,21 +94,21 @@ async def batches(
     caller: Caller, topic: str, reading: Reading, commits: Commits | None
 ) -> AsyncIterator[RecordBatch]:
     """Raises ApplianceError, UnreadableAnswerError."""
+    source = Source(caller, topic)
     offset = reading.offset
     if reading.view is not None:
-        async for view in _view(caller, topic, reading):
+        async for view in _view(source, reading):
             yield view
             offset = view.next_offset
     end: int | None = None
     if commits is not None or not isinstance(offset, int):
-        offset, end = await begin(caller, topic, reading, commits)
-    async for page in pages(caller, topic, reading, BATCHES, offset, end):
+        offset, end = await begin(source, reading, commits)
+    async for page in pages(source, reading, BATCHES, offset, end):
         yield RecordBatch(topic, page.records, page.next_offset, page.log_end_offset)
 
 
 async def pages(
-    caller: Caller,
-    topic: str,
+    source: Source,
     reading: Reading,
     form: Form[T],
     offset: int,
@@ -98,7 +116,6 @@ async def pages(
 ) -> AsyncIterator[Page[T]]:
     """From `offset` on. `end`: where it ends unless it follows; None: the log end of the first
     answer. Raises ApplianceError, and what `form.decode` raises."""
-    path = path_of("topics", topic, "records")
     query: dict[str, object] = {
         "format": form.name,
         "until": reading.until,
@@ -108,11 +125,12 @@ async def pages(
     left = reading.most
     while (reading.follow or end is None or offset < end) and left != 0:
         most = limits.FETCH_RECORDS_MAX if left is None else min(left, limits.FETCH_RECORDS_MAX)
-        answer = await caller.get(path, {**query, "offset": offset, "max_records": most})
+        # `offset` comes first: the appliance remembers such a request without it.
+        answer = await source.get({"offset": offset, **query, "max_records": most})
         reached = answer.number("seb-next-offset")
         log_end_offset = answer.number("seb-log-end-offset")
         if reached != offset:
-            records = form.decode(topic, answer.body, offset, reached)
+            records = form.decode(source.topic, answer.body, offset, reached)
             if left is not None:
                 left -= len(records)
             yield Page(records, reached, log_end_offset)
@@ -122,20 +140,16 @@ async def pages(
         offset = reached
 
 
-async def begin(
-    caller: Caller, topic: str, reading: Reading, commits: Commits | None
-) -> tuple[int, int]:
+async def begin(source: Source, reading: Reading, commits: Commits | None) -> tuple[int, int]:
     """The offset to begin at, and the log end. Asked for as JSON, because record batches begin
     where they were stored, which may be before it. `commits`: of the group, if there is one.
     Raises ApplianceError, UnreadableAnswerError."""
     query: dict[str, object] = {"format": "json", "max_records": 1, "until": reading.until}
     if commits is None:
-        path = path_of("topics", topic, "records")
-        answer = await caller.get(path, {**query, "offset": reading.offset})
+        answer = await source.get({**query, "offset": reading.offset})
     else:
-        path = path_of("groups", reading.group or "", "topics", topic, "records")
-        answer = await caller.get(path, {**query, "default": reading.offset})
-        commits.began(topic, answer)
+        answer = await source.get({**query, "default": reading.offset}, commits.group)
+        commits.began(source.topic, answer)
     try:
         first = msgspec.json.decode(answer.body, type=_First)
     except msgspec.DecodeError as error:
@@ -144,7 +158,7 @@ async def begin(
     return found, first.log_end_offset
 
 
-async def _view(caller: Caller, topic: str, reading: Reading) -> AsyncIterator[RecordBatch]:
+async def _view(source: Source, reading: Reading) -> AsyncIterator[RecordBatch]:
     query: dict[str, object] = {
         "view": "latest",
         "format": "ndjson",
@@ -154,10 +168,10 @@ async def _view(caller: Caller, topic: str, reading: Reading) -> AsyncIterator[R
     }
     cursor: str | None = None
     while True:
-        answer = await caller.get(path_of("topics", topic, "records"), {**query, "cursor": cursor})
+        answer = await source.get({**query, "cursor": cursor})
         yield RecordBatch(
-            topic,
-            decode_lines(topic, answer.body),
+            source.topic,
+            decode_lines(source.topic, answer.body),
             answer.number("seb-next-offset"),
             answer.number("seb-log-end-offset"),
             is_view=True,

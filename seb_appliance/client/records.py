@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import datetime
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import repeat
 from typing import Final
 
@@ -16,7 +16,7 @@ from seb_appliance.formats import batch
 from seb_appliance.formats.columns import BinaryColumn
 
 NO_HEADERS: Final[Mapping[str, bytes]] = {}
-_headers_decoder: Final = msgspec.msgpack.Decoder(dict[str, bytes])
+headers_of: Final = msgspec.msgpack.Decoder(dict[str, bytes]).decode
 
 
 class Record(msgspec.Struct, frozen=True, gc=False):
@@ -32,9 +32,7 @@ class Record(msgspec.Struct, frozen=True, gc=False):
     @property
     def time(self) -> datetime.datetime:
         """The timestamp, in UTC."""
-        seconds, micros = divmod(self.timestamp_us, 1_000_000)
-        whole = datetime.datetime.fromtimestamp(seconds, datetime.UTC)
-        return whole.replace(microsecond=micros)
+        return time_of(self.timestamp_us)
 
     def text(self) -> str:
         """The value as UTF-8 text, "" for a tombstone. Raises UnicodeDecodeError."""
@@ -80,11 +78,11 @@ def _records(topic: str, whole: batch.Batch, begin: int, end: int) -> list[Recor
 
 def _headers(column: BinaryColumn) -> list[Mapping[str, bytes]]:
     items = column.slice()
-    known = {packed: _headers_decoder.decode(packed) for packed in set(items) if packed}
+    known = {packed: headers_of(packed) for packed in set(items) if packed}
     return [known[packed] if packed else NO_HEADERS for packed in items]
 
 
-class _Shown(msgspec.Struct):
+class Shown(msgspec.Struct):
     """A record of JSON with `values=base64`."""
 
     offset: int
@@ -94,20 +92,20 @@ class _Shown(msgspec.Struct):
     headers_base64: dict[str, str] | None = None
 
 
-_lines_decoder: Final = msgspec.json.Decoder(_Shown)
+_lines_decoder: Final = msgspec.json.Decoder(Shown)
 
 
 def decode_lines(topic: str, body: bytes) -> list[Record]:
     """The records of NDJSON with `values=base64`. Raises UnreadableAnswerError."""
     try:
-        return [_of_shown(topic, shown) for shown in _lines_decoder.decode_lines(body)]
+        return [of_shown(topic, shown) for shown in _lines_decoder.decode_lines(body)]
     except (msgspec.DecodeError, ValueError) as error:
         raise UnreadableAnswerError(
             f"the answer cannot be read ({error}); is the appliance of another version?"
         ) from error
 
 
-def _of_shown(topic: str, shown: _Shown) -> Record:
+def of_shown(topic: str, shown: Shown) -> Record:
     headers = {name: base64.b64decode(text) for name, text in (shown.headers_base64 or {}).items()}
     return Record(
         topic,
@@ -123,9 +121,15 @@ def _bytes(text: str | None) -> bytes | None:
     return None if text is None else base64.b64decode(text)
 
 
+def time_of(timestamp_us: int) -> datetime.datetime:
+    seconds, micros = divmod(timestamp_us, 1_000_000)
+    whole = datetime.datetime.fromtimestamp(seconds, datetime.UTC)
+    return whole.replace(microsecond=micros)
+
+
 def timestamp_us(time: datetime.datetime) -> int:
     """µs since 1970 of a time with a time zone. Raises ValueError for one without."""
-    if time.tzinfo is None:
+    if time.utcoffset() is None:
         raise ValueError("a timestamp needs a time zone, such as datetime.UTC")
     since = time - datetime.datetime.fromtimestamp(0, datetime.UTC)
     return since // datetime.timedelta(microseconds=1)
@@ -144,3 +148,6 @@ class RecordBatch(msgspec.Struct, frozen=True):
 
     def __len__(self) -> int:
         return len(self.records)
+
+    def __iter__(self) -> Iterator[Record]:
+        return iter(self.records)

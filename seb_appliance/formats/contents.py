@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -93,7 +93,11 @@ _UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 _encoder: Final = msgspec.msgpack.Encoder()
 _decoder: Final = msgspec.msgpack.Decoder(Contents)
-_events_decoder: Final = msgspec.msgpack.Decoder(list[Event])
+_checked_decoders: Final = {
+    kind: msgspec.msgpack.Decoder(list[kind])  # type: ignore[valid-type]
+    for kind in (Event, Section, RequestResult)
+}
+_CHECKED_AT_ONCE: Final = 1_000  # what holds the interpreter's lock in one go
 
 
 class _SectionsOnly(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -112,13 +116,19 @@ def encoded_bytes(event: Event) -> int:
     return len(_encoder.encode(event))
 
 
-def check_readable(events: Sequence[Event]) -> None:
+def check_readable(
+    events: Sequence[Event], sections: Sequence[Section], results: Sequence[RequestResult]
+) -> None:
     """What no start could read must not be stored: nobody could go on behind that entry, ever.
     Raises BadBatchError."""
-    try:
-        _events_decoder.decode(_encoder.encode(events))
-    except (*_UNREADABLE, OverflowError) as error:
-        raise BadBatchError(f"an event could not be read again: {error}") from error
+    parts: dict[Any, Sequence[Any]] = {Event: events, Section: sections, RequestResult: results}
+    for kind, items in parts.items():
+        for at in range(0, len(items), _CHECKED_AT_ONCE):
+            try:
+                encoded = _encoder.encode(items[at : at + _CHECKED_AT_ONCE])
+                _checked_decoders[kind].decode(encoded)
+            except (*_UNREADABLE, OverflowError) as error:
+                raise BadBatchError(f"an entry could not be read again: {error}") from error
 
 
 def encode_contents(contents: Contents) -> bytes:

@@ -26,6 +26,7 @@ from seb_appliance.storage.layout import Mode
 from seb_appliance.storage.object_store import ObjectStore
 from seb_appliance.storage.patience import Patience
 from seb_appliance.storage.replay import Progress
+from seb_appliance.storage.store_clock import StoreClock
 
 _LOOKS: Final = 3  # at a bucket that changes while it is looked at
 
@@ -176,7 +177,7 @@ class _Check:
             "objects_condemned": len(state.garbage),
         }
         if reference.is_whole:
-            now_us = self._clock.wall_us() + int(self._store.clock_offset_s * 1e6)
+            now_us = StoreClock(self._clock, self._store).wall_us()
             grace_ms = self._options.grace_ms
             strays = unreferenced(in_force, self._listing, now_us=now_us, grace_ms=grace_ms)
             self._findings.add_all(list(strays))

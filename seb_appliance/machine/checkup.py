@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from seb_appliance import __version__
+from seb_appliance.broker import log_clock
 from seb_appliance.clock import SystemClock
 from seb_appliance.cost.effects import always_busy
 from seb_appliance.errors import SebError, StoreError
@@ -20,9 +21,11 @@ from seb_appliance.machine.stores import make_store
 from seb_appliance.setting_table import SETTINGS, Setting
 from seb_appliance.settings import Settings
 from seb_appliance.start_errors import StartError, StoreUnusableError
+from seb_appliance.state.database import last_created_us
 from seb_appliance.storage.bucket_info import read_bucket_info
 from seb_appliance.storage.object_store import ObjectStore
 from seb_appliance.storage.patience import Patience, given_up
+from seb_appliance.storage.store_clock import StoreClock
 from seb_appliance.storage.store_test import StoreTest, StoreTestReport
 
 ANSWER_WITHIN_S: Final = 20.0
@@ -113,10 +116,14 @@ async def _bucket(
     failure = report.failure
     if not failure and info is not None and info.mode == "A" and report.mode == "B":
         failure = "the bucket is in fencing mode A, which its store does not allow (any more)"
+    now_us = StoreClock(SystemClock(), store).wall_us()
+    last_us = last_created_us(settings.data / "state.sqlite")
     known = {"bucket id": info.bucket_id, "fencing mode": MODES[info.mode]} if info else {}
     lists = (info.mode if info else report.mode) == "B"
     cost = always_busy(settings.price_list, settings.window_linger_ms, lists=lists)
-    return {**known, **_store_test(report), "cost": cost}, failure
+    found = _store_test(report)
+    found["warnings"] += log_clock.warnings(last_us, now_us)
+    return {**known, **found, "cost": cost}, failure
 
 
 def _store_test(report: StoreTestReport) -> dict[str, Any]:

@@ -214,6 +214,16 @@ def _install_copy(snapshot: Path, path: Path) -> None:
         files.remove(candidate)
 
 
+def last_created_us(path: Path) -> int:
+    """`created` of the last entry that the state file at `path` knows; 0 if there is none."""
+    try:
+        address = f"{path.absolute().as_uri()}?mode=ro"
+        with closing(sqlite3.connect(address, uri=True)) as connection:
+            return Position(*connection.execute(_POSITION).fetchone()).created_us
+    except (sqlite3.Error, TypeError):
+        return 0
+
+
 def _copy_committed(path: Path, target: Path) -> Position:
     with told_of(target):
         files.create_private(target)

@@ -94,8 +94,8 @@ class CountedStore:
         return self._store.description
 
     @property
-    def clock_offset_s(self) -> float:
-        return self._store.clock_offset_s
+    def date_ahead_s(self) -> float | None:
+        return self._store.date_ahead_s
 
     async def create(self, key: str, body: bytes) -> None:
         await self._count("PUT", self._store.create(key, body), sent=len(body))

@@ -35,8 +35,8 @@ class DelayedStore:
         return f"{self._store.description} ({self._one_way_s * 2_000:g} ms away)"
 
     @property
-    def clock_offset_s(self) -> float:
-        return self._store.clock_offset_s
+    def date_ahead_s(self) -> float | None:
+        return self._store.date_ahead_s
 
     async def create(self, key: str, body: bytes) -> None:
         await self._late(lambda: self._store.create(key, body))

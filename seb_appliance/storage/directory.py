@@ -64,8 +64,8 @@ class DirectoryStore:
         return f"file:{self._root}"
 
     @property
-    def clock_offset_s(self) -> float:
-        return 0.0
+    def date_ahead_s(self) -> float | None:
+        return None
 
     async def create(self, key: str, body: bytes) -> None:
         await self._run(key, partial(self._write, key, body, _link))

@@ -35,8 +35,8 @@ class MemoryStore:
         return "memory:"
 
     @property
-    def clock_offset_s(self) -> float:
-        return 0.0
+    def date_ahead_s(self) -> float | None:
+        return None
 
     async def create(self, key: str, body: bytes) -> None:
         await asyncio.sleep(0)

@@ -57,8 +57,9 @@ class ObjectStore(Protocol):
         """For people: `s3://bucket/prefix`, `file:…/bucket`, `memory:`. No secret in it."""
 
     @property
-    def clock_offset_s(self) -> float:
-        """The store's clock (Date of its last answer) minus ours, in seconds; 0 if it has none."""
+    def date_ahead_s(self) -> float | None:
+        """The Date of the last answer, in seconds since 1970, minus the time on our monotonic
+        clock (`clock.monotonic_s`) when it came; None while there is none."""
 
     async def create(self, key: str, body: bytes) -> None:
         """PUT only if `key` is absent, atomically and durably.

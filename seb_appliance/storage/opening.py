@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 
 from seb_appliance import __version__
+from seb_appliance.broker import log_clock
 from seb_appliance.broker.ports import Replica
 from seb_appliance.clock import Clock
 from seb_appliance.errors import CorruptObjectError, StoreError
@@ -72,7 +73,8 @@ class StartOptions:
 class StartReport:
     """How the start went. `began_from`: `local`, `empty` or the key of a snapshot, as of entry
     `began_seq`; `seconds` of the whole start, `replay_seconds` of the replay alone; `warnings` are
-    sentences for the operator. A standby does not test the store."""
+    sentences for the operator. A standby does not test the store. `before_us`: `created` of the
+    last entry that this start found; None if there was none."""
 
     mode: Mode
     epoch: int
@@ -85,6 +87,7 @@ class StartReport:
     newest_snapshot_seq: int
     warnings: tuple[str, ...]
     store_test: StoreTestReport | None = None
+    before_us: int | None = None
 
 
 async def run_store_test(
@@ -154,6 +157,7 @@ class _Opening:
         self._progress = progress
         self._writer_id = random_bytes(16)
         self._writer_ids = WriterIds(data_dir / "writer-ids")
+        self._before_us: int | None = None
         self._remembered = False  # our writer id, there
         self._patience = Patience(clock, jitter, give_up_after_s=START_PATIENCE_S)
         self._reader = EntryReader(store, self._patience)
@@ -184,8 +188,13 @@ class _Opening:
             replay_seconds=self._replay.seconds,
             seconds=self._clock.monotonic_s() - began_s,
             newest_snapshot_seq=recovery.newest_snapshot_seq,
-            warnings=(*report.warnings, *recovery.notes),
+            warnings=(
+                *report.warnings,
+                *recovery.notes,
+                *log_clock.warnings(journal.position.created_us, self._clock.wall_us()),
+            ),
             store_test=report,
+            before_us=self._before_us,
         )
 
     # --- what bucket this is ---
@@ -247,6 +256,10 @@ class _Opening:
             f"{writer_id.hex()[:4]}…{last}). Stop it, or start with --take-over to fence it."
         )
 
+    def _found(self, position: Position) -> Position:
+        self._before_us = position.created_us if position.seq else None
+        return position
+
     # --- mode A ---
 
     async def _start_create_only(
@@ -263,7 +276,7 @@ class _Opening:
         log = CreateOnlyLog(self._store, self._patience, self._reader, self._replay, bucket_id)
         recovery = self._recovery(log)
         while True:
-            position = await recovery.bring_up()  # steps 1 and 2
+            position = self._found(await recovery.bring_up())  # steps 1 and 2
             epoch_entry = await self._put_epoch_entry(log, position, known)  # step 3
             if epoch_entry is None or await recovery.was_misled():  # step 4
                 continue
@@ -379,7 +392,7 @@ class _Opening:
             self._progress(0, 0, f"waiting {UNKNOWN_LIST_WAIT_S:.0f} s for the store's listings")
             await self._clock.sleep(UNKNOWN_LIST_WAIT_S)
         while True:
-            position = await recovery.bring_up()
+            position = self._found(await recovery.bring_up())
             if chain.top is not None and chain.top > mine:
                 raise Contested(chain.top)
             if not await recovery.was_misled():

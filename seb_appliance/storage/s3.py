@@ -65,8 +65,8 @@ class S3Store:
         return f"s3://{self._options.bucket}/{self._base}".rstrip("/")
 
     @property
-    def clock_offset_s(self) -> float:
-        return self._requests.clock_offset_s if self._requests else 0.0
+    def date_ahead_s(self) -> float | None:
+        return self._requests.date_ahead_s if self._requests else None
 
     async def create(self, key: str, body: bytes) -> None:
         await self._run(self._others, key, lambda s3: s3.create(key, body), len(body))

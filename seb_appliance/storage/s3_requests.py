@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 from botocore.exceptions import ClientError
 
 from seb_appliance import limits
+from seb_appliance.clock import monotonic_s
 from seb_appliance.errors import (
     CorruptObjectError,
     ObjectExistsError,
@@ -58,7 +59,7 @@ class S3Requests:
         self._failpoints = failpoints
         self._wall_s = wall_s
         self._where = f'bucket "{options.bucket}" at {options.endpoint_url or "AWS"}'
-        self.clock_offset_s = 0.0
+        self.date_ahead_s: float | None = None
         self._signing_offset_s = 0.0
         self._client = s3_client.connect(
             options,
@@ -202,14 +203,20 @@ class S3Requests:
         try:
             yield
         except s3_answers.CLIENT_ERRORS as error:
-            meaning = s3_answers.meaning(error, key, self.clock_offset_s, self._where)
+            meaning = s3_answers.meaning(error, key, self._store_offset_s(), self._where)
             if isinstance(meaning, StoreClockSkewError):
                 self._signing_offset_s = meaning.clock_offset_s
             raise meaning from error
 
     def _note_date(self, store_s: float) -> None:
         """`store_s`: the Date of an answer that just came, in whole seconds since the epoch."""
-        self.clock_offset_s = store_s + 0.5 - self._wall_s()
+        self.date_ahead_s = store_s + 0.5 - monotonic_s()
+
+    def _store_offset_s(self) -> float:
+        """The store's clock minus the one that requests are signed with."""
+        if self.date_ahead_s is None:
+            return 0.0
+        return self.date_ahead_s + monotonic_s() - self._wall_s()
 
     def _put(self, request: Callable[..., PutObjectOutputTypeDef], key: str, body: bytes) -> None:
         self._failpoints.reach("K4")

@@ -109,7 +109,9 @@ class StoreTest:
 
     def _report(self, mode: Mode) -> StoreTestReport:
         found = self._found
-        offset_s = self._store.clock_offset_s
+        offset_s = 0.0
+        if (ahead_s := self._store.date_ahead_s) is not None:
+            offset_s = ahead_s + self._clock.monotonic_s() - self._clock.wall_us() / 1e6
         if abs(offset_s) > CLOCK_OFFSET_S_MAX:
             found.warnings.append(
                 f"the clock of this machine is {abs(offset_s):.0f} s "

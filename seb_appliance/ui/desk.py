@@ -131,7 +131,10 @@ class Desk:
                 "You are logged in as a viewer, who sees everything and changes nothing. Ask for a "
                 "user with the role admin: seb admin add-user NAME --role admin"
             )
-        return Change(visit, await self.form(request, fields))
+        form = await self.form(request, fields)
+        if self.sessions.find(visit.token) is not visit.session:  # ended while the form came
+            raise NotLoggedInError
+        return Change(visit, form)
 
     @staticmethod
     async def _once(change: Change, work: Callable[[], Awaitable[ASGIApp]]) -> ASGIApp:

@@ -37,8 +37,7 @@ def routes(desk: Desk, throttle: Throttle) -> list[HTTPRouteHandler]:
         form = await desk.form(request, _FIELDS)
         name, password = form.text("name"), form.raw("password")
         way_back = answers.local_path(form.raw("next", answers.START))
-        tries = (f"address {visit.address}", f"user {name[:100]}")
-        if not throttle.take(tries):
+        if not throttle.take(visit.address, name):
             raise QuotaExceededError(
                 "Too many log-ins failed from this address or for this user. Wait "
                 f"{limits.LOGIN_EVERY_S} seconds and try again.",
@@ -51,7 +50,7 @@ def routes(desk: Desk, throttle: Throttle) -> list[HTTPRouteHandler]:
         if not found or user is None or desk.broker.accounts.get(name) is not user:
             problem = FormProblem(_WRONG, {"name": name})
             return _page(desk, visit, way_back, problem, status=401)
-        throttle.give_back(tries)
+        throttle.succeeded(visit.address, name)
         desk.sessions.end(visit.token)
         token = desk.sessions.begin(user)
         return answers.see_other(way_back, [desk.cookie(token, visit)])

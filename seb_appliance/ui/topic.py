@@ -1,4 +1,5 @@
-"""One topic: its numbers, its settings, and the two ways to lose records on purpose.
+"""One topic: its numbers, its settings, the two ways to lose records on purpose, and a closed
+stream opened again.
 
 What changes something is shown in words first: a GET with the form's fields is the preview, whose
 only button sends the same fields by POST.
@@ -47,7 +48,7 @@ def routes(desk: Desk) -> list[HTTPRouteHandler]:
     async def show(request: AnyRequest) -> ASGIApp:
         return await _page(desk, desk.enter(request), topic_of(request))
 
-    return [show, *_settings(desk), *_trimming(desk), *_deleting(desk)]
+    return [show, *_settings(desk), *_trimming(desk), _reopening(desk), *_deleting(desk)]
 
 
 def _settings(desk: Desk) -> list[HTTPRouteHandler]:
@@ -114,6 +115,17 @@ def _trimming(desk: Desk) -> list[HTTPRouteHandler]:
         return desk.see_other(change.visit, f"/ui/topics/{name}", said)
 
     return [preview, trim]
+
+
+def _reopening(desk: Desk) -> HTTPRouteHandler:
+    @post("/topics/{topic:str}/reopen")
+    @desk.changes()
+    async def reopen(request: AnyRequest, change: Change) -> ASGIApp:
+        name = topic_of(request)
+        await desk.broker.streams.reopen(name, change.visit.actor)
+        return desk.see_other(change.visit, f"/ui/topics/{name}", f"{name} takes records again.")
+
+    return reopen
 
 
 def _deleting(desk: Desk) -> list[HTTPRouteHandler]:

@@ -26,6 +26,7 @@ NEEDED = {
     "topics change": ["TOPIC", "linger=2ms"],
     "topics show": ["TOPIC"],
     "topics trim": ["TOPIC", "--before", "1", "--yes"],
+    "topics reopen": ["TOPIC"],
     "topics delete": ["TOPIC", "--yes"],
     "groups list": [],
     "groups show": ["GROUP"],

@@ -7,7 +7,9 @@ import sys
 
 import pytest
 
+from seb_appliance.cli import record_lines
 from seb_appliance.cli.failures import OutputError
+from seb_appliance.client import Admin, Producer
 from seb_appliance.client.commits import Commits
 
 EVERY_BYTE = bytes(byte for byte in range(256) if byte != 0x0A)
@@ -129,6 +131,32 @@ def test_pages_follow_one_another(seb, topic, monkeypatch):
     assert values(seb, topic, "--until", "3") == list("012")
     assert values(seb, topic, "--group", "pages", "--commit") == list("01234")
     assert values(seb, topic, "--group", "pages") == []
+
+
+@pytest.mark.parametrize("command", [["consume"], ["consume", "--follow"], ["tail"]])
+def test_who_reads_a_topic_that_is_made_anew_is_told(seb, topic, monkeypatch, command):
+    """Nothing of the new one is written: it would begin in its middle."""
+    seb.good("produce", topic, stdin=b"0\n1\n2\n3\n4\n")
+    write, written = record_lines._write, []
+
+    def meanwhile(page, lines, *, is_terminal):
+        write(page, lines, is_terminal=is_terminal)
+        if not written:
+            url, key = seb.appliance.base_url, seb.appliance.admin_key
+            with Admin(url, key) as admin:
+                admin.delete_topic(topic)
+                admin.create_topic(topic)
+            with Producer(url, key) as producer:
+                for _ in range(9):
+                    producer.send(topic, "new")
+        written.append(page)
+
+    monkeypatch.setattr(record_lines, "_write", meanwhile)
+    monkeypatch.setattr("seb_appliance.client.reading.limits.FETCH_RECORDS_MAX", 1)
+    told = seb(*command, topic, "--offset", "0")
+    assert told.code == 1
+    assert "(topic_replaced)" in told.err
+    assert "new" not in told.out
 
 
 def test_a_group_goes_on_where_it_committed(seb, topic):

@@ -15,11 +15,11 @@ from seb_appliance.client import (
     AsyncProducer,
     ClientError,
     ClosedError,
+    ConfigurationError,
     Consumer,
     LeaseLostError,
     UnreadableAnswerError,
 )
-from seb_appliance.start_errors import ConfigurationError
 from tests.support.appliance import RunningAppliance, running_appliance
 from tests.support.unreliable import answer, between, body_length, unreliable
 

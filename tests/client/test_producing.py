@@ -15,7 +15,6 @@ from seb_appliance.client import (
     ApplianceError,
     AsyncConsumer,
     AsyncProducer,
-    BadRecordError,
     ClosedError,
     Producer,
     Record,
@@ -250,23 +249,6 @@ async def test_a_cancelled_body_has_sent_what_it_sent(tmp_path: Path) -> None:
         assert len(await stored(running, "t")) == 1
 
 
-@pytest.mark.parametrize(
-    ("given", "named"),
-    [
-        ({"value": None}, "tombstone"),
-        ({"value": b"x" * (16 * 1024 * 1024 + 1)}, "16 MiB"),
-        ({"value": "v", "key": b"k" * (64 * 1024 + 1)}, "64 KiB"),
-        ({"value": "v", "headers": {str(i): "" for i in range(33)}}, "33 headers"),
-        ({"value": "v", "timestamp": datetime.datetime(2026, 1, 1)}, "time zone"),
-    ],
-)
-async def test_a_record_that_no_topic_takes_is_refused_at_once(given: dict, named: str) -> None:
-    producer = AsyncProducer("http://127.0.0.1:9", "seb_x")
-    with pytest.raises(BadRecordError, match=named):
-        await producer.send("t", **given)
-    await producer.close()
-
-
 async def test_what_comes_while_it_closes_is_refused_and_not_dropped() -> None:
     """What was taken is sent before `close` is over."""
     hold = asyncio.Event()
@@ -286,17 +268,6 @@ async def test_what_comes_while_it_closes_is_refused_and_not_dropped() -> None:
         hold.set()
         await closing
     assert first.result() == 41
-
-
-async def test_a_name_that_cannot_be_sent_fails_its_records() -> None:
-    """As one that came from a command line in another encoding."""
-    producer = AsyncProducer("http://127.0.0.1:9", "seb_x", linger_ms=0)
-    delivery = await producer.send("caf\udce9", "a")
-    async with asyncio.timeout(5):
-        with pytest.raises(UnicodeError):
-            await delivery
-        with pytest.raises(UnicodeError):
-            await producer.close()
 
 
 async def test_a_host_that_cannot_be_one_is_unreachable() -> None:

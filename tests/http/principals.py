@@ -1,4 +1,4 @@
-"""Who may ask for what: a row for each operation of the OpenAPI document, and nine who ask."""
+"""Who may ask for what: a row for each operation of the OpenAPI document, and ten who ask."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ from tests.support.go_client import ACCEPT, body_of, content_type
 # consume with it or manage it.
 Need = Literal["nothing", "any key", "see", "see group", "consume", "produce", "manage", "admin"]
 
-# API keys by their grants on what starts with `target`; `other` has them all on what does not.
+# API keys by their grants on what starts with `target`; `other` has them all on what does not, and
+# `neighbour` on such topics, for the groups that start with it.
 GRANTS: Final[dict[str, tuple[str, ...]]] = {
     "other": ("consume", "produce", "manage"),
+    "neighbour": ("consume", "produce", "manage"),
     "reader": ("consume",),
     "producer": ("produce",),
     "manager": ("manage",),
@@ -86,6 +88,7 @@ ASKS: Final[dict[str, Ask]] = {
     "changeTopic": Ask(need="manage", json={"linger_ms": 5}),
     "trimTopic": Ask(need="manage", json={"before": 1}),
     "deleteTopic": Ask(need="manage", status=204),
+    "reopenTopic": Ask(need="admin"),
     # compactions elsewhere: refused here for want of one, or of signed URLs
     "beginCompaction": Ask(need="manage", status=409),
     "getCompaction": Ask(need="manage", status=404),

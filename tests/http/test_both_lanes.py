@@ -144,6 +144,16 @@ CASES = [
     Case("read base64", method="GET", path="/v1/topics/t/records?values=base64", taken=True),
     Case("read the end", method="GET", path="/v1/topics/t/records?offset=latest", taken=True),
     Case("read much", method="GET", path="/v1/topics/t/records?max_records=100000"),
+    Case("read one topic", method="GET", path="/v1/topics/t/records?topic_id=1", taken=True),
+    Case(
+        "read one topic on",
+        method="GET",
+        path="/v1/topics/t/records?offset=1&topic_id=1",
+        taken=True,
+    ),
+    Case("read another topic", method="GET", path="/v1/topics/t/records?topic_id=9999"),
+    Case("read another on", method="GET", path="/v1/topics/t/records?offset=1&topic_id=9999"),
+    Case("read no topic", method="GET", path="/v1/topics/t/records?topic_id=x"),
     Case("follow", method="GET", path="/v1/topics/t/records?format=sse&max_records=1"),
     Case(
         "follow rather than read",

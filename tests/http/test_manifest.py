@@ -143,6 +143,13 @@ async def test_urls_are_given_to_who_asks_and_has_no_quota_on_bytes_out(
     (segment,) = (await manifest(tidied, presign="15m"))["segments"]
     assert segment["url"].endswith("?for=900")
     assert (await manifest(tidied))["segments"][0]["url"] is None
+    for grace_s, valid_s in ((300, 300), (3600, 900)):  # none is good for what may be deleted
+        monkeypatch.setattr(tidied.appliance.broker.manifests, "_valid_s_max", grace_s)
+        (segment,) = (await manifest(tidied, presign="15m"))["segments"]
+        assert segment["url"].endswith(f"?for={valid_s}")
+    monkeypatch.setattr(tidied.appliance.broker.manifests, "_valid_s_max", 0)
+    assert (await manifest(tidied, presign="15m"))["segments"][0]["url"] is None
+    monkeypatch.setattr(tidied.appliance.broker.manifests, "_valid_s_max", 3600)
     asked = {
         "name": "bounded",
         "grants": [{"operation": "consume"}],

@@ -27,6 +27,10 @@ METHODS = {"get", "put", "post", "patch", "delete"}
 # Lists: whoever has a key gets an answer, and others' things are not in it.
 LISTS = {"listTopics", "listGroups"}
 OF_MANY = {"readMany", "makeTicket"}
+ELSEWHERE = ("other", "neighbour")  # whose topics are others
+# Of a group, as if it were not there, to who may see none of its topics.
+NOT_THERE = {"getGroup", "resetGroup", "deleteGroup"}
+LEASES = {"takeLease", "releaseLease"}  # of a group that is not there are anybody's
 # `text/plain`: the Go broker's, metrics, and what the stream of these tests says of itself.
 NO_PAGES = ("application/json", "application/problem+json", "application/octet-stream",
             "text/plain", "text/javascript", "multipart/form-data", "application/vnd.")  # fmt: skip
@@ -79,8 +83,9 @@ class Later(SystemClock):
 
 
 async def make_key(seb: RunningAppliance, operations: tuple[str, ...], **more: Any) -> Any:
-    where = "other" if "other" in more.get("name", "") else "target"
-    patterns = {"topics": f"{where}.**", "groups": f"{where}.**"}
+    name = more.get("name", "")
+    topics = "other.**" if name in ELSEWHERE else "target.**"
+    patterns = {"topics": topics, "groups": "other.**" if name == "other" else "target.**"}
     grants = [{"operation": operation, **patterns} for operation in operations]
     answer = await seb.client.post("/v1/api-keys", json={"name": "k", "grants": grants, **more})
     assert answer.status_code == 201, answer.text
@@ -216,13 +221,17 @@ async def check_refused(
     """Whether what was asked for is there or not, the answer is one."""
     client = house.clients[principal]
     answer = await asked(client, route, ask, names)
-    if route.operation in OF_MANY and principal == "other":
+    if route.operation in OF_MANY and principal in ELSEWHERE:
         # It may consume something: what it gets is without what it may not.
         assert answer.status_code < 300
         assert "value" not in answer.text
         return
     expected = 401 if principal in STRANGERS else 403
+    if principal == "neighbour" and route.operation in NOT_THERE:
+        expected = 404
     assert answer.status_code == expected, f"{principal}: {answer.text}"
+    if principal == "neighbour" and route.operation in LEASES:
+        return
     absent = names | ABSENT
     elsewhere = await asked(client, route, ask, absent)
     assert elsewhere.status_code == expected, f"{principal}: {elsewhere.text}"

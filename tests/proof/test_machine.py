@@ -110,7 +110,8 @@ async def test_a_clock_that_jumps_moves_no_offset_and_no_record_back(tmp_path: P
         ]
         times = [record["timestamp"] for record in records]
         assert times == sorted(times)
-        assert int(times[-1][:4]) - int(times[0][:4]) in (9, 10), (times[0], times[-1])
+        # The bucket's Date outvotes a clock that jumps.
+        assert int(times[-1][:4]) - int(times[0][:4]) in (0, 1), (times[0], times[-1])
         await here.verdict()
 
 

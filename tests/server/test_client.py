@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
 import signal
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -48,9 +50,11 @@ def test_the_examples_of_the_documentation_run(tmp_path: Path) -> None:
         )
     assert told.returncode == 0, told.stderr
     lines = told.stdout.splitlines()
-    assert lines[0] == "stored at offset 1000"
+    assert lines[0] == "stored at offset 1001"
     assert lines[1].startswith("orders.eu 0 2")
-    assert lines[4] == "1001 records of orders.eu up to 1001"
+    assert lines[4] == "1002 records of orders.eu up to 1002"
+    assert "bills up to 1002 and a summary at 0" in lines
+    assert "12 [b'apple']" in lines
     assert lines[-3:] == ["stored at offset 0", "21.5", "topic_not_found 404 False none"]
 
 
@@ -74,6 +78,39 @@ def test_a_kill_in_the_middle_loses_nothing_and_doubles_nothing(tmp_path: Path) 
                 last = producer.send("t", str(i))
         assert values(running, "t") == [str(i) for i in range(RECORDS)]
         assert last.result() == RECORDS - 1
+
+
+def work(where: str, token: str) -> None:
+    """From `in` to `out` and `seen`, a transaction for each batch."""
+    with Consumer(where, token, "in", group="g", follow=False, max_bytes=1) as consumer:
+        for batch in consumer.batches():
+            with consumer.transaction() as transaction:
+                for record in batch:
+                    transaction.send("out", record.value)
+                    transaction.send("seen", {"offset": record.offset})
+
+
+def test_a_step_whose_answer_died_with_the_appliance_is_done_once(tmp_path: Path) -> None:
+    """Killed when the bucket has a step and nobody was told; and again in another one."""
+    port = free_port()
+    with serving(tmp_path, port=port) as running:
+        where, token = url(running), key(running)
+        with Producer(where, token) as producer:
+            for i in range(40):
+                producer.send("in", str(i))
+                producer.flush()
+    with ThreadPoolExecutor(1) as threads:
+        for kill in ("K10:kill:3", "K10:kill:7", ""):
+            with serving(tmp_path, port=port, failpoint=kill) as running:
+                if kill == "K10:kill:3":
+                    working = threads.submit(work, where, token)
+                if kill:
+                    running.process.wait(60)
+                else:
+                    working.result(60)
+                    assert values(running, "out") == [str(i) for i in range(40)]
+                    seen = [json.loads(text)["offset"] for text in values(running, "seen")]
+                    assert seen == list(range(40))
 
 
 INTERRUPTED = """

@@ -51,7 +51,10 @@ async def write_entries(folder: Path, count: int) -> None:
         progress=lambda *_: None,
     )
     admission = Admission(
-        Catalog(await database.load(), clock.monotonic_s), 1, BrokerSettings().effective
+        Catalog(await database.load(), clock.monotonic_s),
+        1,
+        BrokerSettings().effective,
+        clock.wall_us,
     )
     await database.close()
     position = journal.position

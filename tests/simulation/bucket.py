@@ -24,6 +24,7 @@ from seb_appliance.errors import (
     StoreUnsupportedError,
 )
 from seb_appliance.storage.object_store import Durability, ObjectInfo, ObjectRange, SignedPut
+from tests.simulation.clock import BOOT_S, START_US
 from tests.simulation.loop import Owner, SimulatedLoop
 from tests.simulation.trace import Trace
 
@@ -63,7 +64,8 @@ class Weather:
 class Bucket:
     """`first_stored`: what each key held first, also of objects that are gone. `overwritten`: keys
     of the journal that were stored with other bytes while they were there. `steps`: what took
-    effect, in order: "stored", "read" or "deleted", and a key."""
+    effect, in order: "stored", "read" or "deleted", and a key. `date_offset_us`: by how much the
+    Date of its answers is ahead."""
 
     def __init__(self, *, creates_only_if_absent: bool) -> None:
         self.creates_only_if_absent = creates_only_if_absent
@@ -71,6 +73,7 @@ class Bucket:
         self.first_stored: dict[str, bytes] = {}
         self.overwritten: list[str] = []
         self.steps: list[tuple[str, str]] = []
+        self.date_offset_us = 0
         self._keys: list[str] = []
 
     def put(self, key: str, body: bytes) -> None:
@@ -243,7 +246,7 @@ class BucketClient:
 
     durability: Durability = "s3"
     description = "simulated:"
-    clock_offset_s = 0.0
+    date_ahead_s: float | None = None
 
     def __init__(self, network: Network, bucket: Bucket, owner: Owner) -> None:
         self._network = network
@@ -255,7 +258,9 @@ class BucketClient:
     ) -> Any:
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._network.send(self._owner, method, key, effect, body, answer)
-        return await answer
+        found = await answer
+        self.date_ahead_s = (START_US + self._bucket.date_offset_us) / 1e6 - BOOT_S
+        return found
 
     async def create(self, key: str, body: bytes) -> None:
         await self._ask("create", key, lambda: self._bucket.create(key, body), body)

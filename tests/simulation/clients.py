@@ -25,9 +25,10 @@ from tests.simulation.world import Machine, NoAnswerError, World
 
 ADMIN = ApiKeyView("test", "test", (Grant(operation="admin"),), 0)
 
-# `orders` keeps all, `state` is compacted, `feed` loses what is old; `temp` comes and goes.
+# `orders` keeps all (of a day), `state` is compacted, `feed` loses what is old; `temp` comes and
+# goes.
 TOPICS = {
-    "orders": TopicSettings(linger_ms=10),
+    "orders": TopicSettings(retention_ms=86_400_000, linger_ms=10),
     "state": TopicSettings(
         cleanup="compact", dirty_ratio=0.05, tombstone_retention_ms=8_000, linger_ms=10
     ),

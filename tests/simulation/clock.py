@@ -8,6 +8,7 @@ from collections.abc import Callable
 from tests.simulation.loop import SimulatedLoop
 
 START_US = 1_800_000_000_000_000
+BOOT_S = 1000.0  # what a monotonic clock shows at the beginning
 
 
 class SimulatedClock:
@@ -21,7 +22,7 @@ class SimulatedClock:
         return START_US + int(self._loop.time() * 1e6) + self.wall_offset_us
 
     def monotonic_s(self) -> float:
-        return 1000.0 + self._loop.time()
+        return BOOT_S + self._loop.time()
 
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)

@@ -36,6 +36,7 @@ class Log:
     records: dict[int, list[Record]] = field(default_factory=dict)
     names: dict[int, str] = field(default_factory=dict)
     entry_of: dict[bytes, int] = field(default_factory=dict)  # seq, by mark
+    oldest_us: int = 0  # `created` of the first entry
     newest_us: int = 0
 
 
@@ -45,6 +46,7 @@ def read_log(bucket: Bucket, entries: Sequence[Entry], mode: str) -> Log:
     log = Log()
     for entry in entries:
         header = entry.header
+        log.oldest_us = log.oldest_us or header.created_us
         log.newest_us = header.created_us
         for operation in entry.contents.operations:
             if isinstance(operation, TopicCreated):

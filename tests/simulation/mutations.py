@@ -18,7 +18,9 @@ import msgspec
 from seb_appliance.broker import compaction
 from seb_appliance.broker.api_keys import ApiKeys
 from seb_appliance.broker.group_admission import GroupAdmission
+from seb_appliance.broker.log_clock import LogClock
 from seb_appliance.broker.repeats import Repeats
+from seb_appliance.broker.tidying import Tidying
 from seb_appliance.broker.window import Window
 from seb_appliance.errors import ObjectExistsError, OutcomeUnknownError, StoreUncertainError
 from seb_appliance.formats.entry import Position
@@ -34,6 +36,7 @@ from seb_appliance.storage.journal import StoredJournal, create_entry
 from seb_appliance.storage.newest_records import NewestRecords
 from seb_appliance.storage.replay import Replay
 from seb_appliance.storage.snapshots import SnapshotStore
+from seb_appliance.storage.store_clock import StoreClock
 from tests.simulation.seeds import Outcome, run_seed
 
 Mutation = Callable[[], contextlib.AbstractContextManager[Any]]
@@ -199,6 +202,7 @@ def tombstones_dropped_early() -> contextlib.AbstractContextManager[Any]:
     patches = contextlib.ExitStack()
     patches.enter_context(mock.patch.object(compaction, "due_rows", due))
     patches.enter_context(mock.patch.object(compaction.Compactions, "_plan", planned))
+    patches.enter_context(mock.patch.object(Tidying, "_keeps_tombstones_now", return_value=False))
     return patches
 
 
@@ -258,6 +262,29 @@ def pages_end_with_transactions() -> contextlib.AbstractContextManager[Any]:
     return mock.patch.object(index_pages, "stretches", stretches)
 
 
+def created_follows_the_wall_clock() -> contextlib.AbstractContextManager[Any]:
+    """Nothing bounds how far one entry moves `created`."""
+
+    def created(self: LogClock) -> int:
+        return max(self._clock.wall_us(), self._last_us())
+
+    return mock.patch.object(LogClock, "created_us", created)
+
+
+def retention_follows_the_wall_clock() -> contextlib.AbstractContextManager[Any]:
+    """What goes by age goes by a clock that jumps."""
+
+    def age(self: LogClock, created_us: int) -> int:
+        return self._clock.wall_us() - created_us
+
+    return mock.patch.object(LogClock, "age_us", age)
+
+
+def a_start_believes_its_machine() -> contextlib.AbstractContextManager[Any]:
+    """The store's Date is not looked at."""
+    return mock.patch.object(StoreClock, "_store_us", return_value=None)
+
+
 MUTATIONS: dict[str, Mutation] = {
     mutation.__name__: mutation
     for mutation in (
@@ -280,6 +307,9 @@ MUTATIONS: dict[str, Mutation] = {
         standby_serves_what_is_not_settled,
         sqlite_forgets_trims,
         pages_end_with_transactions,
+        created_follows_the_wall_clock,
+        retention_follows_the_wall_clock,
+        a_start_believes_its_machine,
     )
 }
 

@@ -11,7 +11,11 @@ from tests.simulation.world import LOOK_EVERY_S, Loss, Machine, World
 
 POINTS = ["K2", "K3", "K7", "K10", "K14", "K15", "K16", "K17", "K18", "K19", "K20"]
 SQLITE_POINTS = [*POINTS, "K8", "K9", "K8", "K9"]
-CLOCK_JUMPS_US = [-3_600_000_000, 5_000_000, 3_600_000_000]
+_DAY_US = 86_400_000_000
+CLOCK_JUMPS_US = [
+    *(-3_600_000_000, 5_000_000, 3_600_000_000),
+    *(-30 * _DAY_US, 2 * _DAY_US, 400 * _DAY_US),
+]
 
 
 class Nemesis:
@@ -36,6 +40,7 @@ class Nemesis:
         """Nothing goes wrong any more; what was stopped goes on."""
         self._calm = True
         self._world.network.weather = type(self._world.network.weather)()
+        self._world.bucket.date_offset_us = 0
         for machine in self._world.machines:
             machine.clock.wall_offset_us = 0
             if machine.process is not None:
@@ -127,9 +132,17 @@ class Nemesis:
         self._world.loop.later(seconds, setattr, weather, how, False)
 
     def _clock_jumps(self) -> None:
-        machine = self._draws.choice(self._world.machines)
-        machine.clock.wall_offset_us += self._draws.choice(CLOCK_JUMPS_US)
-        self._world.note(machine.name, "wall clock", machine.clock.wall_offset_us)
+        """That of a machine, the store's, or all at once, as on one host."""
+        machines, jump_us = self._world.machines, self._draws.choice(CLOCK_JUMPS_US)
+        whose = self._draws.choice(["machine", "store", "all"])
+        jumping = {"machine": [self._draws.choice(machines)], "store": [], "all": machines}[whose]
+        for machine in jumping:
+            machine.clock.wall_offset_us += jump_us
+            self._world.note(machine.name, "wall clock", machine.clock.wall_offset_us)
+        starts = any(m.runs and not m.process.serves for m in self._world.machines if m.process)
+        if whose != "machine" and not starts:
+            self._world.bucket.date_offset_us += jump_us
+            self._world.note("bucket", "Date", self._world.bucket.date_offset_us)
 
     # --- who starts them again ---
 

@@ -26,6 +26,7 @@ from seb_appliance.storage.replay import ReplayError
 from seb_appliance.storage.rewriting import ObjectRewriter
 from seb_appliance.storage.section_source import BucketSections
 from seb_appliance.storage.snapshots import SnapshotSchedule, SnapshotStore
+from seb_appliance.storage.store_clock import StoreClock
 from seb_appliance.supervisor import Supervisor
 from tests.simulation.bucket import Bucket, BucketClient, Network
 from tests.simulation.clock import SimulatedClock
@@ -98,11 +99,11 @@ class Process:
         self.state: SimulatedState | SqliteState = disk.state(clock, self.failpoints)
         self._loop = loop
         self._disk = disk
-        self._clock = clock
         self._draws = draws
         self._options = options
         self._epochs = epochs
         self._store = BucketClient(network, bucket, self.owner)
+        self._clock = StoreClock(clock, self._store)
         self._snapshots: SnapshotKeeper | None = None
         self._follower: StandbyKeeper | None = None
         self._stopping = False

@@ -25,10 +25,11 @@ from seb_appliance.errors import OffsetExpiredError, SebError, UnauthenticatedEr
 from seb_appliance.keepers import snapshot_keeper
 from seb_appliance.storage import store_test
 from tests.simulation.clients import Clients, Failed, is_refusal, rows_of
+from tests.simulation.clock import START_US
 from tests.simulation.fold import folded
 from tests.simulation.history import Call, Row
 from tests.simulation.inline_sqlite import nothing_heard_of_pools, sqlite_on_the_loop
-from tests.simulation.log import read_log
+from tests.simulation.log import Log, read_log
 from tests.simulation.loop import DeadlockError, running
 from tests.simulation.nemesis import Nemesis
 from tests.simulation.process import Process
@@ -289,6 +290,7 @@ class _Run:
             return
         readable = await self._read_all(fresh.broker)
         self._found += violations(world.history, log, readable)
+        self._check_time(log)
         if world.bucket.overwritten:
             self._found.append(f"P2 overwritten: {world.bucket.overwritten}")
         self._check_groups(fresh.broker)
@@ -335,6 +337,15 @@ class _Run:
                 project_anew(anew, entries[done:])
                 done = len(entries)
                 self._found += differences(machine.disk.path, anew)
+
+    def _check_time(self, log: Log) -> None:
+        """P17: `created` is about right, whichever clocks were wrong meanwhile. A machine's clock
+        is believed as long as it is within ten minutes of the store's."""
+        least_us = START_US - limits.CLOCK_JUMP_US_MAX
+        most_us = START_US + int(limits.LOG_CLOCK_FASTEST * self._world.loop.time() * 1e6)
+        if not least_us <= log.oldest_us <= log.newest_us <= most_us + limits.CLOCK_JUMP_US_MAX:
+            ends = ((us - START_US) / 1e6 for us in (log.oldest_us, log.newest_us))
+            self._found.append(f"P17 entries were created from {next(ends)} s to {next(ends)} s")
 
     def _check_groups(self, broker: Broker) -> None:
         commits = [c for c in self._world.history.commits if c.group == "readers"]

@@ -49,6 +49,7 @@ class Machine:
         assert self.process is None or not self.process.runs
         self.starts += 1
         world = self._world
+        world.bucket.date_offset_us = 0  # at a start, nobody could tell
         options = StartOptions(take_over=take_over, list_rounds=2)
         self.process = Process(
             f"{self.name}{self.starts}",

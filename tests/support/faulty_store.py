@@ -133,7 +133,7 @@ class FaultyStore:
     configuration: list[str] = field(default_factory=list)
     requests: list[tuple[str, str]] = field(default_factory=list)
     under_way: list[Request] = field(default_factory=list)
-    clock_offset_s: float = 0.0
+    date_ahead_s: float | None = None
     _rules: list[_Rule] = field(default_factory=list)
 
     def on(self, method: str, match: str, action: Action, *, times: int = 1, skip: int = 0) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -14,6 +15,7 @@ from seb_appliance import limits
 from seb_appliance.broker.audit import Actor
 from seb_appliance.formats.operations import TopicSettings
 from tests.support.appliance import RunningAppliance, running_appliance
+from tests.support.raw_http import RawConnection
 from tests.ui.pages import PASSWORD, Visitor, add_user, visitor
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -251,6 +253,52 @@ async def test_a_method_that_is_not_possible_is_refused(admin: Visitor) -> None:
     for method, path in (("DELETE", "/ui"), ("POST", "/ui/audit"), ("PUT", "/ui/login")):
         assert (await admin.client.request(method, path)).status_code == 405
     assert (await admin.client.head("/ui")).status_code == 200
+
+
+async def test_behind_a_trusted_proxy_a_stranger_locks_out_neither_others_nor_their_accounts(
+    tmp_path: Path,
+) -> None:
+    async with running_appliance(tmp_path / "proxied", trusted_proxies="127.0.0.1") as proxied:
+        await add_user(proxied, "admin", "admin")
+        guest = visitor(proxied)
+        async with guest.client:
+            guest.client.headers["x-forwarded-for"] = "203.0.113.7, 192.0.2.1"  # the first is a lie
+            for _ in range(limits.LOGINS_AT_ONCE):
+                assert (await guest.log_in("admin", "wrong password")).status_code == 401
+            guest.client.headers["x-forwarded-for"] = "198.51.100.9, 192.0.2.1"
+            assert (await guest.log_in("admin", PASSWORD)).status_code == 429
+            guest.client.headers["x-forwarded-for"] = "203.0.113.7"
+            assert (await guest.log_in("admin", PASSWORD)).status_code == 303
+            await guest.post("/ui/topics", name="by.proxy")
+        audit = (await proxied.client.get("/v1/audit?subject=by.proxy")).json()["audit"]
+        assert audit[0]["address"] == "203.0.113.7"
+
+
+async def test_a_form_that_is_complete_after_the_log_out_changes_nothing(
+    seb: RunningAppliance,
+) -> None:
+    await add_user(seb, "leaving", "admin")
+    leaving = visitor(seb)
+    async with leaving.client:
+        await leaving.log_in("leaving")
+        body = b"name=made.late"
+        head = (
+            f"POST /ui/topics HTTP/1.1\r\nHost: 127.0.0.1:{seb.port}\r\n"
+            f"Cookie: seb_session={leaving.token}\r\nSec-Fetch-Site: same-origin\r\n"
+            "Content-Type: application/x-www-form-urlencoded\r\n"
+            f"Content-Length: {len(body)}\r\n\r\n"
+        )
+        connection = await RawConnection.open(seb.port)
+        asked = seb.server.config.app.asked  # type: ignore[union-attr]
+        await connection.send(head.encode() + body[:4])
+        while seb.server.config.app.asked == asked:  # type: ignore[union-attr]
+            await asyncio.sleep(0)
+        await leaving.client.post("/ui/logout", headers={"sec-fetch-site": "same-origin"})
+        await connection.send(body[4:])
+        answer = await connection.answer()
+        assert (answer.status, answer.headers["location"][:9]) == (303, "/ui/login")
+        await connection.close()
+    assert (await seb.client.get("/v1/topics/made.late")).status_code == 404
 
 
 @pytest.mark.parametrize("way_back", ["/ui/../v1/topics", "/ui/..", "/ui/./topics", "//evil.test"])

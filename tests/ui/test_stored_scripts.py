@@ -59,7 +59,11 @@ VISITS: Final[dict[str, tuple[str, ...]]] = {
     "/ui/login": ("/ui/login", f"/ui/login?next={quote('/ui/topics?match=' + script('path'))}"),
     "/ui/static/{named:str}": (f"/ui/static/{quote('<xss>.css')}",),
     "/ui/topics": ("/ui/topics", f"/ui/topics?match={quote(script('field'))}"),
-    "/ui/topics/{topic:str}": ("/ui/topics/t", f"/ui/topics/{quote('<xss>')}"),
+    "/ui/topics/{topic:str}": (
+        "/ui/topics/t",
+        "/ui/topics/shut",
+        f"/ui/topics/{quote('<xss>')}",
+    ),
     "/ui/topics/{topic:str}/settings": ("/ui/topics/t/settings?linger_ms=5",),
     "/ui/topics/{topic:str}/trim": ("/ui/topics/t/trim?before=1",),
     "/ui/topics/{topic:str}/records": (
@@ -149,6 +153,7 @@ async def fill(seb: RunningAppliance) -> str:
     )
     assert made.status_code == 201, made.text
     await client.put("/v1/topics/t", json={"key_index": "history"}, headers=headers)
+    await client.put("/v1/stream/shut", headers={**headers, "stream-closed": "true"})
     records = [
         {"key": KEY, "value": script("value"), "headers": {script("header"): script("header")}},
         {"key": KEY, "value": {script("json"): [script("json")]}},

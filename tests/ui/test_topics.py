@@ -291,3 +291,16 @@ async def test_ten_thousand_topics_are_paged_at_once(tmp_path: Path) -> None:
                 assert best_s < 0.5, path  # generous: 0.1 s on a quiet machine
             assert len(answer.content) < 100_000
             assert (await guest.get("/ui/topics?after=t.05000")).text.count("<tr>") == 1 + 50
+
+
+async def test_a_closed_stream_is_opened_again(
+    seb: RunningAppliance, admin: Visitor, olga: Visitor
+) -> None:
+    closing = {"content-type": "text/plain", "stream-closed": "true"}
+    await seb.client.put("/v1/stream/shut", headers=closing)
+    path = "/ui/topics/shut/reopen"
+    assert path in (await admin.get("/ui/topics/shut")).text
+    assert (await olga.post(path)).status_code == 403
+    assert (await admin.post(path)).status_code == 303
+    assert not seb.appliance.broker.topics.get("shut").closed
+    assert path not in (await admin.get("/ui/topics/shut")).text

@@ -31,6 +31,7 @@ ROUTES: Final[dict[tuple[str, str], Kind]] = {
     ("POST", "/ui/topics/{topic:str}/settings"): "change",
     ("GET", "/ui/topics/{topic:str}/trim"): "page",
     ("POST", "/ui/topics/{topic:str}/trim"): "change",
+    ("POST", "/ui/topics/{topic:str}/reopen"): "change",
     ("POST", "/ui/topics/{topic:str}/delete"): "change",
     ("GET", "/ui/topics/{topic:str}/records"): "page",
     ("GET", "/ui/topics/{topic:str}/records/{offset:str}"): "page",

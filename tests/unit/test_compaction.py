@@ -11,6 +11,7 @@ from seb_appliance import limits
 from seb_appliance.broker.ports import SectionRef
 from seb_appliance.broker.tidying import SwitchRefusedError
 from seb_appliance.broker.values import From, ReadRequest
+from seb_appliance.clock import SystemClock
 from seb_appliance.errors import CorruptObjectError
 from seb_appliance.formats.operations import TopicSettings
 from seb_appliance.storage import layout
@@ -84,6 +85,24 @@ async def test_a_tombstone_stays_for_its_retention_and_then_goes_with_the_record
     await place.put("t", (b"b", b"3"))
     await place.compact()
     assert await place.records("t") == [(4, b"b", b"3")]
+
+
+async def test_a_jump_of_the_clock_takes_no_tombstone_and_compacts_nothing_early(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await topic(place, tombstone_retention_ms=3_600_000)
+    await place.put("t", (b"a", b"1"), (b"b", b"1"))
+    await place.put("t", (b"a", None), (b"b", b"2"))
+    await place.compact()
+    wall_us = SystemClock.wall_us
+    monkeypatch.setattr(SystemClock, "wall_us", lambda self: wall_us(self) + 86_400_000_000)
+    await place.put("t", (b"b", b"3"))
+    await place.compact()
+    assert await place.records("t") == [(2, b"a", None), (4, b"b", b"3")]
+    await place.broker.topics.change("t", {"min_compaction_lag_ms": 3_600_000})
+    await place.put("t", (b"b", b"4"))
+    await place.compact()
+    assert [offset for offset, _, _ in await place.records("t")] == [2, 4, 5]
 
 
 async def test_a_tombstone_outlives_what_it_deletes_by_a_compaction(place: Place) -> None:
@@ -300,6 +319,14 @@ async def test_nothing_is_removed_once_somebody_asked_for_that(place: Place) -> 
     job, made = await compacting(place)
     await place.broker.topics.change("t", {"cleanup": "none"})
     with pytest.raises(SwitchRefusedError, match="not compacted any more"):
+        await place.broker.tidying.switch(job, made)
+    assert len(await place.records("t")) == 4
+
+
+async def test_tombstones_stay_once_somebody_asked_for_that(place: Place) -> None:
+    job, made = await compacting(place)
+    await place.broker.topics.change("t", {"tombstone_retention_ms": 3_600_000})
+    with pytest.raises(SwitchRefusedError, match="keeps tombstones for longer"):
         await place.broker.tidying.switch(job, made)
     assert len(await place.records("t")) == 4
 

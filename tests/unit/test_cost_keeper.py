@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ import pytest
 from seb_appliance import limits
 from seb_appliance.broker.linger import Linger
 from seb_appliance.broker.rewrite_jobs import Asked
+from seb_appliance.clock import SystemClock
 from seb_appliance.cost.prices import PROVIDERS, Money
 from seb_appliance.keepers.cost_keeper import CostKeeper
 from seb_appliance.start_errors import ConfigurationError
@@ -19,6 +21,7 @@ from seb_appliance.state.local import LocalFile
 from seb_appliance.storage.counted import RequestCount, RequestCounts
 from seb_appliance.supervisor import Supervisor
 from tests.support.fakes import FakeClock
+from tests.support.tidied import Place
 
 HOUR_S = 3600.0
 
@@ -182,3 +185,15 @@ async def test_without_linger_auto_the_window_stays(tmp_path: Path) -> None:
     found = keeper.report()
     assert (linger.default_ms, found.linger_why) == (10, "")
     assert found.budget == Money(0.01, "USD")
+
+
+async def test_a_clock_of_the_year_9999_neither_ends_the_month_nor_a_close(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = Place(tmp_path)
+    await place.start()
+    month = place.appliance.cost.report().month
+    far = datetime(9999, 12, 31, tzinfo=UTC)
+    monkeypatch.setattr(SystemClock, "wall_us", lambda _: int(far.timestamp()) * 1_000_000)
+    assert place.appliance.cost.report().month == month
+    await place.appliance.close()

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from seb_appliance import limits
-from seb_appliance.app.ui_facts import facts
 from seb_appliance.broker import catalog
 from seb_appliance.broker.catalog import Catalog
 from seb_appliance.broker.ports import SectionRef
@@ -34,7 +33,6 @@ from seb_appliance.storage.entries_on_disk import EntriesOnDisk
 from seb_appliance.storage.object_store import ObjectInfo, ObjectRange, list_all
 from seb_appliance.storage.patience import Patience
 from seb_appliance.storage.rewriting import ObjectRewriter
-from seb_appliance.ui.warnings import warnings
 from tests.support.tidied import ADMIN, Place
 
 
@@ -169,7 +167,7 @@ async def test_retention_by_age_goes_by_when_the_appliance_took_a_record(
     await place.tidier.step()
     assert place.broker.topics.get("t").log_start_offset == 0
     wall_us, monotonic_s = place.appliance.clock.wall_us, place.appliance.clock.monotonic_s
-    clock = place.broker.tidying._age_clock._clock
+    clock = place.appliance.clock
     monkeypatch.setattr(clock, "wall_us", lambda: wall_us() + 61_000_000)
     monkeypatch.setattr(clock, "monotonic_s", lambda: monotonic_s() + 61.0)
     await place.tidier.step()
@@ -183,8 +181,20 @@ async def test_after_a_jump_of_the_clock_nothing_goes_by_age(
     await place.produce("t", 5)
     await place.broker.topics.change("t", {"retention_ms": 60_000})
     wall_us = place.appliance.clock.wall_us
-    clock = place.broker.tidying._age_clock._clock
+    clock = place.appliance.clock
     monkeypatch.setattr(clock, "wall_us", lambda: wall_us() + 86_400_000_000)
+    await place.tidier.step()
+    assert place.broker.topics.get("t").log_start_offset == 0
+
+
+async def test_after_a_start_with_a_wrong_clock_nothing_goes_by_age_for_an_hour(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await place.produce("t", 5)
+    await place.broker.topics.change("t", {"retention_ms": 60_000})
+    wall_us = SystemClock.wall_us
+    monkeypatch.setattr(SystemClock, "wall_us", lambda self: wall_us(self) + 86_401_000_000)
+    await place.restart()
     await place.tidier.step()
     assert place.broker.topics.get("t").log_start_offset == 0
 
@@ -460,38 +470,3 @@ async def test_entries_of_which_two_do_not_fit_a_job_are_merged_though_one_is_be
     await place.tidy()
     assert place.broker.tidying.waiting_bytes < 900 * limits.KIB
     assert await place.values("t") == values
-
-
-async def test_entries_that_wait_too_long_are_told_while_a_tidier_is_to_merge_them(
-    place: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(limits, "TIDY_OVERDUE_S", 0.0)
-    monkeypatch.setattr(place.tidier, "_run", asyncio.Event().wait)
-    await place.produce("t", 30)
-    assert place.tidier.overdue_s == 0.0, "there is no tidier"
-    place.tidier.start(place.appliance.supervisor)
-    assert place.tidier.overdue_s > 0.0
-    (sentence,) = (s for s in warnings(facts(place.appliance), []) if "tidier is behind" in s)
-    assert "should have been merged" in sentence
-    await place.tidy()
-    assert place.tidier.overdue_s == 0.0
-
-
-async def test_the_tidier_goes_on_after_a_bug_which_is_told(
-    place: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(limits, "BACKGROUND_PAUSE_S_MIN", 0.0)
-    step, merged = place.tidier.step, asyncio.Event()
-
-    async def raises_once() -> bool:
-        if not place.tidier.counters.failures:
-            raise ZeroDivisionError("a bug of ours")
-        merged.set()
-        return await step()
-
-    monkeypatch.setattr(place.tidier, "step", raises_once)
-    place.tidier.start(place.appliance.supervisor)
-    await merged.wait()
-    (task,) = (one for one in place.appliance.supervisor.tasks if one.name == "tidier")
-    assert (task.failures, task.is_failing) == (1, True)
-    assert any("tidier: ZeroDivisionError" in s for s in warnings(facts(place.appliance), []))

@@ -162,7 +162,7 @@ class FastLaneProtocol(SebHttpProtocol):
             return
         self._forget_arriving()
         whole = b"".join(arriving.parts)
-        if arriving.missing == 0:
+        if arriving.missing == 0 and self._answers.still_holds(arriving.plain):
             self._write(arriving.plain, whole, len(whole) - arriving.plain.content_length)
         else:
             super().data_received(whole)
@@ -210,6 +210,9 @@ class FastLaneProtocol(SebHttpProtocol):
         """There is a record, or no more time, or the topic is gone, or we are stopping."""
         at_end, self._at_end = self._at_end, None
         if at_end is None:
+            return
+        if not self._answers.still_holds(at_end.plain):
+            self._pass_on(at_end.data)
             return
         waits = at_end.give_up_s > self.loop.time()
         dates = self.server_state.default_headers

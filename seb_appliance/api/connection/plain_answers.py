@@ -28,7 +28,7 @@ from seb_appliance.api.connection.wire import (
 )
 from seb_appliance.api.go.errors import text_headers, text_of
 from seb_appliance.api.go.multipart import MULTIPART, offsets_body, parse_records, records_answer
-from seb_appliance.api.groups.offsets import authorized_commit, committed_body, parse_offsets
+from seb_appliance.api.groups.offsets import commit_of, committed_body, parse_offsets
 from seb_appliance.api.options import ApiOptions
 from seb_appliance.api.problems import problem_body, problem_headers
 from seb_appliance.api.records.consume import consumed_headers, encode
@@ -43,7 +43,7 @@ from seb_appliance.broker.broker import Broker
 from seb_appliance.broker.budget import ByteBudget, Reservation
 from seb_appliance.broker.grants import grants_admin
 from seb_appliance.broker.group_admission import Commit
-from seb_appliance.broker.values import NewBatches, NewRecords, ReadResult
+from seb_appliance.broker.values import ApiKeyView, NewBatches, NewRecords, ReadResult
 from seb_appliance.broker.waiting import Waiter
 from seb_appliance.errors import OverloadedError, SebError
 from seb_appliance.formats.columns import Bytes
@@ -80,6 +80,10 @@ class PlainAnswers:
     def find(self, head: bytes) -> PlainHead | None:
         """See `PlainHeads.find`."""
         return self._heads.find(head)
+
+    def still_holds(self, plain: PlainHead) -> bool:
+        """Whether the API key is as it was when the head came."""
+        return self._broker.access.still_holds(plain.key, plain.until_us)
 
     def reserve(self, size_bytes: int) -> Reservation | None:
         """For a body that is still coming; None when there is no room."""
@@ -167,13 +171,21 @@ class PlainAnswers:
         """What is admitted; `told` hears of it. If None, nothing happened."""
         try:
             asked = parse_offsets(body)
-            commit = authorized_commit(self._broker, plain.key, plain.group, asked)
+            commit = commit_of(plain.group, asked)
+            if not self._may_commit(plain.key, commit):
+                return None
             if not self._broker.groups.commit_at_once(commit, len(body), told):
                 return None
         except SebError:
             return None
         self._broker.access.last_used.note(plain.key.api_key_id)
         return commit
+
+    def _may_commit(self, key: ApiKeyView, commit: Commit) -> bool:
+        """False where the application has to look at more of the group, too."""
+        return all(
+            self._broker.may(key, "consume", topic, commit.group) for topic in commit.offsets
+        ) and self._broker.groups.stands_on_one_of(commit.group, commit.offsets)
 
     def committed(
         self, commit: Commit, stored: Sequence[CommittedOffset], dates: Headers, *, close: bool

@@ -50,10 +50,7 @@ class PlainConsume:
 
     def starting_at(self, offset: int) -> PlainConsume:
         """The same from another offset."""
-        asked = self.wanted
-        wanted = ReadRequest(
-            From(offset=offset), asked.until, asked.max_records, asked.max_bytes, asked.wait_ms
-        )
+        wanted = replace(self.wanted, start=From(offset=offset))
         return PlainConsume(self.key, self.until_us, self.topic, wanted, self.chosen, self.shape)
 
 

@@ -96,7 +96,7 @@ def router(broker: Broker, options: ApiOptions) -> Router:
         wanted = go_parameters.read_request(call.query)
         await _make_on_first_use(broker, call, topic)
         result = await unless_gone(
-            _once_there(broker, topic, wanted), request.receive, waits=wanted.wait_ms > 0
+            _once_there(broker, topic, wanted), request, waits=wanted.wait_ms > 0
         )
         assert wanted.start.offset is not None, wanted
         status, headers, parts = records_answer(

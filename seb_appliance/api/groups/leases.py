@@ -13,6 +13,7 @@ from seb_appliance import limits
 from seb_appliance.api import parameters
 from seb_appliance.api.answers import Answer, json_answer
 from seb_appliance.api.auth import AnyRequest, enter
+from seb_appliance.api.groups.rights import authorize_group
 from seb_appliance.api.json_bodies import read_json
 from seb_appliance.api.parameters import refuse_unsupported
 from seb_appliance.broker.broker import Broker
@@ -50,6 +51,7 @@ def routes(broker: Broker) -> list[HTTPRouteHandler]:
         group: str = request.scope["path_params"]["group"]
         broker.authorize(call.key, "consume", group=group)
         asked = await read_json(request, call, broker, _decoder)
+        await authorize_group(broker, call.key, "consume", group)
         lease = await broker.groups.take_lease(group, asked.holder, asked.ttl_ms)
         taken = LeaseTakenOut(
             group, lease.generation, lease.holder, lease.ttl_ms, lease.expires_in_ms
@@ -60,7 +62,7 @@ def routes(broker: Broker) -> list[HTTPRouteHandler]:
     async def release_lease(request: AnyRequest) -> ASGIApp:
         call = enter(request, broker, RELEASE_QUERY)
         group: str = request.scope["path_params"]["group"]
-        broker.authorize(call.key, "consume", group=group)
+        await authorize_group(broker, call.key, "consume", group)
         refuse_unsupported(call.headers)
         given = call.query.get("generation")
         if given is None:

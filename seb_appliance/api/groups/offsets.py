@@ -13,11 +13,11 @@ from litestar.types import ASGIApp
 from seb_appliance import limits
 from seb_appliance.api.answers import JSON, Answer
 from seb_appliance.api.auth import AnyRequest, enter
+from seb_appliance.api.groups.rights import authorize_commit
 from seb_appliance.api.json_bodies import decode_json, read_held_json
 from seb_appliance.broker.broker import Broker
 from seb_appliance.broker.group_admission import Commit
 from seb_appliance.broker.names import check_topic_name
-from seb_appliance.broker.values import ApiKeyView
 from seb_appliance.formats.numbers import Whole
 from seb_appliance.formats.operations import (
     CommittedOffset,
@@ -59,10 +59,10 @@ def parse_offsets(body: bytes) -> NewOffsets:
     return decode_json(body, _decoder)
 
 
-def authorized_commit(broker: Broker, key: ApiKeyView, group: str, asked: NewOffsets) -> Commit:
-    """What is to be committed. Raises ForbiddenError, BadNameError."""
+def commit_of(group: str, asked: NewOffsets) -> Commit:
+    """What is to be committed. Raises BadNameError."""
     for topic in asked.offsets:
-        broker.authorize(key, "consume", check_topic_name(topic), group)
+        check_topic_name(topic)
     return Commit(
         group,
         asked.offsets,
@@ -90,7 +90,8 @@ def routes(broker: Broker) -> list[HTTPRouteHandler]:
             request, call, broker, _decoder, limits.COMMIT_BYTES_MAX
         )
         try:
-            commit = authorized_commit(broker, call.key, group, asked)
+            commit = commit_of(group, asked)
+            await authorize_commit(broker, call.key, group, commit.offsets)
         except BaseException:
             reservation.release()
             raise

@@ -48,7 +48,6 @@ def _headers(group: str, read: GroupRead, chosen: str) -> Headers:
     headers = consumed_headers(read.result, chosen)
     headers += [
         (b"seb-group", group.encode()),
-        (b"seb-topic-id", str(read.result.topic_id).encode()),
         (b"seb-lag-records", str(read.lag.records).encode()),
         (b"seb-lag-bytes", str(read.lag.bytes).encode()),
         (b"seb-lag-seconds", f"{read.lag.seconds:.6f}".encode()),
@@ -92,7 +91,7 @@ def routes(broker: Broker) -> list[HTTPRouteHandler]:
         default = From(latest=True) if named == "latest" else From(earliest=True)
         read = await unless_gone(
             broker.groups.read(group, topic, wanted, default=default),
-            request.receive,
+            request,
             waits=wanted.wait_ms > 0,
         )
         return await encoded(

@@ -13,13 +13,19 @@ from seb_appliance import limits
 from seb_appliance.api import parameters
 from seb_appliance.api.answers import Answer, json_answer
 from seb_appliance.api.auth import AnyRequest, Call, enter
+from seb_appliance.api.groups.rights import (
+    authorize_group,
+    authorize_whole,
+    check_seen,
+    group_sees,
+)
 from seb_appliance.api.json_bodies import read_json
 from seb_appliance.api.parameters import refuse_unsupported
 from seb_appliance.api.times import format_time
 from seb_appliance.broker.broker import Broker
-from seb_appliance.broker.consumer_groups import Sees
 from seb_appliance.broker.group_views import GroupTopicView, GroupView, LeaseView, ResetRow
-from seb_appliance.broker.names import check_group_name
+from seb_appliance.broker.names import check_group_name, check_topic_name
+from seb_appliance.broker.values import ApiKeyView
 from seb_appliance.errors import BadRequestError
 from seb_appliance.formats.numbers import Whole
 
@@ -105,17 +111,6 @@ class ResetOut(msgspec.Struct):
 _decoder: Final = msgspec.json.Decoder(Reset)
 
 
-def group_sees(broker: Broker, call: Call) -> Sees:
-    """What the caller may see of groups: what it may read, or manage."""
-
-    def sees(group: str, topic: str | None) -> bool:
-        return any(
-            broker.may(call.key, operation, topic, group) for operation in ("consume", "manage")
-        )
-
-    return sees
-
-
 def _lease_out(view: LeaseView | None) -> LeaseOut | None:
     if view is None:
         return None
@@ -146,14 +141,30 @@ def _topic_out(view: GroupTopicView) -> GroupTopicOut:
     )
 
 
+async def _to_reset(
+    broker: Broker, key: ApiKeyView, group: str, patterns: list[str] | None
+) -> list[str]:
+    """Topics: what is named is refused if the key may not manage it, a pattern picks among those
+    that it may. Raises ForbiddenError, GroupNotFoundError, TopicNotFoundError."""
+    if patterns is None:
+        await authorize_whole(broker, key, group)
+        return broker.groups.topics_of(group)
+    named = {check_topic_name(pattern) for pattern in patterns if "*" not in pattern}
+    for topic in named:
+        broker.authorize(key, "manage", topic, group)
+    if len(named) < len(set(patterns)):
+        await check_seen(broker, key, group)
+    await authorize_group(broker, key, "manage", group)
+    picked = broker.groups.pick(group, patterns)
+    return [t for t in picked if t in named or broker.may(key, "manage", t, group)]
+
+
 async def _reset(broker: Broker, call: Call, group: str, asked: Reset) -> ResetOut:
     if (asked.to is None) == (asked.shift is None):
         raise BadRequestError("Say either where to (`to`) or how far (`shift`).")
     to = None if asked.to is None else parameters.position(str(asked.to), "to")
+    topics = await _to_reset(broker, call.key, group, asked.topics)
     groups = broker.groups
-    topics = groups.topics_of(group) if asked.topics is None else groups.pick(group, asked.topics)
-    for topic in topics:
-        broker.authorize(call.key, "manage", topic, group)
     rows: list[ResetRow] = await groups.plan_reset(group, topics, to, asked.shift or 0)
     if not asked.dry_run:
         rows = await groups.reset(group, rows, call.actor)
@@ -174,14 +185,14 @@ def routes(broker: Broker) -> list[HTTPRouteHandler]:
         )
         if after:
             check_group_name(after)
-        views, next_after = await broker.groups.page(after, most, group_sees(broker, call))
+        views, next_after = await broker.groups.page(after, most, group_sees(broker, call.key))
         return json_answer(200, GroupsOut([GroupSummary(*_summary(v)) for v in views], next_after))
 
     @get("/v1/groups/{group:str}")
     async def get_group(request: AnyRequest) -> ASGIApp:
         call = enter(request, broker)
         group: str = request.scope["path_params"]["group"]
-        sees = group_sees(broker, call)
+        sees = group_sees(broker, call.key)
         if not sees(group, None):
             broker.authorize(call.key, "consume", group=group)
         view = await broker.groups.describe(group, sees)
@@ -193,8 +204,7 @@ def routes(broker: Broker) -> list[HTTPRouteHandler]:
         group: str = request.scope["path_params"]["group"]
         broker.authorize(call.key, "manage", group=group)
         refuse_unsupported(call.headers)
-        for topic in broker.groups.topics_of(group):
-            broker.authorize(call.key, "manage", topic, group)
+        await authorize_whole(broker, call.key, group)
         await broker.groups.delete(group, call.actor)
         return Answer(204, [])
 

@@ -23,8 +23,9 @@ AUDIT_QUERY: Final = frozenset({"before", "limit", "actor", "subject"})
 class AuditOut(msgspec.Struct):
     """One action. `number` counts them without gaps. `actor` is the id of an API key,
     `user:NAME` for a user of the admin page, "" for the appliance itself; `address` the peer's
-    (behind a proxy, the proxy's), `user_agent` what its client calls itself. `before` and `after`
-    show what changed; one too large is only counted: `{"omitted_bytes": 70000}`."""
+    (behind a proxy, the proxy's, unless `trusted_proxies` names it), `user_agent` what its client
+    calls itself. `before` and `after` show what changed; one too large is only counted:
+    `{"omitted_bytes": 70000}`."""
 
     number: int
     at: str

@@ -15,13 +15,15 @@ from seb_appliance.broker.broker import Broker
 
 
 class JournalStatus(msgspec.Struct):
-    """`seq` and `epoch` of the last entry; `durability`: `s3`, `disk` or `memory`."""
+    """`seq` and `epoch` of the last entry; `durability`: `s3`, `disk` or `memory`. `clock_ahead_s`:
+    how far the log's clock is ahead of the wall clock; negative: behind."""
 
     seq: int
     epoch: int
     fencing_mode: str
     durability: str
     bucket_id: str
+    clock_ahead_s: float
 
 
 class BucketStatus(msgspec.Struct):

@@ -13,7 +13,13 @@ from litestar.types import ASGIApp
 from msgspec import UNSET, UnsetType
 
 from seb_appliance.api.answers import JSON, Answer, json_answer
-from seb_appliance.api.auth import AnyRequest, enter, may_see
+from seb_appliance.api.auth import (
+    AnyRequest,
+    authorize_to_delete,
+    authorize_to_fork,
+    enter,
+    may_see,
+)
 from seb_appliance.api.json_bodies import read_json
 from seb_appliance.api.parameters import refuse_unsupported
 from seb_appliance.api.records.consume import encoded
@@ -75,7 +81,8 @@ class TopicOut(msgspec.Struct):
     """A topic. `settings` as they were set (null: the appliance's default); `effective_settings`
     with the defaults filled in. `log_end_offset` is the offset that the next record gets. Of a
     fork, `fork_of` names its parent, which may be deleted, and where it left it; `size_bytes` are
-    its own. `forks`: how many there are of the topic."""
+    its own. `forks`: how many there are of the topic. `closed`: it is a stream that was closed and
+    takes no records."""
 
     topic: str
     topic_id: int
@@ -87,6 +94,7 @@ class TopicOut(msgspec.Struct):
     size_bytes: int
     fork_of: ForkOf | None
     forks: int
+    closed: bool
 
 
 class TopicsOut(msgspec.Struct):
@@ -113,6 +121,7 @@ def topic_out(view: TopicView) -> TopicOut:
         view.bytes,
         view.fork_of,
         view.forks,
+        view.closed,
     )
 
 
@@ -170,13 +179,13 @@ def routes(broker: Broker) -> list[HTTPRouteHandler]:
     async def delete_topic(request: AnyRequest) -> ASGIApp:
         call = enter(request, broker)
         topic: str = request.scope["path_params"]["topic"]
-        broker.authorize(call.key, "manage", topic)
+        authorize_to_delete(broker, call.key, topic)
         refuse_unsupported(call.headers)
         await broker.topics.delete(topic, call.actor)
         return Answer(204, [])
 
-    made, trimmed = _making(broker), _trimming(broker)
-    return [list_topics, get_topic, made, change_topic, delete_topic, trimmed]
+    made, trimmed, reopened = _making(broker), _trimming(broker), _reopening(broker)
+    return [list_topics, get_topic, made, change_topic, delete_topic, trimmed, reopened]
 
 
 def _making(broker: Broker) -> HTTPRouteHandler:
@@ -190,7 +199,7 @@ def _making(broker: Broker) -> HTTPRouteHandler:
         if (wanted := asked.fork_of) is None:
             view, made = await broker.topics.create(topic, settings, call.actor)
         else:
-            broker.authorize(call.key, "consume", wanted.topic)
+            authorize_to_fork(broker, call.key, wanted.topic)
             own = None if settings == TopicSettings() else settings
             view, made = await broker.topics.fork(
                 topic, wanted.topic, wanted.offset, own, call.actor
@@ -211,3 +220,16 @@ def _trimming(broker: Broker) -> HTTPRouteHandler:
         return json_answer(200, topic_out(trimmed))
 
     return trim_topic
+
+
+def _reopening(broker: Broker) -> HTTPRouteHandler:
+    @post("/v1/topics/{topic:str}/reopen", status_code=200)
+    async def reopen_topic(request: AnyRequest) -> ASGIApp:
+        call = enter(request, broker)
+        topic: str = request.scope["path_params"]["topic"]
+        broker.authorize(call.key, "admin")
+        refuse_unsupported(call.headers)
+        await broker.streams.reopen(topic, call.actor)
+        return json_answer(200, topic_out(broker.topics.get(topic)))
+
+    return reopen_topic

@@ -16,6 +16,7 @@ import msgspec
 from seb_appliance import __version__
 from seb_appliance.api.problems import problem
 from seb_appliance.errors import (
+    ApiKeyChangedError,
     BadParameterError,
     BadRequestError,
     ForbiddenError,
@@ -49,6 +50,7 @@ EVERYWHERE: Final[ErrorTypes] = (
     TransferCodingError,
 )
 WITH_API_KEY: Final[ErrorTypes] = (
+    ApiKeyChangedError,
     BadParameterError,
     TopicHeldError,
     TopicNotFoundError,

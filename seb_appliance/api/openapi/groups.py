@@ -40,6 +40,7 @@ from seb_appliance.errors import (
     OffsetOutOfRangeError,
     StaleGenerationError,
     TopicNotFoundError,
+    TopicReplacedError,
 )
 
 _JSON: Final = "application/json"
@@ -90,7 +91,6 @@ _RECORDS: Final = {
 }
 _LAG: Final = {
     "Seb-Group": "The group.",
-    "Seb-Topic-Id": "Id of the topic; a topic made anew has another.",
     "Seb-Committed-Offset": "Where the group stands; absent when it has no offset on the topic.",
     "Seb-Lag-Records": "Log end offset minus committed offset.",
     "Seb-Lag-Bytes": "About what these take in the bucket.",
@@ -131,7 +131,7 @@ OPERATIONS: Final = [
                 headers={**POSITIONS, **_LAG},
             )
         },
-        errors=(*READ_ERRORS, OffsetOutOfRangeError),
+        errors=(*READ_ERRORS, OffsetOutOfRangeError, TopicReplacedError),
     ),
     Operation(
         method="PUT",

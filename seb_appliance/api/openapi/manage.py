@@ -74,6 +74,7 @@ _TOPIC: Final = {
     "size_bytes": 4096,
     "fork_of": None,
     "forks": 1,
+    "closed": False,
 }
 _STATUS: Final = {
     "version": "0.1.0",
@@ -86,6 +87,7 @@ _STATUS: Final = {
         "fencing_mode": "A",
         "durability": "s3",
         "bucket_id": "5f1d6c0be3a2479b8c2e6a90d417f35a",
+        "clock_ahead_s": 0.0,
     },
     "bucket": {
         "description": "s3://orders/seb",
@@ -174,9 +176,9 @@ TOPICS: Final = [
         summary="Create a topic, or check that it is there with these settings",
         description="With `fork_of` the topic shares the records of another below an offset, "
         "without a copy, and goes its own way from there. Besides `manage` of the new topic, "
-        "`consume` of the other is needed. What is shared stays when the other is trimmed or "
-        "deleted; a deleted topic with forks answers 410 `topic_held`, and its name stays taken "
-        "until they are gone.",
+        "`manage` and `consume` of the other are needed. What is shared stays when the other is "
+        "trimmed or deleted; a deleted topic with forks answers 410 `topic_held`, and its name "
+        "stays taken until they are gone.",
         parameters=[parameters.TOPIC],
         body={
             _JSON: Content(
@@ -227,7 +229,8 @@ TOPICS: Final = [
         operation_id="deleteTopic",
         tag="Topics",
         summary="Delete a topic and its records",
-        description="A topic made anew under the name starts at offset 0 with another `topic_id`.",
+        description="A topic made anew under the name starts at offset 0 with another `topic_id`. "
+        "A fork may also be deleted with `manage` of a topic that it was forked from.",
         parameters=[parameters.TOPIC],
         replies={204: Reply(description="Deleted")},
         errors=(*REMOVAL_ERRORS, BadNameError, TopicNotFoundError),
@@ -244,6 +247,18 @@ TOPICS: Final = [
         body={_JSON: Content(schema=ref(Trim), example={"before": 1044})},
         replies={200: Reply(description="The topic as it is now", content=_TOPIC_REPLY)},
         errors=(*WRITE_ERRORS, TopicNotFoundError, OffsetOutOfRangeError),
+    ),
+    Operation(
+        method="POST",
+        path="/v1/topics/{topic}/reopen",
+        operation_id="reopenTopic",
+        tag="Topics",
+        summary="Open a closed stream again: an admin key is needed",
+        description="The stream takes records again. Nothing changes when it is not closed. "
+        "Readers that saw its end do not come back by themselves.",
+        parameters=[parameters.TOPIC],
+        replies={200: Reply(description="The topic as it is now", content=_TOPIC_REPLY)},
+        errors=(*WRITE_ERRORS, TopicNotFoundError),
     ),
 ]
 

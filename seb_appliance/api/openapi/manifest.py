@@ -59,7 +59,11 @@ OPERATIONS: Final = [
             parameters.TOPIC,
             query("offset", "Where to begin, as for reading records.", "0", type="string"),
             query("until", "Exclusive end: an offset or `@time`.", "655360"),
-            query("presign", "Give URLs that are good for so long, 1h at most.", "15m"),
+            query(
+                "presign",
+                "Give URLs that are good for so long, 1h and `garbage_grace` at most.",
+                "15m",
+            ),
         ],
         replies={
             200: Reply(

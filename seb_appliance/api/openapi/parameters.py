@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from seb_appliance import limits
+from seb_appliance.addresses import NAME_PATTERN
 from seb_appliance.api.openapi.document import Json
 from seb_appliance.api.records.consume import ALL_FORMATS, FORMATS
 from seb_appliance.api.records.encode_json import VALUE_SHAPES
@@ -37,7 +38,7 @@ def format_of(formats: Mapping[str, str]) -> Json:
 
 _NAME: Final[Json] = {
     "type": "string",
-    "pattern": r"^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*$",
+    "pattern": f"^{NAME_PATTERN}$",
     "maxLength": limits.NAME_LENGTH_MAX,
 }
 TOPIC: Final = _parameter("path", "topic", "Name of the topic.", _NAME, "orders.eu")
@@ -99,6 +100,15 @@ CONSUME: Final[list[Json]] = [
         "30s",
         type="string",
         default="0",
+    ),
+    query(
+        "topic_id",
+        "The id that the topic must have (`Seb-Topic-Id` of an earlier answer), else 409 "
+        "`topic_replaced`: so a reader that goes on learns that the topic was deleted and made "
+        "again.",
+        "3",
+        type="integer",
+        minimum=0,
     ),
     VALUES,
     format_of(FORMATS),

@@ -39,6 +39,7 @@ from seb_appliance.errors import (
     StoreUnavailableError,
     StreamClosedError,
     TopicNotFoundError,
+    TopicReplacedError,
     UnsupportedMediaTypeError,
 )
 
@@ -96,9 +97,13 @@ _EVENT: Final = Content(schema=_EVENT_SCHEMA, example=EVENT)
 EVENTS: Final = Content(schema={"type": "array", "items": _EVENT_SCHEMA}, example=[EVENT])
 _ONE_RECORD: Final = Content(schema=BYTES, example="hello")
 
+TOPIC_ID: Final = {
+    "Seb-Topic-Id": "Id of the topic, for `topic_id`: one that is made again has another."
+}
 POSITIONS: Final = {
     "Seb-Next-Offset": "Where the next read goes on.",
     "Seb-Log-End-Offset": "The offset that the next record of the topic gets.",
+    **TOPIC_ID,
 }
 READ_ERRORS: Final[ErrorTypes] = (
     BadNameError,
@@ -225,6 +230,7 @@ OPERATIONS: Final = [
         errors=(
             *READ_ERRORS,
             OffsetOutOfRangeError,
+            TopicReplacedError,
             FollowerTooSlowError,
             KeyIndexOffError,
             RecordTooLargeError,
@@ -248,6 +254,7 @@ OPERATIONS: Final = [
                     "application/cloudevents+json": _EVENT,
                 },
                 headers={
+                    **TOPIC_ID,
                     "Seb-Offset": "Raw: its offset.",
                     "Seb-Timestamp": "Raw: its timestamp.",
                     "Seb-Key": "Raw: its record key, percent-encoded.",

@@ -83,7 +83,8 @@ OPERATIONS: Final = [
         operation_id="appendToStream",
         summary="Append to a stream, or close it",
         description="The items of a JSON list are records of their own. With `Stream-Closed` the "
-        "stream ends with this append, or without one. " + _SAYS,
+        "stream ends with this append, or without one; closing needs the grant `manage`. A plain "
+        "topic is not closed: `PUT` makes it a stream first. " + _SAYS,
         parameters=[
             _PATH,
             header("Content-Type", "The stream's."),

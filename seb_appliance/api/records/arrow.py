@@ -16,6 +16,7 @@ from litestar.types import Message, Receive, Scope, Send
 
 from seb_appliance import limits
 from seb_appliance.api.answers import ARROW, Headers
+from seb_appliance.api.auth import look_again
 from seb_appliance.api.records.live_answers import HEAD_STATE, body_event, disconnected
 from seb_appliance.broker.broker import Broker
 from seb_appliance.broker.topic import no_such_topic
@@ -65,12 +66,12 @@ class ArrowRecords:
         left = wanted.max_records if "max_records" in query else limits.OFFSET_MAX
         until = wanted.until
         if until is not None and until.offset is None:  # a time
-            found = await broker.read(topic, replace(_PART, start=until, max_records=1))
+            found = await broker.read(topic, replace(wanted, start=until, max_records=1))
             begins = (
                 found.slices[0].batch.offsets()[found.slices[0].begin] if found.slices else None
             )
             until = From(offset=found.next_offset if begins is None else begins)
-        part = replace(_PART, start=wanted.start, until=until)
+        part = replace(_PART, start=wanted.start, until=until, topic_id=wanted.topic_id)
         first = await broker.read(topic, replace(part, max_records=min(left, part.max_records)))
         end = limits.OFFSET_MAX if until is None or until.offset is None else until.offset
         return cls(broker, first, min(end, first.log_end_offset), left)
@@ -80,6 +81,7 @@ class ArrowRecords:
             (b"content-type", ARROW),
             (b"cache-control", b"no-store"),
             (b"vary", b"Accept, Accept-Encoding, Authorization"),
+            (b"seb-topic-id", str(self._first.topic_id).encode()),
             (b"seb-log-end-offset", str(self._first.log_end_offset).encode()),
         ]
         if self._left == limits.OFFSET_MAX:
@@ -88,7 +90,7 @@ class ArrowRecords:
         if not scope["state"].get(HEAD_STATE):
             leaving = asyncio.create_task(disconnected(receive, self._leave))
             try:
-                await self._send(send)
+                await self._send(send, scope)
             finally:
                 leaving.cancel()
                 await asyncio.gather(leaving, return_exceptions=True)
@@ -97,7 +99,7 @@ class ArrowRecords:
     def _leave(self) -> None:
         self._gone = True
 
-    async def _send(self, send: Send) -> None:
+    async def _send(self, send: Send, scope: Scope) -> None:
         await self._send_part(send, await asyncio.to_thread(_schema))
         result = self._first
         while result.slices and not self._gone:
@@ -106,6 +108,7 @@ class ArrowRecords:
             if self._left == 0 or result.next_offset >= self._until:
                 break
             result = await self._next(result)
+            look_again(scope)
         await send(_part(_END))
 
     async def _next(self, before: ReadResult) -> ReadResult:

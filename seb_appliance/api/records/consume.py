@@ -16,7 +16,14 @@ from litestar.types import ASGIApp, Receive
 from seb_appliance import limits
 from seb_appliance.api import parameters
 from seb_appliance.api.answers import ARROW, BATCH, EVENTS, JSON, NDJSON, RAW, SSE, Answer, Headers
-from seb_appliance.api.auth import AnyRequest, Call, authorize_to_read, enter, enter_to_read
+from seb_appliance.api.auth import (
+    AnyRequest,
+    Call,
+    authorize_to_read,
+    enter,
+    enter_to_read,
+    look_again,
+)
 from seb_appliance.api.media_types import negotiate
 from seb_appliance.api.records.arrow import ArrowRecords
 from seb_appliance.api.records.arrow import is_installed as arrow_is_installed
@@ -43,6 +50,7 @@ from seb_appliance.api.records.views import (
 from seb_appliance.api.times import format_time
 from seb_appliance.api.trace_context import RequestTrace
 from seb_appliance.broker.broker import Broker
+from seb_appliance.broker.topic import check_id
 from seb_appliance.broker.values import BatchSlice, From, ReadRequest, ReadResult
 from seb_appliance.errors import (
     BadParameterError,
@@ -57,7 +65,7 @@ from seb_appliance.traces import Traces
 T = TypeVar("T")
 
 READ_QUERY: Final = frozenset(
-    {"offset", "until", "max_records", "max_bytes", "wait", "values", "format"}
+    {"offset", "until", "max_records", "max_bytes", "wait", "values", "format", "topic_id"}
 )
 CONSUME_QUERY: Final = READ_QUERY | VIEW_QUERY | {"key", "key_base64"}
 RECORD_QUERY: Final = frozenset({"values"})
@@ -94,6 +102,7 @@ def read_request(query: dict[str, str]) -> ReadRequest:
             largest=limits.FETCH_BYTES_MAX,
         ),
         wait_ms=parameters.duration_ms(query.get("wait", "0"), "wait", largest=limits.WAIT_MS_MAX),
+        topic_id=parameters.topic_id(query),
     )
 
 
@@ -130,9 +139,14 @@ def encode(result: ReadResult, chosen: str, shape: ValueShape) -> Iterable[Bytes
     return json_parts(result, shape)
 
 
+def topic_id_of(result: ReadResult) -> tuple[bytes, bytes]:
+    return b"seb-topic-id", str(result.topic_id).encode()
+
+
 def consumed_headers(result: ReadResult, chosen: str) -> Headers:
     return [
         (b"content-type", chosen.encode()),
+        topic_id_of(result),
         (b"seb-next-offset", str(result.next_offset).encode()),
         (b"seb-log-end-offset", str(result.log_end_offset).encode()),
         _NO_STORE,
@@ -165,17 +179,22 @@ async def encoded(broker: Broker, headers: Headers, parts: Iterable[Bytes]) -> A
     return Answer(200, headers, body, reservation=reservation)
 
 
-async def unless_gone(reading: Coroutine[Any, Any, T], receive: Receive, *, waits: bool) -> T:
-    """The read; if it waits, it ends early when the client leaves, and its place becomes free."""
+async def unless_gone(reading: Coroutine[Any, Any, T], request: AnyRequest, *, waits: bool) -> T:
+    """The read, if the API key is still good when it is done; one that waits ends early when the
+    client leaves, and its place becomes free."""
     if not waits:
-        return await reading
+        result = await reading
+        look_again(request.scope)
+        return result
     task = asyncio.create_task(reading)
-    leaving = asyncio.create_task(_disconnected(receive))
+    leaving = asyncio.create_task(_disconnected(request.receive))
     try:
         await asyncio.wait({task, leaving}, return_when=asyncio.FIRST_COMPLETED)
         if not task.done():
             raise RequestTimeoutError("The client left before there was a record.")
-        return task.result()
+        result = task.result()
+        look_again(request.scope)
+        return result
     finally:
         task.cancel()
         leaving.cancel()
@@ -209,6 +228,7 @@ def raw_answer(broker: Broker, result: ReadResult, if_none_match: bytes | None) 
     columns, i = piece.batch.columns, piece.begin
     value = columns.values.get(i)
     headers: Headers = [
+        topic_id_of(result),
         (b"seb-offset", str(piece.batch.offsets()[i]).encode()),
         (b"seb-timestamp", format_time(columns.timestamps_us[i]).encode()),
         *_record_headers(piece),
@@ -247,6 +267,7 @@ def _record_headers(piece: BatchSlice) -> Headers:
 async def _view(
     broker: Broker, call: Call, topic: str, wanted: ReadRequest, chosen: str, shape: ValueShape
 ) -> Answer:
+    check_id(topic, broker.topics.get(topic).topic_id, wanted.topic_id)
     page = await read_view(broker, topic, call, wanted)
     headers = view_headers(page, consumed_headers(page.result, chosen))
     return await encoded(broker, headers, view_parts(page, chosen, shape))
@@ -274,7 +295,7 @@ def routes(broker: Broker, traces: Traces | None = None) -> list[HTTPRouteHandle
         trace = RequestTrace.of(traces, call.headers)
         result = await unless_gone(
             broker.read(topic, wanted) if key is None else broker.read_key(topic, wanted, key),
-            request.receive,
+            request,
             waits=wanted.wait_ms > 0,
         )
         if trace is not None:
@@ -299,11 +320,10 @@ def routes(broker: Broker, traces: Traces | None = None) -> list[HTTPRouteHandle
         if chosen == RAW.decode():
             return raw_answer(broker, result, call.headers.get(b"if-none-match"))
         if chosen == STRUCTURED:
-            return held(
-                broker, [(b"content-type", chosen.encode()), _NO_STORE, _VARY], [one_event(result)]
-            )
-        record = next(iter(records(result, shape)))
-        headers: Headers = [(b"content-type", JSON), _NO_STORE, _VARY]
-        return held(broker, headers, [msgspec.json.encode(record)])
+            body = one_event(result)
+        else:
+            body = msgspec.json.encode(next(iter(records(result, shape))))
+        headers = [(b"content-type", chosen.encode()), topic_id_of(result), _NO_STORE, _VARY]
+        return held(broker, headers, [body])
 
     return [consume, consume_one]

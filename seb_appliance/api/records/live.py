@@ -42,6 +42,7 @@ class LiveRequest:
     until: int
     most: int | None
     shape: ValueShape
+    topic_id: int | None = None
 
 
 def live_request(call: Call, shape: ValueShape) -> LiveRequest:
@@ -57,6 +58,7 @@ def live_request(call: Call, shape: ValueShape) -> LiveRequest:
         if most is None
         else parameters.integer(most, "max_records", smallest=1, largest=limits.OFFSET_MAX),
         shape,
+        parameters.topic_id(call.query),
     )
 
 
@@ -81,10 +83,17 @@ class LiveRecords(LiveAnswer[Follower]):
     """The stream of one topic, from `offset` on."""
 
     def __init__(
-        self, broker: Broker, topic: str, call: Call, wanted: LiveRequest, offset: int
+        self,
+        broker: Broker,
+        topic: str,
+        call: Call,
+        wanted: LiveRequest,
+        offset: int,
+        topic_id: int,
     ) -> None:
         super().__init__(broker, call)
         self._topic = topic
+        self._topic_id = topic_id
         self._shape = wanted.shape
         self._offset = offset
         self._until = wanted.until
@@ -95,16 +104,20 @@ class LiveRecords(LiveAnswer[Follower]):
     async def of(cls, broker: Broker, topic: str, call: Call, shape: ValueShape) -> LiveRecords:
         """Raises BadParameterError, and what `Broker.read` raises."""
         wanted = live_request(call, shape)
-        first = await broker.read(topic, replace(_PART, start=wanted.start, max_records=1))
+        asked = replace(_PART, start=wanted.start, max_records=1, topic_id=wanted.topic_id)
+        first = await broker.read(topic, asked)
         offset = first.next_offset
         if first.slices:
             piece = first.slices[0]
             offset = piece.batch.offsets()[piece.begin]
-        return cls(broker, topic, call, wanted, offset)
+        return cls(broker, topic, call, wanted, offset, first.topic_id)
 
     @property
     def _begins(self) -> Headers:
-        return [(b"seb-next-offset", str(self._offset).encode())]
+        return [
+            (b"seb-next-offset", str(self._offset).encode()),
+            (b"seb-topic-id", str(self._topic_id).encode()),
+        ]
 
     async def _follow(self) -> Follower:
         return self._broker.follow(self._topic)

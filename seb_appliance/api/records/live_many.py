@@ -178,6 +178,7 @@ def routes(broker: Broker) -> list[HTTPRouteHandler]:
         if answer_type(call, FORMATS) == FORMATS["sse"]:
             return LiveOfMany(broker, call)
         page = PageOfMany(broker, call, many_request(call))
-        return await unless_gone(page.answer(), request.receive, waits=page.wait_ms > 0)
+        await unless_gone(page.read(), request, waits=page.wait_ms > 0)
+        return await page.answer()
 
     return [read_many]

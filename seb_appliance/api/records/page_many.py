@@ -87,13 +87,16 @@ class PageOfMany:
         self._commit = ToCommit({}, {}, {})
         broker.authorize(call.key, "consume", None, self._group)
 
-    async def answer(self) -> Answer:
+    async def read(self) -> None:
         """Raises OffsetExpiredError, OffsetOutOfRangeError, and what `Broker.read` raises."""
         with await self._broker.follow_many(self._may) as follower:
             self._begin(follower)
             await self._read(follower)
             if not self._results and self.wait_ms:
                 await self._wait(follower)
+
+    async def answer(self) -> Answer:
+        """What was read."""
         frame = ManyRecordsOut([], cursor_of(self._place), self._commit)
         if self._group is None or not self._results:
             frame.commit = None

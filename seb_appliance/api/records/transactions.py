@@ -13,6 +13,7 @@ from seb_appliance.api.answers import Answer, Headers, json_answer
 from seb_appliance.api.auth import AnyRequest, Call, enter
 from seb_appliance.api.bodies import read_body
 from seb_appliance.api.conditions import IDEMPOTENCY_KEY, idempotency_key, stamp
+from seb_appliance.api.groups.rights import authorize_commit
 from seb_appliance.api.json_bodies import check_json_type
 from seb_appliance.api.options import ApiOptions
 from seb_appliance.api.parameters import refuse_unsupported
@@ -65,7 +66,7 @@ def routes(broker: Broker, options: ApiOptions) -> list[HTTPRouteHandler]:
         try:
             check_json_type(body, call.headers)
             asked = await options.parser.parse(call.key.api_key_id, parse_transaction, body)
-            _authorize(broker, call, asked)
+            await _authorize(broker, call, asked)
             request_stamp = await stamp(key, call, request.scope["path"], body)
         except BaseException:
             reservation.release()
@@ -82,14 +83,13 @@ def routes(broker: Broker, options: ApiOptions) -> list[HTTPRouteHandler]:
     return [transact]
 
 
-def _authorize(broker: Broker, call: Call, asked: Transaction) -> None:
+async def _authorize(broker: Broker, call: Call, asked: Transaction) -> None:
     """All that the transaction needs, or ForbiddenError."""
     for topic in asked.produce:
         broker.authorize(call.key, "produce", check_topic_name(topic))
     if asked.commit is not None:
-        group = check_group_name(asked.commit.group)
-        for topic in asked.commit.offsets:
-            broker.authorize(call.key, "consume", check_topic_name(topic), group)
+        topics = [check_topic_name(topic) for topic in asked.commit.offsets]
+        await authorize_commit(broker, call.key, check_group_name(asked.commit.group), topics)
 
 
 def _answer(done: Transacted, transaction: Transaction) -> Answer:

@@ -7,17 +7,17 @@ another origin sent, or that was sent to another name, or on somebody's behalf, 
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Final
 from urllib.parse import parse_qsl
 
 from litestar.types import Scope
 
-from seb_appliance.api.auth import METER_STATE, AnyRequest, Call, token_of
+from seb_appliance.api.auth import AnyRequest, Call, let_in, token_of
 from seb_appliance.api.cors import ANY
 from seb_appliance.api.options import ApiOptions
 from seb_appliance.api.parameters import read_headers
 from seb_appliance.api.peers import is_local, peer_address
-from seb_appliance.api.problems import API_KEY_STATE
 from seb_appliance.broker.broker import Broker
 from seb_appliance.broker.values import ApiKeyView
 from seb_appliance.errors import BadParameterError, UnauthenticatedError
@@ -32,11 +32,12 @@ def enter(request: AnyRequest, broker: Broker, options: ApiOptions) -> Call:
     scope = request.scope
     headers = read_headers(list(scope["headers"]))
     if b"authorization" in headers or not options.streams.is_open:
-        key = broker.access.authenticate(token_of(headers.get(b"authorization")))
+        token = token_of(headers.get(b"authorization"))
+        authenticate = partial(broker.access.authenticate, token)
     else:
-        key = _anybody(scope, headers, broker, options)
-    scope["state"][API_KEY_STATE] = key
-    scope["state"][METER_STATE] = broker.access.meters.enter(key)
+        authenticate = partial(_anybody, scope, headers, broker, options)
+    key = authenticate()
+    let_in(scope, broker.access, key, authenticate)
     return Call(key, headers, _query(scope["query_string"]), peer_address(scope))
 
 

@@ -75,7 +75,7 @@ def routes(broker: Broker, options: ApiOptions) -> list[HTTPRouteHandler]:
         if asked.live:
             if offset >= view.log_end_offset and not view.state.closed:
                 waiting = broker.streams.wait(view, offset, limits.STREAM_POLL_S)
-                view = await unless_gone(waiting, request.receive, waits=True)
+                view = await unless_gone(waiting, request, waits=True)
             cursor = options.streams.cursors.after(asked.cursor)
             headers.append((CURSOR, str(cursor).encode()))
             if offset == view.log_end_offset:

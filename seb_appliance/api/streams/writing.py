@@ -9,7 +9,7 @@ from litestar.handlers import HTTPRouteHandler
 from litestar.types import ASGIApp
 
 from seb_appliance.api.answers import Answer, Headers
-from seb_appliance.api.auth import AnyRequest, Call
+from seb_appliance.api.auth import AnyRequest, Call, authorize_to_delete, authorize_to_fork
 from seb_appliance.api.bodies import read_body
 from seb_appliance.api.options import ApiOptions
 from seb_appliance.api.streams.answers import CLOSED, CROSS_ORIGIN, described, next_offset
@@ -37,9 +37,7 @@ def routes(broker: Broker, options: ApiOptions) -> list[HTTPRouteHandler]:
         wanted = wanted_stream(call.headers)
         _authorize_to_create(broker, call, topic, wanted)
         body, reservation = await _body(request, call, broker, options)
-        if body and not broker.may(call.key, "produce", topic):
-            reservation.release()
-            broker.authorize(call.key, "produce", topic)
+        _authorize_records(broker, call, topic, body, reservation)
         values = await _first_values(broker, call, options, wanted, body, reservation)
         view, made = await broker.streams.create(topic, wanted, values, reservation, call.actor)
         headers = described(view)
@@ -51,16 +49,17 @@ def routes(broker: Broker, options: ApiOptions) -> list[HTTPRouteHandler]:
     async def append(request: AnyRequest) -> ASGIApp:
         call = enter(request, broker, options)
         topic = topic_of(request.scope["raw_path"])
-        broker.authorize(call.key, "produce", topic)
         asked = wanted_append(call.headers)
+        broker.authorize(call.key, "manage" if asked.close else "produce", topic)
         body, reservation = await _body(request, call, broker, options)
+        _authorize_records(broker, call, topic, body, reservation)
         try:
             asked = await _with_values(broker, call, options, topic, asked, body)
         except BaseException:
             reservation.release()
             raise
         try:
-            done = await broker.streams.append(topic, asked, reservation)
+            done = await broker.streams.append(topic, asked, reservation, call.actor)
         except SequenceGapError as error:
             raise _told(broker, topic, asked, error) from error
         return _appended(asked, done, options)
@@ -69,7 +68,7 @@ def routes(broker: Broker, options: ApiOptions) -> list[HTTPRouteHandler]:
     async def delete_stream(request: AnyRequest) -> ASGIApp:
         call = enter(request, broker, options)
         topic = topic_of(request.scope["raw_path"])
-        broker.authorize(call.key, "manage", topic)
+        authorize_to_delete(broker, call.key, topic)
         await broker.streams.delete(topic, call.actor)
         return Answer(204, [CROSS_ORIGIN])
 
@@ -94,7 +93,16 @@ def _authorize_to_create(broker: Broker, call: Call, topic: str, wanted: WantedS
     """Raises ForbiddenError."""
     broker.authorize(call.key, "manage", topic)
     if wanted.fork is not None:
-        broker.authorize(call.key, "consume", wanted.fork.topic)
+        authorize_to_fork(broker, call.key, wanted.fork.topic)
+
+
+def _authorize_records(
+    broker: Broker, call: Call, topic: str, body: bytes, reservation: Reservation
+) -> None:
+    """A body needs `produce`. Raises ForbiddenError, and releases `reservation` then."""
+    if body and not broker.may(call.key, "produce", topic):
+        reservation.release()
+        broker.authorize(call.key, "produce", topic)
 
 
 async def _json_values(

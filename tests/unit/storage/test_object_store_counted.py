@@ -88,7 +88,7 @@ async def test_counts_once_read_do_not_change(store: CountedStore) -> None:
 async def test_the_wrapped_store_shows_through(store: CountedStore) -> None:
     assert store.durability == "memory"
     assert store.description == "memory:"
-    assert store.clock_offset_s == 0
+    assert store.date_ahead_s is None
     await store.close()
 
 

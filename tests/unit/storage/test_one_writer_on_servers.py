@@ -26,7 +26,8 @@ async def test_a_zombie_acknowledges_nothing_and_nothing_is_lost(named_store, tm
     name, store = named_store
     one = await Appliance(store, tmp_path / "one").start()
     assert one.report.mode == ("B" if name == "swift" else "A")
-    assert one.report.warnings == ()
+    # The appliance's clock is the test's, and the server's is the machine's.
+    assert [told for told in one.report.warnings if "NTP" not in told] == []
     for number in range(5):
         await one.append(number)
     await one.snapshot()

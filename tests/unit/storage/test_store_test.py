@@ -146,7 +146,7 @@ async def test_lifecycle_expiry_is_a_warning_only(store):
 
 
 async def test_a_clock_that_is_off_is_a_warning(store):
-    store.clock_offset_s = -400.0
+    store.date_ahead_s = 1_800_000_000.0 - 400.0  # HurriedClock began there
     report = await run(store)
     assert "400 s ahead of the store's" in report.warnings[0]
 

@@ -115,26 +115,65 @@ def test_our_cookie_is_found_among_others() -> None:
 async def test_tries_run_out_and_come_back_one_by_one() -> None:
     clock = FakeClock()
     throttle = Throttle(clock)
-    for _ in range(limits.LOGINS_AT_ONCE):
-        assert throttle.take(["address 192.0.2.1", "user olga"])
-    assert not throttle.take(["address 192.0.2.1", "user admin"])
-    assert not throttle.take(["address 192.0.2.2", "user olga"])
-    assert throttle.take(["address 192.0.2.2", "user admin"])
+    assert tries(throttle, "192.0.2.1", "olga") == limits.LOGINS_AT_ONCE
+    assert not throttle.take("192.0.2.1", "admin")
+    assert throttle.take("192.0.2.2", "admin")
     await clock.advance(limits.LOGIN_EVERY_S)
-    assert throttle.take(["address 192.0.2.1", "user olga"])
-    assert not throttle.take(["address 192.0.2.1", "user olga"])
+    assert throttle.take("192.0.2.1", "olga")
+    assert not throttle.take("192.0.2.1", "olga")
+
+
+def tries(throttle: Throttle, address: str, account: str) -> int:
+    """Until none is left."""
+    taken = 0
+    while throttle.take(address, account):
+        taken += 1
+    return taken
+
+
+def test_one_stranger_locks_nobody_out_of_an_account_and_a_crowd_locks_out_strangers_alone() -> (
+    None
+):
+    throttle = Throttle(FakeClock())
+    assert throttle.take("198.51.100.1", "olga")
+    throttle.succeeded("198.51.100.1", "olga")
+    tries(throttle, "192.0.2.1", "olga")
+    assert throttle.take("203.0.113.1", "olga")  # olga, from where she never was
+    crowd = sum(tries(throttle, f"192.0.2.{n}", "olga") for n in range(2, 50))
+    # One try was that stranger's, and those of the first address are taken.
+    assert crowd == (limits.LOGIN_STRANGERS - 1) * limits.LOGINS_AT_ONCE - 1
+    assert not throttle.take("203.0.113.2", "olga")
+    assert throttle.take("203.0.113.2", "admin")
+    assert tries(throttle, "198.51.100.1", "olga") == limits.LOGINS_AT_ONCE  # where she was
+
+
+def test_who_logged_in_before_is_not_locked_out_by_a_stranger_at_the_same_address() -> None:
+    throttle = Throttle(FakeClock())
+    assert throttle.take("192.0.2.1", "olga")
+    throttle.succeeded("192.0.2.1", "olga")
+    tries(throttle, "192.0.2.1", "admin")
+    assert not throttle.take("192.0.2.1", "nobody")
+    assert throttle.take("192.0.2.1", "olga")
+
+
+def test_all_addresses_of_one_ipv6_network_are_one() -> None:
+    throttle = Throttle(FakeClock())
+    assert tries(throttle, "2001:db8::1", "olga") == limits.LOGINS_AT_ONCE
+    assert not throttle.take("2001:db8::ffff:1", "olga")
+    assert throttle.take("2001:db8:0:1::1", "olga")
 
 
 def test_a_try_that_is_given_back_can_be_used_again() -> None:
     throttle = Throttle(FakeClock())
     for _ in range(3 * limits.LOGINS_AT_ONCE):
-        assert throttle.take(["user olga"])
-        throttle.give_back(["user olga"])
+        assert throttle.take("192.0.2.1", "olga")
+        throttle.succeeded("192.0.2.1", "olga")
 
 
 def test_watching_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "LOGINS_WATCHED_MAX", 10)
     throttle = Throttle(FakeClock())
     for number in range(100):
-        assert throttle.take([f"address {number}"])
-    assert len(throttle._full_s) == 10
+        assert throttle.take(f"192.0.2.{number}", f"user {number}")
+        throttle.succeeded(f"192.0.2.{number}", f"user {number}")
+    assert len(throttle._full_s) == len(throttle._known) == 10

@@ -1,0 +1,96 @@
+"""The log's clock: `created` is taken from it, and everything that is deleted by age goes by it.
+
+It never jumps and never stops. The wall clock only steers it: it runs between half as fast and a
+tenth faster than the monotonic clock, toward the wall clock. So a wall clock that is wrong for an
+hour moves it by six minutes, and a log whose `created` lies in the future still gets older.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from seb_appliance import limits
+from seb_appliance.clock import Clock, Timer
+
+
+def warnings(last_us: int, now_us: int) -> list[str]:
+    """What an operator has to know if the last entry was created in the future."""
+    if last_us - now_us < limits.CLOCK_JUMP_US_MAX:
+        return []
+    hours = (last_us - now_us) / 3.6e9
+    told = (
+        f"the log's clock is {hours:,.1f} h ahead of now: an entry was written while "
+        "a clock was wrong. Check the clocks of this machine and of the store. If now is right, "
+        "nothing has to be done: the log's clock runs at half speed until now has caught up, and "
+        "all that goes by age goes by it (docs/OPERATIONS.md, Time)"
+    )
+    return [told]
+
+
+class LogClock:
+    """A `Clock`. Its wall time is the wall clock's, but never ahead of the log's: what is not
+    over by `wall_us` may not be deleted. `last_us`: `created` of the last entry.
+
+    The start of a process is the only time when the log's clock takes over a later wall clock at
+    once: the log may have been idle for months. If it seems to have been for over a day, nothing
+    gets older by that for an hour, in which a clock that is wrong can be set. `before_us`:
+    `created` of the last entry before the start; None if there was none.
+    """
+
+    def __init__(
+        self, clock: Clock, last_us: Callable[[], int], before_us: int | None = None
+    ) -> None:
+        self._clock = clock
+        self._last_us = last_us
+        wall_us = clock.wall_us()
+        self._now_us: float = max(wall_us, last_us())
+        self._at_s = self._began_s = clock.monotonic_s()
+        self._held_us: int | None = None  # what the wall clock counts as at first
+        if before_us is not None and wall_us - before_us > limits.IDLE_US_BELIEVED:
+            self._held_us = before_us
+
+    def created_us(self) -> int:
+        """The time on the log's clock. Never goes back, and is never before the last entry."""
+        at_s, wall_us = self._clock.monotonic_s(), self._clock.wall_us()
+        passed_us = (at_s - self._at_s) * 1e6
+        least_us = self._now_us + limits.LOG_CLOCK_SLOWEST * passed_us
+        most_us = self._now_us + limits.LOG_CLOCK_FASTEST * passed_us
+        self._now_us = max(min(max(wall_us, least_us), most_us), self._last_us())
+        self._at_s = at_s
+        return int(self._now_us)
+
+    def wall_us(self) -> int:
+        now_us = min(self._clock.wall_us(), self.created_us())
+        if self._held_us is None:
+            return now_us
+        passed_s = self._at_s - self._began_s
+        if passed_s >= limits.START_BELIEVED_S:
+            self._held_us = None
+            return now_us
+        return min(now_us, self._held_us + int(passed_s * 1e6))
+
+    @property
+    def ahead_s(self) -> float:
+        """How far it is ahead of the wall clock; negative: behind."""
+        return (self.created_us() - self._clock.wall_us()) / 1e6
+
+    def age_us(self, created_us: int) -> int:
+        """How long ago something of this `created` was stored. What the wall clock says is in the
+        future was stored while the log's clock was ahead: the log's clock tells its age."""
+        wall_us = self.wall_us()
+        return (wall_us if created_us <= wall_us else self.created_us()) - created_us
+
+    def cutoff_us(self, age_us: int, oldest_us: int) -> int:
+        """Of a row of things whose `created` never decreases, the first one's being `oldest_us`:
+        those with a `created` up to this are at least `age_us` old. Of a row that begins before a
+        jump of the log's clock and ends behind it, only the part before it is told."""
+        return oldest_us + self.age_us(oldest_us) - age_us
+
+    def monotonic_s(self) -> float:
+        return self._clock.monotonic_s()
+
+    async def sleep(self, seconds: float) -> None:
+        await self._clock.sleep(seconds)
+
+    def call_later(self, seconds: float, callback: Callable[[], None]) -> Timer:
+        return self._clock.call_later(seconds, callback)

@@ -1,0 +1,57 @@
+"""What keeps the tidier from its work is told: on the admin page, too."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from seb_appliance import limits
+from seb_appliance.app.ui_facts import facts
+from seb_appliance.ui.warnings import warnings
+from tests.support.tidied import Place
+
+
+@pytest.fixture
+async def place(tmp_path: Path) -> AsyncIterator[Place]:
+    place = Place(tmp_path)
+    await place.start()
+    yield place
+    await place.appliance.close()
+
+
+async def test_entries_that_wait_too_long_are_told_while_a_tidier_is_to_merge_them(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "TIDY_OVERDUE_S", 0.0)
+    monkeypatch.setattr(place.tidier, "_run", asyncio.Event().wait)
+    await place.produce("t", 30)
+    assert place.tidier.overdue_s == 0.0, "there is no tidier"
+    place.tidier.start(place.appliance.supervisor)
+    assert place.tidier.overdue_s > 0.0
+    (sentence,) = (s for s in warnings(facts(place.appliance), []) if "tidier is behind" in s)
+    assert "should have been merged" in sentence
+    await place.tidy()
+    assert place.tidier.overdue_s == 0.0
+
+
+async def test_the_tidier_goes_on_after_a_bug_which_is_told(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "BACKGROUND_PAUSE_S_MIN", 0.0)
+    step, merged = place.tidier.step, asyncio.Event()
+
+    async def raises_once() -> bool:
+        if not place.tidier.counters.failures:
+            raise ZeroDivisionError("a bug of ours")
+        merged.set()
+        return await step()
+
+    monkeypatch.setattr(place.tidier, "step", raises_once)
+    place.tidier.start(place.appliance.supervisor)
+    await merged.wait()
+    (task,) = (one for one in place.appliance.supervisor.tasks if one.name == "tidier")
+    assert (task.failures, task.is_failing) == (1, True)
+    assert any("tidier: ZeroDivisionError" in s for s in warnings(facts(place.appliance), []))
