@@ -269,12 +269,6 @@ class SequenceGapError(RefusedError):
     title = "The producer's seq does not follow its last one"
 
 
-class SeqMismatchError(RefusedError):
-    code = "seq_mismatch"
-    status = 422
-    title = "Another request was stored with this seq"
-
-
 class CompactionRefusedError(RefusedError):
     code = "compaction_refused"
     status = 409
@@ -312,7 +306,7 @@ class PreconditionFailedError(RefusedError):
 class IdempotencyMismatchError(RefusedError):
     code = "idempotency_mismatch"
     status = 422
-    title = "Another request was made with this Idempotency-Key"
+    title = "Another request was made with this Idempotency-Key or seq"
 
 
 class OffsetExpiredError(RefusedError):

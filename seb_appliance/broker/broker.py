@@ -366,8 +366,7 @@ class Broker:
         Takes `reservation` over: it is released when the records wait no longer. Raises
         TopicNotFoundError, RecordTooLargeError, BadBatchError, OverloadedError,
         ShuttingDownError, FencedError; OutcomeUnknownError after `timeout_ms`; for `conditions`
-        IdempotencyMismatchError, SequenceGapError, SeqMismatchError,
-        StaleEpochError, PreconditionFailedError.
+        IdempotencyMismatchError, SequenceGapError, StaleEpochError, PreconditionFailedError.
         """
         return await self._writes.append(
             key, topic, records, reservation, timeout_ms, conditions, address

@@ -20,7 +20,6 @@ from seb_appliance.broker.remembered import (
 from seb_appliance.broker.window import Window
 from seb_appliance.errors import (
     IdempotencyMismatchError,
-    SeqMismatchError,
     SequenceGapError,
     StaleEpochError,
 )
@@ -158,7 +157,7 @@ def _check_same(append: ProducerAppend, stamp: ProducerStamp, after: Window | No
     """Raises Refusal if both have a checksum, and another one."""
     if append.checksum is None or stamp.checksum in {None, append.checksum}:
         return
-    error = SeqMismatchError(
+    error = IdempotencyMismatchError(
         f"Seq {stamp.seq} of producer {stamp.producer_id!r} was stored with checksum "
         f"{append.checksum}; {stamp.checksum} was received."
     )

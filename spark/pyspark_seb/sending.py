@@ -53,7 +53,7 @@ class Producer:
         try:
             answer = self._request(topic, body, seq, checksum)
         except ApplianceError as error:
-            if error.code != "seq_mismatch":
+            if error.code != "idempotency_mismatch":
                 raise
             raise RowsChangedError(topic, error.detail) from error
         (self._repeating.add if answer.status == REPEATED else self._repeating.discard)(topic)

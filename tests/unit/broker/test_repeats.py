@@ -18,7 +18,6 @@ from seb_appliance.errors import (
     OutcomeUnknownError,
     PreconditionFailedError,
     RecordTooLargeError,
-    SeqMismatchError,
     SequenceGapError,
     StaleEpochError,
     TopicNotFoundError,
@@ -242,7 +241,7 @@ async def test_a_repeat_with_another_checksum_is_refused(house: House, stored: b
     house.journal.release()
     await house.clock.advance(1)
     assert [(await task).offset for task in (first, *again[:2])] == [0, 0, 0]
-    with pytest.raises(SeqMismatchError, match="stored with checksum 7; 8 was received"):
+    with pytest.raises(IdempotencyMismatchError, match="stored with checksum 7; 8 was received"):
         await again[2]
     assert await house.values("t") == [b"v"]
 

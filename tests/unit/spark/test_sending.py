@@ -110,7 +110,7 @@ class Numbering(Appliance):
             return Answer(201, {}, b"")
         recent = seq >= len(self.stored) - self.remembered
         if recent and self.stored[seq] != checksum:
-            raise ApplianceError("POST", 422, "seq_mismatch", "another checksum", {})
+            raise ApplianceError("POST", 422, "idempotency_mismatch", "another checksum", {})
         return Answer(200, {}, b"")
 
 
