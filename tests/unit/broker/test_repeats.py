@@ -54,7 +54,7 @@ async def refused(house: House, conditions: Conditions, error: type[Exception]):
     with pytest.raises(error) as raised:
         await sent(house, conditions)
     assert len(house.journal.entries) == entries
-    assert house.broker.pending.used_bytes == 0
+    assert house.broker.pending.used == 0
     return raised.value
 
 
@@ -69,7 +69,7 @@ async def test_a_repeated_request_gets_the_first_answer_and_stores_nothing(house
     assert (first.replayed, again.replayed) == (False, True)
     assert again.topic_id == first.topic_id
     assert await house.values("t") == [b"before", b"v"]
-    assert house.broker.pending.used_bytes == 0
+    assert house.broker.pending.used == 0
 
 
 async def test_a_repeat_while_the_first_is_in_flight_waits_for_it(house: House) -> None:
@@ -118,7 +118,7 @@ async def test_a_repeat_fails_as_the_first_does_when_the_writer_is_fenced(house:
     for task in tasks:
         with pytest.raises(FencedError):
             await task
-    assert house.broker.pending.used_bytes == 0
+    assert house.broker.pending.used == 0
 
 
 async def test_another_body_under_the_same_key_is_refused(house: House) -> None:
