@@ -26,6 +26,7 @@ _PROMISES: Final = {
     b"producer-id": "Producer-Id",
     b"producer-epoch": "Producer-Epoch",
     b"producer-seq": "Producer-Seq",
+    b"producer-checksum": "Producer-Checksum",
     b"if-match": "If-Match",
     b"if-unmodified-since": "If-Unmodified-Since",
     b"ce-specversion": "ce-specversion (CloudEvents)",

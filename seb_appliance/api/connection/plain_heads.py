@@ -64,6 +64,7 @@ _NOT_PLAIN: Final = frozenset(
         b"producer-id",
         b"producer-epoch",
         b"producer-seq",
+        b"producer-checksum",
         b"if-match",
         b"if-unmodified-since",
     }

@@ -180,6 +180,12 @@ SAFE_APPEND: Final[list[Json]] = [
         "0, 1, 2, … for the producer's requests to one topic; one that was seen is not done again.",
         "41",
     ),
+    header(
+        "Producer-Checksum",
+        "A number that the producer computes of what it sends. A repeat of one of its last "
+        f"{limits.PRODUCER_SEQS_REMEMBERED} seqs with another one is refused.",
+        "2774839217",
+    ),
     header("If-Match", "The log end offset, in quotes: append only there.", '"17"'),
     query(
         "expected_offset",
