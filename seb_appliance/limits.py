@@ -75,6 +75,7 @@ ACK_TIMEOUT_MS_DEFAULT: Final = 30_000
 ACK_TIMEOUT_MS_MAX: Final = 600_000
 STATE_LAG_ENTRIES_MAX: Final = 1_024  # SQLite may follow this many entries behind
 STATE_LAG_BYTES_MAX: Final = 32 * MIB  # of tables of contents, which wait in memory for it
+STATE_PAUSE_S_MAX: Final = 0.05  # between entries, when it is nearly as far behind as it may be
 STATE_GATHER_S: Final = 0.2  # entries gather for so long before SQLite takes them together …
 STATE_GATHER_ENTRIES: Final = 256  # … or until there are so many, or somebody waits for it
 
@@ -84,7 +85,9 @@ FETCH_RECORDS_MAX: Final = 100_000
 FETCH_BYTES_DEFAULT: Final = 1 * MIB
 FETCH_BYTES_MAX: Final = 16 * MIB
 WAIT_MS_MAX: Final = 60_000
-ARROW_PART_BYTES: Final = 4 * MIB  # of an Arrow stream, which is made part by part
+RANGE_PART_BYTES: Final = 1 * MIB  # read at a time for an answer of any length; soft, as above
+RANGE_PART_RECORDS: Final = 2_000  # the same, in records: each may be a batch of its own
+RANGE_ROOM_S_MAX: Final = 10  # how long such an answer waits for room, once it is under way
 MANIFEST_SECTIONS_MAX: Final = 10_000  # told by one answer; about 1 MiB of JSON
 PRESIGN_MS_MAX: Final = 3_600_000  # how long a signed URL may be good
 WAITING_READERS_MAX: Final = 10_000
@@ -310,4 +313,4 @@ assert FOLLOWERS_MAX * FOLLOWER_PART_BYTES <= FOLLOWING_BYTES_MAX // 2, "and JSO
 assert FOLLOWED_TOPICS_MAX * 24 <= HTTP_HEADER_BYTES_MAX - 4 * KIB, "a cursor is a header"
 assert FOLLOWER_STALLED_S_MAX < HTTP_PACE_S, "it has to hear that it was too slow"
 assert FETCH_BYTES_DEFAULT <= FETCH_BYTES_MAX <= READ_BYTES_DEFAULT // 2, "one API key's share"
-assert ARROW_PART_BYTES + RECORD_BYTES_MAX <= READ_BYTES_DEFAULT // 2, "a part of an Arrow stream"
+assert RANGE_PART_BYTES + RECORD_BYTES_MAX <= READ_BYTES_DEFAULT // 2, "a part of a long answer"

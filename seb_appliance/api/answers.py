@@ -17,6 +17,7 @@ Headers = list[tuple[bytes, bytes]]
 
 JSON: Final = b"application/json"
 NDJSON: Final = b"application/x-ndjson"
+CSV: Final = b"text/csv"
 BATCH: Final = b"application/vnd.seb.batch"
 RAW: Final = b"application/octet-stream"
 SSE: Final = b"text/event-stream"
@@ -114,6 +115,12 @@ class Answer:
         await send(body_event(b"", more=False))  # the client has taken all that came before
 
 
+def json_line(content: Any) -> bytes:
+    """`content` (anything msgspec can encode) as JSON, with the end of a line: what a shell shows
+    next stands on a line of its own."""
+    return _encoder.encode(content) + b"\n"
+
+
 def json_answer(status: int, content: Any, headers: Headers | None = None) -> Answer:
     """`content` (anything msgspec can encode) as JSON."""
-    return Answer(status, [(b"content-type", JSON), *(headers or [])], _encoder.encode(content))
+    return Answer(status, [(b"content-type", JSON), *(headers or [])], json_line(content))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
 
@@ -13,7 +13,7 @@ from litestar import Request
 from litestar.types import Scope
 
 from seb_appliance import limits
-from seb_appliance.api.parameters import read_headers, read_query
+from seb_appliance.api.parameters import DEFAULTS, read_headers, read_query
 from seb_appliance.api.peers import peer_address
 from seb_appliance.api.problems import API_KEY_STATE
 from seb_appliance.broker.access import Access
@@ -45,6 +45,12 @@ class Call:
     query: dict[str, str]
     address: str
     ticket: Ticket | None = None
+
+    def without_defaults(self) -> Call:
+        """The same without parameters of a read that ask for what is the default anyway: generated
+        clients send them all, also where another parameter leaves no choice."""
+        asked = {n: text for n, text in self.query.items() if text != DEFAULTS.get(n)}
+        return replace(self, query=asked)
 
     @property
     def owner(self) -> str:

@@ -65,7 +65,7 @@ async def test_what_arrives_behind_a_waiting_append_is_answered_after_it(
     said = await lane.answers(b"", count=2)
     assert said.startswith(b"HTTP/1.1 201")
     assert b"\r\n\r\n{" in said
-    assert b'"}HTTP/1.1 200 OK' in said
+    assert b'"}\nHTTP/1.1 200 OK' in said
     assert not lane.paused
     lane.leave()
 

@@ -55,6 +55,15 @@ async def test_an_answer_is_of_one_stream_though_it_is_made_anew_meanwhile(seb, 
     assert (await seb.client.get("/v1/stream/anew?offset=-1")).status_code == 404
 
 
+async def test_the_end_of_a_stream_with_a_checksum_is_known_again(seb):
+    await seb.client.put("/v1/stream/checked", headers=TEXT)
+    numbers = {"producer-id": "p", "producer-epoch": "0", "producer-seq": "0"}
+    end = {**numbers, "producer-checksum": "7", "stream-closed": "true"}
+    for _ in range(2):
+        answer = await seb.client.post("/v1/stream/checked", headers=end)
+        assert answer.status_code == 204
+
+
 async def test_what_a_producer_stored_before_the_end_is_known_at_each_door(seb):
     """A request whose answer was lost is sent again, though somebody closed the stream."""
     await seb.client.put("/v1/stream/known", headers=TEXT)

@@ -80,7 +80,7 @@ def _encode(group: str, read: GroupRead, chosen: str, shape: ValueShape) -> Iter
 def routes(broker: Broker) -> list[HTTPRouteHandler]:
     @get("/v1/groups/{group:str}/topics/{topic:str}/records")
     async def consume_in_group(request: AnyRequest) -> ASGIApp:
-        call = enter(request, broker, GROUP_READ_QUERY)
+        call = enter(request, broker, GROUP_READ_QUERY).without_defaults()
         group: str = request.scope["path_params"]["group"]
         topic: str = request.scope["path_params"]["topic"]
         broker.authorize(call.key, "consume", topic, group)

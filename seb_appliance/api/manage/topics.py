@@ -132,7 +132,7 @@ def _list_parts(views: Iterable[TopicView]) -> Iterator[bytes]:
     while some := [topic_out(view) for view in islice(views, _LISTED_AT_ONCE)]:
         yield before + _encoder.encode(some)[1:-1]
         before = b","
-    yield b"]}" if before == b"," else before + b"]}"
+    yield b"]}\n" if before == b"," else before + b"]}\n"
 
 
 def _settings_of(asked: NewTopic) -> TopicSettings:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from dataclasses import replace
+from itertools import chain
 from typing import Any, Final, TypeVar
 from urllib.parse import quote_from_bytes
 
@@ -15,7 +17,19 @@ from litestar.types import ASGIApp, Receive
 
 from seb_appliance import limits
 from seb_appliance.api import parameters
-from seb_appliance.api.answers import ARROW, BATCH, EVENTS, JSON, NDJSON, RAW, SSE, Answer, Headers
+from seb_appliance.api.answers import (
+    ARROW,
+    BATCH,
+    CSV,
+    EVENTS,
+    JSON,
+    NDJSON,
+    RAW,
+    SSE,
+    Answer,
+    Headers,
+    json_line,
+)
 from seb_appliance.api.auth import (
     AnyRequest,
     Call,
@@ -25,11 +39,12 @@ from seb_appliance.api.auth import (
     look_again,
 )
 from seb_appliance.api.media_types import negotiate
-from seb_appliance.api.records.arrow import ArrowRecords
+from seb_appliance.api.records.arrow import arrow_encoding
 from seb_appliance.api.records.arrow import is_installed as arrow_is_installed
 from seb_appliance.api.records.arrow import not_installed as arrow_not_installed
 from seb_appliance.api.records.cloud_events import STRUCTURED
 from seb_appliance.api.records.encode_cloud_events import event_parts, one_event
+from seb_appliance.api.records.encode_csv import HEADER_ROW, csv_parts
 from seb_appliance.api.records.encode_json import (
     VALUE_SHAPES,
     ValueShape,
@@ -39,13 +54,15 @@ from seb_appliance.api.records.encode_json import (
 )
 from seb_appliance.api.records.key_parameters import optional_bytes
 from seb_appliance.api.records.live import LiveRecords
+from seb_appliance.api.records.range_answers import Encoding, RangeAnswer, begin, part_of
 from seb_appliance.api.records.views import (
     VIEW_QUERY,
     check_type,
     is_view,
     read_view,
     view_headers,
-    view_parts,
+    view_json,
+    whole_view,
 )
 from seb_appliance.api.times import format_time
 from seb_appliance.api.trace_context import RequestTrace
@@ -72,12 +89,14 @@ RECORD_QUERY: Final = frozenset({"values"})
 FORMATS: Final = {
     "json": JSON.decode(),
     "ndjson": NDJSON.decode(),
+    "csv": CSV.decode(),
     "batch": BATCH.decode(),
     "cloudevents": EVENTS.decode(),
 }
 LIVE: Final = SSE.decode()
 COLUMNS: Final = ARROW.decode()
 ALL_FORMATS: Final = {**FORMATS, "sse": LIVE, "arrow": COLUMNS}
+_LIMITS: Final = frozenset({"max_records", "max_bytes"})
 _ONE: Final = (JSON.decode(), RAW.decode(), STRUCTURED)
 _VARY: Final = (b"vary", b"Accept, Accept-Encoding, Authorization")
 _SAFE: Final = "/:;,=@+"  # left unescaped in header values
@@ -125,6 +144,14 @@ def answer_type(call: Call, formats: Mapping[str, str] = ALL_FORMATS) -> str:
     return chosen
 
 
+def is_whole(call: Call, chosen: str) -> bool:
+    """Whether the answer holds all records of the range, however many there are: those who read
+    rows and columns do not look for a sign that there are more."""
+    return chosen == COLUMNS or (
+        chosen in (FORMATS["ndjson"], FORMATS["csv"]) and not _LIMITS & call.query.keys()
+    )
+
+
 def value_shape(query: dict[str, str]) -> ValueShape:
     return parameters.choice(query.get("values", "text"), "values", VALUE_SHAPES)
 
@@ -138,6 +165,8 @@ def encode(result: ReadResult, chosen: str, shape: ValueShape) -> Iterable[Bytes
         return event_parts(result)
     if chosen == FORMATS["ndjson"]:
         return ndjson_parts(result, shape)
+    if chosen == FORMATS["csv"]:
+        return chain([HEADER_ROW], csv_parts(result, shape))
     return json_parts(result, shape)
 
 
@@ -146,8 +175,9 @@ def topic_id_of(result: ReadResult) -> tuple[bytes, bytes]:
 
 
 def consumed_headers(result: ReadResult, chosen: str) -> Headers:
+    charset = b"; charset=utf-8" if chosen.startswith("text/") else b""
     return [
-        (b"content-type", chosen.encode()),
+        (b"content-type", chosen.encode() + charset),
         topic_id_of(result),
         (b"seb-next-offset", str(result.next_offset).encode()),
         (b"seb-log-end-offset", str(result.log_end_offset).encode()),
@@ -275,13 +305,50 @@ async def _view(
     check_id(topic, broker.topics.get(topic).topic_id, wanted.topic_id)
     page = await read_view(broker, topic, call, wanted)
     headers = view_headers(page, consumed_headers(page.result, chosen))
-    return await encoded(broker, call, headers, view_parts(page, chosen, shape))
+    if chosen == FORMATS["json"]:
+        return await encoded(broker, call, headers, view_json(page, shape))
+    return await encoded(broker, call, headers, encode(page.result, chosen, shape))
+
+
+async def _whole(
+    broker: Broker, call: Call, topic: str, chosen: str, shape: ValueShape, request: AnyRequest
+) -> RangeAnswer:
+    wanted, part = read_request(call), part_of(call)
+    key = optional_bytes(call.query.get("key"), call.query.get("key_base64"), "key")
+    if chosen == COLUMNS:
+        encoding = await arrow_encoding(call.query)
+    elif chosen == FORMATS["csv"]:
+        encoding = Encoding(lambda result: csv_parts(result, shape), HEADER_ROW)
+    else:
+        encoding = Encoding(lambda result: ndjson_parts(result, shape))
+    if is_view(call):
+        check_id(topic, broker.topics.get(topic).topic_id, wanted.topic_id)
+        first, follow = await whole_view(broker, topic, call, part)
+        headers = consumed_headers(first, chosen)
+        return RangeAnswer(broker, call, headers, encoding, first, follow)
+    most = wanted.max_records if "max_records" in call.query else None
+    first, end, follow = await unless_gone(
+        begin(
+            lambda asked: (
+                broker.read(topic, asked) if key is None else broker.read_key(topic, asked, key)
+            ),
+            wanted,
+            part,
+            most,
+        ),
+        request,
+        waits=wanted.wait_ms > 0,
+    )
+    headers = consumed_headers(replace(first, next_offset=end), chosen)
+    if most is not None:  # then it is not known yet
+        headers = [header for header in headers if header[0] != b"seb-next-offset"]
+    return RangeAnswer(broker, call, headers, encoding, first, follow)
 
 
 def routes(broker: Broker, traces: Traces | None = None) -> list[HTTPRouteHandler]:
     @get("/v1/topics/{topic:str}/records")
     async def consume(request: AnyRequest) -> ASGIApp:
-        call = enter_to_read(request, broker, CONSUME_QUERY)
+        call = enter_to_read(request, broker, CONSUME_QUERY).without_defaults()
         topic: str = request.scope["path_params"]["topic"]
         authorize_to_read(broker, call, topic)
         chosen = answer_type(call)
@@ -292,9 +359,9 @@ def routes(broker: Broker, traces: Traces | None = None) -> list[HTTPRouteHandle
             check_type(chosen)
         if chosen == LIVE:
             return await LiveRecords.of(broker, topic, call, shape)
+        if is_whole(call, chosen):
+            return await _whole(broker, call, topic, chosen, shape, request)
         wanted = read_request(call)
-        if chosen == COLUMNS:
-            return await ArrowRecords.of(broker, topic, call, wanted)
         if is_of_keys:
             return await _view(broker, call, topic, wanted, chosen, shape)
         trace = RequestTrace.of(traces, call.headers)
@@ -327,7 +394,7 @@ def routes(broker: Broker, traces: Traces | None = None) -> list[HTTPRouteHandle
         if chosen == STRUCTURED:
             body = one_event(result)
         else:
-            body = msgspec.json.encode(next(iter(records(result, shape))))
+            body = json_line(next(iter(records(result, shape))))
         headers = [(b"content-type", chosen.encode()), topic_id_of(result), _NO_STORE, _VARY]
         return held(broker, call, headers, [body])
 

@@ -157,7 +157,7 @@ class LiveAnswer(Generic[L]):
     def _told(self, scope: Scope, error: SebError) -> bytes:
         request_id = str(scope["state"].get(REQUEST_ID_STATE, ""))
         document = problem_body(error, request_id, to_admin=grants_admin(self._key.grants))
-        return b"event: error\ndata: %b\n\n" % document
+        return b"event: error\ndata: %b\n" % document
 
 
 async def disconnected(receive: Receive, leave: Callable[[], None]) -> None:

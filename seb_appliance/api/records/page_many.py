@@ -15,7 +15,7 @@ import msgspec
 
 from seb_appliance import limits
 from seb_appliance.api import parameters
-from seb_appliance.api.answers import JSON, Answer
+from seb_appliance.api.answers import JSON, Answer, json_line
 from seb_appliance.api.auth import Call
 from seb_appliance.api.records.consume import encoded
 from seb_appliance.api.records.encode_json import ValueShape, ndjson_parts
@@ -192,5 +192,5 @@ def _parts(frame: ManyRecordsOut, results: list[ReadResult], shape: ValueShape) 
             # No line break stands inside of a record.
             yield before + topic + lines[1:-1].replace(b"\n{", b"," + topic)
             before = b","
-    after = msgspec.json.encode(frame).removeprefix(_RECORDS)
+    after = json_line(frame).removeprefix(_RECORDS)
     yield (b"" if before == b"," else before) + b"]," + after

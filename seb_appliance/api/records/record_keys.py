@@ -16,7 +16,7 @@ from litestar.types import ASGIApp
 from msgspec import UNSET, UnsetType
 
 from seb_appliance.api import conditions, parameters
-from seb_appliance.api.answers import JSON, RAW, Answer, Headers
+from seb_appliance.api.answers import JSON, RAW, Answer, Headers, json_line
 from seb_appliance.api.auth import AnyRequest, Call, enter
 from seb_appliance.api.json_bodies import read_json
 from seb_appliance.api.media_types import negotiate
@@ -156,7 +156,7 @@ def _indexed(offset: int) -> tuple[bytes, bytes]:
 
 def _told(broker: Broker, call: Call, content: Any, indexed_offset: int) -> Answer:
     headers: Headers = [(b"content-type", JSON), _indexed(indexed_offset), _VARY]
-    return held(broker, call, headers, [msgspec.json.encode(content)])
+    return held(broker, call, headers, [json_line(content)])
 
 
 async def _delete(broker: Broker, request: AnyRequest, call: Call, topic: str) -> Answer:

@@ -260,6 +260,26 @@ async def test_one_of_the_last_five_seqs_answers_its_first_offsets(house: House)
     assert len(await house.values("t")) == 14
 
 
+@pytest.mark.parametrize("stored", [True, False])
+async def test_a_repeat_with_another_checksum_is_refused(house: House, stored: bool) -> None:
+    def checked(checksum: int | None) -> Conditions:
+        return Conditions(producer=ProducerStamp("p", 0, 0, checksum))
+
+    if not stored:
+        house.journal.hold()
+    first = house.append("t", b"v", conditions=checked(7))
+    await house.clock.advance(1)
+    again = [house.append("t", b"v", conditions=checked(number)) for number in (7, None, 8)]
+    await house.clock.advance(1)
+    assert [task.done() for task in again] == [stored] * 3
+    house.journal.release()
+    await house.clock.advance(1)
+    assert [(await task).offset for task in (first, *again[:2])] == [0, 0, 0]
+    with pytest.raises(IdempotencyMismatchError, match="stored with checksum 7; 8 was received"):
+        await again[2]
+    assert await house.values("t") == [b"v"]
+
+
 async def test_a_duplicate_in_flight_waits_for_the_first(house: House) -> None:
     house.journal.hold()
     first = house.append("t", b"v", conditions=numbered(0))
