@@ -24,6 +24,7 @@ from seb_appliance.cli.output import say, tell
 from seb_appliance.cli.parts import need_server
 from seb_appliance.cli.progress import Counted, showing
 from seb_appliance.cli.reaching import make_client, url_and_key
+from seb_appliance.cli.wording import in_our_words
 from seb_appliance.settings import Settings
 
 if TYPE_CHECKING:
@@ -38,13 +39,17 @@ _SETTINGS: Final = (
 
 @click.command
 @click.option("--format", "kind", type=click.Choice(FORMATS), default="ndjson", help="[ndjson]")
-@click.option("--to", metavar="ADDRESS", help="A new file, or - [-]; of seb-v1 a bucket or directory.")
+@click.option(
+    "--to", metavar="ADDRESS", help="A new file, or - [-]; of seb-v1 a bucket or directory."
+)
 @click.option(
     "--to-config",
     type=click.Path(path_type=Path, dir_okay=False),
     help="Settings file (TOML) with the s3_… settings of --to, where they are others.",
 )
-@click.option("--topic", "topics", multiple=True, metavar="PATTERN", help="The topic; of seb-v1 topics. [**]")
+@click.option(
+    "--topic", "topics", multiple=True, metavar="PATTERN", help="The topic; of seb-v1 topics. [**]"
+)
 @click.option(
     "--values-only",
     is_flag=True,
@@ -134,7 +139,7 @@ async def _export(
             done = dict(zip(done, map(sum, zip(done.values(), counts, strict=True)), strict=True))
     except ClientError as error:
         refused = isinstance(error, ApplianceError) and not error.retryable
-        raise CommandError(str(error), REFUSED if refused else UNAVAILABLE) from error
+        raise CommandError(in_our_words(str(error)), REFUSED if refused else UNAVAILABLE) from error
     return done
 
 

@@ -34,7 +34,12 @@ def asked(seb: Seb, monkeypatch: pytest.MonkeyPatch) -> Seb:
 def state(seb: Seb) -> list[object]:
     topic, group, profiles, keys = (
         seb.good(*command, "--json").json
-        for command in (["topics", "show", "t"], ["groups", "show", "g"], ["profiles"], ["api-keys"])
+        for command in (
+            ["topics", "show", "t"],
+            ["groups", "show", "g"],
+            ["profiles"],
+            ["api-keys"],
+        )
     )
     ids = [key["api_key_id"] for key in keys["api_keys"]]
     committed = [one["committed_offset"] for one in group["topics"]]

@@ -118,7 +118,7 @@ def test_a_part_that_is_not_named_is_none_and_not_empty() -> None:
         ("api_keys: {a: }", "api_keys / a: grants are missing"),
         ("api_keys: {a: {grants: []}}", "grants: an API key has at least one"),
         ("api_keys: {a: {grants: admin}}", "grants: expected a list"),
-        ("api_keys: {a: {grants: [x:y]}}", "api_keys / a / grants / 1: 'x:y' is no grant: OPERATION"),
+        ("api_keys: {a: {grants: [x:y]}}", "a / grants / 1: 'x:y' is no grant: OPERATION"),
         ("api_keys: {a: {grants: ['consume:']}}", "grants / 1: 'consume:' is no grant: OPERATION"),
         ("api_keys: {a: {grants: [{a: b}]}}", "grants / 1: expected text"),
         ("api_keys: {a: {grants: [admin], description: 7}}", "description: expected text; put"),
