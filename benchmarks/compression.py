@@ -18,6 +18,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from seb_appliance.app.assembly import Appliance
+from seb_appliance.broker.shares import OPERATOR
 from seb_appliance.broker.values import ApiKeyView, From, NewRecords, ReadRequest
 from seb_appliance.failpoints import NO_FAILPOINTS
 from seb_appliance.formats import batch
@@ -107,7 +108,7 @@ async def run(values: list[bytes], compression: Compression, seconds: float) -> 
             while time.monotonic() < until_s:
                 at = n * RECORDS_PER_REQUEST % (RECORDS - RECORDS_PER_REQUEST)
                 records = NewRecords(values[at : at + RECORDS_PER_REQUEST])
-                await broker.append(ADMIN, "t", records, broker.pending.reserve(1))
+                await broker.append(ADMIN, "t", records, broker.pending.reserve(OPERATOR, 1))
                 n += REQUESTS_AT_ONCE
             return (n - number) // REQUESTS_AT_ONCE * RECORDS_PER_REQUEST
 

@@ -20,6 +20,7 @@ from seb_appliance.api.groups.routes import _summary
 from seb_appliance.broker.broker import Broker
 from seb_appliance.broker.consumer_groups import Sees
 from seb_appliance.broker.group_admission import Commit
+from seb_appliance.broker.shares import OPERATOR
 from seb_appliance.broker.values import ApiKeyView, NewRecords
 from seb_appliance.formats.operations import Grant
 from tests.support.appliance import running_appliance
@@ -63,7 +64,7 @@ async def fill(broker: Broker) -> None:
     for first in range(0, GROUPS, AT_ONCE):
         names = [f"team-{n % 100}.group-{n}" for n in range(first, first + AT_ONCE)]
         commits = [
-            broker.groups.commit(Commit(name, {TOPIC: 1}), broker.pending.reserve(100))
+            broker.groups.commit(Commit(name, {TOPIC: 1}), broker.pending.reserve(OPERATOR, 100))
             for name in names
         ]
         await asyncio.gather(*commits)
@@ -107,7 +108,7 @@ async def main() -> None:
         async with running_appliance(Path(folder)) as running:
             broker, follower = running.appliance.broker, running.appliance.follower
             key = ApiKeyView("admin", "admin", (Grant(operation="admin"),), 0)
-            await broker.append(key, TOPIC, NewRecords([b"x"]), broker.pending.reserve(1))
+            await broker.append(key, TOPIC, NewRecords([b"x"]), broker.pending.reserve(OPERATOR, 1))
             before_mb = resident_mb()
             began = time.perf_counter()
             await fill(broker)

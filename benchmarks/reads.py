@@ -31,6 +31,7 @@ from seb_appliance.broker.index import SectionIndex
 from seb_appliance.broker.index_rows import IndexRows
 from seb_appliance.broker.ports import LoadedState
 from seb_appliance.broker.settings import BrokerSettings
+from seb_appliance.broker.shares import OPERATOR
 from seb_appliance.broker.values import ApiKeyView, From, NewRecords, ReadRequest, ReadResult
 from seb_appliance.clock import SystemClock
 from seb_appliance.formats.entry import ORIGIN
@@ -78,7 +79,7 @@ async def from_memory() -> None:
         value = msgspec.json.encode({"text": "x" * (VALUE_BYTES - 11)})
         for _ in range(ENTRIES_OF_RECORDS):
             records = NewRecords([value] * RECORDS)
-            await broker.append(ADMIN, "t", records, broker.pending.reserve(1))
+            await broker.append(ADMIN, "t", records, broker.pending.reserve(OPERATOR, 1))
         request = ReadRequest(From(offset=RECORDS), max_records=RECORDS)
         await broker.read("t", request)
         taken = seconds(lambda: broker.read_at_once("t", request), 5_000)

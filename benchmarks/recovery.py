@@ -17,6 +17,7 @@ from pathlib import Path
 from seb_appliance import settings
 from seb_appliance.app.assembly import Appliance
 from seb_appliance.broker.group_admission import Commit
+from seb_appliance.broker.shares import OPERATOR
 from seb_appliance.broker.values import ApiKeyView, NewRecords
 from seb_appliance.failpoints import NO_FAILPOINTS
 from seb_appliance.formats.operations import Grant
@@ -47,11 +48,15 @@ async def fill(folder: Path) -> None:
 
     async def append(number: int) -> None:
         records = NewRecords([b"a record of some eighty bytes " * 3] * RECORDS_EACH)
-        await broker.append(ADMIN, f"topic-{number % TOPICS}", records, broker.pending.reserve(1))
+        await broker.append(
+            ADMIN, f"topic-{number % TOPICS}", records, broker.pending.reserve(OPERATOR, 1)
+        )
 
     async def commit(number: int) -> None:
         offsets = {f"topic-{number % TOPICS}": number % RECORDS_EACH}
-        await broker.groups.commit(Commit(f"group-{number}", offsets), broker.pending.reserve(1))
+        await broker.groups.commit(
+            Commit(f"group-{number}", offsets), broker.pending.reserve(OPERATOR, 1)
+        )
 
     async def key(number: int) -> None:
         grants = (Grant(operation="consume", topics=f"topic-{number}"),)

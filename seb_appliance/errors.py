@@ -306,7 +306,7 @@ class PreconditionFailedError(RefusedError):
 class IdempotencyMismatchError(RefusedError):
     code = "idempotency_mismatch"
     status = 422
-    title = "Another request was made with this Idempotency-Key"
+    title = "Another request was made with this Idempotency-Key or seq"
 
 
 class OffsetExpiredError(RefusedError):

@@ -63,6 +63,11 @@ LEASE_TTL_MS_MAX: Final = 3_600_000
 # The window and what waits
 WINDOW_BYTES_MAX: Final = 8 * MIB  # a full window closes at once
 PENDING_BYTES_DEFAULT: Final = 64 * MIB  # waiting for the bucket, all windows together
+# What an admitted write holds beside its bytes, measured: each in the application's lane and in the
+# fast lane, and each record that is in no batch.
+PENDING_CALL_BYTES: Final = 4 * KIB
+PENDING_REQUEST_BYTES: Final = 288
+PENDING_RECORD_BYTES: Final = 128
 READ_BYTES_DEFAULT: Final = 64 * MIB  # read answers being made or sent
 OPERATOR_LINGER_MS: Final = 50
 LINGER_MS_MAX: Final = 10_000
@@ -70,6 +75,7 @@ ACK_TIMEOUT_MS_DEFAULT: Final = 30_000
 ACK_TIMEOUT_MS_MAX: Final = 600_000
 STATE_LAG_ENTRIES_MAX: Final = 1_024  # SQLite may follow this many entries behind
 STATE_LAG_BYTES_MAX: Final = 32 * MIB  # of tables of contents, which wait in memory for it
+STATE_PAUSE_S_MAX: Final = 0.05  # between entries, when it is nearly as far behind as it may be
 STATE_GATHER_S: Final = 0.2  # entries gather for so long before SQLite takes them together …
 STATE_GATHER_ENTRIES: Final = 256  # … or until there are so many, or somebody waits for it
 
@@ -79,10 +85,13 @@ FETCH_RECORDS_MAX: Final = 100_000
 FETCH_BYTES_DEFAULT: Final = 1 * MIB
 FETCH_BYTES_MAX: Final = 16 * MIB
 WAIT_MS_MAX: Final = 60_000
-ARROW_PART_BYTES: Final = 4 * MIB  # of an Arrow stream, which is made part by part
+RANGE_PART_BYTES: Final = 1 * MIB  # read at a time for an answer of any length; soft, as above
+RANGE_PART_RECORDS: Final = 2_000  # the same, in records: each may be a batch of its own
+RANGE_ROOM_S_MAX: Final = 10  # how long such an answer waits for room, once it is under way
 MANIFEST_SECTIONS_MAX: Final = 10_000  # told by one answer; about 1 MiB of JSON
 PRESIGN_MS_MAX: Final = 3_600_000  # how long a signed URL may be good
 WAITING_READERS_MAX: Final = 10_000
+WAKES_PER_TURN: Final = 8  # of waiting readers, and of followers, in one turn of the event loop
 
 # Followers: live streams of a topic
 FOLLOWERS_MAX: Final = 1_000
@@ -132,7 +141,10 @@ HTTP_HEADER_BYTES_MAX: Final = 16 * KIB
 CONNECTIONS_MAX: Final = 8_000
 HTTP_HEADERS_S_MAX: Final = 10  # from the first byte of a request to the end of its headers
 HTTP_BODY_S_MAX: Final = 60  # from there to the end of its body
-HTTP_STALLED_S_MAX: Final = 60  # a reader that takes nothing for so long is cut off
+HTTP_PACE_S: Final = 15  # how often the pace of a body, and of an answer under way, is looked at
+HTTP_BODY_BYTES_PER_S_MIN: Final = 1 * KIB  # a body that came slower since then ends
+HTTP_ANSWER_BYTES_PER_S_MIN: Final = 4 * KIB  # a reader that took less since then is cut off
+HTTP_UNSENT_BYTES: Final = 4 * KIB  # written and not taken, before we wait for a reader
 CONTROL_LINE_BYTES_MAX: Final = 64 * KIB
 MANAGE_BYTES_MAX: Final = 256 * KIB  # a body that manages something: settings, grants
 API_KEY_NAME_LENGTH_MAX: Final = 200
@@ -285,7 +297,7 @@ BENCH_RECORDS_PER_READ: Final = 10_000
 BENCH_RECORD_BYTES_MIN: Final = 33  # a record says in 32 what it is
 
 assert RECORD_BYTES_DEFAULT <= RECORD_BYTES_MAX <= REQUEST_BYTES_MAX
-assert REQUEST_BYTES_MAX <= PENDING_BYTES_DEFAULT, "one allowed request must be able to wait"
+assert 2 * REQUEST_BYTES_MAX <= PENDING_BYTES_DEFAULT, "a request fits the share of one API key"
 assert WINDOW_BYTES_MAX + REQUEST_BYTES_MAX + ENTRY_CONTENTS_BYTES_MAX <= ENTRY_BYTES_MAX
 assert OPERATOR_LINGER_MS < LINGER_MS_MAX <= ACK_TIMEOUT_MS_DEFAULT // 2
 assert WINDOW_BYTES_MAX + 2 * COMMIT_BYTES_MAX <= ENTRY_CONTENTS_BYTES_MAX, "commits fit its table"
@@ -299,6 +311,6 @@ assert BATCH_RECORDS_MAX * 8 <= BATCH_BODY_BYTES_MAX
 assert RECORDS_PER_REQUEST_MAX <= RECORDS_IN_BATCHES_MAX <= BATCH_RECORDS_MAX
 assert FOLLOWERS_MAX * FOLLOWER_PART_BYTES <= FOLLOWING_BYTES_MAX // 2, "and JSON is longer"
 assert FOLLOWED_TOPICS_MAX * 24 <= HTTP_HEADER_BYTES_MAX - 4 * KIB, "a cursor is a header"
-assert FOLLOWER_STALLED_S_MAX < HTTP_STALLED_S_MAX, "it has to hear that it was too slow"
-assert FETCH_BYTES_DEFAULT <= FETCH_BYTES_MAX <= READ_BYTES_DEFAULT
-assert ARROW_PART_BYTES + RECORD_BYTES_MAX <= READ_BYTES_DEFAULT, "one part of an Arrow stream"
+assert FOLLOWER_STALLED_S_MAX < HTTP_PACE_S, "it has to hear that it was too slow"
+assert FETCH_BYTES_DEFAULT <= FETCH_BYTES_MAX <= READ_BYTES_DEFAULT // 2, "one API key's share"
+assert RANGE_PART_BYTES + RECORD_BYTES_MAX <= READ_BYTES_DEFAULT // 2, "a part of a long answer"

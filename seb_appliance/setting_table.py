@@ -251,14 +251,15 @@ SETTINGS: Final[tuple[Setting, ...]] = (
         "size",
         limits.PENDING_BYTES_DEFAULT,
         range=(limits.MIB, 16 * _GIB),
-        help="Memory for records that wait for the bucket; past it producers get 503 overloaded.",
+        help="Memory for what waits for the bucket, at least twice max_request_bytes: an API key "
+        "may hold half; past it writes get 429 share_exceeded or 503 overloaded.",
     ),
     Setting(
         "max_reading_bytes",
         "size",
         limits.READ_BYTES_DEFAULT,
         range=(limits.FETCH_BYTES_MAX, 16 * _GIB),
-        help="Memory for answers to readers that are being made or sent.",
+        help="Memory for answers to readers that are being made or sent; an API key may hold half.",
     ),
     Setting(
         "cache_bytes",

@@ -217,15 +217,17 @@ def _check_relations(settings: Settings) -> None:
             f"linger ({format_duration(settings.window_linger_ms)}) must be at most half of "
             f"ack_timeout ({format_duration(settings.ack_timeout_ms)})"
         )
-    for small, large in (
-        ("max_record_bytes", "max_request_bytes"),
-        ("max_request_bytes", "max_pending_bytes"),
-    ):
-        if getattr(settings, small) > getattr(settings, large):
-            raise ConfigurationError(
-                f"{small} ({format_size(getattr(settings, small))}) is more than "
-                f"{large} ({format_size(getattr(settings, large))})"
-            )
+    if settings.max_record_bytes > settings.max_request_bytes:
+        raise ConfigurationError(
+            f"max_record_bytes ({format_size(settings.max_record_bytes)}) is more than "
+            f"max_request_bytes ({format_size(settings.max_request_bytes)})"
+        )
+    if 2 * settings.max_request_bytes > settings.max_pending_bytes:
+        raise ConfigurationError(
+            f"max_pending_bytes ({format_size(settings.max_pending_bytes)}) must be at least twice "
+            f"max_request_bytes ({format_size(settings.max_request_bytes)}): one API key may hold "
+            "half of it"
+        )
     for origin in settings.web_origins:
         if not _ORIGIN.fullmatch(origin):
             raise ConfigurationError(

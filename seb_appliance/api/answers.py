@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import msgspec
-from litestar.types import Receive, Scope, Send
+from litestar.types import HTTPResponseBodyEvent, Message, Receive, Scope, Send
 
-from seb_appliance.broker.budget import Reservation
+from seb_appliance import limits
+from seb_appliance.broker.shares import Reservation
 from seb_appliance.failpoints import Failpoints
 from seb_appliance.formats.columns import Bytes
 
@@ -16,6 +17,7 @@ Headers = list[tuple[bytes, bytes]]
 
 JSON: Final = b"application/json"
 NDJSON: Final = b"application/x-ndjson"
+CSV: Final = b"text/csv"
 BATCH: Final = b"application/vnd.seb.batch"
 RAW: Final = b"application/octet-stream"
 SSE: Final = b"text/event-stream"
@@ -32,8 +34,29 @@ DEFAULT_HEADERS: Final = (
     (b"cache-control", b"no-store"),
 )
 
-# A part is written at once; before the next one the transport's buffer has to empty.
+# A part is written at once; before the next one the client has to have taken it.
 _PART_BYTES: Final = 256 * 1024
+
+
+async def send_part(send: Send, content: Bytes) -> None:
+    """Returns when the client has taken `content`, but for what the kernel holds of it."""
+    await _send_part(send, content)
+    await send(body_event(b""))
+
+
+async def _send_part(send: Send, content: Bytes) -> None:
+    for at in range(0, len(content), _PART_BYTES):
+        await send(body_event(bytes(content[at : at + _PART_BYTES])))
+
+
+def body_event(content: bytes, *, more: bool = True) -> Message:
+    event: HTTPResponseBodyEvent = {
+        "type": "http.response.body",
+        "body": content,
+        "more_body": more,
+    }
+    return cast("Message", event)
+
 
 _encoder: Final = msgspec.json.Encoder()
 
@@ -82,15 +105,22 @@ class Answer:
             self.failpoints.reach("K11")
         if length <= _PART_BYTES:
             body = b"".join(self.body) if len(self.body) != 1 else bytes(self.body[0])
-            await send({"type": "http.response.body", "body": body, "more_body": False})
-            return
-        for piece in self.body:
-            for at in range(0, len(piece), _PART_BYTES):
-                part = bytes(piece[at : at + _PART_BYTES])
-                await send({"type": "http.response.body", "body": part, "more_body": True})
-        await send({"type": "http.response.body", "body": b"", "more_body": False})
+            is_small = length <= limits.HTTP_UNSENT_BYTES
+            await send(body_event(body, more=not is_small))
+            if is_small:
+                return
+        else:
+            for piece in self.body:
+                await _send_part(send, piece)
+        await send(body_event(b"", more=False))  # the client has taken all that came before
+
+
+def json_line(content: Any) -> bytes:
+    """`content` (anything msgspec can encode) as JSON, with the end of a line: what a shell shows
+    next stands on a line of its own."""
+    return _encoder.encode(content) + b"\n"
 
 
 def json_answer(status: int, content: Any, headers: Headers | None = None) -> Answer:
     """`content` (anything msgspec can encode) as JSON."""
-    return Answer(status, [(b"content-type", JSON), *(headers or [])], _encoder.encode(content))
+    return Answer(status, [(b"content-type", JSON), *(headers or [])], json_line(content))

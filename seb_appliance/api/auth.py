@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
 
@@ -12,12 +13,13 @@ from litestar import Request
 from litestar.types import Scope
 
 from seb_appliance import limits
-from seb_appliance.api.parameters import read_headers, read_query
+from seb_appliance.api.parameters import DEFAULTS, read_headers, read_query
 from seb_appliance.api.peers import peer_address
 from seb_appliance.api.problems import API_KEY_STATE
 from seb_appliance.broker.access import Access
 from seb_appliance.broker.audit import Actor
 from seb_appliance.broker.broker import Broker
+from seb_appliance.broker.quotas import Meter
 from seb_appliance.broker.tickets import Ticket
 from seb_appliance.broker.values import ApiKeyView
 from seb_appliance.errors import (
@@ -43,6 +45,17 @@ class Call:
     query: dict[str, str]
     address: str
     ticket: Ticket | None = None
+
+    def without_defaults(self) -> Call:
+        """The same without parameters of a read that ask for what is the default anyway: generated
+        clients send them all, also where another parameter leaves no choice."""
+        asked = {n: text for n, text in self.query.items() if text != DEFAULTS.get(n)}
+        return replace(self, query=asked)
+
+    @property
+    def owner(self) -> str:
+        """Whose share of common resources the call takes; see `broker/shares.py`."""
+        return self.key.api_key_id
 
     @property
     def actor(self) -> Actor:
@@ -140,6 +153,18 @@ def enter_to_read(request: AnyRequest, broker: Broker, known: frozenset[str]) ->
     broker.access.last_used.note(ticket.key.api_key_id)
     let_in(scope, broker.access, ticket.key, lambda: broker.access.tickets.find(ticket.text).key)
     return Call(ticket.key, headers, named, peer_address(scope), ticket)
+
+
+async def within_quota(
+    scope: Scope,
+    is_over: Callable[[], bool],
+    pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
+) -> None:
+    """Before each part of a stream: wait until its API key may send bytes again, or `is_over`.
+    `pause` waits so many seconds, or until there is a reason to ask again."""
+    meter: Meter | None = scope["state"].get(METER_STATE)
+    while meter is not None and meter.overdrawn_s > 0 and not is_over():
+        await pause(min(meter.overdrawn_s, 1.0))
 
 
 def authenticated_again(broker: Broker, call: Call) -> ApiKeyView:

@@ -1,4 +1,4 @@
-"""Request bodies: a byte budget is reserved before anything is read, and inflating is bounded."""
+"""Request bodies: their memory is reserved as they arrive, and inflating is bounded."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from litestar.types import Receive
 
 from seb_appliance import limits
 from seb_appliance.api.inflating import GzipMember, ZstdFrame
-from seb_appliance.broker.budget import ByteBudget, Reservation
+from seb_appliance.broker.shares import Reservation, Shares
 from seb_appliance.errors import (
     BadRequestError,
     RequestTimeoutError,
@@ -22,23 +22,25 @@ _MEMBERS_MAX: Final = 64  # each costs a copy of what follows it
 
 
 async def read_body(
-    receive: Receive, headers: dict[bytes, bytes], budget: ByteBudget, max_bytes: int
+    receive: Receive, headers: dict[bytes, bytes], owner: str, shares: Shares, max_bytes: int
 ) -> tuple[bytes, Reservation]:
-    """The body, inflated, and the reservation that holds its bytes; the caller owns both.
+    """The body, inflated, and what its bytes hold of `shares`; the caller owns both.
 
-    Raises OverloadedError before a byte is read, RequestTooLargeError, UnsupportedMediaTypeError
-    for an unknown Content-Encoding, BadRequestError for one that does not decode.
+    Raises ShareExceededError and OverloadedError, before a byte is read if the announced length
+    has no room; RequestTooLargeError, UnsupportedMediaTypeError for an unknown Content-Encoding,
+    BadRequestError for one that does not decode.
     """
     encoding = _content_encoding(headers)
     length = int(headers.get(b"content-length", b"0"))
     if length > max_bytes:
         raise _too_large(max_bytes)
-    reservation = budget.reserve(length)
+    shares.check(owner, length)  # only asked: a length that is announced costs its sender nothing
+    reservation = Reservation(shares, owner)
     try:
         body = await _read(receive, reservation, max_bytes)
         if encoding != "identity":
             body = await _inflate(body, encoding, reservation, max_bytes)
-        reservation.shrink_to(len(body))
+            reservation.shrink_to(len(body))
     except BaseException:
         reservation.release()
         raise
@@ -74,8 +76,7 @@ async def _read(receive: Receive, reservation: Reservation, max_bytes: int) -> b
         size += len(part)
         if size > max_bytes:
             raise _too_large(max_bytes)
-        if size > reservation.size_bytes:  # no Content-Length: the body comes in chunks
-            reservation.grow(size - reservation.size_bytes)
+        reservation.grow(len(part))
         parts.append(part)
         if not message["more_body"]:
             return parts[0] if len(parts) == 1 else b"".join(parts)

@@ -24,8 +24,9 @@ from seb_appliance.errors import BadParameterError
 IDEMPOTENCY_KEY: Final = b"idempotency-key"
 _PRODUCER_ID: Final = b"producer-id"
 _PRODUCER: Final = (_PRODUCER_ID, b"producer-epoch", b"producer-seq")
+_CHECKSUM: Final = b"producer-checksum"
 _IF_MATCH: Final = b"if-match"
-UNDERSTOOD: Final = frozenset({IDEMPOTENCY_KEY, *_PRODUCER, _IF_MATCH})
+UNDERSTOOD: Final = frozenset({IDEMPOTENCY_KEY, *_PRODUCER, _CHECKSUM, _IF_MATCH})
 QUERY: Final = frozenset({"expected_offset"})
 
 _OF_EVENTS: Final = b"CloudEvents"  # tells their hashes from those of an Idempotency-Key
@@ -127,7 +128,8 @@ def _hash(parts: Iterable[bytes]) -> bytes:
 def producer_of(headers: dict[bytes, bytes]) -> ProducerStamp | None:
     """What an idempotent producer numbers its request by. Raises BadParameterError."""
     given = [name for name in _PRODUCER if name in headers]
-    if not given:
+    checksum = headers.get(_CHECKSUM)
+    if not given and checksum is None:
         return None
     if len(given) < len(_PRODUCER):
         raise BadParameterError("Producer-Id, Producer-Epoch and Producer-Seq come together.")
@@ -135,7 +137,10 @@ def producer_of(headers: dict[bytes, bytes]) -> ProducerStamp | None:
     checked = _visible(name, "Producer-Id", limits.NAME_LENGTH_MAX)
     assert checked is not None
     return ProducerStamp(
-        checked.decode("ascii"), _number(epoch, "Producer-Epoch"), _number(seq, "Producer-Seq")
+        checked.decode("ascii"),
+        _number(epoch, "Producer-Epoch"),
+        _number(seq, "Producer-Seq"),
+        None if checksum is None else _number(checksum, "Producer-Checksum"),
     )
 
 

@@ -13,7 +13,7 @@ from seb_appliance.api.media_types import media_type
 from seb_appliance.api.parameters import refuse_unsupported
 from seb_appliance.api.records.produce_json import bad_json, check_utf8
 from seb_appliance.broker.broker import Broker
-from seb_appliance.broker.budget import Reservation
+from seb_appliance.broker.shares import Reservation
 from seb_appliance.errors import UnsupportedMediaTypeError
 
 T = TypeVar("T")
@@ -44,7 +44,9 @@ async def read_held_json(
 ) -> tuple[T, Reservation]:
     """As `read_json`, and the reservation that holds the body's bytes; the caller owns both."""
     refuse_unsupported(call.headers)
-    body, reservation = await read_body(request.receive, call.headers, broker.pending, max_bytes)
+    body, reservation = await read_body(
+        request.receive, call.headers, call.owner, broker.pending, max_bytes
+    )
     try:
         check_json_type(body, call.headers)
         return decode_json(body, decoder), reservation

@@ -13,6 +13,9 @@ from seb_appliance.errors import BadParameterError, UnauthenticatedError
 
 T = TypeVar("T", bound=str)
 
+# What parameters of reads mean when they are not sent.
+DEFAULTS: Final = {"offset": "earliest", "wait": "0", "values": "text", "fresh": "false"}
+
 _DIGITS: Final = re.compile(r"[0-9]{1,16}")
 _API_KEY_START: Final = "seb_"
 _NO_QUERY: Final[dict[str, str]] = {}
@@ -23,6 +26,7 @@ _PROMISES: Final = {
     b"producer-id": "Producer-Id",
     b"producer-epoch": "Producer-Epoch",
     b"producer-seq": "Producer-Seq",
+    b"producer-checksum": "Producer-Checksum",
     b"if-match": "If-Match",
     b"if-unmodified-since": "If-Unmodified-Since",
     b"ce-specversion": "ce-specversion (CloudEvents)",

@@ -6,11 +6,10 @@ import http
 import logging
 from typing import Any, Final
 
-import msgspec
 from litestar import Request, Response
 from litestar.exceptions import HTTPException, MethodNotAllowedException, NotFoundException
 
-from seb_appliance.api.answers import Headers
+from seb_appliance.api.answers import Headers, json_line
 from seb_appliance.broker.values import ApiKeyView
 from seb_appliance.errors import (
     BadRequestError,
@@ -63,7 +62,7 @@ def problem(error: SebError, request_id: str, *, to_admin: bool = False) -> dict
 
 
 def problem_body(error: SebError, request_id: str, *, to_admin: bool = False) -> bytes:
-    return msgspec.json.encode(problem(error, request_id, to_admin=to_admin))
+    return json_line(problem(error, request_id, to_admin=to_admin))
 
 
 def problem_headers(error: SebError) -> Headers:

@@ -114,7 +114,7 @@ def _waiting(appliance: Appliance) -> Iterator[Sample]:
         ("following", broker.followers.budget),
     ):
         yield Sample(
-            f"seb_{what}_bytes", f"Bytes of the {what} budget in use.", "gauge", budget.used_bytes
+            f"seb_{what}_bytes", f"Bytes of the {what} budget in use.", "gauge", budget.used
         )
         yield Sample(
             f"seb_{what}_refusals_total",

@@ -153,10 +153,10 @@ def _key_index(appliance: Appliance) -> KeyIndexStatus:
 def _waiting(appliance: Appliance) -> WaitingStatus:
     pending, reading = appliance.broker.pending, appliance.broker.reading
     return WaitingStatus(
-        pending_bytes=pending.used_bytes,
-        pending_bytes_max=pending.limit_bytes,
-        reading_bytes=reading.used_bytes,
-        reading_bytes_max=reading.limit_bytes,
+        pending_bytes=pending.used,
+        pending_bytes_max=pending.limit,
+        reading_bytes=reading.used,
+        reading_bytes_max=reading.limit,
         waiting_readers=appliance.broker.waiting_readers,
     )
 

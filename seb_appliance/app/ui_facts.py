@@ -42,8 +42,8 @@ def facts(appliance: Appliance) -> Facts:
         key_index_lag_records=sum(topic.lag for topic in keys.indexing.progress()),
         key_index_failure=keys.indexing.failure,
         damaged_reads=appliance.sections.damaged,
-        pending_bytes=broker.pending.used_bytes,
-        pending_bytes_max=broker.pending.limit_bytes,
+        pending_bytes=broker.pending.used,
+        pending_bytes_max=broker.pending.limit,
         groups=broker.groups.count,
         standby=_standby(appliance),
     )

@@ -155,7 +155,7 @@ class Access:
             made = audit.of_api_key(self._admission.admit_created(window, event))
             self._note(window, by, "api_key_created", drawn.api_key_id, None, made)
 
-        await self._submit(admit, None)
+        await self._submit(admit, owner=by.owner)
         return self.get(drawn.api_key_id), drawn.token
 
     async def change(
@@ -177,7 +177,7 @@ class Access:
             self._note(window, by, "api_key_changed", api_key_id, before, after)
             return True
 
-        if not await self._submit(admit, None):
+        if not await self._submit(admit, owner=by.owner):
             await self._once_stored(self._admission.changed_in(api_key_id))
         return self.get(api_key_id)
 
@@ -200,7 +200,7 @@ class Access:
             until = {"overlap_until_us": event.overlap_until_us}
             self._note(window, by, "api_key_rotated", api_key_id, None, until)
 
-        await self._submit(admit, None)
+        await self._submit(admit, owner=by.owner)
         return self.get(api_key_id), drawn.token
 
     async def revoke(self, api_key_id: str, by: Actor = THE_APPLIANCE) -> None:
@@ -211,7 +211,7 @@ class Access:
             gone = self._admission.admit_revoked(window, api_key_id, now_us)
             self._note(window, by, "api_key_revoked", api_key_id, audit.of_api_key(gone), None)
 
-        await self._submit(admit, None)
+        await self._submit(admit, owner=by.owner)
 
     def _note(
         self,

@@ -48,7 +48,7 @@ class Accounts:
                 raise Refusal(BadRequestError(f"There are {limits.USERS_MAX} users already."), None)
             self._set(window, by, "user_added", self._event(name, role, password_hash))
 
-        await self._submit(admit, None)
+        await self._submit(admit, owner=by.owner)
 
     async def set_password(self, name: str, password_hash: str, by: Actor) -> None:
         """The sessions that the user has end. Raises NotFoundError."""
@@ -57,7 +57,7 @@ class Accounts:
             role = self._find(name).role
             self._set(window, by, "user_password_set", self._event(name, role, password_hash))
 
-        await self._submit(admit, None)
+        await self._submit(admit, owner=by.owner)
 
     async def remove(self, name: str, by: Actor) -> None:
         """Raises NotFoundError."""
@@ -69,7 +69,7 @@ class Accounts:
             action = Action("user_removed", "user", name, before)
             audit.note(window, by, self._clock.wall_us(), action)
 
-        await self._submit(admit, None)
+        await self._submit(admit, owner=by.owner)
 
     def _find(self, name: str) -> UserRow:
         """The user as it will be. Raises Refusal."""

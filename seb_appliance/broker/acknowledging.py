@@ -7,8 +7,8 @@ from collections import deque
 from typing import Any, Protocol, TypeVar
 
 from seb_appliance.broker.admission import AdmittedAppend
-from seb_appliance.broker.budget import ByteBudget, Reservation
 from seb_appliance.broker.counters import Counters
+from seb_appliance.broker.shares import Reservation, Shares
 from seb_appliance.broker.telling import tell
 from seb_appliance.broker.values import Appended
 from seb_appliance.broker.window import Window
@@ -87,9 +87,9 @@ class Acknowledger:
         finally:
             timer.cancel()
 
-    def together(self, window: Window, budget: ByteBudget) -> Together:
+    def together(self, window: Window, pending: Shares) -> Together:
         """For the many callers of a window who need no future each."""
-        return Together(window, budget, self._clock, self._counters, self._longest_wait_ms)
+        return Together(window, pending, self._clock, self._counters, self._longest_wait_ms)
 
     async def once_stored(self, window: Window | None, timeout_ms: int | None = None) -> None:
         """Wait until a window is applied, if there is one and it is not. Raises as it fails, and
@@ -110,33 +110,32 @@ class Told(Protocol):
 class Together:
     """Callers of one window who are told together: one callback and one timer for all of them.
 
-    They are told on the loop's next turn, when the writer has begun its next PUT. Their bytes of
-    `budget` are given back with it.
+    They are told on the loop's next turn, when the writer has begun its next PUT. What they hold
+    of `pending` is given back when the window is done.
     """
 
     def __init__(
         self,
         window: Window,
-        budget: ByteBudget,
+        pending: Shares,
         clock: Clock,
         counters: Counters,
         longest_wait_ms: int,
     ) -> None:
         self.window = window
-        self._budget = budget
+        self._pending = pending
         self._clock = clock
         self._counters = counters
         self._longest_wait_ms = longest_wait_ms
-        self._size_bytes = 0
+        self._held: dict[str, int] = {}  # by owner
         self._waiting: deque[tuple[float, Told, Any]] = deque()
         self._timer: Timer | None = None
         self._loop = asyncio.get_running_loop()
         window.when_done(self._stored, self._failed)
 
-    def add(self, told: Told, admitted: Any, size_bytes: int, now_s: float) -> None:
-        """`size_bytes` of the budget are taken. Their time is as long as anybody's."""
-        self._budget.take(size_bytes)
-        self._size_bytes += size_bytes
+    def add(self, told: Told, admitted: Any, owner: str, held_bytes: int, now_s: float) -> None:
+        """`owner` has taken `held_bytes` of `pending`. Their time is as long as anybody's."""
+        self._held[owner] = self._held.get(owner, 0) + held_bytes
         self._waiting.append((now_s, told, admitted))
         if self._timer is None:
             self._timer = self._clock.call_later(self._longest_wait_ms / 1000, self._give_up)
@@ -151,7 +150,8 @@ class Together:
         self._loop.call_soon(self._tell_failed, error)
 
     def _release(self) -> None:
-        self._budget.give_back(self._size_bytes)
+        for owner, held_bytes in self._held.items():
+            self._pending.give_back(owner, held_bytes)
         if self._timer is not None:
             self._timer.cancel()
 

@@ -303,7 +303,7 @@ class Appending:
         append = ProducerAppend(
             stamp.producer_id,
             stamp.epoch,
-            stamp.seq,
+            stamp.numbered,
             placed.offset,
             placed.count,
             placed.timestamp_us,

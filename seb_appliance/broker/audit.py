@@ -14,9 +14,12 @@ import msgspec
 from seb_appliance import limits
 from seb_appliance.broker.admission import AdmittedTopic
 from seb_appliance.broker.ports import ApiKeyRow
+from seb_appliance.broker.shares import OPERATOR
 from seb_appliance.broker.window import Window
 from seb_appliance.formats.contents import encoded_bytes
 from seb_appliance.formats.operations import AuditNoted, TopicSettings
+
+USER: Final = "user:"
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +30,11 @@ class Actor:
     name: str
     address: str
     user_agent: str = ""
+
+    @property
+    def owner(self) -> str:
+        """Whose share of common resources is taken: an API key's, or the operators'."""
+        return OPERATOR if self.name.startswith(USER) else self.name
 
 
 THE_APPLIANCE: Final = Actor("", "")

@@ -20,7 +20,6 @@ from seb_appliance.broker.appending import (
     Transacted,
     Transaction,
 )
-from seb_appliance.broker.budget import ByteBudget, Reservation
 from seb_appliance.broker.by_hand import ByHand
 from seb_appliance.broker.catalog import Catalog
 from seb_appliance.broker.compaction import Compactions
@@ -51,6 +50,7 @@ from seb_appliance.broker.record_keys import RecordKeys
 from seb_appliance.broker.sections import SectionReader
 from seb_appliance.broker.sequencer import Sequencer
 from seb_appliance.broker.settings import BrokerSettings
+from seb_appliance.broker.shares import Reservation, Shares
 from seb_appliance.broker.streams import Streams
 from seb_appliance.broker.telling import tell
 from seb_appliance.broker.tidying import Tidying
@@ -103,8 +103,8 @@ class Broker:
     ) -> None:
         """`before_us`: as for `LogClock`."""
         assert loaded.position.seq <= journal.position.seq, (loaded.position, journal.position)
-        self.pending = ByteBudget(settings.max_pending_bytes, "records that wait for the bucket")
-        self.reading = ByteBudget(settings.max_reading_bytes, "answers that are being read")
+        self.pending = Shares("pending", settings.max_pending_bytes, "bytes that wait to be stored")
+        self.reading = Shares("reading", settings.max_reading_bytes, "bytes of answers to readers")
         self.counters = Counters()
         self._settings = settings
         self._supervisor = supervisor or Supervisor(clock)
@@ -128,7 +128,7 @@ class Broker:
         self.topics = Topics(self._catalog, self._writes, settings, self.linger, clock)
         self.streams = self._make_streams()
         self.gauges = Gauges(self._catalog, self._sequencer)
-        self.by_hand = ByHand(self._writes, self.pending, clock)
+        self.by_hand = ByHand(self._writes, clock)
         self.groups = self._make_groups(index)
         self.topic_lists = TopicLists(self._catalog, index)
         self.tidying = self._make_tidying(index, journal, source, random_bytes)
@@ -330,7 +330,7 @@ class Broker:
 
     @property
     def waiting_readers(self) -> int:
-        return self._waiting.count
+        return self._waiting.shares.used
 
     @property
     def remembered(self) -> Remembered:
@@ -382,14 +382,15 @@ class Broker:
     ) -> bool:
         """The short way of `append`, for records without conditions (bytes: one record that is
         nothing but its value) to a topic that is there: admitted before this returns True, and
-        `told` is called when they are stored, never will be, or the time is up. `size_bytes` of
-        `pending` are taken until then.
+        `told` is called when they are stored, never will be, or the time is up. What they hold
+        (`size_bytes`: of the body) is taken of `pending` until then.
 
         False: nothing happened; `append` knows why and says it.
         """
         now_us = self._clock.wall_us()
-        self.access.last_used.note(key.api_key_id, now_us)
-        return self._writes.append_at_once(topic, records, size_bytes, now_us, told)
+        owner = key.api_key_id
+        self.access.last_used.note(owner, now_us)
+        return self._writes.append_at_once(owner, topic, records, size_bytes, now_us, told)
 
     async def transact(
         self,
@@ -426,22 +427,22 @@ class Broker:
         return self._reads.read_at_once(topic, request, waits=waits)
 
     def wait_at_end(
-        self, topic: str, offset: int, seconds: float, woken: Callable[[], None]
+        self, topic: str, offset: int, seconds: float, owner: str, woken: Callable[[], None]
     ) -> Waiter | None:
         """For who was told None by `read_at_once`: see `Reads.wait_at_end`."""
-        return self._reads.wait_at_end(topic, offset, seconds, woken)
+        return self._reads.wait_at_end(topic, offset, seconds, owner, woken)
 
-    def follow(self, topic: str) -> Follower:
-        """Be woken whenever the topic changes. Raises TopicNotFoundError, OverloadedError,
-        ShuttingDownError."""
-        return self.followers.follow(self._catalog.topic(topic))
+    def follow(self, topic: str, owner: str) -> Follower:
+        """Be woken whenever the topic changes; `owner`: on whose behalf. Raises
+        TopicNotFoundError, OverloadedError, ShuttingDownError."""
+        return self.followers.follow(self._catalog.topic(topic), owner)
 
-    async def follow_many(self, wants: Callable[[str], bool]) -> FollowerOfMany:
+    async def follow_many(self, wants: Callable[[str], bool], owner: str) -> FollowerOfMany:
         """Be woken whenever a topic changes whose name is wanted, also one that is made later.
         Raises BadParameterError for too many, OverloadedError, ShuttingDownError."""
         topics = self._catalog.topics()
         newest_id = max((topic.topic_id for topic in topics), default=0)
-        follower = self.followers.follow_many(wants, newest_id)
+        follower = self.followers.follow_many(wants, newest_id, owner)
         try:
             await self.meet_all(follower)
         except BaseException:

@@ -6,12 +6,11 @@ ask about.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from seb_appliance.broker import audit
 from seb_appliance.broker.audit import Action, Actor
-from seb_appliance.broker.budget import ByteBudget
 from seb_appliance.broker.names import check_topic_name
 from seb_appliance.broker.values import NewRecords
 from seb_appliance.broker.window import Window
@@ -23,9 +22,8 @@ from seb_appliance.formats.contents import Produced
 class ByHand:
     """Goes through the same admission, window and budget as every append."""
 
-    def __init__(self, writes: Writes, pending: ByteBudget, clock: Clock) -> None:
+    def __init__(self, writes: Writes, clock: Clock) -> None:
         self._writes = writes
-        self._pending = pending
         self._clock = clock
 
     async def append(
@@ -42,7 +40,6 @@ class ByHand:
         OverloadedError, ShuttingDownError, FencedError, OutcomeUnknownError.
         """
         check_topic_name(topic)
-        reservation = self._pending.reserve(_size_bytes(records))
         placed: list[Produced] = []
 
         def admit(window: Window) -> None:
@@ -59,17 +56,6 @@ class ByHand:
             after = {"offset": done.offset, "records": done.count, **(told or {})}
             action = Action("records_appended", "topic", topic, after=after)
             audit.note(window, by, now_us, action)
-            release: Callable[[object], None] = lambda _: reservation.release()  # noqa: E731
-            window.when_done(release, release)
 
-        try:
-            await self._writes.operate(admit)
-        finally:
-            if not placed:
-                reservation.release()
+        await self._writes.operate(admit)
         return placed[0]
-
-
-def _size_bytes(records: NewRecords) -> int:
-    parts = (records.values, records.keys or (), records.headers or ())
-    return sum(len(item or b"") for column in parts for item in column)

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection
 from dataclasses import replace
+from typing import Protocol
 
 from seb_appliance import limits
 from seb_appliance.broker import audit
 from seb_appliance.broker.acknowledging import Told
 from seb_appliance.broker.audit import THE_APPLIANCE, Action, Actor
-from seb_appliance.broker.budget import Reservation
 from seb_appliance.broker.catalog import Catalog
 from seb_appliance.broker.group_admission import Commit, GroupAdmission, NewPosition
 from seb_appliance.broker.group_refusals import lease_held, no_such_group
@@ -35,6 +35,7 @@ from seb_appliance.broker.names import (
 )
 from seb_appliance.broker.patterns import Patterns
 from seb_appliance.broker.reads import Reads
+from seb_appliance.broker.shares import OPERATOR, Reservation
 from seb_appliance.broker.topic import Topic
 from seb_appliance.broker.values import From, ReadRequest, ReadResult
 from seb_appliance.broker.window import Window
@@ -42,11 +43,19 @@ from seb_appliance.clock import Clock
 from seb_appliance.errors import BadRequestError, CorruptObjectError, TopicNotFoundError
 from seb_appliance.formats.operations import CommittedOffset
 
-# Admits in the open window and waits until that is applied; see Broker. The number is how long the
-# window may wait, in ms (None: as for an operator); False from the admission means that there was
-# nothing to wait for.
-Submit = Callable[[Callable[[Window], bool | None], int | None], Awaitable[bool]]
-SubmitAtOnce = Callable[[Callable[[Window], object], int, int, Told], bool]
+
+class Submit(Protocol):
+    """See `Writes.operate`."""
+
+    def __call__(
+        self,
+        admit: Callable[[Window], bool | None],
+        linger_ms: int | None = None,
+        owner: str = OPERATOR,
+    ) -> Awaitable[bool]: ...
+
+
+SubmitAtOnce = Callable[[str, Callable[[Window], object], int, Told], bool]
 
 
 # Whether a caller may see a group (None), or where it stands on a topic.
@@ -103,7 +112,7 @@ class ConsumerGroups:
 
     async def commit(self, commit: Commit, reservation: Reservation) -> tuple[CommittedOffset, ...]:
         """What is committed now, in the order of `commit.offsets`; all of it or nothing, and
-        durable. Takes `reservation` over: it is released when the commit waits no longer.
+        durable. Takes `reservation` (of the body) over.
 
         Raises TopicNotFoundError, CommitBeyondEndError, CommitBackwardError, OffsetConflictError,
         StaleGenerationError, and what an append raises.
@@ -114,30 +123,28 @@ class ConsumerGroups:
         def admit(window: Window) -> None:
             nonlocal admitted
             admitted = self._admission.admit_commit(window, commit, now_s)
-            window.when_done(lambda _: reservation.release(), lambda _: reservation.release())
 
-        try:
+        with reservation:
             check_commit(commit)
-            await self._submit(admit, self._linger.default_ms)
-        finally:
-            if not admitted:
-                reservation.release()
+            await self._submit(admit, self._linger.default_ms, reservation.owner)
         return admitted
 
-    def commit_at_once(self, commit: Commit, size_bytes: int, told: Told) -> bool:
+    def commit_at_once(self, owner: str, commit: Commit, told: Told) -> bool:
         """The short way of `commit`: admitted before this returns True, and `told` is called with
-        what `commit` would give. False, and nothing happened, where it would refuse. `size_bytes`
-        are taken of the broker's `pending`. Raises BadRequestError, BadNameError."""
+        what `commit` would give. False, and nothing happened, where it would refuse. Raises
+        BadRequestError, BadNameError."""
         check_commit(commit)
         now_s = self._clock.monotonic_s()
         return self._submit_at_once(
+            owner,
             lambda window: self._admission.admit_commit(window, commit, now_s),
             self._linger.default_ms,
-            size_bytes,
             told,
         )
 
-    async def take_lease(self, group: str, holder: str, ttl_ms: int) -> LeaseView:
+    async def take_lease(
+        self, group: str, holder: str, ttl_ms: int, owner: str = OPERATOR
+    ) -> LeaseView:
         """Take the group's lease, or renew it. Raises LeaseHeldError."""
         check_group_name(group)
         if not limits.LEASE_TTL_MS_MIN <= ttl_ms <= limits.LEASE_TTL_MS_MAX:
@@ -149,7 +156,7 @@ class ConsumerGroups:
         now_s = self._clock.monotonic_s()
         granted = await self._submit(
             lambda window: self._admission.admit_lease(window, group, holder, ttl_ms, now_s),
-            None,
+            owner=owner,
         )
         found = self._catalog.groups.get(group)
         lease = found.lease if found is not None else None
@@ -159,12 +166,12 @@ class ConsumerGroups:
             lease.renew(ttl_ms, now_s)
         return self._lease_view(lease)
 
-    async def release_lease(self, group: str, generation: int) -> None:
+    async def release_lease(self, group: str, generation: int, owner: str = OPERATOR) -> None:
         """Give the lease back. Raises StaleGenerationError when it is not in force."""
         now_s = self._clock.monotonic_s()
         await self._submit(
             lambda window: self._admission.admit_lease_released(window, group, generation, now_s),
-            None,
+            owner=owner,
         )
 
     # --- operators ---
@@ -284,7 +291,7 @@ class ConsumerGroups:
             self._note(window, by, Action("group_reset", "group", group, before, after))
 
         if positions:
-            await self._submit(admit, None)
+            await self._submit(admit, owner=by.owner)
         return done
 
     async def delete(self, group: str, by: Actor = THE_APPLIANCE) -> None:
@@ -295,7 +302,7 @@ class ConsumerGroups:
             self._admission.admit_deleted(window, group)
             self._note(window, by, Action("group_deleted", "group", group, before))
 
-        await self._submit(admit, None)
+        await self._submit(admit, owner=by.owner)
 
     # --- inside ---
 

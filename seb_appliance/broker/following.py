@@ -15,9 +15,10 @@ from types import TracebackType
 from typing import Self, TypeVar
 
 from seb_appliance import limits
-from seb_appliance.broker.budget import ByteBudget
+from seb_appliance.broker.shares import Shares
 from seb_appliance.broker.telling import tell
 from seb_appliance.broker.topic import Topic, gone
+from seb_appliance.broker.turns import Turns
 from seb_appliance.clock import Clock, Timer
 from seb_appliance.errors import BadParameterError, OverloadedError, ShuttingDownError
 
@@ -37,9 +38,11 @@ def check_count(topics: T) -> T:
 class Listener:
     """One whom `Followers` wakes; made there, used in a `with` block."""
 
-    def __init__(self, followers: Followers) -> None:
+    def __init__(self, followers: Followers, owner: str) -> None:
         self._followers = followers
+        self._owner = owner
         self._woken: asyncio.Future[None] | None = None
+        self._is_due = False  # to be woken, in a turn of the loop that comes
         self._left = False
 
     @property
@@ -61,25 +64,38 @@ class Listener:
     def left(self) -> bool:
         return self._left
 
-    async def wait(self) -> None:
-        """Until something may have changed: the topic, the time, `stopping`, or `leave`."""
+    async def wait(self, seconds: float | None = None) -> None:
+        """Until something may have changed: the topic, the time, `stopping`, or `leave`; so many
+        seconds at most."""
         if self._left or self.stopping:
             return
         self._woken = asyncio.get_running_loop().create_future()
-        await self._woken
+        timer = None if seconds is None else self._followers.call_later(seconds, self._resume)
+        try:
+            await self._woken
+        finally:
+            if timer is not None:
+                timer.cancel()
 
     def note(self, topic: Topic) -> None:  # noqa: ARG002 - a follower of one knows which it is
         """This topic has changed."""
         self.wake()
 
     def wake(self) -> None:
+        """Soon: when many are woken at one time, each has its turn."""
+        if self._woken is not None and not (self._is_due or self._woken.done()):
+            self._is_due = True
+            self._followers.turns.add(self._owner, self._resume)
+
+    def _resume(self) -> None:
+        self._is_due = False
         if self._woken is not None and not self._woken.done():
             self._woken.set_result(None)
 
     def leave(self) -> None:
         """The client is gone: `wait` waits no more."""
         self._left = True
-        self.wake()
+        self._resume()
 
     def __enter__(self) -> Self:
         return self
@@ -96,8 +112,8 @@ class Listener:
 class Follower(Listener):
     """One of those who follow `topic`."""
 
-    def __init__(self, followers: Followers, topic: Topic) -> None:
-        super().__init__(followers)
+    def __init__(self, followers: Followers, owner: str, topic: Topic) -> None:
+        super().__init__(followers, owner)
         self._topic = topic
 
     @property
@@ -122,8 +138,8 @@ class FollowerOfMany(Listener):
     `changed`: those in which something may have happened, the first one first; the stream takes
     them out."""
 
-    def __init__(self, followers: Followers, wants: Callable[[str], bool]) -> None:
-        super().__init__(followers)
+    def __init__(self, followers: Followers, owner: str, wants: Callable[[str], bool]) -> None:
+        super().__init__(followers, owner)
         self._wants = wants
         self.topics: dict[int, Topic] = {}
         self.changed: dict[int, Topic] = {}
@@ -152,31 +168,35 @@ class FollowerOfMany(Listener):
 
 class Followers:
     """All of them. `budget`: bytes that are being sent to them; `recent`: what many of them are
-    about to get; `cut`: how many were cut off because they took nothing."""
+    about to get; `turns`: of those who are woken; `cut`: how many were cut off because they took
+    nothing."""
 
     def __init__(self, clock: Clock) -> None:
-        self.budget = ByteBudget(limits.FOLLOWING_BYTES_MAX, "followers")
+        self.budget = Shares("following", limits.FOLLOWING_BYTES_MAX, "bytes of live streams")
         self.recent = RecentParts(limits.FOLLOWED_PARTS_BYTES_MAX)
+        self.turns = Turns()
         self.stopping = False
         self.count = 0
         self.cut = 0
         self.rings = 0
-        self._clock = clock
+        self.call_later = clock.call_later
         self._timer: Timer | None = None
         self._by_topic: defaultdict[int, set[Listener]] = defaultdict(set)
         self._of_many: set[FollowerOfMany] = set()
         self._newest_id = 0  # of the topics that all of these have met
 
-    def follow(self, topic: Topic) -> Follower:
+    def follow(self, topic: Topic, owner: str) -> Follower:
         """Raises OverloadedError when there are too many, ShuttingDownError."""
-        follower = Follower(self, topic)
+        follower = Follower(self, owner, topic)
         self._add(follower)
         return follower
 
-    def follow_many(self, wants: Callable[[str], bool], newest_id: int) -> FollowerOfMany:
+    def follow_many(
+        self, wants: Callable[[str], bool], newest_id: int, owner: str
+    ) -> FollowerOfMany:
         """It follows no topic yet: the caller lets it `meet` those that exist. `newest_id`: of
         these. Raises as `follow`."""
-        follower = FollowerOfMany(self, wants)
+        follower = FollowerOfMany(self, owner, wants)
         self._add(follower)
         if not self._of_many:
             self._newest_id = newest_id
@@ -234,7 +254,7 @@ class Followers:
         self._wake_all()
 
     def _arm(self) -> None:
-        self._timer = self._clock.call_later(limits.FOLLOWER_PING_S, self._ring)
+        self._timer = self.call_later(limits.FOLLOWER_PING_S, self._ring)
 
     def _ring(self) -> None:
         self._arm()

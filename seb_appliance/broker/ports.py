@@ -348,6 +348,12 @@ class State(Protocol):
         """So many of them that nothing more may be taken."""
 
     @property
+    def pause_s(self) -> float:
+        """For how long the writer lets others go on before its next entry; 0 unless SQLite is well
+        behind. Entries are fewer and larger then, so that it catches up before anything has to be
+        refused."""
+
+    @property
     def paged_seq(self) -> int:
         """The last entry whose sections are committed in pages of the index."""
 

@@ -2,7 +2,8 @@
 
 A token bucket holds what may be used at once: a second's worth. Requests are taken one by one.
 Bytes are charged as they come and go, when it is known how many they are, so a bucket may be
-overdrawn; then it has to fill up again before the next request. The mean is kept all the same.
+overdrawn; then it has to fill up again before the next request, and before the next part of a
+stream. The mean is kept all the same.
 """
 
 from __future__ import annotations
@@ -85,6 +86,11 @@ class Meter:
     def charge_out(self, size_bytes: int) -> None:
         self._bytes_out.charge(size_bytes, self._clock.monotonic_s())
 
+    @property
+    def overdrawn_s(self) -> float:
+        """Seconds until bytes may go out again; 0 when they may."""
+        return self._bytes_out.missing_s(0, self._clock.monotonic_s())
+
 
 class Meters:
     """The meters of all API keys that have quotas."""
@@ -96,6 +102,13 @@ class Meters:
     def enter(self, key: ApiKeyView) -> Meter | None:
         """A request of `key` begins: the meter to charge its bytes to; None without quotas.
         Raises QuotaExceededError."""
+        meter = self.of(key)
+        if meter is not None:
+            meter.enter()
+        return meter
+
+    def of(self, key: ApiKeyView) -> Meter | None:
+        """The meter of a key; None without quotas."""
         if key.quotas == NO_QUOTAS:
             return None
         meter = self._by_id.get(key.api_key_id)
@@ -103,5 +116,4 @@ class Meters:
             meter = self._by_id[key.api_key_id] = Meter(key.quotas, self._clock)
             if len(self._by_id) > limits.API_KEYS_MAX:  # of keys that are long revoked
                 self._by_id.popitem(last=False)
-        meter.enter()
         return meter

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
-from seb_appliance.broker.budget import ByteBudget
 from seb_appliance.broker.ports import Journal, State
 from seb_appliance.broker.sequencer import Sequencer
+from seb_appliance.broker.shares import Shares
 from seb_appliance.broker.values import Readiness
 from seb_appliance.clock import Clock
 from seb_appliance.errors import FencedError, StandbyError, StoreError
@@ -22,7 +22,7 @@ class ReadinessCheck:
         self,
         journal: Journal,
         state: State,
-        pending: ByteBudget,
+        pending: Shares,
         clock: Clock,
         sequencer: Sequencer,
         *,
@@ -54,7 +54,7 @@ class ReadinessCheck:
         late_s = self._sequencer.late_s
         if late_s >= (self._ack_timeout_s if self._sequencer.is_storing else FAILING_FOR_S):
             problems.append(f"writes are not stored: a window is {late_s:.0f} s past its deadline")
-        if self._pending.used_bytes >= self._pending.limit_bytes:
+        if self._pending.used >= self._pending.limit:
             problems.append("as much waits for the bucket as is allowed")
         if self._state.failure:
             problems.append(f"SQLite does not follow: {self._state.failure}")

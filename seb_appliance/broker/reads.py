@@ -71,14 +71,14 @@ class Reads:
         return self._result(topic, offset, collected, old=old)
 
     def wait_at_end(
-        self, name: str, offset: int, seconds: float, woken: Callable[[], None]
+        self, name: str, offset: int, seconds: float, owner: str, woken: Callable[[], None]
     ) -> Waiter | None:
         """Wait where `read` would wait from `offset` on, but call `woken`. None when it would not.
-        Raises TopicNotFoundError, OverloadedError."""
+        Raises TopicNotFoundError, ShareExceededError, OverloadedError."""
         topic = self._catalog.topic(name)
         if offset != topic.log_end_offset or self._waiting.stopping:
             return None
-        return self._waiting.tell(topic, seconds, woken)
+        return self._waiting.tell(topic, seconds, owner, woken)
 
     async def read(self, name: str, request: ReadRequest) -> ReadResult:
         """Raises TopicNotFoundError (also for a topic deleted while we waited),
@@ -93,7 +93,7 @@ class Reads:
             left_s = give_up_s - self._clock.monotonic_s()
             if left_s <= 0 or self._waiting.stopping:
                 break
-            await self._waiting.wait(topic, left_s)
+            await self._waiting.wait(topic, left_s, request.owner)
             if topic.deleted:
                 raise gone(topic)
         collected = _collected(topic, offset, until, request)

@@ -6,7 +6,7 @@ A repeat of something that is not stored yet waits for it and gets its answer.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from seb_appliance.broker.admission import Refusal
@@ -18,13 +18,17 @@ from seb_appliance.broker.remembered import (
     first_append,
 )
 from seb_appliance.broker.window import Window
-from seb_appliance.errors import IdempotencyMismatchError, SequenceGapError, StaleEpochError
-from seb_appliance.formats.contents import Produced, ProducerAppend, RequestResult
+from seb_appliance.errors import (
+    IdempotencyMismatchError,
+    SequenceGapError,
+    StaleEpochError,
+)
+from seb_appliance.formats.contents import CheckedSeq, Produced, ProducerAppend, RequestResult
 
 # What is remembered takes room in the entry's table of contents: at most so much beside a text.
 _RESULT_BYTES: Final = 48
 _PRODUCED_BYTES: Final = 40
-_PRODUCER_APPEND_BYTES: Final = 64
+_PRODUCER_APPEND_BYTES: Final = 80
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +44,11 @@ class ProducerStamp:
     producer_id: str
     epoch: int
     seq: int
+    checksum: int | None = field(default=None, compare=False)  # no part of the name
+
+    @property
+    def numbered(self) -> int | CheckedSeq:
+        return self.seq if self.checksum is None else CheckedSeq(self.seq, self.checksum)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +103,7 @@ class Repeats:
 
     def earlier_append(self, topic_id: int, stamp: ProducerStamp) -> Earlier | None:
         """None when this is the producer's next request. Raises Refusal for a gap, a stale epoch,
-        or an epoch that does not begin at seq 0."""
+        an epoch that does not begin at seq 0, or a repeat with another checksum."""
         key = (topic_id, stamp.producer_id)
         after = self._producers_ahead.window_of(key)
         known = self._producers_ahead.get(key) or self._producers.get(*key)
@@ -123,6 +132,7 @@ class Repeats:
         assert known is not None
         for append in known.recent:
             if append.seq == stamp.seq:
+                _check_same(append, stamp, after)
                 produced = Produced(topic_id, append.offset, append.count, append.timestamp_us)
                 return Earlier([produced], after)
         return Earlier(None, after)
@@ -141,3 +151,14 @@ class Repeats:
         window.topics[topic_id].producers.append(append)
         window.size_bytes += _PRODUCER_APPEND_BYTES + len(append.producer_id.encode())
         self._producers_ahead.set(key, producer, window)
+
+
+def _check_same(append: ProducerAppend, stamp: ProducerStamp, after: Window | None) -> None:
+    """Raises Refusal if both have a checksum, and another one."""
+    if append.checksum is None or stamp.checksum in {None, append.checksum}:
+        return
+    error = IdempotencyMismatchError(
+        f"Seq {stamp.seq} of producer {stamp.producer_id!r} was stored with checksum "
+        f"{append.checksum}; {stamp.checksum} was received."
+    )
+    raise Refusal(error, after)

@@ -151,6 +151,8 @@ class Sequencer:
                 encoded, put_s = await self._store(window)
                 await self._apply(window, encoded, put_s)
                 self._in_flight = None
+                if self._state.pause_s > 0:
+                    await self._clock.sleep(self._state.pause_s)
         except FencedError as error:
             self._fail(error)
         except asyncio.CancelledError:

@@ -9,13 +9,13 @@ from collections.abc import Callable, Iterable
 from seb_appliance import limits
 from seb_appliance.broker.appending import Admitted
 from seb_appliance.broker.audit import THE_APPLIANCE, Actor
-from seb_appliance.broker.budget import Reservation
 from seb_appliance.broker.catalog import Catalog
 from seb_appliance.broker.linger import Linger
 from seb_appliance.broker.names import check_topic_name
 from seb_appliance.broker.reads import Reads
 from seb_appliance.broker.repeats import Earlier
 from seb_appliance.broker.sequencer import Sequencer
+from seb_appliance.broker.shares import Reservation
 from seb_appliance.broker.stream_admission import StreamAdmission
 from seb_appliance.broker.stream_forks import Past, past_of
 from seb_appliance.broker.stream_values import (
@@ -93,9 +93,9 @@ class Streams:
         self._expiry.touch(topic.topic_id, topic.stream or PLAIN)
         return _view(topic)
 
-    async def wait(self, view: StreamView, offset: int, seconds: float) -> StreamView:
+    async def wait(self, view: StreamView, offset: int, seconds: float, owner: str) -> StreamView:
         """The stream as soon as it goes beyond `offset` or is closed, or after `seconds`. Raises
-        TopicNotFoundError, also if it is deleted meanwhile; OverloadedError."""
+        TopicNotFoundError, also if it is deleted meanwhile; ShareExceededError, OverloadedError."""
         give_up_s = self._clock.monotonic_s() + seconds
         topic = self._living(view.topic)
         if topic.topic_id != view.topic_id:  # made anew since
@@ -104,7 +104,7 @@ class Streams:
             left_s = give_up_s - self._clock.monotonic_s()
             if left_s <= 0 or self._waiting.stopping:
                 break
-            await self._waiting.wait(topic, left_s)
+            await self._waiting.wait(topic, left_s, owner)
             if topic.deleted:
                 raise no_such_topic(topic.name)
         self._expiry.touch(topic.topic_id, topic.stream or PLAIN)
@@ -133,7 +133,9 @@ class Streams:
             reservation.release()
             raise
         decided = await self._writes.store(
-            lambda: self._admission.admit_created(name, wanted, values, by, past), reservation
+            lambda: self._admission.admit_created(name, wanted, values, by, past),
+            reservation,
+            count=len(values),
         )
         return self.get(name), isinstance(decided, Admitted)
 
@@ -160,7 +162,9 @@ class Streams:
         TopicNotFoundError, StreamClosedError, StreamConflictError, and what
         `Broker.append` raises."""
         decided = await self._writes.store(
-            lambda: self._admission.admit_appended(name, asked, by), reservation
+            lambda: self._admission.admit_appended(name, asked, by),
+            reservation,
+            count=len(asked.values),
         )
         topic = self._living(name)
         stream = topic.stream or PLAIN
@@ -195,13 +199,13 @@ class Streams:
             self._admission.living(name)
             self._admission.admit_deleted(window, name, by)
 
-        await self._writes.operate(admit)
+        await self._writes.operate(admit, owner=by.owner)
 
     async def reopen(self, name: str, by: Actor) -> None:
         """A closed stream takes records again; any other topic stays as it is. Raises
         TopicNotFoundError."""
         if not await self._writes.operate(
-            lambda window: self._admission.admit_reopened(window, name, by)
+            lambda window: self._admission.admit_reopened(window, name, by), owner=by.owner
         ):
             await self._writes.once_stored(self._writes.admission.changed_in(name))
 

@@ -85,7 +85,7 @@ class Topics:
                 audit.note_topic_created(window, by, now_us, name, topic)
             return made
 
-        made = await self._writes.operate(admit)
+        made = await self._writes.operate(admit, owner=by.owner)
         if not made:
             await self._writes.once_stored(self._writes.admission.changed_in(name))
         return self.get(name), made
@@ -117,7 +117,7 @@ class Topics:
                 audit.note_topic_forked(window, by, now_us, name, admission.find(name))
             return made
 
-        made = await self._writes.operate(admit)
+        made = await self._writes.operate(admit, owner=by.owner)
         if not made:
             await self._writes.once_stored(self._writes.admission.changed_in(name))
         return self.get(name), made
@@ -146,7 +146,7 @@ class Topics:
             after = audit.of_topic(known.topic_id, settings)
             self._note(window, by, Action("topic_changed", "topic", name, before, after))
 
-        await self._writes.operate(admit)
+        await self._writes.operate(admit, owner=by.owner)
         return self.get(name)
 
     async def delete(self, name: str, by: Actor = THE_APPLIANCE) -> None:
@@ -160,7 +160,7 @@ class Topics:
             before = audit.of_topic(known.topic_id, known.settings)
             self._note(window, by, Action("topic_deleted", "topic", name, before))
 
-        await self._writes.operate(admit)
+        await self._writes.operate(admit, owner=by.owner)
 
     async def trim(self, name: str, before: int, by: Actor = THE_APPLIANCE) -> TopicView:
         """Records below the offset `before` can be read no more; their bytes go later. Nothing
@@ -178,7 +178,7 @@ class Topics:
                 self._note(window, by, Action("topic_trimmed", "topic", name, *ends))
             return moves
 
-        if not await self._writes.operate(admit):
+        if not await self._writes.operate(admit, owner=by.owner):
             await self._writes.once_stored(self._writes.admission.changed_in(name))
         return self.get(name)
 

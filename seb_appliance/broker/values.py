@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from seb_appliance.broker.shares import OPERATOR
 from seb_appliance.formats.batch import Batch, BatchHeader
 from seb_appliance.formats.operations import Grant, Quotas, TopicSettings
 
@@ -107,14 +108,15 @@ class From:
 @dataclass(frozen=True, slots=True)
 class ReadRequest:
     """`until`: exclusive end, an offset or a time; `wait_ms`: how long a reader at the log end may
-    wait for a record; `max_bytes` is soft: at least one record comes. `topic_id`: of the topic
-    that is meant, if another one may have its name by now."""
+    wait for a record, in the share of `owner`; `max_bytes` is soft: at least one record comes.
+    `topic_id`: of the topic that is meant, if another one may have its name by now."""
 
     start: From
     until: From | None = None
     max_records: int = 1_000
     max_bytes: int = 1 << 20
     wait_ms: int = 0
+    owner: str = OPERATOR
     topic_id: int | None = None
 
 

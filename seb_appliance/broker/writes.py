@@ -14,7 +14,6 @@ from seb_appliance.broker.appending import (
     Transacted,
     Transaction,
 )
-from seb_appliance.broker.budget import ByteBudget, Reservation
 from seb_appliance.broker.catalog import Catalog
 from seb_appliance.broker.consumer_groups import check_commit
 from seb_appliance.broker.counters import Counters
@@ -26,6 +25,7 @@ from seb_appliance.broker.ports import State
 from seb_appliance.broker.repeats import Earlier, Repeats
 from seb_appliance.broker.sequencer import Sequencer
 from seb_appliance.broker.settings import BrokerSettings
+from seb_appliance.broker.shares import OPERATOR, Reservation, Shares
 from seb_appliance.broker.stream_expiry import StreamExpiry
 from seb_appliance.broker.values import ApiKeyView, Appended, NewBatches, NewRecords
 from seb_appliance.broker.window import Window
@@ -60,7 +60,7 @@ class Writes:
         log_clock: LogClock,
         counters: Counters,
         failpoints: Failpoints,
-        pending: ByteBudget,
+        pending: Shares,
     ) -> None:
         self.stopping = False
         self._pending = pending
@@ -105,7 +105,9 @@ class Writes:
     ) -> Appended:
         """See `Broker.append`."""
         decided = await self._decide(
-            lambda: self.appending.append(key, topic, records, conditions, address), reservation
+            lambda: self.appending.append(key, topic, records, conditions, address),
+            reservation,
+            _count(records),
         )
         if isinstance(decided, Earlier):
             await self._acknowledger.once_stored(decided.after, timeout_ms)
@@ -118,6 +120,7 @@ class Writes:
 
     def append_at_once(
         self,
+        owner: str,
         topic: str,
         records: bytes | NewRecords | NewBatches,
         size_bytes: int,
@@ -125,33 +128,39 @@ class Writes:
         told: Told,
     ) -> bool:
         """See `Broker.append_at_once`; `now_us` is on the wall clock."""
-        if not self._may_admit(size_bytes):
+        held_bytes = limits.PENDING_REQUEST_BYTES + size_bytes
+        if type(records) is NewRecords:
+            held_bytes += len(records.values) * limits.PENDING_RECORD_BYTES
+        if not (self._may_admit() and self._pending.try_take(owner, held_bytes)):
             return False
         admitted = self.appending.append_at_once(topic, records, now_us)
         if admitted is None:
+            self._pending.give_back(owner, held_bytes)
             return False
         window, append, linger_ms, early = admitted
         self._failpoints.reach("K2")
         now_s = self._clock.monotonic_s()
-        self._tell_later(window, told, append, size_bytes, now_s)
+        self._tell_later(window, told, append, owner, held_bytes, now_s)
         self._sequencer.close_within(window, linger_ms / 1000, early=early, now_s=now_s)
         return True
 
     def operate_at_once(
-        self, admit: Callable[[Window], object], linger_ms: int, size_bytes: int, told: Told
+        self, owner: str, admit: Callable[[Window], object], linger_ms: int, told: Told
     ) -> bool:
         """As `operate`, without waiting: `told` hears of what `admit` gave. False, and nothing
-        happened, where `operate` would refuse; it says why. `size_bytes` of the pending budget are
-        taken."""
-        if not self._may_admit(size_bytes):
+        happened, where `operate` would refuse; it says why."""
+        if not (self._may_admit() and self._pending.has_room(owner, limits.PENDING_REQUEST_BYTES)):
             return False
         window = self._sequencer.open_window()
+        before_bytes = window.size_bytes
         try:
             admitted = admit(window)
         except Refusal:
             return False
+        held_bytes = limits.PENDING_REQUEST_BYTES + window.size_bytes - before_bytes
+        self._pending.take_anyway(owner, held_bytes)
         now_s = self._clock.monotonic_s()
-        self._tell_later(window, told, admitted, size_bytes, now_s)
+        self._tell_later(window, told, admitted, owner, held_bytes, now_s)
         self._sequencer.close_within(window, linger_ms / 1000, now_s=now_s)
         return True
 
@@ -170,7 +179,8 @@ class Writes:
                 check_commit(transaction.commit)
             return self.appending.transact(key, transaction, address)
 
-        decided = await self.store(decide, reservation, timeout_ms)
+        count = sum(map(_count, transaction.produce.values()))
+        decided = await self.store(decide, reservation, timeout_ms, count=count)
         committed = dict(transaction.commit.offsets) if transaction.commit is not None else {}
         if isinstance(decided, Earlier):
             assert decided.produced is not None
@@ -183,10 +193,13 @@ class Writes:
         decide: Callable[[], Admitted | Earlier],
         reservation: Reservation,
         timeout_ms: int | None = None,
+        *,
+        count: int,
     ) -> Admitted | Earlier:
         """What `decide` admitted, or found to be done before, once it is stored. Takes
-        `reservation` over. Raises what `Broker.append` raises, and the refusals of `decide`."""
-        decided = await self._decide(decide, reservation)
+        `reservation` over; `count`: of the records in it that are no batches. Raises what
+        `Broker.append` raises, and the refusals of `decide`."""
+        decided = await self._decide(decide, reservation, count)
         if isinstance(decided, Earlier):
             await self._acknowledger.once_stored(decided.after, timeout_ms)
             return decided
@@ -197,17 +210,31 @@ class Writes:
         return decided
 
     async def operate(
-        self, admit: Callable[[Window], bool | None], linger_ms: int | None = None
+        self,
+        admit: Callable[[Window], bool | None],
+        linger_ms: int | None = None,
+        owner: str = OPERATOR,
     ) -> bool:
         """Admit events and wait until they are applied, an operator's (`linger_ms` None) soon.
-        `admit` says False when it had nothing to add; then nothing is waited for."""
+        `admit` says False when it had nothing to add; then nothing is waited for. The events are
+        held in `pending` for `owner` until their window is done."""
         self._check_writable()
         window = self._sequencer.open_window()
+        before_bytes = window.size_bytes
+        reservation = self._pending.reserve(owner, limits.PENDING_CALL_BYTES)
         try:
-            if admit(window) is False:
-                return False
+            is_added = admit(window) is not False
         except Refusal as refusal:
+            reservation.release()
             raise await self._settled(refusal) from None
+        except BaseException:
+            reservation.release()
+            raise
+        if not is_added:
+            reservation.release()
+            return False
+        reservation.grow_anyway(window.size_bytes - before_bytes)
+        window.when_done(lambda _: reservation.release(), lambda _: reservation.release())
         if linger_ms is None:
             linger_ms = min(limits.OPERATOR_LINGER_MS, self._linger.default_ms)
         done = self._acknowledger.done(window)
@@ -231,27 +258,32 @@ class Writes:
                 f"SQLite is {self._state.lag_entries} entries behind; nothing was stored."
             )
 
-    def _may_admit(self, size_bytes: int) -> bool:
+    def _may_admit(self) -> bool:
         return (
-            not self.stopping
-            and self._sequencer.failure is None
-            and not self._state.is_far_behind
-            and self._pending.has_room_for(size_bytes)
+            not self.stopping and self._sequencer.failure is None and not self._state.is_far_behind
         )
 
     def _tell_later(
-        self, window: Window, told: Told, admitted: object, size_bytes: int, now_s: float
+        self,
+        window: Window,
+        told: Told,
+        admitted: object,
+        owner: str,
+        held_bytes: int,
+        now_s: float,
     ) -> None:
         if self._together is None or self._together.window is not window:
             self._together = self._acknowledger.together(window, self._pending)
-        self._together.add(told, admitted, size_bytes, now_s)
+        self._together.add(told, admitted, owner, held_bytes, now_s)
 
     async def _decide(
-        self, decide: Callable[[], Admitted | Earlier], reservation: Reservation
+        self, decide: Callable[[], Admitted | Earlier], reservation: Reservation, count: int
     ) -> Admitted | Earlier:
         """The decision; unless something was admitted, `reservation` is released."""
         try:
             self._check_writable()
+            self._pending.check(reservation.owner, 0)  # the body alone may fill a share
+            reservation.grow_anyway(limits.PENDING_CALL_BYTES + count * limits.PENDING_RECORD_BYTES)
             decided = decide()
         except Refusal as refusal:
             reservation.release()
@@ -295,3 +327,8 @@ class Writes:
                 "The answer rests on a change that the bucket has not taken yet; try again."
             )
         return refusal.error
+
+
+def _count(records: NewRecords | NewBatches) -> int:
+    """Of the records that lie in memory one by one."""
+    return len(records.values) if isinstance(records, NewRecords) else 0

@@ -12,17 +12,35 @@ from seb_appliance.formats.numbers import Whole
 from seb_appliance.formats.operations import Append, Event, Operation
 
 
+class CheckedSeq(
+    msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, gc=False
+):
+    """A seq, and the checksum that the producer gave with it."""
+
+    seq: Whole
+    checksum: Whole
+
+
 class ProducerAppend(
     msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, gc=False
 ):
-    """One request of an idempotent producer: where its records went."""
+    """One request of an idempotent producer: where its records went. `numbered`: its seq, with a
+    checksum only where the producer gave one."""
 
     producer_id: str
     epoch: Whole
-    seq: Whole
+    numbered: Whole | CheckedSeq
     offset: Whole
     count: Whole
     timestamp_us: int
+
+    @property
+    def seq(self) -> int:
+        return self.numbered if isinstance(self.numbered, int) else self.numbered.seq
+
+    @property
+    def checksum(self) -> int | None:
+        return None if isinstance(self.numbered, int) else self.numbered.checksum
 
 
 class Section(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, gc=False):

@@ -69,11 +69,21 @@ class StateFollower:
         return len(self._behind)
 
     @property
+    def pause_s(self) -> float:
+        """See `broker.ports.State`."""
+        above_half = 2 * self._behind_part() - 1
+        return max(0.0, min(above_half, 1.0)) * limits.STATE_PAUSE_S_MAX
+
+    @property
     def is_far_behind(self) -> bool:
         """See `broker.ports.State`."""
-        return (
-            len(self._behind) >= limits.STATE_LAG_ENTRIES_MAX
-            or self._behind_bytes >= limits.STATE_LAG_BYTES_MAX
+        return self._behind_part() >= 1
+
+    def _behind_part(self) -> float:
+        """How far it is behind, as a part of how far it may be."""
+        return max(
+            len(self._behind) / limits.STATE_LAG_ENTRIES_MAX,
+            self._behind_bytes / limits.STATE_LAG_BYTES_MAX,
         )
 
     @property

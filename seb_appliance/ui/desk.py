@@ -17,9 +17,10 @@ from litestar import Request
 from litestar.types import ASGIApp, Scope
 
 from seb_appliance import limits
-from seb_appliance.broker.audit import Actor
+from seb_appliance.broker.audit import USER, Actor
 from seb_appliance.broker.broker import Broker
 from seb_appliance.broker.ports import UserRow
+from seb_appliance.broker.shares import OPERATOR
 from seb_appliance.errors import ForbiddenError, SebError
 from seb_appliance.ui import answers, forms
 from seb_appliance.ui.answers import Sent
@@ -33,6 +34,7 @@ from seb_appliance.ui.sessions import Session, Sessions, cookie_header, token_in
 AnyRequest = Request[Any, Any, Any]
 VISIT_STATE: Final = "seb_visit"
 LOGIN: Final = "/ui/login"
+STRANGERS: Final = "strangers"  # whose forms are read before it is known who they are
 FORM_ID: Final = "form_id"  # a hidden field of each form, see once.py
 
 
@@ -68,7 +70,7 @@ class Visit:
     @property
     def actor(self) -> Actor:
         """For the audit."""
-        return Actor(f"user:{self.user.name}", self.address, self.user_agent)
+        return Actor(USER + self.user.name, self.address, self.user_agent)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +133,7 @@ class Desk:
                 "You are logged in as a viewer, who sees everything and changes nothing. Ask for a "
                 "user with the role admin: seb admin add-user NAME --role admin"
             )
-        form = await self.form(request, fields)
+        form = await self.form(request, fields, OPERATOR)
         if self.sessions.find(visit.token) is not visit.session:  # ended while the form came
             raise NotLoggedInError
         return Change(visit, form)
@@ -151,9 +153,13 @@ class Desk:
         session.notice = answered.notice
         return answered.sent
 
-    async def form(self, request: AnyRequest, fields: frozenset[str]) -> Form:
-        """The form, whoever sent it. Raises what `forms.read` raises."""
-        return await forms.read(request.receive, _headers(request.scope), fields)
+    async def form(
+        self, request: AnyRequest, fields: frozenset[str], owner: str = STRANGERS
+    ) -> Form:
+        """The form, whoever sent it, read in the share of `owner`. Raises what `forms.read`
+        raises."""
+        with self.broker.pending.reserve(owner, 0) as reservation:
+            return await forms.read(request.receive, _headers(request.scope), fields, reservation)
 
     def look(self, request: AnyRequest, known: frozenset[str] = frozenset()) -> Visit:
         """Whoever it is. Raises BadRequestError."""

@@ -8,6 +8,7 @@ from urllib.parse import parse_qsl
 from litestar.types import Receive
 
 from seb_appliance import limits
+from seb_appliance.broker.shares import Reservation
 from seb_appliance.errors import (
     BadRequestError,
     RequestTimeoutError,
@@ -71,9 +72,12 @@ def parse(data: bytes, known: frozenset[str]) -> Form:
     return Form(pairs)
 
 
-async def read(receive: Receive, headers: dict[bytes, bytes], known: frozenset[str]) -> Form:
-    """The form in a request's body. Raises BadRequestError, RequestTooLargeError,
-    UnsupportedMediaTypeError, RequestTimeoutError when the client leaves in the middle."""
+async def read(
+    receive: Receive, headers: dict[bytes, bytes], known: frozenset[str], reservation: Reservation
+) -> Form:
+    """The form in a request's body, whose bytes `reservation` holds as they arrive. Raises
+    BadRequestError, RequestTooLargeError, UnsupportedMediaTypeError, ShareExceededError,
+    OverloadedError, RequestTimeoutError when the client leaves in the middle."""
     if headers.get(b"content-type", b"").partition(b";")[0].strip() != CONTENT_TYPE:
         raise UnsupportedMediaTypeError(f"Send a form: {CONTENT_TYPE.decode()}.")
     data = b""
@@ -81,8 +85,9 @@ async def read(receive: Receive, headers: dict[bytes, bytes], known: frozenset[s
         part = await receive()
         if part["type"] != "http.request":
             raise RequestTimeoutError("The form did not arrive.")
-        data += part["body"]
-        if len(data) > limits.FORM_BYTES_MAX:
+        if len(data) + len(part["body"]) > limits.FORM_BYTES_MAX:
             raise RequestTooLargeError(f"A form has at most {limits.FORM_BYTES_MAX} bytes.")
+        reservation.grow(len(part["body"]))
+        data += part["body"]
         if not part["more_body"]:
             return parse(data, known)

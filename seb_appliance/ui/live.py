@@ -15,6 +15,7 @@ from litestar.types import ASGIApp, HTTPResponseBodyEvent, Receive, Scope, Send
 
 from seb_appliance import limits
 from seb_appliance.broker.following import Follower
+from seb_appliance.broker.shares import OPERATOR
 from seb_appliance.broker.values import From, ReadRequest
 from seb_appliance.errors import FollowerTooSlowError, OffsetExpiredError, SebError
 from seb_appliance.ui.desk import AnyRequest, Desk, Visit
@@ -55,7 +56,7 @@ class LiveRows:
         self._offset = offset
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        with self._desk.broker.follow(self._topic) as follower:
+        with self._desk.broker.follow(self._topic, OPERATOR) as follower:
             await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
             leaving = asyncio.create_task(_disconnected(receive, follower.leave))
             last = b""
@@ -109,7 +110,7 @@ class LiveRows:
         """Returns when the client has taken nearly all of it. Raises OverloadedError,
         FollowerTooSlowError."""
         followers = self._desk.broker.followers
-        with followers.budget.reserve(len(content)):
+        with followers.budget.reserve(OPERATOR, len(content)):
             try:
                 async with asyncio.timeout(limits.FOLLOWER_STALLED_S_MAX):
                     await send(_body(content, more=True))

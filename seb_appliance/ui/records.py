@@ -12,6 +12,7 @@ from litestar.types import ASGIApp, HTTPResponseBodyEvent, Receive, Scope, Send
 
 from seb_appliance import limits
 from seb_appliance.broker.broker import Broker
+from seb_appliance.broker.shares import OPERATOR
 from seb_appliance.broker.values import From, ReadRequest, ReadResult
 from seb_appliance.errors import (
     BadRequestError,
@@ -249,8 +250,9 @@ class _Download:
                 break
             self._left -= sum(piece.end - piece.begin for piece in result.slices)
             for part in self._options.ndjson(result):
-                with self._broker.reading.reserve(len(part)):
+                with self._broker.reading.reserve(OPERATOR, len(part)):
                     await send(_body(bytes(part), more=True))
+                    await send(_body(b"", more=True))  # returns when the client has taken it
             start = From(offset=result.next_offset)
         await send(_body(b"", more=False))
 

@@ -6,6 +6,8 @@ Spark looks for packages named `pyspark_…` with a `DefaultSource`, so nothing 
 from pyspark_seb.errors import (
     ApplianceError,
     BadOptionError,
+    BatchTooOldError,
+    LakeError,
     RecordsGoneError,
     RowsChangedError,
     SebSparkError,
@@ -16,7 +18,9 @@ from pyspark_seb.source import DefaultSource
 __all__ = [
     "ApplianceError",
     "BadOptionError",
+    "BatchTooOldError",
     "DefaultSource",
+    "LakeError",
     "RecordsGoneError",
     "RowsChangedError",
     "SebSparkError",

@@ -50,19 +50,26 @@ class TopicChangedError(SebSparkError):
     """The topic is another one than the offsets were made for, or its log is shorter than they."""
 
 
+class LakeError(SebSparkError):
+    """The folder of a lake holds what makes another write into it wrong."""
+
+
 class RowsChangedError(SebSparkError):
     """A task that was tried again, or a batch that was replayed, has other rows than the first
     time: some of them would be taken for repetitions."""
 
-    def __init__(self, topic: str, sent: int, stored: int):
+    def __init__(self, topic: str, found: str):
         super().__init__(
-            f"{sent} records for topic {topic!r} have the number of {stored} that were stored when "
-            "this was tried before: rows have to be in the same partitions and order again, and "
-            "spark.sql.execution.arrow.maxRecordsPerBatch has to stay."
+            f"other records for topic {topic!r} were stored when this was tried before ({found}): "
+            "rows have to be in the same partitions and order again, and "
+            "spark.sql.execution.arrow.maxRecordsPerBatch has to stay. These are not stored."
         )
         self.topic = topic
-        self.sent = sent
-        self.stored = stored
+        self.found = found
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.topic, self.sent, self.stored)
+        return type(self), (self.topic, self.found)
+
+
+class BatchTooOldError(SebSparkError):
+    """A batch of a stream is replayed when the appliance may have forgotten its producers."""

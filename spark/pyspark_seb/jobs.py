@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import sys
+from collections.abc import Callable
 from typing import Any, Final
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sql
 
+from pyspark_seb.errors import ApplianceError
 from seb_appliance import limits
 
+EXIT_CONFLICT: Final = 3
 # So many rows go to a sink at once, and into one request.
 ROWS_AT_ONCE: Final = "spark.sql.execution.arrow.maxRecordsPerBatch"
 
@@ -64,6 +68,18 @@ def session(name: str) -> SparkSession:
     made.conf.set("spark.sql.session.timeZone", "UTC")
     made.conf.set(ROWS_AT_ONCE, str(limits.RECORDS_IN_BATCHES_MAX))
     return made
+
+
+def unless_quicker(run: Callable[[], None]) -> int:
+    """The exit code: 0, or 3 when another run of the group has committed meanwhile."""
+    try:
+        run()
+    except ApplianceError as error:
+        if error.code != "offset_conflict":
+            raise
+        print(f"another run of the group was quicker: {error.detail}", file=sys.stderr)  # noqa: T201
+        return EXIT_CONFLICT
+    return 0
 
 
 def with_date(records: DataFrame) -> DataFrame:

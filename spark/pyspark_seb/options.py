@@ -24,7 +24,7 @@ READ_OPTIONS: Final = (
     "includeHeaders",
     "transport",
 )
-WRITE_OPTIONS: Final = ("url", "tokenFile", "topic")
+WRITE_OPTIONS: Final = ("url", "tokenFile", "topic", "producerId")
 # What Spark itself puts among the options of a stream's sink.
 _OF_SPARK: Final = frozenset({"checkpointlocation", "queryname", "path"})
 _SECRET: Final = re.compile(r"token|key|secret|password|authorization", re.IGNORECASE)
@@ -71,11 +71,14 @@ class ReadOptions:
 
 @dataclass(frozen=True, slots=True)
 class WriteOptions:
-    """`topic`: where records go whose row names no topic."""
+    """`topic`: where records go whose row names no topic. `producer_id`: of a batch that may be run
+    again. `checkpoint`: of a stream, as Spark tells it."""
 
     url: str
     token_file: str
     topic: str | None
+    producer_id: str | None = None
+    checkpoint: str | None = None
 
 
 def read_options(given: Mapping[str, str]) -> ReadOptions:
@@ -111,7 +114,12 @@ def write_options(given: Mapping[str, str]) -> WriteOptions:
     topic = options.get("topic")
     if topic is not None and not _NAME.fullmatch(topic):
         raise BadOptionError(f"topic={topic!r} is no topic name")
-    return WriteOptions(_url(options), _needed(options, "tokenFile"), topic)
+    producer_id = options.get("producerId")
+    if producer_id is not None and not _NAME.fullmatch(producer_id):
+        raise BadOptionError(f"producerId={producer_id!r}: letters, digits and . _ - are taken")
+    checkpoint = {name.lower(): value for name, value in given.items()}.get("checkpointlocation")
+    token_file = _needed(options, "tokenFile")
+    return WriteOptions(_url(options), token_file, topic, producer_id, checkpoint)
 
 
 def _known(

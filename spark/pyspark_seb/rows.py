@@ -9,6 +9,7 @@ from typing import Final
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
+from crc32c import crc32c
 from pyspark.sql.types import (
     BinaryType,
     DataType,
@@ -64,16 +65,21 @@ class RowSchema:
 def record_batches(
     rows: RowSchema, batch: pa.RecordBatch, now_us: int
 ) -> Iterator[tuple[bytes, int]]:
-    """Record batches in the order of the rows, and how many records each has. Records without a
-    timestamp get `now_us`."""
+    """Record batches in the order of the rows, and a checksum of what the rows say. Records without
+    a timestamp get `now_us`, and no timestamp of their batch is in its checksum."""
     values = _bytes_of(batch.column("value"))
     at = 0
     while at < batch.num_rows:
         count = _fits(values, at, min(BATCH_RECORDS, batch.num_rows - at))
         part = batch.slice(at, count)
         plain = formats.encode(_columns(rows, part, now_us), base_offset=0, created_us=0)
-        yield packed_where_it_pays(plain), count
+        skipped = formats.HEADER_BYTES + (0 if _are_timed(rows, part) else 8 * count)
+        yield packed_where_it_pays(plain), crc32c(memoryview(plain)[skipped:])
         at += count
+
+
+def _are_timed(rows: RowSchema, part: pa.RecordBatch) -> bool:
+    return "timestamp" in rows.names and not part.column("timestamp").null_count
 
 
 def packed_where_it_pays(plain: bytes) -> bytes:

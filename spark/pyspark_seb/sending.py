@@ -9,12 +9,15 @@ is tried again, and that one would be taken for its repetition.
 
 from __future__ import annotations
 
+import struct
 from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
 from typing import Final, Self
 
-from pyspark_seb.client import Appliance
-from pyspark_seb.errors import RowsChangedError
+from crc32c import crc32c
+
+from pyspark_seb.client import Answer, Appliance
+from pyspark_seb.errors import ApplianceError, RowsChangedError
 from seb_appliance import limits
 from seb_appliance.formats import batch as formats
 
@@ -24,24 +27,57 @@ REQUEST_RECORDS: Final = limits.RECORDS_IN_BATCHES_MAX
 REQUEST_BYTES: Final = 14 * 1024 * 1024  # inflated, unless a single batch has more
 
 
+_CRC: Final = struct.Struct("<I")
+_ANY_RECORD: Final = formats.encode_value(b"", 0, base_offset=0, created_us=0)
+
+
 class Producer:
-    """Appends to topics under one producer id and epoch; each topic has its own seqs."""
+    """Appends to topics under one producer id and epoch; each topic has its own seqs.
+
+    The checksum of a seq covers all that was sent to the topic before. The appliance compares only
+    its newest seqs; so whoever repeats the newest one has repeated all before it, too."""
 
     def __init__(self, appliance: Appliance, producer_id: str, epoch: int) -> None:
         self._appliance = appliance
         self._names = {"Producer-Id": producer_id, "Producer-Epoch": str(epoch)}
         self._seqs: dict[str, int] = {}
+        self._checksums: dict[str, int] = {}
+        self._repeating: set[str] = set()  # topics whose last request was stored before
         self.records: dict[str, int] = {}
 
-    def append(self, topic: str, body: bytes, count: int) -> None:
-        """Raises ApplianceError, RowsChangedError."""
+    def append(self, topic: str, body: bytes, count: int, checksum: int) -> None:
+        """`checksum`: of the rows, the same for the same rows. Raises ApplianceError,
+        RowsChangedError."""
+        checksum = crc32c(_CRC.pack(checksum), self._checksums.get(topic, 0))
         seq = self._seqs.get(topic, 0)
-        headers = {"Content-Type": MEDIA_TYPE, **self._names, "Producer-Seq": str(seq)}
-        answer = self._appliance.request("POST", f"/v1/topics/{topic}/records", body, headers)
-        if answer.status == REPEATED and answer.json()["count"] not in {count, None}:
-            raise RowsChangedError(topic, count, answer.json()["count"])
+        try:
+            answer = self._request(topic, body, seq, checksum)
+        except ApplianceError as error:
+            if error.code != "idempotency_mismatch":
+                raise
+            raise RowsChangedError(topic, error.detail) from error
+        (self._repeating.add if answer.status == REPEATED else self._repeating.discard)(topic)
         self._seqs[topic] = seq + 1
+        self._checksums[topic] = checksum
         self.records[topic] = self.records.get(topic, 0) + count
+
+    def finish(self) -> None:
+        """All rows were sent. Raises RowsChangedError if there were more the time before."""
+        for topic in self._repeating:
+            try:
+                # A seq so far on is never stored; its refusal tells the next one.
+                self._request(topic, _ANY_RECORD, limits.OFFSET_MAX, 0)
+            except ApplianceError as error:
+                if error.code != "sequence_gap":
+                    raise
+                stored, sent = error.data["expected"], self._seqs[topic]
+                if stored != sent:
+                    raise RowsChangedError(topic, f"{stored} requests, and {sent} now") from error
+
+    def _request(self, topic: str, body: bytes, seq: int, checksum: int) -> Answer:
+        numbers = {"Producer-Seq": str(seq), "Producer-Checksum": str(checksum)}
+        headers = {"Content-Type": MEDIA_TYPE, **self._names, **numbers}
+        return self._appliance.request("POST", f"/v1/topics/{topic}/records", body, headers)
 
 
 class Gathered:
@@ -51,7 +87,7 @@ class Gathered:
         self._producer = producer
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="append")
         self._under_way: Future[None] | None = None
-        self._batches: dict[str, list[bytes]] = {}
+        self._batches: dict[str, list[tuple[bytes, int]]] = {}  # with their checksums
         self._records = self._bytes = 0  # of all topics
 
     def __enter__(self) -> Self:
@@ -64,17 +100,19 @@ class Gathered:
             if kind is None:
                 assert not self._batches, "the last of Spark's batches is not whole"
                 self._wait()
+                self._producer.finish()
         finally:
             self._thread.shutdown()
 
-    def add(self, topic: str, batch: bytes, count: int) -> None:
-        """Raises ApplianceError, also of what was added before."""
-        inflated_bytes = formats.read_header(batch).inflated_bytes + formats.HEADER_BYTES
-        too_many = self._records + count > REQUEST_RECORDS
+    def add(self, topic: str, batch: bytes, checksum: int) -> None:
+        """`checksum`: of the batch's rows. Raises ApplianceError, also of what was added before."""
+        header = formats.read_header(batch)
+        inflated_bytes = header.inflated_bytes + formats.HEADER_BYTES
+        too_many = self._records + header.count > REQUEST_RECORDS
         if self._records and (too_many or self._bytes + inflated_bytes > REQUEST_BYTES):
             self._send()
-        self._batches.setdefault(topic, []).append(batch)
-        self._records += count
+        self._batches.setdefault(topic, []).append((batch, checksum))
+        self._records += header.count
         self._bytes += inflated_bytes
 
     def whole(self) -> None:
@@ -89,10 +127,11 @@ class Gathered:
         self._records = self._bytes = 0
         self._under_way = self._thread.submit(self._append, batches)
 
-    def _append(self, batches: dict[str, list[bytes]]) -> None:
+    def _append(self, batches: dict[str, list[tuple[bytes, int]]]) -> None:
         for topic, parts in batches.items():
-            count = sum(formats.read_header(part).count for part in parts)
-            self._producer.append(topic, b"".join(parts), count)
+            count = sum(formats.read_header(part).count for part, _ in parts)
+            checksum = crc32c(b"".join(_CRC.pack(checksum) for _, checksum in parts))
+            self._producer.append(topic, b"".join(part for part, _ in parts), count, checksum)
 
     def _wait(self) -> None:
         if self._under_way is not None:

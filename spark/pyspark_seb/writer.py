@@ -7,11 +7,15 @@ older batch that comes late is refused.
 
 from __future__ import annotations
 
+import json
 import time
 import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Final
+from urllib.parse import urlsplit
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -24,10 +28,13 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from pyspark_seb.client import Appliance
-from pyspark_seb.errors import BadOptionError, SebSparkError
+from pyspark_seb.errors import BadOptionError, BatchTooOldError, SebSparkError
 from pyspark_seb.options import WriteOptions, write_options
 from pyspark_seb.rows import RowSchema, record_batches
 from pyspark_seb.sending import Gathered, Producer
+from seb_appliance import limits
+
+CLOCKS_DIFFER_S: Final = 3600.0  # of Spark's driver and of the appliance, at most
 
 # Spark's own names for what a sink is not told otherwise; a test holds them.
 BATCH_ID: Final = "streaming.sql.batchId"
@@ -56,8 +63,8 @@ def write_rows(
             for batch in batches:
                 now_us = time.time_ns() // 1000
                 for topic, part in _by_topic(batch, options.topic):
-                    for made, count in record_batches(rows, part, now_us):
-                        gathered.add(topic, made, count)
+                    for made, checksum in record_batches(rows, part, now_us):
+                        gathered.add(topic, made, checksum)
                 gathered.whole()
         return Written(producer.records)
     finally:
@@ -78,7 +85,8 @@ def _by_topic(batch: pa.RecordBatch, topic: str | None) -> Iterator[tuple[str, p
 
 
 class SebWriter(DataSourceArrowWriter):
-    """A batch. Its id is made here and sent to every task, also to one that is tried again."""
+    """A batch. Its id is made here and sent to every task, also to one that is tried again; who
+    names it can run the same batch again."""
 
     def __init__(self, given: Mapping[str, str], schema: StructType, *, overwrite: bool) -> None:
         if overwrite:
@@ -86,7 +94,7 @@ class SebWriter(DataSourceArrowWriter):
                 'a log is only appended to: mode("append"). What was written stays.'
             )
         self._options, self._rows = _checked(given, schema)
-        self._id = uuid.uuid4().hex
+        self._id = self._options.producer_id or uuid.uuid4().hex
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         context = _task()
@@ -102,6 +110,9 @@ class SebStreamWriter(DataSourceStreamArrowWriter):
 
     def __init__(self, given: Mapping[str, str], schema: StructType) -> None:
         self._options, self._rows = _checked(given, schema)
+        if self._options.producer_id is not None:
+            raise BadOptionError("producerId is for a batch: a stream is known by its checkpoint")
+        self._planned = newest_batch(self._options.checkpoint)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         context = _task()
@@ -112,6 +123,8 @@ class SebStreamWriter(DataSourceStreamArrowWriter):
                 f"this Spark does not tell a task {QUERY_ID} and {BATCH_ID}: without them a batch "
                 "that is replayed would be stored twice"
             )
+        if self._planned is not None and self._planned[0] == int(batch_id):
+            check_remembered(*self._planned, time.time())
         producer_id = f"spark-stream-{query_id}-{context.partitionId()}"
         return write_rows(self._options, self._rows, iterator, producer_id, epoch=int(batch_id))
 
@@ -120,6 +133,33 @@ class SebStreamWriter(DataSourceStreamArrowWriter):
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Nothing can be taken back; the batch is sent again under the same numbers."""
+
+
+def newest_batch(checkpoint: str | None) -> tuple[int, float] | None:
+    """The number of the newest batch in a stream's checkpoint, and when it was planned, in seconds;
+    None where that cannot be known: Python reads only checkpoints on a mounted file system."""
+    path = urlsplit(checkpoint or "")
+    if not path.path or path.scheme not in {"", "file"}:
+        return None
+    try:
+        number = max(int(p.name) for p in Path(path.path, "offsets").iterdir() if p.name.isdigit())
+        lines = Path(path.path, "offsets", str(number)).read_text(encoding="utf-8").splitlines()
+        return number, json.loads(lines[1])["batchTimestampMs"] / 1000
+    except (OSError, ValueError, LookupError, TypeError):
+        return None
+
+
+def check_remembered(batch_id: int, planned_s: float, now_s: float) -> None:
+    """Raises BatchTooOldError for a batch that an earlier run may have appended so long ago that
+    the appliance has forgotten it."""
+    if now_s - planned_s < limits.PRODUCER_IDLE_US / 1e6 - CLOCKS_DIFFER_S:
+        return
+    planned = datetime.fromtimestamp(planned_s, UTC).isoformat(timespec="seconds")
+    raise BatchTooOldError(
+        f"batch {batch_id} of this stream was planned at {planned} and is run again after 7 days, "
+        "when the appliance no longer knows what was stored of it. If its topic has none of it, "
+        f"remove offsets/{batch_id} from the checkpoint: the batch is planned anew."
+    )
 
 
 def _checked(given: Mapping[str, str], schema: StructType) -> tuple[WriteOptions, RowSchema]:

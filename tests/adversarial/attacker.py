@@ -142,7 +142,7 @@ async def many_offsets(attacker: Attacker) -> None:
 
 
 async def many_leases(attacker: Attacker) -> None:
-    body = json.dumps({"owner": "me", "ttl_ms": 3_600_000}).encode()
+    body = json.dumps({"holder": "me", "ttl_ms": 3_600_000}).encode()
     await _in_parallel(lambda i: attacker.ask("POST", f"/v1/groups/l{i}/lease", body, JSON))
 
 
@@ -179,7 +179,7 @@ async def many_large_bodies(attacker: Attacker) -> None:
     lines = b'{"value":[%b]}\n' % b",".join([b"0"] * 500)
     headers = {"Content-Type": "application/x-ndjson"}
     path = "/v1/topics/attacked/records"
-    await _in_parallel(lambda _: attacker.ask("POST", path, lines * 9_000, headers), at_once=4)
+    await _in_parallel(lambda _: attacker.ask("POST", path, lines * 9_000, headers), at_once=2)
 
 
 ATTACKS: Final[dict[str, Callable[[Attacker], Awaitable[None]]]] = {

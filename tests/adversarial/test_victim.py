@@ -67,7 +67,7 @@ class Victim:
     """Asks one thing after the other; `times_ms` by what it asked."""
 
     def __init__(self, port: int, key: str) -> None:
-        self._connection = Connection(port, key)
+        self.connection = Connection(port, key)
         self.times_ms: dict[str, list[float]] = defaultdict(list)
         self.refused: list[tuple[str, int, bytes]] = []
 
@@ -84,7 +84,7 @@ class Victim:
     async def _ask(self, what: str, method: str, path: str, body: bytes = b"") -> None:
         headers = JSON if what == "commit" else {}
         began_s = time.perf_counter()
-        answer = await self._connection.request(method, path, body, headers)
+        answer = await self.connection.request(method, path, body, headers)
         self.times_ms[what].append((time.perf_counter() - began_s) * 1000)
         if answer.status >= 300:
             self.refused.append((what, answer.status, answer.body[:300]))
@@ -113,6 +113,7 @@ async def test_another_key_is_served_as_ever(seb: SebProcess, attack: str) -> No
         await victim.go_on(MEASURED_S)
         assert attacking is None or attacking.poll() is None
     finally:
+        victim.connection.close()
         if attacking is not None:
             attacking.kill()
             attacking.wait()

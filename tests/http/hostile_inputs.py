@@ -99,6 +99,7 @@ _HEAD: Final = (
 )
 _CHUNKED: Final = _HEAD + b"Transfer-Encoding: chunked\r\n\r\n"
 _BAD: Final = (400, "bad_request")
+_CODING: Final = (501, "transfer_coding_unsupported")
 _HUGE: Final = (431, "headers_too_large")
 _HTTP: Final[tuple[tuple[int, str, tuple[int, str], bytes], ...]] = (
     (1, "a header of 4 MB", _HUGE, GET + b"X: " + b"x" * 4_000_000 + b"\r\n\r\n"),
@@ -111,7 +112,7 @@ _HTTP: Final[tuple[tuple[int, str, tuple[int, str], bytes], ...]] = (
      GET + b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"),
     (3, "chunks and length", _BAD,
      GET + b"Transfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n0\r\n\r\n"),
-    (3, "an unknown transfer coding", _BAD, _HEAD + b"Transfer-Encoding: gzip\r\n\r\nx"),
+    (3, "an unknown transfer coding", _CODING, _HEAD + b"Transfer-Encoding: gzip\r\n\r\nx"),
     (3, "chunks that are not last", _BAD, _HEAD + b"Transfer-Encoding: chunked, gzip\r\n\r\nx"),
     (4, "two lengths", _BAD, _HEAD + b"Content-Length: 1\r\nContent-Length: 2\r\n\r\nxx"),
     (4, "the same length twice", _BAD, _HEAD + b"Content-Length: 1\r\nContent-Length: 1\r\n\r\nx"),

@@ -14,6 +14,7 @@ import pytest
 import pytest_asyncio
 
 from seb_appliance.api.records import arrow as records_arrow
+from seb_appliance.api.records import range_answers
 
 pa = pytest.importorskip("pyarrow")
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -87,14 +88,14 @@ async def test_the_range_is_the_one_that_is_asked_for(seb, topic, query, offsets
 
 
 async def test_all_of_a_topic_comes_in_parts_of_bounded_size(seb, topic, monkeypatch):
-    small = records_arrow.replace(records_arrow._PART, max_records=7)
-    monkeypatch.setattr(records_arrow, "_PART", small)
+    small = range_answers.replace(range_answers.PART, max_records=7)
+    monkeypatch.setattr(range_answers, "PART", small)
     await produce(seb, topic, *({"value": str(n)} for n in range(97)))
     _, table = await read(seb, topic)
     assert table["offset"].to_pylist() == list(range(100))
     assert len(table["offset"].chunks) == 15
     assert (await read(seb, topic, "max_records=9"))[1].num_rows == 9
-    assert seb.appliance.broker.reading.used_bytes == 0
+    assert seb.appliance.broker.reading.used == 0
 
 
 @pytest.mark.parametrize("query", ["wait=1s", "max_bytes=1MiB", "values=json"])
@@ -114,20 +115,25 @@ async def test_head_answers_the_headers(seb, topic):
 
 
 async def test_a_stream_that_cannot_go_on_is_seen_to_be_cut(seb, topic, monkeypatch):
-    small = records_arrow.replace(records_arrow._PART, max_records=1)
-    monkeypatch.setattr(records_arrow, "_PART", small)
-    encoded = records_arrow._encoded
+    small = range_answers.replace(range_answers.PART, max_records=1)
+    monkeypatch.setattr(range_answers, "PART", small)
+    parts = records_arrow._parts
 
-    def trim_behind(result):
-        trimming = seb.client.delete(f"/v1/topics/{topic}")
-        asyncio.run_coroutine_threadsafe(trimming, loop).result(10)
-        return encoded(result)
+    def delete_behind(result):
+        deleting = seb.client.delete(f"/v1/topics/{topic}")
+        asyncio.run_coroutine_threadsafe(deleting, loop).result(10)
+        return parts(result)
 
     loop = asyncio.get_running_loop()
-    monkeypatch.setattr(records_arrow, "_encoded", trim_behind)
+    monkeypatch.setattr(records_arrow, "_parts", lambda result: map_later(delete_behind, result))
     with pytest.raises(Exception, match="peer closed connection"):
         await read(seb, topic)
     await seb.client.put(f"/v1/topics/{topic}")
+
+
+def map_later(made, result):
+    """`made(result)` in the thread that asks for its parts."""
+    yield from made(result)
 
 
 async def test_without_pyarrow_there_is_none_and_it_says_so(seb, topic, monkeypatch):
@@ -140,16 +146,24 @@ async def test_without_pyarrow_there_is_none_and_it_says_so(seb, topic, monkeypa
 
 
 def examples():
-    return re.findall(r"## (\w+)\n.*?```python\n(.*?)```", DOCS, re.DOTALL)
+    found = re.findall(r"### (\w+)\n.*?```python\n(.*?)```", DOCS, re.DOTALL)
+    assert len(found) == 6, "pandas, DuckDB and Polars, from rows and from columns"
+    return found
 
 
 @pytest.mark.parametrize(("tool", "code"), examples(), ids=lambda text: text.split("\n")[0][:10])
-async def test_the_examples_of_the_docs_run(seb, topic, tool, code):
+async def test_the_examples_of_the_docs_run(seb, topic, tmp_path, tool, code):
     code = code.replace("http://127.0.0.1:51313", seb.base_url).replace("$KEY", seb.admin_key)
     code = code.replace("orders.eu", topic)
     command = [sys.executable, "-W", "error", "-c", code]
     ran = await asyncio.to_thread(
-        subprocess.run, command, capture_output=True, text=True, timeout=60, check=False
+        subprocess.run,
+        command,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
     )
     assert ran.returncode == 0, ran.stderr
     assert re.search(r"\b4(\.0)?\b", ran.stdout), ran.stdout  # the sum of the totals

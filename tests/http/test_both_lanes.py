@@ -139,7 +139,30 @@ CASES = [
     Case("go: one record", path="/record?topic-name=t&offset=0", **GO_READ),
     Case("read", method="GET", taken=True),
     Case("read some", method="GET", path="/v1/topics/t/records?offset=1&max_records=2", taken=True),
-    Case("read lines", method="GET", headers=("Accept: application/x-ndjson",), taken=True),
+    Case("read all lines", method="GET", headers=("Accept: application/x-ndjson",)),
+    Case(
+        "read some lines",
+        method="GET",
+        path="/v1/topics/t/records?max_records=3",
+        headers=("Accept: application/x-ndjson",),
+        taken=True,
+    ),
+    Case(
+        "read rows", method="GET", path="/v1/topics/t/records?format=csv&max_bytes=1KiB", taken=True
+    ),
+    Case("read all rows", method="GET", path="/v1/topics/t/records?format=csv"),
+    Case(
+        "read with defaults",
+        method="GET",
+        path="/v1/topics/t/records?offset=earliest&wait=0&values=text",
+        taken=True,
+    ),
+    Case(
+        "read a batch with defaults",
+        method="GET",
+        path="/v1/topics/fixed/records?format=batch&values=text",
+        taken=True,
+    ),
     Case("read a batch", method="GET", path="/v1/topics/fixed/records?format=batch", taken=True),
     Case("read base64", method="GET", path="/v1/topics/t/records?values=base64", taken=True),
     Case("read the end", method="GET", path="/v1/topics/t/records?offset=latest", taken=True),

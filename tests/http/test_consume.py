@@ -231,18 +231,18 @@ async def test_a_reader_that_leaves_frees_its_place(seb):
     await asyncio.gather(reading, return_exceptions=True)
     async with asyncio.timeout(60):
         await waiting_readers(seb, 0)
-    assert seb.appliance.broker.reading.used_bytes == 0
+    assert seb.appliance.broker.reading.used == 0
 
 
 async def test_a_full_reading_budget_is_overloaded(seb):
     budget = seb.appliance.broker.reading
-    limit, budget.limit_bytes = budget.limit_bytes, 10
+    limit, budget.limit = budget.limit, 10
     try:
         answer = await seb.client.get(BASE)
     finally:
-        budget.limit_bytes = limit
+        budget.limit = limit
     assert (answer.status_code, answer.json()["code"]) == (503, "overloaded")
-    assert budget.used_bytes == 0
+    assert budget.used == 0
 
 
 async def test_a_large_answer_arrives_whole(seb):
@@ -252,7 +252,7 @@ async def test_a_large_answer_arrives_whole(seb):
     assert sum(header.count for _, header in batch.walk(answer.content)) == 4
     answer = await seb.client.get("/v1/topics/large/records?max_bytes=16MiB")
     assert [len(record["value"]) for record in answer.json()["records"]] == [1_000_000] * 4
-    assert seb.appliance.broker.reading.used_bytes == 0
+    assert seb.appliance.broker.reading.used == 0
 
 
 async def test_head_is_get_without_the_body(seb):

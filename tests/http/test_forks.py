@@ -6,6 +6,7 @@ import pytest
 
 from seb_appliance import limits
 from seb_appliance.broker.group_admission import Commit
+from seb_appliance.broker.shares import OPERATOR
 from seb_appliance.formats import batch
 from tests.http.test_live import followed
 
@@ -193,7 +194,7 @@ async def test_times_and_lags_go_through_what_is_shared(seb):
     assert await values(seb, "timed.fork", offset="@2026-01-01T00:00:01Z") == ["own"]
     own_bytes = (await seb.client.get("/v1/topics/timed.fork")).json()["size_bytes"]
     described = await seb.appliance.broker.groups.commit(
-        Commit("g", {"timed.fork": 0}), seb.appliance.broker.pending.reserve(1)
+        Commit("g", {"timed.fork": 0}), seb.appliance.broker.pending.reserve(OPERATOR, 1)
     )
     assert described
     view = await seb.appliance.broker.groups.describe("g", lambda *_: True)

@@ -184,8 +184,8 @@ async def test_a_record_beyond_ten_mebibytes_goes_in_and_comes_out(tmp_path: Pat
         assert await get(seb.client, "large", 0, max_records=3) == [b"small", large, b"behind"]
         one = await seb.client.get("/record?topic-name=large&offset=1")
         assert one.content == large
-        assert seb.appliance.broker.reading.used_bytes == 0
-        assert seb.appliance.broker.pending.used_bytes == 0
+        assert seb.appliance.broker.reading.used == 0
+        assert seb.appliance.broker.pending.used == 0
 
 
 async def test_without_auto_create_no_topic_comes_into_being(tmp_path: Path):

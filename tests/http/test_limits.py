@@ -179,7 +179,10 @@ async def test_what_there_is_enough_of_is_not_made(
     limited: RunningAppliance, monkeypatch: pytest.MonkeyPatch, limit: str
 ) -> None:
     ask, status, code = FULL[limit]
-    monkeypatch.setattr(limits, limit, 0)
+    if limit == "WAITING_READERS_MAX":
+        monkeypatch.setattr(limited.appliance.broker._waiting.shares, "limit", 0)
+    else:
+        monkeypatch.setattr(limits, limit, 0)
     answer = await ask(limited)
     assert (answer.status_code, answer.json()["code"]) == (status, code), answer.text
     assert answer.json()["side_effects"] == "none"

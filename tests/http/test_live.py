@@ -226,7 +226,7 @@ async def test_the_place_of_a_client_that_leaves_is_free(seb, topic):
     while seb.appliance.broker.followers.count:
         await asyncio.sleep(0)
     assert seb.appliance.broker.followers._timer is None
-    assert seb.appliance.broker.followers.budget.used_bytes == 0
+    assert seb.appliance.broker.followers.budget.used == 0
 
 
 async def test_followers_at_the_log_end_share_what_is_encoded(seb, topic):
@@ -259,7 +259,7 @@ async def test_one_that_takes_nothing_is_told_so_and_holds_nothing(seb, topic, m
         await asyncio.sleep(0)
     while followers.count:
         await asyncio.sleep(0)
-    assert followers.budget.used_bytes == 0
+    assert followers.budget.used == 0
     rest = await reader.read(-1)
     assert b"event: error\ndata: {" in rest
     assert b"follower_too_slow" in rest

@@ -291,7 +291,7 @@ async def test_followers_of_many_share_what_is_encoded_and_leave_nothing_behind(
         await asyncio.sleep(0)
     assert not followers._of_many
     assert not followers._by_topic
-    assert followers.budget.used_bytes == 0
+    assert followers.budget.used == 0
 
 
 async def test_one_that_takes_nothing_is_told_so_and_holds_nothing(seb, name, monkeypatch):
@@ -307,7 +307,7 @@ async def test_one_that_takes_nothing_is_told_so_and_holds_nothing(seb, name, mo
     assert await reader.readline() == b"HTTP/1.1 200 OK\r\n"
     while followers.count:
         await asyncio.sleep(0)
-    assert followers.budget.used_bytes == 0
+    assert followers.budget.used == 0
     rest = await reader.read(-1)
     assert b"event: error\ndata: {" in rest
     assert b"follower_too_slow" in rest

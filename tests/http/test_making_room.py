@@ -68,7 +68,7 @@ async def test_who_is_waited_for_longest_makes_room_for_others(
         for slow in (head, silent, body, idle):
             come.append(await newcomer(seb))
             assert await slow.ended()
-        assert seb.appliance.broker.pending.used_bytes == 0
+        assert seb.appliance.broker.pending.used == 0
         assert (await exchange(seb.port, produce)).status == 201
         answer = await reading.answer()
         assert (answer.status, answer.problem["records"][0]["value"]) == (200, "x")

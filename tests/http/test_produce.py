@@ -245,14 +245,14 @@ async def test_a_missing_topic_is_made_only_by_who_may_manage_it(seb):
 
 async def test_what_is_refused_before_the_body_holds_no_budget(seb):
     budget = seb.appliance.broker.pending
-    limit, budget.limit_bytes = budget.limit_bytes, 10
+    limit, budget.limit = budget.limit, 10
     try:
         answer = await seb.client.post("/v1/topics/full/records", content=b"x" * 100)
     finally:
-        budget.limit_bytes = limit
+        budget.limit = limit
     assert (answer.status_code, answer.json()["code"]) == (503, "overloaded")
     assert answer.json()["side_effects"] == "none"
-    assert budget.used_bytes == 0
+    assert budget.used == 0
 
 
 async def test_every_reservation_is_given_back(seb):
@@ -264,7 +264,7 @@ async def test_every_reservation_is_given_back(seb):
         (zstd.compress(b"x" * (limits.REQUEST_BYTES_MAX + 1)), {"content-encoding": "zstd"}),
     ):
         await seb.client.post("/v1/topics/returned/records", content=content, headers=headers)
-    assert seb.appliance.broker.pending.used_bytes == 0
+    assert seb.appliance.broker.pending.used == 0
 
 
 async def test_base64_is_the_way_for_bytes(seb):

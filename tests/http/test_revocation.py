@@ -113,5 +113,5 @@ async def test_a_body_is_refused_at_its_end(lanes, what, change):
 
 async def arrives(seb):
     """Until a body does."""
-    while not seb.appliance.broker.pending.used_bytes:
+    while not seb.appliance.broker.pending.used:
         await asyncio.sleep(0)

@@ -140,6 +140,16 @@ async def test_the_offsets_of_an_older_duplicate_are_null(seb):
     }
 
 
+async def test_a_repeat_is_compared_by_its_checksum(seb):
+    for number, status in (("7", 201), ("7", 200), ("8", 422)):
+        answer = await post(seb, "checked", {**producer(0), "producer-checksum": number})
+        assert answer.status_code == status
+    assert answer.json()["code"] == "idempotency_mismatch"
+    alone = await post(seb, "checked", {"producer-checksum": "7"})
+    assert (alone.status_code, alone.json()["code"]) == (400, "bad_parameter")
+    assert len(await values(seb, "checked")) == 1
+
+
 async def test_a_gap_tells_what_is_expected_and_what_came(seb):
     await post(seb, "gaps", producer(0))
     answer = await post(seb, "gaps", producer(7))

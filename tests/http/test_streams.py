@@ -65,6 +65,15 @@ async def test_the_hint_of_a_missing_stream_makes_it(seb, path):
     assert (await seb.client.post(path, headers=TEXT, content=b"x")).status_code == 204
 
 
+async def test_the_end_of_a_stream_with_a_checksum_is_known_again(seb):
+    await seb.client.put("/v1/stream/checked", headers=TEXT)
+    numbers = {"producer-id": "p", "producer-epoch": "0", "producer-seq": "0"}
+    end = {**numbers, "producer-checksum": "7", "stream-closed": "true"}
+    for _ in range(2):
+        answer = await seb.client.post("/v1/stream/checked", headers=end)
+        assert answer.status_code == 204
+
+
 async def test_what_a_producer_stored_before_the_end_is_known_at_each_door(seb):
     """A request whose answer was lost is sent again, though somebody closed the stream."""
     await seb.client.put("/v1/stream/known", headers=TEXT)

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import invariant, rule
 
 from seb_appliance.broker.group_admission import Commit
+from seb_appliance.broker.shares import OPERATOR
 from seb_appliance.broker.values import From
 from seb_appliance.errors import (
     CommitBackwardError,
@@ -76,7 +77,7 @@ class GroupRules:
             generation=generation,
             allow_backward=backward,
         )
-        working = self.broker.groups.commit(asked, self.broker.pending.reserve(9))
+        working = self.broker.groups.commit(asked, self.broker.pending.reserve(OPERATOR, 9))
         if refusal is not None:
             with pytest.raises(refusal):
                 self.run(working)

@@ -28,6 +28,7 @@ from seb_appliance import limits
 from seb_appliance.app import assembly
 from seb_appliance.app.assembly import Appliance
 from seb_appliance.broker.ports import AuditQuery
+from seb_appliance.broker.shares import OPERATOR
 from seb_appliance.broker.values import ApiKeyView, From, NewBatches, NewRecords, ReadRequest
 from seb_appliance.errors import StoreUnsupportedError, TopicNotFoundError
 from seb_appliance.failpoints import NO_FAILPOINTS
@@ -164,7 +165,7 @@ class LogMachine(RuleBasedStateMachine):
             answers = await asyncio.gather(
                 *(
                     self.broker.append(
-                        ADMIN, name, NewRecords([body]), self.broker.pending.reserve(9)
+                        ADMIN, name, NewRecords([body]), self.broker.pending.reserve(OPERATOR, 9)
                     )
                     for body in bodies
                 )
@@ -176,7 +177,9 @@ class LogMachine(RuleBasedStateMachine):
         self.model.setdefault(name, []).extend(bodies)
 
     def _append(self, name: str, records, items: list[bytes | None]) -> None:
-        answer = self.run(self.broker.append(ADMIN, name, records, self.broker.pending.reserve(1)))
+        answer = self.run(
+            self.broker.append(ADMIN, name, records, self.broker.pending.reserve(OPERATOR, 1))
+        )
         known = self.model.setdefault(name, [])
         assert (answer.offset, answer.count) == (len(known), len(items))
         known.extend(items)

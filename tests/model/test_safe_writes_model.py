@@ -15,6 +15,7 @@ from hypothesis.stateful import invariant, rule, run_state_machine_as_test
 from seb_appliance.broker.appending import Conditions, Transaction
 from seb_appliance.broker.group_admission import Commit
 from seb_appliance.broker.repeats import ProducerStamp, RequestStamp
+from seb_appliance.broker.shares import OPERATOR
 from seb_appliance.broker.values import NewRecords
 from seb_appliance.errors import (
     CommitBackwardError,
@@ -72,7 +73,7 @@ class SafeWritesMachine(LogMachine):
         return len(self.model.get(name, []))
 
     def sent(self, name: str, value: bytes, conditions: Conditions):
-        reservation = self.broker.pending.reserve(1)
+        reservation = self.broker.pending.reserve(OPERATOR, 1)
         return self.broker.append(
             ADMIN, name, NewRecords([value]), reservation, conditions=conditions
         )
@@ -146,7 +147,7 @@ class SafeWritesMachine(LogMachine):
     def commit(self, group: str, name: str, offset: int) -> None:
         place = group, self.topic_id(name)
         sending = self.broker.groups.commit(
-            Commit(group, {name: offset}), self.broker.pending.reserve(1)
+            Commit(group, {name: offset}), self.broker.pending.reserve(OPERATOR, 1)
         )
         error = self.refusal_of(name, offset, below=self.committed.get(place, 0))
         if error is not None:
@@ -196,7 +197,9 @@ class SafeWritesMachine(LogMachine):
             self.steps[key] = asked, {name: self.topic_id(name) for name in produce}
 
     def transact(self, asked: Transaction):
-        return self.run(self.broker.transact(ADMIN, asked, self.broker.pending.reserve(1)))
+        return self.run(
+            self.broker.transact(ADMIN, asked, self.broker.pending.reserve(OPERATOR, 1))
+        )
 
     def refusal_of(self, name: str, offset: int, *, below: int) -> type[Exception] | None:
         if name not in self.model:
@@ -219,7 +222,7 @@ class SafeWritesMachine(LogMachine):
 
     @invariant()
     def nothing_is_held(self) -> None:
-        assert self.broker.pending.used_bytes == 0
+        assert self.broker.pending.used == 0
 
 
 class PlainPutSafeWritesMachine(SafeWritesMachine):

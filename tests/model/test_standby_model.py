@@ -17,6 +17,7 @@ from seb_appliance import limits
 from seb_appliance.app.assembly import Appliance
 from seb_appliance.broker.broker import Broker
 from seb_appliance.broker.ports import AuditQuery
+from seb_appliance.broker.shares import OPERATOR
 from seb_appliance.broker.values import From, NewRecords, ReadRequest
 from seb_appliance.errors import StandbyError
 from seb_appliance.failpoints import NO_FAILPOINTS
@@ -117,7 +118,9 @@ class StandbyMachine(ApplianceMachine):
     def write_to_the_standby(self, name: str) -> None:
         broker = self._caught_up()
         with pytest.raises(StandbyError):
-            self.run(broker.append(ADMIN, name, NewRecords([b"x"]), broker.pending.reserve(1)))
+            self.run(
+                broker.append(ADMIN, name, NewRecords([b"x"]), broker.pending.reserve(OPERATOR, 1))
+            )
         with pytest.raises(StandbyError):
             self.run(broker.topics.delete(name))
         with pytest.raises(StandbyError):

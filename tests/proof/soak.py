@@ -24,8 +24,8 @@ fills its index and its caches, which have limits of their own."""
 
 EXPECTED = re.compile(
     r"(write|read|commit|keycall): "
-    r"(20[0-9]|lost|not sent|outcome_unknown|store_unavailable|overloaded|unauthenticated|"
-    r"shutting_down|fenced|commit_backward|corrupt_object)"
+    r"(20[0-9]|lost|not sent|outcome_unknown|store_unavailable|overloaded|share_exceeded|"
+    r"unauthenticated|shutting_down|fenced|commit_backward|corrupt_object)"
 )
 """Answers that the faults of this run explain; `unauthenticated` is for keys that were revoked,
 `commit_backward` for a commit whose first answer was lost, `corrupt_object` for bytes that were

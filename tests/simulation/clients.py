@@ -16,6 +16,7 @@ from seb_appliance.broker.appending import Conditions, Transaction
 from seb_appliance.broker.broker import Broker
 from seb_appliance.broker.group_admission import Commit as GroupCommit
 from seb_appliance.broker.repeats import ProducerStamp, RequestStamp
+from seb_appliance.broker.shares import OPERATOR
 from seb_appliance.broker.values import ApiKeyView, From, NewRecords, ReadRequest, ReadResult
 from seb_appliance.errors import CorruptObjectError, OffsetExpiredError, SebError
 from seb_appliance.formats.operations import Grant, TopicSettings
@@ -132,7 +133,7 @@ class Clients:
         timeout_ms = self._draws.choice(TIMEOUTS_MS)
 
         def work(broker: Broker) -> Coroutine[Any, Any, Any]:
-            room = broker.pending.reserve(100)
+            room = broker.pending.reserve(OPERATOR, 100)
             return broker.append(ADMIN, call.topic, records, room, timeout_ms, conditions)
 
         appended, process = await self._world.ask(work, machine)
@@ -169,7 +170,9 @@ class Clients:
             timeout_ms = self._draws.choice(TIMEOUTS_MS)
 
             def work(broker: Broker, ms: int | None = timeout_ms) -> Coroutine[Any, Any, Any]:
-                return broker.transact(ADMIN, transaction, broker.pending.reserve(100), ms)
+                return broker.transact(
+                    ADMIN, transaction, broker.pending.reserve(OPERATOR, 100), ms
+                )
 
             try:
                 done, process = await self._world.ask(work)
@@ -264,7 +267,7 @@ class Clients:
             self._world.history.commits.append(commit)
             try:
                 await self._world.ask(
-                    lambda b, w=wanted: b.groups.commit(w, b.pending.reserve(9))  # type: ignore[misc]
+                    lambda b, w=wanted: b.groups.commit(w, b.pending.reserve(OPERATOR, 9))  # type: ignore[misc]
                 )
             except Failed as error:
                 commit.outcome = "refused" if is_refusal(error) else "unknown"

@@ -139,6 +139,10 @@ class SimulatedState:
         return len(self._behind)
 
     @property
+    def pause_s(self) -> float:
+        return 0.0
+
+    @property
     def is_far_behind(self) -> bool:
         return len(self._behind) >= limits.STATE_LAG_ENTRIES_MAX
 

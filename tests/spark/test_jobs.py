@@ -1,4 +1,4 @@
-"""The jobs, as spark-submit runs them; and killed, which only SEB_TEST_SPARK_FAULTS=1 runs."""
+"""The jobs, as spark-submit runs them. Killed ones are in test_lake.py."""
 
 from __future__ import annotations
 
@@ -14,14 +14,13 @@ from types import ModuleType
 
 import pytest
 from pyspark.sql import functions as sql
+from pyspark_seb import pulling
 from pyspark_seb.errors import ApplianceError
+from pyspark_seb.options import read_options
 
 from tests.spark.conftest import ENVIRONMENT, ROOT, House
 
 JOBS = ROOT / "spark" / "jobs"
-faults = pytest.mark.skipif(
-    "SEB_TEST_SPARK_FAULTS" not in os.environ, reason="SEB_TEST_SPARK_FAULTS is not set"
-)
 
 
 def job(name: str) -> ModuleType:
@@ -85,7 +84,7 @@ def test_a_pull_that_died_before_it_committed_is_done_again_in_place(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(pull.pulling, "finish", dies)
+        patched.setattr(pulling, "finish", dies)
         with pytest.raises(KeyboardInterrupt):
             pull.run(spark, given)
     house.produce(topic, 500)
@@ -99,21 +98,21 @@ def test_of_two_pulls_at_once_one_commits(spark, house, tmp_path) -> None:
     pull, topic, group = job("pull_committed"), house.name(), house.name("group")
     house.produce(topic, 10)
     given = asked(pull, house, "--topics", topic, "--group", group, "--out", tmp_path / "lake")
-    options = pull.read_options({**house.options(topics=topic, group=group)})
-    slower = pull.pulling.begin(house.appliance, options, None)
+    options = read_options({**house.options(topics=topic, group=group)})
+    slower = pulling.begin(house.appliance, options, None)
     assert pull.run(spark, given) == 10
     with pytest.raises(ApplianceError, match="offset_conflict"):
-        pull.pulling.finish(house.appliance, group, slower)
+        pulling.finish(house.appliance, group, slower)
 
 
 def test_a_lake_and_its_replay_hold_what_the_topic_held(spark, house, tmp_path) -> None:
     stream, replay = job("stream_to_parquet"), job("replay")
     topic, again, group = house.name(), house.name(), house.name("group")
     house.produce(topic, 3_000, keys=5)
-    where = ["--out", tmp_path / "lake", "--checkpoint", tmp_path / "checkpoint"]
+    where = ["--out", tmp_path / "lake", "--max-records", 2_000]
     given = asked(stream, house, "--topics", topic, "--group", group, "--once", *where)
     for _ in range(2):
-        stream.start(spark, given).awaitTermination()
+        stream.run(spark, given)
     assert lake(spark, tmp_path / "lake") == {topic: list(range(3_000))}
     assert house.committed(group, topic) == 3_000
     names = ["--from-topic", topic, "--to-topic", again]
@@ -167,25 +166,3 @@ def test_the_example_of_the_documentation_runs(spark, house, capsys) -> None:
     code = textwrap.dedent(block[0]).replace("http://127.0.0.1:51313", house.url)
     exec(code.replace("seb.key", house.token_file), {"spark": spark})
     assert "orders.eu" in capsys.readouterr().out
-
-
-@faults
-def test_a_killed_driver_is_followed_by_a_run_that_loses_and_doubles_nothing(
-    spark, house, tmp_path
-) -> None:
-    topic, group = house.name(), house.name("group")
-    house.produce(topic, 200_000)
-    out = tmp_path / "lake"
-    command = [sys.executable, str(JOBS / "pull_committed.py"), "--url", house.url]
-    command += ["--token-file", house.token_file, "--topics", topic, "--group", group]
-    command += ["--out", str(out)]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    while not list(out.rglob("*.parquet")):  # some of it is written, nothing is committed
-        with pytest.raises(subprocess.TimeoutExpired):
-            process.wait(0.1)
-    process.kill()
-    process.wait()
-    house.produce(topic, 1_000)
-    while house.committed(group, topic) != house.log_end(topic):
-        subprocess.run(command, check=True, capture_output=True, timeout=300)
-    assert lake(spark, out) == {topic: list(range(house.log_end(topic)))}

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
+import time
+from pathlib import Path
 
 import pytest
 from pyspark import TaskContext
@@ -112,6 +115,102 @@ def test_a_batch_of_a_stream_that_is_replayed_is_stored_once(spark, house, tmp_p
     copy()
     assert house.log_end(target) == 1_010
     assert sorted(map(int, values(spark, house, target))) == list(range(1_010))
+
+
+def test_a_batch_that_is_replayed_with_its_rows_in_another_order_is_an_error(
+    spark, house, tmp_path
+) -> None:
+    source, target = house.name(), house.name()
+    copy = Copy(spark, house, source, target, tmp_path / "checkpoint")
+    for count in (10, 2_990):  # where the first batch begins, the group says
+        house.produce(source, count)
+        copy.run("offset")
+    copy.forget_the_last_batch()
+    with pytest.raises(PySparkException, match="other records for topic"):
+        copy.run("-offset")
+    assert values(spark, house, target) == [f"{n:020}" for n in range(3_000)]
+    copy.run("offset")
+    assert house.log_end(target) == 3_000
+
+
+def test_a_batch_that_is_replayed_after_seven_days_is_refused(spark, house, tmp_path) -> None:
+    source, target = house.name(), house.name()
+    house.produce(source, 10)
+    copy = Copy(spark, house, source, target, tmp_path / "checkpoint")
+    copy.run("offset")
+    copy.forget_the_last_batch()
+    planned = tmp_path / "checkpoint" / "offsets" / "0"
+    text = planned.read_text(encoding="utf-8")
+    past_ms = int(time.time() * 1000) - 8 * 86_400_000
+    planned.write_text(re.sub(r'(?<="batchTimestampMs":)\d+', str(past_ms), text))
+    planned.with_name(".0.crc").unlink()
+    with pytest.raises(PySparkException, match="remove offsets/0 from the checkpoint"):
+        copy.run("offset")
+    assert house.log_end(target) == 10
+    planned.unlink()
+    copy.run("offset")
+    assert house.log_end(target) == 10, "the appliance has not forgotten it in truth"
+
+
+class Copy:
+    """A stream of one topic into another, whose rows come in an order."""
+
+    def __init__(self, spark, house: House, source: str, target: str, checkpoint: Path) -> None:
+        self._spark, self._checkpoint = spark, checkpoint
+        self._reading = house.options(topics=source, group=f"of-{source}")
+        self._writing = house.options(topic=target, checkpointLocation=checkpoint)
+
+    def run(self, order: str) -> None:
+        records = self._spark.readStream.format("seb").options(**self._reading).load()
+
+        def sorted_within(parts):
+            for part in parts:
+                yield part.sort_values("offset", ascending=order == "offset")
+
+        ordered = records.select("value", "offset").mapInPandas(
+            sorted_within, "value binary, offset long"
+        )
+        query = ordered.select("value").writeStream.format("seb").options(**self._writing)
+        query.trigger(availableNow=True).start().awaitTermination()
+
+    def forget_the_last_batch(self) -> None:
+        """As if the driver had died before Spark knew that the sink had everything."""
+        commits = self._checkpoint / "commits"
+        last = max(int(path.name) for path in commits.iterdir() if path.name.isdigit())
+        for name in (str(last), f".{last}.crc"):
+            (commits / name).unlink()
+
+
+def test_a_batch_with_a_producer_id_is_exact_when_it_is_run_again(spark, house, tmp_path) -> None:
+    """Of a topic into another; a process dies in the middle, and the job fails."""
+    source, target, count = house.name(), house.name(), 60_000
+    house.produce(source, count)
+    marker = tmp_path / "fail"
+    marker.touch()
+
+    @sql.udf("binary", useArrow=False)
+    def fails(value: bytes) -> bytes:
+        if marker.exists() and int(value) == count - 10:
+            raise RuntimeError("it fails")
+        return value
+
+    def copy(order: str = "offset") -> None:
+        options = house.options(topics=source, startingOffsets=0, endingOffsets=count)
+        records = spark.read.format("seb").options(**options, minPartitions="3").load()
+        rows = records.sortWithinPartitions(sql.expr(order)).select(fails("value").alias("value"))
+        writer = rows.write.format("seb").mode("append")
+        writer.options(**house.options(topic=target, producerId=f"copy-{source}")).save()
+
+    with pytest.raises(PySparkException):
+        copy()
+    marker.unlink()
+    assert 0 < house.log_end(target) < count
+    for _ in range(2):
+        copy()
+        assert sorted(map(int, values(spark, house, target))) == list(range(count))
+    with pytest.raises(PySparkException, match="other records for topic"):
+        copy("-offset")
+    assert house.log_end(target) == count
 
 
 def test_spark_tells_a_sink_its_query_and_batch(spark, house, tmp_path) -> None:

@@ -33,6 +33,7 @@ async def check_documented(response: httpx2.Response) -> None:
     assert str(response.status_code) in replies, f"{where} is not documented"
     content = replies[str(response.status_code)].get("content", {})
     named = response.headers.get("content-type", "").split(";")[0]
+    check_last_line(response, path or "", in_text=_refuses_in_text(replies))
     known = named in content or "*/*" in content or not content
     assert known, f"{where} {named} is not documented"
     if named == "application/problem+json" and request.method != "HEAD":
@@ -50,6 +51,15 @@ def check_headers(response: httpx2.Response) -> None:
     assert response.headers["x-content-type-options"] == "nosniff"
     assert "content-security-policy" in response.headers
     assert "cache-control" in response.headers
+
+
+def check_last_line(response: httpx2.Response, path: str, *, in_text: bool) -> None:
+    """A shell's prompt stands on a line of its own, but where another protocol says every byte."""
+    named = response.headers.get("content-type", "").split(";")[0]
+    theirs = in_text or (path.startswith("/v1/stream/") and response.status_code < 400)
+    if response.content and named.endswith("json") and not theirs:
+        assert response.content.endswith(b"\n"), response.url
+        assert not response.content.endswith(b"\n\n"), response.url
 
 
 def check_problem(response: httpx2.Response, *, in_text: bool) -> None:

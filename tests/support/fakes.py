@@ -180,6 +180,7 @@ class FakeState:
         self.entries: list[Entry] = []
         self.lag_entries = 0
         self.is_far_behind = False
+        self.pause_s = 0.0
         self.paged_seq = 0
         self.failure = ""
 

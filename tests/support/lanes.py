@@ -14,6 +14,7 @@ _QUIET_TURNS: Final = 30  # of the loop, in which a request that lacks bytes is 
 _VARIES = re.compile(
     rb"(?<=date: )[^\r]*|(?<=seb-request-id: )[^\r]*|(?<=urn:seb:request:)[0-9a-f]*"
     rb"|(?<=server-timing: )[^\r]*|(?<=\"timestamp\":\")[^\"]*"
+    rb"|(?<=,)20[0-9-]{8}T[0-9:.]*Z(?=,)"  # a timestamp in CSV
     rb"|(?<=seb-)[0-9a-f]{32}"  # a boundary
     rb"|(?<=The API key )[a-z2-7]{8}|(?<=seb!).{68}",  # the header of a batch
     re.DOTALL,
@@ -56,6 +57,12 @@ class Lane(asyncio.Transport):
 
     def is_closing(self) -> bool:
         return self.closed
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        pass
+
+    def get_write_buffer_size(self) -> int:
+        return 0
 
     def pause_reading(self) -> None:
         self.paused = True

@@ -14,15 +14,18 @@ from seb_appliance.formats.columns import BinaryColumn
 
 
 def plain_json(result: ReadResult, shape: ValueShape) -> bytes:
-    return msgspec.json.encode(
-        RecordsOut(
-            result.topic,
-            result.topic_id,
-            list(plain_records(result, shape)),
-            result.next_offset,
-            result.log_start_offset,
-            result.log_end_offset,
+    return (
+        msgspec.json.encode(
+            RecordsOut(
+                result.topic,
+                result.topic_id,
+                list(plain_records(result, shape)),
+                result.next_offset,
+                result.log_start_offset,
+                result.log_end_offset,
+            )
         )
+        + b"\n"
     )
 
 

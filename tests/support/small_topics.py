@@ -12,6 +12,7 @@ import pytest
 from seb_appliance import limits, settings
 from seb_appliance.app import assembly
 from seb_appliance.app.assembly import Appliance
+from seb_appliance.broker.shares import OPERATOR
 from seb_appliance.broker.values import ApiKeyView, From, NewRecords, ReadRequest
 from seb_appliance.failpoints import NO_FAILPOINTS
 from seb_appliance.formats.operations import Grant
@@ -78,7 +79,7 @@ class SmallTopics:
         broker = self.appliance.broker
         sent = [
             asyncio.ensure_future(
-                broker.append(ADMIN, name, NewRecords([value]), broker.pending.reserve(1))
+                broker.append(ADMIN, name, NewRecords([value]), broker.pending.reserve(OPERATOR, 1))
             )
             for name in names
         ]

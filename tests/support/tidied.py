@@ -8,6 +8,7 @@ from crc32c import crc32c
 
 from seb_appliance import settings
 from seb_appliance.app.assembly import Appliance
+from seb_appliance.broker.shares import OPERATOR
 from seb_appliance.broker.values import ApiKeyView, From, NewRecords, ReadRequest
 from seb_appliance.failpoints import NO_FAILPOINTS
 from seb_appliance.formats import batch_v1
@@ -47,7 +48,7 @@ class Place:
     async def produce(self, topic: str, count: int, size: int = 40) -> list[bytes]:
         values = [b"%d " % n + b"x" * size for n in range(count)]
         for value in values:
-            reservation = self.broker.pending.reserve(1)
+            reservation = self.broker.pending.reserve(OPERATOR, 1)
             await self.broker.append(ADMIN, topic, NewRecords([value]), reservation)
         return values
 
@@ -55,7 +56,7 @@ class Place:
         """Append (record key, value) each."""
         keys, values = [key for key, _ in records], [value for _, value in records]
         new = NewRecords(values, keys=keys)
-        await self.broker.append(ADMIN, topic, new, self.broker.pending.reserve(1))
+        await self.broker.append(ADMIN, topic, new, self.broker.pending.reserve(OPERATOR, 1))
 
     async def old_files(self, topic: str, base: int, *counts: int) -> list[StoredObject]:
         """A file of a Go broker for each count of records, from the offset `base` on, which the

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from seb_appliance import settings
 from seb_appliance.app.assembly import Appliance
+from seb_appliance.broker.shares import OPERATOR
 from seb_appliance.broker.values import ApiKeyView, NewRecords
 from seb_appliance.clock import SystemClock
 from seb_appliance.failpoints import NO_FAILPOINTS
@@ -82,7 +83,7 @@ async def make_whole(folder: Path, mode: Mode, *, tidied: bool) -> Whole:
         for n in range(12):
             for topic in ("orders", "iot.kitchen"):
                 records = NewRecords([b"%d " % n + b"x" * 40], keys=[b"key %d" % (n % 5)])
-                await broker.append(ADMIN, topic, records, broker.pending.reserve(1))
+                await broker.append(ADMIN, topic, records, broker.pending.reserve(OPERATOR, 1))
         for topic in ("orders", "iot.kitchen"):
             await broker.record_keys.latest(topic, b"key 0", fresh=True)
         while tidied and await appliance.tidier.step():

@@ -18,6 +18,7 @@ from seb_appliance.app.http_server import ui_options
 from seb_appliance.broker.audit import THE_APPLIANCE
 from seb_appliance.broker.group_admission import Commit
 from seb_appliance.broker.ports import AuditQuery
+from seb_appliance.broker.shares import OPERATOR
 from seb_appliance.formats.operations import TopicSettings
 from seb_appliance.ui.app import router
 from seb_appliance.ui.options import TopicChanges
@@ -274,7 +275,7 @@ async def test_ten_thousand_topics_are_paged_at_once(tmp_path: Path) -> None:
                 for number in range(begin, begin + 250)
             ]
             await asyncio.gather(
-                *(broker.groups.commit(one, broker.pending.reserve(0)) for one in commits)
+                *(broker.groups.commit(one, broker.pending.reserve(OPERATOR, 0)) for one in commits)
             )
         await add_user(many, "olga", "viewer")
         guest = visitor(many)

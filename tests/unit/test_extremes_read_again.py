@@ -9,6 +9,7 @@ import pytest
 
 from seb_appliance.api.times import parse_time
 from seb_appliance.broker.audit import THE_APPLIANCE
+from seb_appliance.broker.shares import OPERATOR
 from seb_appliance.broker.stream_values import WantedStream
 from seb_appliance.errors import BadRequestError
 from seb_appliance.formats.operations import Grant, Quotas
@@ -45,7 +46,7 @@ async def test_the_largest_numbers_that_are_taken_are_read_again(place: Place) -
     most = Quotas(requests_per_second=OFFSET_MAX, bytes_in_per_second=OFFSET_MAX)
     grants = (Grant(operation="produce"),)
     key, _ = await place.broker.access.create("key", grants, LAST_US, quotas=most)
-    reservation = place.broker.pending.reserve(1)
+    reservation = place.broker.pending.reserve(OPERATOR, 1)
     wanted = WantedStream(expires_us=LAST_US)
     await place.broker.streams.create("s", wanted, [b"x"], reservation, THE_APPLIANCE)
     await start_from_the_bucket(place)

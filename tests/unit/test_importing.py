@@ -15,6 +15,7 @@ import pytest
 from seb_appliance.app.assembly import Appliance
 from seb_appliance.app.importing import ImportOptions, import_old_log
 from seb_appliance.broker.audit import THE_APPLIANCE
+from seb_appliance.broker.shares import OPERATOR
 from seb_appliance.broker.stream_values import WantedStream
 from seb_appliance.broker.values import ApiKeyView, From, NewRecords, ReadRequest
 from seb_appliance.clock import SystemClock
@@ -60,7 +61,7 @@ async def append(appliance: Appliance, topic: str, *values: bytes) -> int:
     """The first offset."""
     records = NewRecords(list(values))
     appended = await appliance.broker.append(
-        ADMIN, topic, records, appliance.broker.pending.reserve(1)
+        ADMIN, topic, records, appliance.broker.pending.reserve(OPERATOR, 1)
     )
     return appended.offset
 
@@ -310,7 +311,7 @@ async def test_only_objects_that_continue_a_log_of_their_own_kind_are_adopted(
     assert broker.topics.get("a").log_end_offset == 20
     await append(appliance, "b", b"of an entry")
     closed = WantedStream(closed=True)
-    held = broker.pending.reserve(1)
+    held = broker.pending.reserve(OPERATOR, 1)
     view, _ = await broker.streams.create("c", closed, [], held, THE_APPLIANCE)
     bad = {
         "begins at offset 21, but the log ends at 20": adopted(ids[0], 21, "three"),

@@ -10,6 +10,7 @@ import pytest
 
 from seb_appliance import limits
 from seb_appliance.broker.group_admission import Commit
+from seb_appliance.broker.shares import OPERATOR
 from seb_appliance.broker.values import From, ReadRequest
 from seb_appliance.errors import OffsetExpiredError
 from seb_appliance.formats.operations import TopicSettings
@@ -131,7 +132,7 @@ async def test_what_is_deleted_while_it_is_measured_is_no_failure(place: Place, 
 async def lag(place: Place) -> tuple[int, int]:
     """Of the group `g`, which stands at offset 5: records, and bytes."""
     commit = Commit("g", {"t": 5})
-    await place.broker.groups.commit(commit, place.broker.pending.reserve(1))
+    await place.broker.groups.commit(commit, place.broker.pending.reserve(OPERATOR, 1))
     view = await place.broker.groups.describe("g", lambda *_: True)
     return view.topics[0].lag.records, view.topics[0].lag.bytes
 

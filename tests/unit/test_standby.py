@@ -16,6 +16,7 @@ from seb_appliance.app.status import status
 from seb_appliance.app.ui_facts import facts
 from seb_appliance.broker.audit import AT_THE_MACHINE
 from seb_appliance.broker.group_admission import Commit
+from seb_appliance.broker.shares import OPERATOR
 from seb_appliance.broker.stream_values import StreamAppend, WantedStream
 from seb_appliance.broker.values import ApiKeyView, From, NewRecords, ReadRequest
 from seb_appliance.errors import StandbyError, TopicNotFoundError
@@ -74,7 +75,7 @@ async def standby(writer: Appliance, seen: FaultyStore, tmp_path: Path) -> Async
 
 async def produce(appliance: Appliance, value: bytes, key: bytes | None = None) -> int:
     new = NewRecords([value], keys=[key] if key else None)
-    reservation = appliance.broker.pending.reserve(9)
+    reservation = appliance.broker.pending.reserve(OPERATOR, 9)
     return (await appliance.broker.append(ADMIN, "orders", new, reservation)).offset
 
 
@@ -83,7 +84,7 @@ async def test_who_waits_at_a_standby_is_woken_by_what_the_writer_stored(
 ) -> None:
     asked = ReadRequest(From(offset=0), wait_ms=10_000)
     waiting = asyncio.create_task(standby.broker.read("orders", asked))
-    with standby.broker.follow("orders") as follower:
+    with standby.broker.follow("orders", OPERATOR) as follower:
         await produce(writer, b"first")
         await follower.wait()
     result = await waiting
@@ -113,7 +114,7 @@ async def test_a_stream_that_the_writer_still_has_is_not_over_at_a_standby(
                 name,
                 WantedStream(ttl_s=ttl_s),
                 [],
-                writer.broker.pending.reserve(0),
+                writer.broker.pending.reserve(OPERATOR, 0),
                 AT_THE_MACHINE,
             )
     await produce(writer, b"last")
@@ -132,10 +133,12 @@ async def test_every_kind_of_write_is_refused_without_side_effects(standby: Appl
         broker.topics.change("orders", {"linger_ms": 5}),
         broker.topics.trim("orders", 0),
         broker.topics.delete("orders"),
-        broker.groups.commit(Commit("g", {"orders": 0}), broker.pending.reserve(9)),
+        broker.groups.commit(Commit("g", {"orders": 0}), broker.pending.reserve(OPERATOR, 9)),
         broker.groups.take_lease("g", "me", 5_000),
-        broker.streams.create("s", WantedStream(), [], broker.pending.reserve(9), AT_THE_MACHINE),
-        broker.streams.append("orders", StreamAppend([b"no"]), broker.pending.reserve(9)),
+        broker.streams.create(
+            "s", WantedStream(), [], broker.pending.reserve(OPERATOR, 9), AT_THE_MACHINE
+        ),
+        broker.streams.append("orders", StreamAppend([b"no"]), broker.pending.reserve(OPERATOR, 9)),
         broker.streams.delete("orders", AT_THE_MACHINE),
         broker.access.create("k", (Grant(operation="admin"),)),
         broker.accounts.add("eve", "admin", "hash", AT_THE_MACHINE),
@@ -144,7 +147,7 @@ async def test_every_kind_of_write_is_refused_without_side_effects(standby: Appl
         with pytest.raises(StandbyError) as told:
             await write
         assert (told.value.retryable, told.value.side_effects) == (False, "none")
-    assert broker.pending.used_bytes == 0
+    assert broker.pending.used == 0
 
 
 async def test_it_says_that_it_is_one_and_how_far_it_is(

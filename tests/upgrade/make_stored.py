@@ -88,6 +88,8 @@ async def _safe_retries(seb: RunningAppliance) -> None:
     await _ask(seb, "post", path, content=b"once", headers={"idempotency-key": "a-request"})
     for seq in range(3):
         numbered = {"producer-id": "p", "producer-epoch": "1", "producer-seq": str(seq)}
+        if seq == 2:
+            numbered["producer-checksum"] = "7"
         await _ask(seb, "post", path, content=b"numbered %d" % seq, headers=numbered)
 
 

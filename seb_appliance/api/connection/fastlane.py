@@ -19,8 +19,8 @@ from uvicorn.server import ServerState
 from seb_appliance.api.connection.http_protocol import SebHttpProtocol
 from seb_appliance.api.connection.plain_answers import PlainAnswers
 from seb_appliance.api.connection.plain_requests import PlainCommit, PlainConsume, PlainProduce
-from seb_appliance.broker.budget import Reservation
 from seb_appliance.broker.group_admission import Commit
+from seb_appliance.broker.shares import Reservation
 from seb_appliance.broker.waiting import Waiter
 from seb_appliance.errors import SebError
 from seb_appliance.formats.columns import Bytes
@@ -68,7 +68,8 @@ class FastLaneProtocol(SebHttpProtocol):
         self._waiting: PlainProduce | PlainCommit | None = None  # for the bucket
         self._commit: Commit | None = None  # that waits
         self._at_end: _AtEnd | None = None
-        self._sending: Reservation | None = None  # an answer that the client takes slowly
+        self._sending: Reservation | None = None  # of an answer
+        self._is_draining = False  # the client takes an answer slowly
         self._held = b""  # what arrived behind the request that is being answered
         self._closing = False  # once the answer under way is out
         self._idle: asyncio.TimerHandle | None = None
@@ -99,9 +100,8 @@ class FastLaneProtocol(SebHttpProtocol):
 
     def resume_writing(self) -> None:
         super().resume_writing()
-        if self._sending is not None:
-            self._release()
-            self._answered()
+        if self._is_draining:
+            self._written()
 
     def _on_late(self) -> None:
         if self._arriving is None:
@@ -147,7 +147,7 @@ class FastLaneProtocol(SebHttpProtocol):
             self._begin_arriving(plain, data, missing)
 
     def _begin_arriving(self, plain: PlainProduce | PlainCommit, data: bytes, missing: int) -> None:
-        reservation = self._answers.reserve(plain.content_length)
+        reservation = self._answers.reserve(plain, plain.content_length - missing)
         if reservation is None:
             super().data_received(data)
             return
@@ -158,7 +158,8 @@ class FastLaneProtocol(SebHttpProtocol):
     def _gather(self, arriving: _Arriving, data: bytes) -> None:
         arriving.parts.append(data)
         arriving.missing -= len(data)
-        if arriving.missing > 0:
+        self._body_bytes += len(data)
+        if arriving.missing > 0 and arriving.reservation.try_grow(len(data)):
             return
         self._forget_arriving()
         whole = b"".join(arriving.parts)
@@ -235,9 +236,7 @@ class FastLaneProtocol(SebHttpProtocol):
     def _send(self, parts: list[Bytes], reservation: Reservation) -> None:
         self._sending = reservation
         self.transport.writelines(parts)
-        if not self.flow.write_paused:
-            self._release()
-            self._answered()
+        self._written()
 
     def _take(self) -> None:
         """What was received is answered here."""
@@ -268,7 +267,7 @@ class FastLaneProtocol(SebHttpProtocol):
             self.transport.write(answer[: (answer.find(_EMPTY_LINE) + len(answer)) // 2])
         failpoints.reach("K11")
         self.transport.write(answer)
-        self._answered()
+        self._written()
 
     def failed(self, error: SebError) -> None:
         """See `broker.acknowledging.Told`."""
@@ -277,7 +276,14 @@ class FastLaneProtocol(SebHttpProtocol):
             return
         dates = self.server_state.default_headers
         self.transport.write(self._answers.refused(plain, error, dates, close=self._closing))
-        self._answered()
+        self._written()
+
+    def _written(self) -> None:
+        """The next request has its turn once the client has taken the answer."""
+        self._is_draining = self.flow.write_paused
+        if not self._is_draining:
+            self._release()
+            self._answered()
 
     def _release(self) -> None:
         if self._sending is not None:

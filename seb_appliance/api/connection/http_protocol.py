@@ -1,14 +1,17 @@
 """uvicorn's HTTP protocol with the limits that it lacks, given to uvicorn as `http=`.
 
-It bounds the size and the time of request headers, the time of bodies, the patience with readers
-that take nothing, and the number of connections. What is refused before the application is reached
+It bounds the size and the time of request headers, the time of bodies, how slowly bodies come and
+answers are taken, and the number of connections. What is refused before the application is reached
 is told as a problem document, too.
 """
 
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import socket
+import struct
+import termios
 from typing import Any, Final, cast
 
 import httptools
@@ -60,20 +63,26 @@ class SebHttpProtocol(HttpToolsProtocol):
         self._refusal: SebError | None = None
         self._refused = False
         self._deadline: asyncio.TimerHandle | None = None
-        self._stalled: asyncio.TimerHandle | None = None
+        self._waits_since_s = 0.0  # for what the deadline is for
+        self._body_bytes = 0  # that came since the pace of a body was looked at
+        self._pace: asyncio.TimerHandle | None = None  # while an answer waits for the client
+        self._unsent_bytes = 0  # when its pace was looked at
 
     # --- what the transport says ---
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        lingering = LingeringTransport(transport, self.loop, lambda: self._phase == "body")
+        lingering = LingeringTransport(
+            transport, self.loop, lambda: self._phase == "body", self._watch_answer
+        )
         super().connection_made(lingering)
         _send_at_once(transport)
+        transport.set_write_buffer_limits(high=limits.HTTP_UNSENT_BYTES)
         if len(self.connections) > limits.CONNECTIONS_MAX:
             make_room(cast("set[Holding]", self.connections) - {self})
         if len(self.connections) > limits.CONNECTIONS_MAX:
             self._refuse(OverloadedError(f"{limits.CONNECTIONS_MAX} connections are open already."))
             return
-        self._arm(_ALLOWED_S["headers"])
+        self._arm()
 
     def data_received(self, data: bytes) -> None:
         if self._refused or self.transport.is_lingering:
@@ -92,22 +101,23 @@ class SebHttpProtocol(HttpToolsProtocol):
             if self._partial_bytes > limits.HTTP_HEADER_BYTES_MAX:
                 self._refuse(_headers_too_large())
                 return
+        if self._phase == "body":
+            self._body_bytes += len(data)
         if self._phase and self._deadline is None:
-            self._arm(_ALLOWED_S[self._phase])
+            self._arm()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._disarm()
-        self._unset_stalled()
+        self._unset_pace()
         self.transport.unset_timer()
         super().connection_lost(exc)
 
     def pause_writing(self) -> None:
         super().pause_writing()
-        self._unset_stalled()
-        self._stalled = self.loop.call_later(limits.HTTP_STALLED_S_MAX, self.transport.abort)
+        self._watch_answer()
 
     def resume_writing(self) -> None:
-        self._unset_stalled()
+        self._unset_pace()
         super().resume_writing()
 
     # --- what the parser says ---
@@ -169,8 +179,8 @@ class SebHttpProtocol(HttpToolsProtocol):
         if self.transport.is_closing():
             return None
         if self._deadline is not None:
-            since_s = self._deadline.when() - _ALLOWED_S[self._phase or "headers"]
             is_body = self._phase == "body"
+            since_s = self._waits_since_s
             return None if self._is_answering and not is_body else (int(is_body), since_s)
         if self.timeout_keep_alive_task is not None:
             return 2, self.timeout_keep_alive_task.when() - self.timeout_keep_alive
@@ -194,7 +204,7 @@ class SebHttpProtocol(HttpToolsProtocol):
         if not self._phase:
             self.transport.close()  # connected and never said a word
         elif self._phase == "headers" and answering:
-            self._arm(_ALLOWED_S["headers"])  # an earlier request's answer first
+            self._arm()  # an earlier request's answer first
         elif self._phase == "body" and (not answering or self.cycle.response_started):
             self.transport.abort()  # it was answered before its body was complete
         else:
@@ -202,9 +212,10 @@ class SebHttpProtocol(HttpToolsProtocol):
 
     def _refuse_late(self) -> None:
         allowed_s = _ALLOWED_S[self._phase]
-        self._refuse(
-            RequestTimeoutError(f"The {self._phase} of the request took more than {allowed_s} s.")
-        )
+        why = f"took more than {allowed_s} s"
+        if self._left_s > 0:
+            why = f"came slower than {limits.HTTP_BODY_BYTES_PER_S_MIN} bytes/s"
+        self._refuse(RequestTimeoutError(f"The {self._phase} of the request {why}."))
 
     def _refuse(self, error: SebError) -> None:
         """Answer without the application and hang up; an answer under way only gets to its end."""
@@ -223,25 +234,63 @@ class SebHttpProtocol(HttpToolsProtocol):
     def _begin_body(self) -> None:
         """A body begins to arrive that is taken without the parser."""
         self._phase = "body"
-        self._arm(_ALLOWED_S["body"])
+        self._arm()
 
     def _end_body(self) -> None:
         self._phase = ""
         self._disarm()
 
-    def _arm(self, seconds: float) -> None:
+    # --- the time and the pace of what arrives, and of what is taken ---
+
+    def _arm(self) -> None:
+        """We wait for the rest of the headers, or of the body."""
         self._disarm()
-        self._deadline = self.loop.call_later(seconds, self._on_late)
+        self._waits_since_s = self.loop.time()
+        self._body_bytes = 0
+        self._look_again()
+
+    def _look_again(self) -> None:
+        left_s = self._left_s
+        if self._phase == "body":
+            left_s = min(left_s, limits.HTTP_PACE_S)
+        self._deadline = self.loop.call_later(left_s, self._on_deadline)
+
+    def _on_deadline(self) -> None:
+        came, self._body_bytes = self._body_bytes, 0
+        wanted = limits.HTTP_BODY_BYTES_PER_S_MIN * limits.HTTP_PACE_S
+        moves = self._phase == "body" and (came >= wanted or self.flow.read_paused)
+        if moves and self._left_s > 0:
+            self._look_again()
+        else:
+            self._on_late()
+
+    @property
+    def _left_s(self) -> float:
+        allowed_s = _ALLOWED_S[self._phase or "headers"]
+        return self._waits_since_s + allowed_s - self.loop.time()
 
     def _disarm(self) -> None:
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
 
-    def _unset_stalled(self) -> None:
-        if self._stalled is not None:
-            self._stalled.cancel()
-            self._stalled = None
+    def _watch_answer(self) -> None:
+        """The client takes an answer slower than we write it."""
+        self._unset_pace()
+        self._unsent_bytes = _unsent_bytes(self.transport)
+        self._pace = self.loop.call_later(limits.HTTP_PACE_S, self._on_pace)
+
+    def _on_pace(self) -> None:
+        taken = self._unsent_bytes - _unsent_bytes(self.transport)
+        if taken < limits.HTTP_ANSWER_BYTES_PER_S_MIN * limits.HTTP_PACE_S:
+            self.transport.abort()
+        else:
+            self._watch_answer()
+
+    def _unset_pace(self) -> None:
+        if self._pace is not None:
+            self._pace.cancel()
+            self._pace = None
 
 
 def _send_at_once(transport: asyncio.Transport) -> None:
@@ -250,6 +299,13 @@ def _send_at_once(transport: asyncio.Transport) -> None:
     connection = transport.get_extra_info("socket")
     if connection.family in (socket.AF_INET, socket.AF_INET6):
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+
+def _unsent_bytes(transport: asyncio.WriteTransport) -> int:
+    """Of answers, what the client's kernel has not confirmed: our buffer and our kernel's."""
+    connection = transport.get_extra_info("socket")
+    (in_kernel,) = struct.unpack("i", fcntl.ioctl(connection.fileno(), termios.TIOCOUTQ, b"\0" * 4))
+    return int(transport.get_write_buffer_size() + in_kernel)
 
 
 def is_overlong_length(header: tuple[bytes, bytes]) -> bool:

@@ -22,11 +22,14 @@ class LingeringTransport(asyncio.Transport):
         transport: asyncio.Transport,
         loop: asyncio.AbstractEventLoop,
         still_sending: Callable[[], bool],
+        on_unsent: Callable[[], None],
     ) -> None:
+        """`on_unsent`: called when it is closed before the client took all that was written."""
         super().__init__()
         self._transport = transport
         self._loop = loop
         self._still_sending = still_sending
+        self._on_unsent = on_unsent
         self._timer: asyncio.TimerHandle | None = None
         self.is_lingering = False
         self.write = transport.write  # type: ignore[method-assign]  # the hot one: no detour
@@ -35,7 +38,7 @@ class LingeringTransport(asyncio.Transport):
         if self._still_sending():
             self.linger()
         elif not self.is_lingering:
-            self._transport.close()
+            self._hang_up()
 
     def linger(self) -> None:
         """Say that no more comes from us, and hang up a little later, or when the client does."""
@@ -44,7 +47,12 @@ class LingeringTransport(asyncio.Transport):
         self.is_lingering = True
         self._transport.write_eof()
         self._transport.resume_reading()
-        self._timer = self._loop.call_later(_LINGER_S, self._transport.close)
+        self._timer = self._loop.call_later(_LINGER_S, self._hang_up)
+
+    def _hang_up(self) -> None:
+        self._transport.close()
+        if self._transport.get_write_buffer_size():
+            self._on_unsent()
 
     def unset_timer(self) -> None:
         if self._timer is not None:

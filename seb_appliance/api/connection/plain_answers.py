@@ -40,12 +40,12 @@ from seb_appliance.api.trace_context import keep_traceparent
 from seb_appliance.broker.acknowledging import Told
 from seb_appliance.broker.admission import AdmittedAppend
 from seb_appliance.broker.broker import Broker
-from seb_appliance.broker.budget import ByteBudget, Reservation
 from seb_appliance.broker.grants import grants_admin
 from seb_appliance.broker.group_admission import Commit
+from seb_appliance.broker.shares import Reservation, Shares
 from seb_appliance.broker.values import ApiKeyView, NewBatches, NewRecords, ReadResult
 from seb_appliance.broker.waiting import Waiter
-from seb_appliance.errors import OverloadedError, SebError
+from seb_appliance.errors import SebError
 from seb_appliance.formats.columns import Bytes
 from seb_appliance.formats.operations import CommittedOffset
 
@@ -85,9 +85,11 @@ class PlainAnswers:
         """Whether the API key is as it was when the head came."""
         return self._broker.access.still_holds(plain.key, plain.until_us)
 
-    def reserve(self, size_bytes: int) -> Reservation | None:
-        """For a body that is still coming; None when there is no room."""
-        return _reserve(self._broker.pending, size_bytes)
+    def reserve(self, plain: PlainHead, size_bytes: int) -> Reservation | None:
+        """For the part of a body that is there; None when there is no room for all of it."""
+        owner, pending = plain.key.api_key_id, self._broker.pending
+        has_room = pending.has_room(owner, plain.content_length)
+        return _reserve(pending, owner, size_bytes) if has_room else None
 
     # --- produce ---
 
@@ -174,7 +176,7 @@ class PlainAnswers:
             commit = commit_of(plain.group, asked)
             if not self._may_commit(plain.key, commit):
                 return None
-            if not self._broker.groups.commit_at_once(commit, len(body), told):
+            if not self._broker.groups.commit_at_once(plain.key.api_key_id, commit, told):
                 return None
         except SebError:
             return None
@@ -211,7 +213,7 @@ class PlainAnswers:
             return None
         status, headers, parts = self._read_answer(plain, result)
         length = sum(map(len, parts))
-        reservation = _reserve(self._broker.reading, length)
+        reservation = _reserve(self._broker.reading, plain.key.api_key_id, length)
         if reservation is None:
             return None
         self.answered += 1
@@ -238,7 +240,8 @@ class PlainAnswers:
         if offset is None or seconds <= 0:  # other places have moved by then
             return None
         try:
-            return self._broker.wait_at_end(plain.topic, offset, seconds, woken)
+            owner = plain.key.api_key_id
+            return self._broker.wait_at_end(plain.topic, offset, seconds, owner, woken)
         except SebError:
             return None
 
@@ -264,8 +267,8 @@ class PlainAnswers:
         return b"".join((status_line(status), lines, _CLOSE if close else b"", b"\r\n"))
 
 
-def _reserve(budget: ByteBudget, size_bytes: int) -> Reservation | None:
+def _reserve(shares: Shares, owner: str, size_bytes: int) -> Reservation | None:
     try:
-        return budget.reserve(size_bytes)
-    except OverloadedError:
+        return shares.reserve(owner, size_bytes)
+    except SebError:
         return None

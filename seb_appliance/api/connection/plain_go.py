@@ -53,6 +53,6 @@ def plain_consume(
     topic = go_parameters.topic_name(query)
     access.authorize(key, "consume", topic)
     go_parameters.check_accept(headers.get(b"accept"))
-    wanted = go_parameters.read_request(query)
+    wanted = go_parameters.read_request(query, key.api_key_id)
     until_us = access.holds_until_us(key)
     return PlainConsume(key, until_us, topic, wanted, MULTIPART, "text")

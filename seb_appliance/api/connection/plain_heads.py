@@ -28,10 +28,10 @@ from seb_appliance.api.json_bodies import check_json_type
 from seb_appliance.api.parameters import read_headers, read_query
 from seb_appliance.api.records.cloud_events import is_of_event
 from seb_appliance.api.records.consume import (
-    COLUMNS,
     LIVE,
     READ_QUERY,
     answer_type,
+    is_whole,
     read_request,
     value_shape,
 )
@@ -64,6 +64,7 @@ _NOT_PLAIN: Final = frozenset(
         b"producer-id",
         b"producer-epoch",
         b"producer-seq",
+        b"producer-checksum",
         b"if-match",
         b"if-unmodified-since",
     }
@@ -203,11 +204,12 @@ class PlainHeads:
         if headers.get(b"content-length", b"0") != b"0":
             return None
         self._access.authorize(key, "consume", topic)
-        query = read_query(query_string, READ_QUERY)
-        chosen = answer_type(Call(key, headers, query, address=""))
-        if chosen in (LIVE, COLUMNS):
+        sent = Call(key, headers, read_query(query_string, READ_QUERY), address="")
+        call = sent.without_defaults()
+        chosen = answer_type(call)
+        if chosen == LIVE or is_whole(call, chosen):
             return None
-        wanted = read_request(query)
+        wanted = read_request(call)
         large = (
             wanted.max_records > limits.FETCH_RECORDS_DEFAULT
             or wanted.max_bytes > limits.FETCH_BYTES_DEFAULT
@@ -215,4 +217,4 @@ class PlainHeads:
         if large and chosen != BATCH.decode():
             return None  # many milliseconds of encoding: not without letting others run in between
         until_us = self._access.holds_until_us(key)
-        return PlainConsume(key, until_us, topic, wanted, chosen, value_shape(query))
+        return PlainConsume(key, until_us, topic, wanted, chosen, value_shape(call.query))

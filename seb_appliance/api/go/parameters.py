@@ -56,7 +56,7 @@ def offset(query: dict[str, str]) -> int:
     return min(_number(_required(query, "offset"), "offset"), limits.OFFSET_MAX)
 
 
-def read_request(query: dict[str, str]) -> ReadRequest:
+def read_request(query: dict[str, str], owner: str) -> ReadRequest:
     """What a consumer asks for. More than this appliance gives at one time is no error: less comes,
     or 206 comes earlier. Raises BadParameterError."""
     max_records = _number(query.get("max-records", "0"), "max-records")
@@ -66,6 +66,7 @@ def read_request(query: dict[str, str]) -> ReadRequest:
         max_records=min(max_records or MAX_RECORDS_DEFAULT, limits.RECORDS_PER_REQUEST_MAX),
         max_bytes=min(max_bytes or limits.FETCH_BYTES_MAX, limits.FETCH_BYTES_MAX),
         wait_ms=duration_ms(query.get("timeout", TIMEOUT_DEFAULT)),
+        owner=owner,
     )
 
 

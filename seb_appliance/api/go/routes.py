@@ -67,7 +67,7 @@ def router(broker: Broker, options: ApiOptions) -> Router:
         deadline_ms = timeout_ms(call.headers)
         boundary = boundary_of(call.headers.get(b"content-type"))
         body, reservation = await read_body(
-            request.receive, call.headers, broker.pending, options.max_request_bytes
+            request.receive, call.headers, call.owner, broker.pending, options.max_request_bytes
         )
         options.failpoints.reach("K1")
         try:
@@ -93,7 +93,7 @@ def router(broker: Broker, options: ApiOptions) -> Router:
         topic = go_parameters.topic_name(call.query)
         broker.authorize(call.key, "consume", topic)
         go_parameters.check_accept(call.headers.get(b"accept"))
-        wanted = go_parameters.read_request(call.query)
+        wanted = go_parameters.read_request(call.query, call.owner)
         await _make_on_first_use(broker, call, topic)
         result = await unless_gone(
             _once_there(broker, topic, wanted), request, waits=wanted.wait_ms > 0
@@ -102,7 +102,7 @@ def router(broker: Broker, options: ApiOptions) -> Router:
         status, headers, parts = records_answer(
             result, wanted.start.offset, wanted.max_records, options.new_boundary()
         )
-        return held(broker, headers, parts, status=status)
+        return held(broker, call, headers, parts, status=status)
 
     return Router(
         path="/",
@@ -122,7 +122,7 @@ def _one_and_topic(broker: Broker) -> list[HTTPRouteHandler]:
         piece = result.slices[0]
         value = piece.batch.columns.values.get(piece.begin) or b""
         headers: Headers = [(b"content-type", RAW), (b"cache-control", b"no-store")]
-        return held(broker, headers, [value])
+        return held(broker, call, headers, [value])
 
     @get("/topic")
     async def get_topic(request: AnyRequest) -> ASGIApp:
@@ -162,6 +162,8 @@ async def _once_there(broker: Broker, topic: str, wanted: ReadRequest) -> ReadRe
         try:
             return await broker.read(topic, replace(wanted, wait_ms=left_ms))
         except OffsetOutOfRangeError:
-            next_record = await broker.read(topic, replace(_NEWEST, wait_ms=left_ms))
+            next_record = await broker.read(
+                topic, replace(_NEWEST, wait_ms=left_ms, owner=wanted.owner)
+            )
         if not next_record.slices:
             return next_record

@@ -52,7 +52,7 @@ def routes(broker: Broker) -> list[HTTPRouteHandler]:
         broker.authorize(call.key, "consume", group=group)
         asked = await read_json(request, call, broker, _decoder)
         await authorize_group(broker, call.key, "consume", group)
-        lease = await broker.groups.take_lease(group, asked.holder, asked.ttl_ms)
+        lease = await broker.groups.take_lease(group, asked.holder, asked.ttl_ms, call.owner)
         taken = LeaseTakenOut(
             group, lease.generation, lease.holder, lease.ttl_ms, lease.expires_in_ms
         )
@@ -68,7 +68,7 @@ def routes(broker: Broker) -> list[HTTPRouteHandler]:
         if given is None:
             raise BadParameterError("Say which lease: ?generation= with what taking it answered.")
         generation = parameters.integer(given, "generation", smallest=1, largest=limits.OFFSET_MAX)
-        await broker.groups.release_lease(group, generation)
+        await broker.groups.release_lease(group, generation, call.owner)
         return Answer(204, [])
 
     return [take_lease, release_lease]

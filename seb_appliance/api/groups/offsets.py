@@ -11,7 +11,7 @@ from litestar.handlers import HTTPRouteHandler
 from litestar.types import ASGIApp
 
 from seb_appliance import limits
-from seb_appliance.api.answers import JSON, Answer
+from seb_appliance.api.answers import JSON, Answer, json_line
 from seb_appliance.api.auth import AnyRequest, enter
 from seb_appliance.api.groups.rights import authorize_commit
 from seb_appliance.api.json_bodies import decode_json, read_held_json
@@ -51,7 +51,6 @@ class OffsetsOut(msgspec.Struct):
 
 
 _decoder: Final = msgspec.json.Decoder(NewOffsets)
-_encoder: Final = msgspec.json.Encoder()
 
 
 def parse_offsets(body: bytes) -> NewOffsets:
@@ -77,7 +76,7 @@ def commit_of(group: str, asked: NewOffsets) -> Commit:
 def committed_body(commit: Commit, stored: Sequence[CommittedOffset]) -> bytes:
     """`stored` in the order of the commit's offsets."""
     topic_ids = {topic: item.topic_id for topic, item in zip(commit.offsets, stored, strict=True)}
-    return _encoder.encode(OffsetsOut(commit.group, dict(commit.offsets), topic_ids))
+    return json_line(OffsetsOut(commit.group, dict(commit.offsets), topic_ids))
 
 
 def routes(broker: Broker) -> list[HTTPRouteHandler]:

@@ -80,13 +80,13 @@ def _encode(group: str, read: GroupRead, chosen: str, shape: ValueShape) -> Iter
 def routes(broker: Broker) -> list[HTTPRouteHandler]:
     @get("/v1/groups/{group:str}/topics/{topic:str}/records")
     async def consume_in_group(request: AnyRequest) -> ASGIApp:
-        call = enter(request, broker, GROUP_READ_QUERY)
+        call = enter(request, broker, GROUP_READ_QUERY).without_defaults()
         group: str = request.scope["path_params"]["group"]
         topic: str = request.scope["path_params"]["topic"]
         broker.authorize(call.key, "consume", topic, group)
         chosen = answer_type(call, FORMATS)
         shape = value_shape(call.query)
-        wanted = read_request(call.query)
+        wanted = read_request(call)
         named = parameters.choice(call.query.get("default", "earliest"), "default", DEFAULTS)
         default = From(latest=True) if named == "latest" else From(earliest=True)
         read = await unless_gone(
@@ -95,7 +95,7 @@ def routes(broker: Broker) -> list[HTTPRouteHandler]:
             waits=wanted.wait_ms > 0,
         )
         return await encoded(
-            broker, _headers(group, read, chosen), _encode(group, read, chosen, shape)
+            broker, call, _headers(group, read, chosen), _encode(group, read, chosen, shape)
         )
 
     return [consume_in_group]

@@ -132,7 +132,7 @@ def _list_parts(views: Iterable[TopicView]) -> Iterator[bytes]:
     while some := [topic_out(view) for view in islice(views, _LISTED_AT_ONCE)]:
         yield before + _encoder.encode(some)[1:-1]
         before = b","
-    yield b"]}" if before == b"," else before + b"]}"
+    yield b"]}\n" if before == b"," else before + b"]}\n"
 
 
 def _settings_of(asked: NewTopic) -> TopicSettings:
@@ -150,7 +150,7 @@ def routes(broker: Broker) -> list[HTTPRouteHandler]:
             if wanted.cover(name) and may_see(broker, call.key, name)
         ]
         parts = _list_parts(broker.topics.some(names))
-        return await encoded(broker, [(b"content-type", JSON)], parts)
+        return await encoded(broker, call, [(b"content-type", JSON)], parts)
 
     @get("/v1/topics/{topic:str}")
     async def get_topic(request: AnyRequest) -> ASGIApp:

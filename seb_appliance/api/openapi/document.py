@@ -127,6 +127,8 @@ def document(operations: Iterable[Operation], schemas: Sequence[type]) -> Json:
     _, components = msgspec.json.schema_components(
         schemas, ref_template="#/components/schemas/{name}"
     )
+    for schema in components.values():
+        _leave_out_empty_defaults(schema)
     return {
         "openapi": "3.1.0",
         "info": {
@@ -156,6 +158,14 @@ def document(operations: Iterable[Operation], schemas: Sequence[type]) -> Json:
             "examples": {code: _problem_example(error) for code, error in sorted(errors.items())},
         },
     }
+
+
+def _leave_out_empty_defaults(schema: Json) -> None:
+    """A default of null, false or nothing says no more than that the field may be left out; and
+    openapi-typescript takes a field with a default for one that has to be sent."""
+    for field_schema in schema.get("properties", {}).values():
+        if not field_schema.get("default", True):
+            del field_schema["default"]
 
 
 def _operation(operation: Operation) -> Json:

@@ -23,6 +23,7 @@ from seb_appliance.api.openapi.document import Content, Json, Operation, Reply, 
 from seb_appliance.api.openapi.manage import REMOVAL_ERRORS
 from seb_appliance.api.openapi.records import (
     BYTES,
+    CSV_ROWS,
     EVENTS,
     POSITIONS,
     READ_ERRORS,
@@ -125,6 +126,7 @@ OPERATIONS: Final = [
                     "application/x-ndjson": Content(
                         schema={"type": "string", "description": "One RecordOut per line."}
                     ),
+                    "text/csv": CSV_ROWS,
                     "application/vnd.seb.batch": Content(schema=BYTES),
                     "application/cloudevents-batch+json": EVENTS,
                 },

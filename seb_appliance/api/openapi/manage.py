@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from seb_appliance import limits
 from seb_appliance.api.manage.snapshots import SnapshotOut
 from seb_appliance.api.manage.status import StatusOut
 from seb_appliance.api.manage.topics import (
@@ -89,6 +90,14 @@ _STATUS: Final = {
         "bucket_id": "5f1d6c0be3a2479b8c2e6a90d417f35a",
         "clock_ahead_s": 0.0,
     },
+    "remembered": {
+        "requests": 41,
+        "places": 57,
+        "places_max": limits.REMEMBERED_REQUESTS_MAX,
+        "oldest_request": "2026-11-20T10:00:00.000123Z",
+        "producers": 3,
+        "producers_max": limits.PRODUCERS_MAX,
+    },
     "bucket": {
         "description": "s3://orders/seb",
         "last_answer_age_s": 0.4,
@@ -102,6 +111,7 @@ _STATUS: Final = {
         "failure": "",
         "waiting_entries": 1107,
         "waiting_bytes": 17301504,
+        "overdue_s": 0,
         "objects": 12,
         "garbage": 2,
         "jobs": 31,
@@ -125,6 +135,7 @@ _STATUS: Final = {
         "failure": "",
         "behind": [],
     },
+    "last_used": {"failure": ""},
     "waiting": {
         "pending_bytes": 2048,
         "pending_bytes_max": 67108864,
@@ -132,6 +143,15 @@ _STATUS: Final = {
         "reading_bytes_max": 67108864,
         "waiting_readers": 3,
     },
+    "background": [
+        {
+            "name": "key-index",
+            "essential": True,
+            "failing": False,
+            "failures": 0,
+            "failure": "",
+        }
+    ],
     "cost": {
         "currency": "USD",
         "this_month": 1.91,

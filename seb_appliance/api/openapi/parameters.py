@@ -8,6 +8,7 @@ from typing import Any, Final
 from seb_appliance import limits
 from seb_appliance.addresses import NAME_PATTERN
 from seb_appliance.api.openapi.document import Json
+from seb_appliance.api.parameters import DEFAULTS
 from seb_appliance.api.records.consume import ALL_FORMATS, FORMATS
 from seb_appliance.api.records.encode_json import VALUE_SHAPES
 
@@ -65,7 +66,7 @@ VALUES: Final = query(
     "text",
     type="string",
     enum=list(VALUE_SHAPES),
-    default="text",
+    default=DEFAULTS["values"],
 )
 RECORD_KEY: Final[list[Json]] = [
     query("key", "A record key, as percent-encoded UTF-8.", "customer-7"),
@@ -78,7 +79,7 @@ CONSUME: Final[list[Json]] = [
         "`@time` (the first record, in offset order, with that timestamp or later).",
         "@2026-11-21T10:00:00Z",
         type="string",
-        default="earliest",
+        default=DEFAULTS["offset"],
     ),
     query("until", "Exclusive end: an offset or `@time`.", "1044"),
     query(
@@ -99,22 +100,30 @@ CONSUME: Final[list[Json]] = [
         "How long to wait at the log end for a record, with its unit; at most 60s.",
         "30s",
         type="string",
-        default="0",
+        default=DEFAULTS["wait"],
     ),
     query(
         "topic_id",
         "The id that the topic must have (`Seb-Topic-Id` of an earlier answer), else 409 "
         "`topic_replaced`: so a reader that goes on learns that the topic was deleted and made "
         "again.",
-        "3",
+        3,
         type="integer",
         minimum=0,
     ),
     VALUES,
     format_of(FORMATS),
 ]
+_MAX_RECORDS: Final = query(
+    "max_records",
+    f"At most so many records. Without it {limits.FETCH_RECORDS_DEFAULT:,} as JSON, record batches "
+    "and CloudEvents, and all there are in the other formats.",
+    type="integer",
+    minimum=1,
+    maximum=limits.FETCH_RECORDS_MAX,
+)
 CONSUME_OR_FOLLOW: Final[list[Json]] = [
-    *CONSUME[:-1],
+    *(_MAX_RECORDS if known["name"] == "max_records" else known for known in CONSUME[:-1]),
     format_of(ALL_FORMATS),
     header(
         "Last-Event-ID",
@@ -143,7 +152,7 @@ CONSUME_OR_FOLLOW: Final[list[Json]] = [
         "Of a view: wait until the index has reached the log end.",
         type="string",
         enum=["true", "false"],
-        default="false",
+        default=DEFAULTS["fresh"],
     ),
 ]
 TIMEOUT: Final = header("Seb-Timeout", "Shortens the acknowledgement time-out of 30s.", "5s")
@@ -170,6 +179,12 @@ SAFE_APPEND: Final[list[Json]] = [
         "Producer-Seq",
         "0, 1, 2, … for the producer's requests to one topic; one that was seen is not done again.",
         "41",
+    ),
+    header(
+        "Producer-Checksum",
+        "A number that the producer computes of what it sends. A repeat of one of its last "
+        f"{limits.PRODUCER_SEQS_REMEMBERED} seqs with another one is refused.",
+        "2774839217",
     ),
     header("If-Match", "The log end offset, in quotes: append only there.", '"17"'),
     query(

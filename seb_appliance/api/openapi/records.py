@@ -9,6 +9,7 @@ import msgspec
 from seb_appliance.api.openapi import parameters
 from seb_appliance.api.openapi.document import Content, ErrorTypes, Json, Operation, Reply, ref
 from seb_appliance.api.records.cloud_events import REQUIRED
+from seb_appliance.api.records.encode_csv import HEADER_ROW
 from seb_appliance.api.records.encode_json import RecordOut, RecordsOut
 from seb_appliance.api.records.produce import Produced
 from seb_appliance.api.records.produce_json import Envelope, Record
@@ -72,6 +73,10 @@ _NDJSON: Final = Content(
     schema={"type": "string", "description": "One Record object per line."},
     example='{"value":"a"}\n{"value":null,"key":"customer-7"}\n',
 )
+CSV_ROWS: Final = Content(
+    schema={"type": "string", "description": "RFC 4180; a column for each field of RecordOut."},
+    example=f'{HEADER_ROW.decode()}17,{TIME},"customer-7","{{""total"": 21}}",{{}},,,\r\n',
+)
 _LIVE: Final = Content(
     schema={"type": "string", "description": "One event a record; its data is a RecordOut."},
     example=f"id: 17\ndata: {msgspec.json.encode(RECORD).decode()}\n\n",
@@ -94,7 +99,17 @@ _EVENT_SCHEMA: Final[Json] = {
 }
 _EVENT: Final = Content(schema=_EVENT_SCHEMA, example=EVENT)
 EVENTS: Final = Content(schema={"type": "array", "items": _EVENT_SCHEMA}, example=[EVENT])
+# openapi-python-client chooses the media type by the type of the body: there can be one of bytes.
+# The code it makes of a list in such a choice fails; it leaves out what is referred to like this.
+_ITEM: Final = (
+    "#/paths/~1v1~1topics~1%7Btopic%7D~1records/post/requestBody/content/"
+    "application~1cloudevents+json/schema"
+)
+_NEW_EVENTS: Final = Content(schema={"type": "array", "items": {"$ref": _ITEM}}, example=[EVENT])
 _ONE_RECORD: Final = Content(schema=BYTES, example="hello")
+_CURLS: Final = Content(
+    schema={"type": "string", "description": "One record, as `curl -d` sends it."}, example="hello"
+)
 
 TOPIC_ID: Final = {
     "Seb-Topic-Id": "Id of the topic, for `topic_id`: one that is made again has another."
@@ -143,14 +158,14 @@ OPERATIONS: Final = [
         body={
             "application/octet-stream": _ONE_RECORD,
             "text/plain": _ONE_RECORD,
-            "application/x-www-form-urlencoded": _ONE_RECORD,
+            "application/x-www-form-urlencoded": _CURLS,
             "application/json": Content(schema=ref(Envelope), example={"records": [NEW_RECORD]}),
             "application/x-ndjson": _NDJSON,
             "application/ndjson": _NDJSON,
             "application/jsonl": _NDJSON,
             "application/vnd.seb.batch": Content(schema=BYTES),
             "application/cloudevents+json": _EVENT,
-            "application/cloudevents-batch+json": EVENTS,
+            "application/cloudevents-batch+json": _NEW_EVENTS,
         },
         body_required=False,
         replies={
@@ -195,9 +210,11 @@ OPERATIONS: Final = [
         "least every 15 s. The stream ends behind `max_records` or before `until` (an offset), if "
         "they are given, and with an `error` event that holds a problem document when it cannot "
         "go on; `wait` and `max_bytes` are refused. `Seb-Next-Offset` is where it begins; "
-        "there is no `Seb-Log-End-Offset`. As an Arrow stream all records up to the log end of now "
-        "come, unless there is `until` or `max_records`; it needs pyarrow beside the appliance. As "
-        "CloudEvents, records that came as others get id, source and type from offset and topic.",
+        "there is no `Seb-Log-End-Offset`. As NDJSON, CSV or an Arrow stream (which needs pyarrow "
+        "beside the appliance) all records up to the log end of now come, unless there is `until`, "
+        "`max_records` or, but for Arrow, `max_bytes`; an answer that cannot be finished is cut "
+        "within its chunked body. As CloudEvents, records that came as others get id, source and "
+        "type from offset and topic.",
         parameters=[parameters.TOPIC, *parameters.CONSUME_OR_FOLLOW],
         replies={
             200: Reply(
@@ -217,6 +234,7 @@ OPERATIONS: Final = [
                     "application/x-ndjson": Content(
                         schema={"type": "string", "description": "One RecordOut per line."}
                     ),
+                    "text/csv": CSV_ROWS,
                     "application/vnd.seb.batch": Content(schema=BYTES),
                     "text/event-stream": _LIVE,
                     "application/cloudevents-batch+json": EVENTS,

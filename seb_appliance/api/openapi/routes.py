@@ -7,12 +7,11 @@ import functools
 import hashlib
 from typing import Final
 
-import msgspec
 from litestar import get
 from litestar.handlers import HTTPRouteHandler
 from litestar.types import ASGIApp
 
-from seb_appliance.api.answers import Answer, Headers
+from seb_appliance.api.answers import Answer, Headers, json_line
 from seb_appliance.api.auth import AnyRequest
 from seb_appliance.api.openapi import (
     access,
@@ -67,7 +66,7 @@ _PAGE_POLICY: Final = (
 
 @functools.cache
 def openapi_json() -> bytes:
-    return msgspec.json.encode(document(OPERATIONS, SCHEMAS))
+    return json_line(document(OPERATIONS, SCHEMAS))
 
 
 def routes(options: ApiOptions) -> list[HTTPRouteHandler]:

@@ -10,6 +10,7 @@ from seb_appliance.api.openapi.records import BYTES, READ_ERRORS, WRITE_ERRORS
 from seb_appliance.errors import (
     BadJsonError,
     BadNameError,
+    IdempotencyMismatchError,
     RecordTooLargeError,
     RequestTooLargeError,
     SequenceGapError,
@@ -92,6 +93,7 @@ OPERATIONS: Final = [
             header("Producer-Id", "Of an idempotent producer, with the next two.", "sensor-1"),
             header("Producer-Epoch", "From 0 on.", "0"),
             header("Producer-Seq", "From 0 on in each epoch.", "17"),
+            header("Producer-Checksum", "A repeat of the seq with another is refused.", "277483"),
         ],
         body=_ANY_BODY,
         body_required=False,
@@ -103,6 +105,7 @@ OPERATIONS: Final = [
             *_WRITE,
             StreamClosedError,
             StreamConflictError,
+            IdempotencyMismatchError,
             StaleEpochError,
             SequenceGapError,
         ),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from dataclasses import replace
+from itertools import chain
 from typing import Any, Final, TypeVar
 from urllib.parse import quote_from_bytes
 
@@ -15,7 +17,19 @@ from litestar.types import ASGIApp, Receive
 
 from seb_appliance import limits
 from seb_appliance.api import parameters
-from seb_appliance.api.answers import ARROW, BATCH, EVENTS, JSON, NDJSON, RAW, SSE, Answer, Headers
+from seb_appliance.api.answers import (
+    ARROW,
+    BATCH,
+    CSV,
+    EVENTS,
+    JSON,
+    NDJSON,
+    RAW,
+    SSE,
+    Answer,
+    Headers,
+    json_line,
+)
 from seb_appliance.api.auth import (
     AnyRequest,
     Call,
@@ -25,11 +39,12 @@ from seb_appliance.api.auth import (
     look_again,
 )
 from seb_appliance.api.media_types import negotiate
-from seb_appliance.api.records.arrow import ArrowRecords
+from seb_appliance.api.records.arrow import arrow_encoding
 from seb_appliance.api.records.arrow import is_installed as arrow_is_installed
 from seb_appliance.api.records.arrow import not_installed as arrow_not_installed
 from seb_appliance.api.records.cloud_events import STRUCTURED
 from seb_appliance.api.records.encode_cloud_events import event_parts, one_event
+from seb_appliance.api.records.encode_csv import HEADER_ROW, csv_parts
 from seb_appliance.api.records.encode_json import (
     VALUE_SHAPES,
     ValueShape,
@@ -39,13 +54,15 @@ from seb_appliance.api.records.encode_json import (
 )
 from seb_appliance.api.records.key_parameters import optional_bytes
 from seb_appliance.api.records.live import LiveRecords
+from seb_appliance.api.records.range_answers import Encoding, RangeAnswer, begin, part_of
 from seb_appliance.api.records.views import (
     VIEW_QUERY,
     check_type,
     is_view,
     read_view,
     view_headers,
-    view_parts,
+    view_json,
+    whole_view,
 )
 from seb_appliance.api.times import format_time
 from seb_appliance.api.trace_context import RequestTrace
@@ -72,20 +89,23 @@ RECORD_QUERY: Final = frozenset({"values"})
 FORMATS: Final = {
     "json": JSON.decode(),
     "ndjson": NDJSON.decode(),
+    "csv": CSV.decode(),
     "batch": BATCH.decode(),
     "cloudevents": EVENTS.decode(),
 }
 LIVE: Final = SSE.decode()
 COLUMNS: Final = ARROW.decode()
 ALL_FORMATS: Final = {**FORMATS, "sse": LIVE, "arrow": COLUMNS}
+_LIMITS: Final = frozenset({"max_records", "max_bytes"})
 _ONE: Final = (JSON.decode(), RAW.decode(), STRUCTURED)
 _VARY: Final = (b"vary", b"Accept, Accept-Encoding, Authorization")
 _SAFE: Final = "/:;,=@+"  # left unescaped in header values
 _NO_STORE: Final = (b"cache-control", b"no-store")
 
 
-def read_request(query: dict[str, str]) -> ReadRequest:
+def read_request(call: Call) -> ReadRequest:
     """What a consumer asks for. Raises BadParameterError."""
+    query = call.query
     until = query.get("until")
     return ReadRequest(
         start=parameters.position(query.get("offset", "earliest"), "offset"),
@@ -102,6 +122,7 @@ def read_request(query: dict[str, str]) -> ReadRequest:
             largest=limits.FETCH_BYTES_MAX,
         ),
         wait_ms=parameters.duration_ms(query.get("wait", "0"), "wait", largest=limits.WAIT_MS_MAX),
+        owner=call.owner,
         topic_id=parameters.topic_id(query),
     )
 
@@ -123,6 +144,14 @@ def answer_type(call: Call, formats: Mapping[str, str] = ALL_FORMATS) -> str:
     return chosen
 
 
+def is_whole(call: Call, chosen: str) -> bool:
+    """Whether the answer holds all records of the range, however many there are: those who read
+    rows and columns do not look for a sign that there are more."""
+    return chosen == COLUMNS or (
+        chosen in (FORMATS["ndjson"], FORMATS["csv"]) and not _LIMITS & call.query.keys()
+    )
+
+
 def value_shape(query: dict[str, str]) -> ValueShape:
     return parameters.choice(query.get("values", "text"), "values", VALUE_SHAPES)
 
@@ -136,6 +165,8 @@ def encode(result: ReadResult, chosen: str, shape: ValueShape) -> Iterable[Bytes
         return event_parts(result)
     if chosen == FORMATS["ndjson"]:
         return ndjson_parts(result, shape)
+    if chosen == FORMATS["csv"]:
+        return chain([HEADER_ROW], csv_parts(result, shape))
     return json_parts(result, shape)
 
 
@@ -144,8 +175,9 @@ def topic_id_of(result: ReadResult) -> tuple[bytes, bytes]:
 
 
 def consumed_headers(result: ReadResult, chosen: str) -> Headers:
+    charset = b"; charset=utf-8" if chosen.startswith("text/") else b""
     return [
-        (b"content-type", chosen.encode()),
+        (b"content-type", chosen.encode() + charset),
         topic_id_of(result),
         (b"seb-next-offset", str(result.next_offset).encode()),
         (b"seb-log-end-offset", str(result.log_end_offset).encode()),
@@ -154,19 +186,21 @@ def consumed_headers(result: ReadResult, chosen: str) -> Headers:
     ]
 
 
-def held(broker: Broker, headers: Headers, body: Sequence[Bytes], *, status: int = 200) -> Answer:
-    """An answer whose bytes count against the budget for readers until they are sent."""
-    reservation = broker.reading.reserve(sum(map(len, body)))
+def held(
+    broker: Broker, call: Call, headers: Headers, body: Sequence[Bytes], *, status: int = 200
+) -> Answer:
+    """An answer whose bytes count in the key's share of `Broker.reading` until they are taken."""
+    reservation = broker.reading.reserve(call.owner, sum(map(len, body)))
     return Answer(status, headers, body, reservation=reservation)
 
 
-async def encoded(broker: Broker, headers: Headers, parts: Iterable[Bytes]) -> Answer:
+async def encoded(broker: Broker, call: Call, headers: Headers, parts: Iterable[Bytes]) -> Answer:
     """As `held`, of parts that are still to be made: others run between them, and an answer that
-    the budget has no room for is not made to its end."""
+    there is no room for is not made to its end."""
     if isinstance(parts, list):
-        return held(broker, headers, parts)
+        return held(broker, call, headers, parts)
     body: list[Bytes] = []
-    reservation = broker.reading.reserve(0)
+    reservation = broker.reading.reserve(call.owner, 0)
     try:
         for part in parts:
             if body:
@@ -222,7 +256,7 @@ async def read_one(broker: Broker, topic: str, place: From) -> ReadResult:
     return result
 
 
-def raw_answer(broker: Broker, result: ReadResult, if_none_match: bytes | None) -> Answer:
+def raw_answer(broker: Broker, call: Call, result: ReadResult) -> Answer:
     """One record's value, with the rest of it in headers; 304 when the client has it already."""
     piece = result.slices[0]
     columns, i = piece.batch.columns, piece.begin
@@ -238,10 +272,11 @@ def raw_answer(broker: Broker, result: ReadResult, if_none_match: bytes | None) 
     crc = crc32c(repr(headers).encode(), crc32c(value or b""))
     etag = f'"{result.topic_id}-{crc:08x}"'.encode()
     headers += [(b"etag", etag), (b"cache-control", b"private, no-cache"), _VARY]
+    if_none_match = call.headers.get(b"if-none-match")
     if if_none_match is not None and etag in [tag.strip() for tag in if_none_match.split(b",")]:
         return Answer(304, headers)
     # Never a type that a browser would run.
-    return held(broker, [(b"content-type", RAW), *headers], [value or b""])
+    return held(broker, call, [(b"content-type", RAW), *headers], [value or b""])
 
 
 def _record_headers(piece: BatchSlice) -> Headers:
@@ -270,13 +305,50 @@ async def _view(
     check_id(topic, broker.topics.get(topic).topic_id, wanted.topic_id)
     page = await read_view(broker, topic, call, wanted)
     headers = view_headers(page, consumed_headers(page.result, chosen))
-    return await encoded(broker, headers, view_parts(page, chosen, shape))
+    if chosen == FORMATS["json"]:
+        return await encoded(broker, call, headers, view_json(page, shape))
+    return await encoded(broker, call, headers, encode(page.result, chosen, shape))
+
+
+async def _whole(
+    broker: Broker, call: Call, topic: str, chosen: str, shape: ValueShape, request: AnyRequest
+) -> RangeAnswer:
+    wanted, part = read_request(call), part_of(call)
+    key = optional_bytes(call.query.get("key"), call.query.get("key_base64"), "key")
+    if chosen == COLUMNS:
+        encoding = await arrow_encoding(call.query)
+    elif chosen == FORMATS["csv"]:
+        encoding = Encoding(lambda result: csv_parts(result, shape), HEADER_ROW)
+    else:
+        encoding = Encoding(lambda result: ndjson_parts(result, shape))
+    if is_view(call):
+        check_id(topic, broker.topics.get(topic).topic_id, wanted.topic_id)
+        first, follow = await whole_view(broker, topic, call, part)
+        headers = consumed_headers(first, chosen)
+        return RangeAnswer(broker, call, headers, encoding, first, follow)
+    most = wanted.max_records if "max_records" in call.query else None
+    first, end, follow = await unless_gone(
+        begin(
+            lambda asked: (
+                broker.read(topic, asked) if key is None else broker.read_key(topic, asked, key)
+            ),
+            wanted,
+            part,
+            most,
+        ),
+        request,
+        waits=wanted.wait_ms > 0,
+    )
+    headers = consumed_headers(replace(first, next_offset=end), chosen)
+    if most is not None:  # then it is not known yet
+        headers = [header for header in headers if header[0] != b"seb-next-offset"]
+    return RangeAnswer(broker, call, headers, encoding, first, follow)
 
 
 def routes(broker: Broker, traces: Traces | None = None) -> list[HTTPRouteHandler]:
     @get("/v1/topics/{topic:str}/records")
     async def consume(request: AnyRequest) -> ASGIApp:
-        call = enter_to_read(request, broker, CONSUME_QUERY)
+        call = enter_to_read(request, broker, CONSUME_QUERY).without_defaults()
         topic: str = request.scope["path_params"]["topic"]
         authorize_to_read(broker, call, topic)
         chosen = answer_type(call)
@@ -287,9 +359,9 @@ def routes(broker: Broker, traces: Traces | None = None) -> list[HTTPRouteHandle
             check_type(chosen)
         if chosen == LIVE:
             return await LiveRecords.of(broker, topic, call, shape)
-        wanted = read_request(call.query)
-        if chosen == COLUMNS:
-            return await ArrowRecords.of(broker, topic, call.query, wanted)
+        if is_whole(call, chosen):
+            return await _whole(broker, call, topic, chosen, shape, request)
+        wanted = read_request(call)
         if is_of_keys:
             return await _view(broker, call, topic, wanted, chosen, shape)
         trace = RequestTrace.of(traces, call.headers)
@@ -301,7 +373,7 @@ def routes(broker: Broker, traces: Traces | None = None) -> list[HTTPRouteHandle
         if trace is not None:
             trace.consumed(topic, result.next_offset)
         return await encoded(
-            broker, consumed_headers(result, chosen), encode(result, chosen, shape)
+            broker, call, consumed_headers(result, chosen), encode(result, chosen, shape)
         )
 
     @get("/v1/topics/{topic:str}/records/{offset:str}")
@@ -318,12 +390,12 @@ def routes(broker: Broker, traces: Traces | None = None) -> list[HTTPRouteHandle
         shape = value_shape(call.query)
         result = await read_one(broker, topic, place)
         if chosen == RAW.decode():
-            return raw_answer(broker, result, call.headers.get(b"if-none-match"))
+            return raw_answer(broker, call, result)
         if chosen == STRUCTURED:
             body = one_event(result)
         else:
-            body = msgspec.json.encode(next(iter(records(result, shape))))
+            body = json_line(next(iter(records(result, shape))))
         headers = [(b"content-type", chosen.encode()), topic_id_of(result), _NO_STORE, _VARY]
-        return held(broker, headers, [body])
+        return held(broker, call, headers, [body])
 
     return [consume, consume_one]

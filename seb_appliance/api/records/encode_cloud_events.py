@@ -39,12 +39,12 @@ def event_parts(result: ReadResult) -> Iterator[bytes]:
             end = min(begin + at_once, piece.end)
             yield opening + _encode([_event(result, piece, i) for i in range(begin, end)])[1:-1]
             opening = b","
-    yield b"[]" if opening == b"[" else b"]"
+    yield b"[]\n" if opening == b"[" else b"]\n"
 
 
 def one_event(result: ReadResult) -> bytes:
     """The first record of the result, of which there is one."""
-    return _encode(_event(result, result.slices[0], result.slices[0].begin))
+    return _encode(_event(result, result.slices[0], result.slices[0].begin)) + b"\n"
 
 
 def _event(result: ReadResult, piece: BatchSlice, i: int) -> dict[str, Any]:

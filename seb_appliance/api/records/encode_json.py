@@ -75,23 +75,23 @@ def framed(frame: RecordsOut, result: ReadResult, shape: ValueShape) -> Iterator
     # A quote inside of a text is escaped: this can only be the field itself.
     before, _, after = _encoder.encode(frame).partition(_NO_RECORDS)
     opening = before + _NO_RECORDS[:-1]
-    for part in _parts(result, shape):
+    for part in record_parts(result, shape):
         yield opening + _encoder.encode(part)[1:-1]
         opening = b","
-    yield (b"" if opening == b"," else opening) + _NO_RECORDS[-1:] + after
+    yield (b"" if opening == b"," else opening) + _NO_RECORDS[-1:] + after + b"\n"
 
 
 def ndjson_parts(result: ReadResult, shape: ValueShape) -> Iterator[bytes]:
     """One record per line."""
-    return map(_encoder.encode_lines, _parts(result, shape))
+    return map(_encoder.encode_lines, record_parts(result, shape))
 
 
 def records(result: ReadResult, shape: ValueShape) -> Iterator[RecordOut]:
-    for part in _parts(result, shape):
+    for part in record_parts(result, shape):
         yield from part
 
 
-def _parts(result: ReadResult, shape: ValueShape) -> Iterator[list[RecordOut]]:
+def record_parts(result: ReadResult, shape: ValueShape) -> Iterator[list[RecordOut]]:
     """The records, some at a time."""
     for piece in result.slices:
         mean_bytes = piece.batch.header.inflated_bytes // piece.batch.header.count + 1

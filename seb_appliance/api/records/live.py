@@ -120,7 +120,7 @@ class LiveRecords(LiveAnswer[Follower]):
         ]
 
     async def _follow(self) -> Follower:
-        return self._broker.follow(self._topic)
+        return self._broker.follow(self._topic, self._call.owner)
 
     def _opening(self, follower: Follower) -> bytes:  # noqa: ARG002
         # An id without data: who loses the connection before the first record comes back to here.

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import ClassVar, Final, Generic, TypeVar, cast
+from typing import ClassVar, Final, Generic, TypeVar
 
-from litestar.types import HTTPResponseBodyEvent, Message, Receive, Scope, Send
+from litestar.types import Receive, Scope, Send
 
 from seb_appliance import limits
-from seb_appliance.api.answers import SSE, Headers
-from seb_appliance.api.auth import METER_STATE, Call, authenticated_again
+from seb_appliance.api.answers import SSE, Headers, body_event, send_part
+from seb_appliance.api.auth import METER_STATE, Call, authenticated_again, within_quota
 from seb_appliance.api.problems import REQUEST_ID_STATE, problem_body
 from seb_appliance.broker.broker import Broker
 from seb_appliance.broker.following import Listener
@@ -105,7 +105,7 @@ class LiveAnswer(Generic[L]):
                 await self._check_key(follower, scope)
                 if self._is_over():
                     return _END
-                part = await self._next_part(follower)
+                part = await self._part_within_quota(follower, scope)
                 if part is not None:
                     await self._send(send, part)
                 elif rings != follower.rings:
@@ -119,24 +119,34 @@ class LiveAnswer(Generic[L]):
             return self._told(scope, error)
         return b""
 
+    async def _part_within_quota(self, follower: L, scope: Scope) -> bytes | None:
+        """What comes next, once the API key may send it; None when there is nothing, or it is time
+        for something else."""
+        rings = follower.rings
+
+        def is_over() -> bool:
+            return follower.left or follower.stopping or rings != follower.rings
+
+        await within_quota(scope, is_over, follower.wait)
+        return None if is_over() else await self._next_part(follower)
+
     async def _check_key(self, follower: L, scope: Scope) -> None:
-        """Raises UnauthenticatedError, ForbiddenError, QuotaExceededError."""
+        """Raises UnauthenticatedError, ForbiddenError."""
         access = self._broker.access
         if access.still_holds(self._key, self._holds_until_us):
             return
         self._key = authenticated_again(self._broker, self._call)
         await self._authorize(follower, self._key)
         self._holds_until_us = access.holds_until_us(self._key)
-        scope["state"][METER_STATE] = access.meters.enter(self._key)
+        scope["state"][METER_STATE] = access.meters.of(self._key)
 
     async def _send(self, send: Send, content: bytes) -> None:
-        """Returns when the client has taken nearly all of `content`. Raises OverloadedError,
+        """Returns when the client has taken `content`. Raises ShareExceededError, OverloadedError,
         FollowerTooSlowError."""
-        with self._broker.followers.budget.reserve(len(content)):
+        with self._broker.followers.budget.reserve(self._call.owner, len(content)):
             try:
                 async with asyncio.timeout(limits.FOLLOWER_STALLED_S_MAX):
-                    await send(body_event(content))
-                    await send(body_event(b""))  # returns when the buffers have emptied
+                    await send_part(send, content)
             except TimeoutError:
                 self._broker.followers.cut += 1
                 raise FollowerTooSlowError(
@@ -147,16 +157,7 @@ class LiveAnswer(Generic[L]):
     def _told(self, scope: Scope, error: SebError) -> bytes:
         request_id = str(scope["state"].get(REQUEST_ID_STATE, ""))
         document = problem_body(error, request_id, to_admin=grants_admin(self._key.grants))
-        return b"event: error\ndata: %b\n\n" % document
-
-
-def body_event(content: bytes, *, more: bool = True) -> Message:
-    event: HTTPResponseBodyEvent = {
-        "type": "http.response.body",
-        "body": content,
-        "more_body": more,
-    }
-    return cast("Message", event)
+        return b"event: error\ndata: %b\n" % document
 
 
 async def disconnected(receive: Receive, leave: Callable[[], None]) -> None:

@@ -59,7 +59,7 @@ class LiveOfMany(LiveAnswer[FollowerOfMany]):
 
     async def _follow(self) -> FollowerOfMany:
         """Raises OffsetExpiredError, OffsetOutOfRangeError, too."""
-        follower = await self._broker.follow_many(self._may)
+        follower = await self._broker.follow_many(self._may, self._call.owner)
         try:
             for topic in follower.topics.values():
                 self._place[topic.topic_id] = start_of(
@@ -174,7 +174,7 @@ class LiveOfMany(LiveAnswer[FollowerOfMany]):
 def routes(broker: Broker) -> list[HTTPRouteHandler]:
     @get("/v1/records")
     async def read_many(request: AnyRequest) -> ASGIApp:
-        call = enter_to_read(request, broker, QUERY | PAGE_QUERY)
+        call = enter_to_read(request, broker, QUERY | PAGE_QUERY).without_defaults()
         if answer_type(call, FORMATS) == FORMATS["sse"]:
             return LiveOfMany(broker, call)
         page = PageOfMany(broker, call, many_request(call))

@@ -15,7 +15,7 @@ import msgspec
 
 from seb_appliance import limits
 from seb_appliance.api import parameters
-from seb_appliance.api.answers import JSON, Answer
+from seb_appliance.api.answers import JSON, Answer, json_line
 from seb_appliance.api.auth import Call
 from seb_appliance.api.records.consume import encoded
 from seb_appliance.api.records.encode_json import ValueShape, ndjson_parts
@@ -89,7 +89,7 @@ class PageOfMany:
 
     async def read(self) -> None:
         """Raises OffsetExpiredError, OffsetOutOfRangeError, and what `Broker.read` raises."""
-        with await self._broker.follow_many(self._may) as follower:
+        with await self._broker.follow_many(self._may, self._call.owner) as follower:
             self._begin(follower)
             await self._read(follower)
             if not self._results and self.wait_ms:
@@ -105,9 +105,8 @@ class PageOfMany:
             (b"cache-control", b"no-store"),
             (b"vary", b"Accept, Accept-Encoding, Authorization"),
         ]
-        return await encoded(
-            self._broker, headers, _parts(frame, self._results, self._wanted.shape)
-        )
+        parts = _parts(frame, self._results, self._wanted.shape)
+        return await encoded(self._broker, self._call, headers, parts)
 
     def _may(self, topic: str) -> bool:
         ticket = self._call.ticket
@@ -193,5 +192,5 @@ def _parts(frame: ManyRecordsOut, results: list[ReadResult], shape: ValueShape) 
             # No line break stands inside of a record.
             yield before + topic + lines[1:-1].replace(b"\n{", b"," + topic)
             before = b","
-    after = msgspec.json.encode(frame).removeprefix(_RECORDS)
+    after = json_line(frame).removeprefix(_RECORDS)
     yield (b"" if before == b"," else before) + b"]," + after

@@ -11,7 +11,7 @@ from litestar.types import ASGIApp
 
 from seb_appliance import limits
 from seb_appliance.api import conditions
-from seb_appliance.api.answers import JSON, Answer, Headers
+from seb_appliance.api.answers import JSON, Answer, Headers, json_line
 from seb_appliance.api.auth import AnyRequest, enter
 from seb_appliance.api.bodies import read_body
 from seb_appliance.api.options import ApiOptions
@@ -24,9 +24,6 @@ from seb_appliance.broker.appending import Conditions
 from seb_appliance.broker.broker import Broker
 from seb_appliance.broker.values import Appended, NewBatches, NewRecords
 from seb_appliance.errors import BadParameterError
-
-_encoder: Final = msgspec.json.Encoder()
-
 
 REPLAYED: Final = (b"idempotency-replayed", b"true")
 
@@ -60,7 +57,7 @@ def produced_body(topic: str, topic_id: int, offset: int, count: int, timestamp_
     """`Produced` as JSON. Topic names need no escapes."""
     return (
         f'{{"topic":"{topic}","topic_id":{topic_id},"offset":{offset},"count":{count},'
-        f'"last_offset":{offset + count - 1},"timestamp":"{format_time(timestamp_us)}"}}'
+        f'"last_offset":{offset + count - 1},"timestamp":"{format_time(timestamp_us)}"}}\n'
     ).encode()
 
 
@@ -72,7 +69,7 @@ def produced(appended: Appended, agreed: Conditions) -> tuple[int, Headers, byte
     """Status, headers and body. A producer's duplicate is answered with 200, all else with 201."""
     topic, topic_id, offset = appended.topic, appended.topic_id, appended.offset
     if offset is None:
-        body = _encoder.encode(Produced(topic, topic_id, None, None, None, None))
+        body = json_line(Produced(topic, topic_id, None, None, None, None))
     else:
         body = produced_body(topic, topic_id, offset, appended.count, appended.timestamp_us)
     headers = [(b"content-type", JSON), (b"seb-durability", appended.durability.encode())]
@@ -100,7 +97,7 @@ def routes(broker: Broker, options: ApiOptions) -> list[HTTPRouteHandler]:
         deadline_ms = timeout_ms(call.headers)
         trace = RequestTrace.of(options.traces, call.headers)
         body, reservation = await read_body(
-            request.receive, call.headers, broker.pending, options.max_request_bytes
+            request.receive, call.headers, call.owner, broker.pending, options.max_request_bytes
         )
         options.failpoints.reach("K1")
         try:

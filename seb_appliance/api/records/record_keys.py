@@ -15,9 +15,8 @@ from litestar.handlers import HTTPRouteHandler
 from litestar.types import ASGIApp
 from msgspec import UNSET, UnsetType
 
-from seb_appliance import limits
 from seb_appliance.api import conditions, parameters
-from seb_appliance.api.answers import JSON, RAW, Answer, Headers
+from seb_appliance.api.answers import JSON, RAW, Answer, Headers, json_line
 from seb_appliance.api.auth import AnyRequest, Call, enter
 from seb_appliance.api.json_bodies import read_json
 from seb_appliance.api.media_types import negotiate
@@ -112,36 +111,33 @@ def _text_or_bytes(key: bytes | None) -> tuple[str | None, bytes | None]:
         return None, key
 
 
-async def _list(broker: Broker, topic: str, asked: KeysQuestion) -> Answer:
+async def _list(broker: Broker, call: Call, topic: str, asked: KeysQuestion) -> Answer:
     check_numbers(asked)
     prefix = optional_bytes(asked.prefix, asked.prefix_base64, "prefix") or b""
     after = optional_bytes(asked.after, asked.after_base64, "after")
     page = await broker.record_keys.keys(topic, prefix, after, asked.limit, fresh=asked.fresh)
     keys = [_key_out(row) for row in page.rows]
     next_after, next_after_base64 = _text_or_bytes(page.next_after)
-    return _told(
-        broker,
-        KeysOut(topic, page.topic_id, keys, next_after, next_after_base64, page.indexed_offset),
-        page.indexed_offset,
-    )
+    told = KeysOut(topic, page.topic_id, keys, next_after, next_after_base64, page.indexed_offset)
+    return _told(broker, call, told, page.indexed_offset)
 
 
-async def _latest(broker: Broker, topic: str, asked: LatestQuestion, call: Call) -> Answer:
+async def _latest(broker: Broker, call: Call, topic: str, asked: LatestQuestion) -> Answer:
     key = key_bytes(asked.key, asked.key_base64)
     shape = parameters.choice(asked.values, "values", VALUE_SHAPES)
     chosen = negotiate(call.headers.get(b"accept"), _ONE)
     found = await broker.record_keys.latest(topic, key, fresh=asked.fresh)
     if chosen == RAW.decode():
-        answer = raw_answer(broker, found.result, call.headers.get(b"if-none-match"))
+        answer = raw_answer(broker, call, found.result)
         answer.headers.append(_indexed(found.indexed_offset))
         return answer
     record = next(iter(records(found.result, shape)))
     topic_id = found.result.topic_id
     latest = LatestOut(topic, topic_id, record, found.indexed_offset)
-    return _told(broker, latest, found.indexed_offset)
+    return _told(broker, call, latest, found.indexed_offset)
 
 
-async def _history(broker: Broker, topic: str, asked: HistoryQuestion) -> Answer:
+async def _history(broker: Broker, call: Call, topic: str, asked: HistoryQuestion) -> Answer:
     check_numbers(asked)
     key = key_bytes(asked.key, asked.key_base64)
     shape = parameters.choice(asked.values, "values", VALUE_SHAPES)
@@ -151,16 +147,16 @@ async def _history(broker: Broker, topic: str, asked: HistoryQuestion) -> Answer
     newest_first = list(records(found.result, shape))[::-1]
     topic_id = found.result.topic_id
     history = HistoryOut(topic, topic_id, newest_first, found.next_before, found.indexed_offset)
-    return _told(broker, history, found.indexed_offset)
+    return _told(broker, call, history, found.indexed_offset)
 
 
 def _indexed(offset: int) -> tuple[bytes, bytes]:
     return b"seb-indexed-offset", str(offset).encode()
 
 
-def _told(broker: Broker, content: Any, indexed_offset: int) -> Answer:
+def _told(broker: Broker, call: Call, content: Any, indexed_offset: int) -> Answer:
     headers: Headers = [(b"content-type", JSON), _indexed(indexed_offset), _VARY]
-    return held(broker, headers, [msgspec.json.encode(content)])
+    return held(broker, call, headers, [json_line(content)])
 
 
 async def _delete(broker: Broker, request: AnyRequest, call: Call, topic: str) -> Answer:
@@ -175,7 +171,7 @@ async def _delete(broker: Broker, request: AnyRequest, call: Call, topic: str) -
         call.key,
         topic,
         NewRecords([None], keys=[key]),
-        broker.pending.reserve(len(key) + limits.KIB),
+        broker.pending.reserve(call.owner, len(key)),
         deadline_ms,
         agreed,
         address=call.address,
@@ -194,34 +190,35 @@ def routes(broker: Broker) -> list[HTTPRouteHandler]:
     @get("/v1/topics/{topic:str}/keys")
     async def list_keys(request: AnyRequest) -> ASGIApp:
         call, topic = entered(request, KEYS_QUERY, "consume")
-        return await _list(broker, topic, keys_question(call.query))
+        return await _list(broker, call, topic, keys_question(call.query))
 
     @post("/v1/topics/{topic:str}/keys", status_code=200)
     async def find_keys(request: AnyRequest) -> ASGIApp:
         call, topic = entered(request, frozenset(), "consume")
-        return await _list(broker, topic, await read_json(request, call, broker, _keys_decoder))
+        asked = await read_json(request, call, broker, _keys_decoder)
+        return await _list(broker, call, topic, asked)
 
     @get("/v1/topics/{topic:str}/keys/latest")
     async def get_latest(request: AnyRequest) -> ASGIApp:
         call, topic = entered(request, LATEST_QUERY, "consume")
-        return await _latest(broker, topic, latest_question(call.query), call)
+        return await _latest(broker, call, topic, latest_question(call.query))
 
     @post("/v1/topics/{topic:str}/keys/latest", status_code=200)
     async def find_latest(request: AnyRequest) -> ASGIApp:
         call, topic = entered(request, frozenset(), "consume")
         asked = await read_json(request, call, broker, _latest_decoder)
-        return await _latest(broker, topic, asked, call)
+        return await _latest(broker, call, topic, asked)
 
     @get("/v1/topics/{topic:str}/keys/history")
     async def get_history(request: AnyRequest) -> ASGIApp:
         call, topic = entered(request, HISTORY_QUERY, "consume")
-        return await _history(broker, topic, history_question(call.query))
+        return await _history(broker, call, topic, history_question(call.query))
 
     @post("/v1/topics/{topic:str}/keys/history", status_code=200)
     async def find_history(request: AnyRequest) -> ASGIApp:
         call, topic = entered(request, frozenset(), "consume")
         asked = await read_json(request, call, broker, _history_decoder)
-        return await _history(broker, topic, asked)
+        return await _history(broker, call, topic, asked)
 
     @delete("/v1/topics/{topic:str}/keys", status_code=200)
     async def delete_key(request: AnyRequest) -> ASGIApp:

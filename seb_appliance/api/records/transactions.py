@@ -56,11 +56,12 @@ def routes(broker: Broker, options: ApiOptions) -> list[HTTPRouteHandler]:
     @post("/v1/transactions")
     async def transact(request: AnyRequest) -> ASGIApp:
         call = enter(request, broker)
+        _authorize_any(broker, call)
         refuse_unsupported(call.headers, _UNDERSTOOD)
         refuse_record_headers(call.headers)
         key, deadline_ms = idempotency_key(call), timeout_ms(call.headers)
         body, reservation = await read_body(
-            request.receive, call.headers, broker.pending, options.max_request_bytes
+            request.receive, call.headers, call.owner, broker.pending, options.max_request_bytes
         )
         options.failpoints.reach("K1")
         try:
@@ -81,6 +82,13 @@ def routes(broker: Broker, options: ApiOptions) -> list[HTTPRouteHandler]:
         return _answer(done, transaction)
 
     return [transact]
+
+
+def _authorize_any(broker: Broker, call: Call) -> None:
+    """The topics stand in the body; nothing of it is read for a key that may neither produce nor
+    commit anything. Raises ForbiddenError."""
+    if not broker.may(call.key, "consume"):
+        broker.authorize(call.key, "produce")
 
 
 async def _authorize(broker: Broker, call: Call, asked: Transaction) -> None:

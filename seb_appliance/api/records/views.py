@@ -10,13 +10,14 @@ from typing import Final
 import msgspec
 
 from seb_appliance.api import parameters
-from seb_appliance.api.answers import JSON, NDJSON, Headers
+from seb_appliance.api.answers import CSV, JSON, NDJSON, Headers
 from seb_appliance.api.auth import Call
-from seb_appliance.api.records.encode_json import RecordsOut, ValueShape, framed, ndjson_parts
+from seb_appliance.api.records.encode_json import RecordsOut, ValueShape, framed
 from seb_appliance.api.records.key_parameters import switch
+from seb_appliance.api.records.range_answers import Next
 from seb_appliance.broker.broker import Broker
 from seb_appliance.broker.record_keys import ViewPage, ViewPlace
-from seb_appliance.broker.values import ReadRequest
+from seb_appliance.broker.values import ReadRequest, ReadResult
 from seb_appliance.errors import BadParameterError
 from seb_appliance.formats.columns import Bytes
 
@@ -66,6 +67,24 @@ def cursor_of(place: ViewPlace | None) -> str | None:
     return base64.urlsafe_b64encode(packed).decode().rstrip("=")
 
 
+async def whole_view(
+    broker: Broker, topic: str, call: Call, part: ReadRequest
+) -> tuple[ReadResult, Next]:
+    """The first page, and what gives those that follow."""
+    page = await read_view(broker, topic, call, part)
+
+    async def follow(before: ReadResult) -> ReadResult | None:
+        nonlocal page
+        if page.next_place is None:
+            return None
+        page = await broker.record_keys.view(
+            before.topic, page.next_place, part.max_records, part.max_bytes, fresh=False
+        )
+        return page.result
+
+    return page.result, follow
+
+
 async def read_view(broker: Broker, topic: str, call: Call, wanted: ReadRequest) -> ViewPage:
     """The page that a query asks for."""
     return await broker.record_keys.view(
@@ -78,10 +97,10 @@ async def read_view(broker: Broker, topic: str, call: Call, wanted: ReadRequest)
 
 
 def check_type(chosen: str) -> None:
-    """Records that are chosen by their keys come as JSON or NDJSON. Raises BadParameterError."""
-    if chosen not in (JSON.decode(), NDJSON.decode()):
+    """Records that are chosen by their keys come one by one. Raises BadParameterError."""
+    if chosen not in (JSON.decode(), NDJSON.decode(), CSV.decode()):
         raise BadParameterError(
-            "Records chosen by their keys come as JSON or NDJSON, and in no other format."
+            "Records chosen by their keys come as JSON, NDJSON or CSV, and in no other format."
         )
 
 
@@ -90,11 +109,8 @@ def view_headers(page: ViewPage, headers: Headers) -> Headers:
     return headers if cursor is None else [*headers, (b"seb-next-cursor", cursor.encode())]
 
 
-def view_parts(page: ViewPage, chosen: str, shape: ValueShape) -> Iterable[Bytes]:
+def view_json(page: ViewPage, shape: ValueShape) -> Iterable[Bytes]:
     """The body of the answer, in parts that are made when they are asked for."""
-    if chosen == NDJSON.decode():
-        return ndjson_parts(page.result, shape)
-    assert chosen == JSON.decode(), chosen
     result = page.result
     frame = ViewOut(
         result.topic,

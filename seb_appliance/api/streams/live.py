@@ -60,7 +60,7 @@ class LiveStream(LiveAnswer[Follower]):
         return [(b"stream-sse-data-encoding", b"base64")] if self._in_base64 else []
 
     async def _follow(self) -> Follower:
-        return self._broker.follow(self._topic)
+        return self._broker.follow(self._topic, self._call.owner)
 
     def _opening(self, follower: Follower) -> bytes:  # noqa: ARG002
         return b""

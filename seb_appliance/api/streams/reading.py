@@ -74,7 +74,7 @@ def routes(broker: Broker, options: ApiOptions) -> list[HTTPRouteHandler]:
         headers: Headers = []
         if asked.live:
             if offset >= view.log_end_offset and not view.state.closed:
-                waiting = broker.streams.wait(view, offset, limits.STREAM_POLL_S)
+                waiting = broker.streams.wait(view, offset, limits.STREAM_POLL_S, call.owner)
                 view = await unless_gone(waiting, request, waits=True)
             cursor = options.streams.cursors.after(asked.cursor)
             headers.append((CURSOR, str(cursor).encode()))
@@ -156,4 +156,4 @@ async def _answer(
     if closed:
         headers.append(CLOSED)
     parts = json_parts(result) if is_json(view.state.content_type) else byte_parts(result)
-    return await encoded(broker, headers, parts)
+    return await encoded(broker, call, headers, parts)

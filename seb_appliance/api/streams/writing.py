@@ -18,7 +18,7 @@ from seb_appliance.api.streams.door import enter
 from seb_appliance.api.streams.headers import wanted_append, wanted_stream
 from seb_appliance.api.streams.names import topic_of
 from seb_appliance.broker.broker import Broker
-from seb_appliance.broker.budget import Reservation
+from seb_appliance.broker.shares import Reservation
 from seb_appliance.broker.stream_values import (
     StreamAppend,
     StreamAppended,
@@ -84,7 +84,9 @@ def _url(request: AnyRequest, call: Call) -> bytes:
 async def _body(
     request: AnyRequest, call: Call, broker: Broker, options: ApiOptions
 ) -> tuple[bytes, Reservation]:
-    read = await read_body(request.receive, call.headers, broker.pending, options.max_request_bytes)
+    read = await read_body(
+        request.receive, call.headers, call.owner, broker.pending, options.max_request_bytes
+    )
     options.failpoints.reach("K1")
     return read
 

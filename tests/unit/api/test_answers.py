@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from seb_appliance.api.answers import Answer
-from seb_appliance.broker.budget import ByteBudget
+from seb_appliance.broker.shares import OPERATOR, Shares
 
 
 class Killed(BaseException):
@@ -55,6 +55,6 @@ async def test_the_body_arrives_whole_whatever_its_parts(parts):
 
 @pytest.mark.parametrize("fails", [False, True])
 async def test_the_reservation_ends_with_the_sending(fails):
-    budget = ByteBudget(10, "test")
-    await sent(Answer(200, [], b"abc", reservation=budget.reserve(3)), fails=fails)
-    assert budget.used_bytes == 0
+    budget = Shares("tests", 10, "bytes")
+    await sent(Answer(200, [], b"abc", reservation=budget.reserve(OPERATOR, 3)), fails=fails)
+    assert budget.used == 0

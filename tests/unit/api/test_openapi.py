@@ -9,6 +9,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from jsonschema import Draft202012Validator
 from openapi_spec_validator import OpenAPIV31SpecValidator
 
 from seb_appliance import errors, start_errors
@@ -113,6 +114,21 @@ def test_examples_fit_their_structs():
                 schema = DOCUMENT["components"]["schemas"][name]
                 assert set(content.example) <= set(schema["properties"])
                 assert set(schema.get("required", ())) <= set(content.example)
+
+
+def test_examples_are_what_their_schemas_say():
+    examples = [
+        (operation, content.schema, content.example)
+        for operation in OPERATIONS
+        for bodies in (operation.body, *(reply.content for reply in operation.replies.values()))
+        for content in bodies.values()
+    ]
+    examples += [(op, p["schema"], p.get("example")) for op in OPERATIONS for p in op.parameters]
+    for operation, schema, example in examples:
+        if example is not None:
+            beside = {**DOCUMENT, **schema}  # what it refers to stands beside it
+            found = list(Draft202012Validator(beside).iter_errors(example))
+            assert not found, (operation.operation_id, found[0].message)
 
 
 def test_every_topic_setting_can_be_changed():

@@ -15,6 +15,7 @@ from seb_appliance.broker.group_admission import Commit
 from seb_appliance.broker.group_views import GroupView
 from seb_appliance.broker.ports import LoadedState
 from seb_appliance.broker.settings import BrokerSettings
+from seb_appliance.broker.shares import OPERATOR
 from seb_appliance.broker.values import ApiKeyView, Appended, From, NewRecords, ReadRequest
 from seb_appliance.formats.entry import ORIGIN
 from seb_appliance.formats.operations import CommittedOffset, Grant, TopicSettings
@@ -42,7 +43,7 @@ class House:
         conditions: Conditions = NO_CONDITIONS,
     ) -> asyncio.Task[Appended]:
         """Admitted at the next turn of the loop; acknowledged when the task is done."""
-        reservation = self.broker.pending.reserve(sum(map(len, values)))
+        reservation = self.broker.pending.reserve(OPERATOR, sum(map(len, values)))
         records = NewRecords(list(values))
         return asyncio.ensure_future(
             self.broker.append(key, topic, records, reservation, timeout_ms, conditions)
@@ -63,7 +64,7 @@ class House:
     ) -> asyncio.Task[tuple[CommittedOffset, ...]]:
         """A commit that is under way; it holds 100 bytes of the budget."""
         commit = Commit(group, offsets, **conditions)  # type: ignore[arg-type]
-        reservation = self.broker.pending.reserve(100)
+        reservation = self.broker.pending.reserve(OPERATOR, 100)
         return asyncio.ensure_future(self.broker.groups.commit(commit, reservation))
 
     async def commit(

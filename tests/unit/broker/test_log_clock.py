@@ -10,6 +10,7 @@ from seb_appliance.broker.audit import THE_APPLIANCE
 from seb_appliance.broker.log_clock import LogClock
 from seb_appliance.broker.repeats import ProducerStamp, RequestStamp
 from seb_appliance.broker.sealing import seal
+from seb_appliance.broker.shares import OPERATOR
 from seb_appliance.broker.stream_values import WantedStream
 from seb_appliance.broker.window import Window
 from seb_appliance.errors import BadBatchError
@@ -59,7 +60,7 @@ async def test_a_producer_is_known_after_a_jump_of_the_clock(house: House) -> No
 
 async def test_a_stream_does_not_expire_by_a_jump_of_the_clock(house: House) -> None:
     expires_us = house.clock.wall_us() + DAY_US
-    wanted, room = WantedStream(expires_us=expires_us), house.broker.pending.reserve(1)
+    wanted, room = WantedStream(expires_us=expires_us), house.broker.pending.reserve(OPERATOR, 1)
     await house.done(house.broker.streams.create("s", wanted, [b"kept"], room, THE_APPLIANCE))
     house.clock.wall_offset_us = YEAR_US
     await house.clock.advance(HOUR_S)

@@ -10,9 +10,9 @@ import pytest
 
 from seb_appliance import limits
 from seb_appliance.broker.acknowledging import Acknowledger
-from seb_appliance.broker.budget import ByteBudget
 from seb_appliance.broker.counters import Counters
 from seb_appliance.broker.group_admission import Commit
+from seb_appliance.broker.shares import OPERATOR, Shares
 from seb_appliance.broker.window import Window
 from seb_appliance.errors import (
     BadRequestError,
@@ -45,7 +45,7 @@ class Waiting:
     def __init__(self) -> None:
         self.clock = FakeClock()
         self.counters = Counters()
-        self.budget = ByteBudget(100, "pending")
+        self.budget = Shares("tests", 100, "bytes")
         self.window = Window()
         self.acknowledger = Acknowledger(
             clock=self.clock, counters=self.counters, longest_wait_ms=10, durability="memory"
@@ -54,7 +54,8 @@ class Waiting:
 
     def wait(self) -> Heard:
         heard = Heard()
-        self.together.add(heard, "admitted", 1, self.clock.now_s)
+        self.budget.take("key", 1)
+        self.together.add(heard, "admitted", "key", 1, self.clock.now_s)
         return heard
 
 
@@ -65,7 +66,7 @@ async def test_callers_of_a_window_are_told_together_when_it_is_stored() -> None
     second = waiting.wait()
     waiting.window.sealed_s = waiting.clock.now_s
     waiting.window.resolve(0.5)
-    assert (waiting.budget.used_bytes, waiting.clock.armed, first.told) == (0, 0, [])
+    assert (waiting.budget.used, waiting.clock.armed, first.told) == (0, 0, [])
     await settle()
     assert first.told == [("admitted", pytest.approx(0.004), 0.5)]
     assert second.told == [("admitted", 0, 0.5)]
@@ -77,7 +78,7 @@ async def test_each_of_them_is_told_that_it_failed() -> None:
     waiting.window.fail(FencedError("another appliance has taken over"))
     await settle()
     assert [caller.told for caller in callers] == [[FencedError], [FencedError]]
-    assert waiting.budget.used_bytes == 0
+    assert waiting.budget.used == 0
 
 
 async def test_each_of_them_has_its_own_time_and_the_rest_is_told_later() -> None:
@@ -97,7 +98,7 @@ async def test_each_of_them_has_its_own_time_and_the_rest_is_told_later() -> Non
     assert waiting.clock.armed == 0
     waiting.window.resolve(0.5)
     await settle()
-    assert (len(first.told), len(second.told), waiting.budget.used_bytes) == (1, 1, 0)
+    assert (len(first.told), len(second.told), waiting.budget.used) == (1, 1, 0)
 
 
 async def test_one_who_waits_alone_is_told_when_its_time_is_up_and_not_before() -> None:
@@ -165,7 +166,7 @@ async def test_an_error_of_our_own_in_the_writer_is_told_to_all_who_wait(house: 
 
 
 def commit_at_once(house: House, topic: str, heard: Heard) -> bool:
-    return house.broker.groups.commit_at_once(Commit("g", {topic: 1}), 10, heard)
+    return house.broker.groups.commit_at_once("key", Commit("g", {topic: 1}), heard)
 
 
 async def test_a_commit_without_a_task_is_told_once_it_is_stored(house: House) -> None:
@@ -183,7 +184,7 @@ async def test_a_commit_that_would_be_refused_is_left_to_who_says_why(house: Hou
     heard = Heard()
     assert not commit_at_once(house, "nowhere", heard)
     await house.appended("t", b"a")
-    taken = house.broker.pending.reserve(limits.PENDING_BYTES_DEFAULT)
+    taken = house.broker.pending.reserve(OPERATOR, limits.PENDING_BYTES_DEFAULT)
     assert not commit_at_once(house, "t", heard)
     taken.release()
     await house.clock.advance(1)

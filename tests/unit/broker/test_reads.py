@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from seb_appliance.broker.shares import OPERATOR
 from seb_appliance.broker.values import From, NewBatches, NewRecords, ReadRequest, ReadResult
 from seb_appliance.errors import (
     BadBatchError,
@@ -55,7 +56,9 @@ async def test_the_last_n_and_latest(house: House) -> None:
 async def test_a_time_finds_the_first_record_of_that_time_or_later(house: House) -> None:
     for value, timestamp_us in ((b"a", 100), (b"late", 50), (b"b", 200), (b"c", 300)):
         records = NewRecords([value], timestamps_us=[timestamp_us])
-        await house.done(house.broker.append(ADMIN, "t", records, house.broker.pending.reserve(1)))
+        await house.done(
+            house.broker.append(ADMIN, "t", records, house.broker.pending.reserve(OPERATOR, 1))
+        )
     for timestamp_us, expected in ((0, b"a"), (100, b"a"), (101, b"b"), (200, b"b"), (300, b"c")):
         values = await house.values("t", From(timestamp_us=timestamp_us))
         assert values[0] == expected, timestamp_us
@@ -185,7 +188,7 @@ async def test_client_made_batches_come_back_restamped(house: House) -> None:
     made = batch.encode(columns, base_offset=0, created_us=0, zstd_level=3)
     stored = memoryview(made)[batch.HEADER_BYTES :]
     records = NewBatches([(batch.read_header(made), stored)] * 2, largest_value_bytes=1)
-    reservation = house.broker.pending.reserve(len(made))
+    reservation = house.broker.pending.reserve(OPERATOR, len(made))
     answer = await house.done(house.broker.append(ADMIN, "t", records, reservation))
     assert (answer.offset, answer.count) == (1, 4)
     assert await house.values("t") == [b"first", b"x", b"y", b"x", b"y"]
@@ -197,7 +200,7 @@ async def test_a_batch_that_brings_its_own_offsets_is_refused(house: House) -> N
     stored = memoryview(made)[batch.HEADER_BYTES :]
     records = NewBatches([(batch.read_header(made), stored)], largest_value_bytes=1)
     with pytest.raises(BadBatchError):
-        await house.broker.append(ADMIN, "t", records, house.broker.pending.reserve(1))
+        await house.broker.append(ADMIN, "t", records, house.broker.pending.reserve(OPERATOR, 1))
 
 
 async def test_a_reader_of_an_idle_appliance_makes_it_look_for_a_newer_writer(

@@ -54,7 +54,7 @@ async def refused(house: House, conditions: Conditions, error: type[Exception]):
     with pytest.raises(error) as raised:
         await sent(house, conditions)
     assert len(house.journal.entries) == entries
-    assert house.broker.pending.used_bytes == 0
+    assert house.broker.pending.used == 0
     return raised.value
 
 
@@ -69,7 +69,7 @@ async def test_a_repeated_request_gets_the_first_answer_and_stores_nothing(house
     assert (first.replayed, again.replayed) == (False, True)
     assert again.topic_id == first.topic_id
     assert await house.values("t") == [b"before", b"v"]
-    assert house.broker.pending.used_bytes == 0
+    assert house.broker.pending.used == 0
 
 
 async def test_a_repeat_while_the_first_is_in_flight_waits_for_it(house: House) -> None:
@@ -118,7 +118,7 @@ async def test_a_repeat_fails_as_the_first_does_when_the_writer_is_fenced(house:
     for task in tasks:
         with pytest.raises(FencedError):
             await task
-    assert house.broker.pending.used_bytes == 0
+    assert house.broker.pending.used == 0
 
 
 async def test_another_body_under_the_same_key_is_refused(house: House) -> None:
@@ -224,6 +224,26 @@ async def test_one_of_the_last_five_seqs_answers_its_first_offsets(house: House)
         assert again.replayed
         assert again.offset == (2 * seq if seq >= 2 else None)
     assert len(await house.values("t")) == 14
+
+
+@pytest.mark.parametrize("stored", [True, False])
+async def test_a_repeat_with_another_checksum_is_refused(house: House, stored: bool) -> None:
+    def checked(checksum: int | None) -> Conditions:
+        return Conditions(producer=ProducerStamp("p", 0, 0, checksum))
+
+    if not stored:
+        house.journal.hold()
+    first = house.append("t", b"v", conditions=checked(7))
+    await house.clock.advance(1)
+    again = [house.append("t", b"v", conditions=checked(number)) for number in (7, None, 8)]
+    await house.clock.advance(1)
+    assert [task.done() for task in again] == [stored] * 3
+    house.journal.release()
+    await house.clock.advance(1)
+    assert [(await task).offset for task in (first, *again[:2])] == [0, 0, 0]
+    with pytest.raises(IdempotencyMismatchError, match="stored with checksum 7; 8 was received"):
+        await again[2]
+    assert await house.values("t") == [b"v"]
 
 
 async def test_a_duplicate_in_flight_waits_for_the_first(house: House) -> None:

@@ -12,6 +12,7 @@ from seb_appliance import limits
 from seb_appliance.broker.appending import Conditions
 from seb_appliance.broker.audit import THE_APPLIANCE
 from seb_appliance.broker.repeats import ProducerStamp
+from seb_appliance.broker.shares import OPERATOR
 from seb_appliance.broker.stream_values import StreamAppend, WantedFork, WantedStream
 from seb_appliance.broker.values import Appended, NewRecords
 from seb_appliance.errors import (
@@ -35,7 +36,7 @@ class Nobody:
 
 
 async def make(house: House, wanted: WantedStream, name: str = "s") -> bool:
-    reservation = house.broker.pending.reserve(1)
+    reservation = house.broker.pending.reserve(OPERATOR, 1)
     create = house.broker.streams.create(name, wanted, [b"first"], reservation, THE_APPLIANCE)
     _, made = await house.done(create)
     return made
@@ -43,7 +44,7 @@ async def make(house: House, wanted: WantedStream, name: str = "s") -> bool:
 
 async def append(house: House, value: bytes, *, close: bool = False) -> None:
     asked = StreamAppend([value], close=close)
-    reservation = house.broker.pending.reserve(1)
+    reservation = house.broker.pending.reserve(OPERATOR, 1)
     await house.done(house.broker.streams.append("s", asked, reservation))
 
 
@@ -112,7 +113,7 @@ async def test_who_waits_for_a_stream_that_was_made_anew_is_told_so(house: House
     await house.done(house.broker.streams.delete("s", THE_APPLIANCE))
     await make(house, WantedStream())
     with pytest.raises(TopicNotFoundError):
-        await house.done(house.broker.streams.wait(before, before.log_end_offset, 1))
+        await house.done(house.broker.streams.wait(before, before.log_end_offset, 1, OPERATOR))
 
 
 async def test_what_comes_with_a_stream_lies_behind_what_its_topic_holds(house: House) -> None:

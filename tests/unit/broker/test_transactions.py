@@ -11,6 +11,7 @@ from seb_appliance.broker.appending import Transacted, Transaction
 from seb_appliance.broker.group_admission import Commit
 from seb_appliance.broker.repeats import RequestStamp
 from seb_appliance.broker.settings import BrokerSettings
+from seb_appliance.broker.shares import OPERATOR
 from seb_appliance.broker.values import NewRecords
 from seb_appliance.errors import (
     BadNameError,
@@ -49,7 +50,7 @@ def transaction(
 def begun(
     house: House, asked: Transaction, timeout_ms: int | None = None
 ) -> asyncio.Task[Transacted]:
-    reservation = house.broker.pending.reserve(100)
+    reservation = house.broker.pending.reserve(OPERATOR, 100)
     return asyncio.ensure_future(house.broker.transact(ADMIN, asked, reservation, timeout_ms))
 
 
@@ -67,7 +68,7 @@ async def refused(house: House, error: type[Exception], *args, **members):
     await house.clock.advance(10)
     assert len(house.journal.entries) == entries
     assert house.broker.topics.all() == topics
-    assert house.broker.pending.used_bytes == 0
+    assert house.broker.pending.used == 0
     return raised.value
 
 
@@ -97,14 +98,14 @@ async def test_everything_lies_in_one_entry(ground: House) -> None:
     assert (answer.committed, answer.replayed) == ({"in": 7}, False)
     assert await ground.values("a") == [b"1", b"2"]
     assert committed(ground) == 7
-    assert ground.broker.pending.used_bytes == 0
+    assert ground.broker.pending.used == 0
 
 
 async def test_the_topics_that_a_transaction_makes_are_noted_with_who_and_where(
     ground: House,
 ) -> None:
     asked = transaction({"in": [b"1"], "a": [b"2"], "b": [b"3"]})
-    reservation = ground.broker.pending.reserve(100)
+    reservation = ground.broker.pending.reserve(OPERATOR, 100)
     await ground.done(ground.broker.transact(ADMIN, asked, reservation, address="192.0.2.7"))
     operations = ground.journal.entries[-1].entry.contents.operations
     noted = [o for o in operations if isinstance(o, AuditNoted)]
@@ -215,7 +216,7 @@ async def test_a_repeat_in_flight_waits_and_gets_the_first_answer(ground: House)
     ground.journal.release()
     await ground.clock.advance(1)
     assert (await again).produced == (await first).produced
-    assert ground.broker.pending.used_bytes == 0
+    assert ground.broker.pending.used == 0
 
 
 async def test_another_transaction_under_the_same_key_is_refused(ground: House) -> None:
@@ -244,7 +245,7 @@ async def test_a_fenced_transaction_fails_whole_and_frees_its_bytes(ground: Hous
         with pytest.raises(FencedError):
             await task
     assert committed(ground) is None
-    assert ground.broker.pending.used_bytes == 0
+    assert ground.broker.pending.used == 0
 
 
 async def test_a_transaction_waits_for_the_shortest_linger_of_its_topics(ground: House) -> None:

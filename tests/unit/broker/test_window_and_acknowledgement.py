@@ -5,8 +5,10 @@ from itertools import permutations
 
 import pytest
 
+from seb_appliance import limits
 from seb_appliance.broker.sealing import seal
 from seb_appliance.broker.settings import BrokerSettings
+from seb_appliance.broker.shares import OPERATOR
 from seb_appliance.broker.values import From, NewRecords, ReadRequest
 from seb_appliance.broker.window import Window
 from seb_appliance.errors import (
@@ -137,7 +139,7 @@ async def test_a_caller_whose_time_is_up_is_told_unknown_and_the_record_stays(ho
     house.journal.release()
     await house.clock.advance(1)
     assert await house.values("t") == [b"a"]
-    assert house.broker.pending.used_bytes == 0
+    assert house.broker.pending.used == 0
 
 
 async def test_a_fenced_writer_acknowledges_nothing_any_more(house: House) -> None:
@@ -153,20 +155,20 @@ async def test_a_fenced_writer_acknowledges_nothing_any_more(house: House) -> No
         with pytest.raises(FencedError):
             await task
     assert await house.values("t") == [b"a"]
-    assert house.broker.pending.used_bytes == 0
+    assert house.broker.pending.used == 0
 
 
 async def test_an_append_over_the_pending_budget_is_refused(house: House) -> None:
-    house.broker.pending.limit_bytes = 10
+    house.broker.pending.limit = limits.PENDING_CALL_BYTES + limits.PENDING_RECORD_BYTES + 10
     house.journal.hold()
     waiting = house.append("t", b"12345678")
     await settle()
     with pytest.raises(OverloadedError):
-        house.broker.pending.reserve(8)
+        house.broker.pending.reserve(OPERATOR, 8)
     house.journal.release()
     await house.clock.advance(1)
     await waiting
-    house.broker.pending.reserve(8).release()
+    house.broker.pending.reserve(OPERATOR, 8).release()
 
 
 async def test_no_append_is_taken_while_sqlite_is_too_far_behind(house: House) -> None:
@@ -214,7 +216,7 @@ async def test_what_could_not_be_drained_is_told_unknown(house: House) -> None:
     await house.broker.stop()
     with pytest.raises(OutcomeUnknownError):
         await waiting
-    assert house.broker.pending.used_bytes == 0
+    assert house.broker.pending.used == 0
 
 
 async def test_a_refused_append_leaves_no_topic_and_no_reservation(house: House) -> None:
@@ -223,7 +225,7 @@ async def test_a_refused_append_leaves_no_topic_and_no_reservation(house: House)
     await house.clock.advance(10)
     assert house.broker.topics.all() == []
     assert house.journal.entries == []
-    assert house.broker.pending.used_bytes == 0
+    assert house.broker.pending.used == 0
 
 
 class TestWithoutAutoCreate:
@@ -276,7 +278,7 @@ async def test_records_come_out_with_the_keys_and_headers_that_they_went_in_with
     for records in permutations([PLAIN, KEYED, HEADED, BOTH], count):
         appends = []
         for one in records:
-            reservation = house.broker.pending.reserve(1)
+            reservation = house.broker.pending.reserve(OPERATOR, 1)
             append = house.broker.append(ADMIN, "t", one, reservation)
             appends.append(asyncio.ensure_future(append))
         await house.clock.advance(1)
@@ -311,7 +313,7 @@ async def test_a_plain_value_behind_keys_and_headers_has_neither(
     house: House, first: NewRecords
 ) -> None:
     await house.topic("t")
-    reservation = house.broker.pending.reserve(1)
+    reservation = house.broker.pending.reserve(OPERATOR, 1)
     appended = asyncio.ensure_future(house.broker.append(ADMIN, "t", first, reservation))
     await settle()
     assert house.broker.append_at_once(ADMIN, "t", b"plain", 5, Nobody())
@@ -491,4 +493,4 @@ async def test_one_who_raises_when_told_keeps_no_other_from_being_told_once(
     else:
         with pytest.raises(SebError):
             await behind
-    assert house.broker.pending.used_bytes == 0
+    assert house.broker.pending.used == 0

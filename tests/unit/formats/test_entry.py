@@ -14,7 +14,13 @@ from hypothesis import strategies as st
 from seb_appliance import limits
 from seb_appliance.errors import BadBatchError
 from seb_appliance.formats import batch, entry
-from seb_appliance.formats.contents import Contents, Section, decode_contents
+from seb_appliance.formats.contents import (
+    CheckedSeq,
+    Contents,
+    ProducerAppend,
+    Section,
+    decode_contents,
+)
 from seb_appliance.formats.durable_streams import ClosedBy, StreamFork, StreamState
 from seb_appliance.formats.entry import ORIGIN, EncodedEntry, Position
 from seb_appliance.formats.operations import (
@@ -252,3 +258,23 @@ def test_settings_of_a_release_that_knew_fewer_are_read() -> None:
 def test_contents_that_this_release_does_not_know_are_refused(data: bytes) -> None:
     with pytest.raises(BadBatchError):
         decode_contents(data)
+
+
+def test_a_producers_checksum_is_written_only_where_there_is_one() -> None:
+    """So that what has none is read by releases that know of none; those stop at the others."""
+
+    class Earlier(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
+        producer_id: str
+        epoch: int
+        seq: int
+        offset: int
+        count: int
+        timestamp_us: int
+
+    plain, checked = (ProducerAppend("p", 0, seq, 5, 2, 9) for seq in (3, CheckedSeq(3, 8)))
+    for append, checksum in ((plain, None), (checked, 8)):
+        read = msgspec.msgpack.decode(msgspec.msgpack.encode(append), type=ProducerAppend)
+        assert (read, read.seq, read.checksum) == (append, 3, checksum)
+    assert msgspec.msgpack.decode(msgspec.msgpack.encode(plain), type=Earlier).seq == 3
+    with pytest.raises(msgspec.ValidationError):
+        msgspec.msgpack.decode(msgspec.msgpack.encode(checked), type=Earlier)

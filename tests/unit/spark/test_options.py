@@ -67,3 +67,11 @@ def test_a_sink_takes_what_spark_adds_of_its_own() -> None:
     assert write_options(given).topic == "a"
     with pytest.raises(BadOptionError, match="unknown option 'topics'"):
         write_options({**given, "topics": "a"})
+
+
+def test_the_producer_of_a_batch_is_a_name() -> None:
+    given = {"url": "http://a:1", "tokenFile": "f", "topic": "t", "checkpointLocation": "/c"}
+    options = write_options({**given, "producerid": "copy-17"})
+    assert (options.producer_id, options.checkpoint) == ("copy-17", "/c")
+    with pytest.raises(BadOptionError, match="producerId"):
+        write_options({**given, "producerId": "a copy"})

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-import json
-
+import pyarrow as pa
 import pytest
 
 pytest.importorskip("pyspark")
 
+from pyspark.sql.types import BinaryType, StructField, StructType, TimestampType
 from pyspark_seb import sending
 from pyspark_seb.client import Answer, Appliance
 from pyspark_seb.errors import ApplianceError, RowsChangedError
+from pyspark_seb.rows import RowSchema, record_batches
 from pyspark_seb.sending import Gathered, Producer
 
 from seb_appliance.formats import batch
 from seb_appliance.formats.columns import BinaryColumn, Columns, int64s
+
+KINDS = {"value": BinaryType, "timestamp": TimestampType}
+TYPES = {"value": pa.binary(), "timestamp": pa.timestamp("us", "UTC")}
 
 
 class Refusing(Producer):
@@ -25,7 +29,10 @@ class Refusing(Producer):
         self.records = {}
         self._refused = refused
 
-    def append(self, topic: str, body: bytes, count: int) -> None:
+    def finish(self) -> None:
+        pass
+
+    def append(self, topic: str, body: bytes, count: int, checksum: int) -> None:
         if len(self.appended) == self._refused:
             raise ApplianceError("POST", 403, "forbidden", "not allowed", {})
         assert sum(header.count for _, header in batch.walk(body)) == count
@@ -42,8 +49,8 @@ def test_a_request_holds_neighbouring_batches_up_to_a_limit(monkeypatch) -> None
     producer = Refusing()
     with Gathered(producer) as gathered:
         for _ in range(6):
-            gathered.add("a", batch_of(10), 10)
-        gathered.add("b", batch_of(3), 3)
+            gathered.add("a", batch_of(10), 1)
+        gathered.add("b", batch_of(3), 1)
         gathered.whole()
     assert producer.appended == [("a", 20), ("a", 20), ("a", 20), ("b", 3)]
 
@@ -53,7 +60,7 @@ def test_a_request_holds_so_many_bytes_or_one_batch(monkeypatch) -> None:
     producer = Refusing()
     with Gathered(producer) as gathered:
         for count, size in ((1, 5_000), (1, 300), (1, 300), (1, 300)):
-            gathered.add("a", batch_of(count, size), count)
+            gathered.add("a", batch_of(count, size), 1)
         gathered.whole()
     assert producer.appended == [("a", 1), ("a", 2), ("a", 1)]
 
@@ -61,7 +68,7 @@ def test_a_request_holds_so_many_bytes_or_one_batch(monkeypatch) -> None:
 def add(producer: Producer, batches: int) -> None:
     with Gathered(producer) as gathered:
         for _ in range(batches):
-            gathered.add("a", batch_of(10), 10)
+            gathered.add("a", batch_of(10), 1)
         gathered.whole()
 
 
@@ -70,7 +77,7 @@ def test_no_request_has_rows_of_two_of_sparks_batches() -> None:
     producer = Refusing()
     with Gathered(producer) as gathered:
         for _ in range(3):
-            gathered.add("a", batch_of(10), 10)
+            gathered.add("a", batch_of(10), 1)
             gathered.whole()
     assert producer.appended == [("a", 10)] * 3
 
@@ -86,24 +93,73 @@ def test_a_refusal_is_told_at_the_next_request_or_at_the_end(monkeypatch) -> Non
     assert producer.appended == [("a", 10)]
 
 
-class Repeating(Appliance):
-    """Answers every append as a repetition of so many records."""
+class Numbering(Appliance):
+    """Compares numbers and checksums as an appliance does."""
 
-    def __init__(self, stored: int | None) -> None:
-        self._stored = stored
+    def __init__(self) -> None:
+        self.stored: list[str] = []
+        self.remembered = 5
 
-    def request(self, *_: object) -> Answer:  # type: ignore[override]
-        return Answer(200, {}, json.dumps({"count": self._stored}).encode())
+    def request(self, _: str, __: str, ___: object = None, headers=None) -> Answer:
+        seq, checksum = int(headers["Producer-Seq"]), headers["Producer-Checksum"]
+        if seq > len(self.stored):
+            data = {"expected": len(self.stored)}
+            raise ApplianceError("POST", 409, "sequence_gap", "a gap", data)
+        if seq == len(self.stored):
+            self.stored.append(checksum)
+            return Answer(201, {}, b"")
+        recent = seq >= len(self.stored) - self.remembered
+        if recent and self.stored[seq] != checksum:
+            raise ApplianceError("POST", 422, "idempotency_mismatch", "another checksum", {})
+        return Answer(200, {}, b"")
 
 
-@pytest.mark.parametrize("stored", [10, None])
-def test_a_repetition_counts_as_stored(stored) -> None:
-    producer = Producer(Repeating(stored), "spark-1", 0)
-    producer.append("a", batch_of(10), 10)
-    assert producer.records == {"a": 10}
+def append(appliance: Appliance, checksums: list[int]) -> dict[str, int]:
+    producer = Producer(appliance, "spark-1", 0)
+    for checksum in checksums:
+        producer.append("a", batch_of(10), 10, checksum)
+    producer.finish()
+    return producer.records
 
 
-def test_other_rows_under_a_number_that_was_used_are_an_error() -> None:
-    producer = Producer(Repeating(3), "spark-1", 0)
-    with pytest.raises(RowsChangedError, match=r"10 records .* number of 3"):
-        producer.append("a", batch_of(10), 10)
+def test_what_was_stored_before_is_repeated_and_the_rest_is_appended() -> None:
+    appliance = Numbering()
+    append(appliance, [1, 2, 3])
+    assert append(appliance, [1, 2, 3]) == {"a": 30}
+    assert append(appliance, [1, 2, 3, 4, 5, 6, 7, 8, 9]) == {"a": 90}
+    assert append(appliance, [1, 2, 3, 4, 5, 6, 7, 8, 9]) == {"a": 90}
+    assert len(appliance.stored) == 9
+
+
+@pytest.mark.parametrize("changed", range(9))
+def test_other_rows_under_a_number_that_was_used_are_an_error(changed) -> None:
+    """Also under one so old that the appliance does not compare it any more."""
+    appliance, rows = Numbering(), list(range(9))
+    append(appliance, rows)
+    rows[changed] = 99
+    with pytest.raises(RowsChangedError, match="other records for topic 'a'"):
+        append(appliance, rows)
+    assert len(appliance.stored) == 9
+
+
+@pytest.mark.parametrize("sent", [1, 3, 4, 8])
+def test_fewer_rows_than_the_time_before_are_an_error(sent) -> None:
+    appliance, rows = Numbering(), list(range(9))
+    append(appliance, rows)
+    with pytest.raises(RowsChangedError, match=f"9 requests, and {sent} now"):
+        append(appliance, rows[:sent])
+
+
+def test_a_checksum_is_of_what_rows_say_and_not_of_when_they_came() -> None:
+    def checksum(rows: list[tuple], names: list[str], now_us: int) -> int:
+        schema = StructType([StructField(name, KINDS[name]()) for name in names])
+        columns = [pa.array([row[i] for row in rows], TYPES[name]) for i, name in enumerate(names)]
+        made = record_batches(RowSchema.of(schema), pa.record_batch(columns, names), now_us)
+        return next(number for _, number in made)
+
+    value = ["value"]
+    assert checksum([(b"a",), (b"b",)], value, 1) == checksum([(b"a",), (b"b",)], value, 2)
+    assert checksum([(b"a",), (b"b",)], value, 1) != checksum([(b"b",), (b"a",)], value, 1)
+    timed = ["value", "timestamp"]
+    assert checksum([(b"a", 1)], timed, 1) != checksum([(b"a", 2)], timed, 1)
+    assert checksum([(b"a", None)], timed, 1) == checksum([(b"a", None)], timed, 2)

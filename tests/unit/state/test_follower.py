@@ -174,6 +174,20 @@ async def test_too_many_entries_behind_or_too_large_ones_are_far_behind(
     assert not follower.is_far_behind
 
 
+async def test_the_writer_pauses_for_longer_the_further_behind_it_is(
+    follower: StateFollower, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "STATE_LAG_ENTRIES_MAX", 4)
+    journal = Journal()
+    pauses = []
+    for topic_id in (1, 2, 3, 4):
+        follower.follow(journal.write(topic_created(topic_id)))
+        pauses.append(follower.pause_s)
+    assert pauses == [0.0, 0.0, 0.025, 0.05]
+    await follower.drain()
+    assert follower.pause_s == 0.0
+
+
 async def test_attempts_after_a_failure_become_rarer(database: StateDatabase) -> None:
     slept: list[float] = []
     enough = asyncio.Event()
