@@ -34,6 +34,9 @@ PYTEST := $(PY) -m pytest -q --numprocesses logical --maxprocesses 4 --dist work
 PIP_COMPILE := PIP_CONSTRAINT= .state/pins/bin/pip-compile --quiet --generate-hashes --strip-extras \
     --no-header --no-annotate --no-emit-index-url --no-emit-find-links --constraint constraints.txt
 PIP_INSTALL := $(PY) -m pip install --quiet --editable
+TEST_PARTS := .[bench,server,spark,test]
+# What .ci/install-* install by apt, as they name it themselves.
+TEST_APT = $(shell sed -n "s/.*--no-install-recommends \([^']*\)'.*/\1/p" .ci/install-*)
 
 help:
 	@sed -n '2,18s/^#  //p' Makefile
@@ -97,7 +100,7 @@ audit:
 
 pins:
 	@rm -rf .state/pins && $(PYTHON) -m venv .state/pins
-	PIP_CONSTRAINT= .state/pins/bin/python -m pip install --quiet '.[bench,server,spark,test]'
+	PIP_CONSTRAINT= .state/pins/bin/python -m pip install --quiet '$(TEST_PARTS)'
 	.state/pins/bin/python -m pip freeze --exclude seb-appliance > constraints.txt
 	PIP_CONSTRAINT= .state/pins/bin/python -m pip install --quiet pip-tools==7.5.2
 	$(PIP_COMPILE) --extra server --output-file ansible/requirements-appliance.txt pyproject.toml
@@ -113,11 +116,16 @@ $(RUN_READY): pyproject.toml constraints.txt | $(PY)
 	@touch $@
 
 $(TEST_READY): pyproject.toml constraints.txt | $(PY)
+	@echo "Before the first tests this installs, where it is missing:"
+	@echo "  with apt, as root or by sudo without a password: $(TEST_APT)"
+	@echo "  with pip, into $(VENV): $(TEST_PARTS), as constraints.txt pins them"
+	@echo "  with npm, into .state/node: Node.js 20, where that of Debian is older"
+	@echo "Without what needs root, the tests that need it are skipped."
 	@sh .ci/install-java
 	@sh .ci/install-faults
 	@sh .ci/install-node
 	@echo "Installing what the tests need into $(VENV) …"
-	@$(PIP_INSTALL) '.[bench,server,spark,test]'
+	@$(PIP_INSTALL) '$(TEST_PARTS)'
 	@touch $@ $(RUN_READY)
 
 $(PY):

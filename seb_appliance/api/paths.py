@@ -12,12 +12,19 @@ from typing import Final
 from urllib.parse import unquote
 
 from seb_appliance.api.streams.names import PREFIX as STREAM_PREFIX
+from seb_appliance.broker.api_keys import no_such_api_key
 from seb_appliance.broker.names import check_group_name, check_topic_name
 from seb_appliance.errors import NotFoundError
+
+
+def _no_api_key(name: str) -> str:
+    raise no_such_api_key(name)
+
 
 _NAMED: Final = (  # the segments of a path that come before a name
     (b"/v1/topics/", check_topic_name),
     (b"/v1/groups/", check_group_name),
+    (b"/v1/api-keys/", _no_api_key),
 )
 _TOPIC_OF_GROUP: Final = re.compile(rb"/v1/groups/[^/]*/topics/([^/]*)")
 _PLAIN_NAME: Final = re.compile(rb"[A-Za-z0-9_-]{1,128}")
@@ -25,7 +32,7 @@ _PLAIN_PATH: Final = re.compile(rb"(?:/[A-Za-z0-9_.~-]+)+|/")
 
 
 def check_raw_path(raw_path: bytes) -> None:
-    """Raises BadNameError for what is no topic name, NotFoundError for what no route can match."""
+    """Raises BadNameError for what is no name, NotFoundError for what no route can match."""
     if raw_path.startswith(STREAM_PREFIX):  # it has a rule of its own, with words of its own
         return
     for prefix, check in _NAMED:

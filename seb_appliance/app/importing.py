@@ -76,7 +76,7 @@ async def import_old_log(
     _check_settings(settings, options)
     clock = SystemClock()
     began_s = clock.monotonic_s()
-    source = make_store(options.source)
+    source = make_store(options.source, must_exist=True)
     try:
         patience = Patience(clock, random.random, give_up_after_s=START_PATIENCE_S)
         wanted = Patterns(options.topics).cover
@@ -121,8 +121,6 @@ def _check_settings(settings: Settings, options: ImportOptions) -> None:
     source = options.source.address
     if source.kind == "memory" or (settings.address.kind == "memory" and not options.dry_run):
         raise ConfigurationError("memory: would be gone at once; name buckets or directories")
-    if source.kind == "file" and not source.path.is_dir():
-        raise ConfigurationError(f"there is no directory {source.path}")
 
 
 def _require_quiet(old: OldBucket, now_us: int, quiet_ms: int) -> None:

@@ -284,7 +284,8 @@ class Admission:
         if found is not None:
             if found.settings != settings:
                 error = TopicDiffersError(
-                    f"Topic {name!r} exists with other settings; change them with PATCH.",
+                    f"Topic {name!r} exists with other settings; change them with "
+                    f"PATCH /v1/topics/{name}.",
                     topic=name,
                 )
                 raise Refusal(error, found.changed_in)

@@ -67,10 +67,14 @@ def members_from(
 
 def parse_grant(text: str) -> Json:
     """`consume:orders.*:lake` as the API has it. Raises UsageError."""
+    from seb_appliance.formats.operations import GRANT_OPERATIONS
+
     members = dict(zip(("operation", "topics", "groups"), text.split(":", 2), strict=False))
-    if not all(members.values()) or ":" in members.get("groups", ""):
+    is_whole = all(members.values()) and ":" not in members.get("groups", "")
+    if not is_whole or members["operation"] not in GRANT_OPERATIONS:
         raise click.UsageError(
-            f"{text!r} is not OPERATION[:TOPICS[:GROUPS]], such as produce:orders.*"
+            f"{text!r} is no grant: OPERATION[:TOPICS[:GROUPS]], such as consume:orders.*:lake, "
+            f"where OPERATION is one of {', '.join(GRANT_OPERATIONS)}"
         )
     return dict(members)
 

@@ -11,7 +11,7 @@ import click
 from seb_appliance.cli.options import settings_from, with_settings
 from seb_appliance.cli.outline import outline
 from seb_appliance.cli.output import say
-from seb_appliance.cli.parts import need_server
+from seb_appliance.cli.parts import check_server, need_server
 
 
 @click.command
@@ -20,8 +20,10 @@ from seb_appliance.cli.parts import need_server
 def doctor(config: Path | None, as_json: bool, **flags: str | bool | None) -> int:
     """Check the settings, the bucket, the clock, the disk and SQLite.
 
-    Tests the bucket with small objects below its probe/ folder. Exit code 0: fit; 74: not.
+    Tests the bucket with small objects below its probe/ folder. Exit code 0: fit; 69 or 74: the
+    bucket is not; 78: a setting is wrong; 1: the server's parts are not installed.
     """
+    check_server()
     settings = settings_from(config, flags)
     with need_server():
         from seb_appliance.machine.checkup import checkup

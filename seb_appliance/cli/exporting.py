@@ -1,12 +1,16 @@
-"""`seb export`: topics as the Go broker's files, or one topic as lines."""
+"""`seb export`: one topic as lines, or topics as the Go broker's files."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import json
+import os
+import shutil
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
@@ -20,6 +24,8 @@ from seb_appliance.cli.output import say, tell
 from seb_appliance.cli.parts import need_server
 from seb_appliance.cli.progress import Counted, showing
 from seb_appliance.cli.reaching import make_client, url_and_key
+from seb_appliance.cli.wording import in_our_words
+from seb_appliance.settings import Settings
 
 if TYPE_CHECKING:
     from seb_appliance.cli.http_client import HttpClient
@@ -32,14 +38,18 @@ _SETTINGS: Final = (
 
 
 @click.command
-@click.option("--format", "kind", type=click.Choice(FORMATS), default="seb-v1", help="[seb-v1]")
-@click.option("--to", metavar="ADDRESS", help="A bucket or directory; of lines a file, or -. [-]")
+@click.option("--format", "kind", type=click.Choice(FORMATS), default="ndjson", help="[ndjson]")
+@click.option(
+    "--to", metavar="ADDRESS", help="A new file, or - [-]; of seb-v1 a bucket or directory."
+)
 @click.option(
     "--to-config",
     type=click.Path(path_type=Path, dir_okay=False),
     help="Settings file (TOML) with the s3_… settings of --to, where they are others.",
 )
-@click.option("--topic", "topics", multiple=True, metavar="PATTERN", help="Which topics. [**]")
+@click.option(
+    "--topic", "topics", multiple=True, metavar="PATTERN", help="The topic; of seb-v1 topics. [**]"
+)
 @click.option(
     "--values-only",
     is_flag=True,
@@ -64,14 +74,18 @@ def export(
     config: Path | None,
     **given: Any,
 ) -> None:
-    """Write topics as the Go broker keeps them; or one topic as lines, up to the log end of now.
+    """Write one topic as lines; or topics as the Go broker keeps them, up to the log end of now.
 
-    The Go broker goes on with such a bucket or directory. Lines hold everything that a record has,
-    and `seb import --format ndjson` takes them in again. All is asked for by HTTP.
+    Lines hold everything that a record has, and `seb import --format ndjson` takes them in again.
+    With --format seb-v1 the Go broker goes on with the bucket or directory. All is asked for by
+    HTTP. A file or directory has its name only once it is whole.
     """
     if kind == "ndjson":
-        if len(topics) != 1 or values_only or records_per_file or to_config:
-            raise click.UsageError("--format ndjson takes one --topic and --to FILE")
+        if len(topics) != 1 or values_only or records_per_file or to_config or _is_bucket(to):
+            raise click.UsageError(
+                "lines take one --topic and --to FILE; say --format seb-v1 for the Go broker's "
+                "files, in a bucket or directory"
+            )
         client = make_client(config, {name: given[name] for name in ("url", "key_file", "profile")})
         try:
             _export_lines(client, topics[0], to)
@@ -85,13 +99,14 @@ def export(
     with need_server():
         from seb_appliance.machine import exporting
 
-    async def run() -> dict[str, int]:
+    async def run(target: Settings) -> dict[str, int]:
         chosen = {"values_only": values_only, "records_per_file": records_per_file}
         with showing("asking for topics") as progress:
             async with exporting.old_bucket(target) as make:
                 return await _export(*url_and_key(settings), topics, make, chosen, progress)
 
-    done = asyncio.run(run())
+    with _whole(target) as place:
+        done = asyncio.run(run(place))
     say(json.dumps(done) if as_json else "  ".join(f"{name}: {n:,}" for name, n in done.items()))
 
 
@@ -124,7 +139,7 @@ async def _export(
             done = dict(zip(done, map(sum, zip(done.values(), counts, strict=True)), strict=True))
     except ClientError as error:
         refused = isinstance(error, ApplianceError) and not error.retryable
-        raise CommandError(str(error), REFUSED if refused else UNAVAILABLE) from error
+        raise CommandError(in_our_words(str(error)), REFUSED if refused else UNAVAILABLE) from error
     return done
 
 
@@ -147,12 +162,63 @@ def _export_lines(client: HttpClient, topic: str, to: str | None) -> None:
 
 @contextlib.contextmanager
 def _opened(to: str | None) -> Iterator[BinaryIO]:
-    """A new file, or stdout. Raises CommandError."""
-    if to in (None, "-"):
+    """A new file, which has its name once it is whole, or stdout. Raises CommandError."""
+    if to is None or to == "-":
         yield sys.stdout.buffer
         return
+    path = Path(to)
+    partial = _partial(path)
     try:
-        with open(str(to), "xb") as file:  # noqa: PTH123 - a path as it was given
-            yield file
+        _require_new(path)
+        with partial.open("xb") as file:
+            try:
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+                _require_new(path)
+                partial.rename(path)
+            except BaseException:
+                partial.unlink(missing_ok=True)
+                raise
     except OSError as error:
-        raise CommandError(f"cannot write {to} ({error.strerror})") from error
+        raise CommandError(f"cannot write {error.filename or to} ({error.strerror})") from error
+
+
+@contextlib.contextmanager
+def _whole(target: Settings) -> Iterator[Settings]:
+    """Where to write: a directory has its name once it is whole. What broke off stays beside it,
+    and the same command goes on there. Raises CommandError."""
+    if target.address.kind != "file":
+        yield target
+        return
+    path = target.address.path
+    partial = _partial(path)
+    try:
+        _require_new(path)
+        yield replace(target, bucket=f"file:{partial}")
+        if path.exists():
+            path.rmdir()  # an empty one
+        partial.rename(path)
+    except OSError as error:
+        raise CommandError(f"cannot write {path} ({error.strerror})") from error
+    finally:
+        if any(found.is_file() for found in partial.rglob("*")):
+            tell(f"{path} is not whole: {partial} holds a part, and the same command goes on there")
+        else:
+            shutil.rmtree(partial, ignore_errors=True)
+
+
+def _partial(path: Path) -> Path:
+    """Where it lies until it is whole: on the same disk, and seen to be no whole export."""
+    return path.with_name(f"{path.name}.partial")
+
+
+def _require_new(path: Path) -> None:
+    """An empty directory counts as new. Raises FileExistsError."""
+    is_empty = path.is_dir() and not any(path.iterdir())
+    if os.path.lexists(path) and not is_empty:
+        raise FileExistsError(errno.EEXIST, "it is there already, and is never written over", path)
+
+
+def _is_bucket(to: str | None) -> bool:
+    return to is not None and to.startswith(("s3:", "file:", "memory:"))

@@ -13,6 +13,7 @@ import msgspec
 
 from seb_appliance import __version__
 from seb_appliance.cli.failures import REFUSED, UNAVAILABLE, UNKNOWN, AnswerError, CommandError
+from seb_appliance.cli.wording import in_our_words
 from seb_appliance.client.blocking import LoopThread
 from seb_appliance.client.calling import Caller
 from seb_appliance.client.exchange import Answer, Endpoint
@@ -129,7 +130,7 @@ class HttpClient:
 def answer_error(error: ApplianceError, *, is_read: bool, remark: str = "") -> AnswerError:
     """As a sentence with an exit code. A read changes nothing, whatever became of it."""
     in_doubt = error.side_effects == "unknown" and not is_read
-    detail = error.detail.rstrip(".")
+    detail = in_our_words(error.detail).rstrip(".")
     if error.code == "unreachable":
         detail = f"{detail[0].lower()}{detail[1:]}"
         sentence = f"{detail}. Is it running? --url, SEB_URL or a profile says where it is."

@@ -62,7 +62,7 @@ def _from_file(path: Path) -> bytes:
 async def _from_bucket(settings: Settings, key: str) -> bytes:
     with need_server():
         from seb_appliance.machine.stores import make_store
-    store = make_store(settings)
+    store = make_store(settings, must_exist=True)
     try:
         return await store.get(key)
     except ObjectMissingError as error:

@@ -7,7 +7,7 @@ instead of misreading it. Sections are msgpack arrays (there are many), events a
 
 from __future__ import annotations
 
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final, Literal, get_args
 
 import msgspec
 
@@ -50,11 +50,15 @@ class TopicSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
         return self.cleanup in (None, "delete", "compact,delete")
 
 
+GrantOperation = Literal["produce", "consume", "manage", "admin"]
+GRANT_OPERATIONS: Final[tuple[GrantOperation, ...]] = get_args(GrantOperation)
+
+
 class Grant(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """What an API key may do, on topics that match a pattern (`*` one word, `**` zero or more), and
     for consumer groups that match another."""
 
-    operation: Literal["produce", "consume", "manage", "admin"]
+    operation: GrantOperation
     topics: str = "**"
     groups: str = "**"
 

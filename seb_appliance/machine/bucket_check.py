@@ -13,7 +13,7 @@ from seb_appliance.fsck.findings import Problem
 from seb_appliance.machine.data_directory import data_directory_if_free
 from seb_appliance.machine.stores import make_store
 from seb_appliance.settings import Settings
-from seb_appliance.start_errors import StartError, StoreUnusableError
+from seb_appliance.start_errors import StartError
 from seb_appliance.storage.patience import Patience, given_up
 from seb_appliance.storage.replay import Progress
 
@@ -40,10 +40,7 @@ async def check(
     bucket_only: bool = False,
 ) -> BucketCheck:
     """Check the bucket, and the data directory while no server has it. Raises StartError."""
-    address = settings.address
-    if address.kind == "file" and not address.path.is_dir():  # opening it would make it
-        raise StoreUnusableError(f"there is no directory {address.path}")
-    store = make_store(settings)
+    store = make_store(settings, must_exist=True)
     clock = SystemClock()
     patience = Patience(clock, random.random, give_up_after_s=ANSWER_WITHIN_S)
     try:

@@ -7,9 +7,12 @@ import random
 import secrets
 import shutil
 import sqlite3
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 from seb_appliance import __version__
@@ -20,7 +23,7 @@ from seb_appliance.errors import SebError, StoreError
 from seb_appliance.machine.stores import make_store
 from seb_appliance.setting_table import SETTINGS, Setting
 from seb_appliance.settings import Settings
-from seb_appliance.start_errors import StartError, StoreUnusableError
+from seb_appliance.start_errors import ConfigurationError, StartError, StoreUnusableError
 from seb_appliance.state.database import last_created_us
 from seb_appliance.storage.bucket_info import read_bucket_info
 from seb_appliance.storage.object_store import ObjectStore
@@ -47,8 +50,33 @@ class Checkup:
 
 
 async def checkup(settings: Settings) -> Checkup:
-    """Look at everything; only the store test writes, below its own probe folder."""
-    store = make_store(settings)
+    """Look at everything; only the store test writes, below its own probe folder. Makes nothing
+    that stays. Raises ConfigurationError."""
+    with _place_of_test(settings) as tested:
+        return await _checkup(settings, tested)
+
+
+@contextmanager
+def _place_of_test(settings: Settings) -> Iterator[Settings]:
+    """The settings with the bucket to test: of a directory that is still to be made, a temporary
+    one on the same disk. Raises ConfigurationError."""
+    address = settings.address
+    if address.kind != "file" or address.path.exists():
+        yield settings
+        return
+    above = _existing(address.path)
+    try:
+        folder = TemporaryDirectory(prefix=".seb-doctor-", dir=above)
+    except OSError as error:
+        raise ConfigurationError(
+            f"cannot make {address.path}: {above} cannot be written to ({error.strerror})"
+        ) from error
+    with folder as name:
+        yield replace(settings, bucket=f"file:{name}")
+
+
+async def _checkup(settings: Settings, tested: Settings) -> Checkup:
+    store = make_store(tested)
     patience = Patience(SystemClock(), random.random, give_up_after_s=ANSWER_WITHIN_S)
     try:
         bucket, failure = await _bucket(store, patience, settings)
@@ -62,9 +90,15 @@ async def checkup(settings: Settings) -> Checkup:
         "verdict": f"not fit: {failure}" if failure else "fit to run",
         "settings": {s.name: _setting(settings, s) for s in SETTINGS if not s.variable_only},
         "machine": _machine(settings),
-        "bucket": {"where": store.description, **bucket},
+        "bucket": {"where": _where(settings, tested, store), **bucket},
     }
     return Checkup(data, exit_code)
+
+
+def _where(settings: Settings, tested: Settings, store: ObjectStore) -> str:
+    if tested is settings:
+        return store.description
+    return f"file:{settings.address.path.absolute()} (not there yet)"
 
 
 def _why(error: SebError) -> StartError:
@@ -99,11 +133,15 @@ def _sqlite() -> str:
 
 def _disk(path: Path) -> str:
     """Free space where `path` is, or will be made."""
-    absolute = path.absolute()
-    existing = next(place for place in (absolute, *absolute.parents) if place.exists())
-    free = shutil.disk_usage(existing).free
+    free = shutil.disk_usage(_existing(path)).free
     words = f"{free / GIB:.1f} GiB free"
     return words if free >= GIB else f"{words}: little"
+
+
+def _existing(path: Path) -> Path:
+    """`path`, or the nearest folder above it that is there."""
+    absolute = path.absolute()
+    return next(place for place in (absolute, *absolute.parents) if place.exists())
 
 
 async def _bucket(

@@ -6,6 +6,7 @@ Part of the composition root, like app.py.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 import secrets
 import shutil
@@ -114,7 +115,7 @@ async def clone(
     _require_apart(settings, into)
     async with (
         _opened(settings) as source,
-        _opened(into) as target,
+        _opened(into, must_exist=False) as target,
         _scratch(settings) as scratch,
     ):
         restored = await _restored(source, scratch / "source", until_seq, None, progress)
@@ -201,8 +202,8 @@ def _patience() -> Patience:
 
 
 @asynccontextmanager
-async def _opened(settings: Settings) -> AsyncIterator[ObjectStore]:
-    store = make_store(settings)
+async def _opened(settings: Settings, *, must_exist: bool = True) -> AsyncIterator[ObjectStore]:
+    store = make_store(settings, must_exist=must_exist)
     try:
         yield store
     finally:
@@ -211,8 +212,10 @@ async def _opened(settings: Settings) -> AsyncIterator[ObjectStore]:
 
 @asynccontextmanager
 async def _scratch(settings: Settings) -> AsyncIterator[Path]:
-    """A directory beside the data, where there is room for it; removed at the end."""
+    """A directory beside the data, where there is room for it; removed at the end, with the folders
+    that were made for it."""
     folder = settings.data / f"restore-{secrets.token_hex(4)}"
+    made = [above for above in folder.absolute().parents if not above.exists()]
     try:
         await asyncio.to_thread(folder.mkdir, parents=True, mode=0o700)
     except OSError as error:
@@ -222,4 +225,12 @@ async def _scratch(settings: Settings) -> AsyncIterator[Path]:
     try:
         yield folder
     finally:
-        await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
+        await asyncio.to_thread(_remove, folder, made)
+
+
+def _remove(folder: Path, made: list[Path]) -> None:
+    """The folder, and those above it that were made for it and hold nothing else."""
+    shutil.rmtree(folder, ignore_errors=True)
+    with contextlib.suppress(OSError):
+        for above in made:
+            above.rmdir()

@@ -7,15 +7,19 @@ from typing import Literal, cast
 from seb_appliance.clock import SystemClock
 from seb_appliance.failpoints import NO_FAILPOINTS, Failpoints
 from seb_appliance.settings import Settings
-from seb_appliance.start_errors import ConfigurationError
+from seb_appliance.start_errors import ConfigurationError, StoreUnusableError
 from seb_appliance.storage.counted import CountedStore
 from seb_appliance.storage.object_store import ObjectStore
 
 
-def make_store(settings: Settings, failpoints: Failpoints = NO_FAILPOINTS) -> CountedStore:
-    """The store, counting its requests; a missing directory is made, S3 is not asked yet.
+def make_store(
+    settings: Settings, failpoints: Failpoints = NO_FAILPOINTS, *, must_exist: bool = False
+) -> CountedStore:
+    """The store, counting its requests; S3 is not asked yet. A missing directory is made, unless it
+    `must_exist`: what only reads makes none.
 
-    Raises ConfigurationError. What one kind of store needs is imported only for that kind.
+    Raises ConfigurationError, StoreUnusableError. What one kind of store needs is imported only for
+    that kind.
     """
     address = settings.address
     if address.kind == "memory":
@@ -25,6 +29,8 @@ def make_store(settings: Settings, failpoints: Failpoints = NO_FAILPOINTS) -> Co
     if address.kind == "file":
         from seb_appliance.storage.directory import DirectoryStore
 
+        if must_exist and not address.path.is_dir():
+            raise StoreUnusableError(f"there is no directory {address.path}")
         try:
             return CountedStore(_delayed(DirectoryStore(address.path, failpoints), settings))
         except OSError as error:

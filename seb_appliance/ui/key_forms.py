@@ -12,7 +12,7 @@ from seb_appliance.broker.names import check_pattern
 from seb_appliance.broker.patterns import Patterns
 from seb_appliance.broker.values import ApiKeyView
 from seb_appliance.errors import BadParameterError, BadRequestError
-from seb_appliance.formats.operations import Grant, Quotas
+from seb_appliance.formats.operations import GRANT_OPERATIONS, Grant, Quotas
 from seb_appliance.ui.fields import time_field, time_us, whole
 from seb_appliance.ui.forms import Form
 from seb_appliance.ui.units import count
@@ -21,7 +21,6 @@ FIELDS: Final = frozenset(
     {"name", "description", "expires", "requests", "bytes_in", "bytes_out"}
     | {"operation", "topics", "groups", "step"}
 )
-_OPERATIONS: Final = ("produce", "consume", "manage", "admin")
 _EMPTY_ROWS: Final = 2
 _TOPICS_NAMED: Final = 6
 _AT_ONCE: Final = 100  # names matched without a break: at worst a millisecond
@@ -107,14 +106,14 @@ def _given(form: Form) -> list[tuple[str, str, str]]:
 
 
 def _grant(operation: str, topics: str, groups: str) -> Grant:
-    for known in _OPERATIONS:
+    for known in GRANT_OPERATIONS:
         if known == operation:
             return Grant(
                 operation=known,
                 topics=check_pattern(topics or "**"),
                 groups=check_pattern(groups or "**"),
             )
-    raise BadRequestError(f"An operation is one of {', '.join(_OPERATIONS)}.")
+    raise BadRequestError(f"An operation is one of {', '.join(GRANT_OPERATIONS)}.")
 
 
 async def _rows(

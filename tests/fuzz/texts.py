@@ -10,6 +10,7 @@ from typing import Final
 
 from seb_appliance import limits, quantities, settings
 from seb_appliance.api import parameters
+from seb_appliance.api.auth import Call
 from seb_appliance.api.go import parameters as go
 from seb_appliance.api.records import places_of_many
 from seb_appliance.api.records import views as record_views
@@ -18,12 +19,15 @@ from seb_appliance.api.records.key_parameters import history_question, keys_ques
 from seb_appliance.api.times import format_time, parse_time
 from seb_appliance.broker.names import check_pattern, check_topic_name
 from seb_appliance.broker.patterns import Patterns
-from seb_appliance.broker.values import From
+from seb_appliance.broker.shares import OPERATOR
+from seb_appliance.broker.values import ApiKeyView, From
 from seb_appliance.client.exchange import AnswerReader, MalformedAnswerError
 from seb_appliance.errors import RefusedError
 from seb_appliance.start_errors import ConfigurationError
 from tests.fuzz.target import Target
 from tests.support.patterns import pattern_matches
+
+_KEY = ApiKeyView("fuzzed", "", (), 0)
 
 
 def text_of(data: bytes) -> str:
@@ -40,7 +44,7 @@ def check_patterns(data: bytes) -> None:
 
 def check_query(data: bytes) -> None:
     """The query of a read, as bytes of a URL."""
-    wanted = read_request(parameters.read_query(data, READ_QUERY))
+    wanted = read_request(Call(_KEY, {}, parameters.read_query(data, READ_QUERY), address=""))
     assert 1 <= wanted.max_records <= limits.FETCH_RECORDS_MAX
     assert 1 <= wanted.max_bytes <= limits.FETCH_BYTES_MAX
     assert 0 <= wanted.wait_ms <= limits.WAIT_MS_MAX
@@ -92,7 +96,7 @@ def check_go_query(data: bytes) -> None:
     known = frozenset({"topic-name", "offset", "max-records", "max-bytes", "timeout"})
     query = parameters.read_query(data, known)
     assert check_topic_name(go.topic_name(query)) == query["topic-name"]
-    assert go.read_request(query).max_records <= limits.RECORDS_PER_REQUEST_MAX
+    assert go.read_request(query, OPERATOR).max_records <= limits.RECORDS_PER_REQUEST_MAX
 
 
 def check_settings(data: bytes) -> None:

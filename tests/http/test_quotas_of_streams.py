@@ -63,9 +63,9 @@ async def test_an_arrow_stream_keeps_to_the_quota(
 ) -> None:
     from dataclasses import replace
 
-    from seb_appliance.api.records import arrow
+    from seb_appliance.api.records import range_answers
 
-    monkeypatch.setattr(arrow, "_PART", replace(arrow._PART, max_records=30))
+    monkeypatch.setattr(range_answers, "PART", replace(range_answers.PART, max_records=30))
     await filled(seb)
     _, token = await key_of(seb, bytes_out_per_second=PER_SECOND)
     path = "/v1/topics/quota/records?format=arrow"

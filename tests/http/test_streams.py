@@ -55,6 +55,16 @@ async def test_an_answer_is_of_one_stream_though_it_is_made_anew_meanwhile(seb, 
     assert (await seb.client.get("/v1/stream/anew?offset=-1")).status_code == 404
 
 
+@pytest.mark.parametrize("path", ["/v1/stream/a/b:1", "/v1/stream/none"])
+async def test_the_hint_of_a_missing_stream_makes_it(seb, path):
+    for method, body in (("GET", b""), ("POST", b"x"), ("DELETE", b"")):
+        answer = await seb.client.request(method, path, headers=TEXT, content=body)
+        assert (answer.status_code, answer.json()["code"]) == (404, "topic_not_found")
+    method, named = re.search(r"Create it with ([A-Z]+) (\S+)\.$", answer.json()["detail"]).groups()
+    assert (await seb.client.request(method, named, headers=TEXT)).status_code == 201
+    assert (await seb.client.post(path, headers=TEXT, content=b"x")).status_code == 204
+
+
 async def test_the_end_of_a_stream_with_a_checksum_is_known_again(seb):
     await seb.client.put("/v1/stream/checked", headers=TEXT)
     numbers = {"producer-id": "p", "producer-epoch": "0", "producer-seq": "0"}

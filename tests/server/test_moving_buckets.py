@@ -62,7 +62,14 @@ def test_an_import_that_was_killed_goes_on_and_the_bucket_comes_out_as_it_went_i
     assert (told["found"], told["files"]) == (2_000, FILES + 7 - 2_000)
     assert seb("fsck", *ours).returncode == 0
     with serving(tmp_path) as running:
-        asked(running, "export", f"--to={tmp_path / 'again'}", "--topic=sample", "--topic=b")
+        asked(
+            running,
+            "export",
+            "--format=seb-v1",
+            f"--to={tmp_path / 'again'}",
+            "--topic=sample",
+            "--topic=b",
+        )
         wanted = {key: body for key, body in before.items() if not key.startswith("a/")}
         assert plain_files(tmp_path / "again") == wanted
         everything = asked(running, "consume", "a").split(b"\n")[:-1]

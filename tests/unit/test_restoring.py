@@ -133,7 +133,7 @@ async def test_a_drill_rebuilds_the_state_and_leaves_nothing_behind(
 
 async def test_a_drill_that_fails_is_reported_as_one_that_does_not(tmp_path: Path) -> None:
     report = tmp_path / "drill.prom"
-    with pytest.raises(ConfigurationError):
+    with pytest.raises(StoreUnusableError):
         await restoring.drill(of(tmp_path), report, quiet)
     assert "\nseb_drill_success 0\n" in report.read_text()
     async with appliance(tmp_path) as seb:
@@ -349,6 +349,9 @@ async def test_a_copy_of_another_bucket_is_not_gone_on_with(
 
 
 async def test_a_place_without_an_appliance_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(StoreUnusableError, match="there is no directory"):
+        await restoring.verify(of(tmp_path), quiet)
+    (tmp_path / "bucket").mkdir()
     with pytest.raises(ConfigurationError, match="holds no appliance"):
         await restoring.verify(of(tmp_path), quiet)
 

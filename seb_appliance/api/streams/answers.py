@@ -8,13 +8,16 @@ from litestar import Request, Response
 
 from seb_appliance.api.answers import POLICY, Headers
 from seb_appliance.api.problems import answer_exception, error_of
+from seb_appliance.api.streams.names import path_of
 from seb_appliance.api.streams.tokens import etag, offset_token
 from seb_appliance.api.times import format_time
 from seb_appliance.broker.stream_values import StreamView
 from seb_appliance.errors import (
+    SebError,
     SequenceGapError,
     StaleEpochError,
     StreamClosedError,
+    TopicNotFoundError,
 )
 
 NEXT_OFFSET: Final = b"stream-next-offset"
@@ -62,7 +65,7 @@ def described(view: StreamView) -> Headers:
 
 def answer_error(request: Request[Any, Any, Any], exception: Exception) -> Response[bytes]:
     """The exception handler of these routes: a problem document, and the protocol's headers."""
-    error = error_of(request, exception)
+    error = _of_streams(error_of(request, exception))
     response = answer_exception(request, error)
     told: Headers = [CROSS_ORIGIN]
     if isinstance(error, StaleEpochError):
@@ -77,3 +80,13 @@ def answer_error(request: Request[Any, Any, Any], exception: Exception) -> Respo
     for name, value in told:
         response.headers[name.decode()] = value.decode()
     return response
+
+
+def _of_streams(error: SebError) -> SebError:
+    """What makes a topic by its own route makes no stream."""
+    if type(error) is not TopicNotFoundError or error.data.keys() != {"topic"}:
+        return error
+    topic = str(error.data["topic"])
+    path = path_of(topic)
+    how = f" Create it with PUT {path}." if path is not None else ""
+    return TopicNotFoundError(f"There is no stream {topic!r}.{how}", topic=topic)

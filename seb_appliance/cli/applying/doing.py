@@ -14,6 +14,7 @@ from seb_appliance.cli.applying.state import ApiKeyState, Wanted, grant_members,
 from seb_appliance.cli.failures import REFUSED, UNAVAILABLE, UNKNOWN, CommandError
 from seb_appliance.cli.output import tell
 from seb_appliance.cli.topics import SETTINGS
+from seb_appliance.cli.wording import in_our_words
 from seb_appliance.client import Admin, ApplianceError
 from seb_appliance.errors import OffsetConflictError
 
@@ -114,7 +115,9 @@ def nothing_changed() -> Iterator[None]:
     try:
         yield
     except ApplianceError as error:
-        raise CommandError(f"{error} Nothing was changed.", _code(error)) from error
+        raise CommandError(
+            f"{in_our_words(str(error))} Nothing was changed.", _code(error)
+        ) from error
 
 
 def _code(error: ApplianceError) -> int:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -35,6 +37,35 @@ def test_every_route_is_listed_and_every_listed_route_is_there():
     }
     listed = {(method.upper(), path) for path, item in DOCUMENT["paths"].items() for method in item}
     assert served == listed
+
+
+def sentences() -> Iterator[str]:
+    """The texts of the package, with {} for what is put into them."""
+    for path in Path(errors.__file__).parent.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.JoinedStr):
+                yield "".join(
+                    part.value if isinstance(part, ast.Constant) else "{}" for part in node.values
+                )
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                yield node.value
+
+
+def test_every_route_that_a_sentence_names_is_there():
+    listed = {
+        (method.upper(), re.sub(r"\{[^}]*\}", "{}", path))
+        for path, item in DOCUMENT["paths"].items()
+        for method in item
+    }
+    route = re.compile(r"\b(GET|HEAD|PUT|POST|PATCH|DELETE) (/v1/[\w{}/-]+)")
+    named = {
+        (method, re.sub(r"\{[^}]*\}", "{}", path))
+        for text in sentences()
+        for method, path in route.findall(text)
+        if not path.endswith("/")  # a beginning
+    }
+    assert len(named) > 3
+    assert named <= listed, named - listed
 
 
 def test_every_code_that_can_reach_a_client_is_documented():

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -135,9 +136,48 @@ def test_doctor_finds_a_directory_fit(tmp_path: Path, capsys: pytest.CaptureFixt
     assert report["settings"]["port"] == {"value": "51313", "source": "default"}
     assert report["bucket"]["store allows"].startswith("A")
     assert set(report["machine"]) >= {"sqlite", "clock", "disk for data", "disk for bucket"}
-    assert not [path for path in bucket.rglob("*") if path.is_file()]
     assert run(["doctor", *arguments]) == 0
     assert "fit to run" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("command", "code"),
+    [
+        (["doctor"], 0),
+        (["fsck"], 74),
+        (["inspect", "key"], 74),
+        (["import", "--from=old", "--dry-run"], 74),
+        (["restore", "--verify"], 74),
+        (["clone", "--into=file:copy"], 74),
+    ],
+)
+def test_a_command_that_only_looks_makes_no_folder(
+    command: list[str], code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SEB_BUCKET", "file:deep/bucket")
+    arguments = ["--bucket=file:deep/bucket"] if command[0] == "inspect" else []
+    assert run([*command, *arguments]) == code
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_doctor_names_all_of_the_server_that_is_not_installed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = metadata.distribution
+
+    def distribution(name: str) -> metadata.Distribution:
+        if name in ("boto3", "litestar"):
+            raise metadata.PackageNotFoundError(name)
+        return real(name)
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(metadata, "distribution", distribution)
+    assert run(["doctor"]) == 1
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert "boto3, litestar are not installed: pip install 'seb-appliance[server]'" in told.err
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_doctor_finds_a_bucket_unfit_that_cannot_be_reached(
