@@ -353,7 +353,8 @@ class AuditNoted(_Operation, frozen=True, kw_only=True, tag="audit_noted"):
 
     `actor` is the id of an API key, `user:NAME` for a user of the admin page, "" for the appliance
     itself; `address` is the peer's, `user_agent` what its client calls itself. `before` and `after`
-    are small JSON texts. Changes nothing but what is remembered of actions.
+    are small JSON texts. Changes what is remembered of actions, and who owns a topic or a group
+    that the action makes (shares.py).
     """
 
     version: Literal[1] = 1
