@@ -77,10 +77,10 @@ def _requests() -> None:
         {"of": scope, "weight": max(1, len(msgspec.msgpack.decode(result)[2]))}
         for scope, result in connection.execute(sa.text("SELECT scope, result FROM old_requests"))
     ]
-    # The first 6 bytes of a scope, which is in hex, are its owner's.
+    # The first 6 bytes of a scope, which is in hex, are its owner's if the last of them is a5.
     op.execute(
-        "INSERT INTO requests SELECT scope, place, created_us, result, substr(scope, 1, 12), 1"
-        " FROM old_requests"
+        "INSERT INTO requests SELECT scope, place, created_us, result, CASE substr(scope, 11, 2)"
+        " WHEN 'a5' THEN substr(scope, 1, 12) ELSE 'older' END, 1 FROM old_requests"
     )
     if weights:
         connection.execute(sa.text("UPDATE requests SET weight=:weight WHERE scope=:of"), weights)

@@ -20,6 +20,8 @@ from seb_appliance.formats.contents import Produced, ProducerAppend, RequestResu
 _HEAD: Final = struct.Struct("<qq16s16s")  # place, created_us, scope, body_hash
 _PRODUCED: Final = struct.Struct("<4q")
 _OWNER_BYTES: Final = 6  # of a scope
+_OWNED: Final = b"\xa5"  # the last of them
+OLDER: Final = "older"  # who owns the requests that an older release remembered
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,13 +120,14 @@ class RememberedRequests:
 
 def owner_hash(api_key_id: str) -> bytes:
     """What the scopes of the API key's requests begin with."""
-    return hashlib.blake2b(api_key_id.encode(), digest_size=_OWNER_BYTES).digest()
+    return hashlib.blake2b(api_key_id.encode(), digest_size=_OWNER_BYTES - 1).digest() + _OWNED
 
 
 def owner_of(scope: bytes) -> str:
-    """Whose request it is: the owner's hash, in hex. (A scope of an older release begins with
-    something else each time, as if each had an owner of its own.)"""
-    return scope[:_OWNER_BYTES].hex()
+    """Whose request it is: the owner's hash, in hex. Scopes of older releases, which tell no owner,
+    have one together (but for one in 256, whose hash looks like an owner's)."""
+    owner = scope[:_OWNER_BYTES]
+    return owner.hex() if owner.endswith(_OWNED) else OLDER
 
 
 def _scope_of(row: bytes) -> bytes:

@@ -87,7 +87,7 @@ class Connection:
     ) -> Response:
         assert self._reader is not None
         assert self._writer is not None
-        lines = [f"{method} {path} HTTP/1.1", "Host: seb", f"Content-Length: {len(body)}"]
+        lines = [f"{method} {path} HTTP/1.1", "Host: 127.0.0.1", f"Content-Length: {len(body)}"]
         if self._key:
             lines.append(f"Authorization: Bearer {self._key}")
         lines += [f"{name}: {text}" for name, text in headers.items()]

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 
 import pytest
 
 from seb_appliance import limits
 from seb_appliance.broker.appending import Conditions
-from seb_appliance.broker.remembered import Producers, RememberedRequests
+from seb_appliance.broker.remembered import Producers, RememberedRequests, owner_hash
 from seb_appliance.broker.repeats import ProducerStamp, RequestStamp
 from seb_appliance.broker.settings import BrokerSettings
 from seb_appliance.broker.values import Appended
@@ -37,8 +38,8 @@ def once(key: str = "k", body: str = "b") -> Conditions:
 
 
 def of(owner: str, number: int) -> bytes:
-    """The scope of one of the owner's requests."""
-    return owner.encode().ljust(6)[:6] + b"%010d" % number
+    """A scope."""
+    return owner_hash(owner) + b"%010d" % number
 
 
 def numbered(seq: int, epoch: int = 0, producer_id: str = "p") -> Conditions:
@@ -482,3 +483,18 @@ async def test_what_is_remembered_fills_the_window(house: House) -> None:
     house.journal.release()
     await house.clock.advance(1)
     await asyncio.gather(held, first)
+
+
+def test_requests_of_an_older_release_go_before_those_of_a_busy_key(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """They tell no owner: each with one of its own, all would outlive what is new."""
+    monkeypatch.setattr(limits, "REMEMBERED_REQUESTS_MAX", 1_000)
+    requests = RememberedRequests([])
+    scopes = (hashlib.sha256(b"%d" % i).digest()[:16] for i in range(1_000))
+    older = [RequestResult(scope, bytes(16), []) for scope in scopes]
+    requests.apply(older, 1)
+    newer = [RequestResult(of("busy", i), bytes(16), []) for i in range(400)]
+    for i, result in enumerate(newer):
+        requests.apply([result], 2 + i)
+    assert all(requests.get(result.scope) for result in newer)
