@@ -216,13 +216,13 @@ def test_a_transaction_takes_a_place_for_each_of_its_topics(
 def test_an_owner_forgets_his_own_requests_first(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "REMEMBERED_REQUESTS_MAX", 10)
     requests = RememberedRequests([])
-    for owner, count in (("small", 3), ("greedy", 20), ("medium", 4), ("greedy", 20)):
+    for owner, count in (("small", 3), ("greedy", 20), ("medium", 3), ("greedy", 20)):
         for i in range(count):
             requests.apply([RequestResult(of(owner, i), BODY, [])], created_us=1)
     scopes = [item.result.scope for item in requests]
     assert scopes[:3] == [of("small", i) for i in range(3)]
-    assert scopes[3:7] == [of("medium", i) for i in range(4)]
-    assert scopes[7:] == [of("greedy", i) for i in range(17, 20)]
+    assert scopes[3:6] == [of("medium", i) for i in range(3)]
+    assert scopes[6:] == [of("greedy", i) for i in range(16, 20)]
 
 
 def test_a_full_table_makes_room_for_a_hundredth_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
