@@ -22,6 +22,7 @@ RECORDS_PER_REQUEST_MAX: Final = 10_000
 RECORDS_IN_BATCHES_MAX: Final = 100_000  # of a request that sends record batches: columns
 
 PARSED_AT_ONCE_BYTES: Final = 64 * KIB  # larger bodies are read in a child process
+PARSED_SOON_BYTES: Final = 1 * MIB  # larger ones in another, for which these do not wait
 PARSE_S_MAX: Final = 30  # for one of them
 
 # The Go broker's multipart bodies

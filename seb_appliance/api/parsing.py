@@ -27,17 +27,19 @@ FRAME: Final = struct.Struct("<II")  # bytes of the pickle, bytes of the body af
 
 
 class Parser:
-    """One child process, started when it is first needed. It reads one body at a time; the API keys
-    that have bodies waiting take turns."""
+    """Two child processes, started when they are first needed: one for bodies up to a mebibyte, so
+    that these wait for no larger ones, and one for the others."""
 
     def __init__(self, environment: Mapping[str, str] | None = None) -> None:
-        """`environment`: the variables of the child process; None: those of this one."""
-        self._environment = environment
-        self._child: Process | None = None
-        self._waiting: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()
-        self._busy = False
+        """`environment`: the variables of the child processes; None: those of this one."""
+        self._short = _Child(environment)
+        self._long = _Child(environment)
         self.parsed = 0
-        self.restarts = 0
+
+    @property
+    def restarts(self) -> int:
+        """How often a child process was ended, or had died."""
+        return self._short.restarts + self._long.restarts
 
     async def parse(
         self,
@@ -55,33 +57,51 @@ class Parser:
         """
         if len(body) <= limits.PARSED_AT_ONCE_BYTES:
             return function(body, *args, **kwargs)
-        await self._turn(owner)
-        try:
-            async with asyncio.timeout(limits.PARSE_S_MAX):
-                is_result, value = await self._ask((function, args, kwargs), body)
-        except TimeoutError as error:
-            await self._end()
-            raise RequestTooLargeError(
-                f"Reading the body took longer than {limits.PARSE_S_MAX} s; send smaller requests."
-            ) from error
-        except (OSError, EOFError) as error:
-            await self._end()
-            raise OverloadedError(
-                "The process that reads large bodies has ended; nothing was stored, try again."
-            ) from error
-        except BaseException:
-            await self._end()  # the client left: its answer must not be taken for the next one
-            raise
-        finally:
-            self._next()
+        child = self._short if len(body) <= limits.PARSED_SOON_BYTES else self._long
+        is_result, value = await child.ask(owner, (function, args, kwargs), body)
         self.parsed += 1
         if is_result:
             return value  # type: ignore[no-any-return]
         raise value
 
     async def close(self) -> None:
-        """End the child process. Nobody may parse any more."""
-        await self._end()
+        """End the child processes. Nobody may parse any more."""
+        await self._short.end()
+        await self._long.end()
+
+
+class _Child:
+    """One child process. It reads one body at a time; the API keys that have bodies waiting take
+    turns."""
+
+    def __init__(self, environment: Mapping[str, str] | None) -> None:
+        self.restarts = 0
+        self._environment = environment
+        self._child: Process | None = None
+        self._waiting: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()
+        self._serving: str | None = None  # whose turn it is
+
+    async def ask(self, owner: str, what: object, body: bytes) -> tuple[bool, Any]:
+        """Whether there is a result, and the result or the error. Raises as `Parser.parse`."""
+        await self._turn(owner)
+        try:
+            async with asyncio.timeout(limits.PARSE_S_MAX):
+                return await self._ask(what, body)
+        except TimeoutError as error:
+            await self.end()
+            raise RequestTooLargeError(
+                f"Reading the body took longer than {limits.PARSE_S_MAX} s; send smaller requests."
+            ) from error
+        except (OSError, EOFError) as error:
+            await self.end()
+            raise OverloadedError(
+                "The process that reads large bodies has ended; nothing was stored, try again."
+            ) from error
+        except BaseException:
+            await self.end()  # its answer must not be taken for that of the next body
+            raise
+        finally:
+            self._next()
 
     async def _ask(self, what: object, body: bytes) -> tuple[bool, Any]:
         if self._child is None:
@@ -105,7 +125,8 @@ class Parser:
         answer = await self._child.stdout.readexactly(FRAME.unpack(head)[0])
         return pickle.loads(answer)  # type: ignore[no-any-return]  # noqa: S301 - our own child
 
-    async def _end(self) -> None:
+    async def end(self) -> None:
+        """The next body starts another one."""
         child, self._child = self._child, None
         if child is not None:
             self.restarts += 1
@@ -117,8 +138,8 @@ class Parser:
 
     async def _turn(self, owner: str) -> None:
         """Returns when the child is this caller's."""
-        if not self._busy:
-            self._busy = True
+        if self._serving is None:
+            self._serving = owner
             return
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(owner, deque()).append(turn)
@@ -130,13 +151,17 @@ class Parser:
             raise
 
     def _next(self) -> None:
-        """The next caller's turn: of the owner that has waited longest since its last one."""
+        """The next caller's turn: of the API key that has waited longest since its last one, and
+        of the same one again only when no other waits."""
+        before, self._serving = self._serving, None
         while self._waiting:
-            owner, turns = self._waiting.popitem(last=False)
+            owner = next((one for one in self._waiting if one != before), before)
+            assert owner is not None
+            turns = self._waiting.pop(owner)
             turn = turns.popleft()
             if turns:
                 self._waiting[owner] = turns
             if not turn.done():
+                self._serving = owner
                 turn.set_result(None)
                 return
-        self._busy = False

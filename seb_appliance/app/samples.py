@@ -293,9 +293,9 @@ def _machine(appliance: Appliance) -> Iterator[Sample]:
     text = "The longest such delay in the last minute."
     yield Sample("seb_loop_delay_worst_seconds", text, "gauge", probe.worst_s)
     parser = appliance.parser
-    text = "Large request bodies read in the child process."
+    text = "Large request bodies read in child processes."
     yield Sample("seb_parsed_bodies_total", text, "counter", parser.parsed)
-    text = "Times that this child process was ended, or had died."
+    text = "Times that such a child process was ended, or had died."
     yield Sample("seb_parser_restarts_total", text, "counter", parser.restarts)
     text = "1 while SQLite does not follow."
     yield Sample("seb_state_failing", text, "gauge", int(bool(appliance.follower.failure)))

@@ -157,6 +157,9 @@ _FITTING: Final[dict[str, dict[str, bytes]]] = {
     },
     "/offsets": {
         "many topics": _json({"offsets": {f"t{i}": 0 for i in range(_MANY)}}),
+        "members that name nothing": b'{"offsets":{"a":0},"metadata":{%b}}'
+        % b",".join(b'"%d":""' % i for i in range(300_000)),
+        "long names": _json({"offsets": {"a" * 80 + str(i): 0 for i in range(_MANY)}}),
         "much metadata": _json(
             {
                 "offsets": {f"t{i}": 0 for i in range(900)},

@@ -89,7 +89,16 @@ async def test_keys_take_turns_however_much_one_of_them_sends(parser: Parser, tm
     many = [parser.parse("greedy", note, LARGE, path, "g") for _ in range(6)]
     few = [parser.parse("other", note, LARGE, path, "o") for _ in range(2)]
     await asyncio.gather(*many, *few)
-    assert (tmp_path / "order").read_text() in ("ggogoggg", "gogogggg")
+    assert (tmp_path / "order").read_text() == "gogogggg"
+
+
+async def test_a_body_waits_for_no_larger_one(parser: Parser) -> None:
+    larger = b"x" * (limits.PARSED_SOON_BYTES + 1)
+    working = asyncio.create_task(parser.parse("greedy", work_on, larger))
+    assert await parser.parse("greedy", pid_of, LARGE) != os.getpid()
+    assert not working.done()
+    working.cancel()
+    await asyncio.gather(working, return_exceptions=True)
 
 
 async def test_one_who_leaves_while_waiting_keeps_nobody_out(parser: Parser) -> None:
