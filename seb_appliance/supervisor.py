@@ -59,7 +59,7 @@ class Background:
                     {"message": message, "exception": error, "background": self.name}
                 )
             if self._closing:  # it raised instead of being cancelled, and is not cancelled again
-                return
+                return None
             if self._clock.monotonic_s() - began_s > limits.BACKGROUND_PAUSE_S_MAX:
                 pause_s = limits.BACKGROUND_PAUSE_S_MIN
             await self._clock.sleep(pause_s)
