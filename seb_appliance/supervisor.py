@@ -24,6 +24,7 @@ class Background:
         self._clock = clock
         self._failed_s = 0.0
         self._task: asyncio.Task[None] | None = None
+        self._closing = False
 
     @property
     def is_failing(self) -> bool:
@@ -35,6 +36,7 @@ class Background:
         self._task = asyncio.create_task(self._keep(run), name=self.name)
 
     async def close(self) -> None:
+        self._closing = True
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -56,6 +58,8 @@ class Background:
                 asyncio.get_running_loop().call_exception_handler(
                     {"message": message, "exception": error, "background": self.name}
                 )
+            if self._closing:  # it raised instead of being cancelled, and is not cancelled again
+                return None
             if self._clock.monotonic_s() - began_s > limits.BACKGROUND_PAUSE_S_MAX:
                 pause_s = limits.BACKGROUND_PAUSE_S_MIN
             await self._clock.sleep(pause_s)

@@ -148,7 +148,7 @@ class Admission:
             )
             self._shares.take_anyway(topic.owner, 1)
             known.runs = list(topic.runs)
-            if topic.deleted and topic.settings.compacts:  # its runs are not kept
+            if topic.deleted:  # its runs are not kept, and its cleanup may have been another before
                 known.runs = [(topic.held_offset, limits.OFFSET_MAX)]
             if topic.parent is not None:
                 parent = by_id[topic.parent.topic_id]

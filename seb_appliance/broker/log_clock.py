@@ -27,6 +27,21 @@ def warnings(last_us: int, now_us: int) -> list[str]:
     return [told]
 
 
+def idle_warnings(before_us: int | None, now_us: int) -> list[str]:
+    """What an operator has to know if only this machine's clock tells how long the log was idle.
+    `before_us`: `created` of the last entry before the start; None if there was none."""
+    if before_us is None or now_us - before_us <= limits.IDLE_US_BELIEVED:
+        return []
+    days = (now_us - before_us) / 8.64e10
+    told = (
+        f"the last entry is {days:,.1f} days old by the clock of this machine, and the store tells "
+        "no time to check it by. If the clock is wrong, a request that is repeated because it was "
+        "not answered before this start is not recognized, and is stored a second time. What the "
+        "pause makes old is deleted in an hour: set the clock until then (docs/OPERATIONS.md, Time)"
+    )
+    return [told]
+
+
 class LogClock:
     """A `Clock`. Its wall time is the wall clock's, but never ahead of the log's: what is not
     over by `wall_us` may not be deleted. `last_us`: `created` of the last entry.

@@ -108,6 +108,9 @@ class TidierKeeper:
                 rest_s = _AFTER_FAILURE_S
             except Exception as error:
                 self._failed(f"{type(error).__name__}: {error}")
+                self.doing = ""
+                # The supervisor's pause begins at 1 s, also after each run that was a long one.
+                await self._clock.sleep(_AFTER_FAILURE_S)
                 raise
             finally:
                 self.doing = ""

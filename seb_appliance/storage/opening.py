@@ -178,6 +178,8 @@ class _Opening:
         else:
             recovery, journal = await self._start_claimed(info, known)
         assert recovery.began is not None
+        now_us = self._clock.wall_us()
+        is_checked = self._store.date_ahead_s is not None  # the machine's clock, by the store's
         return journal, StartReport(
             mode=mode,
             epoch=journal.epoch,
@@ -191,7 +193,8 @@ class _Opening:
             warnings=(
                 *report.warnings,
                 *recovery.notes,
-                *log_clock.warnings(journal.position.created_us, self._clock.wall_us()),
+                *log_clock.warnings(journal.position.created_us, now_us),
+                *([] if is_checked else log_clock.idle_warnings(self._before_us, now_us)),
             ),
             store_test=report,
             before_us=self._before_us,

@@ -187,6 +187,23 @@ async def test_a_fork_that_would_lack_newest_records_of_keys_is_refused(place: P
         await place.restart()
 
 
+async def test_a_deleted_parent_that_is_compacted_no_more_is_still_not_forked_in_its_middle(
+    place: Place,
+) -> None:
+    settings = TopicSettings(cleanup="compact", dirty_ratio=0.01, tombstone_retention_ms=0)
+    await place.broker.topics.create("base", settings)
+    for n in range(30):
+        await place.put("base", (b"k%d" % (n % 3), b"%d" % n + b"x" * 50))
+    await place.compact()
+    await place.broker.topics.change("base", {"cleanup": "delete"})
+    await place.broker.topics.fork("whole", "base", 30)
+    await place.broker.topics.delete("base")
+    for _ in range(2):
+        with pytest.raises(ForkRefusedError):
+            await place.broker.topics.fork("part", "whole", 29)
+        await place.restart()
+
+
 async def test_a_fork_below_a_compaction_on_its_way_is_refused_once_that_is_stored(
     place: Place,
 ) -> None:

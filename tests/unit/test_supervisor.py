@@ -100,3 +100,18 @@ async def test_what_a_timer_calls_in_vain_is_counted_once(
     assert "in a task" in logged.text
     assert "a callback's" in logged.text
     await task.close()
+
+
+async def test_a_task_that_raises_while_it_is_cancelled_is_closed_all_the_same() -> None:
+    supervisor = Supervisor(FakeClock())
+
+    async def run() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            raise OSError("while it was cleaning up")
+
+    task = supervisor.keep("t", run)
+    await settle()
+    await asyncio.wait_for(task.close(), 5)
+    assert (task.failures, task.failure) == (1, "OSError: while it was cleaning up")

@@ -10,7 +10,10 @@ import pytest
 
 from seb_appliance import limits
 from seb_appliance.app.ui_facts import facts
+from seb_appliance.keepers import tidier_keeper
+from seb_appliance.supervisor import Supervisor
 from seb_appliance.ui.warnings import warnings
+from tests.support.fakes import FakeClock
 from tests.support.tidied import Place
 
 
@@ -41,6 +44,7 @@ async def test_the_tidier_goes_on_after_a_bug_which_is_told(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(limits, "BACKGROUND_PAUSE_S_MIN", 0.0)
+    monkeypatch.setattr(tidier_keeper, "_AFTER_FAILURE_S", 0.0)
     step, merged = place.tidier.step, asyncio.Event()
 
     async def raises_once() -> bool:
@@ -55,3 +59,19 @@ async def test_the_tidier_goes_on_after_a_bug_which_is_told(
     (task,) = (one for one in place.appliance.supervisor.tasks if one.name == "tidier")
     assert (task.failures, task.is_failing) == (1, True)
     assert any("tidier: ZeroDivisionError" in s for s in warnings(facts(place.appliance), []))
+
+
+async def test_a_job_that_fails_by_a_bug_is_not_begun_again_at_once(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, begun = FakeClock(), []
+
+    async def raises() -> bool:
+        begun.append(clock.monotonic_s())
+        raise ZeroDivisionError("a bug of ours")
+
+    monkeypatch.setattr(place.tidier, "step", raises)
+    monkeypatch.setattr(place.tidier, "_clock", clock)
+    place.tidier.start(Supervisor(clock))
+    await clock.advance(40)
+    assert [at_s - begun[0] for at_s in begun] == [0, 31]  # its own pause, and the supervisor's

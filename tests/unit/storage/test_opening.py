@@ -216,3 +216,20 @@ async def test_two_first_starts_at_once_leave_one_in_force(tmp_path, mode):
         numbers = await rebuilt(store, folder / "rebuilt")
         assert {number for x in pair for number in x.acknowledged} <= set(numbers)
         assert len(numbers) == len(set(numbers))
+
+
+async def test_a_long_pause_that_only_this_machines_clock_tells_is_warned_of(store, tmp_path, mode):
+    one = await Appliance(store, tmp_path / "one").start(mode=mode)
+    await one.append(1)
+    for passed_s, date_ahead_s, warned in (
+        (23 * 3600, None, False),
+        (49 * 3600, None, True),
+        (49 * 3600, 1.0, False),
+    ):
+        one.clock.now_s += passed_s
+        if date_ahead_s is not None:
+            store.date_ahead_s = date_ahead_s
+        await one.start()
+        told = [sentence for sentence in one.report.warnings if "not recognized" in sentence]
+        assert bool(told) == warned
+        await one.append(2)
