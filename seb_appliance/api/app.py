@@ -83,7 +83,7 @@ def create_app(
         *compactions.routes(broker),
         *groups.routes(broker),
         *group_records.routes(broker),
-        *group_offsets.routes(broker),
+        *group_offsets.routes(broker, options),
         *group_leases.routes(broker),
         *api_keys.routes(broker),
         *audit.routes(broker),

@@ -13,7 +13,6 @@ from seb_appliance.api.media_types import media_type
 from seb_appliance.api.parameters import refuse_unsupported
 from seb_appliance.api.records.produce_json import bad_json, check_utf8
 from seb_appliance.broker.broker import Broker
-from seb_appliance.broker.shares import Reservation
 from seb_appliance.errors import UnsupportedMediaTypeError
 
 T = TypeVar("T")
@@ -28,31 +27,13 @@ async def read_json(
 
     Raises UnsupportedMediaTypeError, RequestTooLargeError, BadJsonError.
     """
-    value, reservation = await read_held_json(
-        request, call, broker, decoder, limits.MANAGE_BYTES_MAX
-    )
-    reservation.release()
-    return value
-
-
-async def read_held_json(
-    request: AnyRequest,
-    call: Call,
-    broker: Broker,
-    decoder: msgspec.json.Decoder[T],
-    max_bytes: int,
-) -> tuple[T, Reservation]:
-    """As `read_json`, and the reservation that holds the body's bytes; the caller owns both."""
     refuse_unsupported(call.headers)
     body, reservation = await read_body(
-        request.receive, call.headers, call.owner, broker.pending, max_bytes
+        request.receive, call.headers, call.owner, broker.pending, limits.MANAGE_BYTES_MAX
     )
-    try:
+    with reservation:
         check_json_type(body, call.headers)
-        return decode_json(body, decoder), reservation
-    except BaseException:
-        reservation.release()
-        raise
+        return decode_json(body, decoder)
 
 
 def check_json_type(body: bytes, headers: dict[bytes, bytes]) -> None:

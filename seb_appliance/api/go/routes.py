@@ -17,7 +17,7 @@ from litestar.handlers import HTTPRouteHandler
 from litestar.types import ASGIApp
 
 from seb_appliance.api.answers import JSON, RAW, Answer, Headers
-from seb_appliance.api.auth import AnyRequest, Call, enter, may_see
+from seb_appliance.api.auth import AnyRequest, Call, enter, look_again, may_see
 from seb_appliance.api.bodies import read_body
 from seb_appliance.api.go import parameters as go_parameters
 from seb_appliance.api.go.errors import answer_in_text
@@ -72,6 +72,7 @@ def router(broker: Broker, options: ApiOptions) -> Router:
         options.failpoints.reach("K1")
         try:
             records = await options.parser.parse(call.key.api_key_id, parse_records, body, boundary)
+            look_again(request.scope)
         except BaseException:
             reservation.release()
             raise

@@ -12,9 +12,12 @@ from litestar.types import ASGIApp
 
 from seb_appliance import limits
 from seb_appliance.api.answers import JSON, Answer, json_line
-from seb_appliance.api.auth import AnyRequest, enter
+from seb_appliance.api.auth import AnyRequest, enter, look_again
+from seb_appliance.api.bodies import read_body
 from seb_appliance.api.groups.rights import authorize_commit
-from seb_appliance.api.json_bodies import decode_json, read_held_json
+from seb_appliance.api.json_bodies import check_json_type, decode_json
+from seb_appliance.api.options import ApiOptions
+from seb_appliance.api.parameters import refuse_unsupported
 from seb_appliance.broker.broker import Broker
 from seb_appliance.broker.group_admission import Commit
 from seb_appliance.broker.names import check_topic_name
@@ -27,6 +30,9 @@ Metadata = Annotated[str, msgspec.Meta(max_length=limits.COMMIT_METADATA_CHARACT
 Generation = Annotated[int, msgspec.Meta(ge=1, le=limits.OFFSET_MAX)]
 
 
+_NO_MORE: Final = msgspec.Meta(max_length=limits.OFFSETS_PER_COMMIT_MAX)
+
+
 class NewOffsets(msgspec.Struct, forbid_unknown_fields=True):
     """Offsets by topic: the next one to read. The other members name topics of `offsets` only.
     `expected`: what must be committed now, null for nothing. `topic_ids`: which topic of that name
@@ -35,9 +41,9 @@ class NewOffsets(msgspec.Struct, forbid_unknown_fields=True):
     offsets: Annotated[
         dict[str, Whole], msgspec.Meta(min_length=1, max_length=limits.OFFSETS_PER_COMMIT_MAX)
     ]
-    metadata: dict[str, Metadata] = {}
-    expected: dict[str, Whole | None] = {}
-    topic_ids: dict[str, Whole] = {}
+    metadata: Annotated[dict[str, Metadata], _NO_MORE] = {}
+    expected: Annotated[dict[str, Whole | None], _NO_MORE] = {}
+    topic_ids: Annotated[dict[str, Whole], _NO_MORE] = {}
     generation: Generation | None = None
     allow_backward: bool = False
 
@@ -79,18 +85,22 @@ def committed_body(commit: Commit, stored: Sequence[CommittedOffset]) -> bytes:
     return json_line(OffsetsOut(commit.group, dict(commit.offsets), topic_ids))
 
 
-def routes(broker: Broker) -> list[HTTPRouteHandler]:
+def routes(broker: Broker, options: ApiOptions) -> list[HTTPRouteHandler]:
     @put("/v1/groups/{group:str}/offsets")
     async def commit_offsets(request: AnyRequest) -> ASGIApp:
         call = enter(request, broker)
         group: str = request.scope["path_params"]["group"]
         broker.authorize(call.key, "consume", group=group)
-        asked, reservation = await read_held_json(
-            request, call, broker, _decoder, limits.COMMIT_BYTES_MAX
+        refuse_unsupported(call.headers)
+        body, reservation = await read_body(
+            request.receive, call.headers, call.owner, broker.pending, limits.COMMIT_BYTES_MAX
         )
         try:
+            check_json_type(body, call.headers)
+            asked = await options.parser.parse(call.owner, parse_offsets, body)
             commit = commit_of(group, asked)
             await authorize_commit(broker, call.key, group, commit.offsets)
+            look_again(request.scope)
         except BaseException:
             reservation.release()
             raise

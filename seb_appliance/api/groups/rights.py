@@ -40,7 +40,7 @@ async def authorize_commit(
     broker: Broker, key: ApiKeyView, group: str, topics: Collection[str]
 ) -> None:
     """`consume` on each of `topics`, and on one that the group stands on. Raises ForbiddenError."""
-    for topic in topics:
+    async for topic in in_slices(topics):
         broker.authorize(key, "consume", topic, group)
     if not broker.groups.stands_on_one_of(group, topics):
         await authorize_group(broker, key, "consume", group)

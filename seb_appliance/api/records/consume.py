@@ -71,6 +71,7 @@ from seb_appliance.broker.topic import check_id
 from seb_appliance.broker.values import BatchSlice, From, ReadRequest, ReadResult
 from seb_appliance.errors import (
     BadParameterError,
+    BadRequestError,
     NotAcceptableError,
     OffsetOutOfRangeError,
     RecordNotFoundError,
@@ -313,6 +314,11 @@ async def _view(
 async def _whole(
     broker: Broker, call: Call, topic: str, chosen: str, shape: ValueShape, request: AnyRequest
 ) -> RangeAnswer:
+    if request.scope["http_version"] == "1.0":
+        raise BadRequestError(
+            "An answer of any length comes in chunks, which HTTP/1.0 does not have: use HTTP/1.1, or "
+            "give max_records with JSON, NDJSON or CSV."
+        )
     wanted, part = read_request(call), part_of(call)
     key = optional_bytes(call.query.get("key"), call.query.get("key_base64"), "key")
     if chosen == COLUMNS:

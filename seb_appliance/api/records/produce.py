@@ -12,7 +12,7 @@ from litestar.types import ASGIApp
 from seb_appliance import limits
 from seb_appliance.api import conditions
 from seb_appliance.api.answers import JSON, Answer, Headers, json_line
-from seb_appliance.api.auth import AnyRequest, enter
+from seb_appliance.api.auth import AnyRequest, enter, look_again
 from seb_appliance.api.bodies import read_body
 from seb_appliance.api.options import ApiOptions
 from seb_appliance.api.parameters import duration_ms, refuse_unsupported
@@ -114,6 +114,7 @@ def routes(broker: Broker, options: ApiOptions) -> list[HTTPRouteHandler]:
                     options.parser, owner, kind, body, call.headers, options.max_request_bytes
                 )
                 agreed = await asked.conditions(call, route, body)
+            look_again(request.scope)
         except BaseException:
             reservation.release()
             raise

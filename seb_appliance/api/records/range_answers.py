@@ -23,7 +23,7 @@ from seb_appliance.broker.broker import Broker
 from seb_appliance.broker.collecting import bytes_of
 from seb_appliance.broker.shares import Reservation
 from seb_appliance.broker.values import From, ReadRequest, ReadResult
-from seb_appliance.errors import SebError
+from seb_appliance.errors import SebError, ShuttingDownError
 from seb_appliance.formats.columns import Bytes
 
 PART: Final = ReadRequest(
@@ -103,6 +103,8 @@ class RangeAnswer:
             held.release()
             result, self._result = self._result, None
             await within_quota(scope, self._is_over)
+            if self._broker.stopping:
+                raise ShuttingDownError("The appliance is stopping; read on in a moment.")
             look_again(scope)
             self._result = await self._follow(result)
             if self._result is not None:

@@ -10,7 +10,7 @@ from litestar.handlers import HTTPRouteHandler
 from litestar.types import ASGIApp
 
 from seb_appliance.api.answers import Answer, Headers, json_answer
-from seb_appliance.api.auth import AnyRequest, Call, enter
+from seb_appliance.api.auth import AnyRequest, Call, enter, look_again
 from seb_appliance.api.bodies import read_body
 from seb_appliance.api.conditions import IDEMPOTENCY_KEY, idempotency_key, stamp
 from seb_appliance.api.groups.rights import authorize_commit
@@ -69,6 +69,7 @@ def routes(broker: Broker, options: ApiOptions) -> list[HTTPRouteHandler]:
             asked = await options.parser.parse(call.key.api_key_id, parse_transaction, body)
             await _authorize(broker, call, asked)
             request_stamp = await stamp(key, call, request.scope["path"], body)
+            look_again(request.scope)
         except BaseException:
             reservation.release()
             raise

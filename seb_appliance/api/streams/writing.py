@@ -9,7 +9,13 @@ from litestar.handlers import HTTPRouteHandler
 from litestar.types import ASGIApp
 
 from seb_appliance.api.answers import Answer, Headers
-from seb_appliance.api.auth import AnyRequest, Call, authorize_to_delete, authorize_to_fork
+from seb_appliance.api.auth import (
+    AnyRequest,
+    Call,
+    authorize_to_delete,
+    authorize_to_fork,
+    look_again,
+)
 from seb_appliance.api.bodies import read_body
 from seb_appliance.api.options import ApiOptions
 from seb_appliance.api.streams.answers import CLOSED, CROSS_ORIGIN, described, next_offset
@@ -39,6 +45,11 @@ def routes(broker: Broker, options: ApiOptions) -> list[HTTPRouteHandler]:
         body, reservation = await _body(request, call, broker, options)
         _authorize_records(broker, call, topic, body, reservation)
         values = await _first_values(broker, call, options, wanted, body, reservation)
+        try:
+            look_again(request.scope)
+        except BaseException:
+            reservation.release()
+            raise
         view, made = await broker.streams.create(topic, wanted, values, reservation, call.actor)
         headers = described(view)
         if made:
@@ -55,6 +66,7 @@ def routes(broker: Broker, options: ApiOptions) -> list[HTTPRouteHandler]:
         _authorize_records(broker, call, topic, body, reservation)
         try:
             asked = await _with_values(broker, call, options, topic, asked, body)
+            look_again(request.scope)
         except BaseException:
             reservation.release()
             raise
