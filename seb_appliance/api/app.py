@@ -26,7 +26,7 @@ from seb_appliance.api import health, metrics, tickets
 from seb_appliance.api.answers import Answer, Headers
 from seb_appliance.api.auth import METER_STATE, look_again
 from seb_appliance.api.connection.wire import with_defaults
-from seb_appliance.api.cors import Cors
+from seb_appliance.api.cors import ORIGINS_STATE, Cors
 from seb_appliance.api.go import routes as go_api
 from seb_appliance.api.groups import leases as group_leases
 from seb_appliance.api.groups import offsets as group_offsets
@@ -134,6 +134,7 @@ class Api:
         request_id = self._new_request_id()
         state = scope.setdefault("state", {})
         state[REQUEST_ID_STATE] = request_id
+        state[ORIGINS_STATE] = self._cors.origins
         address = forwarded_for(scope, self._trusted_proxies)
         if address is not None:
             scope["client"] = (address, 0)

@@ -13,6 +13,7 @@ from litestar import Request
 from litestar.types import Scope
 
 from seb_appliance import limits
+from seb_appliance.api.cors import ORIGINS_STATE, is_let_in
 from seb_appliance.api.parameters import DEFAULTS, read_headers, read_query
 from seb_appliance.api.peers import peer_address
 from seb_appliance.api.problems import API_KEY_STATE
@@ -118,6 +119,18 @@ def token_of(authorization: bytes | None) -> str:
     raise UnauthenticatedError("The Authorization scheme is neither Bearer nor Basic.")
 
 
+def refuse_attached_key(scope: Scope, headers: dict[bytes, bytes]) -> None:
+    """A browser that was once given an API key as Basic credentials attaches it to requests that
+    any page makes, so these must come from a page that may. Raises ForbiddenError."""
+    if headers.get(b"authorization", b"").partition(b" ")[0].lower() != b"basic":
+        return
+    if not is_let_in(headers, scope["state"].get(ORIGINS_STATE, frozenset())):
+        raise ForbiddenError(
+            "A page of another origin cannot use Basic credentials, unless cors_origins names its "
+            "origin. Send the API key as Bearer."
+        )
+
+
 def enter(
     request: AnyRequest,
     broker: Broker,
@@ -128,10 +141,12 @@ def enter(
     """The call of a request; `known` are the query parameters of the route, `token_of` reads its
     Authorization.
 
-    Raises UnauthenticatedError, then QuotaExceededError, then BadParameterError.
+    Raises ForbiddenError, then UnauthenticatedError, then QuotaExceededError, then
+    BadParameterError.
     """
     scope = request.scope
     headers = read_headers(list(scope["headers"]))
+    refuse_attached_key(scope, headers)
     authenticate = partial(broker.access.authenticate, token_of(headers.get(b"authorization")))
     key = authenticate()
     let_in(scope, broker.access, key, authenticate)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+
 import pytest
 import pytest_asyncio
 
@@ -198,3 +200,36 @@ async def test_a_long_answer_asks_for_its_ticket_again_and_ends_with_the_api_key
     await seb.client.delete(f"/v1/api-keys/{key.api_key_id}")
     with pytest.raises(UnauthenticatedError):
         authenticated_again(broker, call)
+
+
+@pytest.mark.asyncio(loop_scope="function")
+@pytest.mark.parametrize("origins", [PAGE, "*"])
+async def test_a_key_that_a_browser_attaches_is_not_for_pages_of_other_origins(tmp_path, origins):
+    async with running_appliance(tmp_path, cors_origins=origins) as seb:
+        await seb.client.put("/v1/topics/a")
+        basic = base64.b64encode(b"u:" + seb.admin_key.encode()).decode()
+        own = str(seb.client.base_url).rstrip("/")
+        named = 200 if origins == PAGE else 403
+        asked = [
+            ({}, 200),
+            ({"origin": own}, 200),
+            ({"origin": own, "sec-fetch-site": "same-origin"}, 200),
+            ({"sec-fetch-site": "none"}, 200),
+            ({"origin": PAGE, "sec-fetch-site": "cross-site"}, named),
+            ({"origin": "https://evil.example"}, 403),
+            ({"origin": "null"}, 403),
+            ({"sec-fetch-site": "same-site"}, 403),
+            ({"sec-fetch-site": "cross-site"}, 403),
+        ]
+        async with seb.client_with(None) as browser, seb.client_with(seb.admin_key) as program:
+            for url in ("/v1/topics/a/records?offset=0", "/v1/topics/a", "/v1/stream/none"):
+                for headers, status in asked:
+                    given = {**headers, "authorization": f"Basic {basic}"}
+                    expected = 404 if status == 200 and "stream" in url else status
+                    for _ in range(2):  # the second may be a head that is remembered
+                        answer = await browser.get(url, headers=given)
+                        assert answer.status_code == expected, (url, headers, answer.text)
+                    assert (await program.get(url, headers=headers)).status_code in (200, 404)
+            evil = {"authorization": f"Basic {basic}", "origin": "https://evil.example"}
+            answer = await browser.post("/v1/topics/a/trim", headers=evil, content=b"{}")
+            assert (answer.status_code, answer.json()["code"]) == (403, "forbidden")

@@ -59,6 +59,7 @@ _NOT_PLAIN: Final = frozenset(
         b"expect",
         b"upgrade",
         b"origin",
+        b"sec-fetch-site",
         b"seb-timeout",
         b"idempotency-key",
         b"producer-id",

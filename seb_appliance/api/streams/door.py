@@ -13,8 +13,8 @@ from urllib.parse import parse_qsl
 
 from litestar.types import Scope
 
-from seb_appliance.api.auth import AnyRequest, Call, let_in, token_of
-from seb_appliance.api.cors import ANY
+from seb_appliance.api.auth import AnyRequest, Call, let_in, refuse_attached_key, token_of
+from seb_appliance.api.cors import is_let_in
 from seb_appliance.api.options import ApiOptions
 from seb_appliance.api.parameters import read_headers
 from seb_appliance.api.peers import is_local, peer_address
@@ -23,15 +23,14 @@ from seb_appliance.broker.values import ApiKeyView
 from seb_appliance.errors import BadParameterError, UnauthenticatedError
 
 _PARAMETERS: Final = frozenset({"offset", "live", "cursor"})
-# What a browser says of a page of the appliance itself, and of an address that somebody typed.
-_OWN_SITES: Final = (b"same-origin", b"none")
 
 
 def enter(request: AnyRequest, broker: Broker, options: ApiOptions) -> Call:
-    """Raises UnauthenticatedError, QuotaExceededError, BadParameterError."""
+    """Raises ForbiddenError, UnauthenticatedError, QuotaExceededError, BadParameterError."""
     scope = request.scope
     headers = read_headers(list(scope["headers"]))
     if b"authorization" in headers or not options.streams.is_open:
+        refuse_attached_key(scope, headers)
         token = token_of(headers.get(b"authorization"))
         authenticate = partial(broker.access.authenticate, token)
     else:
@@ -44,23 +43,12 @@ def enter(request: AnyRequest, broker: Broker, options: ApiOptions) -> Call:
 def _anybody(
     scope: Scope, headers: dict[bytes, bytes], broker: Broker, options: ApiOptions
 ) -> ApiKeyView:
-    host = headers.get(b"host", b"").decode("latin-1")
-    if not (is_local(scope) and _is_let_in(headers, host, options.cors_origins)):
+    if not (is_local(scope) and is_let_in(headers, options.cors_origins)):
         raise UnauthenticatedError(
             "The door of streams is open to programs of this machine; a page of another origin "
             "needs an API key, or its origin in cors_origins."
         )
     return broker.access.let_in_anybody()
-
-
-def _is_let_in(headers: dict[bytes, bytes], host: str, origins: frozenset[str]) -> bool:
-    """Whether no page asks, or one that may. `*` names no origin: with an API key any page may
-    come, here any page in the world could do everything."""
-    if b"origin" in headers:
-        origin = headers[b"origin"].decode("latin-1")
-        return origin in origins - {ANY} or origin.partition("://")[2] == host
-    # Where a page only embeds what it asks for, as an image or a script, no Origin is sent.
-    return headers.get(b"sec-fetch-site", b"none") in _OWN_SITES
 
 
 def _query(query_string: bytes) -> dict[str, str]:
