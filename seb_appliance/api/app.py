@@ -158,7 +158,7 @@ class Api:
         await self.litestar(scope, _charged(receive, scope), sender)
 
 
-def _charged(receive: Receive, scope: Scope) -> Receive:
+def _charged(receive: Receive, scope: HTTPScope) -> Receive:
     """What comes in is charged to the meter of the API key, once that is known and has one. At the
     end of a body the key is looked at again: the body may have taken a minute."""
 
@@ -168,7 +168,7 @@ def _charged(receive: Receive, scope: Scope) -> Receive:
             meter: Meter | None = scope["state"].get(METER_STATE)
             if meter is not None:
                 meter.charge_in(len(message["body"]))
-            if not message["more_body"]:
+            if not message["more_body"] and scope["method"] != "GET":  # a read looks for itself
                 look_again(scope)
         return message
 
