@@ -42,6 +42,7 @@ from seb_appliance.broker.window import Window
 from seb_appliance.clock import Clock
 from seb_appliance.errors import BadRequestError, CorruptObjectError, TopicNotFoundError
 from seb_appliance.formats.operations import CommittedOffset
+from seb_appliance.slices import in_slices
 
 
 class Submit(Protocol):
@@ -201,18 +202,20 @@ class ConsumerGroups:
 
     async def page(self, after: str, most: int, sees: Sees) -> tuple[list[GroupView], str | None]:
         """Groups in order of their names behind `after`, and the name to go on after (None: these
-        were the last). There may be fewer than `most`, since the work for one page is bounded."""
+        were the last), which is that of a group that `sees` lets through. There may be fewer than
+        `most`, since the rows of one page are bounded."""
         views: list[GroupView] = []
-        names = self._catalog.groups.names(after, limits.GROUPS_PER_PAGE_LOOKED_AT)
-        rows, last = 0, after
-        for last in names:
-            view = await self._view(last, sees)
-            if view is not None:
+        rows = 0
+        while names := self._catalog.groups.names(after, limits.GROUPS_PER_PAGE_LOOKED_AT):
+            async for after in in_slices(names):
+                view = await self._view(after, sees)
+                if view is None:
+                    continue
+                if len(views) == most or rows >= limits.GROUPS_PER_PAGE_LOOKED_AT:
+                    return views, views[-1].group
                 views.append(view)
                 rows += len(view.topics)
-            if len(views) == most or rows >= limits.GROUPS_PER_PAGE_LOOKED_AT:
-                break
-        return views, last if self._catalog.groups.names(last, 1) else None
+        return views, None
 
     async def describe(self, group: str, sees: Sees) -> GroupView:
         """Raises GroupNotFoundError, also for a group with nothing that `sees` lets through."""
