@@ -18,6 +18,7 @@ from seb_appliance.errors import (
 )
 
 _INFLATE_IN_THREAD_BYTES: Final = 64 * limits.KIB
+_JOINED_HERE_BYTES: Final = limits.MIB
 _MEMBERS_MAX: Final = 64  # each costs a copy of what follows it
 
 
@@ -79,7 +80,7 @@ async def _read(receive: Receive, reservation: Reservation, max_bytes: int) -> b
         reservation.grow(len(part))
         parts.append(part)
         if not message["more_body"]:
-            return parts[0] if len(parts) == 1 else b"".join(parts)
+            return await _joined(parts, size)
 
 
 async def _inflate(body: bytes, encoding: str, reservation: Reservation, max_bytes: int) -> bytes:
@@ -104,4 +105,12 @@ async def _inflate(body: bytes, encoding: str, reservation: Reservation, max_byt
             reservation.grow(len(part))
             parts.append(part)
         rest = member.rest
+    return await _joined(parts, size)
+
+
+async def _joined(parts: list[bytes], size_bytes: int) -> bytes:
+    if len(parts) == 1:
+        return parts[0]
+    if size_bytes > _JOINED_HERE_BYTES:
+        return await asyncio.to_thread(b"".join, parts)  # it lets go of the interpreter
     return b"".join(parts)
