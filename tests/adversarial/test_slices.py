@@ -15,7 +15,7 @@ from tests.adversarial.attacks import DOCUMENT, GROUP, TOPIC, Attack, attacks
 from tests.support.load import Connection, LostError, NotSentError, Response
 from tests.support.process import Bucket, SebProcess
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.measured]
 
 LONGEST_MS = 50.0
 TOPICS = 10_000 - 10
