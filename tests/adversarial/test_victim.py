@@ -20,7 +20,7 @@ from tests.support.servers.s3_server import die_with_parent
 pytestmark = [pytest.mark.slow, pytest.mark.measured]
 
 P99_MS = 100.0  # 50 on a machine that does nothing else; tests share theirs
-# Attacks that fill durable tables keep SQLite busy: the writer pauses for up to 50 ms an entry then.
+# Attacks that fill durable tables keep SQLite busy, and the writer pauses for up to 50 ms then.
 P99_OF_TABLES_MS = 200.0
 OF_TABLES = {"many_offsets", "many_leases", "many_topics", "many_remembered", "many_producers"}
 BEGINS_S = 3.0  # an attack is under way by then
