@@ -44,6 +44,7 @@ def _log_ends_go_forward(evidence: Evidence) -> Iterator[Violation]:
 def _committed_offsets_go_forward(history: History) -> Iterator[Violation]:
     """P11. Only commits that were sent when every reset before a look had been answered say
     anything about it; a reset whose answer was lost may happen at any later time."""
+    in_force_until_s = {over.old_port: over.served_s for over in history.take_overs}
     places: dict[tuple[str, str], list[Commit]] = defaultdict(list)
     for commit in history.commits:
         places[commit.group, commit.topic].append(commit)
@@ -53,7 +54,12 @@ def _committed_offsets_go_forward(history: History) -> Iterator[Violation]:
         told = [call for call in calls if call.kind != "reset" and call.outcome == "ok"]
         answered = sorted(told, key=lambda call: call.answered_s, reverse=True)
         floor, since_s = 0, -NEVER
-        looks = (call for call in told if call.kind == "look")
+        # Who was taken over may answer from memory until it hears of it.
+        looks = (
+            call
+            for call in told
+            if call.kind == "look" and call.answered_s <= in_force_until_s.get(call.port, NEVER)
+        )
         for look in sorted(looks, key=lambda call: call.sent_s):
             while answered[-1].answered_s < look.sent_s:
                 call = answered.pop()
