@@ -10,13 +10,13 @@ from __future__ import annotations
 import asyncio
 import pickle
 import struct
-import sys
-from asyncio.subprocess import PIPE, Process
+from asyncio.subprocess import Process
 from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping
 from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
 from seb_appliance import limits
+from seb_appliance.children import start_child
 from seb_appliance.errors import OverloadedError, RequestTooLargeError
 
 P = ParamSpec("P")
@@ -105,15 +105,7 @@ class _Child:
 
     async def _ask(self, what: object, body: bytes) -> tuple[bool, Any]:
         if self._child is None:
-            self._child = await asyncio.create_subprocess_exec(
-                sys.executable,
-                "-m",
-                "seb_appliance.api.parsing_child",
-                stdin=PIPE,
-                stdout=PIPE,
-                env=self._environment,
-                start_new_session=True,  # a terminal's Ctrl-C is for the parent, which ends it
-            )
+            self._child = await start_child("api.parsing_child", self._environment)
         assert self._child.stdin is not None
         assert self._child.stdout is not None
         pickled = pickle.dumps(what)

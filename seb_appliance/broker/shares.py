@@ -29,7 +29,6 @@ class Shares:
         self.limit = limit
         self.used = 0
         self.refusals = 0
-        self.share_refusals = 0  # those of the refusals that only one API key met
         self._what = what
         self._remedy = remedy
         self._held: dict[str, int] = {}
@@ -95,7 +94,6 @@ class Shares:
             raise full(
                 f"{self.used} of {self.limit} {self._what} are in use; nothing was done. {then}"
             )
-        self.share_refusals += 1
         held = self.held_by(owner)
         raise ShareExceededError(
             f"This API key holds {held} of {self.limit} {self._what}, and may not take {amount} "

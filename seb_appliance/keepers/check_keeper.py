@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-import sys
-from asyncio.subprocess import PIPE, Process
+from asyncio.subprocess import Process
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from seb_appliance import limits
+from seb_appliance.children import start_child
 from seb_appliance.clock import Clock
 from seb_appliance.keepers.check_pipe import Ask, Told
 from seb_appliance.keepers.tidier_pipe import frame, read_frame
@@ -90,15 +90,7 @@ class CheckKeeper:
             await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
 
     async def _asked(self, ask: Ask) -> Told:
-        child = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-m",
-            "seb_appliance.keepers.check_child",
-            stdin=PIPE,
-            stdout=PIPE,
-            env=environment_without_settings(),  # it is told them through the pipe
-            start_new_session=True,  # a terminal's Ctrl-C is for the parent, which ends it
-        )
+        child = await start_child("keepers.check_child", environment_without_settings())
         try:
             return await self._answer(child, ask)
         except (OSError, EOFError):  # it has ended

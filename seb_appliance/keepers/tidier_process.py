@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
-import sys
-from asyncio.subprocess import PIPE, Process
+from asyncio.subprocess import Process
 from pathlib import Path
 
 from seb_appliance.broker.rewrite_jobs import Asked, RewriteJob, Rewritten
+from seb_appliance.children import start_child
 from seb_appliance.errors import CorruptObjectError, StoreUncertainError
 from seb_appliance.keepers.tidier_pipe import Answer, Hello, frame, read_frame
 from seb_appliance.settings import Settings, environment_without_settings
@@ -58,15 +57,8 @@ class ChildRewriter:
 
     async def _asked(self, job: RewriteJob) -> Answer:
         if self.pid is None:
-            self._child = await asyncio.create_subprocess_exec(
-                sys.executable,
-                "-m",
-                "seb_appliance.keepers.tidier_child",
-                stdin=PIPE,
-                stdout=PIPE,
-                env=environment_without_settings(),  # it is told them through the pipe
-                start_new_session=True,  # a terminal's Ctrl-C is for the parent, which ends it
-            )
+            # It is told the settings through the pipe.
+            self._child = await start_child("keepers.tidier_child", environment_without_settings())
             self._child.stdin.write(frame(self._hello))  # type: ignore[union-attr]
         child = self._child
         assert child is not None

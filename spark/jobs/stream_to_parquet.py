@@ -47,7 +47,10 @@ def arguments() -> argparse.ArgumentParser:
 def seconds(text: str) -> int:
     """Of `30 seconds`, `1 minute`, `2 hours`. Raises ValueError."""
     number, unit = text.split()
-    return int(number) * _UNITS_S[unit.removesuffix("s")]
+    unit_s = _UNITS_S.get(unit.removesuffix("s"))
+    if unit_s is None:
+        raise ValueError(f"unknown unit {unit!r}")
+    return int(number) * unit_s
 
 
 def run(spark: SparkSession, asked: argparse.Namespace) -> None:

@@ -17,6 +17,7 @@ LEAVES = {
     "__init__",
     "addresses",
     "bundled",
+    "children",
     "clock",
     "errors",
     "failpoints",
