@@ -9,12 +9,12 @@ from collections.abc import Mapping
 
 
 async def start_child(module: str, environment: Mapping[str, str] | None) -> Process:
-    """`python -m seb_appliance.<module>`, which ends when its standard input is closed.
+    """`python -m <module>`, which ends when its standard input is closed.
     `environment`: its variables; None: those of this process."""
     return await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
-        f"seb_appliance.{module}",
+        module,
         stdin=PIPE,
         stdout=PIPE,
         env=environment,

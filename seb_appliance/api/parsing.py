@@ -105,7 +105,7 @@ class _Child:
 
     async def _ask(self, what: object, body: bytes) -> tuple[bool, Any]:
         if self._child is None:
-            self._child = await start_child("api.parsing_child", self._environment)
+            self._child = await start_child("seb_appliance.api.parsing_child", self._environment)
         assert self._child.stdin is not None
         assert self._child.stdout is not None
         pickled = pickle.dumps(what)

@@ -90,7 +90,7 @@ class CheckKeeper:
             await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
 
     async def _asked(self, ask: Ask) -> Told:
-        child = await start_child("keepers.check_child", environment_without_settings())
+        child = await start_child("seb_appliance.keepers.check_child", environment_without_settings())
         try:
             return await self._answer(child, ask)
         except (OSError, EOFError):  # it has ended

@@ -58,7 +58,7 @@ class ChildRewriter:
     async def _asked(self, job: RewriteJob) -> Answer:
         if self.pid is None:
             # It is told the settings through the pipe.
-            self._child = await start_child("keepers.tidier_child", environment_without_settings())
+            self._child = await start_child("seb_appliance.keepers.tidier_child", environment_without_settings())
             self._child.stdin.write(frame(self._hello))  # type: ignore[union-attr]
         child = self._child
         assert child is not None
