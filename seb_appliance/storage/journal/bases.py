@@ -26,9 +26,9 @@ from seb_appliance.storage.journal.replay import (
     Span,
     chain_refusal,
 )
-from seb_appliance.storage.journal.retry import Patience
+from seb_appliance.storage.journal.retry import RetryingStore
 from seb_appliance.storage.layout import Claim
-from seb_appliance.storage.stores.object_store import ObjectStore, list_all
+from seb_appliance.storage.stores.object_store import list_all
 
 
 class Base(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -85,9 +85,9 @@ def decode_base(body: bytes, claim: Claim) -> Base:
     return base
 
 
-async def list_claims(store: ObjectStore, patience: Patience, folder: str) -> list[Claim]:
+async def list_claims(store: RetryingStore, folder: str) -> list[Claim]:
     """The claims (or bases: `folder` says which), lowest first."""
-    found = await patience.ask(partial(list_all, store, folder))
+    found = await list_all(store, folder)
     claims = []
     for info in found:
         claim = layout.parse_claim(info.key)
@@ -101,16 +101,15 @@ class BaseChain:
     """The bases in the bucket, followed from the highest one down. `bucket_id` is the one that the
     highest base records; until there is one, the one given."""
 
-    def __init__(self, store: ObjectStore, patience: Patience, bucket_id: bytes) -> None:
+    def __init__(self, store: RetryingStore, bucket_id: bytes) -> None:
         self.bucket_id = bucket_id
         self.top: Claim | None = None
         self._store = store
-        self._patience = patience
         self._read: dict[Claim, Base] = {}
 
     async def look(self) -> None:
         """LIST the bases anew. Raises ReplayError if the highest cannot be read."""
-        listed = await list_claims(self._store, self._patience, layout.BASES)
+        listed = await list_claims(self._store, layout.BASES)
         self.top = listed[-1] if listed else None
         if self.top is not None:
             self.bucket_id = bytes.fromhex((await self._base(self.top)).bucket_id)
@@ -140,7 +139,7 @@ class BaseChain:
         why = ""
         for _ in range(READS_OF_A_BAD_ENTRY):
             try:
-                body = await self._patience.ask(partial(self._store.get, key))
+                body = await self._store.get(key)
                 return decode_base(body, claim)
             except ObjectMissingError as error:
                 raise ReplayError(key, "is missing: a base that leads nowhere") from error
@@ -162,14 +161,12 @@ class ClaimedLog:
 
     def __init__(
         self,
-        store: ObjectStore,
-        patience: Patience,
+        store: RetryingStore,
         reader: EntryReader,
         replay: Replay,
         chain: BaseChain,
     ) -> None:
         self._store = store
-        self._patience = patience
         self._reader = reader
         self._replay = replay
         self._chain = chain

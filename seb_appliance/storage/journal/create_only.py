@@ -6,7 +6,6 @@ the old writer needs next.
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Final
 
 from seb_appliance.formats.entry import EncodedEntry, Entry, EntryHeader, Position
@@ -19,8 +18,7 @@ from seb_appliance.storage.journal.replay import (
     Span,
     chain_refusal,
 )
-from seb_appliance.storage.journal.retry import Patience
-from seb_appliance.storage.stores.object_store import ObjectStore
+from seb_appliance.storage.journal.retry import RetryingStore
 
 _AHEAD_IN_A_RACE: Final = 4  # of which the first is there, and perhaps the next
 
@@ -32,7 +30,7 @@ class CreateOnlyJournal(StoredJournal):
 
     async def _store(self, encoded: EncodedEntry) -> None:
         key = layout.create_only_key(encoded.entry.header.seq)
-        ours = await self._patience.ask(partial(create_entry, self._object_store, key, encoded))
+        ours = await create_entry(self._object_store, key, encoded)
         self._failpoints.reach("K7")
         if not ours:
             raise self._fence(f"another appliance has written entry {encoded.entry.header.seq}")
@@ -41,7 +39,7 @@ class CreateOnlyJournal(StoredJournal):
         """Look at the next key: a newer writer's first entry can only be there."""
         self._refuse_if_fenced()
         seq = self._position.seq + 1
-        reader = EntryReader(self._object_store, self._patience)
+        reader = EntryReader(self._object_store)
         try:
             header = await reader.read_header(layout.create_only_key(seq))
         except ReplayError as error:
@@ -60,15 +58,13 @@ class CreateOnlyLog:
 
     def __init__(
         self,
-        store: ObjectStore,
-        patience: Patience,
+        store: RetryingStore,
         reader: EntryReader,
         replay: Replay,
         bucket_id: bytes,
     ) -> None:
         self._bucket_id = bucket_id
         self._store = store
-        self._patience = patience
         self._reader = reader
         self._replay = replay
 
@@ -116,7 +112,7 @@ class CreateOnlyLog:
     async def _goes_on_after(self, position: Position) -> bool:
         """Whether LIST shows the next entry. Raises ReplayError for a gap."""
         key, next_key = (layout.create_only_key(position.seq + i) for i in (0, 1))
-        above = await self._patience.ask(partial(self._store.list_after, layout.JOURNAL, key, 1))
+        above = await self._store.list_after(layout.JOURNAL, key, 1)
         if above and above[0].key != next_key:
             raise ReplayError(next_key, f"is missing, and {above[0].key} is there")
         return bool(above)

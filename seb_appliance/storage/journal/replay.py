@@ -11,7 +11,6 @@ from collections import deque
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from dataclasses import dataclass
-from functools import partial
 from typing import Final
 
 from seb_appliance import limits
@@ -27,8 +26,8 @@ from seb_appliance.formats.entry import (
     read_contents,
     read_header,
 )
-from seb_appliance.storage.journal.retry import Patience
-from seb_appliance.storage.stores.object_store import ObjectInfo, ObjectStore
+from seb_appliance.storage.journal.retry import RetryingStore
+from seb_appliance.storage.stores.object_store import ObjectInfo
 
 AHEAD_MAX: Final = 32  # entries being read while one is looked at
 APPLY_ENTRIES: Final = 256  # entries in one transaction of the replica
@@ -61,9 +60,8 @@ class Span:
 class EntryReader:
     """Reads an entry's header and contents, not its records: one range GET, seldom two."""
 
-    def __init__(self, store: ObjectStore, patience: Patience) -> None:
+    def __init__(self, store: RetryingStore) -> None:
         self._store = store
-        self._patience = patience
 
     async def read(self, key: str, bucket_id: bytes) -> Entry | None:
         """The checked entry, or None for 404. Raises ReplayError for a damaged or foreign one."""
@@ -96,10 +94,10 @@ class EntryReader:
 
     async def list_after(self, prefix: str, after: str) -> list[ObjectInfo]:
         """One page of the keys."""
-        return await self._patience.ask(partial(self._store.list_after, prefix, after, LIST_PAGE))
+        return await self._store.list_after(prefix, after, LIST_PAGE)
 
     async def _range(self, key: str, start: int, length: int) -> tuple[bytes, int]:
-        part = await self._patience.ask(partial(self._store.get_range, key, start, length))
+        part = await self._store.get_range(key, start, length)
         return part.data, part.total_size
 
     async def _read_once(self, key: str) -> Entry:
