@@ -19,7 +19,7 @@ from seb_appliance.state.digest import state_digest
 from seb_appliance.storage.journal.bases import BaseChain, ClaimedLog
 from seb_appliance.storage.journal.bucket_info import read_bucket_info
 from seb_appliance.storage.journal.create_only import CreateOnlyLog
-from seb_appliance.storage.journal.replay import EntryReader, Replay
+from seb_appliance.storage.journal.replay import Replay
 from seb_appliance.storage.journal.retry import RetryingStore
 from seb_appliance.storage.layout import Mode, SnapshotName
 from seb_appliance.storage.recovery.opening import StartOptions, open_journal
@@ -162,16 +162,15 @@ async def rebuild(store: ObjectStore, path: Path, snapshot: SnapshotName | None 
     """The state at `path`, from the first entry of the journal on, or from a snapshot."""
     retrying = RetryingStore(store, SystemClock(), random.random, give_up_after_s=10)
     database = await StateDatabase.open(path)
-    reader = EntryReader(retrying)
-    replay = Replay(reader, database, SystemClock(), NO_FAILPOINTS, lambda *_: None)
+    replay = Replay(retrying, database, SystemClock(), NO_FAILPOINTS, lambda *_: None)
     info = await read_bucket_info(retrying)
     assert info is not None
     log: CreateOnlyLog | ClaimedLog
     if info.mode == "A":
-        log = CreateOnlyLog(retrying, reader, replay, info.id_bytes)
+        log = CreateOnlyLog(replay, info.id_bytes)
     else:
         chain = BaseChain(retrying, info.id_bytes)
-        log = ClaimedLog(retrying, reader, replay, chain)
+        log = ClaimedLog(replay, chain)
     await log.look()
     position = ORIGIN
     if snapshot is not None:

@@ -22,12 +22,11 @@ from seb_appliance.state import files
 from seb_appliance.state.database import StateDatabase
 from seb_appliance.state.digest import state_digest
 from seb_appliance.storage import layout
-from seb_appliance.storage.journal.bases import BaseChain, ClaimedLog
-from seb_appliance.storage.journal.create_only import CreateOnlyLog
-from seb_appliance.storage.journal.replay import EntryReader, Progress, Replay, ReplayError
+from seb_appliance.storage.journal.bases import ClaimedLog
+from seb_appliance.storage.journal.replay import Progress, Replay, ReplayError
 from seb_appliance.storage.journal.retry import RetryingStore
 from seb_appliance.storage.layout import Claim, Mode, SnapshotName
-from seb_appliance.storage.recovery.recovery import Log
+from seb_appliance.storage.recovery.recovery import log_of
 from seb_appliance.storage.recovery.snapshots import SnapshotStore, floor_of
 from seb_appliance.storage.stores.object_store import list_all
 
@@ -89,14 +88,9 @@ class Reference:
         self._store = store
         self._bucket = SnapshotStore(store, NO_FAILPOINTS)
         self._replica = _Stopping(database, folder / "reference.sqlite")
-        reader = EntryReader(store)
-        self._replay = Replay(reader, self._replica, clock, NO_FAILPOINTS, progress)
-        self.chain = BaseChain(store, bucket_id) if mode == "B" else None
-        self._log: Log
-        if self.chain is not None:
-            self._log = ClaimedLog(store, reader, self._replay, self.chain)
-        else:
-            self._log = CreateOnlyLog(store, reader, self._replay, bucket_id)
+        self._replay = Replay(store, self._replica, clock, NO_FAILPOINTS, progress)
+        self._log = log_of(mode, self._replay, bucket_id)
+        self.chain = self._log.chain if isinstance(self._log, ClaimedLog) else None
 
     @classmethod
     async def open(

@@ -20,7 +20,6 @@ from seb_appliance.storage import layout
 from seb_appliance.storage.journal.bucket_info import FORMAT_VERSIONS, require_known_formats
 from seb_appliance.storage.journal.replay import (
     READS_OF_A_BAD_ENTRY,
-    EntryReader,
     Replay,
     ReplayError,
     Span,
@@ -159,34 +158,26 @@ def _lies_in(position: Position, bases: list[Base]) -> bool:
 class ClaimedLog:
     """`recovery.Log` of mode B: the highest base, its cut, and its writer's own entries."""
 
-    def __init__(
-        self,
-        store: RetryingStore,
-        reader: EntryReader,
-        replay: Replay,
-        chain: BaseChain,
-    ) -> None:
-        self._store = store
-        self._reader = reader
+    def __init__(self, replay: Replay, chain: BaseChain) -> None:
         self._replay = replay
-        self._chain = chain
+        self.chain = chain
 
     @property
     def bucket_id(self) -> bytes:
-        return self._chain.bucket_id
+        return self.chain.bucket_id
 
     async def look(self) -> None:
-        await self._chain.look()
+        await self.chain.look()
 
     async def holds(self, position: Position) -> bool:
-        return position.seq == 0 or bool(await self._chain.from_position(position))
+        return position.seq == 0 or bool(await self.chain.from_position(position))
 
     async def entry_at(self, position: Position) -> EntryHeader | None:
         claim = Claim(position.epoch, position.writer_id)
-        return await self._reader.read_header(layout.claimed_key(claim, position.seq))
+        return await self._replay.reader.read_header(layout.claimed_key(claim, position.seq))
 
     async def replay(self, position: Position) -> Position:
-        bases = await self._chain.from_position(position)
+        bases = await self.chain.from_position(position)
         await self._expect(position)
         for i, base in enumerate(bases):
             cut = bases[i + 1].cut if i + 1 < len(bases) else None
@@ -200,10 +191,10 @@ class ClaimedLog:
 
     async def _expect(self, position: Position) -> None:
         """How many entries there are to come, by the highest writer's listing; for people only."""
-        if self._chain.top is None:
+        if self.chain.top is None:
             return
-        folder = f"{layout.JOURNAL}{self._chain.top.name}/"
-        after = layout.claimed_key(self._chain.top, position.seq)
+        folder = f"{layout.JOURNAL}{self.chain.top.name}/"
+        after = layout.claimed_key(self.chain.top, position.seq)
         await self._replay.expect(folder, after)
 
 

@@ -42,7 +42,6 @@ from seb_appliance.storage.journal.create_only import CreateOnlyJournal, CreateO
 from seb_appliance.storage.journal.journal import StoredJournal, create_entry
 from seb_appliance.storage.journal.replay import (
     APPLY_ENTRIES,
-    EntryReader,
     Progress,
     Replay,
     ReplayError,
@@ -160,8 +159,7 @@ class _Opening:
         self._writer_ids = WriterIds(data_dir / "writer-ids")
         self._before_us: int | None = None
         self._remembered = False  # our writer id, there
-        self._reader = EntryReader(self._store)
-        self._replay = Replay(self._reader, replica, clock, failpoints, progress)
+        self._replay = Replay(self._store, replica, clock, failpoints, progress)
 
     async def run(self) -> tuple[StoredJournal, StartReport]:
         began_s = self._clock.monotonic_s()
@@ -276,7 +274,7 @@ class _Opening:
                     "another appliance has just begun to use this bucket, in mode B. Start again."
                 )
         bucket_id = info.id_bytes
-        log = CreateOnlyLog(self._store, self._reader, self._replay, bucket_id)
+        log = CreateOnlyLog(self._replay, bucket_id)
         recovery = self._recovery(log)
         while True:
             position = self._found(await recovery.bring_up())  # steps 1 and 2
@@ -351,7 +349,7 @@ class _Opening:
     ) -> tuple[Recovery, ClaimedJournal]:
         bucket_id = info.id_bytes if info else self._random_bytes(16)
         chain = BaseChain(self._store, bucket_id)
-        log = ClaimedLog(self._store, self._reader, self._replay, chain)
+        log = ClaimedLog(self._replay, chain)
         recovery = self._recovery(log)
         claimant = Claimant(self._store, self._clock, self._failpoints)
         # Software that cannot read this bucket shall fence nobody: replay before claiming.

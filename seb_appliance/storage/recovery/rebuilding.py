@@ -16,13 +16,12 @@ from seb_appliance.failpoints import NO_FAILPOINTS
 from seb_appliance.formats.entry import ORIGIN, Position
 from seb_appliance.start_errors import ConfigurationError, StoreUnusableError
 from seb_appliance.storage import layout
-from seb_appliance.storage.journal.bases import BaseChain, ClaimedLog, list_claims
+from seb_appliance.storage.journal.bases import BaseChain, list_claims
 from seb_appliance.storage.journal.bucket_info import read_bucket_info
-from seb_appliance.storage.journal.create_only import CreateOnlyLog
-from seb_appliance.storage.journal.replay import EntryReader, Progress, Replay, ReplayError
+from seb_appliance.storage.journal.replay import Progress, Replay, ReplayError
 from seb_appliance.storage.journal.retry import RetryingStore, given_up
 from seb_appliance.storage.layout import Claim, Mode
-from seb_appliance.storage.recovery.recovery import Log, Recovery
+from seb_appliance.storage.recovery.recovery import Recovery, log_of
 from seb_appliance.storage.recovery.snapshots import SnapshotStore, floor_of
 from seb_appliance.storage.stores.object_store import ObjectInfo, ObjectRange
 
@@ -179,17 +178,11 @@ class Rebuilder:
         journal = known or await find_journal(self._store)
         end_seq = until_seq if until_seq is not None else 1 << 62
         view = await as_of(self._store, journal.mode, journal.bucket_id, end_seq)
-        reader = EntryReader(view)
-        replay = Replay(reader, replica, self._clock, NO_FAILPOINTS, self._progress)
+        replay = Replay(view, replica, self._clock, NO_FAILPOINTS, self._progress)
         snapshots = SnapshotStore(view, NO_FAILPOINTS)
         if until_seq is not None:
-            await self._require_reachable(view, reader, journal, until_seq)
-        log: Log
-        if journal.mode == "A":
-            log = CreateOnlyLog(view, reader, replay, journal.bucket_id)
-        else:
-            chain = BaseChain(view, journal.bucket_id)
-            log = ClaimedLog(view, reader, replay, chain)
+            await self._require_reachable(view, replay, journal, until_seq)
+        log = log_of(journal.mode, replay, journal.bucket_id)
         recovery = Recovery(log, snapshots, replica, scratch, self._progress)
         position = await recovery.bring_up()
         if until_seq is not None and position.seq < until_seq:
@@ -209,12 +202,12 @@ class Rebuilder:
         )
 
     async def _require_reachable(
-        self, view: AsOfStore, reader: EntryReader, journal: Journal, until_seq: int
+        self, view: AsOfStore, replay: Replay, journal: Journal, until_seq: int
     ) -> None:
         """Without a snapshot at or below that entry, the journal must be there from its start."""
         if journal.mode == "B" or await view.list_after(layout.SNAPSHOTS, "", 1):
             return
-        if until_seq and await reader.read_header(layout.create_only_key(until_seq)) is None:
+        if until_seq and await replay.reader.read_header(layout.create_only_key(until_seq)) is None:
             everything = SnapshotStore(self._store, NO_FAILPOINTS)
             oldest = [name.seq for name in await everything.list()][:1]
             beginning = f"; the oldest entry to go back to is {oldest[0]}" if oldest else ""
