@@ -4,6 +4,7 @@
 #   make bench   what the appliance does, as ratios to a server that only answers
 #   make demo    this machine's package log in, out, and compared
 #   make slow    the tests against real servers, crashes, the built wheel
+#   make neighbours  the tests against servers and clients of other projects, which it installs
 #   make measured  those of them that measure seconds and memory, or need the machine, one at a time
 #   make proof   faults from outside, some 5 minutes; the page is .state/proof/report.html
 #   make proof-full  the same, about 90 minutes; goes on where it was (MINUTES=20 ends it early)
@@ -19,7 +20,7 @@
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run test lint bench demo slow measured coverage mutants proof proof-full soak screenshots wheel sbom audit pins clean
+.PHONY: help run test lint bench demo slow neighbours measured coverage mutants proof proof-full soak screenshots wheel sbom audit pins clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -39,7 +40,7 @@ TEST_PARTS := .[bench,server,spark,test]
 TEST_APT = $(shell sed -n "s/.*--no-install-recommends \([^']*\)'.*/\1/p" .ci/install-*)
 
 help:
-	@sed -n '2,18s/^#  //p' Makefile
+	@sed -n '2,19s/^#  //p' Makefile
 
 run: $(RUN_READY)
 	@exec $(VENV)/bin/seb serve $(ARGS)
@@ -59,10 +60,15 @@ demo: $(RUN_READY)
 	@$(PY) examples/package-log/demo.py $(ARGS)
 
 slow: $(TEST_READY)
-	$(PYTEST) -m "slow and not measured and not alone" $(ARGS)
+	$(PYTEST) -m "slow and not measured and not alone and not neighbours" $(ARGS)
+
+neighbours: $(TEST_READY)
+	@sh tests/support/servers/install.sh neighbours
+	@sh .ci/install-generators
+	$(PY) -m pytest -q -m neighbours -rs $(ARGS)
 
 measured: $(TEST_READY)
-	$(PY) -m pytest -q -m "measured or alone" -p rerunfailures -rR $(ARGS)
+	$(PY) -m pytest -q -m "(measured or alone) and not neighbours" -p rerunfailures -rR $(ARGS)
 
 proof: $(TEST_READY)
 	@$(PY) -m tests.proof run $(ARGS)
