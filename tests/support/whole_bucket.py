@@ -20,6 +20,7 @@ from seb_appliance.machine.stores import make_store
 from seb_appliance.state.database import StateDatabase
 from seb_appliance.storage.directory import DirectoryStore
 from seb_appliance.storage.layout import Mode
+from seb_appliance.storage.object_store import ObjectStore
 from seb_appliance.storage.opening import StartOptions, open_journal
 from seb_appliance.storage.patience import Patience
 
@@ -110,9 +111,15 @@ async def _open(whole: Whole) -> Appliance:
 
 async def begin_in_mode_b(bucket: Path, data: Path) -> None:
     """Make a bucket whose first writer was started in mode B; `data`: its data directory."""
+    store = DirectoryStore(bucket)
+    await begin_log_in_mode_b(store, data)
+    await store.close()
+
+
+async def begin_log_in_mode_b(store: ObjectStore, data: Path) -> None:
+    """As `begin_in_mode_b`, in any empty store."""
     data.mkdir()
     database = await StateDatabase.open(data / "state.sqlite")
-    store = DirectoryStore(bucket)
     await open_journal(
         store,
         database,
@@ -125,4 +132,3 @@ async def begin_in_mode_b(bucket: Path, data: Path) -> None:
         progress=lambda *_: None,
     )
     await database.close()
-    await store.close()
