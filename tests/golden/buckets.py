@@ -47,6 +47,12 @@ class FixedTime:
     def __init__(self, now_ns: int) -> None:
         self.now_ns = now_ns
 
+    def time_ns(self) -> int:
+        return self.now_ns
+
+    def clock_gettime(self, _clock: int) -> float:
+        return self.now_ns / 1e9
+
     async def pass_a_second(self, _request: object = None) -> None:
         self.now_ns += 1_000_000_000
 
@@ -63,8 +69,8 @@ def fixed_machine(seed: str, now_ns: int = START_NS) -> Iterator[FixedTime]:
         return hashlib.shake_256(text.encode()).digest(size)
 
     with (
-        mock.patch.object(time, "time_ns", lambda: fixed.now_ns),
-        mock.patch.object(time, "clock_gettime", lambda _clock: fixed.now_ns / 1e9),
+        mock.patch.object(time, "time_ns", fixed.time_ns),
+        mock.patch.object(time, "clock_gettime", fixed.clock_gettime),
         mock.patch.object(os, "urandom", draw),
         mock.patch.object(limits, "OWN_SEGMENT_BYTES_MIN", 2_000),
         mock.patch.object(limits, "INDEX_PAGE_ENTRIES", INDEX_PAGE_ENTRIES),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import importlib
 import io
@@ -52,13 +53,25 @@ async def of_http(folder: Path) -> dict[str, str]:
         metrics = (await client.get("/metrics", params={"names": "true"})).text
         other.mkdir()
         shutil.copy(data / "admin.key", other / "admin.key")
-        async with running_appliance(other, standby=True, **flags) as following:
-            metrics += (await following.client.get("/metrics")).raise_for_status().text
+        async with running_appliance(
+            other, standby=True, follow_poll="100ms", **flags
+        ) as following:
+            metrics += await _metrics_of_a_standby(following.client)
     return {
         "openapi.json": as_json(schema),
         "metrics.txt": "".join(f"{line}\n" for line in metric_lines(metrics)),
         "local-files.txt": "".join(_tables(path) for path in sorted(data.glob("*.sqlite"))),
     }
+
+
+async def _metrics_of_a_standby(client: httpx2.AsyncClient) -> str:
+    """Once it has seen the end of the journal, which one of them is about."""
+    text = ""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(20):
+            while "seb_standby_seen_end_seconds" not in text:
+                text = (await client.get("/metrics")).text
+    return text
 
 
 async def _require_success(response: httpx2.Response) -> None:
@@ -142,7 +155,6 @@ def settings() -> str:
 
 def _plain(value: object) -> object:
     return str(value) if isinstance(value, Path) else value
-
 
 
 async def made(folder: Path) -> dict[str, str]:

@@ -63,6 +63,16 @@ async def test_a_stored_bucket_holds_the_same_records_and_state(mode: Mode, tmp_
     assert told.splitlines() == stored.splitlines()
 
 
+async def test_its_journal_alone_gives_the_same(tmp_path: Path) -> None:
+    """In mode A, where no entry was removed."""
+    objects = stored_bucket("A")
+    without = {key: objects[key] for key in objects if not key.startswith(buckets.SNAPSHOTS)}
+    assert len(without) < len(objects)
+    told = await buckets.answers_of(tmp_path / "data", without)
+    stored = buckets.stored_at("A", ".json").read_text(encoding="utf-8")
+    assert told.splitlines() == stored.splitlines()
+
+
 @pytest.mark.parametrize("mode", buckets.MODES)
 async def test_the_same_requests_store_the_same_bytes(mode: Mode, tmp_path: Path) -> None:
     written = await buckets.written(tmp_path, mode)
