@@ -24,8 +24,7 @@ import msgspec
 from seb_appliance import limits
 from seb_appliance.formats.operations import TopicSettings
 from seb_appliance.storage.layout import Mode
-from seb_appliance.storage.memory import MemoryStore
-from tests.golden.surface import COPIES, as_json
+from seb_appliance.storage.stores.memory import MemoryStore
 from tests.support.appliance import running_appliance
 from tests.support.tidied import FLAGS, Place
 from tests.support.whole_bucket import begin_log_in_mode_b
@@ -37,6 +36,9 @@ SNAPSHOTS: Final = "_seb/snapshots/"  # their bytes depend on the release of SQL
 START_NS: Final = 1_800_000_000_000_000_000
 OPENED_NS: Final = START_NS + 3_600_000_000_000
 RESTART_BEFORE: Final = {"_segments", "_forks"}
+
+STORED: Final = Path(__file__).parent / "stored"
+FORMATS: Final = STORED / "formats.json"
 
 Objects = dict[str, bytes]
 
@@ -76,6 +78,10 @@ def fixed_machine(seed: str, now_ns: int = START_NS) -> Iterator[FixedTime]:
         mock.patch.object(limits, "INDEX_PAGE_ENTRIES", INDEX_PAGE_ENTRIES),
     ):
         yield fixed
+
+
+def as_json(value: object) -> str:
+    return msgspec.json.format(msgspec.json.encode(value, order="sorted"), indent=1).decode() + "\n"
 
 
 async def written(folder: Path, mode: Mode) -> Objects:
@@ -165,7 +171,7 @@ def _without_digest(key: str) -> str:
 
 
 def stored_at(mode: Mode, suffix: str = ".tar.xz") -> Path:
-    return COPIES / f"bucket-{mode.lower()}{suffix}"
+    return STORED / f"bucket-{mode.lower()}{suffix}"
 
 
 def pack(objects: Objects) -> bytes:
@@ -190,3 +196,13 @@ def stored_formats(objects: Objects) -> str:
     begin = {kind: f"{body[:4].decode()} {body[4]}" for kind, body in kinds.items()}
     info = msgspec.json.decode(objects["_seb/bucket.json"])
     return as_json({"objects": begin, "bucket.json": info["format_versions"]})
+
+
+async def write(folder: Path) -> None:
+    """Store all of this anew. `folder`: an empty one, to work in."""
+    for mode in MODES:
+        objects = await written(folder / f"written-{mode}", mode)
+        stored_at(mode).write_bytes(pack(objects))
+        told = await answers_of(folder / f"opened-{mode}", objects)
+        stored_at(mode, ".json").write_text(told, encoding="utf-8")
+    FORMATS.write_text(stored_formats(objects), encoding="utf-8")

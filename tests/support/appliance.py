@@ -13,12 +13,12 @@ from pathlib import Path
 import httpx2
 
 from seb_appliance import settings
-from seb_appliance.app.assembly import Appliance
-from seb_appliance.app.http_server import HttpServer
 from seb_appliance.failpoints import NO_FAILPOINTS
-from seb_appliance.machine.stores import make_store
-from seb_appliance.storage.counted import CountedStore
-from seb_appliance.storage.object_store import ObjectStore
+from seb_appliance.ops.host.stores import make_store
+from seb_appliance.ops.serve.assembly import Appliance
+from seb_appliance.ops.serve.http_server import HttpServer
+from seb_appliance.storage.stores.counted import CountedStore
+from seb_appliance.storage.stores.object_store import ObjectStore
 
 
 @dataclass(frozen=True)

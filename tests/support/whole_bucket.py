@@ -9,20 +9,20 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from seb_appliance import settings
-from seb_appliance.app.assembly import Appliance
 from seb_appliance.broker.shares import OPERATOR
 from seb_appliance.broker.values import ApiKeyView, NewRecords
 from seb_appliance.clock import SystemClock
 from seb_appliance.failpoints import NO_FAILPOINTS
 from seb_appliance.formats.operations import Grant, TopicSettings
-from seb_appliance.fsck.check import CheckOptions, CheckReport, check_bucket
-from seb_appliance.machine.stores import make_store
+from seb_appliance.ops.checks.check import CheckOptions, CheckReport, check_bucket
+from seb_appliance.ops.host.stores import make_store
+from seb_appliance.ops.serve.assembly import Appliance
 from seb_appliance.state.database import StateDatabase
-from seb_appliance.storage.directory import DirectoryStore
+from seb_appliance.storage.journal.retry import RetryingStore
 from seb_appliance.storage.layout import Mode
-from seb_appliance.storage.object_store import ObjectStore
-from seb_appliance.storage.opening import StartOptions, open_journal
-from seb_appliance.storage.patience import Patience
+from seb_appliance.storage.recovery.opening import StartOptions, open_journal
+from seb_appliance.storage.stores.directory import DirectoryStore
+from seb_appliance.storage.stores.object_store import ObjectStore
 
 ADMIN = ApiKeyView("test", "test", (Grant(operation="admin"),), 0)
 TIDY = {"tidier": "off", "tidy_bytes": "1KiB", "tidy_young": "0ms", "garbage_grace": "0ms"}
@@ -56,10 +56,10 @@ class Whole:
 async def check(whole: Whole, *, local: bool = False, **options: bool) -> CheckReport:
     """As `seb fsck` does; without the data directory unless `local`."""
     store = DirectoryStore(whole.bucket)
-    patience = Patience(SystemClock(), random.random, give_up_after_s=5)
+    retrying = RetryingStore(store, SystemClock(), random.random, give_up_after_s=5)
     chosen = CheckOptions(data=whole.data if local else None, **options)
     try:
-        return await check_bucket(store, patience, SystemClock(), chosen, lambda *_: None)
+        return await check_bucket(retrying, SystemClock(), chosen, lambda *_: None)
     finally:
         await store.close()
 
