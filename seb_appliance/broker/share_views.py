@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from seb_appliance.broker.catalog import Catalog
-from seb_appliance.broker.remembered import owner_hash
+from seb_appliance.broker.append.retry_results import owner_hash
 from seb_appliance.broker.shares import AllShares, ForgettingShares, Shares
+from seb_appliance.broker.topics.catalog import Catalog
 
 
 @dataclass(frozen=True, slots=True)

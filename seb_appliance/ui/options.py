@@ -18,9 +18,7 @@ from seb_appliance.ui.facts import (
     SettingRow,
     StorageFacts,
 )
-from seb_appliance.ui.history import History
-from seb_appliance.ui.lag_history import LagHistory
-from seb_appliance.ui.topic_rates import TopicRates
+from seb_appliance.ui.history import History, LagHistory, TopicRates
 
 TopicChanges = Mapping[str, int | bool | str | None]
 

@@ -13,21 +13,21 @@ from pathlib import Path
 from seb_appliance.clock import SystemClock
 from seb_appliance.failpoints import NO_FAILPOINTS
 from seb_appliance.formats.entry import ORIGIN
-from seb_appliance.fsck.check import CheckOptions, check_bucket
+from seb_appliance.ops.checks.check import CheckOptions, check_bucket
 from seb_appliance.state.database import StateDatabase
 from seb_appliance.state.digest import state_digest
-from seb_appliance.storage.bases import BaseChain, ClaimedLog
-from seb_appliance.storage.bucket_info import read_bucket_info
-from seb_appliance.storage.create_only import CreateOnlyLog
-from seb_appliance.storage.directory import DirectoryStore
+from seb_appliance.storage.journal.bases import BaseChain, ClaimedLog
+from seb_appliance.storage.journal.bucket_info import read_bucket_info
+from seb_appliance.storage.journal.create_only import CreateOnlyLog
+from seb_appliance.storage.journal.replay import EntryReader, Replay
+from seb_appliance.storage.journal.retry import Patience
 from seb_appliance.storage.layout import Mode, SnapshotName
-from seb_appliance.storage.object_store import ObjectStore
-from seb_appliance.storage.opening import StartOptions, open_journal
-from seb_appliance.storage.patience import Patience
-from seb_appliance.storage.replay import EntryReader, Replay
-from seb_appliance.storage.s3 import S3Store
-from seb_appliance.storage.s3_options import S3Options
-from seb_appliance.storage.snapshots import SnapshotStore
+from seb_appliance.storage.recovery.opening import StartOptions, open_journal
+from seb_appliance.storage.recovery.snapshots import SnapshotStore
+from seb_appliance.storage.stores.directory import DirectoryStore
+from seb_appliance.storage.stores.object_store import ObjectStore
+from seb_appliance.storage.stores.s3 import S3Store
+from seb_appliance.storage.stores.s3_options import S3Options
 from tests.support.bucket_server import BucketServer
 from tests.support.checker import check
 from tests.support.consumer import Consumer

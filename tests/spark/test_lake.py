@@ -157,7 +157,7 @@ def test_records_that_are_lost_after_a_kill_are_neither_doubled_nor_taken_back(
     topic = house.name()
     house.produce(topic, 2_000)
     job = Job(house, "pull_committed", topic, tmp_path / "lake")
-    job.killed_at("pyspark_seb.pulling", "finish")
+    job.killed_at("pyspark_seb.stream_reader", "finish")
     house.trim(topic, 500)
     house.produce(topic, 1_000)
     for _ in range(2):
@@ -171,7 +171,7 @@ def test_records_that_were_lost_at_first_are_not_doubled_by_the_next_run(house, 
     house.commit(f"of-{topic}", topic, 100)
     house.trim(topic, 500)
     job = Job(house, "pull_committed", topic, tmp_path / "lake", "--skip-lost")
-    job.killed_at("pyspark_seb.pulling", "finish")
+    job.killed_at("pyspark_seb.stream_reader", "finish")
     house.trim(topic, 700)
     job.run()
     assert job.read() == list(range(500, 2_000))

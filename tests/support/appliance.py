@@ -13,10 +13,10 @@ from pathlib import Path
 import httpx2
 
 from seb_appliance import settings
-from seb_appliance.app.assembly import Appliance
-from seb_appliance.app.http_server import HttpServer
 from seb_appliance.failpoints import NO_FAILPOINTS
-from seb_appliance.machine.stores import make_store
+from seb_appliance.ops.host.stores import make_store
+from seb_appliance.ops.serve.assembly import Appliance
+from seb_appliance.ops.serve.http_server import HttpServer
 
 
 @dataclass(frozen=True)

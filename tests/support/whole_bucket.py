@@ -9,19 +9,19 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from seb_appliance import settings
-from seb_appliance.app.assembly import Appliance
 from seb_appliance.broker.shares import OPERATOR
 from seb_appliance.broker.values import ApiKeyView, NewRecords
 from seb_appliance.clock import SystemClock
 from seb_appliance.failpoints import NO_FAILPOINTS
 from seb_appliance.formats.operations import Grant, TopicSettings
-from seb_appliance.fsck.check import CheckOptions, CheckReport, check_bucket
-from seb_appliance.machine.stores import make_store
+from seb_appliance.ops.checks.check import CheckOptions, CheckReport, check_bucket
+from seb_appliance.ops.host.stores import make_store
+from seb_appliance.ops.serve.assembly import Appliance
 from seb_appliance.state.database import StateDatabase
-from seb_appliance.storage.directory import DirectoryStore
+from seb_appliance.storage.journal.retry import Patience
 from seb_appliance.storage.layout import Mode
-from seb_appliance.storage.opening import StartOptions, open_journal
-from seb_appliance.storage.patience import Patience
+from seb_appliance.storage.recovery.opening import StartOptions, open_journal
+from seb_appliance.storage.stores.directory import DirectoryStore
 
 ADMIN = ApiKeyView("test", "test", (Grant(operation="admin"),), 0)
 TIDY = {"tidier": "off", "tidy_bytes": "1KiB", "tidy_young": "0ms", "garbage_grace": "0ms"}

@@ -14,9 +14,9 @@ import yaml
 
 from seb_appliance import __version__, errors
 from seb_appliance.cli import seb
-from seb_appliance.cost.prices import PROVIDERS
 from seb_appliance.errors import SebError, StoreError
-from seb_appliance.fsck.findings import CODES
+from seb_appliance.ops.checks.findings import CODES
+from seb_appliance.ops.cost.prices import PROVIDERS
 from seb_appliance.setting_table import SETTINGS, Setting
 from seb_appliance.start_errors import StartError
 
@@ -83,7 +83,8 @@ def test_every_exit_code_is_documented() -> None:
     }
     package = ROOT / "seb_appliance"
     app = "".join(
-        (package / name).read_text() for name in ("app/process.py", "machine/bucket_check.py")
+        (package / name).read_text()
+        for name in ("ops/serve/process.py", "ops/checks/bucket_check.py")
     )
     pattern = r"^EXIT_\w+(?:: Final)? = (\d+)"
     of_app = {int(code) for code in re.findall(pattern, app, re.MULTILINE)}
@@ -135,7 +136,7 @@ def test_the_table_of_prices_says_what_is_counted() -> None:
 def metrics() -> set[str]:
     """The names that the code exports."""
     found = set()
-    for path in (ROOT / "seb_appliance" / "app").glob("samples*.py"):
+    for path in (ROOT / "seb_appliance" / "ops" / "serve").glob("samples*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Constant) and re.fullmatch(r"seb_\w+", str(node.value)):
                 found.add(str(node.value))

@@ -15,10 +15,10 @@ import pytest
 import pytest_asyncio
 
 from seb_appliance import limits
-from seb_appliance.app import http_server
-from seb_appliance.app.assembly import Appliance
-from seb_appliance.broker.audit import Actor
+from seb_appliance.broker.access.audit import Actor
 from seb_appliance.formats.operations import TopicSettings
+from seb_appliance.ops.serve import http_server
+from seb_appliance.ops.serve.assembly import Appliance
 from seb_appliance.ui.facts import CheckShown, Figure, Remark
 from seb_appliance.ui.options import UiOptions
 from tests.support.appliance import RunningAppliance, running_appliance

@@ -10,22 +10,22 @@ from pathlib import Path
 import pytest
 
 from seb_appliance import settings
-from seb_appliance.app.assembly import Appliance
-from seb_appliance.app.samples import samples
-from seb_appliance.app.status import status
-from seb_appliance.app.ui_facts import facts
-from seb_appliance.broker.audit import AT_THE_MACHINE
-from seb_appliance.broker.group_admission import Commit
+from seb_appliance.broker.access.audit import AT_THE_MACHINE
+from seb_appliance.broker.groups.admission import Commit
 from seb_appliance.broker.shares import OPERATOR
-from seb_appliance.broker.stream_values import StreamAppend, WantedStream
+from seb_appliance.broker.streams.values import StreamAppend, WantedStream
 from seb_appliance.broker.values import ApiKeyView, From, NewRecords, ReadRequest
 from seb_appliance.errors import StandbyError, TopicNotFoundError
 from seb_appliance.failpoints import NO_FAILPOINTS
 from seb_appliance.formats.operations import Grant, TopicSettings
+from seb_appliance.ops.serve.assembly import Appliance
+from seb_appliance.ops.serve.samples import samples
+from seb_appliance.ops.serve.status import status
+from seb_appliance.ops.serve.ui_facts import facts
 from seb_appliance.start_errors import ConfigurationError
-from seb_appliance.storage.counted import CountedStore
-from seb_appliance.storage.memory import MemoryStore
-from seb_appliance.ui.overview import _figures
+from seb_appliance.storage.stores.counted import CountedStore
+from seb_appliance.storage.stores.memory import MemoryStore
+from seb_appliance.ui.pages.overview import _figures
 from tests.support.faulty_store import FaultyStore
 
 ADMIN = ApiKeyView("test", "test", (Grant(operation="admin"),), 0)

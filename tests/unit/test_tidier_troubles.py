@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from seb_appliance import limits
-from seb_appliance.app.ui_facts import facts
-from seb_appliance.keepers import tidier_keeper
-from seb_appliance.supervisor import Supervisor
+from seb_appliance.ops.jobs import tidier_job as tidier_keeper
+from seb_appliance.ops.serve.ui_facts import facts
+from seb_appliance.tasks import Supervisor
 from seb_appliance.ui.warnings import warnings
 from tests.support.fakes import FakeClock
 from tests.support.tidied import Place

@@ -11,11 +11,11 @@ from seb_appliance.broker.ports import EntryRef
 from seb_appliance.failpoints import NO_FAILPOINTS
 from seb_appliance.formats.entry import Position
 from seb_appliance.storage import layout
-from seb_appliance.storage.cleanup import BucketCleaner
+from seb_appliance.storage.journal.retry import Patience
 from seb_appliance.storage.layout import Claim, Mode
-from seb_appliance.storage.memory import MemoryStore
-from seb_appliance.storage.patience import Patience
-from seb_appliance.storage.snapshots import SnapshotStore
+from seb_appliance.storage.objects.cleanup import BucketCleaner
+from seb_appliance.storage.recovery.snapshots import SnapshotStore
+from seb_appliance.storage.stores.memory import MemoryStore
 from tests.support.appliances import HurriedClock, check_nothing
 
 ONE, TWO, GHOST = (bytes([n]) * 16 for n in (1, 2, 0))

@@ -18,7 +18,7 @@ from seb_appliance.errors import (
     StoreUnsupportedError,
 )
 from seb_appliance.start_errors import StoreAwayError, StoreUnusableError
-from seb_appliance.storage.patience import Patience, given_up
+from seb_appliance.storage.journal.retry import Patience, given_up
 from tests.support.fakes import FakeClock
 
 UNCERTAIN = StoreUncertainError("503 SlowDown")

@@ -1,0 +1,137 @@
+"""Asking an object store until the answer is definite (docs/FORMAT.md, "What an answer means").
+
+A time-out, a reset or a 5xx says nothing: the request may have been carried out, or may yet be. So
+the same request is made again, with growing pauses, until the store says yes or no.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from typing import Any, Final, TypeVar
+
+from seb_appliance.broker.ports import StoreHealth
+from seb_appliance.clock import Clock
+from seb_appliance.errors import (
+    ObjectExistsError,
+    ObjectMissingError,
+    StoreClockSkewError,
+    StoreConflictError,
+    StoreDeniedError,
+    StoreError,
+    StoreUncertainError,
+    StoreUnsupportedError,
+)
+from seb_appliance.start_errors import StoreAwayError, StoreUnusableError
+
+T = TypeVar("T")
+
+PAUSE_S_MIN: Final = 0.05
+PAUSE_S_MAX: Final = 2.0
+DENIED_PAUSE_S: Final = 4.0  # an operator must act: asking faster only fills his logs
+START_PATIENCE_S: Final = 60.0  # a start gives up then; the journal never does
+
+assert PAUSE_S_MIN < PAUSE_S_MAX < DENIED_PAUSE_S
+
+
+def given_up(error: StoreError) -> StoreUnusableError:
+    """Why a start, or a look at a bucket, ends with `error`: a person must act, or time must."""
+    if isinstance(error, StoreUncertainError | StoreConflictError | StoreClockSkewError):
+        return StoreAwayError(error.detail)
+    return StoreUnusableError(error.detail)
+
+
+class Patience:
+    """Repeats requests, and keeps what the store answered lately in `health`.
+
+    `jitter` gives numbers in [0, 1). With `give_up_after_s`, a request that had no definite answer
+    for so long, or was denied, raises its last error; without it there is no end.
+    """
+
+    def __init__(
+        self, clock: Clock, jitter: Callable[[], float], *, give_up_after_s: float | None = None
+    ) -> None:
+        self.health = StoreHealth(last_success_s=clock.monotonic_s())
+        self._clock = clock
+        self._jitter = jitter
+        self._give_up_after_s = give_up_after_s
+
+    async def ask(self, request: Callable[[], Awaitable[T]], *, ask_once_if_501: bool = False) -> T:
+        """The definite answer of `request`: what it returns, ObjectMissingError or
+        ObjectExistsError (and StoreUnsupportedError with `ask_once_if_501`)."""
+        began_s = self._clock.monotonic_s()
+        attempt = 0
+        while True:
+            try:
+                answer = await request()
+            except (ObjectMissingError, ObjectExistsError):
+                self._answered()
+                raise
+            except StoreError as error:
+                if ask_once_if_501 and isinstance(error, StoreUnsupportedError):
+                    raise
+                self._failed(error)
+                if self._gives_up(error, began_s):
+                    raise
+                await self._pause(error, attempt)
+                attempt += 1
+            else:
+                self._answered()
+                return answer
+
+    def _answered(self) -> None:
+        self.health.last_success_s = self._clock.monotonic_s()
+        self.health.failing_since_s = None
+        self.health.failure = ""
+        self.health.denied = False
+
+    def _failed(self, error: StoreError) -> None:
+        if self.health.failing_since_s is None:
+            self.health.failing_since_s = self._clock.monotonic_s()
+        self.health.failure = error.detail
+        self.health.denied = isinstance(error, StoreDeniedError)
+
+    def _gives_up(self, error: StoreError, began_s: float) -> bool:
+        if self._give_up_after_s is None:
+            return False
+        waited_s = self._clock.monotonic_s() - began_s
+        return isinstance(error, StoreDeniedError) or waited_s >= self._give_up_after_s
+
+    async def _pause(self, error: StoreError, attempt: int) -> None:
+        """Full jitter: many who fail at once must not come back at once."""
+        if isinstance(error, StoreClockSkewError) and attempt == 0:
+            return  # the store's client has taken the Date header; at once is right
+        if isinstance(error, StoreDeniedError):
+            await self._clock.sleep(DENIED_PAUSE_S * (0.5 + self._jitter()))
+            return
+        ceiling_s = min(PAUSE_S_MIN * 2.0 ** min(attempt, 16), PAUSE_S_MAX)
+        if isinstance(error, StoreConflictError):
+            ceiling_s = min(ceiling_s, 0.5)  # somebody else's request is in the way, not for long
+        await self._clock.sleep(ceiling_s * self._jitter())
+
+
+# Requests that are made side by side.
+
+
+_T = TypeVar("_T")
+
+
+async def together(work: Iterable[Coroutine[Any, Any, _T]], at_once: int) -> list[_T]:
+    """What each of them returns, in order. The first error ends the others, and is raised as it
+    is."""
+    gate = asyncio.Semaphore(at_once)
+
+    async def turn(one: Coroutine[Any, Any, _T]) -> _T:
+        async with gate:
+            return await one
+
+    coroutines = list(work)
+    tasks = [asyncio.create_task(turn(one)) for one in coroutines]
+    try:
+        return await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for one in coroutines:
+            one.close()  # those whose turn never came
