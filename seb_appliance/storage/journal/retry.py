@@ -1,4 +1,5 @@
-"""Asking an object store until the answer is definite (docs/ARCHITECTURE.md, "What an answer to a PUT means").
+"""Asking an object store until the answer is definite (docs/ARCHITECTURE.md, "What an answer to a
+PUT means").
 
 A time-out, a reset or a 5xx says nothing: the request may have been carried out, or may yet be. So
 the same request is made again, with growing pauses, until the store says yes or no.
