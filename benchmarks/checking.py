@@ -29,7 +29,7 @@ from seb_appliance.formats.operations import (
     TopicSettings,
 )
 from seb_appliance.storage import layout
-from seb_appliance.storage.bucket_info import BucketInfo, encode_bucket_info
+from seb_appliance.storage.journal.bucket_info import BucketInfo, encode_bucket_info
 
 VALUE = b"x" * 1_000
 CREATED_US = 1_800_000_000_000_000

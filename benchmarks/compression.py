@@ -17,16 +17,16 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from seb_appliance.app.assembly import Appliance
 from seb_appliance.broker.shares import OPERATOR
 from seb_appliance.broker.values import ApiKeyView, From, NewRecords, ReadRequest
 from seb_appliance.failpoints import NO_FAILPOINTS
 from seb_appliance.formats import batch
 from seb_appliance.formats.columns import BinaryColumn, Columns, int64s
 from seb_appliance.formats.operations import Compression, Grant, TopicSettings
+from seb_appliance.ops.serve.assembly import Appliance
 from seb_appliance.settings import load
-from seb_appliance.storage.counted import CountedStore
-from seb_appliance.storage.memory import MemoryStore
+from seb_appliance.storage.stores.counted import CountedStore
+from seb_appliance.storage.stores.memory import MemoryStore
 
 ADMIN = ApiKeyView("bench", "bench", (Grant(operation="admin"),), 0)
 REQUESTS_AT_ONCE = 256

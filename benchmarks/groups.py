@@ -16,10 +16,10 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from seb_appliance.api.groups.routes import _summary
+from seb_appliance.api.routes.groups.groups import _summary
 from seb_appliance.broker.broker import Broker
-from seb_appliance.broker.consumer_groups import Sees
-from seb_appliance.broker.group_admission import Commit
+from seb_appliance.broker.groups.admission import Commit
+from seb_appliance.broker.groups.consumer_groups import Sees
 from seb_appliance.broker.shares import OPERATOR
 from seb_appliance.broker.values import ApiKeyView, NewRecords
 from seb_appliance.formats.operations import Grant

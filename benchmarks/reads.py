@@ -23,15 +23,15 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 import msgspec
 
 from seb_appliance import limits
-from seb_appliance.api.records.encode_json import ValueShape, json_parts, ndjson_parts
+from seb_appliance.api.encoding.record_encoding import ValueShape, json_parts, ndjson_parts
 from seb_appliance.broker.broker import Broker
-from seb_appliance.broker.catalog import Catalog
 from seb_appliance.broker.counters import Counters
-from seb_appliance.broker.index import SectionIndex
-from seb_appliance.broker.index_rows import IndexRows
 from seb_appliance.broker.ports import LoadedState
+from seb_appliance.broker.read.index import SectionIndex
+from seb_appliance.broker.read.index_rows import IndexRows
 from seb_appliance.broker.settings import BrokerSettings
 from seb_appliance.broker.shares import OPERATOR
+from seb_appliance.broker.topics.catalog import Catalog
 from seb_appliance.broker.values import ApiKeyView, From, NewRecords, ReadRequest, ReadResult
 from seb_appliance.clock import SystemClock
 from seb_appliance.formats.entry import ORIGIN

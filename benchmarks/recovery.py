@@ -15,14 +15,14 @@ import tempfile
 from pathlib import Path
 
 from seb_appliance import settings
-from seb_appliance.app.assembly import Appliance
-from seb_appliance.broker.group_admission import Commit
+from seb_appliance.broker.groups.admission import Commit
 from seb_appliance.broker.shares import OPERATOR
 from seb_appliance.broker.values import ApiKeyView, NewRecords
 from seb_appliance.failpoints import NO_FAILPOINTS
 from seb_appliance.formats.operations import Grant
-from seb_appliance.machine import restoring
-from seb_appliance.machine.stores import make_store
+from seb_appliance.ops.host import restoring
+from seb_appliance.ops.host.stores import make_store
+from seb_appliance.ops.serve.assembly import Appliance
 from seb_appliance.settings import Settings
 from seb_appliance.storage import layout
 from tests.support.process import Bucket, SebProcess

@@ -17,7 +17,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from seb_appliance import limits
-from seb_appliance.broker.remembered import RememberedRequests
+from seb_appliance.broker.append.retry_results import RememberedRequests
 from seb_appliance.formats.contents import Produced, RequestResult
 from seb_appliance.state.database import StateDatabase
 from tests.unit.state.journal import START_US, Journal

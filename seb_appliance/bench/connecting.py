@@ -10,10 +10,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
-from seb_appliance.bench.exchange import Exchange
-from seb_appliance.bench.exchange_large import LargeExchange
-from seb_appliance.bench.failures import BenchError
+from seb_appliance.bench.exchange import Exchange, LargeExchange
 from seb_appliance.bench.targets import Address
+
+# Why a measurement came to nothing.
+
+
+class BenchError(Exception):
+    """The sentence is for the terminal. `reachable`: whether somebody answered at all."""
+
+    def __init__(self, sentence: str, *, reachable: bool = True) -> None:
+        super().__init__(sentence)
+        self.reachable = reachable
+
 
 ANSWER_S: Final = 60.0  # longer than an appliance lets a producer wait for the bucket
 CONNECT_S: Final = 10.0

@@ -12,12 +12,10 @@ import msgspec
 
 from seb_appliance.bench.accounts import Account
 from seb_appliance.bench.bodies import BodyMaker
-from seb_appliance.bench.connecting import connect, open_one
+from seb_appliance.bench.connecting import BenchError, connect, open_one
 from seb_appliance.bench.exchange import Exchange
-from seb_appliance.bench.failures import BenchError
 from seb_appliance.bench.meters import Meter
-from seb_appliance.bench.pacing import Schedule
-from seb_appliance.bench.plan import Plan
+from seb_appliance.bench.plan import Plan, Schedule
 from seb_appliance.bench.targets import Target
 
 REFUSED_PAUSE_S: Final = 0.1

@@ -8,8 +8,7 @@ from typing import Final
 
 from seb_appliance import limits
 from seb_appliance.bench.accounts import Account, Findings, TopicCheck
-from seb_appliance.bench.connecting import Caller, close_all, connect
-from seb_appliance.bench.failures import BenchError
+from seb_appliance.bench.connecting import BenchError, Caller, close_all, connect
 from seb_appliance.bench.plan import Plan
 from seb_appliance.bench.targets import Read, Target
 from seb_appliance.errors import SebError

@@ -12,9 +12,8 @@ from typing import Final
 import msgspec
 
 from seb_appliance.bench.accounts import Findings
-from seb_appliance.bench.latencies import Curve, Latencies
 from seb_appliance.bench.machine import Machine, this_machine
-from seb_appliance.bench.meters import Mark, Meter
+from seb_appliance.bench.meters import Curve, Latencies, Mark, Meter
 from seb_appliance.bench.plan import Plan
 from seb_appliance.bench.producing import Outcome
 from seb_appliance.bench.targets import Target

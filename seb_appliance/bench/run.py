@@ -12,13 +12,10 @@ from typing import Final
 
 from seb_appliance import limits
 from seb_appliance.bench.accounts import Findings
-from seb_appliance.bench.connecting import ANSWER_S, Caller
-from seb_appliance.bench.consuming import Consuming, Known, fill, learn
-from seb_appliance.bench.failures import BenchError
-from seb_appliance.bench.following import Following
+from seb_appliance.bench.connecting import ANSWER_S, BenchError, Caller
+from seb_appliance.bench.consuming import Consuming, Following, Known, fill, learn
 from seb_appliance.bench.meters import Meter
-from seb_appliance.bench.pacing import Pacer
-from seb_appliance.bench.plan import Plan
+from seb_appliance.bench.plan import Pacer, Plan
 from seb_appliance.bench.producing import Outcome, Producing
 from seb_appliance.bench.reading_back import for_each, read_back
 from seb_appliance.bench.result import Measured, merged

@@ -10,32 +10,20 @@ import asyncio
 from collections.abc import Callable
 from concurrent.futures import Executor
 
-from seb_appliance.broker.access import Access
-from seb_appliance.broker.accounts import Accounts
-from seb_appliance.broker.acknowledging import Told
-from seb_appliance.broker.adopting import Adopting
-from seb_appliance.broker.appending import (
-    NO_CONDITIONS,
-    Conditions,
-    Transacted,
-    Transaction,
-)
-from seb_appliance.broker.by_hand import ByHand
-from seb_appliance.broker.catalog import Catalog
-from seb_appliance.broker.compaction import Compactions
-from seb_appliance.broker.compactions_elsewhere import CompactionsElsewhere
-from seb_appliance.broker.consumer_groups import ConsumerGroups
+from seb_appliance.broker.access.access import Access
+from seb_appliance.broker.access.accounts import Accounts
+from seb_appliance.broker.access.api_keys import LastUsed
+from seb_appliance.broker.access.grants import Authorizer
+from seb_appliance.broker.append.acknowledgement import Told
+from seb_appliance.broker.append.appends import NO_CONDITIONS, Conditions, Transacted, Transaction
+from seb_appliance.broker.append.sequencer import Sequencer
+from seb_appliance.broker.append.window import Linger
+from seb_appliance.broker.append.writes import ByHand, Writes
+from seb_appliance.broker.callbacks import tell
 from seb_appliance.broker.counters import Counters
-from seb_appliance.broker.following import Follower, FollowerOfMany, Followers, check_count
 from seb_appliance.broker.gauges import Gauges
-from seb_appliance.broker.grants import Authorizer
-from seb_appliance.broker.index import SectionIndex
-from seb_appliance.broker.key_index import KeyIndex
-from seb_appliance.broker.keyed_reads import read_key
-from seb_appliance.broker.last_used import LastUsed
-from seb_appliance.broker.linger import Linger
+from seb_appliance.broker.groups.consumer_groups import ConsumerGroups
 from seb_appliance.broker.log_clock import LogClock
-from seb_appliance.broker.manifest import Manifests
 from seb_appliance.broker.ports import (
     AuditQuery,
     AuditRow,
@@ -44,19 +32,25 @@ from seb_appliance.broker.ports import (
     SectionSource,
     State,
 )
+from seb_appliance.broker.read.followers import Follower, FollowerOfMany, Followers, check_count
+from seb_appliance.broker.read.index import SectionIndex
+from seb_appliance.broker.read.manifest import Manifests
+from seb_appliance.broker.read.reads import Reads
+from seb_appliance.broker.read.sections import SectionReader
+from seb_appliance.broker.read.waiting import Waiter, WaitingReaders
 from seb_appliance.broker.readiness import ReadinessCheck
-from seb_appliance.broker.reads import Reads
-from seb_appliance.broker.record_keys import RecordKeys
-from seb_appliance.broker.sections import SectionReader
-from seb_appliance.broker.sequencer import Sequencer
+from seb_appliance.broker.record_keys.key_index import KeyIndex
+from seb_appliance.broker.record_keys.queries import RecordKeys, read_key
 from seb_appliance.broker.settings import BrokerSettings
 from seb_appliance.broker.shares import AllShares, Reservation
-from seb_appliance.broker.streams import Streams
-from seb_appliance.broker.telling import tell
-from seb_appliance.broker.tidying import Tidying
-from seb_appliance.broker.topic import Topic
-from seb_appliance.broker.topic_lists import TopicLists
-from seb_appliance.broker.topics import Topics
+from seb_appliance.broker.streams.streams import Streams
+from seb_appliance.broker.topics.catalog import Catalog
+from seb_appliance.broker.topics.topic import Topic
+from seb_appliance.broker.topics.topics import TopicLists, Topics
+from seb_appliance.broker.upkeep.adopting import Adopting
+from seb_appliance.broker.upkeep.compaction import Compactions
+from seb_appliance.broker.upkeep.external_compactions import CompactionsElsewhere
+from seb_appliance.broker.upkeep.tidying import Tidying
 from seb_appliance.broker.values import (
     ApiKeyView,
     Appended,
@@ -67,14 +61,11 @@ from seb_appliance.broker.values import (
     ReadResult,
     Remembered,
 )
-from seb_appliance.broker.waiting import Waiter, WaitingReaders
-from seb_appliance.broker.writes import Writes
 from seb_appliance.clock import Clock
 from seb_appliance.errors import StandbyError
 from seb_appliance.failpoints import NO_FAILPOINTS, Failpoints
 from seb_appliance.formats.entry import Entry
-from seb_appliance.slices import in_slices
-from seb_appliance.supervisor import Supervisor
+from seb_appliance.tasks import Supervisor, in_slices
 
 
 class Broker:

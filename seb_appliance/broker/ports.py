@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Protocol
 
 from seb_appliance import limits
-from seb_appliance.broker.index_rows import IndexRows
-from seb_appliance.broker.remembered import Producer, RememberedRequest
+from seb_appliance.broker.append.retry_results import Producer, RememberedRequest
+from seb_appliance.broker.read.index_rows import IndexRows
 from seb_appliance.formats.columns import Bytes
 from seb_appliance.formats.contents import Contents, Section
 from seb_appliance.formats.durable_streams import StreamState

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+from seb_appliance.broker.append.sequencer import Sequencer
 from seb_appliance.broker.ports import Journal, State
-from seb_appliance.broker.sequencer import Sequencer
 from seb_appliance.broker.shares import Shares
 from seb_appliance.broker.values import Readiness
 from seb_appliance.clock import Clock

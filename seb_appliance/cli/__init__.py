@@ -17,32 +17,23 @@ from typing import Final
 import click
 
 from seb_appliance import __version__
-from seb_appliance.cli.admin import admin
-from seb_appliance.cli.api_keys import api_keys
-from seb_appliance.cli.apply import apply
-from seb_appliance.cli.audit import audit
-from seb_appliance.cli.bench import bench
-from seb_appliance.cli.completion import completion
-from seb_appliance.cli.consume import consume
-from seb_appliance.cli.cost import cost
-from seb_appliance.cli.doctor import doctor
-from seb_appliance.cli.exporting import export
-from seb_appliance.cli.failures import NOT_WRITTEN, CommandError, OutputError, ReaderLeftError
-from seb_appliance.cli.fsck import fsck
-from seb_appliance.cli.groups import groups
-from seb_appliance.cli.importing import import_
-from seb_appliance.cli.inspect import inspect
+from seb_appliance.cli.commands.admin import admin
+from seb_appliance.cli.commands.api_keys import api_keys
+from seb_appliance.cli.commands.apply import apply
+from seb_appliance.cli.commands.audit import audit
+from seb_appliance.cli.commands.bench import bench
+from seb_appliance.cli.commands.checks import doctor, fsck
+from seb_appliance.cli.commands.groups import groups
+from seb_appliance.cli.commands.inspect import inspect
+from seb_appliance.cli.commands.profiles import completion, profiles
+from seb_appliance.cli.commands.record_keys import record_keys
+from seb_appliance.cli.commands.records import consume, produce, tail
+from seb_appliance.cli.commands.serve import clone, promote, restore, serve, snapshot
+from seb_appliance.cli.commands.status import cost, status
+from seb_appliance.cli.commands.topics import topics
+from seb_appliance.cli.commands.transfer import export, import_
 from seb_appliance.cli.output import as_utf8
-from seb_appliance.cli.produce import produce
-from seb_appliance.cli.profiles import profiles
-from seb_appliance.cli.promote import promote
-from seb_appliance.cli.record_keys import record_keys
-from seb_appliance.cli.restore import clone, restore
-from seb_appliance.cli.serve import serve
-from seb_appliance.cli.snapshot import snapshot
-from seb_appliance.cli.status import status
-from seb_appliance.cli.tail import tail
-from seb_appliance.cli.topics import topics
+from seb_appliance.cli.remote import NOT_WRITTEN, CommandError, OutputError, ReaderLeftError
 from seb_appliance.errors import SebError
 from seb_appliance.start_errors import ConfigurationError, StartError
 

@@ -33,7 +33,7 @@ def _listed(path: str, rows: str, member: str) -> Callable[[click.Context], list
 
     def find(context: click.Context) -> list[str]:
         from seb_appliance.cli.options import settings_from
-        from seb_appliance.cli.reaching import url_and_key
+        from seb_appliance.cli.remote import url_and_key
         from seb_appliance.client.calling import Connection
         from seb_appliance.client.exchange import Endpoint
 

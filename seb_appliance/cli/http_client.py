@@ -12,7 +12,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from seb_appliance import __version__
-from seb_appliance.cli.failures import REFUSED, UNAVAILABLE, UNKNOWN, AnswerError, CommandError
+from seb_appliance.cli.remote import REFUSED, UNAVAILABLE, UNKNOWN, AnswerError, CommandError
 from seb_appliance.cli.wording import in_our_words
 from seb_appliance.client.blocking import LoopThread
 from seb_appliance.client.calling import Caller

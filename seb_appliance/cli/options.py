@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import click
 
 from seb_appliance.cli.completing import profile_names
+from seb_appliance.quantities import duration_ms, size_bytes
 from seb_appliance.setting_table import SETTINGS, Setting
 from seb_appliance.settings import Settings, load
 
@@ -59,3 +60,23 @@ def _option(setting: Setting) -> Callable[[Command], Command]:
 
 def _help(setting: Setting, default: str) -> str:
     return setting.help if setting.flag_only else f"{setting.help} [{default}]"
+
+
+# Durations and sizes as the arguments of flags.
+
+
+class Quantity(click.ParamType[int]):
+    """A DURATION in ms, or a SIZE in bytes, from `smallest` to `largest`."""
+
+    def __init__(self, name: str, smallest: int, largest: int) -> None:
+        self.name = name
+        self._smallest, self._largest = smallest, largest
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        try:
+            number = (duration_ms if self.name == "DURATION" else size_bytes)(str(value))
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+        if not self._smallest <= number <= self._largest:
+            self.fail(f"{value!r} is too small or too large", param, ctx)
+        return number

@@ -8,10 +8,12 @@ import os
 import select
 import stat
 import sys
-from collections.abc import Sequence
-from typing import Any
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Final, Self
 
-from seb_appliance.cli.failures import OutputError
+from seb_appliance.cli.remote import OutputError
 
 Cell = str | int | None
 
@@ -125,3 +127,95 @@ def span(seconds: float) -> Quantity:
 def moment(time: str | None) -> str | None:
     """A time of the API to the second, in UTC."""
     return None if time is None else f"{time[:19].replace('T', ' ')}Z"
+
+
+# Plain data as an indented outline, safe to print to a terminal.
+
+
+def outline(value: dict[str, Any] | list[Any], indent: str = "") -> str:
+    """One member a line, names aligned, nested ones below it; empty lists and maps are left out.
+
+    Control characters come escaped: a record may hold a terminal's commands.
+    """
+    if isinstance(value, list):
+        return "\n".join(_item(item, indent) for item in value)
+    shown = {name: item for name, item in value.items() if item not in ([], {})}
+    width = max((len(name) for name, item in shown.items() if not _is_nested(item)), default=0)
+    return "\n".join(
+        f"{indent}{name}\n{outline(item, indent + '  ')}"
+        if _is_nested(item)
+        else f"{indent}{name:<{width}}  {_plain(item)}"
+        for name, item in shown.items()
+    )
+
+
+def _item(item: Any, indent: str) -> str:
+    if not _is_nested(item):
+        return f"{indent}- {_plain(item)}"
+    return f"{indent}- {outline(item, indent + '  ').lstrip()}"
+
+
+def _is_nested(value: object) -> bool:
+    """Whether it needs lines of its own; a list of words does not."""
+    if isinstance(value, list):
+        return any(isinstance(item, dict | list) for item in value)
+    return isinstance(value, dict)
+
+
+def _plain(value: object) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list):
+        return ", ".join(map(_plain, value))
+    return printable(str(value))
+
+
+# The line that moves while something takes long: on a terminal, nothing elsewhere.
+
+
+Counted = Callable[[int, int, str], None]
+
+BAR_CELLS: Final = 30
+EVERY_S: Final = 0.1
+
+
+class Progress:
+    """On stderr, if that is a terminal and `wanted`. Gone when the work is over."""
+
+    def __init__(
+        self, *, wanted: bool = True, monotonic_s: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._is_shown = wanted and sys.stderr.isatty()
+        self._monotonic_s = monotonic_s
+        self._next_s = 0.0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def show(self, phase: str, done: float | None) -> None:
+        """`done`: 0 to 1; None: nobody knows."""
+        if not self._is_shown or self._monotonic_s() < self._next_s:
+            return
+        self._next_s = self._monotonic_s() + EVERY_S
+        filled = round(min(1.0, done or 0.0) * BAR_CELLS)
+        bar = "█" * filled + "·" * (BAR_CELLS - filled) if done else ""
+        sys.stderr.write(f"\r\033[K{phase} {bar}")
+        sys.stderr.flush()
+
+    def __exit__(self, *_: object) -> None:
+        if self._is_shown:
+            sys.stderr.write("\r\033[K")
+            sys.stderr.flush()
+
+
+@contextmanager
+def showing(first: str) -> Iterator[Counted]:
+    """A line for work that counts what is done, of how many in all (0: nobody knows), and says what
+    that is; before it counts, `first`."""
+    with Progress() as progress:
+        progress.show(first, None)
+        yield lambda done, total, phase: progress.show(
+            f"{phase}  {done:,} of {total:,}" if total else phase, done / total if total else None
+        )

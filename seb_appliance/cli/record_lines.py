@@ -9,15 +9,14 @@ from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeVar
 import msgspec
 
 from seb_appliance import limits
-from seb_appliance.cli.failures import CommandError, OutputError
-from seb_appliance.cli.output import goes_to_a_file, printable, write
-from seb_appliance.cli.progress import Progress
-from seb_appliance.client.commits import Commits
+from seb_appliance.cli.output import Progress, goes_to_a_file, printable, write
+from seb_appliance.cli.remote import CommandError, OutputError
+from seb_appliance.client.leasing import Commits
 from seb_appliance.client.reading import BATCHES, Form, Page, Reading, Source, begin, pages
 from seb_appliance.client.records import Record
 
 if TYPE_CHECKING:
-    from seb_appliance.cli.consume import Wanted
+    from seb_appliance.cli.commands.records import Wanted
     from seb_appliance.cli.http_client import HttpClient
 
 T = TypeVar("T")
@@ -25,7 +24,7 @@ T = TypeVar("T")
 PAGE_BYTES: Final = 1 * limits.MIB
 
 
-class Lines(NamedTuple, Generic[T]):
+class RecordLines(NamedTuple, Generic[T]):
     """`of`: a page's records as lines without their ends; the flag says if a person reads them."""
 
     form: Form[T]
@@ -49,15 +48,17 @@ def _split(_: str, body: bytes, __: int, ___: int) -> Sequence[bytes]:
     return body.split(b"\n")[:-1]
 
 
-VALUE_LINES: Final[Lines[Record]] = Lines(BATCHES, _values, lambda record: record.offset)
-JSON_LINES: Final[Lines[bytes]] = Lines(
+VALUE_LINES: Final[RecordLines[Record]] = RecordLines(
+    BATCHES, _values, lambda record: record.offset
+)
+JSON_LINES: Final[RecordLines[bytes]] = RecordLines(
     Form("ndjson", _split),
     lambda records, _: records,
     lambda line: msgspec.json.decode(line, type=_Placed).offset,
 )
 
 
-def copy(client: HttpClient, wanted: Wanted, lines: Lines[T], *, is_terminal: bool) -> None:
+def copy(client: HttpClient, wanted: Wanted, lines: RecordLines[T], *, is_terminal: bool) -> None:
     """Commits what was written out, if that is wanted. Raises CommandError."""
     offset: int | str = wanted.offset or "earliest"
     reading = Reading(offset, None, wanted.follow, PAGE_BYTES, wanted.until, wanted.most)
@@ -83,7 +84,7 @@ def copy(client: HttpClient, wanted: Wanted, lines: Lines[T], *, is_terminal: bo
     commit(reached)
 
 
-def _write(page: Page[T], lines: Lines[T], *, is_terminal: bool) -> None:
+def _write(page: Page[T], lines: RecordLines[T], *, is_terminal: bool) -> None:
     """Raises OutputError."""
     if page.records:
         write(b"\n".join([*lines.of(page.records, is_terminal), b""]))
@@ -95,7 +96,7 @@ def _commit(client: HttpClient, commits: Commits | None, topic: str, offset: int
         client.wait_for(commits.commit({topic: offset}), is_read=False)
 
 
-def _below(written: int, page: Page[T], lines: Lines[T], *, is_terminal: bool) -> int:
+def _below(written: int, page: Page[T], lines: RecordLines[T], *, is_terminal: bool) -> int:
     """The first offset whose line is not whole among so many bytes of a page."""
     for record, line in zip(page.records, lines.of(page.records, is_terminal), strict=True):
         written -= len(line) + 1

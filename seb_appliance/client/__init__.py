@@ -1,9 +1,8 @@
 """The Python client: producers, consumers and an admin, for threads and for asyncio."""
 
-from seb_appliance.client.admin import Admin
 from seb_appliance.client.administering import AsyncAdmin
 from seb_appliance.client.batching import Delivery
-from seb_appliance.client.consumer import Consumer
+from seb_appliance.client.blocking import Admin, Consumer, Producer
 from seb_appliance.client.consuming import AsyncConsumer
 from seb_appliance.client.failures import (
     ApplianceError,
@@ -15,7 +14,6 @@ from seb_appliance.client.failures import (
 )
 from seb_appliance.client.lookups import RecordKey
 from seb_appliance.client.new_records import BadRecordError
-from seb_appliance.client.producer import Producer
 from seb_appliance.client.producing import AsyncProducer
 from seb_appliance.client.records import Record, RecordBatch, UnreadableAnswerError
 from seb_appliance.client.transacting import Transaction

@@ -6,12 +6,31 @@ What a method does is written once, in the asynchronous classes; here it is wait
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import datetime
 import functools
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import Future
 from types import TracebackType
-from typing import Any, Concatenate, Final, Generic, ParamSpec, Protocol, Self, TypeVar
+from typing import Any, Concatenate, Final, Generic, Literal, ParamSpec, Protocol, Self, TypeVar
+
+from seb_appliance import limits
+from seb_appliance.client import lookups
+from seb_appliance.client.administering import PATIENCE_S as ADMIN_PATIENCE_S
+from seb_appliance.client.administering import AsyncAdmin
+from seb_appliance.client.batching import Delivery
+from seb_appliance.client.consuming import (
+    LEASE_TTL_MS,
+    PATIENCE_S,
+    AsyncConsumer,
+    CommitMode,
+)
+from seb_appliance.client.lookups import Ask, RecordKey
+from seb_appliance.client.new_records import Data, Headers, Value
+from seb_appliance.client.producing import AsyncProducer, Compression
+from seb_appliance.client.records import Record, RecordBatch
+from seb_appliance.client.transacting import Transaction
 
 
 class Closes(Protocol):
@@ -108,3 +127,205 @@ def blocking(
         return self._wait_for(method(self._inner, *args, **kwargs))
 
     return waits
+
+
+# A producer for programs without an event loop.
+
+
+class Producer(Blocking[AsyncProducer]):
+    """As AsyncProducer; it sends in a thread of its own. May be used by several threads at once.
+
+    `with` sends everything before it ends, also when its body was left by an exception or Ctrl-C.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        api_key: str,
+        *,
+        linger_ms: float = 5,
+        batch_bytes: int = 1 * limits.MIB,
+        buffer_bytes: int = 32 * limits.MIB,
+        compression: Compression = "zstd",
+        patience_s: float = PATIENCE_S,
+    ) -> None:
+        """Raises ConfigurationError."""
+        super().__init__(
+            functools.partial(
+                AsyncProducer,
+                url,
+                api_key,
+                linger_ms=linger_ms,
+                batch_bytes=batch_bytes,
+                buffer_bytes=buffer_bytes,
+                compression=compression,
+                patience_s=patience_s,
+            )
+        )
+
+    def send(
+        self,
+        topic: str,
+        value: Value,
+        *,
+        key: Data | None = None,
+        headers: Headers | None = None,
+        timestamp: datetime.datetime | None = None,
+    ) -> Delivery:
+        """Take a record; `result()` of what this returns waits for its offset. `value`: bytes, or
+        text; None for a tombstone; what JSON has (dict, list, number, bool) is stored as JSON.
+        `timestamp`: now unless given. Blocks while the buffer is full. Raises BadRecordError,
+        ClosedError."""
+        producer = self._inner
+        record = producer.record(topic, value, key, headers, timestamp)
+        while (delivery := producer.add(topic, record)) is None:
+            room = threading.Event()
+            producer.buffer.when_room(room.set)
+            room.wait()
+        return delivery
+
+    flush = blocking(AsyncProducer.flush)
+
+    @contextlib.contextmanager
+    def transaction(self) -> Iterator[Transaction]:
+        """`with`: as AsyncProducer.transaction."""
+        with self._inner.open_transaction() as transaction:
+            yield transaction
+            self._wait_for(self._inner.store(transaction))
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        try:
+            self._wait_for(self._inner.__aexit__(kind, error, trace))
+        finally:
+            self._thread.stop()
+
+
+# A consumer for programs without an event loop.
+
+
+class Consumer(Blocking[AsyncConsumer]):
+    """As AsyncConsumer; it reads ahead in a thread of its own. For one thread at a time."""
+
+    def __init__(
+        self,
+        url: str,
+        api_key: str,
+        topics: str | Sequence[str],
+        *,
+        group: str | None = None,
+        offset: int | str = "earliest",
+        commit: CommitMode = "by_hand",
+        lease: str | None = None,
+        lease_ttl_ms: int = LEASE_TTL_MS,
+        view: Literal["latest"] | None = None,
+        follow: bool = True,
+        prefetch: int = 4,
+        max_bytes: int = 1 * limits.MIB,
+        refresh_s: float = 30.0,
+        patience_s: float = PATIENCE_S,
+    ) -> None:
+        """Raises ConfigurationError."""
+        super().__init__(
+            functools.partial(
+                AsyncConsumer,
+                url,
+                api_key,
+                topics,
+                group=group,
+                offset=offset,
+                commit=commit,
+                lease=lease,
+                lease_ttl_ms=lease_ttl_ms,
+                view=view,
+                follow=follow,
+                prefetch=prefetch,
+                max_bytes=max_bytes,
+                refresh_s=refresh_s,
+                patience_s=patience_s,
+            )
+        )
+
+    commit = blocking(AsyncConsumer.commit)
+    latest = blocking(AsyncConsumer.latest)
+
+    def keys(
+        self, topic: str, *, prefix: Data = b"", after: Data | None = None, fresh: bool = False
+    ) -> Iterator[RecordKey]:
+        """As AsyncConsumer.keys."""
+        return self._each(lookups.keys(self._inner.caller, topic, prefix, after, fresh=fresh))
+
+    def history(
+        self, topic: str, key: Data, *, before: int | None = None, fresh: bool = False
+    ) -> Iterator[Record]:
+        """As AsyncConsumer.history."""
+        return self._each(lookups.history(self._inner.caller, topic, key, before, fresh=fresh))
+
+    def _each(self, ask: Ask[T]) -> Iterator[T]:
+        following: Ask[T] | None = ask
+        while following is not None:
+            items, following = self._wait_for(following())
+            yield from items
+
+    @contextlib.contextmanager
+    def transaction(self) -> Iterator[Transaction]:
+        """`with`: as AsyncConsumer.transaction."""
+        with self._inner.open_transaction() as transaction:
+            yield transaction
+            self._wait_for(self._inner.store(transaction))
+
+    def next_batch(self) -> RecordBatch | None:
+        """The next one that holds records; None: all is read (`follow=False`). Interrupted by
+        Ctrl-C, the consumer is over. Raises as AsyncConsumer does."""
+        try:
+            return self._wait_for(self._inner.next_batch())
+        except Exception:
+            raise
+        except BaseException:
+            self._inner.abandon()
+            raise
+
+    def batches(self) -> Iterator[RecordBatch]:
+        """`next_batch` until there is none."""
+        while (batch := self.next_batch()) is not None:
+            yield batch
+
+    def __iter__(self) -> Iterator[Record]:
+        """Record by record; `commit()` then means up to and with the last one."""
+        for batch in self.batches():
+            yield from self._inner.one_by_one(batch)
+
+
+# Topics, groups and API keys, managed by programs without an event loop.
+
+
+class Admin(Blocking[AsyncAdmin]):
+    """As AsyncAdmin: the same methods, which block. May be used by several threads at once."""
+
+    def __init__(self, url: str, api_key: str, *, patience_s: float = ADMIN_PATIENCE_S) -> None:
+        """Raises ConfigurationError."""
+        super().__init__(functools.partial(AsyncAdmin, url, api_key, patience_s=patience_s))
+
+    create_topic = blocking(AsyncAdmin.create_topic)
+    topics = blocking(AsyncAdmin.topics)
+    topic = blocking(AsyncAdmin.topic)
+    change_topic = blocking(AsyncAdmin.change_topic)
+    trim_topic = blocking(AsyncAdmin.trim_topic)
+    reopen_topic = blocking(AsyncAdmin.reopen_topic)
+    delete_topic = blocking(AsyncAdmin.delete_topic)
+    groups = blocking(AsyncAdmin.groups)
+    group = blocking(AsyncAdmin.group)
+    commit = blocking(AsyncAdmin.commit)
+    reset_group = blocking(AsyncAdmin.reset_group)
+    delete_group = blocking(AsyncAdmin.delete_group)
+    api_keys = blocking(AsyncAdmin.api_keys)
+    api_key = blocking(AsyncAdmin.api_key)
+    create_api_key = blocking(AsyncAdmin.create_api_key)
+    change_api_key = blocking(AsyncAdmin.change_api_key)
+    rotate_api_key = blocking(AsyncAdmin.rotate_api_key)
+    revoke_api_key = blocking(AsyncAdmin.revoke_api_key)
+    status = blocking(AsyncAdmin.status)

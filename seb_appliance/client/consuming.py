@@ -14,7 +14,6 @@ from msgspec.structs import replace
 from seb_appliance import limits
 from seb_appliance.client import lookups
 from seb_appliance.client.calling import Caller
-from seb_appliance.client.commits import Commits
 from seb_appliance.client.exchange import Endpoint
 from seb_appliance.client.failures import (
     ApplianceError,
@@ -22,7 +21,7 @@ from seb_appliance.client.failures import (
     ClosedError,
     ConfigurationError,
 )
-from seb_appliance.client.leasing import Lease
+from seb_appliance.client.leasing import Commits, Lease
 from seb_appliance.client.lookups import RecordKey
 from seb_appliance.client.new_records import Data
 from seb_appliance.client.reading import Reading, batches

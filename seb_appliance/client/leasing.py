@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 
 from seb_appliance.addresses import path_of
 from seb_appliance.client.calling import Caller
+from seb_appliance.client.exchange import Answer
 from seb_appliance.client.failures import ApplianceError, LeaseLostError
+from seb_appliance.client.transacting import Transaction
 
 RENEW_PART = 3  # of the time a lease has: renewed so many times in it
 HELD_PAUSE_S_MAX = 1.0
@@ -65,3 +69,88 @@ class Lease:
         answer = await self._caller.ask(request, is_known_again=True)
         generation: int = answer.json()["generation"]
         return generation
+
+
+# What a consumer was handed, and what of it is committed for its group.
+
+
+class Commits:
+    """Of one group. A commit says where the group stood before, so that another consumer that
+    commits for it is found out (`offset_conflict`) and nothing is overwritten."""
+
+    def __init__(self, caller: Caller, group: str, lease: Lease | None) -> None:
+        self._caller = caller
+        self.group = group
+        self._lease = lease
+        self._topic_ids: dict[str, int] = {}
+        self._committed: dict[str, int | None] = {}
+        self._in_doubt: list[Mapping[str, int]] = []  # attempts without an answer
+
+    def began(self, topic: str, answer: Answer) -> None:
+        """`answer`: to the first read of a topic in the group."""
+        self._topic_ids[topic] = answer.number("seb-topic-id")
+        is_there = "seb-committed-offset" in answer.headers
+        self._committed[topic] = answer.number("seb-committed-offset") if is_there else None
+
+    async def commit(
+        self, offsets: Mapping[str, int], transaction: Transaction | None = None
+    ) -> None:
+        """All of them or none, with the records of the `transaction` if there is one; what stands
+        there already is left out. Raises ApplianceError, LeaseLostError."""
+        while (news := self._news(offsets)) or transaction is not None:
+            try:
+                if transaction is not None:
+                    commit = {"group": self.group, **self._body(news)} if news else None
+                    await transaction.store(self._caller, commit)
+                    self._committed.update(news)
+                    return
+                await self._put(news)
+            except ApplianceError as error:
+                if error.code == "stale_generation":
+                    raise LeaseLostError("the lease is not in force any more") from error
+                is_open = transaction is not None and error.side_effects == "unknown"
+                if error.code != "offset_conflict" or is_open or not await self._moved_it():
+                    raise
+
+    def _news(self, offsets: Mapping[str, int]) -> dict[str, int]:
+        return {t: o for t, o in offsets.items() if self._committed[t] != o}
+
+    def _body(self, news: Mapping[str, int]) -> dict[str, object]:
+        body: dict[str, object] = {
+            "offsets": news,
+            "expected": {topic: self._committed[topic] for topic in news},
+            "topic_ids": {topic: self._topic_ids[topic] for topic in news},
+        }
+        if self._lease is not None:
+            body["generation"] = self._lease.generation
+        return body
+
+    async def _put(self, news: Mapping[str, int]) -> None:
+        """Raises ApplianceError."""
+        body = msgspec.json.encode(self._body(news))
+        path = path_of("groups", self.group, "offsets")
+        request = self._caller.endpoint.request("PUT", path, body=body)
+        self._in_doubt.append(news)  # also if this is cancelled: the appliance may have it
+        try:
+            await self._caller.ask(request, is_known_again=True)
+        except ApplianceError as error:
+            if error.side_effects == "none":
+                self._in_doubt.remove(news)
+            raise
+        # Those that name one of these topics found another place, if they came at all.
+        self._in_doubt = [tried for tried in self._in_doubt if tried.keys().isdisjoint(news)]
+        self._committed.update(news)
+
+    async def _moved_it(self) -> bool:
+        """Whether the group stands where an attempt without an answer was to put it: then that is
+        where it was committed. Raises ApplianceError."""
+        if not self._in_doubt:
+            return False
+        answer = await self._caller.get(path_of("groups", self.group))
+        found = {row["topic"]: row["committed_offset"] for row in answer.json()["topics"]}
+        for tried in self._in_doubt:
+            if all(found.get(topic) == offset for topic, offset in tried.items()):
+                self._in_doubt.remove(tried)
+                self._committed.update(tried)
+                return True
+        return False

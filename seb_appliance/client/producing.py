@@ -16,14 +16,12 @@ import msgspec
 
 from seb_appliance import limits
 from seb_appliance.addresses import path_of
-from seb_appliance.client.batching import Batch, Delivery, call_on
-from seb_appliance.client.buffer import Buffer
-from seb_appliance.client.calling import Caller
+from seb_appliance.client.batching import Batch, Buffer, Delivery, call_on
+from seb_appliance.client.calling import Caller, Retrying
 from seb_appliance.client.exchange import Answer, Endpoint
 from seb_appliance.client.failures import ApplianceError, ClosedError, no_answer
 from seb_appliance.client.new_records import Data, Headers, NewRecord, Value, new_record
 from seb_appliance.client.numbering import Numbers
-from seb_appliance.client.retrying import Retrying
 from seb_appliance.client.transacting import Transaction, opened
 from seb_appliance.clock import Clock, SystemClock
 

@@ -11,8 +11,8 @@ import msgspec
 from seb_appliance import limits
 from seb_appliance.addresses import path_of
 from seb_appliance.client.calling import Caller
-from seb_appliance.client.commits import Commits
 from seb_appliance.client.exchange import Answer
+from seb_appliance.client.leasing import Commits
 from seb_appliance.client.records import (
     Record,
     RecordBatch,

@@ -16,8 +16,8 @@ from typing import Any, Final, TypeVar
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from seb_appliance.broker.index_rows import IndexRows
 from seb_appliance.broker.ports import AuditQuery, AuditRow, LoadedState
+from seb_appliance.broker.read.index_rows import IndexRows
 from seb_appliance.errors import CorruptObjectError
 from seb_appliance.failpoints import NO_FAILPOINTS, Failpoints
 from seb_appliance.formats.entry import ORIGIN, Entry, Position

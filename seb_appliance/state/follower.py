@@ -15,14 +15,14 @@ from collections import deque
 from typing import Final
 
 from seb_appliance import limits
-from seb_appliance.broker.index_rows import IndexRows
 from seb_appliance.broker.ports import AuditQuery, AuditRow, LoadedState
+from seb_appliance.broker.read.index_rows import IndexRows
 from seb_appliance.clock import Clock
 from seb_appliance.errors import CorruptObjectError, OverloadedError
 from seb_appliance.failpoints import Failpoints
 from seb_appliance.formats.entry import Entry
 from seb_appliance.state.database import StateDatabase
-from seb_appliance.supervisor import Supervisor
+from seb_appliance.tasks import Supervisor
 
 _RETRY_S_FIRST: Final = 0.1
 _RETRY_S_MAX: Final = 5.0

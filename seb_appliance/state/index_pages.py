@@ -14,8 +14,8 @@ from typing import Final, TypeAlias
 from sqlalchemy import Connection, func, insert, select
 
 from seb_appliance import limits
-from seb_appliance.broker.index_rows import EntryPlace, IndexRows
 from seb_appliance.broker.ports import PagedRow
+from seb_appliance.broker.read.index_rows import EntryPlace, IndexRows
 from seb_appliance.formats.contents import Section, decode_sections
 from seb_appliance.formats.entry import Entry
 from seb_appliance.state import rows

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Concatenate, Final, ParamSpec, TypeVar
 
 from seb_appliance import limits
-from seb_appliance.broker.key_index import IndexedTopic, IndexRange, KeyOffsets, KeyRows
+from seb_appliance.broker.record_keys.key_index import IndexedTopic, IndexRange, KeyOffsets, KeyRows
 from seb_appliance.errors import CorruptObjectError
 from seb_appliance.state import files
 from seb_appliance.state import key_index_queries as queries

@@ -12,7 +12,7 @@ from typing import Final
 
 from crc32c import crc32c
 
-from seb_appliance.broker.key_index import IndexRange, KeyRow
+from seb_appliance.broker.record_keys.key_index import IndexRange, KeyRow
 from seb_appliance.broker.values import BatchSlice
 from seb_appliance.errors import CorruptObjectError
 

@@ -12,7 +12,7 @@ from typing import Final, TypeAlias
 
 from sqlalchemy import Connection, bindparam, delete, exists, select, update
 
-from seb_appliance.broker.lineage import Need, held_offset
+from seb_appliance.broker.topics.topic import Need, held_offset
 from seb_appliance.formats.operations import Operation, TopicDeleted, TopicForked, TopicTrimmed
 from seb_appliance.state.found import one_of, rows_with
 from seb_appliance.state.schema import topics

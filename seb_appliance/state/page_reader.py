@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
-from seb_appliance.broker.index_rows import IndexRows
+from seb_appliance.broker.read.index_rows import IndexRows
 from seb_appliance.errors import CorruptObjectError
 from seb_appliance.state.failures import told_of
 

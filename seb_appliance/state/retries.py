@@ -25,7 +25,7 @@ from sqlalchemy import (
 )
 
 from seb_appliance import limits
-from seb_appliance.broker.remembered import (
+from seb_appliance.broker.append.retry_results import (
     Producer,
     RememberedRequest,
     first_append,

@@ -25,8 +25,7 @@ from sqlalchemy import (
     update,
 )
 
-from seb_appliance.broker.compacted_runs import Run, with_run, without_below
-from seb_appliance.broker.lineage import Need, holes
+from seb_appliance.broker.topics.topic import Need, Run, holes, with_run, without_below
 from seb_appliance.errors import CorruptObjectError
 from seb_appliance.formats.entry import Entry
 from seb_appliance.formats.operations import (

@@ -7,11 +7,13 @@ from litestar.types import ASGIApp
 
 from seb_appliance.broker.broker import Broker
 from seb_appliance.errors import NotFoundError
-from seb_appliance.ui import (
+from seb_appliance.ui import assets, refusals
+from seb_appliance.ui.assets import Assets
+from seb_appliance.ui.options import UiOptions
+from seb_appliance.ui.page_context import AnyRequest, Desk
+from seb_appliance.ui.pages import (
     api_keys,
-    assets,
     audit,
-    group_reset,
     groups,
     live,
     login,
@@ -19,18 +21,15 @@ from seb_appliance.ui import (
     producing,
     record_keys,
     records,
-    refusals,
-    settings,
     storage,
     topic,
     topics,
     users,
 )
-from seb_appliance.ui.assets import Assets
-from seb_appliance.ui.desk import AnyRequest, Desk
-from seb_appliance.ui.options import UiOptions
+from seb_appliance.ui.pages import groups as group_reset
+from seb_appliance.ui.pages import storage as settings
 from seb_appliance.ui.rendering import Renderer
-from seb_appliance.ui.throttle import Throttle
+from seb_appliance.ui.sessions import Throttle
 
 
 def router(broker: Broker, options: UiOptions) -> Router:
@@ -57,8 +56,8 @@ def router(broker: Broker, options: UiOptions) -> Router:
             *storage.routes(desk),
             *users.routes(desk),
             *groups.routes(desk),
-            *group_reset.routes(desk),
-            *settings.routes(desk),
+            *group_reset.reset_routes(desk),
+            *settings.setting_routes(desk),
             *audit.routes(desk),
             *login.routes(desk, Throttle(options.clock)),
             *assets.routes(files),

@@ -12,7 +12,7 @@ from litestar.types import ASGIApp
 
 from seb_appliance.errors import NotFoundError
 from seb_appliance.ui.answers import Sent
-from seb_appliance.ui.desk import AnyRequest
+from seb_appliance.ui.page_context import AnyRequest
 
 # The name in pages → (path under the static folder, content type).
 _FILES: Final = {

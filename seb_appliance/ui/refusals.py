@@ -18,7 +18,7 @@ from seb_appliance.errors import (
     SebError,
 )
 from seb_appliance.ui.answers import Sent
-from seb_appliance.ui.desk import VISIT_STATE, Desk, NotLoggedInError
+from seb_appliance.ui.page_context import VISIT_STATE, Desk, NotLoggedInError
 
 _REQUEST_ID_STATE: Final = "seb_request_id"  # as the API's wrapper names it
 _log = logging.getLogger("seb.ui")

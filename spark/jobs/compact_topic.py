@@ -17,7 +17,7 @@ from contextlib import closing, suppress
 
 from pyspark.sql import SparkSession
 from pyspark_seb import compacting, jobs
-from pyspark_seb.compaction_source import Access
+from pyspark_seb.compacting import Access
 from pyspark_seb.errors import ApplianceError
 
 EXIT_CONFLICT = 3

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Final
 
+import msgspec
 import pyarrow as pa
+import pyarrow.compute as pc
+from crc32c import crc32c
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import (
     BinaryType,
+    DataType,
     LongType,
     MapType,
     StringType,
@@ -17,10 +22,11 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from pyspark_seb.errors import BadOptionError
 from seb_appliance.formats import arrow
 from seb_appliance.formats import batch as formats
 from seb_appliance.formats.batch import Batch
-from seb_appliance.formats.columns import Bytes
+from seb_appliance.formats.columns import BinaryColumn, Bytes, Columns, int64s
 
 # Small batches are joined until they have one of these, so that Spark is not fed crumbs.
 JOINED_RECORDS: Final = 10_000
@@ -97,3 +103,137 @@ class ArrowBatches:
     def _of(self, batch: Batch, start: int, end: int) -> pa.RecordBatch:
         whole = arrow.record_batch(batch, self._topic, self._schema)
         return arrow.sliced(whole, batch, start, end)
+
+
+# Rows of a DataFrame as record batches to be appended, made from Arrow's buffers.
+
+
+BATCH_RECORDS: Final = 10_000
+# Of values; a request may have 16 MiB, and one record may be as large.
+BATCH_BYTES: Final = 4 * 1024 * 1024
+
+# The appliance keeps what a client made as it came: so it is compressed here, where that pays.
+ZSTD_LEVEL: Final = 1
+WORTH_IT: Final = 0.9
+
+_COLUMNS: Final[dict[str, tuple[type[DataType], ...]]] = {
+    "key": (BinaryType, StringType),
+    "value": (BinaryType, StringType),
+    "headers": (MapType,),
+    "topic": (StringType,),
+    "timestamp": (TimestampType,),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class RowSchema:
+    """The columns that a DataFrame to be written has."""
+
+    names: frozenset[str]
+
+    @classmethod
+    def of(cls, schema: StructType) -> RowSchema:
+        """Raises BadOptionError."""
+        for field in schema.fields:
+            kinds = _COLUMNS.get(field.name)
+            if kinds is None or not isinstance(field.dataType, kinds):
+                raise BadOptionError(
+                    f"column {field.name} of type {field.dataType.simpleString()}: written are "
+                    "key and value (binary or string), headers (map of string to binary), topic "
+                    "(string) and timestamp"
+                )
+        if "value" not in schema.names:
+            raise BadOptionError("the column value is missing")
+        return cls(frozenset(schema.names))
+
+
+def record_batches(
+    rows: RowSchema, batch: pa.RecordBatch, now_us: int
+) -> Iterator[tuple[bytes, int]]:
+    """Record batches in the order of the rows, and a checksum of what the rows say. Records without
+    a timestamp get `now_us`, and no timestamp of their batch is in its checksum."""
+    values = _bytes_of(batch.column("value"))
+    at = 0
+    while at < batch.num_rows:
+        count = _fits(values, at, min(BATCH_RECORDS, batch.num_rows - at))
+        part = batch.slice(at, count)
+        plain = formats.encode(_columns(rows, part, now_us), base_offset=0, created_us=0)
+        skipped = formats.HEADER_BYTES + (0 if _are_timed(rows, part) else 8 * count)
+        yield packed_where_it_pays(plain), crc32c(memoryview(plain)[skipped:])
+        at += count
+
+
+def _are_timed(rows: RowSchema, part: pa.RecordBatch) -> bool:
+    return "timestamp" in rows.names and not part.column("timestamp").null_count
+
+
+def packed_where_it_pays(plain: bytes) -> bytes:
+    """The record batch, compressed if that makes it smaller."""
+    smaller = formats.compress(plain, ZSTD_LEVEL)
+    return smaller if len(smaller) < len(plain) * WORTH_IT else plain
+
+
+def _bytes_of(column: pa.Array) -> pa.Array:
+    return column if pa.types.is_binary(column.type) else column.cast(pa.binary())
+
+
+def _fits(values: pa.Array, at: int, most: int) -> int:
+    """How many rows from `at` on go into one request."""
+    part = values.slice(at, most)
+    if part.nbytes <= BATCH_BYTES:
+        return most
+    total = 0
+    for i, length in enumerate(pc.fill_null(pc.binary_length(part), 0).to_pylist()):
+        total += length
+        if total > BATCH_BYTES:
+            return max(1, i)
+    return most
+
+
+def _columns(rows: RowSchema, part: pa.RecordBatch, now_us: int) -> Columns:
+    keys = headers = None
+    if "key" in rows.names:
+        column = _bytes_of(part.column("key"))
+        keys = None if column.null_count == len(column) else _binary(column)
+    if "headers" in rows.names:
+        headers = _packed(part.column("headers"))
+    return Columns(
+        _timestamps(rows, part, now_us), _binary(_bytes_of(part.column("value"))), keys, headers
+    )
+
+
+def _timestamps(rows: RowSchema, part: pa.RecordBatch, now_us: int) -> memoryview:
+    if "timestamp" not in rows.names:
+        return memoryview(int64s([now_us]) * part.num_rows)
+    column = part.column("timestamp").cast(pa.timestamp("us", "UTC")).cast(pa.int64())
+    column = pc.fill_null(column, now_us)
+    data = column.buffers()[1]
+    return memoryview(data)[8 * column.offset : 8 * (column.offset + len(column))].cast("q")
+
+
+def _binary(column: pa.Array) -> BinaryColumn:
+    """The array's own buffers, begun at its first item; a null has no bytes."""
+    if column.null_count:
+        return BinaryColumn.of(column.to_pylist())
+    _, starts_buffer, data = column.buffers()
+    starts = memoryview(starts_buffer).cast("i")[column.offset : column.offset + len(column) + 1]
+    first, last = starts[0], starts[-1]
+    view = memoryview(data)[first:last] if data is not None else memoryview(b"")
+    if first:
+        starts = memoryview(
+            pc.subtract(pa.array(starts, pa.int32()), pa.scalar(first, pa.int32())).buffers()[1]
+        ).cast("i")
+    return BinaryColumn(starts, view)
+
+
+def _packed(column: pa.Array) -> BinaryColumn | None:
+    """Headers as they are stored: a msgpack map of text to bytes, nothing for none."""
+    packed = []
+    for pairs in column.to_pylist():
+        named = {
+            name: value.encode() if isinstance(value, str) else value
+            for name, value in pairs or ()
+            if value is not None
+        }
+        packed.append(msgspec.msgpack.encode(named) if named else b"")
+    return BinaryColumn.of(packed) if any(packed) else None

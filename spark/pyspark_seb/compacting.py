@@ -6,23 +6,245 @@ handed over. It checks every record, so a job that is wrong is refused.
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from http.client import HTTPException
 from typing import Final
+from urllib.parse import urlsplit
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark import StorageLevel
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sql
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceArrowWriter,
+    DataSourceReader,
+    InputPartition,
+    WriterCommitMessage,
+)
+from pyspark.sql.types import StructType
 
-from pyspark_seb.client import Appliance
+from pyspark_seb.client import Appliance, Connection
 from pyspark_seb.columns import STORED_SCHEMA
-from pyspark_seb.compaction_source import Access, Compaction, CompactionSource
 from pyspark_seb.errors import ApplianceError
+from pyspark_seb.new_segments import SegmentPlace, segment_of
+from pyspark_seb.offsets import TopicRange, split
+from pyspark_seb.options import ReadOptions, read_options
+from pyspark_seb.reading import RangePartition, partitions_of, read_partition
 from seb_appliance import limits
+
+# A compaction as Spark reads and writes it: stored records in, whole segments out.
+#
+# A data source of its own, since it moves Arrow batches on both sides and its commit comes once,
+# when every task has stored its segments: then they are handed over.
+
+
+PAUSE_S: Final = 1.0
+UPLOAD_ATTEMPTS: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Compaction:
+    """What the appliance wants compacted; see `CompactionOut` in its API."""
+
+    compaction: str
+    topic: str
+    topic_id: int
+    bucket_id: str
+    base_offset: int
+    last_offset: int
+    log_start_offset: int
+    tombstones_until_us: int | None
+    tombstones_below: int
+    segment_bytes: int
+    dirty_bytes: int
+
+    @property
+    def path(self) -> str:
+        return f"/v1/topics/{self.topic}/compactions/{self.compaction}"
+
+    @property
+    def text(self) -> str:
+        """As an option."""
+        return json.dumps(asdict(self))
+
+    @property
+    def readable(self) -> TopicRange:
+        start = max(self.base_offset, self.log_start_offset)
+        return TopicRange(self.topic, self.topic_id, start, self.last_offset + 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """How a task reaches the appliance."""
+
+    url: str
+    token_file: str
+
+    @property
+    def options(self) -> dict[str, str]:
+        return {"url": self.url, "tokenFile": self.token_file}
+
+    def open(self) -> Appliance:
+        return Appliance(self.url, self.token_file)
+
+
+class CompactionSource(DataSource):
+    """Options: `url`, `tokenFile`, `minPartitions`, `compaction` (its text), and to write `bases`,
+    where the segments begin (JSON)."""
+
+    def __init__(self, options: MutableMapping[str, str]) -> None:
+        self.options = options
+
+    @classmethod
+    def name(cls) -> str:
+        return "seb_compaction"
+
+    def schema(self) -> StructType:
+        return STORED_SCHEMA
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        given = {name: self.options[name] for name in ("url", "tokenFile", "minPartitions")}
+        options = read_options({**given, "topics": self._wanted.topic, "transport": "direct"})
+        return CompactionReader(options, schema, self._wanted)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
+        assert not overwrite, schema
+        access = Access(self.options["url"], self.options["tokenFile"])
+        return CompactionWriter(access, self._wanted, json.loads(self.options["bases"]))
+
+    @property
+    def _wanted(self) -> Compaction:
+        return Compaction(**json.loads(self.options["compaction"]))
+
+
+class CompactionReader(DataSourceReader):
+    """All records of the range, as they are stored."""
+
+    def __init__(self, options: ReadOptions, schema: StructType, wanted: Compaction) -> None:
+        self._options = options
+        self._schema = schema
+        self._wanted = wanted
+
+    def partitions(self) -> list[RangePartition]:
+        return partitions_of(split([self._wanted.readable], self._options.min_partitions))
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return read_partition(self._options, partition, self._schema)
+
+
+@dataclass
+class Stored(WriterCommitMessage):
+    """The names of the segments that a task has stored, by their number."""
+
+    names: dict[int, str]
+
+
+class CompactionWriter(DataSourceArrowWriter):
+    """Rows of STORED_SCHEMA and the number of their `segment`; a task has whole segments, in the
+    order of their offsets. A task that is tried again stores them under other names."""
+
+    def __init__(self, access: Access, wanted: Compaction, bases: Sequence[int]) -> None:
+        self._access = access
+        self._wanted = wanted
+        self._bases = bases
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Stored:
+        names: dict[int, str] = {}
+        with closing(self._access.open()) as appliance:
+            for number, records in _segments(iterator):
+                place = self._place(number)
+                body = segment_of(place, records)
+                names[number] = upload(appliance, self._wanted, place, body)
+        return Stored(names)
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        names: dict[int, str] = {}
+        for message in messages:
+            assert isinstance(message, Stored), message
+            names |= message.names
+        wanted = self._wanted
+        listed = [names[number] for number in range(len(self._bases))]
+        body = {"compaction": wanted.compaction, "segments": listed}
+        with closing(self._access.open()) as appliance:
+            appliance.send("POST", f"/v1/topics/{wanted.topic}/segments", body)
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        """The appliance removes what was not handed over."""
+
+    def _place(self, number: int) -> SegmentPlace:
+        """It answers for the offsets up to the next one's."""
+        wanted = self._wanted
+        bases = [*self._bases, wanted.last_offset + 1]
+        ends = bases[number], bases[number + 1] - 1
+        return SegmentPlace(wanted.topic_id, bytes.fromhex(wanted.bucket_id), *ends)
+
+
+def _segments(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """The number and the records of each segment, of which the rows are in one stretch."""
+    waiting: list[pa.RecordBatch] = []
+    for part in _parts(batches):
+        if waiting and _number(part) != _number(waiting[0]):
+            yield _number(waiting[0]), _joined(waiting)
+            waiting = []
+        waiting.append(part)
+    if waiting:
+        yield _number(waiting[0]), _joined(waiting)
+
+
+def _parts(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """With rows of one segment each."""
+    for batch in batches:
+        begin = 0
+        if batch.num_rows:
+            for end in pc.run_end_encode(batch.column("segment")).run_ends.to_pylist():
+                yield batch.slice(begin, end - begin)
+                begin = end
+
+
+def _number(part: pa.RecordBatch) -> int:
+    return int(part.column("segment")[0].as_py())
+
+
+def _joined(parts: list[pa.RecordBatch]) -> pa.RecordBatch:
+    return pa.concat_batches(parts).select(STORED_SCHEMA.names)
+
+
+def upload(appliance: Appliance, wanted: Compaction, place: SegmentPlace, body: bytes) -> str:
+    """The name under which it is stored. Raises ApplianceError."""
+    asked = {
+        "base_offset": place.base_offset,
+        "last_offset": place.last_offset,
+        "size_bytes": len(body),
+        "md5": base64.b64encode(hashlib.md5(body, usedforsecurity=False).digest()).decode(),
+    }
+    why = ""
+    for attempt in range(UPLOAD_ATTEMPTS):
+        time.sleep(PAUSE_S * attempt)
+        given = appliance.send("POST", f"{wanted.path}/segments", asked).json()
+        parts = urlsplit(given["url"])
+        bucket = Connection(f"{parts.scheme}://{parts.netloc}")
+        with closing(bucket):
+            try:
+                answer = bucket.exchange(
+                    "PUT", f"{parts.path}?{parts.query}", body, given["headers"]
+                )
+            except (OSError, HTTPException) as error:
+                why = f"no answer from {parts.netloc} ({error!r})"
+                continue
+        if answer.status == 200:
+            return str(given["segment"])
+        why = f"{parts.netloc} answers {answer.status}"
+    raise ApplianceError("PUT of a segment", 0, "unreachable", why, {})
+
 
 STRIPES: Final = 10_000  # so finely it is counted where what stays lies
 HEARTBEAT_S: Final = 60.0

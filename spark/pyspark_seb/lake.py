@@ -19,7 +19,8 @@ from typing import Any, Final
 
 from pyspark.sql import DataFrame, SparkSession
 
-from pyspark_seb import jobs, pulling
+from pyspark_seb import jobs
+from pyspark_seb import stream_reader as pulling
 from pyspark_seb.client import Appliance
 from pyspark_seb.errors import BadOptionError, LakeError
 from pyspark_seb.options import read_options

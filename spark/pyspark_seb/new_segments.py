@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from crc32c import crc32c
 
-from pyspark_seb.rows import packed_where_it_pays
+from pyspark_seb.columns import packed_where_it_pays
 from seb_appliance import limits
 from seb_appliance.formats import batch as formats
 from seb_appliance.formats import segment

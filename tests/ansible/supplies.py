@@ -89,7 +89,8 @@ def build_wheel(folder: Path, version: str | None = None, *, broken: bool = Fals
         file = source / "seb_appliance" / "__init__.py"
         file.write_text(re.sub(r'(__version__ = )".*"', rf'\1"{version}"', file.read_text()))
     if broken:
-        (source / "seb_appliance" / "app" / "process.py").write_text("raise SystemExit('broken')\n")
+        process = source / "seb_appliance" / "ops" / "serve" / "process.py"
+        process.write_text("raise SystemExit('broken')\n")
     build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
     subprocess.run(build, check=True, cwd=source, capture_output=True)
     (wheel,) = folder.glob("*.whl")

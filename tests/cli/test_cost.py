@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from seb_appliance.cost.prices import PROVIDERS, Money
+from seb_appliance.ops.cost.prices import PROVIDERS, Money
 
 
 def test_the_cost_is_told_to_people_and_programs(seb, monkeypatch):

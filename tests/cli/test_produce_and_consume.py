@@ -8,9 +8,9 @@ import sys
 import pytest
 
 from seb_appliance.cli import record_lines
-from seb_appliance.cli.failures import OutputError
+from seb_appliance.cli.remote import OutputError
 from seb_appliance.client import Admin, Producer
-from seb_appliance.client.commits import Commits
+from seb_appliance.client.leasing import Commits
 
 EVERY_BYTE = bytes(byte for byte in range(256) if byte != 0x0A)
 
@@ -89,7 +89,7 @@ def test_lines_are_stored_though_nobody_reads_the_answers(seb, topic, monkeypatc
     def nobody(_: str) -> None:
         raise BrokenPipeError
 
-    monkeypatch.setattr(sys.modules["seb_appliance.cli.produce"], "say", nobody)
+    monkeypatch.setattr(sys.modules["seb_appliance.cli.commands.records"], "say", nobody)
     told = seb.good("produce", topic, "--json", stdin=b"1\n" * 150_000)
     assert told.err == "150,000 records acknowledged, the last at offset 149,999\n"
 

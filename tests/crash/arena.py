@@ -13,21 +13,21 @@ from pathlib import Path
 from seb_appliance.clock import SystemClock
 from seb_appliance.failpoints import NO_FAILPOINTS
 from seb_appliance.formats.entry import ORIGIN
-from seb_appliance.fsck.check import CheckOptions, check_bucket
+from seb_appliance.ops.checks.check import CheckOptions, check_bucket
 from seb_appliance.state.database import StateDatabase
 from seb_appliance.state.digest import state_digest
-from seb_appliance.storage.bases import BaseChain, ClaimedLog
-from seb_appliance.storage.bucket_info import read_bucket_info
-from seb_appliance.storage.create_only import CreateOnlyLog
-from seb_appliance.storage.directory import DirectoryStore
+from seb_appliance.storage.journal.bases import BaseChain, ClaimedLog
+from seb_appliance.storage.journal.bucket_info import read_bucket_info
+from seb_appliance.storage.journal.create_only import CreateOnlyLog
+from seb_appliance.storage.journal.replay import Replay
+from seb_appliance.storage.journal.retry import RetryingStore
 from seb_appliance.storage.layout import Mode, SnapshotName
-from seb_appliance.storage.object_store import ObjectStore
-from seb_appliance.storage.opening import StartOptions, open_journal
-from seb_appliance.storage.patience import Patience
-from seb_appliance.storage.replay import EntryReader, Replay
-from seb_appliance.storage.s3 import S3Store
-from seb_appliance.storage.s3_options import S3Options
-from seb_appliance.storage.snapshots import SnapshotStore
+from seb_appliance.storage.recovery.opening import StartOptions, open_journal
+from seb_appliance.storage.recovery.snapshots import SnapshotStore
+from seb_appliance.storage.stores.directory import DirectoryStore
+from seb_appliance.storage.stores.object_store import ObjectStore
+from seb_appliance.storage.stores.s3 import S3Store
+from seb_appliance.storage.stores.s3_options import S3Options
 from tests.support.bucket_server import BucketServer
 from tests.support.checker import check
 from tests.support.consumer import Consumer
@@ -118,9 +118,9 @@ class Arena:
 
     async def require_sound(self, seb: SebProcess) -> None:
         """Bucket and data directory, which nobody has, are as `seb fsck --full` wants them."""
-        patience = Patience(SystemClock(), random.random, give_up_after_s=10)
+        retrying = RetryingStore(self.store, SystemClock(), random.random, give_up_after_s=10)
         options = CheckOptions(full=True, data=seb.data, grace_ms=GRACE_MS)
-        report = await check_bucket(self.store, patience, SystemClock(), options, lambda *_: None)
+        report = await check_bucket(retrying, SystemClock(), options, lambda *_: None)
         assert report.findings.problems == [], report.findings.problems
 
     async def stop_and_compare_snapshots(self, seb: SebProcess) -> None:
@@ -151,8 +151,8 @@ class Arena:
 
 
 def _snapshots(store: ObjectStore) -> SnapshotStore:
-    patience = Patience(SystemClock(), random.random, give_up_after_s=10)
-    return SnapshotStore(store, patience, NO_FAILPOINTS)
+    retrying = RetryingStore(store, SystemClock(), random.random, give_up_after_s=10)
+    return SnapshotStore(retrying, NO_FAILPOINTS)
 
 
 Place = Callable[[Mode, Path], AbstractAsyncContextManager[Arena]]
@@ -160,18 +160,17 @@ Place = Callable[[Mode, Path], AbstractAsyncContextManager[Arena]]
 
 async def rebuild(store: ObjectStore, path: Path, snapshot: SnapshotName | None = None) -> None:
     """The state at `path`, from the first entry of the journal on, or from a snapshot."""
-    patience = Patience(SystemClock(), random.random, give_up_after_s=10)
+    retrying = RetryingStore(store, SystemClock(), random.random, give_up_after_s=10)
     database = await StateDatabase.open(path)
-    reader = EntryReader(store, patience)
-    replay = Replay(reader, database, SystemClock(), NO_FAILPOINTS, lambda *_: None)
-    info = await read_bucket_info(store, patience)
+    replay = Replay(retrying, database, SystemClock(), NO_FAILPOINTS, lambda *_: None)
+    info = await read_bucket_info(retrying)
     assert info is not None
     log: CreateOnlyLog | ClaimedLog
     if info.mode == "A":
-        log = CreateOnlyLog(store, patience, reader, replay, info.id_bytes)
+        log = CreateOnlyLog(replay, info.id_bytes)
     else:
-        chain = BaseChain(store, patience, info.id_bytes)
-        log = ClaimedLog(store, patience, reader, replay, chain)
+        chain = BaseChain(retrying, info.id_bytes)
+        log = ClaimedLog(replay, chain)
     await log.look()
     position = ORIGIN
     if snapshot is not None:

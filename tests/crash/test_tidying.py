@@ -10,7 +10,7 @@ import pytest
 
 from seb_appliance.storage import layout
 from seb_appliance.storage.layout import Mode
-from seb_appliance.storage.object_store import list_all
+from seb_appliance.storage.stores.object_store import list_all
 from tests.crash.arena import Arena, Place, directory_arena, s3_arena
 from tests.support.load import pass_time
 from tests.support.process import SebProcess
@@ -103,7 +103,7 @@ def child_of(seb: SebProcess) -> int | None:
     listed = Path(f"/proc/{seb.process.pid}/task/{seb.process.pid}/children")
     for pid in listed.read_text().split():
         try:
-            if b"seb_appliance.keepers.tidier_child" in Path(f"/proc/{pid}/cmdline").read_bytes():
+            if b"seb_appliance.ops.jobs.tidier_child" in Path(f"/proc/{pid}/cmdline").read_bytes():
                 return int(pid)
         except OSError:
             continue

@@ -18,7 +18,7 @@ from typing import Final
 import pyarrow as pa
 from backports import zstd
 
-from seb_appliance.api.records.produce_bodies import parse_batches
+from seb_appliance.api.encoding.record_bodies import parse_batches
 from seb_appliance.errors import BadBatchError, CorruptObjectError, RefusedError
 from seb_appliance.formats import arrow, batch, batch_v1, entry, segment
 from seb_appliance.formats.columns import BinaryColumn, Columns, int64s

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from seb_appliance.cost.prices import PROVIDERS
+from seb_appliance.ops.cost.prices import PROVIDERS
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

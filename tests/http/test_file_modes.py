@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from seb_appliance.api.manage.control import serve_control
-from seb_appliance.machine.admin_key import reset_admin_key
-from seb_appliance.machine.data_directory import own_data_directory
+from seb_appliance.api.server.control import serve_control
+from seb_appliance.ops.host.admin_key import reset_admin_key
+from seb_appliance.ops.host.data_directory import own_data_directory
 from tests.support.appliance import running_appliance
 from tests.ui.pages import add_user
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from seb_appliance import limits
-from seb_appliance.broker.group_admission import Commit
+from seb_appliance.broker.groups.admission import Commit
 from seb_appliance.broker.shares import OPERATOR
 from seb_appliance.formats import batch
 from tests.http.test_live import followed

@@ -12,7 +12,7 @@ import pytest
 import pytest_asyncio
 
 from seb_appliance import limits
-from seb_appliance.broker.audit import Actor
+from seb_appliance.broker.access.audit import Actor
 from seb_appliance.errors import ShareExceededError
 from tests.http.test_fastlane import consume, produce
 from tests.support.appliance import RunningAppliance, running_appliance

@@ -103,7 +103,7 @@ async def test_a_page_keeps_no_more_batches_than_it_has_room_for(seb, name, monk
     ends = [(await seb.client.get(f"/v1/topics/{name}.{topic}")).json() for topic in ("a", "b")]
     cursor = ".".join(f"{end['topic_id']}-1" for end in ends)
     assert len(seen(await page(seb, f"{name}.*", f"cursor={cursor}"))) == 2
-    monkeypatch.setattr("seb_appliance.api.records.page_many.HELD_BYTES_MAX", 10_000)
+    monkeypatch.setattr("seb_appliance.api.routes.records.many.HELD_BYTES_MAX", 10_000)
     first = await page(seb, f"{name}.*", f"cursor={cursor}")
     assert seen(first) == [(f"{name}.a", "y")]
     rest = await page(seb, f"{name}.*", f"cursor={first['cursor']}")

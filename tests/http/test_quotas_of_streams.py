@@ -63,7 +63,7 @@ async def test_an_arrow_stream_keeps_to_the_quota(
 ) -> None:
     from dataclasses import replace
 
-    from seb_appliance.api.records import range_answers
+    from seb_appliance.api.routes.records import ranges as range_answers
 
     monkeypatch.setattr(range_answers, "PART", replace(range_answers.PART, max_records=30))
     await filled(seb)

@@ -9,8 +9,9 @@ import socket
 import pytest
 
 from seb_appliance import limits
-from seb_appliance.api.connection import http_protocol, lingering
-from seb_appliance.api.connection.http_protocol import SebHttpProtocol
+from seb_appliance.api.server import http_protocol
+from seb_appliance.api.server import http_protocol as lingering
+from seb_appliance.api.server.http_protocol import SebHttpProtocol
 from tests.support.raw_http import RawConnection, exchange
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

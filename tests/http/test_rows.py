@@ -12,8 +12,9 @@ import httpx2
 import pytest
 import pytest_asyncio
 
-from seb_appliance.api.records import consume, range_answers
-from seb_appliance.api.records.encode_csv import HEADER_ROW
+from seb_appliance.api.encoding.record_encoding import HEADER_ROW
+from seb_appliance.api.routes.records import consume
+from seb_appliance.api.routes.records import ranges as range_answers
 from seb_appliance.broker.shares import OPERATOR
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, rule
 
-from seb_appliance.broker.group_admission import Commit
+from seb_appliance.broker.groups.admission import Commit
 from seb_appliance.broker.shares import OPERATOR
 from seb_appliance.broker.values import From
 from seb_appliance.errors import (

@@ -25,8 +25,6 @@ from hypothesis.stateful import (
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from seb_appliance import limits
-from seb_appliance.app import assembly
-from seb_appliance.app.assembly import Appliance
 from seb_appliance.broker.ports import AuditQuery
 from seb_appliance.broker.shares import OPERATOR
 from seb_appliance.broker.values import ApiKeyView, From, NewBatches, NewRecords, ReadRequest
@@ -35,12 +33,14 @@ from seb_appliance.failpoints import NO_FAILPOINTS
 from seb_appliance.formats import batch
 from seb_appliance.formats.columns import BinaryColumn, Columns, int64s
 from seb_appliance.formats.operations import Grant, TopicSettings
+from seb_appliance.ops.serve import assembly
+from seb_appliance.ops.serve.assembly import Appliance
 from seb_appliance.settings import Settings, load
 from seb_appliance.state import database
 from seb_appliance.state.connection import writer_engine
-from seb_appliance.storage.counted import CountedStore
-from seb_appliance.storage.memory import MemoryStore
-from seb_appliance.storage.opening import StartOptions
+from seb_appliance.storage.recovery.opening import StartOptions
+from seb_appliance.storage.stores.counted import CountedStore
+from seb_appliance.storage.stores.memory import MemoryStore
 from tests.model.group_rules import GroupRules, ModelGroup
 
 ADMIN = ApiKeyView("model", "model", (Grant(operation="admin"),), 0)

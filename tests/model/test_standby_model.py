@@ -14,18 +14,18 @@ from hypothesis import strategies as st
 from hypothesis.stateful import invariant, rule, run_state_machine_as_test
 
 from seb_appliance import limits
-from seb_appliance.app.assembly import Appliance
 from seb_appliance.broker.broker import Broker
 from seb_appliance.broker.ports import AuditQuery
 from seb_appliance.broker.shares import OPERATOR
 from seb_appliance.broker.values import From, NewRecords, ReadRequest
 from seb_appliance.errors import StandbyError
 from seb_appliance.failpoints import NO_FAILPOINTS
+from seb_appliance.ops.serve.assembly import Appliance
 from seb_appliance.settings import load
 from seb_appliance.state import database
-from seb_appliance.storage import followed
-from seb_appliance.storage.counted import CountedStore
-from seb_appliance.storage.replay import ReplayError
+from seb_appliance.storage.journal import followed
+from seb_appliance.storage.journal.replay import ReplayError
+from seb_appliance.storage.stores.counted import CountedStore
 from tests.model.test_appliance_model import (
     ADMIN,
     HISTORIES,

@@ -9,20 +9,20 @@ from pathlib import Path
 import pytest
 
 from seb_appliance import limits
-from seb_appliance.broker.admission import Admission
-from seb_appliance.broker.catalog import Catalog
-from seb_appliance.broker.sealing import seal
+from seb_appliance.broker.append.admission import Admission
+from seb_appliance.broker.append.sealing import seal
+from seb_appliance.broker.append.window import Window
 from seb_appliance.broker.settings import BrokerSettings
 from seb_appliance.broker.shares import AllShares
+from seb_appliance.broker.topics.catalog import Catalog
 from seb_appliance.broker.values import NewRecords
-from seb_appliance.broker.window import Window
 from seb_appliance.clock import SystemClock
 from seb_appliance.failpoints import NO_FAILPOINTS
 from seb_appliance.formats.entry import encode
 from seb_appliance.state.database import StateDatabase
 from seb_appliance.storage import layout
-from seb_appliance.storage.directory import DirectoryStore
-from seb_appliance.storage.opening import StartOptions, open_journal
+from seb_appliance.storage.recovery.opening import StartOptions, open_journal
+from seb_appliance.storage.stores.directory import DirectoryStore
 from tests.crash.arena import Arena, directory_arena
 
 pytestmark = [pytest.mark.slow, pytest.mark.measured]

@@ -23,7 +23,7 @@ from seb_appliance.errors import (
     StoreUncertainError,
     StoreUnsupportedError,
 )
-from seb_appliance.storage.object_store import Durability, ObjectInfo, ObjectRange, SignedPut
+from seb_appliance.storage.stores.object_store import Durability, ObjectInfo, ObjectRange, SignedPut
 from tests.simulation.clock import BOOT_S, START_US
 from tests.simulation.loop import Owner, SimulatedLoop
 from tests.simulation.trace import Trace

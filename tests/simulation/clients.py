@@ -12,10 +12,10 @@ from functools import partial
 from random import Random
 from typing import Any
 
-from seb_appliance.broker.appending import Conditions, Transaction
+from seb_appliance.broker.append.appends import Conditions, Transaction
+from seb_appliance.broker.append.deduplication import ProducerStamp, RequestStamp
 from seb_appliance.broker.broker import Broker
-from seb_appliance.broker.group_admission import Commit as GroupCommit
-from seb_appliance.broker.repeats import ProducerStamp, RequestStamp
+from seb_appliance.broker.groups.admission import Commit as GroupCommit
 from seb_appliance.broker.shares import OPERATOR
 from seb_appliance.broker.values import ApiKeyView, From, NewRecords, ReadRequest, ReadResult
 from seb_appliance.errors import CorruptObjectError, OffsetExpiredError, SebError

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from seb_appliance.broker.compacted_runs import Run, with_run, without_below
+from seb_appliance.broker.append.retry_results import Producers, RememberedRequests
 from seb_appliance.broker.ports import (
     ApiKeyRow,
     EntryRef,
@@ -22,7 +22,7 @@ from seb_appliance.broker.ports import (
     TopicRow,
     WriterRow,
 )
-from seb_appliance.broker.remembered import Producers, RememberedRequests
+from seb_appliance.broker.topics.topic import Run, with_run, without_below
 from seb_appliance.formats.entry import ORIGIN, Entry, EntryHeader, Position
 from seb_appliance.formats.operations import (
     ApiKeyCreated,

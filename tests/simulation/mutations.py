@@ -15,28 +15,29 @@ from unittest import mock
 
 import msgspec
 
-from seb_appliance.broker import compaction
-from seb_appliance.broker.api_keys import ApiKeys
-from seb_appliance.broker.group_admission import GroupAdmission
+from seb_appliance.broker.access.api_keys import ApiKeys
+from seb_appliance.broker.append.deduplication import Repeats
+from seb_appliance.broker.append.window import Window
+from seb_appliance.broker.groups.admission import GroupAdmission
 from seb_appliance.broker.log_clock import LogClock
-from seb_appliance.broker.repeats import Repeats
-from seb_appliance.broker.tidying import Tidying
-from seb_appliance.broker.window import Window
+from seb_appliance.broker.upkeep import compaction
+from seb_appliance.broker.upkeep.tidying import Tidying
 from seb_appliance.errors import ObjectExistsError, OutcomeUnknownError, StoreUncertainError
 from seb_appliance.formats.entry import Position
 from seb_appliance.formats.operations import ApiKeyRevoked, TopicTrimmed
-from seb_appliance.keepers.tidier_keeper import TidierKeeper
+from seb_appliance.ops.jobs.tidier_job import TidierKeeper
 from seb_appliance.state import index_pages, projection
-from seb_appliance.storage import create_only, opening
-from seb_appliance.storage.claims import Claimant
-from seb_appliance.storage.cleanup import BucketCleaner
-from seb_appliance.storage.create_only import CreateOnlyJournal
-from seb_appliance.storage.followed import FollowedClaimed
-from seb_appliance.storage.journal import StoredJournal, create_entry
-from seb_appliance.storage.newest_records import NewestRecords
-from seb_appliance.storage.replay import Replay
-from seb_appliance.storage.snapshots import SnapshotStore
-from seb_appliance.storage.store_clock import StoreClock
+from seb_appliance.storage.journal import journal
+from seb_appliance.storage.journal.claims import Claimant
+from seb_appliance.storage.journal.create_only import CreateOnlyJournal
+from seb_appliance.storage.journal.followed import FollowedClaimed
+from seb_appliance.storage.journal.journal import StoredJournal
+from seb_appliance.storage.journal.replay import Replay
+from seb_appliance.storage.objects.cleanup import BucketCleaner
+from seb_appliance.storage.objects.compacting import NewestRecords
+from seb_appliance.storage.recovery import opening
+from seb_appliance.storage.recovery.snapshots import SnapshotStore
+from seb_appliance.storage.stores.store_clock import StoreClock
 from tests.simulation.seeds import Outcome, run_seed
 
 Mutation = Callable[[], contextlib.AbstractContextManager[Any]]
@@ -53,8 +54,8 @@ def acknowledged_before_it_is_stored() -> contextlib.AbstractContextManager[Any]
         return begun
 
     patches = contextlib.ExitStack()
-    for journal in (CreateOnlyJournal, opening.ClaimedJournal):
-        patches.enter_context(mock.patch.object(journal, "_store", later(journal._store)))
+    for kind in (CreateOnlyJournal, opening.ClaimedJournal):
+        patches.enter_context(mock.patch.object(kind, "_store", later(kind._store)))
     return patches
 
 
@@ -74,7 +75,7 @@ def any_412_is_ours() -> contextlib.AbstractContextManager[Any]:
             await store.create(key, encoded.body)
         return True
 
-    return mock.patch.object(create_only, "create_entry", created)
+    return mock.patch.object(journal, "_create_once", created)
 
 
 def any_412_is_another_writer() -> contextlib.AbstractContextManager[Any]:
@@ -87,19 +88,20 @@ def any_412_is_another_writer() -> contextlib.AbstractContextManager[Any]:
             return False
         return True
 
-    return mock.patch.object(create_only, "create_entry", created)
+    return mock.patch.object(journal, "_create_once", created)
 
 
 def sealed_entry_given_up() -> contextlib.AbstractContextManager[Any]:
     """Mode A: after an unclear answer the entry counts as refused."""
+    create_once = journal._create_once
 
     async def created(store: Any, key: str, encoded: Any) -> bool:
         try:
-            return await create_entry(store, key, encoded)
+            return await create_once(store, key, encoded)
         except StoreUncertainError:
             return False
 
-    return mock.patch.object(create_only, "create_entry", created)
+    return mock.patch.object(journal, "_create_once", created)
 
 
 def failed_window_acknowledged() -> contextlib.AbstractContextManager[Any]:

@@ -12,22 +12,22 @@ from typing import Any, TypeVar
 from seb_appliance.broker.broker import Broker
 from seb_appliance.broker.settings import BrokerSettings, TidySettings
 from seb_appliance.errors import SebError
-from seb_appliance.keepers.snapshot_keeper import SnapshotKeeper
-from seb_appliance.keepers.standby_keeper import StandbyKeeper
-from seb_appliance.keepers.tidier_keeper import TidierKeeper
+from seb_appliance.ops.jobs.snapshot_job import SnapshotKeeper
+from seb_appliance.ops.jobs.standby_job import StandbyKeeper
+from seb_appliance.ops.jobs.tidier_job import TidierKeeper
 from seb_appliance.storage import layout
-from seb_appliance.storage.cleanup import BucketCleaner
-from seb_appliance.storage.followed import FollowedJournal
-from seb_appliance.storage.journal import StoredJournal
-from seb_appliance.storage.opening import StartOptions, StartReport, open_journal
-from seb_appliance.storage.opening_followed import open_followed
-from seb_appliance.storage.patience import Patience
-from seb_appliance.storage.replay import ReplayError
-from seb_appliance.storage.rewriting import ObjectRewriter
-from seb_appliance.storage.section_source import BucketSections
-from seb_appliance.storage.snapshots import SnapshotSchedule, SnapshotStore
-from seb_appliance.storage.store_clock import StoreClock
-from seb_appliance.supervisor import Supervisor
+from seb_appliance.storage.journal.followed import FollowedJournal
+from seb_appliance.storage.journal.journal import StoredJournal
+from seb_appliance.storage.journal.replay import ReplayError
+from seb_appliance.storage.journal.retry import RetryingStore
+from seb_appliance.storage.objects.cleanup import BucketCleaner
+from seb_appliance.storage.objects.rewriting import ObjectRewriter
+from seb_appliance.storage.objects.section_source import BucketSections
+from seb_appliance.storage.recovery.opening import StartOptions, StartReport, open_journal
+from seb_appliance.storage.recovery.opening_followed import open_followed
+from seb_appliance.storage.recovery.snapshots import SnapshotSchedule, SnapshotStore
+from seb_appliance.storage.stores.store_clock import StoreClock
+from seb_appliance.tasks import Supervisor
 from tests.simulation.bucket import Bucket, BucketClient, Network
 from tests.simulation.clock import SimulatedClock
 from tests.simulation.loop import Owner, SimulatedLoop
@@ -214,7 +214,7 @@ class Process:
         sections = BucketSections(
             self._store, lambda ref: layout.object_key(journal.mode, ref), None, self._clock
         )
-        bucket = SnapshotStore(self._store, self._patience(), self.failpoints)
+        bucket = SnapshotStore(self._retrying(), self.failpoints)
         schedule = SnapshotSchedule(
             self._clock,
             entry_s=ENTRY_S,
@@ -246,17 +246,15 @@ class Process:
             else lambda: None,
         )
         self._snapshots = snapshots
-        rewriter = ObjectRewriter(self._store, self._patience(), journal.mode, self._disk.folder)
-        cleaner = BucketCleaner(
-            self._store, self._patience(), bucket, journal.mode, self.failpoints
-        )
+        rewriter = ObjectRewriter(self._retrying(), journal.mode, self._disk.folder)
+        cleaner = BucketCleaner(self._retrying(), bucket, journal.mode, self.failpoints)
         self.tidier = TidierKeeper(
             broker.tidying, rewriter, cleaner, snapshots, self._clock, self.failpoints
         )
         return broker
 
-    def _patience(self) -> Patience:
-        return Patience(self._clock, self._draws.random, give_up_after_s=20.0)
+    def _retrying(self) -> RetryingStore:
+        return RetryingStore(self._store, self._clock, self._draws.random, give_up_after_s=20.0)
 
     async def _drain(self, broker: Broker) -> None:
         assert self.tidier is not None

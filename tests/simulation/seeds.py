@@ -19,11 +19,11 @@ from unittest import mock
 
 from seb_appliance import limits
 from seb_appliance.broker.broker import Broker
-from seb_appliance.broker.catalog import Catalog
+from seb_appliance.broker.topics.catalog import Catalog
 from seb_appliance.broker.values import From, NewRecords, ReadRequest
 from seb_appliance.errors import OffsetExpiredError, SebError, UnauthenticatedError
-from seb_appliance.keepers import snapshot_keeper
-from seb_appliance.storage import store_test
+from seb_appliance.ops.jobs import snapshot_job as snapshot_keeper
+from seb_appliance.storage.stores import store_probe as store_test
 from tests.simulation.clients import Clients, Failed, is_refusal, rows_of
 from tests.simulation.clock import START_US
 from tests.simulation.fold import folded

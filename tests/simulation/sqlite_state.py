@@ -16,8 +16,8 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
-from seb_appliance.broker.catalog import Catalog
 from seb_appliance.broker.ports import LoadedState
+from seb_appliance.broker.topics.catalog import Catalog
 from seb_appliance.clock import Clock
 from seb_appliance.failpoints import NO_FAILPOINTS, Failpoints
 from seb_appliance.formats.entry import Entry, Position

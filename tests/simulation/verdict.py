@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from seb_appliance.broker.catalog import Catalog
+from seb_appliance.broker.topics.catalog import Catalog
 from tests.simulation.history import Call, History, Row
 from tests.simulation.log import Log, Record
 

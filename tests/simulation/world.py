@@ -9,7 +9,7 @@ from random import Random
 from typing import Literal, TypeVar
 
 from seb_appliance.broker.broker import Broker
-from seb_appliance.storage.opening import StartOptions
+from seb_appliance.storage.recovery.opening import StartOptions
 from tests.simulation.bucket import Bucket, Network
 from tests.simulation.clock import SimulatedClock
 from tests.simulation.history import History

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
-from pyspark_seb import segments
+from pyspark_seb import reading as segments
 from pyspark_seb.client import Answer, Connection
 from pyspark_seb.columns import arrow_schema, spark_schema
 from pyspark_seb.offsets import TopicRange

@@ -14,7 +14,7 @@ from types import ModuleType
 
 import pytest
 from pyspark.sql import functions as sql
-from pyspark_seb import pulling
+from pyspark_seb import stream_reader as pulling
 from pyspark_seb.errors import ApplianceError
 from pyspark_seb.options import read_options
 

@@ -50,7 +50,8 @@ class Job:
         # It finds Spark's own environment: one core, so that two sessions fit on a machine.
         self._environment = {**os.environ, **ENVIRONMENT}
         self._environment["PYSPARK_SUBMIT_ARGS"] = (
-            "--master local[1] --driver-memory 1g --conf spark.ui.enabled=false pyspark-shell"
+            "--master local[1] --driver-memory 1g --conf spark.ui.enabled=false "
+            "--driver-java-options '-XX:TieredStopAtLevel=1 -XX:+UseSerialGC' pyspark-shell"
         )
 
     def run(self, *more: str, expected: int = 0) -> str:
@@ -157,7 +158,7 @@ def test_records_that_are_lost_after_a_kill_are_neither_doubled_nor_taken_back(
     topic = house.name()
     house.produce(topic, 2_000)
     job = Job(house, "pull_committed", topic, tmp_path / "lake")
-    job.killed_at("pyspark_seb.pulling", "finish")
+    job.killed_at("pyspark_seb.stream_reader", "finish")
     house.trim(topic, 500)
     house.produce(topic, 1_000)
     for _ in range(2):
@@ -171,7 +172,7 @@ def test_records_that_were_lost_at_first_are_not_doubled_by_the_next_run(house, 
     house.commit(f"of-{topic}", topic, 100)
     house.trim(topic, 500)
     job = Job(house, "pull_committed", topic, tmp_path / "lake", "--skip-lost")
-    job.killed_at("pyspark_seb.pulling", "finish")
+    job.killed_at("pyspark_seb.stream_reader", "finish")
     house.trim(topic, 700)
     job.run()
     assert job.read() == list(range(500, 2_000))

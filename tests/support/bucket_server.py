@@ -19,7 +19,7 @@ from typing import Self
 from urllib.parse import parse_qs, unquote, urlsplit
 from xml.sax.saxutils import escape
 
-from seb_appliance.storage.s3_options import S3Options
+from seb_appliance.storage.stores.s3_options import S3Options
 
 BUCKET = "crash"
 PREFIX = "tests/seb"

@@ -9,8 +9,6 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import msgspec
 
-from seb_appliance.broker.index_rows import IndexRows
-from seb_appliance.broker.key_index import IndexedTopic
 from seb_appliance.broker.ports import (
     AuditQuery,
     AuditRow,
@@ -21,6 +19,8 @@ from seb_appliance.broker.ports import (
     SignedUpload,
     StoreHealth,
 )
+from seb_appliance.broker.read.index_rows import IndexRows
+from seb_appliance.broker.record_keys.key_index import IndexedTopic
 from seb_appliance.errors import FencedError, StoreUncertainError
 from seb_appliance.formats import entry as entry_format
 from seb_appliance.formats.columns import Bytes

@@ -24,7 +24,7 @@ from seb_appliance.errors import (
     StoreUncertainError,
     StoreUnsupportedError,
 )
-from seb_appliance.storage.object_store import (
+from seb_appliance.storage.stores.object_store import (
     Durability,
     ObjectInfo,
     ObjectRange,

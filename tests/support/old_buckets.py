@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from seb_appliance import settings
-from seb_appliance.app.importing import Imported, ImportOptions, import_old_log
 from seb_appliance.formats import batch_v1
+from seb_appliance.ops.serve.go_import import Imported, ImportOptions, import_old_log
 from seb_appliance.settings import Settings
 
 FIXTURE = Path(__file__).parents[1] / "fixtures" / "seb-v1" / "s3"

@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from seb_appliance.storage.s3_options import S3Options
+from seb_appliance.storage.stores.s3_options import S3Options
 from tests.support.load import Connection, LostError, NotSentError
 from tests.support.servers.s3_server import die_with_parent, free_port
 

@@ -10,15 +10,15 @@ from pathlib import Path
 import pytest
 
 from seb_appliance import limits, settings
-from seb_appliance.app import assembly
-from seb_appliance.app.assembly import Appliance
 from seb_appliance.broker.shares import OPERATOR
 from seb_appliance.broker.values import ApiKeyView, From, NewRecords, ReadRequest
 from seb_appliance.failpoints import NO_FAILPOINTS
 from seb_appliance.formats.operations import Grant
+from seb_appliance.ops.serve import assembly
+from seb_appliance.ops.serve.assembly import Appliance
 from seb_appliance.storage import layout
-from seb_appliance.storage.counted import CountedStore
-from seb_appliance.storage.memory import MemoryStore
+from seb_appliance.storage.stores.counted import CountedStore
+from seb_appliance.storage.stores.memory import MemoryStore
 from tests.support.fakes import FakeClock
 
 ADMIN = ApiKeyView("test", "test", (Grant(operation="admin"),), 0)

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from seb_appliance.errors import ObjectExistsError, StoreConflictError
-from seb_appliance.storage.directory import DirectoryStore
-from seb_appliance.storage.memory import MemoryStore
-from seb_appliance.storage.object_store import ObjectStore
-from seb_appliance.storage.s3 import S3Store
+from seb_appliance.storage.stores.directory import DirectoryStore
+from seb_appliance.storage.stores.memory import MemoryStore
+from seb_appliance.storage.stores.object_store import ObjectStore
+from seb_appliance.storage.stores.s3 import S3Store
 from tests.support.servers.s3_server import S3Server
 
 

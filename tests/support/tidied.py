@@ -7,15 +7,15 @@ from pathlib import Path
 from crc32c import crc32c
 
 from seb_appliance import settings
-from seb_appliance.app.assembly import Appliance
 from seb_appliance.broker.shares import OPERATOR
 from seb_appliance.broker.values import ApiKeyView, From, NewRecords, ReadRequest
 from seb_appliance.failpoints import NO_FAILPOINTS
 from seb_appliance.formats import batch_v1
 from seb_appliance.formats.operations import Grant, StoredObject, StoredSection
-from seb_appliance.storage.counted import CountedStore
-from seb_appliance.storage.memory import MemoryStore
-from seb_appliance.storage.object_store import list_all
+from seb_appliance.ops.serve.assembly import Appliance
+from seb_appliance.storage.stores.counted import CountedStore
+from seb_appliance.storage.stores.memory import MemoryStore
+from seb_appliance.storage.stores.object_store import list_all
 
 ADMIN = ApiKeyView("test", "test", (Grant(operation="admin"),), 0)
 FLAGS = {"tidier": "off", "tidy_bytes": "1KiB", "tidy_young": "0ms", "garbage_grace": "0ms"}

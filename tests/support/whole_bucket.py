@@ -9,19 +9,20 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from seb_appliance import settings
-from seb_appliance.app.assembly import Appliance
 from seb_appliance.broker.shares import OPERATOR
 from seb_appliance.broker.values import ApiKeyView, NewRecords
 from seb_appliance.clock import SystemClock
 from seb_appliance.failpoints import NO_FAILPOINTS
 from seb_appliance.formats.operations import Grant, TopicSettings
-from seb_appliance.fsck.check import CheckOptions, CheckReport, check_bucket
-from seb_appliance.machine.stores import make_store
+from seb_appliance.ops.checks.check import CheckOptions, CheckReport, check_bucket
+from seb_appliance.ops.host.stores import make_store
+from seb_appliance.ops.serve.assembly import Appliance
 from seb_appliance.state.database import StateDatabase
-from seb_appliance.storage.directory import DirectoryStore
+from seb_appliance.storage.journal.retry import RetryingStore
 from seb_appliance.storage.layout import Mode
-from seb_appliance.storage.opening import StartOptions, open_journal
-from seb_appliance.storage.patience import Patience
+from seb_appliance.storage.recovery.opening import StartOptions, open_journal
+from seb_appliance.storage.stores.directory import DirectoryStore
+from seb_appliance.storage.stores.object_store import ObjectStore
 
 ADMIN = ApiKeyView("test", "test", (Grant(operation="admin"),), 0)
 TIDY = {"tidier": "off", "tidy_bytes": "1KiB", "tidy_young": "0ms", "garbage_grace": "0ms"}
@@ -55,10 +56,10 @@ class Whole:
 async def check(whole: Whole, *, local: bool = False, **options: bool) -> CheckReport:
     """As `seb fsck` does; without the data directory unless `local`."""
     store = DirectoryStore(whole.bucket)
-    patience = Patience(SystemClock(), random.random, give_up_after_s=5)
+    retrying = RetryingStore(store, SystemClock(), random.random, give_up_after_s=5)
     chosen = CheckOptions(data=whole.data if local else None, **options)
     try:
-        return await check_bucket(store, patience, SystemClock(), chosen, lambda *_: None)
+        return await check_bucket(retrying, SystemClock(), chosen, lambda *_: None)
     finally:
         await store.close()
 
@@ -110,9 +111,15 @@ async def _open(whole: Whole) -> Appliance:
 
 async def begin_in_mode_b(bucket: Path, data: Path) -> None:
     """Make a bucket whose first writer was started in mode B; `data`: its data directory."""
+    store = DirectoryStore(bucket)
+    await begin_log_in_mode_b(store, data)
+    await store.close()
+
+
+async def begin_log_in_mode_b(store: ObjectStore, data: Path) -> None:
+    """As `begin_in_mode_b`, in any empty store."""
     data.mkdir()
     database = await StateDatabase.open(data / "state.sqlite")
-    store = DirectoryStore(bucket)
     await open_journal(
         store,
         database,
@@ -125,4 +132,3 @@ async def begin_in_mode_b(bucket: Path, data: Path) -> None:
         progress=lambda *_: None,
     )
     await database.close()
-    await store.close()

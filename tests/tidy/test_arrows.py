@@ -17,34 +17,34 @@ LEAVES = {
     "__init__",
     "addresses",
     "bundled",
-    "children",
     "clock",
     "errors",
     "failpoints",
     "limits",
     "quantities",
-    "slices",
     "start_errors",
-    "supervisor",
+    "tasks",
     "traces",
 }
 SETTINGS = {"setting_table", "settings"}
 ROOMS = {
     "api",
-    "app",
     "bench",
     "broker",
     "cli",
     "client",
-    "cost",
     "formats",
-    "fsck",
-    "keepers",
-    "machine",
+    "ops.checks",
+    "ops.cost",
+    "ops.host",
+    "ops.jobs",
+    "ops.serve",
+    "protocols",
     "state",
     "storage",
     "ui",
 }
+APPLIANCE = ROOMS - {"bench", "cli", "client", "ops.serve"} | {"leaf", "settings"}
 
 MAY_IMPORT = {
     "leaf": {"leaf"},
@@ -52,27 +52,29 @@ MAY_IMPORT = {
     "broker": {"leaf", "formats", "broker"},
     "storage": {"leaf", "formats", "broker", "storage"},
     "state": {"leaf", "formats", "broker", "state"},
-    "fsck": {"leaf", "formats", "broker", "storage", "state", "fsck"},
-    "api": {"leaf", "formats", "broker", "api"},
+    "api": {"leaf", "formats", "broker", "api", "protocols"},
     "ui": {"leaf", "formats", "broker", "ui"},
-    "cost": {"leaf", "cost"},
-    "settings": {"leaf", "cost", "settings"},
-    "machine": {
-        "leaf",
-        "settings",
-        "cost",
-        "formats",
-        "broker",
-        "storage",
-        "state",
-        "fsck",
-        "machine",
-    },
-    "keepers": ROOMS - {"api", "app", "bench", "cli", "client"} | {"leaf", "settings"},
-    "app": ROOMS - {"bench", "cli", "client"} | {"leaf", "settings"},
+    "protocols": {"leaf", "formats", "broker", "storage", "api", "protocols"},
+    "ops.cost": {"leaf", "ops.cost"},
+    "settings": {"leaf", "ops.cost", "settings"},
+    "ops.host": APPLIANCE - {"api", "ops.jobs", "ui"},
+    "ops.checks": APPLIANCE - {"api", "ops.jobs", "ui"},
+    "ops.jobs": APPLIANCE - {"api"},
+    "ops.serve": APPLIANCE | {"ops.serve"},
     "bench": {"leaf", "formats", "bench"},
     "client": {"leaf", "formats", "client"},
-    "cli": {"leaf", "formats", "settings", "machine", "app", "bench", "client", "cli"},
+    "cli": {
+        "leaf",
+        "formats",
+        "settings",
+        "ops.checks",
+        "ops.host",
+        "ops.serve",
+        "protocols",
+        "bench",
+        "client",
+        "cli",
+    },
 }
 
 # Packages that are not ours and not Python's. `formats` is what a Spark executor installs.
@@ -81,15 +83,16 @@ MAY_USE = {
     "formats": {"backports", "crc32c", "msgspec", "pyarrow"},
     "broker": {"crc32c", "msgspec"},
     "storage": {"backports", "boto3", "botocore", "crc32c", "msgspec", "types_boto3_s3", "urllib3"},
-    "fsck": {"crc32c"},
     "state": {"aiosqlite", "alembic", "crc32c", "msgspec", "sqlalchemy"},
     "api": {"backports", "crc32c", "httptools", "litestar", "msgspec", "uvicorn"},
+    "protocols": {"crc32c", "litestar", "msgspec"},
     "ui": {"jinja2", "litestar", "markupsafe", "msgspec"},
-    "cost": {"msgspec"},
     "settings": set(),
-    "machine": {"argon2", "msgspec", "opentelemetry"},
-    "keepers": {"msgspec"},
-    "app": {"msgspec", "rich", "uvicorn", "uvloop"},
+    "ops.cost": {"msgspec"},
+    "ops.host": {"argon2", "msgspec", "opentelemetry"},
+    "ops.checks": {"crc32c", "msgspec"},
+    "ops.jobs": {"msgspec"},
+    "ops.serve": {"msgspec", "rich", "uvicorn", "uvloop"},
     "client": {"msgspec"},
     "bench": {"crc32c", "hdrh", "msgspec", "uvicorn"},
     "cli": {"backports", "click", "crc32c", "hdrh", "msgspec", "rich", "uvloop", "yaml"},
@@ -98,10 +101,11 @@ MAY_USE = {
 
 def room_of(dotted: str) -> str:
     """The room of `seb_appliance.x.y`."""
-    first = dotted.split(".")[1] if "." in dotted else "__init__"
-    if first in ROOMS:
-        return first
-    if first in LEAVES:
+    first, _, rest = dotted.removeprefix("seb_appliance").lstrip(".").partition(".")
+    for room in (first, f"{first}.{rest.partition('.')[0]}"):
+        if room in ROOMS:
+            return room
+    if first in LEAVES or first in {"", "ops"}:
         return "leaf"
     if first == "__main__":
         return "cli"
@@ -148,4 +152,4 @@ def test_storage_and_state_do_not_know_each_other() -> None:
 
 def test_every_folder_of_the_package_is_a_room() -> None:
     folders = {path.name for path in PACKAGE.iterdir() if (path / "__init__.py").is_file()}
-    assert folders <= ROOMS
+    assert folders == {room.partition(".")[0] for room in ROOMS}

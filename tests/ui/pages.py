@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import httpx2
 
-from seb_appliance.broker.audit import AT_THE_MACHINE
+from seb_appliance.broker.access.audit import AT_THE_MACHINE
 from seb_appliance.formats.operations import Role
 from tests.support.appliance import RunningAppliance
 

@@ -12,8 +12,8 @@ import pytest_asyncio
 
 from seb_appliance.broker.ports import AuditQuery
 from seb_appliance.formats.operations import Grant
-from seb_appliance.ui import key_forms
 from seb_appliance.ui.forms import Form
+from seb_appliance.ui.pages import api_keys as key_forms
 from tests.support.appliance import RunningAppliance
 from tests.ui.pages import Visitor
 

@@ -11,22 +11,23 @@ import pytest
 from litestar import Router, get, post
 from litestar.types import ASGIApp
 
-from seb_appliance.api.app import create_app
-from seb_appliance.api.options import ApiOptions
-from seb_appliance.app.http_server import ui_options
+from seb_appliance.api.server.app import create_app
+from seb_appliance.api.server.options import ApiOptions
 from seb_appliance.broker.ports import AuditQuery
 from seb_appliance.formats.operations import TopicSettings
-from seb_appliance.ui import login, refusals
+from seb_appliance.ops.serve.http_server import ui_options
+from seb_appliance.ui import refusals
 from seb_appliance.ui.assets import Assets
-from seb_appliance.ui.desk import AnyRequest, Change, Desk
+from seb_appliance.ui.page_context import AnyRequest, Change, Desk
+from seb_appliance.ui.pages import login
 from seb_appliance.ui.rendering import Renderer
-from seb_appliance.ui.throttle import Throttle
+from seb_appliance.ui.sessions import Throttle
 from tests.support.appliance import RunningAppliance, running_appliance
 from tests.ui.pages import Visitor, add_user
 
 
 def a_page(seb: RunningAppliance) -> Router:
-    """A page as docs/ARCHITECTURE.md shows it."""
+    """A page as CONTRIBUTING.md shows it."""
     options = ui_options(seb.appliance)
     desk = Desk(
         seb.appliance.broker, options, Renderer(options.templates, Assets(options.static).url, str)

@@ -114,7 +114,7 @@ async def test_later_and_earlier_go_through_all_records(olga: Visitor) -> None:
 async def test_a_look_for_a_text_says_how_far_it_went_and_goes_on(
     olga: Visitor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("seb_appliance.ui.record_rows._STEP_RECORDS", 10)
+    monkeypatch.setattr("seb_appliance.ui.pages.records._STEP_RECORDS", 10)
     monkeypatch.setattr(limits, "SCANNED_RECORDS_MAX", 30)
     text = (await olga.get("/ui/topics/numbers/records?start=earliest&text=value+47")).text
     assert "Looked at 30 records" in text

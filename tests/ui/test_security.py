@@ -12,7 +12,7 @@ import pytest
 import pytest_asyncio
 
 from seb_appliance import limits
-from seb_appliance.broker.audit import Actor
+from seb_appliance.broker.access.audit import Actor
 from seb_appliance.formats.operations import TopicSettings
 from tests.support.appliance import RunningAppliance, running_appliance
 from tests.support.raw_http import RawConnection

@@ -12,14 +12,14 @@ from urllib.parse import urlencode
 import httpx2
 import pytest
 
-from seb_appliance.api.app import create_app
-from seb_appliance.api.options import ApiOptions
-from seb_appliance.app.http_server import ui_options
-from seb_appliance.broker.audit import THE_APPLIANCE
-from seb_appliance.broker.group_admission import Commit
+from seb_appliance.api.server.app import create_app
+from seb_appliance.api.server.options import ApiOptions
+from seb_appliance.broker.access.audit import THE_APPLIANCE
+from seb_appliance.broker.groups.admission import Commit
 from seb_appliance.broker.ports import AuditQuery
 from seb_appliance.broker.shares import OPERATOR
 from seb_appliance.formats.operations import TopicSettings
+from seb_appliance.ops.serve.http_server import ui_options
 from seb_appliance.ui.app import router
 from seb_appliance.ui.options import TopicChanges
 from tests.support.appliance import RunningAppliance, running_appliance

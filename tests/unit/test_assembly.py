@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from seb_appliance.app.assembly import _start_options
+from seb_appliance.ops.serve.assembly import _start_options
 from seb_appliance.settings import load
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from seb_appliance import limits, settings
-from seb_appliance.keepers.check_keeper import CheckKeeper
+from seb_appliance.ops.jobs.check_job import CheckKeeper
 from tests.support.fakes import FakeClock
 
 

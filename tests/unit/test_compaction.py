@@ -9,7 +9,7 @@ import pytest
 
 from seb_appliance import limits
 from seb_appliance.broker.ports import SectionRef
-from seb_appliance.broker.tidying import SwitchRefusedError
+from seb_appliance.broker.upkeep.tidying import SwitchRefusedError
 from seb_appliance.broker.values import From, ReadRequest
 from seb_appliance.clock import SystemClock
 from seb_appliance.errors import CorruptObjectError
@@ -239,10 +239,10 @@ async def test_a_large_topic_becomes_several_segments(
     await topic(place, compression="none")
     for n in range(40):
         await place.put("t", (b"k%d" % n, b"x" * 5_000), (b"same", b"%d" % n))
-    monkeypatch.setattr("seb_appliance.storage.merging._STAYS_BYTES", 1)
+    monkeypatch.setattr("seb_appliance.storage.objects.merging._STAYS_BYTES", 1)
     monkeypatch.setattr(limits, "SEGMENT_SECTION_BYTES", 20_000)
     monkeypatch.setattr(limits, "COMPACTION_READ_BYTES", 10_000)
-    monkeypatch.setattr("seb_appliance.storage.compacting._OBJECTS_MAX", 4)
+    monkeypatch.setattr("seb_appliance.storage.objects.compacting._OBJECTS_MAX", 4)
     await place.broker.tidying.switch(*(await job_done(place)))
     job, made = await job_done(place)
     assert job.compactions
@@ -258,7 +258,7 @@ async def test_a_large_topic_becomes_several_segments(
 async def test_a_batch_of_which_nothing_stays_leaves_its_offsets_to_its_neighbour(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("seb_appliance.storage.merging._STAYS_BYTES", 1)
+    monkeypatch.setattr("seb_appliance.storage.objects.merging._STAYS_BYTES", 1)
     await topic(place)
     for _ in range(3):
         await place.put("t", (b"a", b"1"), (b"b", b"1"))

@@ -16,8 +16,8 @@ from pyspark_seb.columns import STORED_SCHEMA, ArrowBatches, arrow_schema
 from pyspark_seb.new_segments import SegmentPlace, segment_of
 
 from seb_appliance import limits
-from seb_appliance.broker.compactions_elsewhere import CompactionElsewhere
-from seb_appliance.broker.tidying import Tidying
+from seb_appliance.broker.upkeep.external_compactions import CompactionElsewhere
+from seb_appliance.broker.upkeep.tidying import Tidying
 from seb_appliance.errors import (
     BadRequestError,
     CompactionNotFoundError,
@@ -26,7 +26,7 @@ from seb_appliance.errors import (
     StoreUncertainError,
 )
 from seb_appliance.formats.operations import TopicSettings
-from seb_appliance.storage.object_store import SignedPut
+from seb_appliance.storage.stores.object_store import SignedPut
 from tests.support.tidied import Place
 
 SETTINGS = {"cleanup": "compact", "dirty_ratio": 0.99, "tombstone_retention_ms": 0}
@@ -43,7 +43,7 @@ async def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
         return SignedPut(f"memory:{key}", {"Content-MD5": md5.hex(), "n": f"{length}/{valid_s}"})
 
     monkeypatch.setattr(place.store, "signed_put", signed_put)
-    monkeypatch.setattr("seb_appliance.broker.compaction.Compactions.next", nothing_due)
+    monkeypatch.setattr("seb_appliance.broker.upkeep.compaction.Compactions.next", nothing_due)
     await place.start(tidy_after="0ms")
     await place.broker.topics.create("t", TopicSettings(**SETTINGS))
     yield place

@@ -11,15 +11,15 @@ from pathlib import Path
 import pytest
 
 from seb_appliance import limits
-from seb_appliance.broker.linger import Linger
-from seb_appliance.broker.rewrite_jobs import Asked
+from seb_appliance.broker.append.window import Linger
+from seb_appliance.broker.upkeep.rewrite_jobs import Asked
 from seb_appliance.clock import SystemClock
-from seb_appliance.cost.prices import PROVIDERS, Money
-from seb_appliance.keepers.cost_keeper import CostKeeper
+from seb_appliance.ops.cost.prices import PROVIDERS, Money
+from seb_appliance.ops.jobs.cost_job import CostKeeper
 from seb_appliance.start_errors import ConfigurationError
 from seb_appliance.state.local import LocalFile
-from seb_appliance.storage.counted import RequestCount, RequestCounts
-from seb_appliance.supervisor import Supervisor
+from seb_appliance.storage.stores.counted import RequestCount, RequestCounts
+from seb_appliance.tasks import Supervisor
 from tests.support.fakes import FakeClock
 from tests.support.tidied import Place
 

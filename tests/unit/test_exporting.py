@@ -12,7 +12,7 @@ import pytest
 
 from seb_appliance.cli import run
 from seb_appliance.formats import batch_v1
-from seb_appliance.storage.directory import DirectoryStore
+from seb_appliance.storage.stores.directory import DirectoryStore
 from tests.support.appliance import RunningAppliance, running_appliance
 from tests.support.old_buckets import FIXTURE, OldPlace
 

@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 
 from seb_appliance import limits
-from seb_appliance.broker.latencies import Latencies
-from seb_appliance.keepers.history_keeper import HistoryKeeper, Reading
-from seb_appliance.supervisor import Supervisor
+from seb_appliance.broker.counters import Latencies
+from seb_appliance.ops.jobs.history_job import HistoryKeeper, Reading
+from seb_appliance.tasks import Supervisor
 from tests.support.fakes import FakeClock, settle
 
 NOTHING = Reading(0, 0, 0, 0, 0, 0, 0, tuple(Latencies().counts), 0)

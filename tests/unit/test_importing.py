@@ -12,23 +12,23 @@ from typing import Any
 import httpx2
 import pytest
 
-from seb_appliance.app.assembly import Appliance
-from seb_appliance.app.importing import ImportOptions, import_old_log
-from seb_appliance.broker.audit import THE_APPLIANCE
+from seb_appliance.broker.access.audit import THE_APPLIANCE
 from seb_appliance.broker.shares import OPERATOR
-from seb_appliance.broker.stream_values import WantedStream
+from seb_appliance.broker.streams.values import WantedStream
 from seb_appliance.broker.values import ApiKeyView, From, NewRecords, ReadRequest
 from seb_appliance.clock import SystemClock
 from seb_appliance.errors import CorruptObjectError, ImportRefusedError
 from seb_appliance.failpoints import NO_FAILPOINTS
 from seb_appliance.formats import batch_v1
 from seb_appliance.formats.operations import Grant, StoredObject, StoredSection, TopicSettings
-from seb_appliance.fsck.check import CheckOptions, check_bucket
-from seb_appliance.machine import restoring
-from seb_appliance.machine.data_directory import own_data_directory
-from seb_appliance.machine.stores import make_store
+from seb_appliance.ops.checks.check import CheckOptions, check_bucket
+from seb_appliance.ops.host import restoring
+from seb_appliance.ops.host.data_directory import own_data_directory
+from seb_appliance.ops.host.stores import make_store
+from seb_appliance.ops.serve.assembly import Appliance
+from seb_appliance.ops.serve.go_import import ImportOptions, import_old_log
 from seb_appliance.start_errors import ConfigurationError
-from seb_appliance.storage.patience import Patience
+from seb_appliance.storage.journal.retry import RetryingStore
 from tests.support import go_client
 from tests.support.appliance import running_appliance
 from tests.support.old_buckets import FIXTURE, FIXTURE_VALUES, OldPlace, of_directory
@@ -92,9 +92,9 @@ async def values(appliance: Appliance, topic: str) -> list[bytes]:
 async def problems(old: OldPlace, *, in_place: bool = True) -> list[tuple[str, str]]:
     chosen = old.own(in_place=in_place)
     store = make_store(chosen)
-    patience = Patience(SystemClock(), random.random, give_up_after_s=10)
+    retrying = RetryingStore(store, SystemClock(), random.random, give_up_after_s=10)
     options = CheckOptions(data=chosen.data)
-    report = await check_bucket(store, patience, SystemClock(), options, lambda *_: None)
+    report = await check_bucket(retrying, SystemClock(), options, lambda *_: None)
     await store.close()
     return [(problem.code, problem.subject) for problem in report.findings.problems]
 
@@ -254,9 +254,9 @@ class Interrupted(Exception):  # noqa: N818 - not an error: somebody pulled the 
 async def test_an_import_that_broke_off_goes_on_and_doubles_nothing(
     old: OldPlace, in_place: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("seb_appliance.storage.old_log.FILES_AT_ONCE", 4)
-    monkeypatch.setattr("seb_appliance.app.adopted_objects._FILES_PER_ENTRY", 4)
-    monkeypatch.setattr("seb_appliance.storage.object_making.OBJECT_BYTES_MAX", 300)
+    monkeypatch.setattr("seb_appliance.protocols.go.files.FILES_AT_ONCE", 4)
+    monkeypatch.setattr("seb_appliance.ops.serve.go_import._FILES_PER_ENTRY", 4)
+    monkeypatch.setattr("seb_appliance.protocols.go.objects.OBJECT_BYTES_MAX", 300)
     old.small("a", 20).small("b", 20)
 
     def stop(done: int, _of: int, what: str) -> None:

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from seb_appliance import limits
-from seb_appliance.broker.key_index import IndexedTopic, KeyOffsets, KeyRows
-from seb_appliance.broker.record_keys import ViewPage
+from seb_appliance.broker.record_keys.key_index import IndexedTopic, KeyOffsets, KeyRows
+from seb_appliance.broker.record_keys.queries import ViewPage
 from seb_appliance.errors import OverloadedError
 from seb_appliance.formats.operations import TopicSettings
 from tests.support.tidied import Place

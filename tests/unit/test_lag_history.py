@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from seb_appliance import limits
-from seb_appliance.ui.lag_history import LagHistory
+from seb_appliance.ui.history import LagHistory
 
 
 def test_a_pair_that_came_later_begins_later() -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from seb_appliance.machine.loop_probe import LoopProbe
-from seb_appliance.supervisor import Supervisor
+from seb_appliance.ops.host.loop_probe import LoopProbe
+from seb_appliance.tasks import Supervisor
 from tests.support.fakes import FakeClock
 
 

@@ -12,8 +12,8 @@ from argon2 import extract_parameters
 
 from seb_appliance import limits
 from seb_appliance.errors import BadRequestError, OverloadedError
-from seb_appliance.machine import passwords
-from seb_appliance.machine.passwords import Passwords
+from seb_appliance.ops.host import passwords
+from seb_appliance.ops.host.passwords import Passwords
 
 PASSWORD = "correct horse battery"
 

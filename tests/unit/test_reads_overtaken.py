@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from seb_appliance import limits
-from seb_appliance.broker.group_admission import Commit
+from seb_appliance.broker.groups.admission import Commit
 from seb_appliance.broker.shares import OPERATOR
 from seb_appliance.broker.values import From, ReadRequest
 from seb_appliance.errors import OffsetExpiredError

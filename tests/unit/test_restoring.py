@@ -18,14 +18,14 @@ from seb_appliance import settings
 from seb_appliance.clock import SystemClock
 from seb_appliance.errors import CorruptObjectError
 from seb_appliance.failpoints import NO_FAILPOINTS
-from seb_appliance.machine import restoring
-from seb_appliance.machine.data_directory import own_data_directory
-from seb_appliance.machine.stores import make_store
+from seb_appliance.ops.host import restoring
+from seb_appliance.ops.host.data_directory import own_data_directory
+from seb_appliance.ops.host.stores import make_store
 from seb_appliance.settings import Settings
 from seb_appliance.start_errors import BucketInUseError, ConfigurationError, StoreUnusableError
 from seb_appliance.state.database import StateDatabase
-from seb_appliance.storage import copying, opening
 from seb_appliance.storage.layout import Mode
+from seb_appliance.storage.recovery import copying, opening
 from tests.support.appliance import RunningAppliance, running_appliance
 
 pytestmark = pytest.mark.slow
@@ -46,7 +46,7 @@ def mode(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Mod
     def made(**given: object) -> opening.StartOptions:
         return options(mode=wanted, list_rounds=3, **given)  # type: ignore[arg-type]
 
-    monkeypatch.setattr("seb_appliance.app.assembly.StartOptions", made)
+    monkeypatch.setattr("seb_appliance.ops.serve.assembly.StartOptions", made)
     return wanted
 
 

@@ -16,12 +16,12 @@ import msgspec
 import pytest
 
 from seb_appliance import limits
-from seb_appliance.broker import index as index_module
-from seb_appliance.broker.catalog import Catalog
 from seb_appliance.broker.counters import Counters
-from seb_appliance.broker.index import SectionIndex
 from seb_appliance.broker.ports import SectionRef
-from seb_appliance.broker.topic import Topic
+from seb_appliance.broker.read import index as index_module
+from seb_appliance.broker.read.index import SectionIndex
+from seb_appliance.broker.topics.catalog import Catalog
+from seb_appliance.broker.topics.topic import Topic
 from seb_appliance.errors import CorruptObjectError, TopicNotFoundError
 from seb_appliance.formats.contents import Section
 from seb_appliance.formats.operations import TopicDeleted

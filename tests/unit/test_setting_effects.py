@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from seb_appliance.app.setting_effects import effects_of
-from seb_appliance.cost.prices import PROVIDERS
+from seb_appliance.ops.cost.prices import PROVIDERS
+from seb_appliance.ops.serve.setting_effects import effects_of
 from tests.support.appliance import running_appliance
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 
-from seb_appliance.slices import SLICE_S, in_slices
+from seb_appliance.tasks import SLICE_S, in_slices
 
 
 def work_for(seconds: float) -> None:

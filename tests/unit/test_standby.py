@@ -10,22 +10,21 @@ from pathlib import Path
 import pytest
 
 from seb_appliance import settings
-from seb_appliance.app.assembly import Appliance
-from seb_appliance.app.samples import samples
-from seb_appliance.app.status import status
-from seb_appliance.app.ui_facts import facts
-from seb_appliance.broker.audit import AT_THE_MACHINE
-from seb_appliance.broker.group_admission import Commit
+from seb_appliance.broker.access.audit import AT_THE_MACHINE
+from seb_appliance.broker.groups.admission import Commit
 from seb_appliance.broker.shares import OPERATOR
-from seb_appliance.broker.stream_values import StreamAppend, WantedStream
+from seb_appliance.broker.streams.values import StreamAppend, WantedStream
 from seb_appliance.broker.values import ApiKeyView, From, NewRecords, ReadRequest
 from seb_appliance.errors import StandbyError, TopicNotFoundError
 from seb_appliance.failpoints import NO_FAILPOINTS
 from seb_appliance.formats.operations import Grant, TopicSettings
+from seb_appliance.ops.serve.assembly import Appliance
+from seb_appliance.ops.serve.samples import samples
+from seb_appliance.ops.serve.status import status, telemetry
 from seb_appliance.start_errors import ConfigurationError
-from seb_appliance.storage.counted import CountedStore
-from seb_appliance.storage.memory import MemoryStore
-from seb_appliance.ui.overview import _figures
+from seb_appliance.storage.stores.counted import CountedStore
+from seb_appliance.storage.stores.memory import MemoryStore
+from seb_appliance.ui.pages.overview import _figures
 from tests.support.faulty_store import FaultyStore
 
 ADMIN = ApiKeyView("test", "test", (Grant(operation="admin"),), 0)
@@ -165,9 +164,11 @@ async def test_it_says_that_it_is_one_and_how_far_it_is(
     assert shown.applied > 0
     assert status(standby).journal.seq == writer.journal.position.seq
     totals = standby.broker.topic_lists.totals()
-    on_the_page = {figure.name: figure.value for figure in _figures(facts(standby), totals, None)}
+    on_the_page = {
+        figure.name: figure.value for figure in _figures(telemetry(standby), totals, None)
+    }
     assert "up to date" in on_the_page["Standby"]
-    assert "Standby" not in {figure.name for figure in _figures(facts(writer), totals, None)}
+    assert "Standby" not in {figure.name for figure in _figures(telemetry(writer), totals, None)}
     found = {sample.name: sample.value for sample in samples(standby, 0, 0)}
     assert found["seb_standby"] == 1
     assert found["seb_standby_lag_entries"] == 0

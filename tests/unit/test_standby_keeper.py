@@ -5,10 +5,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from seb_appliance.keepers.standby_keeper import StandbyKeeper
-from seb_appliance.storage.memory import MemoryStore
-from seb_appliance.storage.opening_followed import open_followed
-from seb_appliance.storage.replay import ReplayError
+from seb_appliance.ops.jobs.standby_job import StandbyKeeper
+from seb_appliance.storage.journal.replay import ReplayError
+from seb_appliance.storage.recovery.opening_followed import open_followed
+from seb_appliance.storage.stores.memory import MemoryStore
 from tests.support.appliances import Appliance, ListReplica
 from tests.support.fakes import FakeClock, settle
 from tests.support.faulty_store import FaultyStore, flipped_bit

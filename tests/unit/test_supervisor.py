@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from seb_appliance import limits
-from seb_appliance.supervisor import CALLBACKS, Supervisor
+from seb_appliance.tasks import CALLBACKS, Supervisor
 from tests.support.fakes import FakeClock, settle
 
 

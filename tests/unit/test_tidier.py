@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from seb_appliance import limits
-from seb_appliance.broker import catalog
-from seb_appliance.broker.catalog import Catalog
 from seb_appliance.broker.ports import SectionRef
 from seb_appliance.broker.shares import OPERATOR
-from seb_appliance.broker.tidying import SwitchRefusedError
+from seb_appliance.broker.topics import catalog
+from seb_appliance.broker.topics.catalog import Catalog
+from seb_appliance.broker.upkeep.tidying import SwitchRefusedError
 from seb_appliance.broker.values import From, NewRecords, ReadRequest
 from seb_appliance.clock import SystemClock
 from seb_appliance.errors import (
@@ -28,12 +28,11 @@ from seb_appliance.failpoints import NO_FAILPOINTS
 from seb_appliance.formats import batch, segment
 from seb_appliance.formats.operations import TopicSettings
 from seb_appliance.storage import layout
-from seb_appliance.storage.counted import CountedStore
-from seb_appliance.storage.disk_cache import DiskCache, entry_name
-from seb_appliance.storage.entries_on_disk import EntriesOnDisk
-from seb_appliance.storage.object_store import ObjectInfo, ObjectRange, list_all
-from seb_appliance.storage.patience import Patience
-from seb_appliance.storage.rewriting import ObjectRewriter
+from seb_appliance.storage.journal.retry import RetryingStore
+from seb_appliance.storage.objects.disk_cache import DiskCache, EntriesOnDisk, entry_name
+from seb_appliance.storage.objects.rewriting import ObjectRewriter
+from seb_appliance.storage.stores.counted import CountedStore
+from seb_appliance.storage.stores.object_store import ObjectInfo, ObjectRange, list_all
 from tests.support.tidied import ADMIN, Place
 
 
@@ -132,8 +131,10 @@ async def test_entries_come_from_the_disk_unless_they_are_damaged_or_missing_the
     damaged.write_bytes(damaged.read_bytes()[:-60] + b"?" * 60)
     missing.unlink()
     bucket = CountedStore(place.store)
-    patience = Patience(SystemClock(), lambda: 0.5, give_up_after_s=5)
-    made = await ObjectRewriter(EntriesOnDisk(bucket, folder), patience, "A", folder).rewrite(job)
+    retrying = RetryingStore(
+        EntriesOnDisk(bucket, folder), SystemClock(), lambda: 0.5, give_up_after_s=5
+    )
+    made = await ObjectRewriter(retrying, "A", folder).rewrite(job)
     assert bucket.counts.requests("GET") == 3 + len(made.objects)
     await place.broker.tidying.switch(job, made)
     assert await place.values("t") == values

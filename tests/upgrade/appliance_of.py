@@ -10,12 +10,12 @@ from typing import Any
 import msgspec
 
 from seb_appliance import settings
-from seb_appliance.app.assembly import Appliance
 from seb_appliance.broker.ports import LoadedState, TopicRow
 from seb_appliance.broker.values import From, ReadRequest, TopicView
 from seb_appliance.errors import RecordKeyNotFoundError
 from seb_appliance.failpoints import NO_FAILPOINTS
-from seb_appliance.machine.stores import make_store
+from seb_appliance.ops.host.stores import make_store
+from seb_appliance.ops.serve.assembly import Appliance
 from seb_appliance.settings import Settings
 
 TIDY = {"tidier": "off", "tidy_bytes": "1KiB", "tidy_young": "0ms", "garbage_grace": "0ms"}

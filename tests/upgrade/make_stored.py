@@ -27,10 +27,10 @@ import httpx2
 import msgspec
 
 from seb_appliance import limits
-from seb_appliance.broker.audit import Actor
+from seb_appliance.broker.access.audit import Actor
 from seb_appliance.formats import batch
 from seb_appliance.formats.columns import BinaryColumn, Columns
-from seb_appliance.machine import restoring
+from seb_appliance.ops.host import restoring
 from seb_appliance.storage.layout import Mode
 from tests.support.appliance import RunningAppliance, running_appliance
 from tests.support.tidied import compact

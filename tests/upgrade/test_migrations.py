@@ -22,8 +22,8 @@ from backports import zstd
 from sqlalchemy import create_engine
 
 from seb_appliance import limits, settings
+from seb_appliance.broker.append.retry_results import RememberedRequest
 from seb_appliance.broker.ports import AuditQuery, GroupOffsetRow, UserRow
-from seb_appliance.broker.remembered import RememberedRequest
 from seb_appliance.bundled import bundled
 from seb_appliance.errors import CorruptObjectError
 from seb_appliance.formats.contents import Produced, ProducerAppend, RequestResult
@@ -34,7 +34,7 @@ from seb_appliance.formats.operations import (
     TopicDeleted,
     UserSet,
 )
-from seb_appliance.machine import restoring
+from seb_appliance.ops.host import restoring
 from seb_appliance.start_errors import ConfigurationError
 from seb_appliance.state import checks, files, migrate
 from seb_appliance.state.database import StateDatabase

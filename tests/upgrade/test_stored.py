@@ -25,15 +25,15 @@ from crc32c import crc32c
 from seb_appliance import limits
 from seb_appliance.clock import SystemClock
 from seb_appliance.formats import entry
-from seb_appliance.fsck.check import CheckOptions, check_bucket
-from seb_appliance.machine import restoring
+from seb_appliance.ops.checks.check import CheckOptions, check_bucket
+from seb_appliance.ops.host import restoring
 from seb_appliance.start_errors import StartError
 from seb_appliance.state.database import StateDatabase
 from seb_appliance.state.digest import rows_checksum
 from seb_appliance.state.schema import NEWEST_REVISION
 from seb_appliance.storage import layout
-from seb_appliance.storage.directory import DirectoryStore
-from seb_appliance.storage.patience import Patience
+from seb_appliance.storage.journal.retry import RetryingStore
+from seb_appliance.storage.stores.directory import DirectoryStore
 from tests.upgrade.appliance_of import appliance_of, settings_of, told_records, told_state
 from tests.upgrade.make_stored import INDEX_PAGE_ENTRIES
 from tests.upgrade.old_states import REVISIONS
@@ -163,8 +163,8 @@ async def test_nothing_is_found_wrong_with_its_bucket(
 ) -> None:
     monkeypatch.setattr(limits, "INDEX_PAGE_ENTRIES", INDEX_PAGE_ENTRIES)  # else snapshots differ
     store = DirectoryStore(stored(name).bucket)
-    patience = Patience(SystemClock(), random.random, give_up_after_s=5)
-    report = await check_bucket(store, patience, SystemClock(), CheckOptions(), lambda *_: None)
+    retrying = RetryingStore(store, SystemClock(), random.random, give_up_after_s=5)
+    report = await check_bucket(retrying, SystemClock(), CheckOptions(), lambda *_: None)
     await store.close()
     assert report.findings.problems == []
 

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from seb_appliance.api.manage.api_keys import (
+from seb_appliance.api.openapi import parameters
+from seb_appliance.api.openapi.document import Content, Operation, Reply, ref
+from seb_appliance.api.openapi.manage import REMOVAL_ERRORS
+from seb_appliance.api.openapi.records import WRITE_ERRORS
+from seb_appliance.api.routes.manage.api_keys import (
     ApiKeyChanges,
     ApiKeyMade,
     ApiKeyOut,
@@ -13,11 +17,7 @@ from seb_appliance.api.manage.api_keys import (
     QuotaChanges,
     Rotation,
 )
-from seb_appliance.api.manage.audit import AuditOut, AuditPageOut
-from seb_appliance.api.openapi import parameters
-from seb_appliance.api.openapi.document import Content, Operation, Reply, ref
-from seb_appliance.api.openapi.manage import REMOVAL_ERRORS
-from seb_appliance.api.openapi.records import WRITE_ERRORS
+from seb_appliance.api.routes.manage.audit import AuditOut, AuditPageOut
 from seb_appliance.errors import ApiKeyNotFoundError, LastAdminKeyError
 
 _JSON: Final = "application/json"

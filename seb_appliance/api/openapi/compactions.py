@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from typing import Final
 
-from seb_appliance.api.manage.compactions import CompactionOut, HandOverIn, NewSegmentIn, UploadOut
 from seb_appliance.api.openapi import parameters
 from seb_appliance.api.openapi.document import Content, Operation, Reply, ref
+from seb_appliance.api.routes.manage.compactions import (
+    CompactionOut,
+    HandOverIn,
+    NewSegmentIn,
+    UploadOut,
+)
 from seb_appliance.errors import (
     BadJsonError,
     BadNameError,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from seb_appliance.api.manage.cost import CostOut
 from seb_appliance.api.openapi.document import Content, Operation, Reply, ref
+from seb_appliance.api.routes.manage.cost import CostOut
 
 _COST: Final = {
     "month": "2026-11",

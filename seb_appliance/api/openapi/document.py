@@ -14,7 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from seb_appliance import __version__
-from seb_appliance.api.problems import problem
+from seb_appliance.api.encoding.problems import problem
 from seb_appliance.errors import (
     ApiKeyChangedError,
     BadParameterError,

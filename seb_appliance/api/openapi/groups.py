@@ -5,19 +5,6 @@ from __future__ import annotations
 from typing import Final
 
 from seb_appliance import limits
-from seb_appliance.api.groups.leases import LeaseTakenOut, NewLease
-from seb_appliance.api.groups.offsets import NewOffsets, OffsetsOut
-from seb_appliance.api.groups.records import DEFAULTS, GroupRecordsOut
-from seb_appliance.api.groups.routes import (
-    GroupOut,
-    GroupsOut,
-    GroupSummary,
-    GroupTopicOut,
-    LeaseOut,
-    Reset,
-    ResetOut,
-    ResetTopic,
-)
 from seb_appliance.api.openapi import parameters
 from seb_appliance.api.openapi.document import Content, Json, Operation, Reply, ref
 from seb_appliance.api.openapi.manage import REMOVAL_ERRORS
@@ -30,6 +17,18 @@ from seb_appliance.api.openapi.records import (
     RECORD,
     WRITE_ERRORS,
 )
+from seb_appliance.api.routes.groups.groups import (
+    GroupOut,
+    GroupsOut,
+    GroupSummary,
+    GroupTopicOut,
+    LeaseOut,
+    Reset,
+    ResetOut,
+    ResetTopic,
+)
+from seb_appliance.api.routes.groups.offsets import LeaseTakenOut, NewLease, NewOffsets, OffsetsOut
+from seb_appliance.api.routes.groups.records import DEFAULTS, GroupRecordsOut
 from seb_appliance.errors import (
     BadNameError,
     CommitBackwardError,

@@ -11,10 +11,14 @@ from seb_appliance.api.openapi import parameters
 from seb_appliance.api.openapi.document import Content, Operation, Reply, ref
 from seb_appliance.api.openapi.parameters import header, query
 from seb_appliance.api.openapi.records import RECORD, TIME
-from seb_appliance.api.records.live_many import FORMATS
-from seb_appliance.api.records.page_many import ManyRecordsOut, ToCommit
-from seb_appliance.api.records.places_of_many import STARTS, FollowedRecordOut
-from seb_appliance.api.tickets import NewTicket, TicketOut
+from seb_appliance.api.routes.manage.api_keys import NewTicket, TicketOut
+from seb_appliance.api.routes.records.live_many import FORMATS
+from seb_appliance.api.routes.records.many import (
+    STARTS,
+    FollowedRecordOut,
+    ManyRecordsOut,
+    ToCommit,
+)
 from seb_appliance.errors import (
     BadJsonError,
     BadNameError,

@@ -5,9 +5,12 @@ from __future__ import annotations
 from typing import Final
 
 from seb_appliance import limits
-from seb_appliance.api.manage.snapshots import SnapshotOut
-from seb_appliance.api.manage.status import StatusOut
-from seb_appliance.api.manage.topics import (
+from seb_appliance.api.openapi import parameters
+from seb_appliance.api.openapi.document import Content, ErrorTypes, Operation, Reply, ref
+from seb_appliance.api.openapi.records import WRITE_ERRORS
+from seb_appliance.api.routes.manage.cost import SnapshotOut
+from seb_appliance.api.routes.manage.status import StatusOut
+from seb_appliance.api.routes.manage.topics import (
     ForkWanted,
     NewTopic,
     TopicChanges,
@@ -15,9 +18,6 @@ from seb_appliance.api.manage.topics import (
     TopicsOut,
     Trim,
 )
-from seb_appliance.api.openapi import parameters
-from seb_appliance.api.openapi.document import Content, ErrorTypes, Operation, Reply, ref
-from seb_appliance.api.openapi.records import WRITE_ERRORS
 from seb_appliance.broker.values import ForkOf
 from seb_appliance.errors import (
     BadNameError,

@@ -7,7 +7,7 @@ from typing import Final
 from seb_appliance.api.openapi import parameters
 from seb_appliance.api.openapi.document import Content, Operation, Reply, ref
 from seb_appliance.api.openapi.parameters import query
-from seb_appliance.api.records.manifest import ManifestOut
+from seb_appliance.api.routes.records.manifest import ManifestOut
 from seb_appliance.errors import (
     BadNameError,
     CorruptObjectError,

@@ -7,10 +7,10 @@ from typing import Any, Final
 
 from seb_appliance import limits
 from seb_appliance.addresses import NAME_PATTERN
+from seb_appliance.api.encoding.parameters import DEFAULTS
+from seb_appliance.api.encoding.record_encoding import VALUE_SHAPES
 from seb_appliance.api.openapi.document import Json
-from seb_appliance.api.parameters import DEFAULTS
-from seb_appliance.api.records.consume import ALL_FORMATS, FORMATS
-from seb_appliance.api.records.encode_json import VALUE_SHAPES
+from seb_appliance.api.routes.records.consume import ALL_FORMATS, FORMATS
 
 
 def _parameter(place: str, name: str, description: str, schema: Json, example: Any) -> Json:

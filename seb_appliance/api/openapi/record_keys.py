@@ -16,9 +16,13 @@ from seb_appliance.api.openapi.records import (
     TIME,
     WRITE_ERRORS,
 )
-from seb_appliance.api.records.key_parameters import HistoryQuestion, KeysQuestion, LatestQuestion
-from seb_appliance.api.records.produce import Produced
-from seb_appliance.api.records.record_keys import HistoryOut, KeyOut, KeysOut, LatestOut
+from seb_appliance.api.routes.records.key_parameters import (
+    HistoryQuestion,
+    KeysQuestion,
+    LatestQuestion,
+)
+from seb_appliance.api.routes.records.produce import Produced
+from seb_appliance.api.routes.records.record_keys import HistoryOut, KeyOut, KeysOut, LatestOut
 from seb_appliance.errors import (
     BadJsonError,
     BadNameError,

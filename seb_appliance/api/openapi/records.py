@@ -6,14 +6,12 @@ from typing import Final
 
 import msgspec
 
+from seb_appliance.api.encoding.record_encoding import HEADER_ROW, RecordOut, RecordsOut
+from seb_appliance.api.encoding.record_json import Envelope, Record
 from seb_appliance.api.openapi import parameters
 from seb_appliance.api.openapi.document import Content, ErrorTypes, Json, Operation, Reply, ref
-from seb_appliance.api.records.cloud_events import REQUIRED
-from seb_appliance.api.records.encode_csv import HEADER_ROW
-from seb_appliance.api.records.encode_json import RecordOut, RecordsOut
-from seb_appliance.api.records.produce import Produced
-from seb_appliance.api.records.produce_json import Envelope, Record
-from seb_appliance.api.records.views import ViewOut
+from seb_appliance.api.routes.records.produce import Produced
+from seb_appliance.api.routes.records.views import ViewOut
 from seb_appliance.errors import (
     BadBatchError,
     BadCloudEventError,
@@ -42,6 +40,7 @@ from seb_appliance.errors import (
     TopicReplacedError,
     UnsupportedMediaTypeError,
 )
+from seb_appliance.protocols.cloud_events.requests import REQUIRED
 
 BYTES: Final[Json] = {"type": "string", "format": "binary"}
 TIME: Final = "2026-11-21T10:00:00.000123Z"

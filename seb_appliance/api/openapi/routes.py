@@ -11,26 +11,26 @@ from litestar import get
 from litestar.handlers import HTTPRouteHandler
 from litestar.types import ASGIApp
 
-from seb_appliance.api.answers import Answer, Headers, json_line
-from seb_appliance.api.auth import AnyRequest
+from seb_appliance.api.encoding.answers import Answer, Headers, json_line
+from seb_appliance.api.encoding.parameters import read_headers
 from seb_appliance.api.openapi import (
     access,
     compactions,
     cost,
-    go,
     groups,
     live,
     manage,
     manifest,
     record_keys,
     records,
-    streams,
     transactions,
 )
 from seb_appliance.api.openapi.document import document
-from seb_appliance.api.options import ApiOptions
-from seb_appliance.api.parameters import read_headers
+from seb_appliance.api.server.auth import AnyRequest
+from seb_appliance.api.server.options import ApiOptions
 from seb_appliance.errors import NotFoundError
+from seb_appliance.protocols.durable_streams import operations as streams
+from seb_appliance.protocols.go import operations as go
 
 _PARTS: Final = (
     records,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from seb_appliance.api.encoding.transaction_bodies import NewCommit, NewTransaction
 from seb_appliance.api.openapi import parameters
 from seb_appliance.api.openapi.document import Content, Operation, Reply, ref
 from seb_appliance.api.openapi.records import (
@@ -13,8 +14,11 @@ from seb_appliance.api.openapi.records import (
     TIME,
     WRITE_ERRORS,
 )
-from seb_appliance.api.records.transaction_bodies import NewCommit, NewTransaction
-from seb_appliance.api.records.transactions import CommittedOut, ProducedInTopic, TransactionOut
+from seb_appliance.api.routes.records.transactions import (
+    CommittedOut,
+    ProducedInTopic,
+    TransactionOut,
+)
 from seb_appliance.errors import (
     CommitBackwardError,
     CommitBeyondEndError,

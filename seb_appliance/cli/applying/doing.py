@@ -8,12 +8,12 @@ from typing import Any
 
 import msgspec
 
+from seb_appliance.cli.applying.desired import ApiKeyState, Wanted, grant_members, time_words
 from seb_appliance.cli.applying.plan import Change, Plan
 from seb_appliance.cli.applying.report import Report, named
-from seb_appliance.cli.applying.state import ApiKeyState, Wanted, grant_members, time_words
-from seb_appliance.cli.failures import REFUSED, UNAVAILABLE, UNKNOWN, CommandError
+from seb_appliance.cli.commands.topics import SETTINGS
 from seb_appliance.cli.output import tell
-from seb_appliance.cli.topics import SETTINGS
+from seb_appliance.cli.remote import REFUSED, UNAVAILABLE, UNKNOWN, CommandError
 from seb_appliance.cli.wording import in_our_words
 from seb_appliance.client import Admin, ApplianceError
 from seb_appliance.errors import OffsetConflictError

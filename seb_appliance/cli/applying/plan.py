@@ -5,8 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from seb_appliance.cli.applying.present import Present, by_name
-from seb_appliance.cli.applying.state import Kind, Wanted, Words, api_key_words, topic_words
+from seb_appliance.cli.applying.desired import (
+    Kind,
+    Present,
+    Wanted,
+    Words,
+    api_key_words,
+    by_name,
+    topic_words,
+)
 
 Action = Literal["create", "change", "delete"]
 

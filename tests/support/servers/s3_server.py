@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from seb_appliance.storage.s3_options import S3Options
+from seb_appliance.storage.stores.s3_options import S3Options
 
 if TYPE_CHECKING:
     from types_boto3_s3.client import S3Client

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from seb_appliance.api.answers import Answer
+from seb_appliance.api.encoding.answers import Answer
 from seb_appliance.broker.shares import OPERATOR, Shares
 
 

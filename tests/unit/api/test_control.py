@@ -9,7 +9,7 @@ import stat
 
 import pytest
 
-from seb_appliance.api.manage.control import serve_control
+from seb_appliance.api.server.control import serve_control
 from seb_appliance.errors import OverloadedError
 from seb_appliance.start_errors import ConfigurationError
 

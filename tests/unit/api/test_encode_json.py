@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seb_appliance.api.records import encode_json as module
-from seb_appliance.api.records.encode_json import ValueShape, json_parts, ndjson_parts
+from seb_appliance.api.encoding import record_encoding as module
+from seb_appliance.api.encoding.record_encoding import ValueShape, json_parts, ndjson_parts
 from seb_appliance.broker.values import BatchSlice, ReadResult
 from seb_appliance.formats import batch
 from seb_appliance.formats.columns import BinaryColumn, Columns, int64s

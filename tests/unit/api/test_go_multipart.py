@@ -12,18 +12,18 @@ from hypothesis import strategies as st
 from multipart import MultipartParser
 
 from seb_appliance import limits
-from seb_appliance.api.go.multipart import (
+from seb_appliance.broker.values import BatchSlice, ReadResult
+from seb_appliance.errors import BadParameterError, RefusedError
+from seb_appliance.formats import batch
+from seb_appliance.formats.columns import BinaryColumn, Columns, int64s
+from seb_appliance.protocols.go.multipart import (
     boundary_of,
     offsets_body,
     parameters_of,
     parse_records,
     records_answer,
 )
-from seb_appliance.api.go.parameters import duration_ms
-from seb_appliance.broker.values import BatchSlice, ReadResult
-from seb_appliance.errors import BadParameterError, RefusedError
-from seb_appliance.formats import batch
-from seb_appliance.formats.columns import BinaryColumn, Columns, int64s
+from seb_appliance.protocols.go.parameters import duration_ms
 from tests.support.go_client import BOUNDARY, body_of
 
 RECORDS = st.lists(st.binary(max_size=50), min_size=1, max_size=20)

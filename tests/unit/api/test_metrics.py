@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from seb_appliance.api.metrics import Sample, exposition
+from seb_appliance.api.routes.manage.health import Sample, exposition
 
 
 def test_samples_of_one_name_stand_together():

@@ -13,10 +13,10 @@ from jsonschema import Draft202012Validator
 from openapi_spec_validator import OpenAPIV31SpecValidator
 
 from seb_appliance import errors, start_errors
-from seb_appliance.api.app import create_app
-from seb_appliance.api.manage.topics import TopicChanges
 from seb_appliance.api.openapi.routes import OPERATIONS, openapi_json
-from seb_appliance.api.options import ApiOptions
+from seb_appliance.api.routes.manage.topics import TopicChanges
+from seb_appliance.api.server.app import create_app
+from seb_appliance.api.server.options import ApiOptions
 from seb_appliance.formats.operations import TopicSettings
 
 DOCUMENT = msgspec.json.decode(openapi_json())

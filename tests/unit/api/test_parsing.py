@@ -10,8 +10,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 from seb_appliance import limits
-from seb_appliance.api.parsing import Parser
-from seb_appliance.api.records.produce_json import parse_ndjson
+from seb_appliance.api.encoding.record_json import parse_ndjson
+from seb_appliance.api.server.parsing import Parser
 from seb_appliance.errors import BadJsonError, OverloadedError, RequestTooLargeError
 
 SMALL = b"x" * limits.PARSED_AT_ONCE_BYTES

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from seb_appliance.api.problems import problem, problem_headers
+from seb_appliance.api.encoding.problems import problem, problem_headers
 from seb_appliance.errors import (
     CorruptObjectError,
     FencedError,

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seb_appliance import limits
-from seb_appliance.api.records.produce_json import parse_json, parse_ndjson
+from seb_appliance.api.encoding.record_json import parse_json, parse_ndjson
 from seb_appliance.errors import RefusedError, RequestTooLargeError
 
 JSON_VALUES = st.recursive(

@@ -7,8 +7,8 @@ import tracemalloc
 import pytest
 
 from seb_appliance import limits
-from seb_appliance.api.streams.contents import json_values
 from seb_appliance.errors import RequestTooLargeError
+from seb_appliance.protocols.durable_streams.contents import json_values
 
 MOST = limits.RECORDS_PER_REQUEST_MAX
 

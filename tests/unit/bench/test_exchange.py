@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from seb_appliance.bench.exchange import Exchange, header
-from seb_appliance.bench.exchange_large import LargeExchange
+from seb_appliance.bench.exchange import Exchange, LargeExchange, header
 
 PLAIN = b"HTTP/1.1 201 Created\r\ncontent-length: 5\r\nX-Other: 1\r\n\r\nhello"
 CAPITALS = b"HTTP/1.1 201 Created\r\nX-Content-Length: 9\r\nContent-Length:5\r\n\r\nhello"

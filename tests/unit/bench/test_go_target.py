@@ -8,12 +8,11 @@ from datetime import UTC, datetime
 
 import pytest
 
-from seb_appliance.bench.failures import BenchError
-from seb_appliance.bench.go_target import GoTarget
+from seb_appliance.bench.connecting import BenchError
 from seb_appliance.bench.plan import Plan
 from seb_appliance.bench.result import Result, result_of
 from seb_appliance.bench.run import Conditions, measure
-from seb_appliance.bench.targets import Address
+from seb_appliance.bench.targets import Address, GoTarget
 from tests.support.go_broker import KEY, GoBroker, go_broker
 
 LONG = {"duration_s": 0.6}  # something happens in it on a busy machine, too

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from seb_appliance.bench.latencies import Latencies
+from seb_appliance.bench.meters import Latencies
 
 
 def test_a_curve_tells_percentiles_to_three_digits_and_the_largest_one() -> None:

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from seb_appliance.bench.pacing import Pacer, Schedule
+from seb_appliance.bench.plan import Pacer, Schedule
 
 
 def test_requests_are_due_at_fixed_times_however_late_they_are_taken() -> None:

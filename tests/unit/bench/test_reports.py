@@ -8,12 +8,9 @@ import msgspec
 import pytest
 
 from seb_appliance.bench.accounts import Findings
-from seb_appliance.bench.charts import latency_chart, throughput_chart
-from seb_appliance.bench.latencies import Curve, Latencies
 from seb_appliance.bench.machine import Machine
-from seb_appliance.bench.meters import Mark, Meter
-from seb_appliance.bench.report_html import page
-from seb_appliance.bench.report_text import duration, report
+from seb_appliance.bench.meters import Curve, Latencies, Mark, Meter
+from seb_appliance.bench.reports import duration, latency_chart, page, report, throughput_chart
 from seb_appliance.bench.result import Result, row_of, verified_of
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from seb_appliance.broker.api_keys import FOR_EVER_US, draw_secret
-from seb_appliance.broker.audit import Actor
+from seb_appliance.broker.access.api_keys import FOR_EVER_US, draw_secret
+from seb_appliance.broker.access.audit import Actor
 from seb_appliance.broker.values import ApiKeyView
 from seb_appliance.errors import (
     ApiKeyNotFoundError,

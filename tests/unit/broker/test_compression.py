@@ -9,19 +9,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seb_appliance import limits
-from seb_appliance.broker.compressing import (
+from seb_appliance.broker.append.sealing import seal
+from seb_appliance.broker.append.window import Window
+from seb_appliance.broker.values import NewRecords
+from seb_appliance.formats import batch
+from seb_appliance.formats.batch import Batch
+from seb_appliance.formats.columns import BinaryColumn
+from seb_appliance.formats.compression import (
     BATCH_BYTES_MIN,
     LEVEL,
     MISSES_MAX,
     TRIED_EVERY,
     Compressor,
 )
-from seb_appliance.broker.sealing import seal
-from seb_appliance.broker.values import NewRecords
-from seb_appliance.broker.window import Window
-from seb_appliance.formats import batch
-from seb_appliance.formats.batch import Batch
-from seb_appliance.formats.columns import BinaryColumn
 from seb_appliance.formats.entry import EncodedEntry
 from tests.unit.broker.conftest import House
 from tests.unit.formats.samples import columns, plain

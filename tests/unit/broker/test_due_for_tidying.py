@@ -8,12 +8,12 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from seb_appliance import limits
-from seb_appliance.broker.due_for_tidying import due_entries, due_objects, overdue_s
 from seb_appliance.broker.ports import ObjectRef
 from seb_appliance.broker.settings import TidySettings
-from seb_appliance.broker.stored import LivingObject
+from seb_appliance.broker.upkeep.due import due_entries, due_objects, overdue_s
+from seb_appliance.broker.upkeep.stored_objects import LivingObject
 from seb_appliance.setting_table import SETTINGS
-from seb_appliance.storage.rewriting import _groups, _Input, _Run
+from seb_appliance.storage.objects.rewriting import _groups, _Input, _Run
 
 NOW_US = 1_800_000_000_000_000
 SWITCH_BYTES = 400  # of an entry that only puts a job in force, whose entries held no records

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seb_appliance import limits
-from seb_appliance.broker.grants import Authorizer
+from seb_appliance.broker.access.grants import Authorizer
 from seb_appliance.broker.values import ApiKeyView
 from seb_appliance.errors import ForbiddenError
 from seb_appliance.formats.operations import Grant

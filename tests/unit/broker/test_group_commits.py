@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 from seb_appliance import limits
-from seb_appliance.broker.group_admission import Commit
-from seb_appliance.broker.groups import offset_bytes
+from seb_appliance.broker.groups.admission import Commit
+from seb_appliance.broker.groups.groups import offset_bytes
 from seb_appliance.broker.shares import OPERATOR
 from seb_appliance.errors import (
     BadNameError,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from seb_appliance import limits
-from seb_appliance.broker.group_lag import GroupLag
+from seb_appliance.broker.gauges import GroupLag
 
 
 async def test_the_furthest_behind_come_first_and_only_so_many(house, monkeypatch):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from seb_appliance.broker.latencies import Latencies, percentile_s
+from seb_appliance.broker.counters import Latencies, percentile_s
 
 
 @pytest.mark.parametrize("seconds", [0.0002, 0.0054, 0.038, 1.0, 30.0, 600.0])

@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from seb_appliance import limits
-from seb_appliance.broker.appending import Conditions
-from seb_appliance.broker.audit import THE_APPLIANCE
+from seb_appliance.broker.access.audit import THE_APPLIANCE
+from seb_appliance.broker.append.appends import Conditions
+from seb_appliance.broker.append.deduplication import ProducerStamp, RequestStamp
+from seb_appliance.broker.append.sealing import seal
+from seb_appliance.broker.append.window import Window
 from seb_appliance.broker.log_clock import LogClock
-from seb_appliance.broker.repeats import ProducerStamp, RequestStamp
-from seb_appliance.broker.sealing import seal
 from seb_appliance.broker.shares import OPERATOR
-from seb_appliance.broker.stream_values import WantedStream
-from seb_appliance.broker.window import Window
+from seb_appliance.broker.streams.values import WantedStream
 from seb_appliance.errors import BadBatchError
 from seb_appliance.formats.contents import RequestResult
 from tests.support.fakes import FakeClock

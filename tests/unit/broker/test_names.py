@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from seb_appliance import limits
-from seb_appliance.broker.names import check_group_name, check_pattern, check_topic_name
+from seb_appliance.broker.topics.names import check_group_name, check_pattern, check_topic_name
 from seb_appliance.errors import BadNameError, BadParameterError
 from tests.support.patterns import pattern_matches
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seb_appliance import limits
-from seb_appliance.broker.patterns import Patterns
+from seb_appliance.broker.topics.names import Patterns
 from tests.support.patterns import pattern_matches
 
 words = st.sampled_from(["a", "b", "c"])

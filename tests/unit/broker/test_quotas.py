@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from seb_appliance import limits
-from seb_appliance.broker.quotas import Meters
+from seb_appliance.broker.append.quotas import Meters
 from seb_appliance.broker.values import ApiKeyView
 from seb_appliance.errors import QuotaExceededError
 from seb_appliance.formats.operations import Grant, Quotas

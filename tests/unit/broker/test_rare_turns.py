@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from seb_appliance import limits
-from seb_appliance.broker.acknowledging import Acknowledger
-from seb_appliance.broker.audit import Actor
+from seb_appliance.broker.access.audit import Actor
+from seb_appliance.broker.append.acknowledgement import Acknowledger
+from seb_appliance.broker.append.window import Window
 from seb_appliance.broker.counters import Counters
-from seb_appliance.broker.group_admission import Commit
+from seb_appliance.broker.groups.admission import Commit
 from seb_appliance.broker.shares import OPERATOR, Shares
-from seb_appliance.broker.window import Window
 from seb_appliance.errors import (
     BadRequestError,
     FencedError,

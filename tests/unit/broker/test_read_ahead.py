@@ -7,7 +7,8 @@ from functools import partial
 
 import pytest
 
-from seb_appliance.broker import read_ahead, sections
+from seb_appliance.broker.read import reads as read_ahead
+from seb_appliance.broker.read import sections
 from seb_appliance.broker.values import From, ReadRequest
 from tests.support.fakes import settle
 from tests.unit.broker.conftest import House

@@ -8,9 +8,9 @@ import hashlib
 import pytest
 
 from seb_appliance import limits
-from seb_appliance.broker.appending import Conditions
-from seb_appliance.broker.remembered import Producers, RememberedRequests, owner_hash
-from seb_appliance.broker.repeats import ProducerStamp, RequestStamp
+from seb_appliance.broker.append.appends import Conditions
+from seb_appliance.broker.append.deduplication import ProducerStamp, RequestStamp
+from seb_appliance.broker.append.retry_results import Producers, RememberedRequests, owner_hash
 from seb_appliance.broker.settings import BrokerSettings
 from seb_appliance.broker.values import Appended
 from seb_appliance.errors import (

@@ -8,10 +8,10 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from crc32c import crc32c
 
-from seb_appliance.broker import sections
 from seb_appliance.broker.counters import Counters
 from seb_appliance.broker.ports import EntryRef, SectionRef
-from seb_appliance.broker.sections import DecodedSection, SectionReader
+from seb_appliance.broker.read import sections
+from seb_appliance.broker.read.sections import DecodedSection, SectionReader
 from seb_appliance.errors import CorruptObjectError
 from seb_appliance.formats import batch
 from seb_appliance.formats.columns import BinaryColumn, Columns, int64s

@@ -9,11 +9,11 @@ from collections.abc import Coroutine
 import pytest
 
 from seb_appliance import limits
-from seb_appliance.broker.appending import Conditions
-from seb_appliance.broker.audit import THE_APPLIANCE
-from seb_appliance.broker.repeats import ProducerStamp
+from seb_appliance.broker.access.audit import THE_APPLIANCE
+from seb_appliance.broker.append.appends import Conditions
+from seb_appliance.broker.append.deduplication import ProducerStamp
 from seb_appliance.broker.shares import OPERATOR
-from seb_appliance.broker.stream_values import StreamAppend, WantedFork, WantedStream
+from seb_appliance.broker.streams.values import StreamAppend, WantedFork, WantedStream
 from seb_appliance.broker.values import Appended, NewRecords
 from seb_appliance.errors import (
     OutcomeUnknownError,

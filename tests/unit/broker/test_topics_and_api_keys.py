@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from seb_appliance.broker.api_keys import draw_secret
+from seb_appliance.broker.access.api_keys import draw_secret
 from seb_appliance.errors import (
     ApiKeyNotFoundError,
     BadNameError,

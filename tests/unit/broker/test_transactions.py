@@ -7,9 +7,9 @@ import asyncio
 import pytest
 
 from seb_appliance import limits
-from seb_appliance.broker.appending import Transacted, Transaction
-from seb_appliance.broker.group_admission import Commit
-from seb_appliance.broker.repeats import RequestStamp
+from seb_appliance.broker.append.appends import Transacted, Transaction
+from seb_appliance.broker.append.deduplication import RequestStamp
+from seb_appliance.broker.groups.admission import Commit
 from seb_appliance.broker.settings import BrokerSettings
 from seb_appliance.broker.shares import OPERATOR
 from seb_appliance.broker.values import NewRecords

@@ -7,9 +7,9 @@ import asyncio
 import pytest
 
 from seb_appliance import limits
-from seb_appliance.broker.following import Followers
+from seb_appliance.broker.callbacks import Turns
+from seb_appliance.broker.read.followers import Followers
 from seb_appliance.broker.shares import AllShares
-from seb_appliance.broker.turns import Turns
 from seb_appliance.broker.values import From, ReadRequest
 from tests.support.fakes import FakeClock, settle
 from tests.unit.broker.conftest import House

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from seb_appliance import limits
-from seb_appliance.broker.audit import AT_THE_MACHINE, Actor
+from seb_appliance.broker.access.audit import AT_THE_MACHINE, Actor
 from seb_appliance.broker.ports import AuditQuery
 from seb_appliance.errors import BadNameError, BadRequestError, NotFoundError
 from tests.unit.broker.conftest import House

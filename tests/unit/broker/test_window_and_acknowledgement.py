@@ -6,11 +6,11 @@ from itertools import permutations
 import pytest
 
 from seb_appliance import limits
-from seb_appliance.broker.sealing import seal
+from seb_appliance.broker.append.sealing import seal
+from seb_appliance.broker.append.window import Window
 from seb_appliance.broker.settings import BrokerSettings
 from seb_appliance.broker.shares import OPERATOR
 from seb_appliance.broker.values import From, NewRecords, ReadRequest
-from seb_appliance.broker.window import Window
 from seb_appliance.errors import (
     FencedError,
     InternalError,

@@ -14,10 +14,9 @@ from hypothesis import strategies as st
 
 from seb_appliance import limits
 from seb_appliance.cli.applying import file as apply_file
-from seb_appliance.cli.applying.file import as_words, read_wanted, write_wanted
-from seb_appliance.cli.applying.nodes import read_nodes
-from seb_appliance.cli.applying.state import ApiKeyState, Wanted
-from seb_appliance.cli.failures import CommandError
+from seb_appliance.cli.applying.desired import ApiKeyState, Wanted
+from seb_appliance.cli.applying.file import as_words, read_nodes, read_wanted, write_wanted
+from seb_appliance.cli.remote import CommandError
 from seb_appliance.formats.operations import Grant, Quotas, TopicSettings
 from seb_appliance.start_errors import ConfigurationError
 

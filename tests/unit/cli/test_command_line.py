@@ -70,7 +70,7 @@ def test_a_command_that_talks_to_an_appliance_imports_nothing_of_the_server(tmp_
 def test_the_base_install_says_what_the_server_needs() -> None:
     code = (
         "import sys; sys.modules['rich.console'] = None\n"
-        "sys.modules['seb_appliance.app.process'] = None\n"
+        "sys.modules['seb_appliance.ops.serve.process'] = None\n"
         "from seb_appliance.cli.parts import need_server\n"
         "from seb_appliance.start_errors import StartError\n"
         "try:\n"
@@ -183,7 +183,7 @@ def test_doctor_names_all_of_the_server_that_is_not_installed(
 def test_doctor_finds_a_bucket_unfit_that_cannot_be_reached(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("seb_appliance.machine.checkup.ANSWER_WITHIN_S", 0.1)
+    monkeypatch.setattr("seb_appliance.ops.checks.checkup.ANSWER_WITHIN_S", 0.1)
     monkeypatch.setenv("SEB_S3_SECRET_ACCESS_KEY", "hush")
     arguments = ["--bucket", "s3://orders/seb", "--data", str(tmp_path), "--s3-region", "eu-1"]
     arguments += ["--s3-endpoint", "http://127.0.0.1:9", "--s3-access-key-id", "x", "--json"]

@@ -14,8 +14,8 @@ import pytest
 
 from seb_appliance import __version__
 from seb_appliance.addresses import is_local
-from seb_appliance.cli.failures import REFUSED, UNAVAILABLE, UNKNOWN, AnswerError
 from seb_appliance.cli.http_client import HttpClient
+from seb_appliance.cli.remote import REFUSED, UNAVAILABLE, UNKNOWN, AnswerError
 from seb_appliance.client.exchange import Answer
 from seb_appliance.clock import SystemClock
 

@@ -14,7 +14,7 @@ from crc32c import crc32c
 
 from seb_appliance.cli import seb
 from seb_appliance.cli.describe import describe
-from seb_appliance.cli.outline import outline
+from seb_appliance.cli.output import outline
 from seb_appliance.errors import BadBatchError
 from seb_appliance.formats import batch, entry
 from seb_appliance.formats.columns import BinaryColumn, Columns, int64s

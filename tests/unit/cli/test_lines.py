@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from seb_appliance import limits
 from seb_appliance.cli import lines
-from seb_appliance.cli.failures import CommandError
 from seb_appliance.cli.lines import Lines
+from seb_appliance.cli.remote import CommandError
 
 MOST = limits.RECORDS_PER_REQUEST_MAX
 BYTES = limits.MIB

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from seb_appliance.cost import effects
-from seb_appliance.cost.effects import Situation
-from seb_appliance.cost.prices import PROVIDERS
+from seb_appliance.ops.cost import effects
+from seb_appliance.ops.cost.effects import Situation
+from seb_appliance.ops.cost.prices import PROVIDERS
 
 AWS = PROVIDERS["aws"]
 

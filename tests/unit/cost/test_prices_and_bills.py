@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from seb_appliance.cost.bill import bill
-from seb_appliance.cost.prices import KINDS, PROVIDERS, Money, own_prices, provider_at
-from seb_appliance.cost.usage import Month, Totals
+from seb_appliance.ops.cost.bill import bill
+from seb_appliance.ops.cost.prices import KINDS, PROVIDERS, Money, own_prices, provider_at
+from seb_appliance.ops.cost.usage import Month, Totals
 
 NOVEMBER = Month.of(1_793_491_200_000_000)
 GB_MONTH = 1e9 * NOVEMBER.seconds

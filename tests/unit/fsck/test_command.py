@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from seb_appliance.cli import run
-from seb_appliance.machine.data_directory import own_data_directory
+from seb_appliance.ops.host.data_directory import own_data_directory
 from tests.support.whole_bucket import Whole
 
 

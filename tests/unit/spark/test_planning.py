@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 pytest.importorskip("pyspark")
 
 from pyspark_seb.errors import TopicChangedError
-from pyspark_seb.offsets import TopicLog, TopicRange
-from pyspark_seb.planning import RECORDS_PER_TASK, share, split
+from pyspark_seb.offsets import RECORDS_PER_TASK, TopicLog, TopicRange, share, split
 from pyspark_seb.reading import RangePartition, partitions_of
 from pyspark_seb.stream_reader import SebStreamReader, next_end
 

@@ -12,9 +12,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from seb_appliance import limits
-from seb_appliance.broker.catalog import Catalog
+from seb_appliance.broker.append.retry_results import Producer, RememberedRequest
 from seb_appliance.broker.ports import LoadedState
-from seb_appliance.broker.remembered import Producer, RememberedRequest
+from seb_appliance.broker.topics.catalog import Catalog
 from seb_appliance.formats.contents import CheckedSeq, Produced, ProducerAppend, RequestResult
 from seb_appliance.formats.entry import ORIGIN
 from seb_appliance.formats.operations import Event, TopicDeleted

@@ -9,10 +9,9 @@ import pytest
 from seb_appliance.broker.ports import EntryRef
 from seb_appliance.failpoints import NO_FAILPOINTS
 from seb_appliance.storage import layout
-from seb_appliance.storage.counted import CountedStore
-from seb_appliance.storage.disk_cache import DiskCache
-from seb_appliance.storage.entries_on_disk import EntriesOnDisk
-from seb_appliance.storage.memory import MemoryStore
+from seb_appliance.storage.objects.disk_cache import DiskCache, EntriesOnDisk
+from seb_appliance.storage.stores.counted import CountedStore
+from seb_appliance.storage.stores.memory import MemoryStore
 
 REF = EntryRef(7, 1, b"W" * 16)
 

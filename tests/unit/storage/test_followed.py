@@ -10,12 +10,12 @@ from seb_appliance.formats.entry import encode, read_header
 from seb_appliance.formats.operations import TopicDeleted
 from seb_appliance.start_errors import ConfigurationError, StartError
 from seb_appliance.storage import layout
-from seb_appliance.storage.bases import encode_base, make_base
-from seb_appliance.storage.followed import BASES_S, FLOOR_S
+from seb_appliance.storage.journal.bases import encode_base, make_base
+from seb_appliance.storage.journal.followed import BASES_S, FLOOR_S
+from seb_appliance.storage.journal.replay import ReplayError
 from seb_appliance.storage.layout import Claim
-from seb_appliance.storage.memory import MemoryStore
-from seb_appliance.storage.opening_followed import CONTESTED_S, open_followed
-from seb_appliance.storage.replay import ReplayError
+from seb_appliance.storage.recovery.opening_followed import CONTESTED_S, open_followed
+from seb_appliance.storage.stores.memory import MemoryStore
 from tests.support.appliances import Appliance
 from tests.support.faulty_store import (
     CrashError,

@@ -9,8 +9,8 @@ from seb_appliance.errors import FencedError
 from seb_appliance.formats.contents import Contents
 from seb_appliance.formats.entry import decode, encode
 from seb_appliance.storage import layout
-from seb_appliance.storage.memory import MemoryStore
-from seb_appliance.storage.replay import READS_OF_A_BAD_ENTRY
+from seb_appliance.storage.journal.replay import READS_OF_A_BAD_ENTRY
+from seb_appliance.storage.stores.memory import MemoryStore
 from tests.support.appliances import Appliance, rebuilt
 from tests.support.faulty_store import (
     FaultyStore,

@@ -13,7 +13,7 @@ from seb_appliance.errors import BadBatchError
 from seb_appliance.formats import batch
 from seb_appliance.formats.batch import Batch
 from seb_appliance.formats.columns import BinaryColumn, Columns, int64s
-from seb_appliance.storage.merging import Fingerprint, Piece, batches_of, merge
+from seb_appliance.storage.objects.merging import Fingerprint, Piece, batches_of, merge
 from tests.unit.formats.samples import columns
 
 # (offset, timestamp, record key, value, headers)

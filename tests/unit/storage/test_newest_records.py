@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seb_appliance import limits
-from seb_appliance.storage.newest_records import NewestRecords
+from seb_appliance.storage.objects.compacting import NewestRecords
 
 keys = st.none() | st.binary(max_size=3)
 

@@ -18,8 +18,8 @@ from seb_appliance.errors import (
     StoreUncertainError,
     StoreUnsupportedError,
 )
-from seb_appliance.storage.object_store import ObjectInfo, ObjectRange, ObjectStore, list_all
-from seb_appliance.storage.s3 import S3Store
+from seb_appliance.storage.stores.object_store import ObjectInfo, ObjectRange, ObjectStore, list_all
+from seb_appliance.storage.stores.s3 import S3Store
 from tests.support.servers.s3_server import S3Server
 from tests.support.stores import open_store, race
 

@@ -7,11 +7,11 @@ import dataclasses
 
 import pytest
 
-from seb_appliance.broker.histogram import BOUNDS_S
+from seb_appliance.broker.counters import BOUNDS_S
 from seb_appliance.errors import ObjectExistsError, ObjectMissingError
-from seb_appliance.storage.counted import CountedStore, RequestCount
-from seb_appliance.storage.memory import MemoryStore
-from seb_appliance.storage.object_store import ObjectInfo, ObjectRange
+from seb_appliance.storage.stores.counted import CountedStore, RequestCount
+from seb_appliance.storage.stores.memory import MemoryStore
+from seb_appliance.storage.stores.object_store import ObjectInfo, ObjectRange
 
 
 class Ticks:

@@ -19,14 +19,14 @@ from seb_appliance.errors import (
     StoreDeniedError,
     StoreUncertainError,
 )
-from seb_appliance.storage.directory import DirectoryStore
+from seb_appliance.storage.stores.directory import DirectoryStore
 from tests.support.stores import race
 
 _CREATE_AND_DIE = """\
 import asyncio, sys
 from pathlib import Path
 from seb_appliance.failpoints import Failpoints
-from seb_appliance.storage.directory import DirectoryStore
+from seb_appliance.storage.stores.directory import DirectoryStore
 store = DirectoryStore(Path(sys.argv[1]), Failpoints(sys.argv[2]))
 asyncio.run(getattr(store, sys.argv[3])("journal/1", b"0123456789"))
 """

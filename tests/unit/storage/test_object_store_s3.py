@@ -24,9 +24,9 @@ from seb_appliance.errors import (
     StoreUnsupportedError,
 )
 from seb_appliance.start_errors import ConfigurationError
-from seb_appliance.storage.object_store import ObjectInfo
-from seb_appliance.storage.s3 import S3Store
-from seb_appliance.storage.s3_options import S3Options
+from seb_appliance.storage.stores.object_store import ObjectInfo
+from seb_appliance.storage.stores.s3 import S3Store
+from seb_appliance.storage.stores.s3_options import S3Options
 from tests.support.faultproxy import FaultProxy, Rule
 from tests.support.servers.s3_server import S3Server
 
@@ -313,9 +313,9 @@ async def test_an_answer_that_trickles_is_given_up(options: S3Options) -> None:
 _CREATE_AND_DIE = """\
 import asyncio, sys
 from seb_appliance.failpoints import Failpoints
-from seb_appliance.storage.object_store import ObjectInfo
-from seb_appliance.storage.s3 import S3Store
-from seb_appliance.storage.s3_options import S3Options
+from seb_appliance.storage.stores.object_store import ObjectInfo
+from seb_appliance.storage.stores.s3 import S3Store
+from seb_appliance.storage.stores.s3_options import S3Options
 options = S3Options("bucket-of-tests", "", sys.argv[1], "us-east-1", "test", "testtest")
 store = S3Store(options, Failpoints(sys.argv[2]))
 asyncio.run(store.create("journal/1", b"x" * 1_000_000))

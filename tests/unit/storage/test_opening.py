@@ -12,9 +12,9 @@ from seb_appliance.start_errors import (
     StoreUnusableError,
 )
 from seb_appliance.storage import layout
-from seb_appliance.storage.bucket_info import decode_bucket_info
-from seb_appliance.storage.memory import MemoryStore
-from seb_appliance.storage.object_store import list_all
+from seb_appliance.storage.journal.bucket_info import decode_bucket_info
+from seb_appliance.storage.stores.memory import MemoryStore
+from seb_appliance.storage.stores.object_store import list_all
 from tests.support.appliances import Appliance, rebuilt
 from tests.support.faulty_store import FaultyStore, denied, unavailable
 

@@ -8,12 +8,14 @@ import pytest
 from seb_appliance.errors import CorruptObjectError, FencedError, ObjectMissingError
 from seb_appliance.formats.entry import Position, decode
 from seb_appliance.start_errors import BucketInUseError, NewerReleaseError, StoreUnusableError
-from seb_appliance.storage import journal as journal_file
-from seb_appliance.storage import layout, replay, snapshots
-from seb_appliance.storage.bases import decode_base, encode_base
-from seb_appliance.storage.bucket_info import BucketInfo, encode_bucket_info
+from seb_appliance.storage import layout
+from seb_appliance.storage.journal import journal as journal_file
+from seb_appliance.storage.journal import replay
+from seb_appliance.storage.journal.bases import decode_base, encode_base
+from seb_appliance.storage.journal.bucket_info import BucketInfo, encode_bucket_info
 from seb_appliance.storage.layout import Claim, SnapshotName
-from seb_appliance.storage.memory import MemoryStore
+from seb_appliance.storage.recovery import snapshots
+from seb_appliance.storage.stores.memory import MemoryStore
 from tests.support.appliances import Appliance, check_nothing
 from tests.support.fakes import settle
 from tests.support.faulty_store import FaultyStore, after, before

@@ -11,7 +11,7 @@ from crc32c import crc32c
 
 from seb_appliance.broker.counters import Counters
 from seb_appliance.broker.ports import EntryRef, SectionRef
-from seb_appliance.broker.sections import SectionReader
+from seb_appliance.broker.read.sections import SectionReader
 from seb_appliance.clock import SystemClock
 from seb_appliance.errors import CorruptObjectError, StoreDeniedError, StoreUncertainError
 from seb_appliance.failpoints import NO_FAILPOINTS
@@ -20,10 +20,10 @@ from seb_appliance.formats import entry as entry_format
 from seb_appliance.formats.columns import BinaryColumn, Columns, int64s
 from seb_appliance.formats.contents import Contents, Section
 from seb_appliance.formats.entry import ORIGIN, EncodedEntry
-from seb_appliance.storage.disk_cache import DiskCache
-from seb_appliance.storage.memory import MemoryStore
-from seb_appliance.storage.object_store import ObjectRange
-from seb_appliance.storage.section_source import BucketSections
+from seb_appliance.storage.objects.disk_cache import DiskCache
+from seb_appliance.storage.objects.section_source import BucketSections
+from seb_appliance.storage.stores.memory import MemoryStore
+from seb_appliance.storage.stores.object_store import ObjectRange
 
 DATA = bytes(range(64))
 

@@ -6,8 +6,8 @@ from seb_appliance.errors import CorruptObjectError
 from seb_appliance.formats.entry import Position
 from seb_appliance.storage import layout
 from seb_appliance.storage.layout import SnapshotName
-from seb_appliance.storage.memory import MemoryStore
-from seb_appliance.storage.snapshots import SnapshotSchedule, floor_of
+from seb_appliance.storage.recovery.snapshots import SnapshotSchedule, floor_of
+from seb_appliance.storage.stores.memory import MemoryStore
 from tests.support.appliances import Appliance, HurriedClock
 from tests.support.faulty_store import FaultyStore
 

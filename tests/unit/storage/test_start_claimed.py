@@ -11,11 +11,11 @@ from seb_appliance.formats.contents import Contents
 from seb_appliance.formats.entry import decode, encode
 from seb_appliance.start_errors import BucketInUseError, FencedStartError, StoreUnusableError
 from seb_appliance.storage import layout
-from seb_appliance.storage.bases import decode_base, encode_base, make_base
-from seb_appliance.storage.claims import UNKNOWN_LIST_WAIT_S
+from seb_appliance.storage.journal.bases import decode_base, encode_base, make_base
+from seb_appliance.storage.journal.claims import UNKNOWN_LIST_WAIT_S
 from seb_appliance.storage.layout import Claim
-from seb_appliance.storage.memory import MemoryStore
-from seb_appliance.storage.object_store import list_all
+from seb_appliance.storage.stores.memory import MemoryStore
+from seb_appliance.storage.stores.object_store import list_all
 from tests.support.appliances import Appliance, check_nothing, rebuilt
 from tests.support.faulty_store import (
     CrashError,

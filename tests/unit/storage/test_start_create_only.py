@@ -6,9 +6,10 @@ from seb_appliance.errors import CorruptObjectError, FencedError, ObjectMissingE
 from seb_appliance.formats.contents import Contents
 from seb_appliance.formats.entry import decode, encode
 from seb_appliance.start_errors import BucketInUseError, StoreUnusableError
-from seb_appliance.storage import layout, replay
-from seb_appliance.storage.memory import MemoryStore
-from seb_appliance.storage.object_store import list_all
+from seb_appliance.storage import layout
+from seb_appliance.storage.journal import replay
+from seb_appliance.storage.stores.memory import MemoryStore
+from seb_appliance.storage.stores.object_store import list_all
 from tests.support.appliances import Appliance, rebuilt
 from tests.support.faulty_store import (
     CrashError,

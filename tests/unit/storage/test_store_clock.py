@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import pytest
 
 from seb_appliance import limits
-from seb_appliance.storage.memory import MemoryStore
-from seb_appliance.storage.store_clock import StoreClock
+from seb_appliance.storage.stores.memory import MemoryStore
+from seb_appliance.storage.stores.store_clock import StoreClock
 from tests.support.fakes import START_US, FakeClock
 from tests.support.faulty_store import FaultyStore
 

@@ -7,9 +7,9 @@ import pytest
 
 from seb_appliance.start_errors import StoreUnusableError
 from seb_appliance.storage import layout
-from seb_appliance.storage.memory import MemoryStore
-from seb_appliance.storage.object_store import ObjectRange, list_all
-from seb_appliance.storage.opening import run_store_test
+from seb_appliance.storage.recovery.opening import run_store_test
+from seb_appliance.storage.stores.memory import MemoryStore
+from seb_appliance.storage.stores.object_store import ObjectRange, list_all
 from tests.support.appliances import Appliance, HurriedClock
 from tests.support.faulty_store import (
     FaultyStore,

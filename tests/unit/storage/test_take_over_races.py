@@ -5,7 +5,7 @@ from contextlib import suppress
 import pytest
 
 from seb_appliance.errors import FencedError
-from seb_appliance.storage.memory import MemoryStore
+from seb_appliance.storage.stores.memory import MemoryStore
 from tests.support.appliances import Appliance
 from tests.support.faulty_store import FaultyStore, after, before
 

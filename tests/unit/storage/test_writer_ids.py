@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from seb_appliance.storage.writer_ids import WriterIds
+from seb_appliance.storage.recovery.writer_ids import WriterIds
 
 
 def test_remembered_ids_are_known(tmp_path):

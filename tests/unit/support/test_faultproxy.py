@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from seb_appliance.errors import StoreUncertainError
-from seb_appliance.storage.s3 import S3Store
+from seb_appliance.storage.stores.s3 import S3Store
 from tests.support.faultproxy import control
 from tests.support.servers.s3_server import S3Server
 

@@ -7,7 +7,7 @@ import pytest
 from seb_appliance import limits
 from seb_appliance.errors import BadRequestError, ForbiddenError
 from seb_appliance.ui import answers, forms
-from seb_appliance.ui.same_origin import check_same_origin
+from seb_appliance.ui.page_context import check_same_origin
 
 KNOWN = frozenset({"a", "b"})
 

@@ -8,8 +8,7 @@ import pytest
 
 from seb_appliance import limits
 from seb_appliance.broker.ports import UserRow
-from seb_appliance.ui.sessions import Sessions, cookie_header, token_in
-from seb_appliance.ui.throttle import Throttle
+from seb_appliance.ui.sessions import Sessions, Throttle, cookie_header, token_in
 from tests.support.fakes import FakeClock
 
 OLGA = UserRow("olga", "viewer", "hash", 1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from seb_appliance.ui.topic_rates import TopicRate, TopicRates
+from seb_appliance.ui.history import TopicRate, TopicRates
 
 
 def test_a_rate_is_of_the_last_sample_and_none_before_the_first() -> None:

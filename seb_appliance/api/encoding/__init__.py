@@ -1,0 +1,1 @@
+"""Requests and answers as bytes: parameters, headers, JSON, CSV, problems."""

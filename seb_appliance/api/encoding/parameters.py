@@ -1,0 +1,180 @@
+"""Query parameters and request headers: read once, all of them known, each checked."""
+
+from __future__ import annotations
+
+import re
+from typing import Final, TypeVar
+from urllib.parse import parse_qsl
+
+from seb_appliance import limits, quantities
+from seb_appliance.api.encoding.times import parse_time
+from seb_appliance.broker.values import From
+from seb_appliance.errors import BadParameterError, UnauthenticatedError
+
+T = TypeVar("T", bound=str)
+
+# What parameters of reads mean when they are not sent.
+DEFAULTS: Final = {"offset": "earliest", "wait": "0", "values": "text", "fresh": "false"}
+
+_DIGITS: Final = re.compile(r"[0-9]{1,16}")
+_API_KEY_START: Final = "seb_"
+_NO_QUERY: Final[dict[str, str]] = {}
+
+# These change what a write means: to ignore one would be a lie to a careful client.
+_PROMISES: Final = {
+    b"idempotency-key": "Idempotency-Key",
+    b"producer-id": "Producer-Id",
+    b"producer-epoch": "Producer-Epoch",
+    b"producer-seq": "Producer-Seq",
+    b"producer-checksum": "Producer-Checksum",
+    b"if-match": "If-Match",
+    b"if-unmodified-since": "If-Unmodified-Since",
+    b"ce-specversion": "ce-specversion (CloudEvents)",
+}
+_ONCE: Final = frozenset({b"content-type", b"content-encoding", b"if-none-match"})
+
+
+def read_headers(raw: list[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
+    """Lower-case names; repeated ones joined by commas, which our own and single ones may not be.
+
+    Raises BadParameterError, and UnauthenticatedError for a second Authorization.
+    """
+    headers: dict[bytes, bytes] = {}
+    for name, value in raw:
+        if name not in headers:
+            headers[name] = value
+        elif name == b"authorization":
+            raise UnauthenticatedError("Two Authorization headers were sent; send one.")
+        elif name in _ONCE or name in _PROMISES or name.startswith((b"seb-", b"ce-")):
+            raise BadParameterError(f"The header {name.decode('latin-1')} was sent twice.")
+        else:
+            headers[name] += b", " + value
+    return headers
+
+
+def refuse_unsupported(
+    headers: dict[bytes, bytes], understood: frozenset[bytes] = frozenset()
+) -> None:
+    """Raises BadParameterError for a header that asks for a promise this route cannot give."""
+    for name in (_PROMISES.keys() & headers.keys()) - understood:
+        raise BadParameterError(
+            f"{_PROMISES[name]} is not supported here; it would be unsafe to ignore it. Nothing "
+            "was stored."
+        )
+
+
+def read_query(query_string: bytes, known: frozenset[str]) -> dict[str, str]:
+    """The parameters of a query. Raises BadParameterError for unknown or repeated ones."""
+    if not query_string:
+        return _NO_QUERY
+    try:
+        pairs = parse_qsl(
+            query_string.decode("ascii"),
+            keep_blank_values=True,
+            strict_parsing=True,
+            errors="strict",
+            max_num_fields=32,
+        )
+    except ValueError as error:
+        raise BadParameterError(
+            "The query is not name=value pairs joined by &, in UTF-8."
+        ) from error
+    query: dict[str, str] = {}
+    for name, value in pairs:
+        if value.startswith(_API_KEY_START) and name not in known:
+            raise BadParameterError(
+                "An API key never belongs in a URL, where proxies log it: send it as "
+                "Authorization: Bearer, and replace this one."
+            )
+        if name not in known:
+            takes = ", ".join(sorted(known)) or "none"
+            raise BadParameterError(f"Unknown query parameter {name[:100]!r}; known here: {takes}.")
+        if name in query:
+            raise BadParameterError(f"The query parameter {name!r} is given twice.")
+        query[name] = value
+    return query
+
+
+def position(text: str, name: str) -> From:
+    """Where a read begins: `17`, `earliest`, `latest`, `-5`, `@2026-11-21T10:00:00Z`."""
+    if text == "earliest":
+        return From(earliest=True)
+    if text == "latest":
+        return From(latest=True)
+    if text.startswith("@"):
+        return _time(text[1:], name)
+    digits = text.removeprefix("-")
+    number = int(digits) if _DIGITS.fullmatch(digits) else None
+    if number is None or number > limits.OFFSET_MAX or (digits != text and number == 0):
+        raise BadParameterError(
+            f"{name}={text[:100]!r} is none of an offset (0 to 2^53-1), earliest, latest, "
+            "-N (the last N) and @time (@2026-11-21T10:00:00Z)."
+        )
+    return From(offset=number) if digits == text else From(last=number)
+
+
+def end_position(text: str, name: str) -> From:
+    """An exclusive end: an offset or `@time`."""
+    if text.startswith("@"):
+        return _time(text[1:], name)
+    if not _DIGITS.fullmatch(text) or int(text) > limits.OFFSET_MAX:
+        raise BadParameterError(
+            f"{name}={text[:100]!r} is neither an offset nor @time (@2026-11-21T10:00:00Z)."
+        )
+    return From(offset=int(text))
+
+
+def _time(text: str, name: str) -> From:
+    try:
+        return From(timestamp_us=parse_time(text))
+    except ValueError as error:
+        raise BadParameterError(f"{name}: {error}.") from error
+
+
+def integer(text: str, name: str, *, smallest: int, largest: int) -> int:
+    """A whole number in a range."""
+    if not _DIGITS.fullmatch(text) or not smallest <= int(text) <= largest:
+        raise BadParameterError(
+            f"{name}={text[:100]!r} is not a number from {smallest} to {largest}."
+        )
+    return int(text)
+
+
+def size_bytes(text: str, name: str, *, largest: int) -> int:
+    """At least one byte: `65536`, `64KiB`, `8MiB`."""
+    try:
+        size = quantities.size_bytes(text[:100])
+    except ValueError as error:
+        raise BadParameterError(f"{name}: {error}.") from error
+    if not 1 <= size <= largest:
+        raise BadParameterError(f"{name} is from 1 byte to {quantities.format_size(largest)}.")
+    return size
+
+
+def duration_ms(text: str, name: str, *, largest: int) -> int:
+    """`250ms`, `30s`; with its unit, only 0 needs none."""
+    if text.isdigit() and text.strip("0"):
+        raise BadParameterError(f"{name} lacks its unit: write {text[:20]}ms or {text[:20]}s.")
+    try:
+        duration = quantities.duration_ms(text[:100])
+    except ValueError as error:
+        raise BadParameterError(f"{name}: {error}.") from error
+    if duration > largest:
+        raise BadParameterError(f"{name} is at most {quantities.format_duration(largest)}.")
+    return duration
+
+
+def choice(text: str, name: str, choices: tuple[T, ...]) -> T:
+    """The one of `choices` that `text` is."""
+    for one in choices:
+        if one == text:
+            return one
+    raise BadParameterError(f"{name}={text[:100]!r} is none of {', '.join(choices)}.")
+
+
+def topic_id(query: dict[str, str]) -> int | None:
+    """Of the topic that a reader means; None: whichever has the name. Raises BadParameterError."""
+    text = query.get("topic_id")
+    if text is None:
+        return None
+    return integer(text, "topic_id", smallest=0, largest=limits.OFFSET_MAX)

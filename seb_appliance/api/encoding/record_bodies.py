@@ -1,0 +1,177 @@
+"""What a producer sends, as columns of records: free functions on bytes."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+from urllib.parse import unquote_to_bytes
+
+import msgspec
+
+from seb_appliance import limits
+from seb_appliance.api.encoding.times import parse_time
+from seb_appliance.broker.append.prepared import check_headers, check_key, pack_headers
+from seb_appliance.broker.values import NewBatches, NewRecords
+from seb_appliance.errors import (
+    BadBatchError,
+    BadParameterError,
+    RecordTooLargeError,
+    RequestTooLargeError,
+)
+from seb_appliance.formats import batch
+from seb_appliance.formats.columns import BinaryColumn, Bytes
+
+_BAD_ESCAPE: Final = re.compile(rb"%(?![0-9A-Fa-f]{2})")
+_HEADER_PREFIX: Final = b"seb-header-"
+_GENERAL: Final = frozenset({b"seb-timeout"})  # understood whatever the body is
+
+_headers_decoder: Final = msgspec.msgpack.Decoder(dict[str, bytes])
+
+
+def too_many_records(most: int = limits.RECORDS_PER_REQUEST_MAX) -> RequestTooLargeError:
+    return RequestTooLargeError(
+        f"A request holds at most {most} records; send smaller ones.", max_records=most
+    )
+
+
+# --- one record: the body is its value ---
+
+
+def parse_single(body: bytes, headers: dict[bytes, bytes]) -> NewRecords:
+    """One record from a body and `Seb-Key`, `Seb-Timestamp`, `Seb-Header-*`.
+
+    Record key, header names and header values are percent-encoded. Raises BadParameterError,
+    RecordTooLargeError.
+    """
+    records = NewRecords([body])
+    record_headers: dict[str, bytes] = {}
+    for name, value in headers.items():
+        if not name.startswith(b"seb-"):
+            continue
+        if name == b"seb-key":
+            records.keys = [check_key(_unquote(value, "Seb-Key"))]
+        elif name == b"seb-timestamp":
+            records.timestamps_us = [_timestamp(value)]
+        elif name.startswith(_HEADER_PREFIX):
+            text = _header_name(name.removeprefix(_HEADER_PREFIX))
+            record_headers[text] = _unquote(value, f"Seb-Header-{text}")
+        elif name not in _GENERAL:
+            raise _unknown_header(name)
+    if record_headers:
+        records.headers = [pack_headers(record_headers)]
+    return records
+
+
+def refuse_record_headers(headers: dict[bytes, bytes]) -> None:
+    """Headers of a single record make no sense beside a body of many. Raises BadParameterError."""
+    for name in headers:
+        if name.startswith(b"seb-") and name not in _GENERAL:
+            raise _unknown_header(name)
+
+
+def _unknown_header(name: bytes) -> BadParameterError:
+    return BadParameterError(
+        f"The header {name.decode('latin-1')} is not known here. A body that is one record's value "
+        "takes Seb-Key, Seb-Timestamp and Seb-Header-<name>; Seb-Timeout goes with every body."
+    )
+
+
+def _unquote(value: bytes, what: str) -> bytes:
+    if _BAD_ESCAPE.search(value):
+        raise BadParameterError(f"{what} is percent-encoded: write % itself as %25.")
+    return unquote_to_bytes(value)
+
+
+def _header_name(quoted: bytes) -> str:
+    try:
+        name = _unquote(quoted, "The name of a Seb-Header").decode()
+    except UnicodeDecodeError as error:
+        raise BadParameterError("The name of a Seb-Header is not UTF-8.") from error
+    if not name:
+        raise BadParameterError("Seb-Header- lacks the name of the record header.")
+    return name
+
+
+def _timestamp(value: bytes) -> int:
+    try:
+        return parse_time(value.decode("latin-1"))
+    except ValueError as error:
+        raise BadParameterError(f"Seb-Timestamp: {error}.") from error
+
+
+# --- record batches ---
+
+
+CheckedBatches = tuple[list[batch.BatchHeader], int]  # of all batches; the longest value's length
+
+
+def parse_batches(body: Bytes, max_bytes: int) -> NewBatches:
+    """As `check_batches`, and the batches."""
+    return batches_at(body, check_batches(body, max_bytes))
+
+
+def batches_at(body: Bytes, checked: CheckedBatches) -> NewBatches:
+    """The batches of a body that was checked."""
+    headers, largest_value_bytes = checked
+    batches: list[tuple[batch.BatchHeader, memoryview]] = []
+    view = memoryview(body)
+    at = 0
+    for header in headers:
+        batches.append((header, view[at + batch.HEADER_BYTES : at + header.total_bytes]))
+        at += header.total_bytes
+    return NewBatches(batches, largest_value_bytes)
+
+
+def check_batches(body: Bytes, max_bytes: int) -> CheckedBatches:
+    """Batches back to back, each checked to its last column; `max_bytes` bounds what they inflate
+    to. Raises BadBatchError, RequestTooLargeError, RecordTooLargeError."""
+    headers: list[batch.BatchHeader] = []
+    count = inflated_bytes = largest_value_bytes = at = 0
+    view = memoryview(body)
+    while at < len(body):
+        header = batch.read_header(body, at)
+        count += header.count
+        inflated_bytes += header.inflated_bytes
+        if count > limits.RECORDS_IN_BATCHES_MAX:
+            raise too_many_records(limits.RECORDS_IN_BATCHES_MAX)
+        if inflated_bytes > max_bytes:
+            raise RequestTooLargeError(f"The batches inflate to more than {max_bytes} bytes.")
+        begin, end = at + batch.HEADER_BYTES, at + header.total_bytes
+        if any(view[begin + header.stored_bytes : end]):
+            raise BadBatchError("The bytes that pad a batch to a multiple of 8 are zeros.")
+        columns = batch.decode(body, at, header).columns
+        largest_value_bytes = max(largest_value_bytes, columns.values.largest())
+        if columns.keys is not None or columns.values.valid is not None:
+            _check_keys(columns.values, columns.keys)
+        if columns.headers is not None:
+            _check_header_column(columns.headers)
+        headers.append(header)
+        at = end
+    if not headers:
+        raise BadBatchError("The body holds no record batch.")
+    return headers, largest_value_bytes
+
+
+def _check_keys(values: BinaryColumn, keys: BinaryColumn | None) -> None:
+    if keys is not None and keys.largest() > limits.RECORD_KEY_BYTES_MAX:
+        raise RecordTooLargeError(
+            f"A record key has {keys.largest()} bytes; at most {limits.RECORD_KEY_BYTES_MAX} are "
+            "allowed."
+        )
+    if values.valid is not None:
+        for i in range(len(values)):
+            if values.is_null(i) and (keys is None or keys.is_null(i)):
+                raise BadBatchError(f"Record {i} is a tombstone (null value) without a record key.")
+
+
+def _check_header_column(headers: BinaryColumn) -> None:
+    for i, packed in enumerate(headers.slice()):
+        if not packed:
+            continue
+        try:
+            unpacked = _headers_decoder.decode(packed)
+        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+            raise BadBatchError(
+                f"The headers of record {i} are no msgpack map of text to bytes: {error}"
+            ) from error
+        check_headers(len(unpacked), len(packed))

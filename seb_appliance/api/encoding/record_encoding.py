@@ -1,0 +1,257 @@
+"""Records as JSON and NDJSON: free functions from a read's result to bytes.
+
+Columns become lists, lists become structs in one `map`, and msgspec writes a slice of them at a
+time: no Python runs for a single record, unless its value has to be parsed. An answer comes in
+parts of bounded size, so that whoever sends it can let others run in between.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterable, Iterator
+from itertools import pairwise, repeat
+from typing import Final, Literal, TypeAlias
+
+import msgspec
+from msgspec import UNSET, Raw, UnsetType
+
+from seb_appliance.api.encoding.times import format_times
+from seb_appliance.broker.values import BatchSlice, ReadResult
+from seb_appliance.formats.columns import BinaryColumn
+
+ValueShape = Literal["text", "json", "base64"]
+VALUE_SHAPES: Final[tuple[ValueShape, ...]] = ("text", "json", "base64")
+
+# A part is made without a break: at most about a millisecond.
+_PART_RECORDS: Final = 512
+_PART_BYTES: Final = 256 * 1024
+
+_encoder: Final = msgspec.json.Encoder()
+_headers_decoder: Final = msgspec.msgpack.Decoder(dict[str, bytes])
+_NO_RECORDS: Final = b'"records":[]'
+_NO_HEADERS: Final[dict[str, str]] = {}  # shared by all records that have none
+
+
+class RecordOut(msgspec.Struct):
+    """One record as a consumer gets it. The five fields are always there; a `…_base64` field
+    stands beside one that is null (or, for headers, lacks names) because it is no UTF-8 text."""
+
+    offset: int
+    timestamp: str
+    key: str | None
+    value: str | Raw | None
+    headers: dict[str, str]
+    key_base64: bytes | UnsetType = UNSET
+    value_base64: bytes | UnsetType = UNSET
+    headers_base64: dict[str, bytes] | UnsetType = UNSET
+
+
+class RecordsOut(msgspec.Struct):
+    """The body of a consume answer as `application/json`."""
+
+    topic: str
+    topic_id: int
+    records: list[RecordOut]
+    next_offset: int
+    log_start_offset: int
+    log_end_offset: int
+
+
+def json_parts(result: ReadResult, shape: ValueShape) -> Iterator[bytes]:
+    """`shape`: values as text (base64 where they are no UTF-8), as parsed JSON (base64 where they
+    are none), or values, record keys and headers all in base64."""
+    frame = RecordsOut(
+        result.topic,
+        result.topic_id,
+        [],
+        result.next_offset,
+        result.log_start_offset,
+        result.log_end_offset,
+    )
+    return framed(frame, result, shape)
+
+
+def framed(frame: RecordsOut, result: ReadResult, shape: ValueShape) -> Iterator[bytes]:
+    """`frame` as JSON, with the result's records in the place of none."""
+    # A quote inside of a text is escaped: this can only be the field itself.
+    before, _, after = _encoder.encode(frame).partition(_NO_RECORDS)
+    opening = before + _NO_RECORDS[:-1]
+    for part in record_parts(result, shape):
+        yield opening + _encoder.encode(part)[1:-1]
+        opening = b","
+    yield (b"" if opening == b"," else opening) + _NO_RECORDS[-1:] + after + b"\n"
+
+
+def ndjson_parts(result: ReadResult, shape: ValueShape) -> Iterator[bytes]:
+    """One record per line."""
+    return map(_encoder.encode_lines, record_parts(result, shape))
+
+
+def records(result: ReadResult, shape: ValueShape) -> Iterator[RecordOut]:
+    for part in record_parts(result, shape):
+        yield from part
+
+
+def record_parts(result: ReadResult, shape: ValueShape) -> Iterator[list[RecordOut]]:
+    """The records, some at a time."""
+    for piece in result.slices:
+        mean_bytes = piece.batch.header.inflated_bytes // piece.batch.header.count + 1
+        at_once = max(1, min(_PART_RECORDS, _PART_BYTES // mean_bytes))
+        for begin in range(piece.begin, piece.end, at_once):
+            yield _records(piece, begin, min(begin + at_once, piece.end), shape)
+
+
+def _records(piece: BatchSlice, begin: int, end: int, shape: ValueShape) -> list[RecordOut]:
+    columns = piece.batch.columns
+    timestamps = format_times(columns.timestamps_us[begin:end].tolist())
+    if shape == "base64":
+        keys, keys64 = _in_base64(columns.keys, begin, end)
+        values, values64 = _in_base64(columns.values, begin, end)
+    else:
+        keys, keys64 = _as_text(columns.keys, begin, end)
+        as_shaped = _as_json if shape == "json" else _as_text
+        values, values64 = as_shaped(columns.values, begin, end)
+    headers, headers64 = _headers(columns.headers, begin, end, as_text=shape != "base64")
+    offsets = piece.batch.offsets()[begin:end]
+    fields = (offsets, timestamps, keys, values, headers, keys64, values64, headers64)
+    return list(map(RecordOut, *fields))
+
+
+# A column for a field, and one for the `…_base64` field beside it. One is endless when it is the
+# same for all records.
+_Plain: TypeAlias = "Iterable[str | Raw | None]"
+_Base64: TypeAlias = "Iterable[bytes | UnsetType]"
+
+
+def _as_text(column: BinaryColumn | None, begin: int, end: int) -> tuple[_Plain, _Base64]:
+    if column is None:
+        return repeat(None), repeat(UNSET)
+    if column.valid is None:
+        starts = column.starts[begin : end + 1].tolist()
+        first = starts[0]
+        try:
+            text = str(column.data[first : starts[-1]], "ascii")
+        except UnicodeDecodeError:
+            pass
+        else:
+            # Characters are bytes here: the whole column is decoded once, and cut.
+            return [text[a - first : b - first] for a, b in pairwise(starts)], repeat(UNSET)
+    items = column.slice(begin, end)
+    return _with_base64([None if item is None else _text(item) for item in items], items)
+
+
+def _as_json(column: BinaryColumn | None, begin: int, end: int) -> tuple[_Plain, _Base64]:
+    assert column is not None, "there are always values"
+    items = column.slice(begin, end)
+    return _with_base64([None if item is None else _parsed(item) for item in items], items)
+
+
+def _in_base64(column: BinaryColumn | None, begin: int, end: int) -> tuple[_Plain, _Base64]:
+    if column is None:
+        return repeat(None), repeat(UNSET)
+    items = column.slice(begin, end)
+    return repeat(None), [UNSET if item is None else item for item in items]
+
+
+def _with_base64(
+    plain: list[str | None] | list[Raw | None], items: list[bytes | None]
+) -> tuple[_Plain, _Base64]:
+    """`plain`, and in base64 what is None there though it has bytes."""
+    if None not in plain:
+        return plain, repeat(UNSET)
+    return plain, [
+        UNSET if shown is not None or item is None else item
+        for shown, item in zip(plain, items, strict=True)
+    ]
+
+
+def _headers(
+    column: BinaryColumn | None, begin: int, end: int, *, as_text: bool
+) -> tuple[Iterable[dict[str, str]], Iterable[dict[str, bytes] | UnsetType]]:
+    """Headers as text, and those that are none (or all of them) in base64."""
+    if column is None:
+        return repeat(_NO_HEADERS), repeat(UNSET)
+    items = column.slice(begin, end)
+    known = {packed: _unpacked(packed, as_text=as_text) for packed in set(items)}
+    return [known[packed][0] for packed in items], [known[packed][1] for packed in items]
+
+
+def _unpacked(
+    packed: bytes | None, *, as_text: bool
+) -> tuple[dict[str, str], dict[str, bytes] | UnsetType]:
+    if not packed:
+        return _NO_HEADERS, UNSET
+    headers = _headers_decoder.decode(packed)
+    if not as_text:
+        return _NO_HEADERS, headers
+    texts = {name: _text(content) for name, content in headers.items()}
+    binary = {name: headers[name] for name, text in texts.items() if text is None}
+    return {name: text for name, text in texts.items() if text is not None}, binary or UNSET
+
+
+def _text(content: bytes) -> str | None:
+    try:
+        return content.decode()
+    except UnicodeDecodeError:
+        return None
+
+
+def _parsed(value: bytes) -> Raw | None:
+    """The value on one line if it is JSON; else None. JSON `null` itself stays null in the answer,
+    with its bytes in value_base64, since a null value alone is a tombstone."""
+    if value.strip() == b"null":
+        return None
+    try:
+        value.decode()  # the formatter copies text without looking into it
+        return Raw(msgspec.json.format(value, indent=-1))
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+
+
+# Records as CSV (RFC 4180): from a read's result to bytes, a part at a time.
+#
+# The columns are the fields of a record in JSON. Texts stand in quotes; a field without anything in
+# it, not even quotes, is null.
+
+
+HEADER_ROW: Final = b",".join(map(str.encode, RecordOut.__struct_fields__)) + b"\r\n"
+
+_encode: Final = msgspec.json.Encoder().encode
+
+
+def csv_parts(result: ReadResult, shape: ValueShape) -> Iterator[bytes]:
+    """The rows, without the header row."""
+    return map(_rows, record_parts(result, shape))
+
+
+def _rows(records: list[RecordOut]) -> bytes:
+    columns: tuple[Iterable[str], ...] = (
+        [str(record.offset) for record in records],
+        [record.timestamp for record in records],
+        [_quoted(record.key) for record in records],
+        [_quoted(record.value) for record in records],
+        [_object(record.headers) for record in records],
+        [_base64(record.key_base64) for record in records],
+        [_base64(record.value_base64) for record in records],
+        [_object(record.headers_base64) for record in records],
+    )
+    rows = map(",".join, zip(*columns, strict=True))
+    return "".join([f"{row}\r\n" for row in rows]).encode()
+
+
+def _quoted(text: str | Raw | None) -> str:
+    if text is None:
+        return ""
+    if isinstance(text, Raw):
+        text = bytes(text).decode()
+    return '"' + text.replace('"', '""') + '"'
+
+
+def _object(headers: dict[str, str] | dict[str, bytes] | UnsetType) -> str:
+    if headers is UNSET:
+        return ""
+    return _quoted(_encode(headers).decode()) if headers else "{}"
+
+
+def _base64(content: bytes | UnsetType) -> str:
+    return "" if content is UNSET else base64.b64encode(content).decode()

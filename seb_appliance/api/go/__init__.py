@@ -1,1 +1,0 @@
-"""The Go broker's own API, for clients that exist already."""

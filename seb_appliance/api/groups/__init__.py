@@ -1,1 +1,0 @@
-"""Consumer groups: reading on, committed offsets, leases, and what operators see of them."""

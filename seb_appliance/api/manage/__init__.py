@@ -1,1 +1,0 @@
-"""What operators ask of an appliance: topics, API keys, cost, status, snapshots, compactions."""

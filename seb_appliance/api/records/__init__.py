@@ -1,1 +1,0 @@
-"""Records: appended, read, followed live, in transactions, by record key; and their encodings."""

@@ -1,0 +1,1 @@
+"""Consumer groups: reading, committed offsets, leases, resets."""

@@ -1,0 +1,1 @@
+"""For operators: topics, API keys, status, cost, audit, compactions."""

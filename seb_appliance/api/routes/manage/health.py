@@ -1,0 +1,118 @@
+"""`/healthz` (the process lives) and `/readyz` (it takes reads and writes): no API key needed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final, Literal
+
+from litestar import get
+from litestar.handlers import HTTPRouteHandler
+from litestar.types import ASGIApp
+
+from seb_appliance.api.encoding.answers import Answer, json_answer
+from seb_appliance.api.encoding.parameters import choice, read_headers, read_query
+from seb_appliance.api.server.auth import AnyRequest, enter
+from seb_appliance.api.server.options import ApiOptions
+from seb_appliance.api.server.peers import is_local
+from seb_appliance.broker.broker import Broker
+from seb_appliance.broker.counters import BOUNDS_S, Histogram
+from seb_appliance.errors import ForbiddenError, NotReadyError
+
+
+def routes(broker: Broker) -> list[HTTPRouteHandler]:
+    @get("/healthz")
+    async def healthz(request: AnyRequest) -> ASGIApp:  # noqa: ARG001 - Litestar passes it by name
+        return json_answer(200, {"status": "ok"})
+
+    @get("/readyz")
+    async def readyz(request: AnyRequest) -> ASGIApp:
+        readiness = await broker.readiness()
+        if readiness.ready:
+            return json_answer(200, {"ready": True})
+        # The sentences name buckets and files: they are for this machine's operator.
+        if is_local(request.scope):
+            raise NotReadyError("; ".join(readiness.sentences), problems=readiness.sentences)
+        raise NotReadyError("The appliance cannot take reads and writes now.")
+
+    return [healthz, readyz]
+
+
+# `/metrics` in the Prometheus text format; for this machine only unless set otherwise.
+
+
+_QUERY: Final = frozenset({"names"})
+_NAMES: Final = frozenset({"topic", "group"})  # labels that are only shown to who asks for them
+CONTENT_TYPE: Final = b"text/plain; version=0.0.4; charset=utf-8"
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One value of a metric. Samples of one name agree on `help` and `kind`. A histogram's have a
+    `suffix` each, and come from `histogram`."""
+
+    name: str
+    help: str
+    kind: Literal["counter", "gauge", "histogram"]
+    value: float
+    labels: Mapping[str, str] = field(default_factory=dict)
+    suffix: str = ""
+
+
+def histogram(
+    name: str, text: str, found: Histogram, labels: Mapping[str, str] | None = None
+) -> Iterator[Sample]:
+    """The samples of a histogram: how many were no longer than each bound, their sum and count."""
+    given, count = dict(labels or {}), 0
+    for bound, more in zip((*BOUNDS_S, None), found.counts, strict=True):
+        count += more
+        edge = {"le": "+Inf" if bound is None else f"{bound:g}"}
+        yield Sample(name, text, "histogram", count, {**given, **edge}, "_bucket")
+    yield Sample(name, text, "histogram", found.sum_s, given, "_sum")
+    yield Sample(name, text, "histogram", count, given, "_count")
+
+
+def exposition(samples: Iterable[Sample]) -> bytes:
+    """The text of the samples, those of one name together, in the order of first appearance."""
+    families: dict[str, list[Sample]] = {}
+    for sample in samples:
+        families.setdefault(sample.name, []).append(sample)
+    lines: list[str] = []
+    for name, family in families.items():
+        lines.append(f"# HELP {name} {_escape(family[0].help)}")
+        lines.append(f"# TYPE {name} {family[0].kind}")
+        for sample in family:
+            labels = ",".join(
+                f'{label}="{_escape(text, quotes=True)}"' for label, text in sample.labels.items()
+            )
+            shown = f"{name}{sample.suffix}"
+            shown += f"{{{labels}}}" if labels else ""
+            lines.append(f"{shown} {sample.value}")
+    return "\n".join([*lines, ""]).encode()
+
+
+def _escape(text: str, *, quotes: bool = False) -> str:
+    text = text.replace("\\", r"\\").replace("\n", r"\n")
+    return text.replace('"', r"\"") if quotes else text
+
+
+def metrics_routes(
+    broker: Broker, samples: Callable[[], Iterable[Sample]], options: ApiOptions
+) -> list[HTTPRouteHandler]:
+    @get("/metrics")
+    async def metrics(request: AnyRequest) -> ASGIApp:
+        if not (options.metrics_public or is_local(request.scope)):
+            headers = read_headers(list(request.scope["headers"]))
+            if b"authorization" not in headers:
+                raise ForbiddenError(
+                    "/metrics without an API key answers only to the machine it runs on, by a "
+                    "loopback address, unless metrics_public is set."
+                )
+            broker.authorize(enter(request, broker, _QUERY).key, "admin")
+        asked = read_query(request.scope["query_string"], _QUERY).get("names", "false")
+        shown = samples()
+        if choice(asked, "names", ("false", "true")) == "false":
+            shown = (sample for sample in shown if not _NAMES & sample.labels.keys())
+        return Answer(200, [(b"content-type", CONTENT_TYPE)], exposition(shown))
+
+    return [metrics]

@@ -1,0 +1,1 @@
+"""Records: appended, read, followed live, in transactions, by record key."""

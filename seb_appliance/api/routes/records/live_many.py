@@ -1,0 +1,190 @@
+"""`GET /v1/records?topics=…` as `text/event-stream`: many topics in one stream.
+
+The stream's place is the next offset in each of its topics. It is the id of each event, so that
+Last-Event-ID goes on in all of them behind the last event that was received.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+from litestar import get
+from litestar.handlers import HTTPRouteHandler
+from litestar.types import ASGIApp
+
+from seb_appliance import limits
+from seb_appliance.api.encoding.answers import JSON, SSE, Headers
+from seb_appliance.api.encoding.record_encoding import records
+from seb_appliance.api.routes.records.consume import answer_type, unless_gone
+from seb_appliance.api.routes.records.live import RETRY, LiveAnswer
+from seb_appliance.api.routes.records.many import (
+    PAGE_QUERY,
+    QUERY,
+    PageOfMany,
+    cursor_of,
+    many_request,
+    start_of,
+)
+from seb_appliance.api.server.auth import AnyRequest, Call, enter_to_read
+from seb_appliance.broker.broker import Broker
+from seb_appliance.broker.read.followers import FollowerOfMany, Part, check_count
+from seb_appliance.broker.topics.topic import Topic
+from seb_appliance.broker.values import ApiKeyView, From, ReadRequest, ReadResult
+from seb_appliance.errors import BadParameterError, TopicNotFoundError
+
+FORMATS: Final = {"sse": SSE.decode(), "json": JSON.decode()}
+
+
+class LiveOfMany(LiveAnswer[FollowerOfMany]):
+    """The stream. Each topic with something new has its turn for one part."""
+
+    def __init__(self, broker: Broker, call: Call) -> None:
+        """Raises BadParameterError, ForbiddenError."""
+        super().__init__(broker, call)
+        for name in PAGE_QUERY & call.query.keys():
+            raise BadParameterError(f"{name} has no meaning in a live stream; ask for format=json.")
+        self._wanted = many_request(call)
+        self._left = self._wanted.most
+        self._place: dict[int, int] = {}
+        self._behind: dict[int, Topic] = {}  # may have something new; the first one is next
+        broker.authorize(call.key, "consume")
+
+    def _may(self, topic: str) -> bool:
+        """Whether the stream is to hold the topic, by its patterns, its API key and its ticket."""
+        ticket = self._call.ticket
+        return (
+            self._wanted.patterns.cover(topic)
+            and (ticket is None or ticket.topics.cover(topic))
+            and self._broker.may(self._key, "consume", topic)
+        )
+
+    @property
+    def _begins(self) -> Headers:
+        return []
+
+    async def _follow(self) -> FollowerOfMany:
+        """Raises OffsetExpiredError, OffsetOutOfRangeError, too."""
+        follower = await self._broker.follow_many(self._may, self._call.owner)
+        try:
+            for topic in follower.topics.values():
+                self._place[topic.topic_id] = start_of(
+                    topic, self._wanted.place, latest=self._wanted.latest
+                )
+        except BaseException:
+            follower.__exit__(None, None, None)
+            raise
+        return follower
+
+    def _opening(self, follower: FollowerOfMany) -> bytes:  # noqa: ARG002
+        # An id without data: who loses the connection before the first event comes back to here.
+        return RETRY + b"id: %b\n\n" % cursor_of(self._place).encode()
+
+    async def _authorize(self, follower: FollowerOfMany, key: ApiKeyView) -> None:
+        """Topics that it may not read any more leave the stream, others come; their places stay, so
+        that a grant that is given back goes on where it was."""
+        self._broker.authorize(key, "consume")
+        for topic in [t for t in follower.topics.values() if not self._may(t.name)]:
+            follower.drop(topic)
+            self._behind.pop(topic.topic_id, None)
+        await self._broker.meet_all(follower)
+
+    def _is_over(self) -> bool:
+        return self._left == 0
+
+    async def _next_part(self, follower: FollowerOfMany) -> bytes | None:
+        self._behind |= follower.changed
+        follower.changed.clear()
+        check_count(follower.topics)
+        check_count(self._place)
+        while self._behind:
+            topic_id, topic = next(iter(self._behind.items()))
+            del self._behind[topic_id]
+            if topic.deleted:
+                self._forget(follower, topic)
+                continue
+            offset = self._place.setdefault(topic_id, topic.log_start_offset)
+            if offset >= topic.log_end_offset:
+                continue
+            part = await self._part(topic, offset)
+            if part is None:
+                self._forget(follower, topic)
+                continue
+            if part.next_offset < topic.log_end_offset:
+                self._behind[topic_id] = topic  # behind all others
+            content = self._with_ids(topic_id, part)
+            if self._left is not None:
+                self._left -= part.count
+            if content:
+                return content
+        return None
+
+    def _forget(self, follower: FollowerOfMany, topic: Topic) -> None:
+        follower.drop(topic)
+        self._place.pop(topic.topic_id, None)
+
+    async def _part(self, topic: Topic, offset: int) -> Part | None:
+        """Made once for all who follow the topic from there, in streams of many; None if it is
+        deleted while it is read."""
+        # Ids take room, too: the more topics, the fewer records at a time. A power of two, so that
+        # followers of about as many topics share their parts.
+        room = max(1, limits.FOLLOWER_CURSORS_BYTES // len(cursor_of(self._place)))
+        most = min(1 << (room.bit_length() - 1), limits.FOLLOWER_PART_RECORDS)
+        most = most if self._left is None else min(most, self._left)
+        recent = self._broker.followers.recent
+        place = (topic.topic_id, f"{self._wanted.shape} {most}", offset)
+        found = recent.get(place)
+        if found is not None:
+            return found
+        wanted = ReadRequest(From(offset=offset), None, most, limits.FOLLOWER_PART_BYTES)
+        try:
+            result = self._broker.read_at_once(topic.name, wanted)
+            if result is None:
+                result = await self._broker.read(topic.name, wanted)
+        except TopicNotFoundError:
+            return None
+        if result.topic_id != topic.topic_id:  # there is one of that name again
+            return None
+        found = recent.get(place)
+        if found is None:
+            found = self._encoded(result)
+            if result.next_offset == result.log_end_offset:  # else nobody else may be there
+                recent.put(place, found)
+        return found
+
+    def _encoded(self, result: ReadResult) -> Part:
+        made = list(records(result, self._wanted.shape))
+        self._broker.counters.live_encoded += len(made)
+        encoded = map(msgspec.json.encode, made)
+        topic = b'{"topic":"%b",' % result.topic.encode()  # names need no escapes
+        lines = b"\n".join(topic + line[1:] for line in encoded)
+        offsets = [record.offset for record in made]
+        return Part(lines, len(made), result.next_offset, offsets)
+
+    def _with_ids(self, topic_id: int, part: Part) -> bytes:
+        """The part as events, whose ids are the places behind each; the stream moves behind it."""
+        self._place[topic_id] = part.next_offset
+        if not part.count:
+            return b""
+        at = list(self._place).index(topic_id)
+        texts = [f"{of}-{offset}" for of, offset in self._place.items()]
+        before = ".".join([*texts[:at], f"{topic_id}-"]).encode()
+        after = "".join("." + text for text in texts[at + 1 :]).encode()
+        lines = zip(part.offsets, part.encoded.split(b"\n"), strict=True)
+        return b"".join(
+            b"id: %b%d%b\ndata: %b\n\n" % (before, offset + 1, after, line)
+            for offset, line in lines
+        )
+
+
+def routes(broker: Broker) -> list[HTTPRouteHandler]:
+    @get("/v1/records")
+    async def read_many(request: AnyRequest) -> ASGIApp:
+        call = enter_to_read(request, broker, QUERY | PAGE_QUERY).without_defaults()
+        if answer_type(call, FORMATS) == FORMATS["sse"]:
+            return LiveOfMany(broker, call)
+        page = PageOfMany(broker, call, many_request(call))
+        await unless_gone(page.read(), request, waits=page.wait_ms > 0)
+        return await page.answer()
+
+    return [read_many]

@@ -1,0 +1,194 @@
+"""The HTTP application: Litestar with all routes, inside a wrapper that every request passes.
+
+The wrapper does what must hold for answers that no route makes, too (404, 405, a path that cannot
+be): request id, version, security headers, HEAD, and the check of the raw path.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Any, cast
+
+from litestar import Litestar, Router
+from litestar.enums import ScopeType
+from litestar.handlers import HTTPRouteHandler
+from litestar.types import (
+    HTTPReceiveMessage,
+    HTTPScope,
+    Message,
+    Receive,
+    Scope,
+    Send,
+    WebSocketReceiveMessage,
+)
+
+from seb_appliance.api.encoding.answers import Answer, Headers
+from seb_appliance.api.encoding.paths import check_raw_path
+from seb_appliance.api.encoding.problems import (
+    REQUEST_ID_STATE,
+    answer_exception,
+    problem_body,
+    problem_headers,
+)
+from seb_appliance.api.openapi import routes as schema
+from seb_appliance.api.routes.groups import groups
+from seb_appliance.api.routes.groups import offsets as group_leases
+from seb_appliance.api.routes.groups import offsets as group_offsets
+from seb_appliance.api.routes.groups import records as group_records
+from seb_appliance.api.routes.manage import api_keys, audit, compactions, cost, health, topics
+from seb_appliance.api.routes.manage import api_keys as tickets
+from seb_appliance.api.routes.manage import cost as snapshots
+from seb_appliance.api.routes.manage import health as metrics
+from seb_appliance.api.routes.manage import status as status_api
+from seb_appliance.api.routes.manage.cost import CostOut
+from seb_appliance.api.routes.manage.health import Sample
+from seb_appliance.api.routes.records import consume as records_consume
+from seb_appliance.api.routes.records import live_many as records_live_many
+from seb_appliance.api.routes.records import manifest, record_keys, transactions
+from seb_appliance.api.routes.records import produce as records_produce
+from seb_appliance.api.routes.records.live import HEAD_STATE
+from seb_appliance.api.server.auth import METER_STATE, look_again
+from seb_appliance.api.server.cors import ORIGINS_STATE, Cors
+from seb_appliance.api.server.options import ApiOptions
+from seb_appliance.api.server.peers import Network, forwarded_for
+from seb_appliance.api.server.wire import with_defaults
+from seb_appliance.broker.append.quotas import Meter
+from seb_appliance.broker.broker import Broker
+from seb_appliance.broker.status import Status
+from seb_appliance.errors import RefusedError
+from seb_appliance.protocols.durable_streams import routes as streams
+from seb_appliance.protocols.go import routes as go_api
+
+
+def create_app(
+    broker: Broker,
+    *,
+    options: ApiOptions,
+    status: Callable[[], Status],
+    costs: Callable[[], CostOut],
+    snapshot: Callable[[], Awaitable[int]],
+    samples: Callable[[], Iterable[Sample]] = tuple,
+    pages: Sequence[Router] = (),
+) -> Api:
+    """The ASGI application. `samples` are what /metrics shows, `status` what /v1/status does,
+    `costs` what /v1/cost does; `snapshot` makes one, and says up to which entry it reaches; `pages`
+    are no part of the API, and refuse in their own words."""
+    handlers: list[HTTPRouteHandler | Router] = [
+        *records_produce.routes(broker, options),
+        *transactions.routes(broker, options),
+        *records_consume.routes(broker, options.traces),
+        *records_live_many.routes(broker),
+        *tickets.ticket_routes(broker),
+        *record_keys.routes(broker),
+        *topics.routes(broker),
+        *manifest.routes(broker),
+        *compactions.routes(broker),
+        *groups.routes(broker),
+        *group_records.routes(broker),
+        *group_offsets.routes(broker, options),
+        *group_leases.lease_routes(broker),
+        *api_keys.routes(broker),
+        *audit.routes(broker),
+        *status_api.routes(broker, status),
+        *cost.routes(broker, costs),
+        *snapshots.snapshot_routes(broker, snapshot),
+        *health.routes(broker),
+        *metrics.metrics_routes(broker, samples, options),
+        *schema.routes(options),
+        go_api.router(broker, options),
+        streams.router(broker, options),
+        *pages,
+    ]
+    litestar = Litestar(
+        route_handlers=handlers,
+        openapi_config=None,  # ours is in schema.py
+        logging_config=None,  # the process sets logging up, once
+        exception_handlers={Exception: answer_exception},
+        request_max_body_size=None,  # bodies.py counts, inflated bytes too
+    )
+    return Api(
+        litestar, options.new_request_id, Cors(options.cors_origins), options.trusted_proxies
+    )
+
+
+class Api:
+    """The wrapper; see the module. `litestar` is public for tests that compare lists of routes.
+    `asked`: requests that came this way, and not through the fast lane."""
+
+    def __init__(
+        self,
+        litestar: Litestar,
+        new_request_id: Callable[[], str],
+        cors: Cors,
+        trusted_proxies: Sequence[Network] = (),
+    ) -> None:
+        self.litestar = litestar
+        self._cors = cors
+        self._trusted_proxies = trusted_proxies
+        self._new_request_id = new_request_id
+        self.asked = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != ScopeType.HTTP:  # the lifespan
+            await self.litestar(scope, receive, send)
+            return
+        self.asked += 1
+        request_id = self._new_request_id()
+        state = scope.setdefault("state", {})
+        state[REQUEST_ID_STATE] = request_id
+        state[ORIGINS_STATE] = self._cors.origins
+        address = forwarded_for(scope, self._trusted_proxies)
+        if address is not None:
+            scope["client"] = (address, 0)
+        cross_origin = self._cors.headers(scope)
+        sender = _with_headers(send, request_id.encode(), state, cross_origin)
+        preflight = self._cors.preflight(scope)
+        if preflight is not None:
+            await Answer(204, preflight)(scope, receive, sender)
+            return
+        try:
+            check_raw_path(scope["raw_path"])
+        except RefusedError as error:
+            body = problem_body(error, request_id)
+            await Answer(error.status, problem_headers(error), body)(scope, receive, sender)
+            return
+        if scope["method"] == "HEAD":
+            # A copy: the server looks at its own scope to leave the body out.
+            state[HEAD_STATE] = True
+            inner: dict[str, Any] = {**scope, "method": "GET"}
+            scope = cast("HTTPScope", inner)
+        await self.litestar(scope, _charged(receive, scope), sender)
+
+
+def _charged(receive: Receive, scope: HTTPScope) -> Receive:
+    """What comes in is charged to the meter of the API key, once that is known and has one. At the
+    end of a body the key is looked at again: the body may have taken a minute."""
+
+    async def receiver() -> HTTPReceiveMessage | WebSocketReceiveMessage:
+        message = await receive()
+        if message["type"] == "http.request":
+            meter: Meter | None = scope["state"].get(METER_STATE)
+            if meter is not None:
+                meter.charge_in(len(message["body"]))
+            if not message["more_body"] and scope["method"] != "GET":  # a read looks for itself
+                look_again(scope)
+        return message
+
+    return receiver
+
+
+def _with_headers(
+    send: Send, request_id: bytes, state: dict[str, Any], cross_origin: Headers
+) -> Send:
+    """Adds what every answer has, and charges its body to the meter of the API key."""
+
+    async def sender(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            message["headers"] = with_defaults([*message["headers"], *cross_origin], request_id)
+        elif message["type"] == "http.response.body":
+            meter: Meter | None = state.get(METER_STATE)
+            if meter is not None:
+                meter.charge_out(len(message["body"]))
+        await send(message)
+
+    return sender

@@ -1,0 +1,226 @@
+"""Who is calling: the API key of a request, and with it what every handler needs first."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Final
+
+from litestar import Request
+from litestar.types import Scope
+
+from seb_appliance import limits
+from seb_appliance.api.encoding.parameters import DEFAULTS, read_headers, read_query
+from seb_appliance.api.encoding.problems import API_KEY_STATE
+from seb_appliance.api.server.cors import ORIGINS_STATE, is_let_in
+from seb_appliance.api.server.peers import peer_address
+from seb_appliance.broker.access.access import Access
+from seb_appliance.broker.access.audit import Actor
+from seb_appliance.broker.access.tickets import Ticket
+from seb_appliance.broker.append.quotas import Meter
+from seb_appliance.broker.broker import Broker
+from seb_appliance.broker.values import ApiKeyView
+from seb_appliance.errors import (
+    ApiKeyChangedError,
+    BadParameterError,
+    ForbiddenError,
+    UnauthenticatedError,
+)
+
+METER_STATE: Final = "seb_meter"  # who the bytes of a request and its answer are charged to
+IN_USE_STATE: Final = "seb_key_in_use"  # what a request was let in by
+
+AnyRequest = Request[Any, Any, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """An authenticated request whose query parameters are all known ones. `address`: the peer's.
+    `ticket`: what stood for the API key, if it was not sent itself."""
+
+    key: ApiKeyView
+    headers: dict[bytes, bytes]
+    query: dict[str, str]
+    address: str
+    ticket: Ticket | None = None
+
+    def without_defaults(self) -> Call:
+        """The same without parameters of a read that ask for what is the default anyway: generated
+        clients send them all, also where another parameter leaves no choice."""
+        asked = {n: text for n, text in self.query.items() if text != DEFAULTS.get(n)}
+        return replace(self, query=asked)
+
+    @property
+    def owner(self) -> str:
+        """Whose share of common resources the call takes; see `broker/shares.py`."""
+        return self.key.api_key_id
+
+    @property
+    def actor(self) -> Actor:
+        agent = self.headers.get(b"user-agent", b"")[: limits.USER_AGENT_CHARACTERS_MAX]
+        return Actor.of_key(self.key, self.address, agent.decode("latin-1"))
+
+
+@dataclass(frozen=True, slots=True)
+class KeyInUse:
+    """What a request was let in by; `until_us` as of `Access.holds_until_us`, `authenticate` asks
+    for it anew."""
+
+    access: Access
+    key: ApiKeyView
+    until_us: int
+    authenticate: Callable[[], ApiKeyView]
+
+    def look_again(self) -> None:
+        """Time has passed: the API key must be as good as it was when its grants were asked for.
+        Raises UnauthenticatedError, ApiKeyChangedError."""
+        if self.access.still_holds(self.key, self.until_us):
+            return
+        if not set(self.key.grants) <= set(self.authenticate().grants):
+            raise ApiKeyChangedError(
+                "The API key lost a grant while the request was under way. Nothing was done; send "
+                "it again."
+            )
+
+
+def let_in(
+    scope: Scope, access: Access, key: ApiKeyView, authenticate: Callable[[], ApiKeyView]
+) -> None:
+    """From here on the request is that key's. Raises QuotaExceededError."""
+    state = scope["state"]
+    state[API_KEY_STATE] = key
+    state[IN_USE_STATE] = KeyInUse(access, key, access.holds_until_us(key), authenticate)
+    state[METER_STATE] = access.meters.enter(key)
+
+
+def look_again(scope: Scope) -> None:
+    """See `KeyInUse`; nothing where no API key was asked for."""
+    in_use: KeyInUse | None = scope["state"].get(IN_USE_STATE)
+    if in_use is not None:
+        in_use.look_again()
+
+
+def token_of(authorization: bytes | None) -> str:
+    """The API key in an Authorization header: Bearer, or Basic with the key as password."""
+    if authorization is None:
+        raise UnauthenticatedError("Send an API key: Authorization: Bearer seb_…")
+    scheme, _, given = authorization.decode("latin-1").partition(" ")
+    given = given.strip()
+    if scheme.lower() == "bearer":
+        return given
+    if scheme.lower() == "basic":
+        try:
+            return base64.b64decode(given, validate=True).decode("latin-1").partition(":")[2]
+        except ValueError as error:  # binascii.Error, or bytes beyond ASCII
+            raise UnauthenticatedError("The Basic credentials are not base64.") from error
+    raise UnauthenticatedError("The Authorization scheme is neither Bearer nor Basic.")
+
+
+def refuse_attached_key(scope: Scope, headers: dict[bytes, bytes]) -> None:
+    """A browser that was once given an API key as Basic credentials attaches it to requests that
+    any page makes, so these must come from a page that may. Raises ForbiddenError."""
+    if headers.get(b"authorization", b"").partition(b" ")[0].lower() != b"basic":
+        return
+    if not is_let_in(headers, scope["state"].get(ORIGINS_STATE, frozenset())):
+        raise ForbiddenError(
+            "A page of another origin cannot use Basic credentials, unless cors_origins names its "
+            "origin. Send the API key as Bearer."
+        )
+
+
+def enter(
+    request: AnyRequest,
+    broker: Broker,
+    known: frozenset[str] = frozenset(),
+    *,
+    token_of: Callable[[bytes | None], str] = token_of,
+) -> Call:
+    """The call of a request; `known` are the query parameters of the route, `token_of` reads its
+    Authorization.
+
+    Raises ForbiddenError, then UnauthenticatedError, then QuotaExceededError, then
+    BadParameterError.
+    """
+    scope = request.scope
+    headers = read_headers(list(scope["headers"]))
+    refuse_attached_key(scope, headers)
+    authenticate = partial(broker.access.authenticate, token_of(headers.get(b"authorization")))
+    key = authenticate()
+    let_in(scope, broker.access, key, authenticate)
+    return Call(key, headers, read_query(scope["query_string"], known), peer_address(scope))
+
+
+def enter_to_read(request: AnyRequest, broker: Broker, known: frozenset[str]) -> Call:
+    """As `enter`, where a ticket (`?ticket=`) may stand for the API key: an EventSource in a
+    browser cannot send a header."""
+    scope = request.scope
+    query = scope["query_string"]
+    if not (query.startswith(b"ticket=") or b"&ticket=" in query):
+        return enter(request, broker, known)
+    headers = read_headers(list(scope["headers"]))
+    if b"authorization" in headers:
+        raise BadParameterError("Send a ticket or Authorization, not both.")
+    named = read_query(query, known | {"ticket"})
+    ticket = broker.access.tickets.find(named["ticket"])
+    broker.access.last_used.note(ticket.key.api_key_id)
+    let_in(scope, broker.access, ticket.key, lambda: broker.access.tickets.find(ticket.text).key)
+    return Call(ticket.key, headers, named, peer_address(scope), ticket)
+
+
+async def within_quota(
+    scope: Scope,
+    is_over: Callable[[], bool],
+    pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
+) -> None:
+    """Before each part of a stream: wait until its API key may send bytes again, or `is_over`.
+    `pause` waits so many seconds, or until there is a reason to ask again."""
+    meter: Meter | None = scope["state"].get(METER_STATE)
+    while meter is not None and meter.overdrawn_s > 0 and not is_over():
+        await pause(min(meter.overdrawn_s, 1.0))
+
+
+def authenticated_again(broker: Broker, call: Call) -> ApiKeyView:
+    """The API key of a request that was made some time ago. Raises UnauthenticatedError."""
+    if call.ticket is not None:
+        return broker.access.tickets.find(call.ticket.text).key
+    return broker.access.authenticate(token_of(call.headers.get(b"authorization")))
+
+
+def authorize_to_read(broker: Broker, call: Call, topic: str) -> None:
+    """Raises ForbiddenError."""
+    broker.authorize(call.key, "consume", topic)
+    if call.ticket is not None and not call.ticket.topics.cover(topic):
+        raise ForbiddenError(
+            f"The ticket is for {','.join(call.ticket.topics.patterns)}, not for {topic!r}."
+        )
+
+
+def may_see(broker: Broker, key: ApiKeyView, topic: str) -> bool:
+    """Whether the key has any grant on the topic, or manages what it was forked from: then it may
+    know that the topic exists."""
+    granted = ("consume", "produce", "manage")
+    return any(broker.may(key, operation, topic) for operation in granted) or manages_above(
+        broker, key, topic
+    )
+
+
+def manages_above(broker: Broker, key: ApiKeyView, topic: str) -> bool:
+    """Whether the key may manage a topic from which this one was forked, also by forks between."""
+    return any(broker.may(key, "manage", above) for above in broker.topics.above(topic))
+
+
+def authorize_to_fork(broker: Broker, key: ApiKeyView, parent: str) -> None:
+    """A fork keeps records and the name of its parent, and shows them to others. Raises
+    ForbiddenError."""
+    broker.authorize(key, "manage", parent)
+    broker.authorize(key, "consume", parent)
+
+
+def authorize_to_delete(broker: Broker, key: ApiKeyView, topic: str) -> None:
+    """Forks are deleted by those, too, who manage the topic that they hold. Raises
+    ForbiddenError."""
+    if not manages_above(broker, key, topic):
+        broker.authorize(key, "manage", topic)

@@ -1,0 +1,177 @@
+"""Request bodies: their memory is reserved as they arrive, and inflating is bounded."""
+
+from __future__ import annotations
+
+import asyncio
+import zlib
+from typing import Final
+
+from backports import zstd
+from litestar.types import Receive
+
+from seb_appliance import limits
+from seb_appliance.broker.shares import Reservation, Shares
+from seb_appliance.errors import (
+    BadRequestError,
+    RequestTimeoutError,
+    RequestTooLargeError,
+    UnsupportedMediaTypeError,
+)
+
+# gzip and zstd in steps of bounded size, behind one small interface.
+
+
+STEP_BYTES: Final = limits.MIB
+_WINDOW_LOG_MAX: Final = 24  # a frame may make the decoder allocate 16 MiB, as much as a request
+_GZIP_WBITS: Final = 31  # gzip only: neither raw deflate nor zlib
+
+
+class GzipMember:
+    """One gzip member. `step` gives at most STEP_BYTES more; BadRequestError for bad input."""
+
+    def __init__(self) -> None:
+        self._inflater = zlib.decompressobj(wbits=_GZIP_WBITS)
+
+    @property
+    def ended(self) -> bool:
+        return self._inflater.eof
+
+    @property
+    def rest(self) -> bytes:
+        """What follows the member's end."""
+        return self._inflater.unused_data
+
+    def step(self, data: bytes) -> bytes:
+        """`data`: all of the input at the first step, nothing afterwards."""
+        given = self._inflater.unconsumed_tail or data
+        try:
+            part = self._inflater.decompress(given, STEP_BYTES)
+        except zlib.error as error:
+            raise BadRequestError(f"The body is not gzip: {error}.") from error
+        if not part and not self.ended:
+            raise BadRequestError("The body is gzip that was cut short.")
+        return part
+
+
+class ZstdFrame:
+    """One zstd frame, likewise."""
+
+    def __init__(self) -> None:
+        options = {int(zstd.DecompressionParameter.window_log_max): _WINDOW_LOG_MAX}
+        self._inflater = zstd.ZstdDecompressor(options=options)
+
+    @property
+    def ended(self) -> bool:
+        return self._inflater.eof
+
+    @property
+    def rest(self) -> bytes:
+        return self._inflater.unused_data
+
+    def step(self, data: bytes) -> bytes:
+        try:
+            part = self._inflater.decompress(data, max_length=STEP_BYTES)
+        except zstd.ZstdError as error:
+            raise BadRequestError(f"The body is not zstd: {error}.") from error
+        if not part and not self.ended:
+            raise BadRequestError("The body is zstd that was cut short.")
+        return part
+
+
+_INFLATE_IN_THREAD_BYTES: Final = 64 * limits.KIB
+_JOINED_HERE_BYTES: Final = limits.MIB
+_MEMBERS_MAX: Final = 64  # each costs a copy of what follows it
+
+
+async def read_body(
+    receive: Receive, headers: dict[bytes, bytes], owner: str, shares: Shares, max_bytes: int
+) -> tuple[bytes, Reservation]:
+    """The body, inflated, and what its bytes hold of `shares`; the caller owns both.
+
+    Raises ShareExceededError and OverloadedError, before a byte is read if the announced length
+    has no room; RequestTooLargeError, UnsupportedMediaTypeError for an unknown Content-Encoding,
+    BadRequestError for one that does not decode.
+    """
+    encoding = _content_encoding(headers)
+    length = int(headers.get(b"content-length", b"0"))
+    if length > max_bytes:
+        raise _too_large(max_bytes)
+    shares.check(owner, length)  # only asked: a length that is announced costs its sender nothing
+    reservation = Reservation(shares, owner)
+    try:
+        body = await _read(receive, reservation, max_bytes)
+        if encoding != "identity":
+            body = await _inflate(body, encoding, reservation, max_bytes)
+            reservation.shrink_to(len(body))
+    except BaseException:
+        reservation.release()
+        raise
+    return body, reservation
+
+
+def _content_encoding(headers: dict[bytes, bytes]) -> str:
+    encoding = headers.get(b"content-encoding", b"identity").decode("latin-1").strip().lower()
+    if encoding not in {"identity", "gzip", "zstd"}:
+        raise UnsupportedMediaTypeError(
+            f"Content-Encoding {encoding[:100]!r} is not supported; send zstd, gzip or none."
+        )
+    return encoding
+
+
+def _too_large(max_bytes: int) -> RequestTooLargeError:
+    return RequestTooLargeError(
+        f"The body has more than {max_bytes} bytes (after inflating); send smaller requests.",
+        max_request_bytes=max_bytes,
+    )
+
+
+async def _read(receive: Receive, reservation: Reservation, max_bytes: int) -> bytes:
+    parts: list[bytes] = []
+    size = 0
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            # Nobody is left to read this answer; it ends the handler and frees the reservation.
+            raise RequestTimeoutError("The connection ended before the body was complete.")
+        assert message["type"] == "http.request", message["type"]
+        part = message["body"]
+        size += len(part)
+        if size > max_bytes:
+            raise _too_large(max_bytes)
+        reservation.grow(len(part))
+        parts.append(part)
+        if not message["more_body"]:
+            return await _joined(parts, size)
+
+
+async def _inflate(body: bytes, encoding: str, reservation: Reservation, max_bytes: int) -> bytes:
+    """The inflated body; several gzip members or zstd frames may follow each other."""
+    in_thread = len(body) > _INFLATE_IN_THREAD_BYTES
+    parts: list[bytes] = []
+    size = 0
+    rest = body
+    members = 0
+    while rest or not members:
+        members += 1
+        if members > _MEMBERS_MAX:
+            raise BadRequestError(f"The body has more than {_MEMBERS_MAX} {encoding} members.")
+        member = GzipMember() if encoding == "gzip" else ZstdFrame()
+        while not member.ended:
+            part = await asyncio.to_thread(member.step, rest) if in_thread else member.step(rest)
+            in_thread = True  # there may be a thousand times as much
+            rest = b""
+            size += len(part)
+            if size > max_bytes:
+                raise _too_large(max_bytes)
+            reservation.grow(len(part))
+            parts.append(part)
+        rest = member.rest
+    return await _joined(parts, size)
+
+
+async def _joined(parts: list[bytes], size_bytes: int) -> bytes:
+    if len(parts) == 1:
+        return parts[0]
+    if size_bytes > _JOINED_HERE_BYTES:
+        return await asyncio.to_thread(b"".join, parts)  # it lets go of the interpreter
+    return b"".join(parts)

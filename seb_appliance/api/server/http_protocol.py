@@ -1,0 +1,452 @@
+"""uvicorn's HTTP protocol with the limits that it lacks, given to uvicorn as `http=`.
+
+It bounds the size and the time of request headers, the time of bodies, how slowly bodies come and
+answers are taken, and the number of connections. What is refused before the application is reached
+is told as a problem document, too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import heapq
+import socket
+import struct
+import termios
+from collections.abc import Callable, Iterable
+from typing import Any, Final, Protocol, cast
+
+import httptools
+from uvicorn.config import Config
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.server import ServerState
+
+from seb_appliance import limits
+from seb_appliance.api.encoding.problems import problem_body, problem_headers
+from seb_appliance.api.server.options import new_request_id
+from seb_appliance.api.server.wire import header_lines, status_line, with_defaults
+from seb_appliance.errors import (
+    BadRequestError,
+    HeadersTooLargeError,
+    OverloadedError,
+    RequestTimeoutError,
+    SebError,
+    TransferCodingError,
+)
+
+# A transport that hangs up politely on a client that is still sending.
+
+
+_LINGER_S: Final = 2.0
+
+
+class LingeringTransport(asyncio.Transport):
+    """Everything goes to the real transport, but `close` while `still_sending()`.
+
+    Closing a socket that holds unread bytes makes the kernel send a reset, and the client loses the
+    answer (a 413, say) that it was just sent. So our side is closed first, and what still comes is
+    taken and thrown away for a moment.
+    """
+
+    def __init__(
+        self,
+        transport: asyncio.Transport,
+        loop: asyncio.AbstractEventLoop,
+        still_sending: Callable[[], bool],
+        on_unsent: Callable[[], None],
+    ) -> None:
+        """`on_unsent`: called when it is closed before the client took all that was written."""
+        super().__init__()
+        self._transport = transport
+        self._loop = loop
+        self._still_sending = still_sending
+        self._on_unsent = on_unsent
+        self._timer: asyncio.TimerHandle | None = None
+        self.is_lingering = False
+        self.write = transport.write  # type: ignore[method-assign]  # the hot one: no detour
+
+    def close(self) -> None:
+        if self._still_sending():
+            self.linger()
+        elif not self.is_lingering:
+            self._hang_up()
+
+    def linger(self) -> None:
+        """Say that no more comes from us, and hang up a little later, or when the client does."""
+        if self.is_lingering or self._transport.is_closing():
+            return
+        self.is_lingering = True
+        self._transport.write_eof()
+        self._transport.resume_reading()
+        self._timer = self._loop.call_later(_LINGER_S, self._hang_up)
+
+    def _hang_up(self) -> None:
+        self._transport.close()
+        if self._transport.get_write_buffer_size():
+            self._on_unsent()
+
+    def unset_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def is_closing(self) -> bool:
+        return self.is_lingering or self._transport.is_closing()
+
+    def abort(self) -> None:
+        self._transport.abort()
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        return self._transport.get_extra_info(name, default)
+
+    def is_reading(self) -> bool:
+        return self._transport.is_reading()
+
+    def pause_reading(self) -> None:
+        self._transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        self._transport.resume_reading()
+
+    def writelines(self, list_of_data: Iterable[bytes | bytearray | memoryview]) -> None:
+        self._transport.writelines(list_of_data)
+
+    def get_write_buffer_size(self) -> int:
+        return self._transport.get_write_buffer_size()
+
+    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
+        self._transport.set_protocol(protocol)
+
+    def get_protocol(self) -> asyncio.BaseProtocol:
+        return self._transport.get_protocol()
+
+
+# Who goes when all connections that may be open are: clients that we wait for, the longest first.
+#
+# Somebody who opens thousands of connections and says half of something on each must keep nobody
+# else out. Whoever has sent a request is waited for by nobody and stays; a new client sends its
+# head at once, so it is never the one that was waited for longest.
+
+
+# At one time: looking at all of 8,000 takes milliseconds, which so many new ones share.
+AT_ONCE: Final = 64
+
+
+class Holding(Protocol):
+    """A connection. `waited_for`: for what we wait for its client, and since when (seconds on the
+    loop's clock); what is smaller goes first. None while the client waits for us."""
+
+    @property
+    def waited_for(self) -> tuple[int, float] | None: ...
+
+    def cut(self) -> None:
+        """Give it up at once, without a word: nothing that was asked is under way."""
+
+
+def make_room(connections: Iterable[Holding]) -> None:
+    """Cut up to AT_ONCE of those that may go."""
+    ranked = [(rank, number, one) for number, one in enumerate(connections)
+              if (rank := one.waited_for) is not None]  # fmt: skip
+    for _, _, slow in heapq.nsmallest(AT_ONCE, ranked):
+        slow.cut()
+
+
+_BYTES_PER_HEADER: Final = 4  # colon, space, line end: an empty header is not free
+_LENGTH_DIGITS_MAX: Final = 20
+_ALLOWED_S: Final = {"headers": limits.HTTP_HEADERS_S_MAX, "body": limits.HTTP_BODY_S_MAX}
+
+
+class _CallbackRefusal(Exception):  # noqa: N818 - not an error of its own: it ends the parsing
+    """Leaves a parser callback; the parser turns it into an error of its own."""
+
+
+class SebHttpProtocol(HttpToolsProtocol):
+    """One connection. A message (a request as it arrives) is in its headers, in its body, or there
+    is none; the hot path sets no timer, because its message is complete in one piece."""
+
+    transport: LingeringTransport
+
+    def __init__(
+        self,
+        config: Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        _loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
+        super().__init__(config, server_state, app_state, _loop)
+        self._phase = ""  # "", "headers", "body"
+        self._header_bytes = 0  # of the headers that are complete
+        self._partial_bytes = 0  # received while a message stayed in its headers
+        self._refusal: SebError | None = None
+        self._refused = False
+        self._deadline: asyncio.TimerHandle | None = None
+        self._waits_since_s = 0.0  # for what the deadline is for
+        self._body_bytes = 0  # that came since the pace of a body was looked at
+        self._pace: asyncio.TimerHandle | None = None  # while an answer waits for the client
+        self._unsent_bytes = 0  # when its pace was looked at
+
+    # --- what the transport says ---
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        lingering = LingeringTransport(
+            transport, self.loop, lambda: self._phase == "body", self._watch_answer
+        )
+        super().connection_made(lingering)
+        _send_at_once(transport)
+        transport.set_write_buffer_limits(high=limits.HTTP_UNSENT_BYTES)
+        if len(self.connections) > limits.CONNECTIONS_MAX:
+            make_room(cast("set[Holding]", self.connections) - {self})
+        if len(self.connections) > limits.CONNECTIONS_MAX:
+            self._refuse(OverloadedError(f"{limits.CONNECTIONS_MAX} connections are open already."))
+            return
+        self._arm()
+
+    def data_received(self, data: bytes) -> None:
+        if self._refused or self.transport.is_lingering:
+            return
+        self._unset_keepalive_if_required()
+        was_in_headers = self._phase == "headers"
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserUpgrade:
+            pass  # offered, not demanded: the request is answered over HTTP/1.1
+        except httptools.HttpParserError:
+            self._refuse(self._refusal or BadRequestError("This is not valid HTTP/1.1."))
+            return
+        if self._phase == "headers" and was_in_headers:
+            self._partial_bytes += len(data)
+            if self._partial_bytes > limits.HTTP_HEADER_BYTES_MAX:
+                self._refuse(_headers_too_large())
+                return
+        if self._phase == "body":
+            self._body_bytes += len(data)
+        if self._phase and self._deadline is None:
+            self._arm()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._disarm()
+        self._unset_pace()
+        self.transport.unset_timer()
+        super().connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._watch_answer()
+
+    def resume_writing(self) -> None:
+        self._unset_pace()
+        super().resume_writing()
+
+    # --- what the parser says ---
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self._phase = "headers"
+        self._header_bytes = 0
+        self._partial_bytes = 0
+
+    def on_url(self, url: bytes) -> None:
+        super().on_url(url)
+        self._count(len(url))
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        super().on_header(name, value)
+        self._count(len(name) + len(value) + _BYTES_PER_HEADER)
+
+    def on_headers_complete(self) -> None:
+        self._disarm()
+        version = self.parser.get_http_version()
+        if version not in ("1.0", "1.1"):
+            self._refuse_from_callback(BadRequestError(f"This is HTTP/{version}; send HTTP/1.1."))
+        hosts = sum(name == b"host" for name, _ in self.headers)
+        if hosts > 1 or (hosts == 0 and version == "1.1"):
+            self._refuse_from_callback(BadRequestError(f"A request has one Host, not {hosts}."))
+        if any(map(is_overlong_length, self.headers)):
+            self._refuse_from_callback(BadRequestError("Content-Length is padded."))
+        codings = b",".join(value for name, value in self.headers if name == b"transfer-encoding")
+        if codings and codings.strip().lower() != b"chunked":
+            self._refuse_from_callback(
+                TransferCodingError("The only Transfer-Encoding that is understood is chunked.")
+            )
+        super().on_headers_complete()
+        self._phase = "body"
+
+    def on_message_complete(self) -> None:
+        self._phase = ""
+        self._disarm()
+        super().on_message_complete()
+
+    def _count(self, size: int) -> None:
+        self._header_bytes += size
+        if self._header_bytes > limits.HTTP_HEADER_BYTES_MAX:
+            self._refuse_from_callback(_headers_too_large())
+
+    def _refuse_from_callback(self, error: SebError) -> None:
+        self._refusal = error
+        raise _CallbackRefusal
+
+    def _unsupported_upgrade_warning(self) -> None:
+        """An upgrade that is offered and not taken is no reason for a line in the log."""
+
+    # --- making room for others ---
+
+    @property
+    def waited_for(self) -> tuple[int, float] | None:
+        """See making_room.Holding: 0 for a head, 1 for a body, 2 for the next request."""
+        if self.transport.is_closing():
+            return None
+        if self._deadline is not None:
+            is_body = self._phase == "body"
+            since_s = self._waits_since_s
+            return None if self._is_answering and not is_body else (int(is_body), since_s)
+        if self.timeout_keep_alive_task is not None:
+            return 2, self.timeout_keep_alive_task.when() - self.timeout_keep_alive
+        return None
+
+    def cut(self) -> None:
+        self.connections.discard(self)  # at once: the next one that comes counts again
+        self.transport.abort()
+
+    # --- refusing ---
+
+    @property
+    def _is_answering(self) -> bool:
+        """Whether the application has a request of this connection."""
+        return self.cycle is not None and not self.cycle.response_complete
+
+    def _on_late(self) -> None:
+        """The headers, or the body, did not arrive in time."""
+        self._deadline = None
+        answering = self._is_answering
+        if not self._phase:
+            self.transport.close()  # connected and never said a word
+        elif self._phase == "headers" and answering:
+            self._arm()  # an earlier request's answer first
+        elif self._phase == "body" and (not answering or self.cycle.response_started):
+            self.transport.abort()  # it was answered before its body was complete
+        else:
+            self._refuse_late()
+
+    def _refuse_late(self) -> None:
+        allowed_s = _ALLOWED_S[self._phase]
+        why = f"took more than {allowed_s} s"
+        if self._left_s > 0:
+            why = f"came slower than {limits.HTTP_BODY_BYTES_PER_S_MIN} bytes/s"
+        self._refuse(RequestTimeoutError(f"The {self._phase} of the request {why}."))
+
+    def _refuse(self, error: SebError) -> None:
+        """Answer without the application and hang up; an answer under way only gets to its end."""
+        self._refused = True
+        self._disarm()
+        cycle = self.cycle
+        if cycle is not None and not cycle.response_complete:
+            if self._phase != "body" or cycle.response_started:
+                cycle.keep_alive = False
+                return
+            cycle.disconnected = True  # its handler ends, and whatever it says is not sent
+            cycle.message_event.set()
+        self.transport.write(refusal_bytes(error))
+        self.transport.linger()
+
+    def _begin_body(self) -> None:
+        """A body begins to arrive that is taken without the parser."""
+        self._phase = "body"
+        self._arm()
+
+    def _end_body(self) -> None:
+        self._phase = ""
+        self._disarm()
+
+    # --- the time and the pace of what arrives, and of what is taken ---
+
+    def _arm(self) -> None:
+        """We wait for the rest of the headers, or of the body."""
+        self._disarm()
+        self._waits_since_s = self.loop.time()
+        self._body_bytes = 0
+        self._look_again()
+
+    def _look_again(self) -> None:
+        left_s = self._left_s
+        if self._phase == "body":
+            left_s = min(left_s, limits.HTTP_PACE_S)
+        self._deadline = self.loop.call_later(left_s, self._on_deadline)
+
+    def _on_deadline(self) -> None:
+        came, self._body_bytes = self._body_bytes, 0
+        wanted = limits.HTTP_BODY_BYTES_PER_S_MIN * limits.HTTP_PACE_S
+        moves = self._phase == "body" and (came >= wanted or self.flow.read_paused)
+        if moves and self._left_s > 0:
+            self._look_again()
+        else:
+            self._on_late()
+
+    @property
+    def _left_s(self) -> float:
+        allowed_s = _ALLOWED_S[self._phase or "headers"]
+        return self._waits_since_s + allowed_s - self.loop.time()
+
+    def _disarm(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+    def _watch_answer(self) -> None:
+        """The client takes an answer slower than we write it."""
+        self._unset_pace()
+        self._unsent_bytes = _unsent_bytes(self.transport)
+        self._pace = self.loop.call_later(limits.HTTP_PACE_S, self._on_pace)
+
+    def _on_pace(self) -> None:
+        taken = self._unsent_bytes - _unsent_bytes(self.transport)
+        if taken < limits.HTTP_ANSWER_BYTES_PER_S_MIN * limits.HTTP_PACE_S:
+            self.transport.abort()
+        else:
+            self._watch_answer()
+
+    def _unset_pace(self) -> None:
+        if self._pace is not None:
+            self._pace.cancel()
+            self._pace = None
+
+
+def _send_at_once(transport: asyncio.Transport) -> None:
+    """Headers and body are two writes: with Nagle's algorithm the second one waits 40 ms for the
+    client's delayed ACK. asyncio sees to that only when the listener named its protocol."""
+    connection = transport.get_extra_info("socket")
+    if connection.family in (socket.AF_INET, socket.AF_INET6):
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+
+def _unsent_bytes(transport: asyncio.WriteTransport) -> int:
+    """Of answers, what the client's kernel has not confirmed: our buffer and our kernel's."""
+    connection = transport.get_extra_info("socket")
+    (in_kernel,) = struct.unpack("i", fcntl.ioctl(connection.fileno(), termios.TIOCOUTQ, b"\0" * 4))
+    return int(transport.get_write_buffer_size() + in_kernel)
+
+
+def is_overlong_length(header: tuple[bytes, bytes]) -> bool:
+    """Whether it is a Content-Length of more digits than a uint64 has: the parser lets leading
+    zeros through, and Python takes only so many digits for a number."""
+    return header[0] == b"content-length" and len(header[1]) > _LENGTH_DIGITS_MAX
+
+
+def _headers_too_large() -> HeadersTooLargeError:
+    return HeadersTooLargeError(
+        f"The request line and headers have more than {limits.HTTP_HEADER_BYTES_MAX} bytes.",
+        max_header_bytes=limits.HTTP_HEADER_BYTES_MAX,
+    )
+
+
+def refusal_bytes(error: SebError) -> bytes:
+    """A whole HTTP/1.1 answer that ends the connection."""
+    request_id = new_request_id()
+    body = problem_body(error, request_id)
+    headers = [header for header in problem_headers(error) if header[0] != b"connection"]
+    lines = header_lines(
+        [
+            *with_defaults(headers, request_id.encode()),
+            (b"content-length", str(len(body)).encode()),
+            (b"connection", b"close"),
+        ]
+    )
+    return b"".join((status_line(error.status), lines, b"\r\n", body))

@@ -1,0 +1,281 @@
+"""Answers to plain requests, without an ASGI scope, a task or a future.
+
+Whatever is going to be refused is passed on untouched to the application, which says why; so the
+rules of the API stand in one place, and both lanes call the same functions for what they share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from seb_appliance import limits
+from seb_appliance.api.encoding.answers import DEFAULT_HEADERS, JSON, Headers
+from seb_appliance.api.encoding.problems import problem_body, problem_headers
+from seb_appliance.api.encoding.record_bodies import parse_batches, parse_single
+from seb_appliance.api.encoding.record_json import parse_json, parse_ndjson
+from seb_appliance.api.encoding.trace_context import keep_traceparent
+from seb_appliance.api.routes.groups.offsets import commit_of, committed_body, parse_offsets
+from seb_appliance.api.routes.records.consume import consumed_headers, encode
+from seb_appliance.api.routes.records.produce import produced_body, produced_timing
+from seb_appliance.api.server.options import ApiOptions
+from seb_appliance.api.server.plain_heads import PlainHeads
+from seb_appliance.api.server.plain_requests import (
+    PlainCommit,
+    PlainConsume,
+    PlainHead,
+    PlainProduce,
+)
+from seb_appliance.api.server.wire import (
+    REQUEST_ID_HEADER,
+    VERSION_HEADER,
+    header_lines,
+    status_line,
+    with_defaults,
+)
+from seb_appliance.broker.access.audit import Actor
+from seb_appliance.broker.access.grants import grants_admin
+from seb_appliance.broker.append.acknowledgement import Told
+from seb_appliance.broker.append.admission import AdmittedAppend
+from seb_appliance.broker.broker import Broker
+from seb_appliance.broker.groups.admission import Commit
+from seb_appliance.broker.read.waiting import Waiter
+from seb_appliance.broker.shares import Reservation, Shares
+from seb_appliance.broker.values import ApiKeyView, NewBatches, NewRecords, ReadResult
+from seb_appliance.errors import SebError
+from seb_appliance.formats.columns import Bytes
+from seb_appliance.formats.operations import CommittedOffset
+from seb_appliance.protocols.durable_streams import plain as plain_streams
+from seb_appliance.protocols.durable_streams.answers import CROSS_ORIGIN
+from seb_appliance.protocols.go.multipart import (
+    MULTIPART,
+    offsets_body,
+    parse_records,
+    records_answer,
+)
+from seb_appliance.protocols.go.routes import text_headers, text_of
+
+# More work than this is not done on the event loop: the application has threads for it.
+BODY_BYTES_MAX: Final = 64 * limits.KIB
+
+_CLOSE: Final = b"connection: close\r\n"
+
+
+class PlainAnswers:
+    """One for all connections. `answered`: requests that took this way."""
+
+    def __init__(self, broker: Broker, options: ApiOptions) -> None:
+        self.answered = 0
+        self.failpoints = options.failpoints
+        self._broker = broker
+        self._heads = PlainHeads(
+            broker,
+            min(options.max_request_bytes, BODY_BYTES_MAX),
+            traced=options.traces is not None,
+        )
+        self._max_request_bytes = options.max_request_bytes
+        self._new_request_id = options.new_request_id
+        self._new_boundary = options.new_boundary
+        self._dates: Headers = []
+        self._before_timing = b""
+        defaults = header_lines(DEFAULT_HEADERS)
+        self._after_length = b"\r\n%b%b: " % (defaults, REQUEST_ID_HEADER)
+        self._end = b"\r\n%b\r\n" % header_lines([VERSION_HEADER])
+        self._end_close = b"\r\n%b%b\r\n" % (header_lines([VERSION_HEADER]), _CLOSE)
+
+    def find(self, head: bytes) -> PlainHead | None:
+        """See `PlainHeads.find`."""
+        return self._heads.find(head)
+
+    def still_holds(self, plain: PlainHead) -> bool:
+        """Whether the API key is as it was when the head came."""
+        return self._broker.access.still_holds(plain.key, plain.until_us)
+
+    def reserve(self, plain: PlainHead, size_bytes: int) -> Reservation | None:
+        """For the part of a body that is there; None when there is no room for all of it."""
+        owner, pending = plain.key.api_key_id, self._broker.pending
+        has_room = pending.has_room(owner, plain.content_length)
+        return _reserve(pending, owner, size_bytes) if has_room else None
+
+    # --- produce ---
+
+    def produce(self, plain: PlainProduce, data: bytes, body_at: int, told: Told) -> bool:
+        """Whether the records of `data[body_at:]` are admitted; `told` hears of them. If not,
+        nothing happened."""
+        self.failpoints.reach("K1")
+        try:
+            records = self._parse(plain, data, body_at)
+        except SebError:
+            return False
+        if records is None:
+            return False
+        size_bytes = len(data) - body_at
+        return self._broker.append_at_once(plain.key, plain.topic, records, size_bytes, told)
+
+    def _parse(
+        self, plain: PlainProduce, data: bytes, body_at: int
+    ) -> bytes | NewRecords | NewBatches | None:
+        if plain.kind == "batch":  # these bytes go into the entry: none of them is copied here
+            return parse_batches(memoryview(data)[body_at:], self._max_request_bytes)
+        body = data[body_at:]
+        if plain.kind == "stream":
+            return plain_streams.records_of(self._broker, plain, body)
+        if plain.kind == "multipart":
+            records = parse_records(body, plain.boundary)
+            return records.values[0] or b"" if len(records.values) == 1 else records
+        if plain.kind == "single":
+            if not plain.headers:
+                return body
+            return keep_traceparent(parse_single(body, plain.headers), plain.headers)
+        return parse_json(body) if plain.kind == "json" else parse_ndjson(body)
+
+    def produced(
+        self,
+        plain: PlainProduce,
+        append: AdmittedAppend,
+        window_s: float,
+        put_s: float,
+        dates: Headers,
+        *,
+        close: bool,
+    ) -> bytes:
+        """The whole answer. `dates`: the headers that the server gives every answer."""
+        if plain.kind == "stream":
+            return self._appended(append, dates, close=close)
+        if dates is not self._dates:
+            self._dates = dates
+            named = [(b"content-type", JSON), (b"seb-durability", self._broker.durability.encode())]
+            lines = header_lines([*dates, *named])
+            self._before_timing = b"%b%bserver-timing: " % (status_line(201), lines)
+        self.answered += 1
+        if plain.kind == "multipart":
+            body = offsets_body(append.offset, append.count)
+        else:
+            body = produced_body(
+                plain.topic, append.topic_id, append.offset, append.count, append.timestamp_us
+            )
+        return b"".join(
+            (
+                self._before_timing,
+                produced_timing(window_s, put_s),
+                b"\r\ncontent-length: %d" % len(body),
+                self._after_length,
+                self._new_request_id().encode(),
+                self._end_close if close else self._end,
+                body,
+            )
+        )
+
+    def _appended(self, append: AdmittedAppend, dates: Headers, *, close: bool) -> bytes:
+        """As `produced`, to a stream."""
+        self.answered += 1
+        headers = plain_streams.appended_headers(append.offset + append.count)
+        headers.append((b"content-length", b"0"))
+        return self._head(204, headers, dates, self._new_request_id(), close=close)
+
+    # --- commit ---
+
+    def commit(self, plain: PlainCommit, body: bytes, told: Told) -> Commit | None:
+        """What is admitted; `told` hears of it. If None, nothing happened."""
+        try:
+            asked = parse_offsets(body)
+            commit = commit_of(plain.group, asked)
+            if not self._may_commit(plain.key, commit):
+                return None
+            by = Actor.of_key(plain.key)
+            if not self._broker.groups.commit_at_once(by, commit, told):
+                return None
+        except SebError:
+            return None
+        self._broker.access.last_used.note(plain.key.api_key_id)
+        return commit
+
+    def _may_commit(self, key: ApiKeyView, commit: Commit) -> bool:
+        """False where the application has to look at more of the group, too."""
+        return all(
+            self._broker.may(key, "consume", topic, commit.group) for topic in commit.offsets
+        ) and self._broker.groups.stands_on_one_of(commit.group, commit.offsets)
+
+    def committed(
+        self, commit: Commit, stored: Sequence[CommittedOffset], dates: Headers, *, close: bool
+    ) -> bytes:
+        """The whole answer."""
+        self.answered += 1
+        body = committed_body(commit, stored)
+        headers = [(b"content-type", JSON), (b"content-length", str(len(body)).encode())]
+        return self._head(200, headers, dates, self._new_request_id(), close=close) + body
+
+    # --- consume ---
+
+    def consumed(
+        self, plain: PlainConsume, dates: Headers, *, close: bool, waits: bool = True
+    ) -> tuple[list[Bytes], Reservation] | None:
+        """The parts of the whole answer, and what holds their bytes until they are sent; None when
+        there is something to wait for (unless it no longer `waits`), or to refuse. Does no I/O."""
+        try:
+            result = self._broker.read_at_once(plain.topic, plain.wanted, waits=waits)
+        except SebError:
+            return None
+        if result is None:
+            return None
+        status, headers, parts = self._read_answer(plain, result)
+        length = sum(map(len, parts))
+        reservation = _reserve(self._broker.reading, plain.key.api_key_id, length)
+        if reservation is None:
+            return None
+        self.answered += 1
+        self._broker.access.last_used.note(plain.key.api_key_id)
+        headers.append((b"content-length", str(length).encode()))
+        parts.insert(0, self._head(status, headers, dates, self._new_request_id(), close=close))
+        return parts, reservation
+
+    def _read_answer(
+        self, plain: PlainConsume, result: ReadResult
+    ) -> tuple[int, Headers, list[Bytes]]:
+        if plain.chosen != MULTIPART:
+            parts = list(encode(result, plain.chosen, plain.shape))
+            return 200, consumed_headers(result, plain.chosen), parts
+        asked = plain.wanted
+        assert asked.start.offset is not None, asked
+        return records_answer(result, asked.start.offset, asked.max_records, self._new_boundary())
+
+    def wait_at_end(
+        self, plain: PlainConsume, seconds: float, woken: Callable[[], None]
+    ) -> Waiter | None:
+        """Wait for the record that it asks for, if there is none yet, and then call `woken`."""
+        offset = plain.wanted.start.offset
+        if offset is None or seconds <= 0:  # other places have moved by then
+            return None
+        try:
+            owner = plain.key.api_key_id
+            return self._broker.wait_at_end(plain.topic, offset, seconds, owner, woken)
+        except SebError:
+            return None
+
+    def refused(self, plain: PlainHead, error: SebError, dates: Headers, *, close: bool) -> bytes:
+        """The whole answer to what was admitted and came to nothing."""
+        self.answered += 1
+        request_id = self._new_request_id()
+        to_admin = grants_admin(plain.key.grants)
+        if isinstance(plain, PlainProduce) and plain.kind == "multipart":
+            body, headers = text_of(error, to_admin=to_admin), text_headers(error)
+        else:
+            body = problem_body(error, request_id, to_admin=to_admin)
+            headers = problem_headers(error)
+        if isinstance(plain, PlainProduce) and plain.kind == "stream":
+            headers.append(CROSS_ORIGIN)
+        headers.append((b"content-length", str(len(body)).encode()))
+        return self._head(error.status, headers, dates, request_id, close=close) + body
+
+    def _head(
+        self, status: int, headers: Headers, dates: Headers, request_id: str, *, close: bool
+    ) -> bytes:
+        lines = header_lines([*dates, *with_defaults(headers, request_id.encode())])
+        return b"".join((status_line(status), lines, _CLOSE if close else b"", b"\r\n"))
+
+
+def _reserve(shares: Shares, owner: str, size_bytes: int) -> Reservation | None:
+    try:
+        return shares.reserve(owner, size_bytes)
+    except SebError:
+        return None

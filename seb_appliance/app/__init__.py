@@ -1,1 +1,0 @@
-"""Where the rooms are joined: `process.py` is what `seb serve` runs, `assembly.py` joins them."""

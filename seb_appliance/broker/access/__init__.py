@@ -1,0 +1,1 @@
+"""Access: API keys, grants, users of the admin page, tickets, the audit."""

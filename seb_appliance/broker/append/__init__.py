@@ -1,0 +1,1 @@
+"""Writes: admission, the open window, one PUT in flight, acknowledgement."""

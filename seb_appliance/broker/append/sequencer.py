@@ -1,0 +1,242 @@
+"""The writer's loop: window, seal, one PUT in flight, apply, acknowledge.
+
+Serial on purpose: one entry is in flight while the next window fills. A sealed entry is never
+abandoned; the journal retries the same bytes until the bucket's answer is definite.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Executor
+from typing import Final
+
+from seb_appliance.broker.append.sealing import seal
+from seb_appliance.broker.append.window import Window
+from seb_appliance.broker.counters import Counters
+from seb_appliance.broker.log_clock import LogClock
+from seb_appliance.broker.ports import Journal, SectionSource, State
+from seb_appliance.broker.topics.catalog import Catalog
+from seb_appliance.broker.topics.topic import Topic
+from seb_appliance.clock import Timer
+from seb_appliance.errors import FencedError, InternalError, OutcomeUnknownError, StandbyError
+from seb_appliance.failpoints import Failpoints
+from seb_appliance.formats.entry import EncodedEntry, Entry
+
+_SEAL_IN_THREAD_BYTES: Final = 64 * 1024
+_COMPRESS_IN_THREAD_BYTES: Final = 8 * 1024
+
+
+class Sequencer:
+    """Owns the windows and the order of everything. `run` is one long-lived task."""
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        journal: Journal,
+        source: SectionSource,
+        state: State,
+        *,
+        clock: LogClock,
+        failpoints: Failpoints,
+        executor: Executor,
+        counters: Counters,
+        on_applied: Callable[[list[Topic]], None],
+    ) -> None:
+        self._catalog = catalog
+        self._journal = journal
+        self._source = source
+        self._state = state
+        self._clock = clock
+        self._failpoints = failpoints
+        self._executor = executor
+        self._counters = counters
+        self._on_applied = on_applied
+        self._open: Window | None = None
+        self._full: deque[Window] = deque()
+        self._in_flight: Window | None = None
+        self._wake = asyncio.Event()
+        self._timer: Timer | None = None
+        self._timer_at_s = float("inf")
+        self._flushing = False
+        self.failure: Exception | None = None  # why nothing is written any more
+
+    # --- called by those who admit ---
+
+    def open_window(self) -> Window:
+        """The window that takes what is admitted now. Raises `failure` once there is one."""
+        if self.failure is not None:
+            raise self.failure
+        if self._open is None:
+            self._open = Window()
+        return self._open
+
+    def close_within(
+        self, window: Window, linger_s: float, *, early: bool = False, now_s: float | None = None
+    ) -> None:
+        """Somebody waits for `window`: it closes when it is full, and in `linger_s` at the latest;
+        at once if `early` and nobody else waits. `now_s`: if it is known already."""
+        if now_s is None:
+            now_s = self._clock.monotonic_s()
+        if not window.callers:
+            window.opened_s = now_s
+        window.callers += 1
+        if window.is_full:
+            window.deadline_s = now_s
+            self._open = None
+            self._full.append(window)
+            self._wake.set()
+            return
+        if early and window.callers == 1 and self._in_flight is None and not self._full:
+            window.deadline_s = now_s
+            self._wake.set()
+            return
+        deadline_s = now_s + linger_s
+        if deadline_s < window.deadline_s:
+            window.deadline_s = deadline_s
+            self._arm(deadline_s)
+
+    def flush(self) -> None:
+        """Close what is open now, and every later window at once (the appliance is stopping)."""
+        self._flushing = True
+        self._wake.set()
+
+    def give_up(self, error: FencedError) -> None:
+        """Another writer was found by someone who asked: nothing is written any more."""
+        self._fail(error)
+        self._wake.set()
+
+    def stand_by(self, refusal: StandbyError) -> None:
+        """Nothing is ever written here: every write is refused so. Instead of `run`; again when
+        the refusal has something else to say."""
+        assert self._open is None, "nothing was admitted"
+        self.failure = refusal
+
+    async def follow(self, entry: Entry) -> None:
+        """Put the next entry in force, which another appliance wrote. One call at a time."""
+        assert isinstance(self.failure, StandbyError), "only a standby follows"
+        self._on_applied(await self._put_in_force(entry))
+
+    @property
+    def open_bytes(self) -> int:
+        """What the open window holds, about."""
+        return self._open.size_bytes if self._open is not None else 0
+
+    @property
+    def is_idle(self) -> bool:
+        """Nothing waits and nothing is in flight."""
+        waits = self._full or (self._open is not None and self._open.is_in_use)
+        return not waits and self._in_flight is None
+
+    @property
+    def late_s(self) -> float:
+        """For how long the oldest window has been past its deadline; 0 if it is not."""
+        oldest = self._in_flight or (self._full[0] if self._full else self._open)
+        return max(0.0, self._clock.monotonic_s() - oldest.deadline_s) if oldest else 0.0
+
+    @property
+    def is_storing(self) -> bool:
+        """A window is in flight: the others wait for it."""
+        return self._in_flight is not None
+
+    # --- the loop ---
+
+    async def run(self) -> None:
+        """Runs until it is cancelled or cannot write any more (`failure`)."""
+        try:
+            while True:
+                window = await self._next_window()
+                self._in_flight = window
+                encoded, put_s = await self._store(window)
+                await self._apply(window, encoded, put_s)
+                self._in_flight = None
+                if self._state.pause_s > 0:
+                    await self._clock.sleep(self._state.pause_s)
+        except FencedError as error:
+            self._fail(error)
+        except asyncio.CancelledError:
+            self._fail(
+                OutcomeUnknownError(
+                    "The appliance stopped before the bucket answered. What was sent may be stored "
+                    "yet: look before sending it again."
+                )
+            )
+            raise
+        except Exception as error:
+            self._fail(InternalError(f"the writer stopped: {error!r}"))
+            raise
+
+    async def _next_window(self) -> Window:
+        while self.failure is None:
+            if self._full:
+                return self._full.popleft()
+            window = self._open
+            if window is not None and window.is_in_use:
+                if self._flushing or window.deadline_s <= self._clock.monotonic_s():
+                    self._open = None
+                    if not window.is_empty:
+                        return window
+                    window.resolve(0.0)  # all that its callers rest on is stored
+                    continue
+                self._arm(window.deadline_s)
+            self._wake.clear()
+            await self._wake.wait()
+        raise self.failure
+
+    async def _store(self, window: Window) -> tuple[EncodedEntry, float]:
+        window.sealed_s = self._clock.monotonic_s()
+        created_us = self._clock.created_us()
+        at_once = _COMPRESS_IN_THREAD_BYTES if window.compresses else _SEAL_IN_THREAD_BYTES
+        if window.size_bytes > at_once:
+            loop = asyncio.get_running_loop()
+            sealed = await loop.run_in_executor(self._executor, seal, window, created_us)
+        else:
+            sealed = seal(window, created_us)
+        window.topics = {}  # the records live on in `sealed.parts` only
+        self._counters.note_compressed(sealed.plain_bytes, sealed.packed_bytes)
+        self._failpoints.reach("K3")
+        encoded = await self._journal.append(sealed.contents, sealed.parts, created_us)
+        return encoded, self._clock.monotonic_s() - window.sealed_s
+
+    async def _apply(self, window: Window, encoded: EncodedEntry, put_s: float) -> None:
+        self._source.keep(encoded)
+        changed = await self._put_in_force(encoded.entry)
+        open_s = window.sealed_s - window.opened_s
+        self._counters.note_entry(encoded.entry, window.callers, put_s, open_s)
+        self._failpoints.reach("K10")
+        window.resolve(put_s)
+        self._on_applied(changed)
+
+    async def _put_in_force(self, entry: Entry) -> list[Topic]:
+        """The topics that changed."""
+        changed = self._catalog.apply(entry)
+        for _ in self._catalog.steps():
+            await asyncio.sleep(0)
+        self._state.follow(entry)
+        return changed
+
+    def _fail(self, error: Exception) -> None:
+        self.failure = self.failure or error
+        if self._timer is not None:
+            self._timer.cancel()
+        for window in (self._in_flight, *self._full, self._open):
+            if window is not None and not window.is_done:
+                window.fail(error)
+        self._in_flight = self._open = None
+        self._full.clear()
+
+    def _arm(self, deadline_s: float) -> None:
+        """Wake the loop at `deadline_s`. One timer at a time: none while nothing waits."""
+        if self._timer is not None and self._timer_at_s <= deadline_s:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_at_s = deadline_s
+        delay_s = max(0.0, deadline_s - self._clock.monotonic_s())
+        self._timer = self._clock.call_later(delay_s, self._ring)
+
+    def _ring(self) -> None:
+        self._timer = None
+        self._timer_at_s = float("inf")
+        self._wake.set()

@@ -1,0 +1,408 @@
+"""What a caller can do with consumer groups: read on, commit, reset, look, lease.
+
+Two readers of one group get the same records unless they hold a lease. A commit waits for `linger`
+like a record and rides in the same entry; only an operator's reset hurries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection
+from dataclasses import replace
+from typing import Protocol
+
+from seb_appliance import limits
+from seb_appliance.broker.access import audit
+from seb_appliance.broker.access.audit import THE_APPLIANCE, Action, Actor
+from seb_appliance.broker.append.acknowledgement import Told
+from seb_appliance.broker.append.window import Linger, Window
+from seb_appliance.broker.groups.admission import Commit, GroupAdmission, NewPosition
+from seb_appliance.broker.groups.groups import Committed, Lease
+from seb_appliance.broker.groups.views import (
+    GroupRead,
+    GroupTopicView,
+    GroupView,
+    Lag,
+    LeaseView,
+    ResetRow,
+    lease_held,
+    no_such_group,
+)
+from seb_appliance.broker.read.index import SectionIndex
+from seb_appliance.broker.read.reads import Reads
+from seb_appliance.broker.shares import OPERATOR, Reservation
+from seb_appliance.broker.topics.catalog import Catalog
+from seb_appliance.broker.topics.names import (
+    Patterns,
+    check_group_name,
+    check_pattern,
+    check_topic_name,
+)
+from seb_appliance.broker.topics.topic import Topic
+from seb_appliance.broker.values import From, ReadRequest, ReadResult
+from seb_appliance.clock import Clock
+from seb_appliance.errors import BadRequestError, CorruptObjectError, TopicNotFoundError
+from seb_appliance.formats.operations import CommittedOffset
+from seb_appliance.tasks import in_slices
+
+
+class Submit(Protocol):
+    """See `Writes.operate`."""
+
+    def __call__(
+        self,
+        admit: Callable[[Window], bool | None],
+        linger_ms: int | None = None,
+        owner: str = OPERATOR,
+    ) -> Awaitable[bool]: ...
+
+
+SubmitAtOnce = Callable[[str, Callable[[Window], object], int, Told], bool]
+
+
+# Whether a caller may see a group (None), or where it stands on a topic.
+Sees = Callable[[str, str | None], bool]
+
+
+class ConsumerGroups:
+    def __init__(
+        self,
+        catalog: Catalog,
+        admission: GroupAdmission,
+        reads: Reads,
+        index: SectionIndex,
+        submit: Submit,
+        submit_at_once: SubmitAtOnce,
+        *,
+        linger: Linger,
+        clock: Clock,
+        age_us: Callable[[int], int],
+    ) -> None:
+        self._catalog = catalog
+        self._admission = admission
+        self._reads = reads
+        self._index = index
+        self._submit = submit
+        self._submit_at_once = submit_at_once
+        self._linger = linger
+        self._clock = clock
+        self._age_us = age_us
+
+    # --- consumers ---
+
+    async def read(
+        self, group: str, topic: str, request: ReadRequest, *, default: From
+    ) -> GroupRead:
+        """Read from the committed offset, or from `default` when there is none. Raises what
+        `Reads.read` raises; OffsetExpiredError when retention has overtaken the group."""
+        check_group_name(group)
+        found = self._catalog.topic(topic)
+        committed = self._committed(group, found.topic_id)
+        start = From(offset=committed.offset) if committed is not None else default
+        result = await self._reads.read(topic, replace(request, start=start))
+        began = committed.offset if committed is not None else _began(result)
+        return GroupRead(
+            result,
+            committed.offset if committed is not None else None,
+            await self._lag(found, began, result.log_end_offset),
+        )
+
+    def committed_offset(self, group: str, topic_id: int) -> int | None:
+        """Where it stands on a topic; None: nowhere. Raises BadNameError."""
+        committed = self._committed(check_group_name(group), topic_id)
+        return None if committed is None else committed.offset
+
+    async def commit(
+        self, commit: Commit, reservation: Reservation, by: Actor = THE_APPLIANCE
+    ) -> tuple[CommittedOffset, ...]:
+        """What is committed now, in the order of `commit.offsets`; all of it or nothing, and
+        durable. Takes `reservation` (of the body) over.
+
+        Raises TopicNotFoundError, CommitBeyondEndError, CommitBackwardError, OffsetConflictError,
+        StaleGenerationError, and what an append raises.
+        """
+        admitted: tuple[CommittedOffset, ...] = ()
+        now_s = self._clock.monotonic_s()
+
+        def admit(window: Window) -> None:
+            nonlocal admitted
+            admitted = self._admission.admit_commit(window, commit, now_s, by)
+
+        with reservation:
+            check_commit(commit)
+            await self._submit(admit, self._linger.default_ms, reservation.owner)
+        return admitted
+
+    def commit_at_once(self, by: Actor, commit: Commit, told: Told) -> bool:
+        """The short way of `commit`, for a group that is there: admitted before this returns True,
+        and `told` is called with what `commit` would give. False, and nothing happened, where it
+        would refuse. Raises BadRequestError, BadNameError."""
+        check_commit(commit)
+        if not self._admission.is_there(commit.group):
+            return False
+        now_s = self._clock.monotonic_s()
+        return self._submit_at_once(
+            by.name,
+            lambda window: self._admission.admit_commit(window, commit, now_s, by),
+            self._linger.default_ms,
+            told,
+        )
+
+    async def take_lease(
+        self, group: str, holder: str, ttl_ms: int, by: Actor = THE_APPLIANCE
+    ) -> LeaseView:
+        """Take the group's lease, or renew it. Raises LeaseHeldError."""
+        check_group_name(group)
+        if not limits.LEASE_TTL_MS_MIN <= ttl_ms <= limits.LEASE_TTL_MS_MAX:
+            raise BadRequestError(
+                f"ttl_ms is {limits.LEASE_TTL_MS_MIN} to {limits.LEASE_TTL_MS_MAX}, not {ttl_ms}."
+            )
+        if not 1 <= len(holder) <= limits.NAME_LENGTH_MAX:
+            raise BadRequestError(f"A holder has 1 to {limits.NAME_LENGTH_MAX} characters.")
+        now_s = self._clock.monotonic_s()
+        granted = await self._submit(
+            lambda window: self._admission.admit_lease(window, group, holder, ttl_ms, now_s, by),
+            owner=by.name,
+        )
+        found = self._catalog.groups.get(group)
+        lease = found.lease if found is not None else None
+        if lease is None or lease.holder != holder:  # taken away within the very same entry
+            raise lease_held(group, lease.holder if lease is not None else "nobody", 0)
+        if not granted:
+            lease.renew(ttl_ms, now_s)
+        return self._lease_view(lease)
+
+    async def release_lease(self, group: str, generation: int, owner: str = OPERATOR) -> None:
+        """Give the lease back. Raises StaleGenerationError when it is not in force."""
+        now_s = self._clock.monotonic_s()
+        await self._submit(
+            lambda window: self._admission.admit_lease_released(window, group, generation, now_s),
+            owner=owner,
+        )
+
+    # --- operators ---
+
+    @property
+    def count(self) -> int:
+        """How many groups there are."""
+        return len(self._catalog.groups)
+
+    def lags(self, most: int) -> dict[tuple[str, int], int]:
+        """Records by which groups are behind, by group and topic id: of as many pairs as asked
+        for at the most, in order of the groups' names. Does no I/O."""
+        found: dict[tuple[str, int], int] = {}
+        for name in self._catalog.groups.names("", most):
+            group = self._catalog.groups.get(name)
+            for topic_id, committed in group.offsets.items() if group is not None else ():
+                topic = self._catalog.find_id(topic_id)
+                if topic is not None:
+                    found[name, topic_id] = max(0, topic.log_end_offset - committed.offset)
+                if len(found) == most:
+                    return found
+        return found
+
+    async def page(self, after: str, most: int, sees: Sees) -> tuple[list[GroupView], str | None]:
+        """Groups in order of their names behind `after`, and the name to go on after (None: these
+        were the last), which is that of a group that `sees` lets through. There may be fewer than
+        `most`, since the rows of one page are bounded."""
+        views: list[GroupView] = []
+        rows = 0
+        while names := self._catalog.groups.names(after, limits.GROUPS_PER_PAGE_LOOKED_AT):
+            async for after in in_slices(names):
+                view = await self._view(after, sees)
+                if view is None:
+                    continue
+                if len(views) == most or rows >= limits.GROUPS_PER_PAGE_LOOKED_AT:
+                    return views, views[-1].group
+                views.append(view)
+                rows += len(view.topics)
+        return views, None
+
+    async def describe(self, group: str, sees: Sees) -> GroupView:
+        """Raises GroupNotFoundError, also for a group with nothing that `sees` lets through."""
+        view = await self._view(group, sees)
+        if view is None:
+            raise no_such_group(group)
+        return view
+
+    def topics_of(self, group: str) -> list[str]:
+        """The topics on which the group has an offset, by name. Raises GroupNotFoundError."""
+        found = self._catalog.groups.get(group)
+        if found is None:
+            raise no_such_group(group)
+        topics = map(self._catalog.find_id, found.offsets)
+        return sorted(topic.name for topic in topics if topic is not None)
+
+    def stands_on(self, group: str) -> list[str]:
+        """The topics on which the group has an offset, or will have when all that was admitted is
+        stored."""
+        return list(self._admission.offsets_of(group))
+
+    def stands_on_one_of(self, group: str, topics: Collection[str]) -> bool:
+        """Whether it stands on one of these topics, or on none at all."""
+        found = self._catalog.groups.get(group)
+        offsets = found.offsets if found is not None else {}
+        for topic in filter(None, map(self._catalog.find, topics if offsets else ())):
+            if topic.topic_id in offsets:
+                return True
+        stood = self._admission.offsets_of(group)
+        return not stood or any(name in stood for name in topics)
+
+    def pick(self, group: str, patterns: Collection[str]) -> list[str]:
+        """Topics for a reset: those named plainly, and those of the group that a pattern with * or
+        ** matches. Raises TopicNotFoundError, GroupNotFoundError, BadParameterError."""
+        picked: set[str] = set()
+        wild = [check_pattern(pattern) for pattern in patterns if "*" in pattern]
+        for name in patterns:
+            if "*" not in name:
+                picked.add(self._catalog.topic(check_topic_name(name)).name)
+        if wild:
+            picked.update(filter(Patterns(wild).cover, self.topics_of(group)))
+        return sorted(picked)
+
+    async def plan_reset(
+        self, group: str, topics: Collection[str], to: From | None, shift: int
+    ) -> list[ResetRow]:
+        """Where a reset would put the group: at `to`, or `shift` from where it stands, within
+        what can be read. Topics on which a group has no offset are not shifted."""
+        check_group_name(group)
+        rows = []
+        for name in topics:
+            topic = self._catalog.topic(name)
+            committed = self._committed(group, topic.topic_id)
+            before = committed.offset if committed is not None else None
+            if to is not None:
+                wanted = await self._reads.resolve(topic, to)
+            elif before is not None:
+                wanted = before + shift
+            else:
+                continue
+            after = min(max(wanted, topic.log_start_offset), topic.log_end_offset)
+            rows.append(ResetRow(name, topic.topic_id, before, after))
+        return rows
+
+    async def reset(
+        self, group: str, rows: Collection[ResetRow], by: Actor = THE_APPLIANCE
+    ) -> list[ResetRow]:
+        """Put a plan in force; what was done: `before` is then where the group came to stand
+        just before, by commits that were under way too. Raises TopicNotFoundError,
+        OffsetConflictError (the topic was made anew since)."""
+        positions = [NewPosition(row.topic, row.topic_id, row.after) for row in rows]
+        done: list[ResetRow] = []
+
+        def admit(window: Window) -> None:
+            stood = self._admission.offsets_of(group)
+            self._admission.admit_reset(window, group, positions, by)
+            done.extend(replace(row, before=stood.get(row.topic)) for row in rows)
+            before = audit.of_offsets({row.topic: row.before for row in done})
+            after = audit.of_offsets({row.topic: row.after for row in done})
+            self._note(window, by, Action("group_reset", "group", group, before, after))
+
+        if positions:
+            await self._submit(admit, owner=by.owner)
+        return done
+
+    async def delete(self, group: str, by: Actor = THE_APPLIANCE) -> None:
+        """Its offsets and its lease are gone. Raises GroupNotFoundError."""
+
+        def admit(window: Window) -> None:
+            before = audit.of_offsets(self._admission.offsets_of(group))
+            self._admission.admit_deleted(window, group)
+            self._note(window, by, Action("group_deleted", "group", group, before))
+
+        await self._submit(admit, owner=by.owner)
+
+    # --- inside ---
+
+    def _note(self, window: Window, by: Actor, action: Action) -> None:
+        audit.note(window, by, self._clock.wall_us(), action)
+
+    def _committed(self, group: str, topic_id: int) -> Committed | None:
+        found = self._catalog.groups.get(group)
+        return found.offsets.get(topic_id) if found is not None else None
+
+    async def _view(self, group: str, sees: Sees) -> GroupView | None:
+        """None if there is no such group, or nothing of it to be seen."""
+        found = self._catalog.groups.get(group)
+        if found is None or not sees(group, None):
+            return None
+        topics = [
+            await self._topic_view(topic, committed)
+            for topic_id, committed in list(found.offsets.items())
+            if (topic := self._catalog.find_id(topic_id)) is not None and sees(group, topic.name)
+        ]
+        if found.offsets and not topics:
+            return None
+        lease = found.lease
+        alive = lease is not None and lease.is_alive(self._clock.monotonic_s())
+        return GroupView(
+            group,
+            sorted(topics, key=lambda view: view.topic),
+            self._lease_view(lease) if lease is not None and alive else None,
+        )
+
+    def _lease_view(self, lease: Lease) -> LeaseView:
+        left_ms = lease.left_ms(self._clock.monotonic_s())
+        return LeaseView(lease.generation, lease.holder, lease.ttl_ms, left_ms)
+
+    async def _topic_view(self, topic: Topic, committed: Committed) -> GroupTopicView:
+        return GroupTopicView(
+            topic.name,
+            topic.topic_id,
+            committed.offset,
+            committed.metadata,
+            committed.committed_us,
+            topic.log_start_offset,
+            topic.log_end_offset,
+            await self._lag(topic, committed.offset, topic.log_end_offset),
+        )
+
+    async def _lag(self, topic: Topic, offset: int, end: int) -> Lag:
+        if offset >= end:
+            return Lag(0, 0, 0.0)
+        while (stands_at := max(offset, topic.log_start_offset)) < topic.log_end_offset:
+            try:
+                unread_bytes = await self._index.bytes_from(topic, stands_at)
+                if stands_at < topic.log_start_offset:
+                    continue  # trimmed meanwhile
+                _, rows, _ = await self._index.rows_of(topic, stands_at)
+            except TopicNotFoundError:  # deleted meanwhile
+                return Lag(0, 0, 0.0)
+            except CorruptObjectError:
+                if stands_at >= topic.log_start_offset:
+                    raise
+                continue
+            age_us = max(0, self._age_us(rows.created_us[rows.row_of(stands_at)]))
+            return Lag(end - offset, unread_bytes, age_us / 1_000_000)
+        return Lag(end - offset, 0, 0.0)  # none of them is there any more
+
+
+def _began(result: ReadResult) -> int:
+    """The offset at which a read began, or found its first record."""
+    if not result.slices:
+        return result.next_offset
+    return int(result.slices[0].batch.offsets()[result.slices[0].begin])
+
+
+def check_commit(commit: Commit) -> None:
+    """The limits of a commit, and that it speaks of the topics it commits. Raises
+    BadRequestError, BadNameError."""
+    check_group_name(commit.group)
+    if commit.generation is not None and commit.generation < 1:
+        raise BadRequestError("A generation is what taking a lease has answered: 1 or more.")
+    if not 1 <= len(commit.offsets) <= limits.OFFSETS_PER_COMMIT_MAX:
+        raise BadRequestError(
+            f"A commit has 1 to {limits.OFFSETS_PER_COMMIT_MAX} offsets, not {len(commit.offsets)}."
+        )
+    for what, named in (
+        ("metadata", commit.metadata),
+        ("expected", commit.expected),
+        ("topic_ids", commit.topic_ids),
+    ):
+        for topic in named:
+            if topic not in commit.offsets:
+                raise BadRequestError(f"{what} names {topic[:200]!r}, which is not in offsets.")
+    for text in commit.metadata.values():
+        if len(text) > limits.COMMIT_METADATA_CHARACTERS_MAX:
+            raise BadRequestError(
+                f"metadata has at most {limits.COMMIT_METADATA_CHARACTERS_MAX} characters a topic."
+            )

@@ -1,0 +1,1 @@
+"""Reads: the index of sections, decoded sections, waiting readers, live followers."""

@@ -1,0 +1,126 @@
+"""Which segments hold a range of a topic, for readers that GET them from the bucket themselves.
+
+Only segments are named: journal entries and packed objects hold other topics' records, too. What no
+segment covers is read through the API.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from dataclasses import dataclass, field, replace
+
+from seb_appliance import limits
+from seb_appliance.broker.ports import ObjectRef, SectionRef, SectionSource
+from seb_appliance.broker.read.index_rows import StoredRows
+from seb_appliance.broker.read.reads import Reads
+from seb_appliance.broker.topics.catalog import Catalog
+from seb_appliance.broker.topics.topic import Topic, owner_of
+from seb_appliance.broker.values import From
+
+
+@dataclass(frozen=True, slots=True)
+class ManifestSegment:
+    """`sections`: those in force, in the order of their offsets, of an object of `length` bytes.
+    `url`: None unless one was asked for and the bucket has URLs."""
+
+    ref: ObjectRef
+    length: int
+    sections: list[SectionRef] = field(default_factory=list)
+    url: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """Of the offsets from the one asked for up to `next_offset`, as of now. Beyond
+    `segments_end_offset` nothing is in a segment yet."""
+
+    topic: str
+    topic_id: int
+    segments: list[ManifestSegment]
+    next_offset: int
+    segments_end_offset: int
+    log_start_offset: int
+    log_end_offset: int
+
+
+class Manifests:
+    """`grace_ms`: how long an object stays that nothing refers to. No URL is good for longer: it
+    would name what is gone."""
+
+    def __init__(
+        self, catalog: Catalog, reads: Reads, source: SectionSource, grace_ms: int
+    ) -> None:
+        self._catalog = catalog
+        self._reads = reads
+        self._source = source
+        self._valid_s_max = grace_ms // 1000
+
+    async def of(self, name: str, start: From, until: From | None, valid_s: int | None) -> Manifest:
+        """`valid_s`: for how many seconds URLs are to be good, at most; None: no URLs. Raises
+        TopicNotFoundError, OffsetExpiredError, OffsetOutOfRangeError, StoreError."""
+        topic, offset, end = await self._reads.range_of(name, start, until)
+        segments, next_offset = self._segments(topic, offset, end)
+        manifest = Manifest(
+            topic.name,
+            topic.topic_id,
+            segments,
+            next_offset,
+            max(topic.log_start_offset, _segments_end(topic)),
+            topic.log_start_offset,
+            topic.log_end_offset,
+        )
+        valid_s = min(valid_s or 0, self._valid_s_max)
+        if not valid_s or not segments:
+            return manifest
+        urls = await self._source.signed_urls([found.ref for found in segments], valid_s)
+        return manifest if urls is None else _with_urls(manifest, urls)
+
+    def _segments(self, topic: Topic, offset: int, end: int) -> tuple[list[ManifestSegment], int]:
+        """Segments from `offset` on, and up to where they were looked for."""
+        segments: list[ManifestSegment] = []
+        looked_at = 0
+        while offset < end:
+            owner, until = owner_of(topic, offset)
+            for row in _rows_in(owner.stored, offset, min(end, until)):
+                if looked_at == limits.MANIFEST_SECTIONS_MAX:
+                    return segments, owner.stored.bases[row]
+                looked_at += 1
+                self._name(segments, owner, row, until)
+            offset = min(end, until)
+        return segments, end
+
+    def _name(self, segments: list[ManifestSegment], owner: Topic, row: int, until: int) -> None:
+        """Add the row's section, if its segment holds nothing but records of `owner`, and none
+        from the offset `until` on: who reads a fork may not read its parent."""
+        section = self._catalog.section_ref(owner, owner.stored, row)
+        ref = section.entry
+        if not isinstance(ref, ObjectRef) or not ref.is_segment_of(owner.topic_id, until):
+            return
+        if not segments or segments[-1].ref != ref:
+            length = self._catalog.stored.get(ref.object_id).length
+            segments.append(ManifestSegment(ref, length))
+        segments[-1].sections.append(section)
+
+
+def _segments_end(topic: Topic) -> int:
+    """Beyond this offset nothing is in a segment yet."""
+    owner, end = owner_of(topic, topic.log_start_offset)
+    reached = min(owner.stored.end, end)
+    while owner is not topic and reached == end:
+        owner, end = owner_of(topic, reached)
+        reached = max(reached, min(owner.stored.end, end))
+    return reached
+
+
+def _rows_in(rows: StoredRows, offset: int, end: int) -> range:
+    """Those that answer for offsets from `offset` up to `end`."""
+    if offset >= rows.end:
+        return range(0)
+    return range(max(0, rows.row_of(offset)), bisect_left(rows.bases, end))
+
+
+def _with_urls(manifest: Manifest, urls: list[str]) -> Manifest:
+    signed = [
+        replace(segment, url=url) for segment, url in zip(manifest.segments, urls, strict=True)
+    ]
+    return replace(manifest, segments=signed)

@@ -1,0 +1,405 @@
+"""Reading: find where the offset lies, take the batches, cut slices, wait at the end."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+from typing import Final, TypeAlias
+
+from seb_appliance import limits
+from seb_appliance.broker.counters import Counters
+from seb_appliance.broker.ports import SectionRef
+from seb_appliance.broker.read.index import SectionIndex, Stretch
+from seb_appliance.broker.read.sections import DecodedSection, SectionReader, StoredBatch, cut
+from seb_appliance.broker.read.waiting import Waiter, WaitingReaders
+from seb_appliance.broker.topics.catalog import Catalog
+from seb_appliance.broker.topics.topic import Topic, check_id, gone
+from seb_appliance.broker.values import BatchSlice, From, ReadRequest, ReadResult
+from seb_appliance.clock import Clock
+from seb_appliance.errors import CorruptObjectError, OffsetExpiredError, OffsetOutOfRangeError
+from seb_appliance.formats.batch import Batch
+
+# The records of one answer: batch after batch, until it is full or the range ends.
+
+
+_NO_LIMIT: Final = limits.OFFSET_MAX + 1
+
+
+class Collected:
+    """Slices from `next_offset` on, before `end`. `room_records` and `room_bytes` are what the
+    answer may still take; the bytes are those of values, record keys and headers."""
+
+    def __init__(self, next_offset: int, end: int, room_records: int, room_bytes: int) -> None:
+        self.slices: list[BatchSlice] = []
+        self.count = 0
+        self.next_offset = next_offset
+        self.room_bytes = room_bytes
+        self._end = end
+        self._room_records = room_records
+
+    @property
+    def end(self) -> int:
+        """The offset before which the answer ends; where there are gaps, it may go further."""
+        return min(self._end, self.next_offset + self._room_records)
+
+    @property
+    def wants_more(self) -> bool:
+        """Whether the section with `next_offset` is needed."""
+        return self.next_offset < self._end and self._room_records > 0 and self.room_bytes > 0
+
+    def take(self, section: Iterable[StoredBatch], end: int = _NO_LIMIT) -> None:
+        """What fits of the section that `next_offset` lies in; one record at least, ever. Records
+        from `end` on are another topic's."""
+        for item in section:
+            if item.batch.header.last_offset >= self.next_offset:
+                if not self.wants_more or self.next_offset >= end:
+                    return
+                ours = item if item.batch.header.last_offset < end else cut(item, end)
+                if ours is None:
+                    self.next_offset = min(end, self._end)
+                else:
+                    self._take(ours)
+
+    def _take(self, item: StoredBatch) -> None:
+        header = item.batch.header
+        begin, stop = 0, header.count
+        # Most batches are taken whole, at a cost that does not depend on their records.
+        if self.next_offset > header.base_offset or header.last_offset >= self._end:
+            offsets = item.batch.offsets()
+            begin = bisect_left(offsets, self.next_offset)
+            stop = bisect_left(offsets, self._end)
+        if begin > 0 and self.slices:
+            # Batches were merged since the last one was taken. Only the first of an answer may
+            # hold records from before it: who reads on begins here.
+            self._room_records = 0
+            return
+        taken = self._fitting(item.batch, begin, stop)
+        if taken > begin:
+            self.slices.append(BatchSlice(item.batch, begin, taken, item.stored))
+            self.count += taken - begin
+            self._room_records -= taken - begin
+            self.room_bytes -= _bytes_before(item.batch, taken) - _bytes_before(item.batch, begin)
+        if taken < stop:
+            self.next_offset = int(item.batch.offsets()[taken])
+            self._room_records = 0  # the next record does not fit
+        else:
+            self.next_offset = min(header.last_offset + 1, self._end)  # over a gap, too
+
+    def _fitting(self, batch: Batch, begin: int, stop: int) -> int:
+        """The end (exclusive) of the records from `begin` on, before `stop`, that fit."""
+        stop = min(stop, begin + self._room_records)
+        before = _bytes_before(batch, begin)
+        if _bytes_before(batch, stop) - before <= self.room_bytes:
+            return stop
+        fitting = bisect_right(
+            range(begin + 1, stop + 1),
+            self.room_bytes,
+            key=lambda i: _bytes_before(batch, i) - before,
+        )
+        return begin + (fitting if self.slices else max(fitting, 1))
+
+
+def bytes_of(piece: BatchSlice) -> int:
+    """Of its records' values, record keys and headers."""
+    return _bytes_before(piece.batch, piece.end) - _bytes_before(piece.batch, piece.begin)
+
+
+def _bytes_before(batch: Batch, i: int) -> int:
+    """Bytes of values, record keys and headers of the first `i` records of the batch."""
+    columns = batch.columns
+    size = columns.values.starts[i]
+    if columns.keys is not None:
+        size += columns.keys.starts[i]
+    if columns.headers is not None:
+        size += columns.headers.starts[i]
+    return int(size)
+
+
+# Reading ahead: sections are fetched before they are asked for, for a reader that goes through old
+# records one after another.
+#
+# A reader is known only by where it stops: whoever begins there next goes on. Nothing is fetched
+# for one who reads what is in memory anyway, or jumps about.
+
+
+# Bytes ahead of one reader: doubled with each read, and never more than all together may have, so
+# that what is fetched is still there when it is wanted.
+DEPTH_BYTES_FIRST: Final = 256 * 1024
+DEPTH_BYTES_MAX: Final = 4 * 1024 * 1024
+AHEAD_BYTES_MAX: Final = 8 * 1024 * 1024
+SECTIONS_MAX: Final = 64  # ahead of one reader, however small they are
+READERS_MAX: Final = 64
+FORGOTTEN_AFTER_S: Final = 10.0
+
+_Place: TypeAlias = tuple[int, int]  # topic id, the offset where a reader goes on
+
+
+class ReadAhead:
+    def __init__(
+        self, catalog: Catalog, index: SectionIndex, sections: SectionReader, clock: Clock
+    ) -> None:
+        self._catalog = catalog
+        self._index = index
+        self._sections = sections
+        self._clock = clock
+        # How deep to read ahead of each reader, and when it was here, longest ago first.
+        self._readers: OrderedDict[_Place, tuple[int, float]] = OrderedDict()
+
+    def moved(self, topic: Topic, offset: int, next_offset: int) -> None:
+        """A read of old records, from `offset` on, stopped at `next_offset`."""
+        known = self._readers.pop((topic.topic_id, offset), None)
+        if next_offset == offset:
+            return
+        depth_bytes = DEPTH_BYTES_FIRST if known is None else min(2 * known[0], DEPTH_BYTES_MAX)
+        now_s = self._clock.monotonic_s()
+        self._forget(now_s)
+        self._readers[topic.topic_id, next_offset] = (depth_bytes, now_s)
+        if known is not None:
+            fair_bytes = min(depth_bytes, AHEAD_BYTES_MAX // len(self._readers))
+            self.fetch(topic, next_offset, topic.log_end_offset, fair_bytes)
+
+    def fetch(self, topic: Topic, offset: int, end: int, size_bytes: int) -> None:
+        """Begin to fetch the sections from `offset` up to `end` that begin in the first
+        `size_bytes`, as far as the index tells without I/O where they are."""
+        for _ in range(SECTIONS_MAX):
+            if offset >= end or size_bytes <= 0:
+                return
+            found = self._index.at_hand(topic, offset)
+            if found is None:
+                return
+            owner, rows, behind = found
+            ref = self._catalog.section_ref(owner, rows, rows.row_of(offset))
+            if not self._sections.fetch_ahead(ref):
+                return
+            size_bytes -= ref.length
+            offset = min(ref.last_offset + 1, behind)
+
+    def _forget(self, now_s: float) -> None:
+        """Drop those who came no more, and the longest gone of too many."""
+        while self._readers:
+            place, (_, at_s) = next(iter(self._readers.items()))
+            if now_s - at_s < FORGOTTEN_AFTER_S and len(self._readers) < READERS_MAX:
+                return
+            del self._readers[place]
+
+
+_NO_END: Final = From(offset=limits.OFFSET_MAX + 1)
+
+
+class Reads:
+    def __init__(
+        self,
+        catalog: Catalog,
+        index: SectionIndex,
+        sections: SectionReader,
+        waiting: WaitingReaders,
+        clock: Clock,
+        counters: Counters,
+    ) -> None:
+        self._catalog = catalog
+        self._index = index
+        self._sections = sections
+        self._ahead = ReadAhead(catalog, index, sections, clock)
+        self._waiting = waiting
+        self._clock = clock
+        self._counters = counters
+
+    def read_at_once(
+        self, name: str, request: ReadRequest, *, waits: bool = True
+    ) -> ReadResult | None:
+        """As `read`, when all that is needed is in memory and there is nothing to wait for (which
+        there never is unless it `waits`); else None, and nothing was counted. Raises what `read`
+        raises before it waits."""
+        topic = self._topic(name, request)
+        offset = self._resolved(topic, request.start)
+        until = self._resolved(topic, request.until or _NO_END)
+        if offset is None or until is None:
+            return None
+        self._check_range(topic, offset)
+        waits = waits and request.wait_ms > 0 and not self._waiting.stopping
+        if waits and offset == topic.log_end_offset and offset < until:
+            return None
+        collected = _collected(topic, offset, until, request)
+        old = False
+        while collected.wants_more:
+            stretch = self._index.at_hand(topic, collected.next_offset)
+            if stretch is None:
+                return None
+            ref = self._ref(stretch, collected.next_offset)
+            end = min(collected.end, stretch.end)
+            section = self._sections.at_hand(ref, collected.next_offset, end)
+            if section is None:
+                return None
+            old = self._sections.was_fetched_ahead(ref) or old
+            collected.take(section, stretch.end)
+        return self._result(topic, offset, collected, old=old)
+
+    def wait_at_end(
+        self, name: str, offset: int, seconds: float, owner: str, woken: Callable[[], None]
+    ) -> Waiter | None:
+        """Wait where `read` would wait from `offset` on, but call `woken`. None when it would not.
+        Raises TopicNotFoundError, ShareExceededError, OverloadedError."""
+        topic = self._catalog.topic(name)
+        if offset != topic.log_end_offset or self._waiting.stopping:
+            return None
+        return self._waiting.tell(topic, seconds, owner, woken)
+
+    async def read(self, name: str, request: ReadRequest) -> ReadResult:
+        """Raises TopicNotFoundError (also for a topic deleted while we waited),
+        TopicReplacedError, OffsetExpiredError, OffsetOutOfRangeError, CorruptObjectError,
+        StoreError."""
+        topic = self._topic(name, request)
+        offset = await self.resolve(topic, request.start)
+        until = await self.resolve(topic, request.until or _NO_END)
+        self._check_range(topic, offset)
+        give_up_s = self._clock.monotonic_s() + request.wait_ms / 1000
+        while offset == topic.log_end_offset and offset < until:
+            left_s = give_up_s - self._clock.monotonic_s()
+            if left_s <= 0 or self._waiting.stopping:
+                break
+            await self._waiting.wait(topic, left_s, request.owner)
+            if topic.deleted:
+                raise gone(topic)
+        collected = _collected(topic, offset, until, request)
+        old = False
+        while collected.wants_more:
+            if collected.next_offset < topic.log_start_offset and collected.count:
+                break  # trimmed meanwhile: who reads on is told so
+            self._check_range(topic, collected.next_offset)
+            stretch = await self._stretch(topic, collected.next_offset)
+            if stretch is None:
+                continue
+            ref = self._ref(stretch, collected.next_offset)
+            end = min(collected.end, stretch.end)
+            section = self._sections.at_hand(ref, collected.next_offset, end)
+            if section is None:
+                # All that this answer has room for comes at one time.
+                behind = min(ref.last_offset + 1, stretch.end)
+                room_bytes = collected.room_bytes - ref.length
+                self._ahead.fetch(topic, behind, collected.end, room_bytes)
+                section = await self._read(topic, ref, collected.next_offset, end)
+                old = True
+            if section is None:
+                continue
+            old = self._sections.was_fetched_ahead(ref) or old
+            collected.take(section, stretch.end)
+        return self._result(topic, offset, collected, old=old)
+
+    def _topic(self, name: str, request: ReadRequest) -> Topic:
+        topic = self._catalog.topic(name)
+        check_id(name, topic.topic_id, request.topic_id)
+        return topic
+
+    async def _stretch(self, topic: Topic, offset: int) -> Stretch | None:
+        """Rows that answer for `offset`; None if it was trimmed while they were looked up. Raises
+        as `SectionIndex.rows_of`."""
+        try:
+            return await self._index.rows_of(topic, offset)
+        except CorruptObjectError:
+            if offset < topic.log_start_offset:
+                return None
+            raise
+
+    async def _read(
+        self, topic: Topic, ref: SectionRef, offset: int, end: int
+    ) -> DecodedSection | None:
+        """The batches of the section from `offset` up to `end`; None if it was replaced while it
+        was being read: look again. Raises as `read`."""
+        try:
+            return await self._sections.read(ref, offset, end)
+        except CorruptObjectError:
+            if topic.deleted:
+                raise gone(topic) from None
+            self._check_range(topic, offset)
+            if ref == self._ref(await self._index.rows_of(topic, offset), offset):
+                raise
+        return None
+
+    async def range_of(self, name: str, start: From, until: From | None) -> tuple[Topic, int, int]:
+        """The topic, and the offsets that a read would begin at and end before now. Raises as
+        `read`."""
+        topic = self._catalog.topic(name)
+        offset = await self.resolve(topic, start)
+        end = await self.resolve(topic, until or _NO_END)
+        if topic.deleted:
+            raise gone(topic)
+        self._check_range(topic, offset)
+        return topic, offset, max(offset, min(end, topic.log_end_offset))
+
+    async def resolve(self, topic: Topic, start: From) -> int:
+        """The offset that `start` means now. An offset given as such is not checked."""
+        resolved = self._resolved(topic, start)
+        if resolved is not None:
+            return resolved
+        assert start.timestamp_us is not None, start
+        return await self._offset_at(topic, start.timestamp_us)
+
+    def _resolved(self, topic: Topic, start: From) -> int | None:
+        """As `resolve`; None when records have to be looked at."""
+        if start.offset is not None:
+            return start.offset
+        if start.last is not None:
+            return max(topic.log_start_offset, topic.log_end_offset - start.last)
+        if start.timestamp_us is not None:
+            return None
+        return topic.log_end_offset if start.latest else topic.log_start_offset
+
+    async def _offset_at(self, topic: Topic, timestamp_us: int) -> int:
+        """The first offset whose record has that timestamp or later; the log end when none has."""
+        log_end_offset = topic.log_end_offset
+        offset = await self._index.offset_of_time(topic, timestamp_us)
+        # Whatever was trimmed while we looked is left out, and that may be all.
+        while (offset := max(offset, topic.log_start_offset)) < log_end_offset:
+            stretch = await self._stretch(topic, offset)
+            if stretch is None:
+                continue
+            ref = self._ref(stretch, offset)
+            end = min(log_end_offset, stretch.end)
+            for stored in await self._read(topic, ref, offset, end) or ():
+                if offset < end and stored.batch.header.largest_timestamp_us >= timestamp_us:
+                    timestamps = stored.batch.columns.timestamps_us.tolist()
+                    first = next(i for i, t in enumerate(timestamps) if t >= timestamp_us)
+                    found = stored.batch.offsets()[first]
+                    if found < end:
+                        return max(found, topic.log_start_offset)
+                offset = min(stored.batch.header.last_offset + 1, end)
+        return max(log_end_offset, topic.log_start_offset)
+
+    def _check_range(self, topic: Topic, offset: int) -> None:
+        if offset < topic.log_start_offset:
+            raise OffsetExpiredError(
+                f"Offset {offset} is gone; the log of {topic.name!r} starts at "
+                f"{topic.log_start_offset}.",
+                log_start_offset=topic.log_start_offset,
+            )
+        if offset > topic.log_end_offset:
+            raise OffsetOutOfRangeError(
+                f"Offset {offset} is beyond the log end {topic.log_end_offset} of {topic.name!r}.",
+                log_end_offset=topic.log_end_offset,
+            )
+
+    def _ref(self, stretch: Stretch, offset: int) -> SectionRef:
+        rows = stretch.rows
+        return self._catalog.section_ref(stretch.owner, rows, rows.row_of(offset))
+
+    def _result(self, topic: Topic, offset: int, collected: Collected, *, old: bool) -> ReadResult:
+        """`old`: some of it was not in memory when it was asked for, or fetched ahead."""
+        if old:
+            self._ahead.moved(topic, offset, collected.next_offset)
+        self._counters.reads += 1
+        self._counters.read_records += collected.count
+        return ReadResult(
+            topic.name,
+            topic.topic_id,
+            collected.slices,
+            collected.next_offset,
+            topic.log_start_offset,
+            topic.log_end_offset,
+        )
+
+
+def _collected(topic: Topic, offset: int, until: int, request: ReadRequest) -> Collected:
+    """An answer with nothing in it yet."""
+    end = min(until, topic.log_end_offset)
+    return Collected(offset, end, request.max_records, request.max_bytes)

@@ -1,0 +1,398 @@
+"""Questions about record keys: which there are, the newest record of one, all of them.
+
+The key index says where; the records themselves are read from the log. What the log contradicts is
+never answered: the index is made anew.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, TypeVar
+
+from seb_appliance import limits
+from seb_appliance.broker.counters import Counters
+from seb_appliance.broker.read.reads import Reads
+from seb_appliance.broker.record_keys.indexing import KeyIndexing, KeyViews, is_indexed
+from seb_appliance.broker.record_keys.key_index import KeyIndex, KeyOffsets, KeyRow, KeyRows
+from seb_appliance.broker.shares import OPERATOR, AllShares
+from seb_appliance.broker.topics.catalog import Catalog
+from seb_appliance.broker.topics.topic import Topic, gone
+from seb_appliance.broker.values import BatchSlice, From, ReadRequest, ReadResult
+from seb_appliance.clock import Clock
+from seb_appliance.errors import (
+    BadParameterError,
+    CorruptObjectError,
+    KeyIndexOffError,
+    OffsetExpiredError,
+    OffsetOutOfRangeError,
+    OverloadedError,
+    RecordKeyNotFoundError,
+)
+from seb_appliance.start_errors import ConfigurationError
+from seb_appliance.tasks import Background, Supervisor
+
+# Reading records out of the log by more than their range: chosen offsets, or one record key.
+
+
+_AT_ONCE: Final = 1_000  # records that are looked through for the next ones chosen
+
+
+def key_of(piece: BatchSlice, i: int | None = None) -> bytes | None:
+    """The record key of record `i` of the batch (None: the first of the slice)."""
+    keys = piece.batch.columns.keys
+    return None if keys is None else keys.get(piece.begin if i is None else i)
+
+
+async def pick(
+    reads: Reads, topic: Topic, offsets: Sequence[int], max_bytes: int = limits.FETCH_BYTES_MAX
+) -> tuple[list[BatchSlice], int]:
+    """The records at these ascending offsets that are still there, as many as fit `max_bytes`, one
+    at least; and how many of the offsets were dealt with.
+
+    Raises TopicNotFoundError, CorruptObjectError, StoreError."""
+    picked: list[BatchSlice] = []
+    at, size_bytes = 0, 0
+    while at < len(offsets):
+        until = min(offsets[-1] + 1, topic.log_end_offset)
+        request = ReadRequest(From(offset=offsets[at]), From(offset=until), _AT_ONCE)
+        try:
+            result = await reads.read(topic.name, request)
+        except OffsetExpiredError as error:
+            at = bisect_left(offsets, int(str(error.data["log_start_offset"])))
+            continue
+        except OffsetOutOfRangeError:
+            if topic.deleted:  # and made anew under its name
+                raise gone(topic) from None
+            raise
+        if result.topic_id != topic.topic_id:
+            raise gone(topic)
+        behind = bisect_left(offsets, result.next_offset)
+        for piece in _chosen(result, offsets[at:behind]):
+            size_bytes += _bytes_of(piece)
+            if picked and size_bytes > max_bytes:
+                return picked, bisect_left(offsets, piece.batch.offsets()[piece.begin])
+            picked.append(piece)
+        assert behind > at, (offsets[at], result.next_offset)
+        at = behind
+    return picked, len(offsets)
+
+
+def _chosen(result: ReadResult, offsets: Sequence[int]) -> Iterator[BatchSlice]:
+    """The records of a result that lie at these offsets, neighbours in one slice."""
+    for piece in result.slices:
+        there, begin, end = piece.batch.offsets(), piece.begin, piece.end
+        first = bisect_left(offsets, there[begin])
+        behind = bisect_right(offsets, there[end - 1])
+        places = [
+            (bisect_left(there, offset, begin, end), offset) for offset in offsets[first:behind]
+        ]
+        yield from _runs(piece, [i for i, offset in places if there[i] == offset])
+
+
+def _runs(piece: BatchSlice, chosen: Sequence[int]) -> Iterator[BatchSlice]:
+    """The records at these ascending places of the batch, neighbours in one slice."""
+    begin = 0
+    for end in range(1, len(chosen) + 1):
+        if end == len(chosen) or chosen[end] != chosen[end - 1] + 1:
+            yield BatchSlice(piece.batch, chosen[begin], chosen[end - 1] + 1, piece.stored)
+            begin = end
+
+
+def _bytes_of(piece: BatchSlice) -> int:
+    """Of the values and record keys."""
+    columns = piece.batch.columns
+    size = columns.values.starts[piece.end] - columns.values.starts[piece.begin]
+    if columns.keys is not None:
+        size += columns.keys.starts[piece.end] - columns.keys.starts[piece.begin]
+    return int(size)
+
+
+async def read_key(reads: Reads, name: str, request: ReadRequest, key: bytes) -> ReadResult:
+    """As `Reads.read`, but only records with this record key. It looks through 16 MiB of records at
+    most, and at a log end it waits once: there may be none, though `next_offset` has moved on."""
+    found: list[BatchSlice] = []
+    room_records, room_bytes, looked_at = request.max_records, request.max_bytes, 0
+    step = replace(request, max_records=limits.FETCH_RECORDS_MAX, max_bytes=limits.MIB)
+    while True:
+        result = await reads.read(name, step)
+        for piece in result.slices:
+            looked_at += len(piece.stored)
+            places = _places_of(piece, key)
+            for n, i in enumerate(places):
+                size_bytes = _bytes_of(BatchSlice(piece.batch, i, i + 1, piece.stored))
+                if room_records <= 0 or (size_bytes > room_bytes and (found or n)):
+                    found += _runs(piece, places[:n])
+                    return replace(result, slices=found, next_offset=int(piece.batch.offsets()[i]))
+                room_records -= 1
+                room_bytes -= size_bytes
+            found += _runs(piece, places)
+        if not result.slices or looked_at >= limits.KEY_FILTER_BYTES_MAX:
+            return replace(result, slices=found)
+        step = replace(step, start=From(offset=result.next_offset), wait_ms=0)
+
+
+def _places_of(piece: BatchSlice, key: bytes) -> list[int]:
+    """Where in the batch the records with this record key are."""
+    keys = piece.batch.columns.keys
+    if keys is None:
+        return []
+    listed = keys.slice(piece.begin, piece.end)
+    return [i for i, found in enumerate(listed, piece.begin) if found == key]
+
+
+Rows = TypeVar("Rows", KeyRows, KeyOffsets)
+
+
+@dataclass(frozen=True, slots=True)
+class KeyPage:
+    """`next_after`: the record key behind which the next page begins; None at the end."""
+
+    topic_id: int
+    rows: Sequence[KeyRow]
+    next_after: bytes | None
+    indexed_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class KeyedRecords:
+    """Records of one record key, in offset order. `next_before`: below it the next page of its
+    history begins; None at the end."""
+
+    result: ReadResult
+    next_before: int | None
+    indexed_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class ViewPlace:
+    """Where the next page of a view begins: a view of a topic as of an offset."""
+
+    topic_id: int
+    as_of: int
+    begin: int
+
+
+@dataclass(frozen=True, slots=True)
+class ViewPage:
+    """Newest records of record keys as of an offset, which is `result.next_offset`: to go on from
+    there after the last page (`next_place` is None)."""
+
+    result: ReadResult
+    next_place: ViewPlace | None
+
+
+class RecordKeys:
+    """`reads` are counted apart from those of consumers. `indexing` is public for its figures."""
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        reads: Reads,
+        index: KeyIndex,
+        counters: Counters,
+        clock: Clock,
+        shares: AllShares,
+    ) -> None:
+        self._catalog = catalog
+        self._reads = reads
+        self._index = index
+        self._counters = counters
+        self._views = KeyViews(clock, shares)
+        self.indexing = KeyIndexing(catalog, reads, index, self._views, clock)
+        self._task: Background | None = None
+
+    def start(self, supervisor: Supervisor) -> None:
+        self._task = supervisor.keep("key-index", self.indexing.run)
+
+    async def stop(self) -> None:
+        if self._task is not None:
+            await self._task.close()
+
+    @property
+    def size_bytes(self) -> int:
+        """About what the index takes on disk."""
+        return self._index.size_bytes
+
+    async def keys(
+        self, name: str, prefix: bytes, after: bytes | None, most: int, *, fresh: bool
+    ) -> KeyPage:
+        """Record keys whose newest record is no tombstone, as bytes in their order.
+
+        Raises, as all below: TopicNotFoundError, KeyIndexOffError, OverloadedError (`fresh` in
+        vain, or the index cannot be asked now).
+        """
+        topic, reached = await self._topic(name, fresh=fresh)
+        found = await self._ask(
+            topic,
+            lambda: self._index.page(
+                topic.topic_id, prefix, after, most + 1, topic.log_start_offset
+            ),
+            reached,
+        )
+        rows = found.rows[:most]
+        more = len(found.rows) > most
+        return KeyPage(
+            topic.topic_id,
+            rows,
+            rows[-1].key if more else None,
+            max(found.indexed_offset, topic.log_start_offset),
+        )
+
+    async def latest(self, name: str, key: bytes, *, fresh: bool) -> KeyedRecords:
+        """The newest record of a record key. Raises RecordKeyNotFoundError, also when it is a
+        tombstone; CorruptObjectError, StoreError."""
+        topic, reached = await self._topic(name, fresh=fresh)
+        for attempt in range(2):
+            found = await self._ask(
+                topic,
+                lambda: self._index.latest(topic.topic_id, key, topic.log_start_offset),
+                reached,
+            )
+            indexed_offset = max(found.indexed_offset, topic.log_start_offset)
+            if not found.rows:
+                break
+            slices, _ = await pick(self._reads, topic, [found.rows[0].offset])
+            if slices and key_of(slices[0]) == key:
+                self._count(slices)
+                return KeyedRecords(self._result(topic, slices), None, indexed_offset)
+            if found.rows[0].offset < topic.log_start_offset:
+                break
+            # Compaction removes a record only for a newer one: the index was behind, or is wrong.
+            if attempt:
+                raise self._contradicted()
+            await self.indexing.caught_up(topic, topic.log_end_offset)
+        raise RecordKeyNotFoundError(
+            f"Topic {name!r} has no live record with this record key below offset "
+            f"{indexed_offset}, up to which its keys are indexed.",
+            indexed_offset=indexed_offset,
+        )
+
+    async def history(
+        self, name: str, key: bytes, before: int | None, most: int, *, fresh: bool
+    ) -> KeyedRecords:
+        """The newest records of a record key below the offset `before` (None: all), tombstones
+        too, as far as they are stored. A page may hold fewer than `most`, and not be the last."""
+        topic, reached = await self._topic(name, fresh=fresh, needs_history=True)
+        found = await self._ask(
+            topic,
+            lambda: self._index.history(
+                topic.topic_id, key, before, most + 1, topic.log_start_offset
+            ),
+            reached,
+        )
+        wanted = found.offsets[:most]
+        while True:
+            slices, dealt_with = await pick(self._reads, topic, sorted(wanted))
+            if dealt_with == len(wanted):
+                break
+            # There was room for the oldest of them only: the page is shorter, at its old end.
+            wanted = wanted[: min(dealt_with, len(wanted) // 2)]
+        if any(key_of(piece, i) != key for piece in slices for i in range(piece.begin, piece.end)):
+            raise self._contradicted()
+        self._count(slices)
+        next_before = wanted[-1] if len(found.offsets) > len(wanted) else None
+        indexed_offset = max(found.indexed_offset, topic.log_start_offset)
+        return KeyedRecords(self._result(topic, slices), next_before, indexed_offset)
+
+    async def view(
+        self,
+        name: str,
+        place: ViewPlace | None,
+        most: int,
+        max_bytes: int,
+        *,
+        fresh: bool,
+        owner: str = OPERATOR,
+    ) -> ViewPage:
+        """The newest record of each record key that is no tombstone, as of where the index stands
+        when `place` is None, in offset order. Raises BadParameterError when the view has ended."""
+        topic, _ = await self._topic(name, fresh=fresh)
+        if place is None:
+            place = await self._begin_view(topic, owner)
+        elif place.topic_id != topic.topic_id or place.as_of > topic.log_end_offset:
+            raise BadParameterError("The cursor is not of this topic.")
+        else:
+            self._views.go_on(topic.topic_id, place.as_of)
+        as_of, begin = place.as_of, max(place.begin, topic.log_start_offset)
+        ends = self._views.ends
+        found = await self._ask(
+            topic, lambda: self._index.live(topic.topic_id, as_of, begin, most + 1), as_of
+        )
+        if self._views.ends != ends and not self._views.is_in_use(topic.topic_id, as_of):
+            raise _begun_anew(topic)  # what it lacks now would be taken for deleted
+        slices, dealt_with = await pick(self._reads, topic, found.offsets[:most], max_bytes)
+        self._count(slices)
+        left = found.offsets[dealt_with:]
+        next_place = ViewPlace(topic.topic_id, as_of, left[0]) if left else None
+        return ViewPage(self._result(topic, slices, as_of), next_place)
+
+    # --- inside ---
+
+    async def _begin_view(self, topic: Topic, owner: str) -> ViewPlace:
+        """As of where the index stands. Nothing is taken into it meanwhile: from here on, what is
+        superseded is kept."""
+        async with self.indexing.adding:
+            as_of = self.indexing.indexed_offset(topic)
+            self._views.begin(topic.topic_id, as_of, owner)
+        return ViewPlace(topic.topic_id, as_of, 0)
+
+    async def _topic(
+        self, name: str, *, fresh: bool, needs_history: bool = False
+    ) -> tuple[Topic, int]:
+        """The topic, and the offset that its index has reached for `fresh`."""
+        topic = self._catalog.topic(name)
+        wanted = "history" if needs_history else "latest"
+        if not is_indexed(topic) or (needs_history and topic.settings.key_index != "history"):
+            raise KeyIndexOffError(
+                f"Topic {name!r} has key_index {topic.settings.key_index or 'none'!r}. Set it to "
+                f"{wanted!r} with PATCH /v1/topics/{name}; its records are indexed then.",
+                key_index=topic.settings.key_index or "none",
+            )
+        reached = topic.log_end_offset if fresh else 0
+        if fresh:
+            await self.indexing.caught_up(topic, reached)
+        return topic, reached
+
+    async def _ask(
+        self, topic: Topic, question: Callable[[], Awaitable[Rows]], reached: int
+    ) -> Rows:
+        """`reached`: the index was true up to there before it was asked."""
+        await self.indexing.caught_up(topic, 0)  # its file was found sound
+        try:
+            found = await question()
+        except CorruptObjectError:
+            raise self._contradicted() from None
+        except ConfigurationError as error:
+            raise OverloadedError("The key index cannot be read now; try again later.") from error
+        if max(found.indexed_offset, topic.log_start_offset) < reached:
+            raise _begun_anew(topic)
+        return found
+
+    def _contradicted(self) -> OverloadedError:
+        self.indexing.damaged()
+        return OverloadedError("The key index was damaged and is being rebuilt; try again later.")
+
+    def _count(self, slices: Sequence[BatchSlice]) -> None:
+        self._counters.reads += 1
+        self._counters.read_records += sum(piece.end - piece.begin for piece in slices)
+
+    def _result(
+        self, topic: Topic, slices: Sequence[BatchSlice], next_offset: int | None = None
+    ) -> ReadResult:
+        end = topic.log_end_offset
+        return ReadResult(
+            topic.name,
+            topic.topic_id,
+            slices,
+            end if next_offset is None else next_offset,
+            topic.log_start_offset,
+            end,
+        )
+
+
+def _begun_anew(topic: Topic) -> OverloadedError:
+    return OverloadedError(
+        f"The key index of {topic.name!r} has begun anew meanwhile; try again later."
+    )

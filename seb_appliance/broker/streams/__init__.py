@@ -1,0 +1,1 @@
+"""Topics as streams of the Durable Streams protocol."""

@@ -1,0 +1,1 @@
+"""Topics: the catalog of all that is applied, settings, names, forks."""

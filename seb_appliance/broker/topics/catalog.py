@@ -1,0 +1,452 @@
+"""What is in force: topics, their indexes, API keys. Changed only by applying journal entries."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from seb_appliance import limits
+from seb_appliance.broker.access.api_keys import ApiKeys
+from seb_appliance.broker.access.users import Users
+from seb_appliance.broker.append.retry_results import Producers, RememberedRequests
+from seb_appliance.broker.groups.groups import Groups
+from seb_appliance.broker.ports import EntryRef, LoadedState, PagedRow, SectionRef, TopicRow
+from seb_appliance.broker.read.index_rows import IndexRows
+from seb_appliance.broker.shares import AllShares
+from seb_appliance.broker.topics.topic import (
+    Topic,
+    no_such_topic,
+    settle,
+    topic_held,
+    with_run,
+    without_below,
+)
+from seb_appliance.broker.upkeep.stored_objects import StoredObjects, Untidied
+from seb_appliance.formats.contents import Section
+from seb_appliance.formats.entry import Entry, EntryHeader, Position
+from seb_appliance.formats.operations import (
+    ApiKeyChanged,
+    ApiKeyCreated,
+    ApiKeyRevoked,
+    ApiKeyRotated,
+    Append,
+    AuditNoted,
+    EpochStarted,
+    GroupDeleted,
+    GroupReset,
+    LeaseReleased,
+    LeaseTaken,
+    ObjectsAdopted,
+    ObjectsCondemned,
+    ObjectsRemoved,
+    OffsetsCommitted,
+    ReplacedRange,
+    SegmentsReplaced,
+    StoredSection,
+    StreamSet,
+    TidyEvent,
+    TopicChanged,
+    TopicCompacted,
+    TopicCreated,
+    TopicDeleted,
+    TopicEvent,
+    TopicForked,
+    TopicTrimmed,
+    UserRemoved,
+    UserSet,
+    object_id_of,
+)
+
+# Topics whose index is swept at each entry: dropping old rows must not hold up anyone.
+_SWEPT_AT_ONCE: Final = 64
+_SWITCHED_AT_ONCE: Final = 200  # topics
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """Over all topics: how many, their records that can be read, their bytes in force."""
+
+    topics: int
+    records: int
+    size_bytes: int
+
+
+class Catalog:
+    """Memory's working copy of the state. `apply` mirrors state/projection.py in memory."""
+
+    def __init__(
+        self,
+        loaded: LoadedState,
+        monotonic_s: Callable[[], float],
+        shares: AllShares | None = None,
+    ) -> None:
+        self._monotonic_s = monotonic_s  # leases live by it
+        self.position: Position = loaded.position
+        self.api_keys = ApiKeys(loaded.api_keys)
+        self.users = Users(loaded.users)
+        self._by_name: dict[str, Topic] = {}
+        self._by_id: dict[int, Topic] = {}  # also those that are held: deleted, with forks
+        self._held: dict[str, Topic] = {}
+        # Which writer wrote which entries: (first seq, epoch, writer id), ascending.
+        self._writers = [(row.first_seq, row.epoch, row.writer_id) for row in loaded.writers]
+        self._paged_seqs = (0, 0)  # the last but one, and the last that we heard of
+        self._to_sweep: deque[Topic] = deque()
+        self._switching: deque[Iterator[None]] = deque()
+        paged = {row.topic_id: row for row in loaded.paged}
+        self.stored = StoredObjects(loaded.objects, loaded.garbage)
+        self.untidied = Untidied(loaded.untidied)
+        for row in loaded.topics:
+            parent = None if row.parent_id is None else self._by_id[row.parent_id]
+            self._add_topic(_loaded_topic(row, paged.get(row.topic_id), parent))
+        for topic_id, stream in loaded.streams:
+            self._by_id[topic_id].stream = stream
+        self._load_entries(loaded)
+        self._load_stored(loaded)
+        self.groups = Groups(
+            loaded.group_offsets, loaded.leases, loaded.group_owners, monotonic_s(), shares
+        )
+        self.requests = RememberedRequests(loaded.requests, loaded.requests_place, shares)
+        self.producers = Producers(loaded.producers, shares)
+
+    def find(self, name: str) -> Topic | None:
+        return self._by_name.get(name)
+
+    def topic(self, name: str) -> Topic:
+        """Raises TopicNotFoundError, which is TopicHeldError while there are forks of it."""
+        found = self._by_name.get(name)
+        if found is None:
+            raise topic_held(name) if name in self._held else no_such_topic(name)
+        return found
+
+    def totals(self) -> Totals:
+        living = self._by_name.values()
+        return Totals(
+            len(living),
+            sum(topic.log_end_offset - topic.log_start_offset for topic in living),
+            sum(topic.size_bytes for topic in self._by_id.values()),
+        )
+
+    def topic_names(self) -> list[str]:
+        """In order."""
+        return sorted(self._by_name)
+
+    def topics(self) -> list[Topic]:
+        return [self._by_name[name] for name in sorted(self._by_name)]
+
+    def with_rows(self) -> list[Topic]:
+        """All topics, also those of which only forks are left; a fork comes after its parent."""
+        return list(self._by_id.values())
+
+    def topic_sizes(self) -> dict[int, int]:
+        """Bytes in force of each topic, by id."""
+        return {topic_id: topic.size_bytes for topic_id, topic in self._by_id.items()}
+
+    def section_ref(self, topic: Topic, rows: IndexRows, row: int) -> SectionRef:
+        """Where row `row` of the topic's `rows` lies."""
+        seq = rows.seqs[row]
+        return SectionRef(
+            self.entry_ref(seq) if seq > 0 else self.stored.get(-seq).ref,
+            topic.topic_id,
+            rows.bases[row],
+            rows.end_of(row) - 1,
+            rows.starts[row],
+            rows.lengths[row],
+            rows.crcs[row],
+        )
+
+    def entry_ref(self, seq: int) -> EntryRef:
+        """Names entry `seq`."""
+        after = bisect_right(self._writers, seq, key=lambda writer: writer[0])
+        _, epoch, writer_id = self._writers[after - 1]
+        return EntryRef(seq, epoch, writer_id)
+
+    @property
+    def writers(self) -> list[EntryRef]:
+        """Every writer's first entry, oldest first."""
+        return [EntryRef(*writer) for writer in self._writers]
+
+    def forget_paged(self, paged_seq: int) -> None:
+        """The sections of all entries up to and with `paged_seq` are in pages of the index. Those
+        that were so one page earlier leave memory, some topics at a time."""
+        if paged_seq > self._paged_seqs[1]:
+            self._paged_seqs = (self._paged_seqs[1], paged_seq)
+            self._to_sweep = deque(self._by_id.values())
+        for _ in range(min(_SWEPT_AT_ONCE, len(self._to_sweep))):
+            self._to_sweep.popleft().index.forget(self._paged_seqs[0])
+
+    def find_id(self, topic_id: int) -> Topic | None:
+        """None when the topic was deleted."""
+        found = self._by_id.get(topic_id)
+        return None if found is None or found.deleted else found
+
+    def find_rows(self, topic_id: int) -> Topic | None:
+        """As `find_id`, but also a topic of which only forks are left."""
+        return self._by_id.get(topic_id)
+
+    def apply(self, entry: Entry) -> list[Topic]:
+        """Put an entry in force, but for `steps`; the topics that changed (others may wait)."""
+        header = entry.header
+        assert header.follows(self.position), (header, self.position)
+        assert not self._switching
+        self.position = header.position
+        self._note_writer(header)
+        self.untidied.add(header.seq, header.length, header.created_us)
+        changed: list[Topic] = []
+        unsettled: list[Topic] = []
+        self.producers.forget_idle(header.created_us)
+        for operation in entry.contents.operations:
+            match operation:
+                case Append(section=number):
+                    section = entry.contents.sections[number]
+                    self.producers.apply(section.topic_id, section.producers, header.created_us)
+                    changed += self._add_section(
+                        header.seq, header.created_us, header.sections_at, section
+                    )
+                case (
+                    TopicCreated()
+                    | TopicForked()
+                    | TopicChanged()
+                    | TopicDeleted()
+                    | TopicTrimmed()
+                    | StreamSet()
+                ):
+                    changed.append(self._change_topic(operation, unsettled))
+                case SegmentsReplaced() | TopicCompacted() | ObjectsCondemned() | ObjectsRemoved():
+                    self._tidy(operation, header)
+                case ObjectsAdopted():
+                    changed += self._adopt(operation, header.seq)
+                case ApiKeyCreated() | ApiKeyChanged() | ApiKeyRotated() | ApiKeyRevoked():
+                    self.api_keys.apply(operation)
+                case UserSet() | UserRemoved():
+                    self.users.apply(operation)
+                case OffsetsCommitted() | GroupReset():
+                    self.groups.commit(operation.group, operation.offsets, header.created_us)
+                case GroupDeleted():
+                    self.groups.delete(operation.group)
+                case LeaseTaken():
+                    self.groups.take_lease(operation, header.seq, self._monotonic_s())
+                case LeaseReleased():
+                    self.groups.release_lease(operation.group)
+                case AuditNoted():
+                    self._note_maker(operation)
+                case EpochStarted():
+                    pass
+        settle(unsettled, self.stored)
+        self.requests.apply(entry.contents.results, header.created_us)
+        self.producers.make_room()
+        return changed
+
+    def _note_maker(self, note: AuditNoted) -> None:
+        """Who makes a topic, or a group that is about to be there, is its owner."""
+        if note.action in {"topic_created", "topic_forked"} and note.subject in self._by_name:
+            self._by_name[note.subject].owner = note.actor
+        elif note.action == "group_created":
+            self.groups.own(note.subject, note.actor)
+
+    def steps(self) -> Iterator[None]:
+        """What `apply` has left: to put segments in force. In steps of a few milliseconds, between
+        which others may read, for a topic has its old sections or its new ones; but nothing may be
+        applied before the last."""
+        while self._switching:
+            yield from self._switching.popleft()
+
+    def _change_topic(self, operation: TopicEvent, unsettled: list[Topic]) -> Topic:
+        """The topic. `unsettled` gets those of which rows may not be needed any more."""
+        match operation:
+            case TopicCreated():
+                return self._create_topic(operation)
+            case TopicForked():
+                return self._fork_topic(operation)
+        topic = self._by_id[operation.topic_id]
+        match operation:
+            case TopicChanged():
+                topic.settings = operation.settings
+            case StreamSet():
+                topic.stream = operation.stream
+            case TopicDeleted():
+                unsettled.append(self._delete_topic(topic))
+            case TopicTrimmed():
+                topic.log_start_offset = operation.log_start_offset
+                topic.runs = without_below(topic.runs, topic.log_start_offset)
+                unsettled.append(topic)
+        return topic
+
+    def _create_topic(self, made: TopicCreated) -> Topic:
+        topic = Topic(made.topic_id, made.name, made.created_us, made.settings)
+        self._add_topic(topic)
+        return topic
+
+    def _fork_topic(self, made: TopicForked) -> Topic:
+        topic = Topic(
+            made.topic_id,
+            made.name,
+            made.created_us,
+            made.settings,
+            made.log_start_offset,
+            made.fork_offset,
+            IndexRows(end=made.fork_offset),
+            held_offset=made.log_start_offset,
+            fork_offset=made.fork_offset,
+            parent=self._by_id[made.parent_id],
+        )
+        self._add_topic(topic)
+        return topic
+
+    def _add_topic(self, topic: Topic) -> None:
+        self._by_id[topic.topic_id] = topic
+        (self._held if topic.deleted else self._by_name)[topic.name] = topic
+        if topic.parent is not None:
+            topic.parent.forks[topic.topic_id] = topic
+
+    def _delete_topic(self, topic: Topic) -> Topic:
+        """The topic of which rows may not be needed any more."""
+        del self._by_name[topic.name]
+        topic.deleted = True
+        topic.stream = None
+        topic.runs = []
+        self.groups.forget_topic(topic.topic_id)
+        self.producers.forget_topic(topic.topic_id)
+        if topic.forks:
+            self._held[topic.name] = topic
+        while not topic.forks and topic.deleted:
+            self._purge(topic)
+            if topic.parent is None:
+                break
+            topic = topic.parent
+        return topic
+
+    def _purge(self, topic: Topic) -> None:
+        """Its rows are gone, and its name is free."""
+        del self._by_id[topic.topic_id]
+        if self._held.get(topic.name) is topic:
+            del self._held[topic.name]
+        topic.purged = True
+        self.stored.release(topic.stored.drop_below(topic.stored.end))
+        if topic.parent is not None:
+            del topic.parent.forks[topic.topic_id]
+
+    def _add_section(
+        self, seq: int, created_us: int, sections_at: int, section: Section
+    ) -> list[Topic]:
+        topic = self._by_id.get(section.topic_id)
+        if topic is None:  # deleted later in the log: its rows are of no use to anyone
+            return []
+        assert section.base_offset == topic.log_end_offset, (section, topic.log_end_offset)
+        topic.index.add(seq, sections_at, created_us, section)
+        topic.log_end_offset = section.last_offset + 1
+        return [topic]
+
+    def _tidy(self, operation: TidyEvent, header: EntryHeader) -> None:
+        match operation:
+            case SegmentsReplaced():
+                self._switching.append(self._switch(operation, header.seq))
+            case TopicCompacted(topic_id=topic_id, base_offset=base, last_offset=last):
+                topic = self.find_id(topic_id)
+                if topic is not None:
+                    runs = with_run(topic.runs, base, last)
+                    topic.runs = without_below(runs, topic.log_start_offset)
+                    topic.merged_to_start += base <= topic.log_start_offset
+            case ObjectsCondemned(keys=keys):
+                self.stored.condemn(keys, header.created_us)
+            case ObjectsRemoved(keys=keys):
+                self.stored.remove(keys)
+
+    def _switch(self, switch: SegmentsReplaced, seq: int) -> Iterator[None]:
+        """Put segments in force, topic by topic. What is gone since they were made is left out."""
+        fresh: dict[int, list[tuple[int, StoredSection]]] = {}
+        for i, stored in enumerate(switch.objects):
+            object_id = object_id_of(seq, i)
+            self.stored.add(object_id, stored.key, stored.length)
+            for n, section in enumerate(stored.sections, 1):
+                fresh.setdefault(section.topic_id, []).append((object_id, section))
+                if n % _SWITCHED_AT_ONCE == 0:
+                    yield
+        for n, replaced in enumerate(switch.replaced, 1):
+            self._replace(replaced, fresh.get(replaced.topic_id, ()))
+            if n % _SWITCHED_AT_ONCE == 0:
+                yield
+        self.untidied.drop(switch.entries_until)
+
+    def _adopt(self, adopted: ObjectsAdopted, seq: int) -> list[Topic]:
+        """Let objects continue the logs of their topics."""
+        fresh: dict[int, list[tuple[int, StoredSection]]] = {}
+        for i, stored in enumerate(adopted.objects):
+            object_id = object_id_of(seq, i)
+            self.stored.add(object_id, stored.key, stored.length)
+            for section in stored.sections:
+                fresh.setdefault(section.topic_id, []).append((object_id, section))
+        for topic_id, sections in fresh.items():
+            topic = self._by_id[topic_id]
+            for object_id, section in sections:
+                assert section.base_offset == topic.log_end_offset, (section, topic.log_end_offset)
+                topic.log_end_offset = section.last_offset + 1
+                self.stored.use(object_id, section.length)
+            base = sections[0][1].base_offset
+            assert not topic.had_entries, (topic.name, base)
+            topic.stored.replace(base, topic.log_end_offset - 1, sections)
+            topic.forget_entries()
+        return [self._by_id[topic_id] for topic_id in fresh]
+
+    def _replace(self, replaced: ReplacedRange, fresh: Sequence[tuple[int, StoredSection]]) -> None:
+        """`fresh`: the topic's new sections, each with its object's id."""
+        topic = self._by_id.get(replaced.topic_id)
+        if topic is None:
+            return
+        base, last = replaced.base_offset, replaced.last_offset
+        sections = [
+            item
+            for item in fresh
+            if base <= item[1].base_offset <= last and item[1].last_offset >= topic.held_offset
+        ]
+        for object_id, section in sections:
+            self.stored.use(object_id, section.length)
+        self.stored.release(topic.stored.replace(base, last, sections))
+        topic.forget_entries()
+
+    def _load_entries(self, loaded: LoadedState) -> None:
+        for entry in loaded.entries:
+            for section in entry.sections:
+                topic = self._by_id.get(section.topic_id)
+                if topic is not None and not topic.had_entries:
+                    topic.log_end_offset = section.base_offset  # behind what it adopted
+                self._add_section(entry.ref.seq, entry.created_us, entry.sections_at, section)
+
+    def _load_stored(self, loaded: LoadedState) -> None:
+        rows: dict[int, list[tuple[int, StoredSection]]] = {}
+        for object_id, section in loaded.stored:
+            rows.setdefault(section.topic_id, []).append((object_id, section))
+            self.stored.use(object_id, section.length)
+        for topic_id, base, last in loaded.runs:
+            self._by_id[topic_id].runs.append((base, last))
+        for topic_id, sections in rows.items():
+            self._by_id[topic_id].stored.replace(0, limits.OFFSET_MAX, sections)
+        for topic in self._by_id.values():
+            begins = topic.stored.end, topic.log_start_offset
+            topic.log_end_offset = max(topic.log_end_offset, *begins)
+            topic.forget_entries()
+
+    def _note_writer(self, header: EntryHeader) -> None:
+        if not self._writers or self._writers[-1][1:] != (header.epoch, header.writer_id):
+            self._writers.append((header.seq, header.epoch, header.writer_id))
+
+
+def _loaded_topic(row: TopicRow, paged: PagedRow | None, parent: Topic | None) -> Topic:
+    """The topic as far as the pages of its index go."""
+    begin = PagedRow(row.topic_id, row.fork_offset, 0, 0) if paged is None else paged
+    return Topic(
+        row.topic_id,
+        row.name,
+        row.created_us,
+        row.settings,
+        row.log_start_offset,
+        begin.end_offset,
+        IndexRows(end=begin.end_offset, newest_us=begin.newest_us, total_bytes=begin.total_bytes),
+        deleted=row.deleted,
+        held_offset=row.held_offset,
+        fork_offset=row.fork_offset,
+        parent=parent,
+        owner=row.owner,
+    )

@@ -1,0 +1,112 @@
+"""Names of topics, and patterns over them: words joined by dots."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import Final
+
+from seb_appliance import limits
+from seb_appliance.errors import BadNameError, BadParameterError
+
+_WORD: Final = re.compile(r"[A-Za-z0-9_-]+")
+_RULE: Final = (
+    f"Letters, digits, _ and -, words joined by dots, at most {limits.NAME_LENGTH_MAX} characters."
+)
+
+
+def check_topic_name(name: str) -> str:
+    """`name` itself, or BadNameError with a sentence that says what is wrong with it."""
+    return _check_name(name, "topic")
+
+
+def check_group_name(name: str) -> str:
+    """Groups are named by the rule for topics."""
+    return _check_name(name, "group")
+
+
+def _check_name(name: str, what: str) -> str:
+    if not name:
+        raise BadNameError(f"A {what} name is empty. {_RULE}")
+    if len(name) > limits.NAME_LENGTH_MAX:
+        raise BadNameError(f"The name has {len(name)} characters. {_RULE}")
+    for word in name.split("."):
+        if not word:
+            raise BadNameError(f"{name!r} has an empty word between its dots. {_RULE}")
+        if not _WORD.fullmatch(word):
+            raise BadNameError(f"{name!r} has a character that is not allowed. {_RULE}")
+    return name
+
+
+def check_pattern(pattern: str) -> str:
+    """`pattern` itself, or BadParameterError. `*` is one word, `**` zero or more."""
+    words = pattern.split(".")
+    if len(pattern) > limits.NAME_LENGTH_MAX or not all(
+        word in {"*", "**"} or _WORD.fullmatch(word) for word in words
+    ):
+        raise BadParameterError(
+            f"{pattern[:200]!r} is not a pattern: words, * (one word) or ** (zero or more "
+            f"words) joined by dots, at most {limits.NAME_LENGTH_MAX} characters"
+        )
+    return pattern
+
+
+# Which of many patterns match a name. `*` matches one word between dots, `**` zero or more.
+#
+# All patterns are matched at once, as an automaton without backtracking: each place between the
+# words of a pattern is one bit of an integer. A word of the name costs a few operations on such
+# integers, whatever the patterns are, so that nobody can write patterns that take long.
+
+
+class Patterns:
+    """Patterns that `names.check_pattern` has checked, numbered from 0 as they are given."""
+
+    def __init__(self, patterns: Iterable[str]) -> None:
+        self.patterns = tuple(patterns)
+        self._starts = 0
+        self._any_word = 0  # places in front of *
+        self._words: defaultdict[str, int] = defaultdict(int)  # places in front of this word
+        self._stays = 0  # places in front of **, which any word leaves where they are
+        self._ends: list[int] = []  # the place behind the last word of each pattern
+        place = 0
+        for pattern in self.patterns:
+            self._starts |= 1 << place
+            before = ""
+            for word in pattern.split("."):
+                if word == before == "**":
+                    continue  # the same as one of them
+                before = word
+                if word == "**":
+                    self._stays |= 1 << place
+                elif word == "*":
+                    self._any_word |= 1 << place
+                else:
+                    self._words[word] |= 1 << place
+                place += 1
+            self._ends.append(place)
+            place += 1
+        self._end_bits = sum(1 << end for end in self._ends)
+
+    def match(self, name: str) -> frozenset[int]:
+        """The numbers of all patterns that match `name`."""
+        reached = self._reached(name) & self._end_bits
+        if not reached:
+            return frozenset()
+        return frozenset(i for i, end in enumerate(self._ends) if reached >> end & 1)
+
+    def cover(self, name: str) -> bool:
+        """Whether one of the patterns matches `name`."""
+        return bool(self._reached(name) & self._end_bits)
+
+    def _reached(self, name: str) -> int:
+        """The places behind all words of `name`."""
+        at = self._starts
+        at |= (at & self._stays) << 1  # ** may stand for no word; no two of them are neighbours
+        for word in name.split("."):
+            steps = at & (self._any_word | self._words.get(word, 0))
+            at = steps << 1 | at & self._stays
+            at |= (at & self._stays) << 1
+            if not at:
+                break
+        return at

@@ -1,0 +1,269 @@
+"""Topics as operators see and change them: each change is an operation of the journal; audited."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+
+from seb_appliance.broker.access import audit
+from seb_appliance.broker.access.audit import THE_APPLIANCE, Action, Actor
+from seb_appliance.broker.append.window import Linger, Window
+from seb_appliance.broker.append.writes import Writes
+from seb_appliance.broker.read.index import SectionIndex
+from seb_appliance.broker.settings import BrokerSettings
+from seb_appliance.broker.topics.catalog import Catalog, Totals
+from seb_appliance.broker.topics.names import check_topic_name
+from seb_appliance.broker.topics.topic import Topic
+from seb_appliance.broker.values import ForkOf, TopicView
+from seb_appliance.clock import Clock
+from seb_appliance.errors import TopicDiffersError
+from seb_appliance.formats.operations import TopicSettings
+
+
+class Topics:
+    def __init__(
+        self,
+        catalog: Catalog,
+        writes: Writes,
+        settings: BrokerSettings,
+        linger: Linger,
+        clock: Clock,
+    ) -> None:
+        self._catalog = catalog
+        self._writes = writes
+        self._settings = settings
+        self._linger = linger
+        self._clock = clock
+
+    def get(self, name: str) -> TopicView:
+        """Raises TopicNotFoundError."""
+        return self._view(self._catalog.topic(name))
+
+    def above(self, name: str) -> list[str]:
+        """The topics from which it was forked, its parent first; also deleted ones."""
+        topic = self._catalog.find(name)
+        found = []
+        while topic is not None and topic.parent is not None:
+            topic = topic.parent
+            found.append(topic.name)
+        return found
+
+    def all(self) -> list[TopicView]:
+        """All topics, by name."""
+        return [self._view(topic) for topic in self._catalog.topics()]
+
+    def some(self, names: Iterable[str]) -> Iterator[TopicView]:
+        """The topics of these names, in their order, without those that do not exist any more."""
+        topics = map(self._catalog.find, names)
+        return (self._view(topic) for topic in topics if topic is not None)
+
+    def effective(self, settings: TopicSettings) -> TopicSettings:
+        """With the defaults filled in. Raises BadRequestError for one out of its range."""
+        self._settings.check(settings)
+        return self.with_defaults(settings)
+
+    def with_defaults(self, settings: TopicSettings) -> TopicSettings:
+        """A topic's settings, with the defaults of now filled in."""
+        linger_ms = self._linger.of(settings)
+        return msgspec.structs.replace(self._settings.effective(settings), linger_ms=linger_ms)
+
+    async def create(
+        self, name: str, settings: TopicSettings, by: Actor = THE_APPLIANCE
+    ) -> tuple[TopicView, bool]:
+        """The topic, and whether it was made now. Raises TopicDiffersError when it exists with
+        other settings, BadNameError, BadRequestError."""
+        check_topic_name(name)
+        self._settings.check(settings)
+
+        def admit(window: Window) -> bool:
+            now_us = self._clock.wall_us()
+            made = self._writes.admission.admit_topic_created(
+                window, name, settings, now_us, by.owner
+            )
+            if made:
+                topic = self._writes.admission.find(name)
+                audit.note_topic_created(window, by, now_us, name, topic)
+            return made
+
+        made = await self._writes.operate(admit, owner=by.owner)
+        if not made:
+            await self._writes.once_stored(self._writes.admission.changed_in(name))
+        return self.get(name), made
+
+    async def fork(
+        self,
+        name: str,
+        parent: str,
+        offset: int | None = None,
+        settings: TopicSettings | None = None,
+        by: Actor = THE_APPLIANCE,
+    ) -> tuple[TopicView, bool]:
+        """A topic `name` that shares the records of `parent` below `offset`; and whether it was
+        made now. Nothing is copied. `offset` None: the parent's log end, `settings` None: its
+        settings; where a fork is there already, None is whatever it has.
+
+        Raises TopicNotFoundError, NameHeldError, TopicDiffersError when there is another topic of
+        that name, OffsetOutOfRangeError, OffsetExpiredError, ForkRefusedError, BadNameError,
+        BadRequestError.
+        """
+        check_topic_name(name)
+        if settings is not None:
+            self._settings.check(settings)
+
+        def admit(window: Window) -> bool:
+            admission, now_us = self._writes.admission, self._clock.wall_us()
+            made = admission.admit_topic_forked(
+                window, name, parent, offset, settings, now_us, by.owner
+            )
+            if made:
+                audit.note_topic_forked(window, by, now_us, name, admission.find(name))
+            return made
+
+        made = await self._writes.operate(admit, owner=by.owner)
+        if not made:
+            await self._writes.once_stored(self._writes.admission.changed_in(name))
+        return self.get(name), made
+
+    async def make_on_first_use(self, name: str, by: Actor) -> None:
+        """The topic is there afterwards, if topics are made on first use (`auto_create_topics`).
+        Raises as `create`."""
+        is_free = self._catalog.find(name) is None and not self._writes.admission.is_held(name)
+        if self._settings.auto_create_topics and is_free:
+            with contextlib.suppress(TopicDiffersError):  # somebody was faster
+                await self.create(name, TopicSettings(), by)
+
+    async def change(
+        self, name: str, changes: dict[str, int | bool | str | None], by: Actor = THE_APPLIANCE
+    ) -> TopicView:
+        """Change the settings named in `changes`; None goes back to the default."""
+
+        def admit(window: Window) -> None:
+            known = self._writes.admission.find(name)
+            if known is None:
+                raise self._writes.admission.missing(name)
+            settings = msgspec.structs.replace(known.settings, **changes)
+            self._settings.check(settings)
+            before = audit.of_topic(known.topic_id, known.settings)
+            self._writes.admission.admit_topic_changed(window, name, settings)
+            after = audit.of_topic(known.topic_id, settings)
+            self._note(window, by, Action("topic_changed", "topic", name, before, after))
+
+        await self._writes.operate(admit, owner=by.owner)
+        return self.get(name)
+
+    async def delete(self, name: str, by: Actor = THE_APPLIANCE) -> None:
+        """The topic and its records are gone; a new one of that name starts at offset 0. What its
+        forks share with it stays, and so long its name is taken."""
+
+        def admit(window: Window) -> None:
+            known = self._writes.admission.find(name)
+            self._writes.admission.admit_topic_deleted(window, name)
+            assert known is not None, name
+            before = audit.of_topic(known.topic_id, known.settings)
+            self._note(window, by, Action("topic_deleted", "topic", name, before))
+
+        await self._writes.operate(admit, owner=by.owner)
+
+    async def trim(self, name: str, before: int, by: Actor = THE_APPLIANCE) -> TopicView:
+        """Records below the offset `before` can be read no more; their bytes go later. Nothing
+        changes when the log starts there already, or later.
+
+        Raises TopicNotFoundError; OffsetOutOfRangeError when `before` is beyond the log end.
+        """
+
+        def admit(window: Window) -> bool:
+            known = self._writes.admission.find(name)
+            start = known.log_start_offset if known is not None else 0
+            moves = self._writes.admission.admit_topic_trimmed(window, name, before)
+            if moves:
+                ends = ({"log_start_offset": offset} for offset in (start, before))
+                self._note(window, by, Action("topic_trimmed", "topic", name, *ends))
+            return moves
+
+        if not await self._writes.operate(admit, owner=by.owner):
+            await self._writes.once_stored(self._writes.admission.changed_in(name))
+        return self.get(name)
+
+    def _note(self, window: Window, by: Actor, action: Action) -> None:
+        audit.note(window, by, self._clock.wall_us(), action)
+
+    def _view(self, topic: Topic) -> TopicView:
+        return TopicView(
+            topic.name,
+            topic.topic_id,
+            topic.created_us,
+            topic.settings,
+            self.with_defaults(topic.settings),
+            topic.log_start_offset,
+            topic.log_end_offset,
+            topic.size_bytes,
+            ForkOf(topic.parent.name, topic.fork_offset) if topic.parent is not None else None,
+            len(topic.forks),
+            topic.stream is not None and topic.stream.closed,
+        )
+
+
+# What a list of many topics shows, at a cost that depends on the rows shown and not on the log.
+
+
+_GROUPS_AT_ONCE: Final = 500  # looked at without a break; about a millisecond
+
+
+@dataclass(frozen=True, slots=True)
+class Readers:
+    """How many groups have an offset on a topic, and the largest lag of one, in records."""
+
+    groups: int = 0
+    largest_lag: int = 0
+
+
+class TopicLists:
+    def __init__(self, catalog: Catalog, index: SectionIndex) -> None:
+        self._catalog = catalog
+        self._index = index
+
+    def totals(self) -> Totals:
+        """Of all topics together."""
+        return self._catalog.totals()
+
+    def names(self) -> list[str]:
+        """Of all topics, in order."""
+        return self._catalog.topic_names()
+
+    async def last_write_us(self, name: str) -> int | None:
+        """When the newest record that can be read was stored (once it is merged: the newest of
+        those that were merged with it); None when there is none. Raises TopicNotFoundError,
+        CorruptObjectError."""
+        topic = self._catalog.topic(name)
+        newest = topic.log_end_offset - 1
+        if newest < topic.log_start_offset:
+            return None
+        _, rows, _ = await self._index.rows_of(topic, newest)
+        return rows.created_us[rows.row_of(newest)]
+
+    async def readers(self, names: Collection[str]) -> dict[str, Readers]:
+        """By topic, for those that are there. Looks at every group, some at a time."""
+        topics = [topic for name in names if (topic := self._catalog.find(name)) is not None]
+        ends = {topic.topic_id: topic.log_end_offset for topic in topics}
+        groups = dict.fromkeys(ends, 0)
+        lags = dict.fromkeys(ends, 0)
+        after = ""
+        while some := self._catalog.groups.names(after, _GROUPS_AT_ONCE):
+            for name in some:
+                group = self._catalog.groups.get(name)
+                # Looks at the fewer of the two.
+                for topic_id in group.offsets.keys() & ends.keys() if group is not None else ():
+                    assert group is not None
+                    groups[topic_id] += 1
+                    lag = ends[topic_id] - group.offsets[topic_id].offset
+                    lags[topic_id] = max(lags[topic_id], lag)
+            after = some[-1]
+            await asyncio.sleep(0)
+        return {
+            topic.name: Readers(groups[topic.topic_id], lags[topic.topic_id]) for topic in topics
+        }

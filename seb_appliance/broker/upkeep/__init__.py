@@ -1,0 +1,1 @@
+"""Upkeep: retention, merging, compaction, adopting objects."""

@@ -1,0 +1,284 @@
+"""Compactions that others make, on a cluster: what they are to leave, and their way into force.
+
+Who asks is told a range of a topic's segments. He stores new segments under names that he gets
+here, and hands them over; the tidier checks them against every record of the range, and puts them
+in force as its own. Until then nothing refers to them: what is never handed over is a stray. All of
+it is in memory; after a restart the work is begun again.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final, Literal
+
+from seb_appliance import limits
+from seb_appliance.broker.log_clock import LogClock
+from seb_appliance.broker.ports import NewSegment, SectionSource, SignedUpload
+from seb_appliance.broker.settings import BrokerSettings
+from seb_appliance.broker.shares import OPERATOR, AllShares
+from seb_appliance.broker.topics.catalog import Catalog
+from seb_appliance.broker.topics.topic import Topic
+from seb_appliance.broker.upkeep.compaction import (
+    inherits,
+    pinned_rows,
+    place_of,
+    rows_for_all,
+    tombstones_below,
+    tombstones_until_us,
+)
+from seb_appliance.broker.upkeep.rewrite_jobs import Compaction, MadeElsewhere, RewriteJob
+from seb_appliance.errors import (
+    BadRequestError,
+    CompactionNotFoundError,
+    CompactionRefusedError,
+)
+
+UPLOAD_S: Final = limits.PRESIGN_MS_MAX // 1000  # for which a signed PUT is good
+
+_ATTEMPTS: Final = 5
+
+State = Literal["open", "checking", "in_force", "refused"]
+
+
+@dataclass(slots=True)
+class CompactionElsewhere:
+    """`job` has all but what was made. `dirty_bytes`: of the range's bytes, what no compaction went
+    over yet. `reason`: why it was refused. `attempts` to check it that came to nothing."""
+
+    compaction_id: str
+    topic: str
+    item: Compaction
+    job: RewriteJob
+    size_bytes: int
+    dirty_bytes: int
+    asked_s: float
+    owner: str  # whose share it takes (shares.py), until it is done
+    state: State = "open"
+    reason: str = ""
+    given: dict[str, MadeElsewhere] = field(default_factory=dict)  # by the name that was told
+    attempts: int = 0
+
+    @property
+    def log_start_offset(self) -> int:
+        """Of the time when it was begun: records below it are not kept."""
+        return self.job.log_starts[self.item.topic_id]
+
+
+class CompactionsElsewhere:
+    """`epoch`: of this writer, which is in the names of what it gives."""
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        source: SectionSource,
+        clock: LogClock,
+        settings: BrokerSettings,
+        random_bytes: Callable[[int], bytes],
+        shares: AllShares,
+        *,
+        bucket_id: bytes,
+        epoch: Callable[[], int],
+    ) -> None:
+        self._catalog = catalog
+        self._source = source
+        self._clock = clock
+        self._settings = settings
+        self._random_bytes = random_bytes
+        self._bucket_id = bucket_id
+        self._epoch = epoch
+        self._shares = shares.declare(
+            "compactions_elsewhere", limits.COMPACTIONS_ELSEWHERE_MAX, "compactions on clusters"
+        )
+        self._known: dict[str, CompactionElsewhere] = {}
+        self._handed_over: deque[CompactionElsewhere] = deque()
+
+    # --- who makes them ---
+
+    async def begin(self, name: str, owner: str = OPERATOR) -> CompactionElsewhere:
+        """All of the topic's segments but the youngest are to be compacted into one run. Raises
+        TopicNotFoundError, CompactionRefusedError, OverloadedError, StoreError."""
+        topic = self._catalog.topic(name)
+        if not await self._can_sign(topic):
+            raise CompactionRefusedError("This bucket has no signed URLs to store segments by.")
+        topic = self._catalog.topic(name)
+        settings = self._settings.effective(topic.settings)
+        if not settings.compacts:
+            raise CompactionRefusedError(
+                f"Topic {name!r} is not compacted: set its cleanup to compact first."
+            )
+        found = self._planned(topic, owner)
+        self._forget()
+        self._shares.take(owner, 1)
+        self._known[found.compaction_id] = found
+        return found
+
+    async def _can_sign(self, topic: Topic) -> bool:
+        nothing = self._new_segment(topic.topic_id, 0, 0, 0, bytes(16))
+        return await self._source.signed_upload(nothing, 1) is not None
+
+    def _planned(self, topic: Topic, owner: str) -> CompactionElsewhere:
+        settings = self._settings.effective(topic.settings)
+        if pinned_rows(topic) or inherits(topic):
+            raise CompactionRefusedError(
+                f"Topic {topic.name!r} shares records with a fork: only the appliance compacts it, "
+                "and what is shared stays as it is."
+            )
+        rows = rows_for_all(topic, settings, self._clock)
+        if rows.end == 0:
+            raise CompactionRefusedError(f"Nothing of topic {topic.name!r} can be compacted yet.")
+        if rows.end > limits.COMPACTION_ELSEWHERE_SECTIONS_MAX:
+            raise CompactionRefusedError(
+                f"Topic {topic.name!r} has {rows.end} sections; at most "
+                f"{limits.COMPACTION_ELSEWHERE_SECTIONS_MAX} are compacted at one time."
+            )
+        places = tuple(place_of(self._catalog, topic, row) for row in range(rows.end))
+        item = Compaction(
+            topic.topic_id,
+            topic.name,
+            places[0].base_offset,
+            places[-1].last_offset,
+            tombstones_until_us(topic, 0, settings, self._clock),
+            tombstones_below(topic),
+        )
+        job = RewriteJob(
+            bucket_id=self._bucket_id,
+            epoch=self._epoch(),
+            name=self._random_bytes(8),
+            segment_bytes=self._settings.tidy.segment_bytes,
+            log_starts={topic.topic_id: topic.log_start_offset},
+            sections=places,
+            inputs=tuple(dict.fromkeys(place.key for place in places)),
+            compactions=(item,),
+        )
+        return CompactionElsewhere(
+            self._random_bytes(8).hex(),
+            topic.name,
+            item,
+            job,
+            sum(place.length for place in places),
+            rows.dirty_bytes,
+            self._clock.monotonic_s(),
+            owner,
+        )
+
+    def get(self, name: str, compaction_id: str) -> CompactionElsewhere:
+        """Who asks goes on with it. Raises CompactionNotFoundError."""
+        self._forget()
+        found = self._known.get(compaction_id)
+        if found is None or found.topic != name:
+            raise CompactionNotFoundError(
+                f"No compaction {compaction_id!r} of topic {name!r} is under way: begin a new one."
+            )
+        found.asked_s = self._clock.monotonic_s()
+        return found
+
+    async def upload(
+        self, found: CompactionElsewhere, base: int, last: int, length: int, md5: bytes
+    ) -> tuple[str, SignedUpload]:
+        """A name for a segment of the offsets base to last, and a way to store these very bytes
+        there. Raises CompactionRefusedError, BadRequestError, StoreError."""
+        _check_open(found)
+        if not found.item.base_offset <= base <= last <= found.item.last_offset:
+            raise BadRequestError("These offsets are not within the compaction's.")
+        if len(found.given) >= limits.COMPACTION_ELSEWHERE_NAMES_MAX:
+            raise CompactionRefusedError("Too many segments were made: begin a new compaction.")
+        segment = self._new_segment(found.item.topic_id, base, last, length, md5)
+        upload = await self._source.signed_upload(segment, UPLOAD_S)
+        if upload is None:
+            raise CompactionRefusedError("This bucket has no signed URLs to store segments by.")
+        name = segment.name.hex()
+        found.given[name] = MadeElsewhere(upload.key, base, last, length)
+        return name, upload
+
+    def _new_segment(
+        self, topic_id: int, base: int, last: int, length: int, md5: bytes
+    ) -> NewSegment:
+        name = self._random_bytes(8)
+        return NewSegment(topic_id, base, last, self._epoch(), name, length, md5)
+
+    def hand_over(self, found: CompactionElsewhere, names: Sequence[str]) -> None:
+        """These segments, in the order of their offsets, are all of it: have them checked, and put
+        in force. Asked again it changes nothing. Raises CompactionRefusedError, BadRequestError."""
+        if found.state in {"checking", "in_force"}:
+            return
+        _check_open(found)
+        unknown = [name for name in names if name not in found.given]
+        if unknown or not names:
+            raise BadRequestError(f"Name the segments that were made; {unknown[:1]} was not given.")
+        if len(names) > limits.HANDED_OVER_SEGMENTS_MAX:
+            raise BadRequestError(f"At most {limits.HANDED_OVER_SEGMENTS_MAX} segments at once.")
+        found.job = replace(found.job, made=tuple(found.given[name] for name in names))
+        found.state, found.reason = "checking", ""
+        self._handed_over.append(found)
+
+    def give_up(self, found: CompactionElsewhere) -> None:
+        """Nobody works on it any more. One that is being checked may still come into force."""
+        if found.state == "open":
+            self._end(found, "refused", "It was given up.")
+
+    # --- the tidier ---
+
+    def next(self) -> CompactionElsewhere | None:
+        """The one that was handed over first. Tell what came of it: `in_force`, `refused` or
+        `failed`."""
+        return self._handed_over[0] if self._handed_over else None
+
+    def in_force(self, found: CompactionElsewhere) -> None:
+        self._done(found, "in_force", "")
+
+    def refused(self, found: CompactionElsewhere, why: str) -> None:
+        """What was made can never be put in force."""
+        self._done(found, "refused", why)
+
+    def failed(self, found: CompactionElsewhere, why: str) -> None:
+        """The bucket did not answer, or a disk is full: it is checked again later."""
+        found.attempts += 1
+        if found.attempts == _ATTEMPTS:
+            self._done(found, "refused", why)
+
+    def _done(self, found: CompactionElsewhere, state: State, reason: str) -> None:
+        assert self._handed_over[0] is found, found.compaction_id
+        self._handed_over.popleft()
+        self._end(found, state, reason)
+        found.asked_s = self._clock.monotonic_s()
+
+    def _end(self, found: CompactionElsewhere, state: State, reason: str) -> None:
+        found.state, found.reason, found.given = state, reason, {}
+        self._shares.give_back(found.owner, 1)
+
+    # --- what the tidier leaves alone meanwhile ---
+
+    def holds(self, topic_id: int) -> bool:
+        """Whether the topic is being compacted elsewhere: our own compaction would be in vain, or
+        theirs."""
+        return any(found.item.topic_id == topic_id for found in self._living())
+
+    def inputs(self) -> Collection[str]:
+        """Keys of the objects that are being compacted elsewhere."""
+        return {key for found in self._living() for key in found.job.inputs}
+
+    def keys(self) -> Collection[str]:
+        """Keys that were given away, and may be referred to yet."""
+        return {made.key for found in self._living() for made in found.given.values()}
+
+    def _living(self) -> Iterator[CompactionElsewhere]:
+        self._forget()
+        return (found for found in self._known.values() if found.state in {"open", "checking"})
+
+    def _forget(self) -> None:
+        """What nobody asked for in a long time."""
+        since_s = self._clock.monotonic_s() - limits.COMPACTION_ELSEWHERE_IDLE_S
+        for compaction_id, found in list(self._known.items()):
+            if found.asked_s <= since_s and found.state != "checking":
+                del self._known[compaction_id]
+                if found.state == "open":
+                    self._shares.give_back(found.owner, 1)
+
+
+def _check_open(found: CompactionElsewhere) -> None:
+    if found.state != "open":
+        raise CompactionRefusedError(
+            f"The compaction is {found.state.replace('_', ' ')} already. {found.reason}".strip()
+        )

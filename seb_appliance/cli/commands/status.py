@@ -1,0 +1,213 @@
+"""`seb status`: how the appliance is, for its operator."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from seb_appliance.addresses import path_of
+from seb_appliance.cli.output import (
+    Quantity,
+    moment,
+    outline,
+    printable,
+    say,
+    say_json,
+    size,
+    span,
+    table,
+)
+from seb_appliance.cli.remote import UNAVAILABLE, talks
+from seb_appliance.quantities import format_duration
+
+if TYPE_CHECKING:
+    from seb_appliance.cli.http_client import HttpClient
+
+
+Json = dict[str, Any]
+
+
+@click.command
+@talks
+def status(client: HttpClient, as_json: bool) -> int:
+    """Show how the appliance is. Needs an admin key. Exit code 69 when it is not ready, or is a
+    standby with problems."""
+    found = client.request("GET", path_of("status")).json()
+    if as_json:
+        say_json(found)
+    else:
+        say(outline(_members(found)))
+    well = found["ready"] or (found["standby"] is not None and not found["problems"])
+    return 0 if well else UNAVAILABLE
+
+
+def _members(found: Json) -> Json:
+    journal, bucket, state = found["journal"], found["bucket"], found["state"]
+    snapshots, waiting, counts = found["snapshots"], found["waiting"], found["counts"]
+    tidier = found["tidier"]
+    newest = "none yet" if not snapshots["seq"] else f"of entry {snapshots['seq']:,}"
+    pending, pending_max = waiting["pending_bytes"], waiting["pending_bytes_max"]
+    reading, reading_max = waiting["reading_bytes"], waiting["reading_bytes_max"]
+    return {
+        "ready": found["ready"],
+        "problems": found["problems"],
+        "role": _role(found["standby"]),
+        "version": found["version"],
+        "started": f"{moment(found['started'])}, {span(found['uptime_s'])} ago",
+        "bucket": bucket["description"],
+        "last answer": f"{span(bucket['last_answer_age_s'])} ago",
+        "failing": bucket["failure"] or "no",
+        "journal": f"entry {journal['seq']:,}, epoch {journal['epoch']}, "
+        f"fencing mode {journal['fencing_mode']}, durability {journal['durability']}",
+        "log's clock": f"{journal['clock_ahead_s']:+,.1f} s from the wall clock",
+        "snapshot": f"{newest}, {snapshots['entries_since']:,} entries since",
+        "snapshot fails": snapshots["failure"] or "no",
+        "remembered": _remembered(found["remembered"]),
+        "last used": found["last_used"]["failure"] or "is written down",
+        "tidier": f"{tidier['doing'] or 'nothing to do'}; {tidier['waiting_entries']:,} entries, "
+        f"{size(tidier['waiting_bytes'])} wait; {tidier['objects']:,} objects, "
+        f"{tidier['garbage']:,} to go",
+        "tidier fails": tidier["failure"] or "no",
+        "tidier is late": span(tidier["overdue_s"]) if tidier["overdue_s"] else "no",
+        "background": _background(found["background"]),
+        "compaction": f"{tidier['compacted_topics']:,} topics, {size(tidier['dirty_bytes'])} of "
+        f"{size(tidier['compacted_bytes'])} not compacted; "
+        f"{tidier['records_removed']:,} records removed since the start",
+        "SQLite": f"{state['lag_entries']:,} entries behind",
+        "key index": _key_index(found["key_index"]),
+        "waiting": f"{size(pending)} of {size(pending_max)} for the bucket, "
+        f"{size(reading)} of {size(reading_max)} for readers",
+        "readers": f"{waiting['waiting_readers']:,} wait at a log end",
+        "cost": _cost(found["cost"]),
+        "holds": f"{counts['records']:,} records, {counts['topics']:,} topics, "
+        f"{counts['groups']:,} groups, {counts['api_keys']:,} API keys",
+    }
+
+
+def _role(standby: Json | None) -> str:
+    if standby is None:
+        return "writer"
+    age_s = standby["seen_end_age_s"]
+    seen = "not at the end yet" if age_s is None else f"had read everything {span(age_s)} ago"
+    lag = f"{standby['lag_entries']:,} entries, {span(standby['lag_s'])} behind; {seen}"
+    return f"standby, {lag}" + (f"; waits for {standby['waits_for']}" * bool(standby["waits_for"]))
+
+
+def _remembered(kept: Json) -> str:
+    is_full = kept["places"] >= kept["places_max"]
+    reach = f"since {moment(kept['oldest_request'])}" if is_full else "of 24 h"
+    return (
+        f"{kept['requests']:,} requests with an Idempotency-Key {reach}; "
+        f"{kept['producers']:,} producers"
+    )
+
+
+def _background(tasks: list[Json]) -> str:
+    raised = [
+        f"{task['name']} {task['failures']:,} times ({task['failure']})"
+        for task in tasks
+        if task["failures"]
+    ]
+    return "; ".join(raised) or "nothing has failed"
+
+
+def _cost(found: Json) -> str:
+    amounts = f"{found['this_month']:,.2f} {found['currency']} this month, "
+    amounts += f"{found['forecast']:,.2f} forecast"
+    if found["budget"] is not None:
+        amounts += f", of {found['budget']:,.2f}; linger {format_duration(found['linger_ms'])}"
+    return f"{amounts}; {found['failure']}" if found["failure"] else amounts
+
+
+def _key_index(index: Json) -> str:
+    behind = f"{index['lag_records']:,} records behind on {index['topics']:,} topics"
+    return f"{behind}; {index['failure']}" if index["failure"] else behind
+
+
+# `seb cost`: what the bucket costs this month.
+
+
+@click.command
+@talks
+def cost(client: HttpClient, as_json: bool) -> None:
+    """Show what the bucket costs this month, and the forecast. Needs an admin key.
+
+    Counted from real requests and stored bytes, at prices that nobody fetches: compare them with a
+    bill.
+    """
+    found = client.request("GET", path_of("cost")).json()
+    if as_json:
+        say_json(found)
+        return
+    say("\n\n".join([_head(found), _bill(found), _purposes(found), _topics(found)]))
+
+
+def _head(found: Json) -> str:
+    prices, budget, currency = found["prices"], found["budget"], found["currency"]
+    as_of = f", as of {prices['as_of']}: compare them with your bill" if prices["as_of"] else ""
+    month = f"{found['month']}: {found['this_month']:,.2f} {currency} so far"
+    lines = [
+        f"{month}, {found['forecast']:,.2f} {currency} forecast for all of it",
+        f"prices: {prices['name']}{as_of}",
+        f"counted since {moment(found['counted_since'])}; {size(found['stored_bytes'])} stored",
+    ]
+    if budget["monthly"] is not None:
+        lines.append(f"budget: {budget['monthly']:,.2f} {currency} a month")
+    if budget["linger_why"]:
+        lines.append(f"linger: {format_duration(budget['linger_ms'])}. {budget['linger_why']}")
+    if found["failure"]:
+        lines.append(found["failure"])
+    return "\n".join(printable(line) for line in lines)
+
+
+def _bill(found: Json) -> str:
+    names = ("what", "quantity", "unit", "included", found["currency"], "forecast")
+    rows = [
+        (
+            line["what"],
+            _number(line["quantity"]),
+            line["unit"],
+            _number(line["included"]),
+            _money(line["amount"]),
+            _money(line["forecast_amount"]),
+        )
+        for line in found["lines"]
+    ]
+    return table(names, rows, "nothing is billed")
+
+
+def _purposes(found: Json) -> str:
+    names = ("requests for", "PUT", "LIST", "GET", "HEAD", "DELETE", found["currency"])
+    rows = [
+        (
+            row["purpose"],
+            *(row["requests"].get(kind, 0) for kind in names[1:-1]),
+            _money(row["amount"]),
+        )
+        for row in found["purposes"]
+    ]
+    return table(names, rows, "no requests this month")
+
+
+def _topics(found: Json) -> str:
+    names = ("topic", "entries", "requests", "storage", found["currency"])
+    rows = [
+        (
+            row["topic"] or "(all others)",
+            _number(row["entries"]),
+            _money(row["requests_amount"]),
+            _money(row["storage_amount"]),
+            _money(row["amount"]),
+        )
+        for row in found["topics"]
+    ]
+    return table(names, rows, "no topic was written to or kept this month")
+
+
+def _number(value: float) -> Quantity:
+    return Quantity(f"{value:,.0f}" if value == int(value) or value >= 100 else f"{value:,.2f}")
+
+
+def _money(value: float) -> Quantity:
+    return Quantity(f"{value:,.2f}")

@@ -1,0 +1,397 @@
+"""`seb export`: one topic as lines, or topics as the Go broker's files."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import json
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
+
+import click
+
+from seb_appliance import limits
+from seb_appliance.addresses import path_of
+from seb_appliance.cli.commands.records import NDJSON_BYTES, LineProducer, opened_input
+from seb_appliance.cli.options import Quantity, settings_from, with_settings
+from seb_appliance.cli.output import Counted, outline, say, showing, size, tell
+from seb_appliance.cli.parts import need_server
+from seb_appliance.cli.remote import (
+    REFUSED,
+    UNAVAILABLE,
+    AnswerError,
+    CommandError,
+    make_client,
+    url_and_key,
+)
+from seb_appliance.cli.wording import in_our_words
+from seb_appliance.settings import Settings, load
+
+if TYPE_CHECKING:
+    from seb_appliance.cli.http_client import HttpClient
+    from seb_appliance.ops.host.exporting import MakeWriter
+    from seb_appliance.ops.serve.go_import import Imported
+
+
+# `seb import`: topics of a Go broker's bucket, while no appliance serves; or lines, by HTTP.
+
+
+FORMATS: Final = ("seb-v1", "ndjson")
+_IMPORT_SETTINGS: Final = (
+    "url", "key_file", "profile",
+    "bucket", "data", "s3_endpoint", "s3_region", "s3_access_key_id", "s3_checksums",
+    "s3_immediate_list", "s3_connect_timeout", "s3_read_timeout",
+)  # fmt: skip
+
+
+@click.command("import")
+@click.argument("file", metavar="[FILE]", required=False, type=click.Path(dir_okay=False))
+@click.option("--format", "kind", type=click.Choice(FORMATS), default="seb-v1", help="[seb-v1]")
+@click.option("--from", "source", metavar="ADDRESS", help="The old bucket, or a directory.")
+@click.option(
+    "--from-config",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Settings file (TOML) with the s3_… settings of --from, where they are others.",
+)
+@click.option("--topic", "topics", multiple=True, metavar="PATTERN", help="Which topics. [**]")
+@click.option("--copy", is_flag=True, help="Store the records anew, in this appliance's bucket.")
+@click.option("--dry-run", is_flag=True, help="Only read and check every file.")
+@click.option(
+    "--quiet-for",
+    "quiet_ms",
+    type=Quantity("DURATION", 0, limits.IMPORT_QUIET_MS_MAX),
+    metavar="DURATION",
+    default="1m",
+    help="For so long nobody must have written to the old bucket. [1m]",
+)
+@click.option("--times-may-go-back", is_flag=True, help="The old machine's clock was set back.")
+@click.option("--append", is_flag=True, help="Of lines: also to a topic that has records.")
+@click.option("--json", "as_json", is_flag=True, help="JSON, for programs.")
+@with_settings(*_IMPORT_SETTINGS)
+def import_(
+    file: str | None,
+    kind: str,
+    topics: tuple[str, ...],
+    as_json: bool,
+    append: bool,
+    config: Path | None,
+    **given: Any,
+) -> None:
+    """Import topics of a Go broker's bucket, offsets kept; or lines into one topic.
+
+    The bucket's files become part of the appliance's log where they lie, when it is the appliance's
+    own bucket, and are copied from any other. No appliance may run meanwhile. What broke off goes
+    on with the same command. With --format ndjson the lines of FILE (or stdin) are sent to a
+    running appliance.
+    """
+    old = {name: given.pop(name) for name in _OF_OLD_BUCKETS}
+    if kind == "ndjson":
+        asked = {name: value for name, value in old.items() if name != "quiet_ms"}  # always there
+        if any(asked.values()) or len(topics) != 1:
+            raise click.UsageError("--format ndjson takes one --topic and a FILE, and no bucket")
+        client = make_client(config, {name: given[name] for name in ("url", "key_file", "profile")})
+        try:
+            _import_lines(client, topics[0], file, append=append, as_json=as_json)
+        finally:
+            client.close()
+        return
+    if file is not None or append or old["source"] is None:
+        raise click.UsageError("say with --from where the old bucket is (FILE is for ndjson)")
+    settings = settings_from(config, given)
+    imported = _import_bucket(settings, topics or ("**",), **old)
+    members = _members(imported, dry_run=old["dry_run"])
+    say(json.dumps(asdict(imported), indent=2) if as_json else outline(members))
+
+
+_OF_OLD_BUCKETS: Final = (
+    "source", "from_config", "copy", "dry_run", "quiet_ms", "times_may_go_back",
+)  # fmt: skip
+
+
+def _import_bucket(
+    settings: Settings,
+    topics: tuple[str, ...],
+    *,
+    source: str,
+    from_config: Path | None,
+    **chosen: Any,
+) -> Imported:
+    with need_server():
+        import uvloop
+
+        from seb_appliance.ops.host.allocator import keep_freed_memory
+        from seb_appliance.ops.serve import go_import as importing
+
+    keep_freed_memory()  # one heap: else each thread keeps what it has freed
+    options = importing.ImportOptions(
+        source=other_bucket(settings, source, from_config), topics=topics, **chosen
+    )
+    with (
+        showing("looking at the old bucket") as progress,
+        asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
+    ):
+        return runner.run(importing.import_old_log(settings, options, progress))
+
+
+def other_bucket(settings: Settings, address: str, config: Path | None) -> Settings:
+    """The settings of the bucket or directory at `address`: these, or of a file of its own.
+    Raises ConfigurationError."""
+    if ":" not in address:
+        address = f"file:{address}"
+    if config is None:
+        return replace(settings, bucket=address)
+    return load(flags={"bucket": address}, environment={}, config=config)
+
+
+def _members(imported: Imported, *, dry_run: bool) -> dict[str, Any]:
+    what = "checked" if dry_run else "imported in place" if imported.in_place else "copied"
+    return {
+        "topics": imported.topics,
+        what: f"{imported.files:,} files, {imported.records:,} records, "
+        f"{size(imported.size_bytes)}",
+        "were there": imported.found,
+        "seconds": round(imported.seconds, 2),
+    }
+
+
+def _import_lines(
+    client: HttpClient, topic: str, file: str | None, *, append: bool, as_json: bool
+) -> None:
+    """Raises CommandError."""
+    if not append and _has_records(client, topic):
+        raise CommandError(f"topic {topic!r} has records already: --append adds to them")
+    from seb_appliance.cli.lines import Lines, of_objects
+
+    producer = LineProducer(client, topic, as_json)
+    path = None if file in (None, "-") else Path(str(file))
+    try:
+        with opened_input(path) as source:
+            lines = Lines(source.descriptor, limits.RECORDS_PER_REQUEST_MAX, NDJSON_BYTES)
+            for some in lines.batches():
+                body = of_objects([_to_produce(line) for line in some if line.strip()])
+                if body is not None:
+                    producer.send(body)
+    finally:
+        tell(producer.so_far())
+
+
+def _has_records(client: HttpClient, topic: str) -> bool:
+    try:
+        answer = client.request("GET", path_of("topics", topic))
+    except AnswerError as error:
+        if error.status == 404:
+            return False
+        raise
+    return bool(answer.json()["log_end_offset"])
+
+
+def _to_produce(line: bytes) -> bytes:
+    """A line as consumers get it, as producers send it. Raises CommandError."""
+    try:
+        record = json.loads(line)
+        record.pop("offset", None)
+        for name in ("key", "value"):
+            if f"{name}_base64" in record:
+                record.pop(name, None)
+    except (ValueError, AttributeError, RecursionError) as error:
+        raise CommandError(f"not a line of records: {line[:80]!r}") from error
+    return json.dumps(record).encode()
+
+
+_SETTINGS: Final = (
+    "url", "key_file", "profile", "s3_endpoint", "s3_region", "s3_access_key_id", "s3_checksums",
+    "s3_connect_timeout", "s3_read_timeout",
+)  # fmt: skip
+
+
+@click.command
+@click.option("--format", "kind", type=click.Choice(FORMATS), default="ndjson", help="[ndjson]")
+@click.option(
+    "--to", metavar="ADDRESS", help="A new file, or - [-]; of seb-v1 a bucket or directory."
+)
+@click.option(
+    "--to-config",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Settings file (TOML) with the s3_… settings of --to, where they are others.",
+)
+@click.option(
+    "--topic", "topics", multiple=True, metavar="PATTERN", help="The topic; of seb-v1 topics. [**]"
+)
+@click.option(
+    "--values-only",
+    is_flag=True,
+    help="Leave out record keys and headers; what has no value becomes an empty record.",
+)
+@click.option(
+    "--records-per-file",
+    type=click.IntRange(1, limits.EXPORT_FILE_RECORDS_MAX),
+    metavar="N",
+    help="Up to N records in a file, which has one time. [those of one time]",
+)
+@click.option("--json", "as_json", is_flag=True, help="JSON, for programs.")
+@with_settings(*_SETTINGS)
+def export(
+    kind: str,
+    to: str | None,
+    topics: tuple[str, ...],
+    as_json: bool,
+    to_config: Path | None,
+    values_only: bool,
+    records_per_file: int | None,
+    config: Path | None,
+    **given: Any,
+) -> None:
+    """Write one topic as lines; or topics as the Go broker keeps them, up to the log end of now.
+
+    Lines hold everything that a record has, and `seb import --format ndjson` takes them in again.
+    With --format seb-v1 the Go broker goes on with the bucket or directory. All is asked for by
+    HTTP. A file or directory has its name only once it is whole.
+    """
+    if kind == "ndjson":
+        if len(topics) != 1 or values_only or records_per_file or to_config or _is_bucket(to):
+            raise click.UsageError(
+                "lines take one --topic and --to FILE; say --format seb-v1 for the Go broker's "
+                "files, in a bucket or directory"
+            )
+        client = make_client(config, {name: given[name] for name in ("url", "key_file", "profile")})
+        try:
+            _export_lines(client, topics[0], to)
+        finally:
+            client.close()
+        return
+    if to is None:
+        raise click.UsageError("say with --to where the files shall lie")
+    settings = settings_from(config, given)
+    target = other_bucket(settings, to, to_config)
+    with need_server():
+        from seb_appliance.ops.host import exporting
+
+    async def run(target: Settings) -> dict[str, int]:
+        chosen = {"values_only": values_only, "records_per_file": records_per_file}
+        with showing("asking for topics") as progress:
+            async with exporting.old_bucket(target) as make:
+                return await _export(*url_and_key(settings), topics, make, chosen, progress)
+
+    with _whole(target) as place:
+        done = asyncio.run(run(place))
+    say(json.dumps(done) if as_json else "  ".join(f"{name}: {n:,}" for name, n in done.items()))
+
+
+async def _export(
+    url: str,
+    api_key: str,
+    patterns: tuple[str, ...],
+    make: MakeWriter,
+    chosen: dict[str, Any],
+    progress: Counted,
+) -> dict[str, int]:
+    """What was written. Raises CommandError, ExportRefusedError, StoreError."""
+    from seb_appliance.client import ApplianceError, AsyncAdmin, AsyncConsumer, ClientError
+
+    done = dict.fromkeys(("topics", "files", "records", "were_there"), 0)
+    try:
+        async with AsyncAdmin(url, api_key) as admin:
+            names: set[str] = set()
+            for pattern in patterns or ("**",):
+                names.update(topic["topic"] for topic in await admin.topics(pattern))
+        for name in sorted(names):
+            writer = make(name, **chosen)
+            await writer.begin()
+            async with AsyncConsumer(url, api_key, name, follow=False) as consumer:
+                async for batch in consumer.batches():
+                    await writer.add(batch.records)
+                    progress(batch.next_offset, batch.log_end_offset, name)
+            await writer.finish()
+            counts = (1, writer.files, writer.records, writer.found)
+            done = dict(zip(done, map(sum, zip(done.values(), counts, strict=True)), strict=True))
+    except ClientError as error:
+        refused = isinstance(error, ApplianceError) and not error.retryable
+        raise CommandError(in_our_words(str(error)), REFUSED if refused else UNAVAILABLE) from error
+    return done
+
+
+def _export_lines(client: HttpClient, topic: str, to: str | None) -> None:
+    from seb_appliance.cli.record_lines import JSON_LINES, PAGE_BYTES
+    from seb_appliance.client.reading import Reading, Source, begin, pages
+
+    reading = Reading("earliest", None, follow=False, max_bytes=PAGE_BYTES)
+    source = Source(client.caller, topic)
+    began, end = client.wait_for(begin(source, reading, None), is_read=True)
+    count = 0
+    with _opened(to) as target:
+        found = pages(source, reading, JSON_LINES.form, began, end)
+        for page in client.ahead(found):
+            target.write(b"".join(line + b"\n" for line in page.records))
+            count += len(page.records)
+        target.flush()
+    tell(f"{count:,} records")
+
+
+@contextlib.contextmanager
+def _opened(to: str | None) -> Iterator[BinaryIO]:
+    """A new file, which has its name once it is whole, or stdout. Raises CommandError."""
+    if to is None or to == "-":
+        yield sys.stdout.buffer
+        return
+    path = Path(to)
+    partial = _partial(path)
+    try:
+        _require_new(path)
+        with partial.open("xb") as file:
+            try:
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+                _require_new(path)
+                partial.rename(path)
+            except BaseException:
+                partial.unlink(missing_ok=True)
+                raise
+    except OSError as error:
+        raise CommandError(f"cannot write {error.filename or to} ({error.strerror})") from error
+
+
+@contextlib.contextmanager
+def _whole(target: Settings) -> Iterator[Settings]:
+    """Where to write: a directory has its name once it is whole. What broke off stays beside it,
+    and the same command goes on there. Raises CommandError."""
+    if target.address.kind != "file":
+        yield target
+        return
+    path = target.address.path
+    partial = _partial(path)
+    try:
+        _require_new(path)
+        yield replace(target, bucket=f"file:{partial}")
+        if path.exists():
+            path.rmdir()  # an empty one
+        partial.rename(path)
+    except OSError as error:
+        raise CommandError(f"cannot write {path} ({error.strerror})") from error
+    finally:
+        if any(found.is_file() for found in partial.rglob("*")):
+            tell(f"{path} is not whole: {partial} holds a part, and the same command goes on there")
+        else:
+            shutil.rmtree(partial, ignore_errors=True)
+
+
+def _partial(path: Path) -> Path:
+    """Where it lies until it is whole: on the same disk, and seen to be no whole export."""
+    return path.with_name(f"{path.name}.partial")
+
+
+def _require_new(path: Path) -> None:
+    """An empty directory counts as new. Raises FileExistsError."""
+    is_empty = path.is_dir() and not any(path.iterdir())
+    if os.path.lexists(path) and not is_empty:
+        raise FileExistsError(errno.EEXIST, "it is there already, and is never written over", path)
+
+
+def _is_bucket(to: str | None) -> bool:
+    return to is not None and to.startswith(("s3:", "file:", "memory:"))

@@ -1,1 +1,0 @@
-"""The machine an appliance stands on: its data directory, its stores, its log, its passwords."""

@@ -1,0 +1,1 @@
+"""Running an appliance: serving, background jobs, the host, checks, cost."""

@@ -1,0 +1,277 @@
+"""What the log amounts to: a state of our own, followed from the bucket alone, to compare with.
+
+It begins at the first entry while all are there, else at the snapshot that is the floor, and stops
+at each seq that somebody wants to compare with: a snapshot's, or that of a local state.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+
+from seb_appliance.broker.ports import LoadedState
+from seb_appliance.clock import Clock
+from seb_appliance.errors import CorruptObjectError, ObjectMissingError
+from seb_appliance.failpoints import NO_FAILPOINTS
+from seb_appliance.formats.entry import ORIGIN, Entry, Position
+from seb_appliance.ops.checks.findings import Findings
+from seb_appliance.ops.checks.listing import Listing
+from seb_appliance.ops.checks.state_file import StateFile, read_state
+from seb_appliance.state import files
+from seb_appliance.state.database import StateDatabase
+from seb_appliance.state.digest import state_digest
+from seb_appliance.storage import layout
+from seb_appliance.storage.journal.bases import ClaimedLog
+from seb_appliance.storage.journal.replay import Progress, Replay, ReplayError
+from seb_appliance.storage.journal.retry import RetryingStore
+from seb_appliance.storage.layout import Claim, Mode, SnapshotName
+from seb_appliance.storage.recovery.recovery import log_of
+from seb_appliance.storage.recovery.snapshots import SnapshotStore, floor_of
+from seb_appliance.storage.stores.object_store import list_all
+
+
+class _Stopping:
+    """A `Replica` that passes entries on, and takes the digest of the state at certain seqs."""
+
+    def __init__(self, database: StateDatabase, path: Path) -> None:
+        self.digests: dict[int, str | None] = {}
+        self._database = database
+        self._path = path
+
+    async def position(self) -> Position:
+        return await self._database.position()
+
+    async def bucket_id(self) -> bytes | None:
+        return await self._database.bucket_id()
+
+    async def clear(self) -> None:
+        await self._database.clear()
+
+    async def restore(self, snapshot: Path) -> Position:
+        return await self._database.restore(snapshot)
+
+    async def save(self, target: Path) -> Position:
+        return await self._database.save(target)
+
+    async def apply(self, entries: Sequence[Entry]) -> None:
+        begin = 0
+        for i, entry in enumerate(entries, 1):
+            if entry.header.seq in self.digests:
+                await self._database.apply(entries[begin:i])
+                begin = i
+                self.digests[entry.header.seq] = await asyncio.to_thread(state_digest, self._path)
+        await self._database.apply(entries[begin:])
+
+
+class Reference:
+    """Made by `open`. `is_whole`: the log could be followed to its end."""
+
+    def __init__(
+        self,
+        database: StateDatabase,
+        folder: Path,
+        store: RetryingStore,
+        clock: Clock,
+        findings: Findings,
+        progress: Progress,
+        *,
+        mode: Mode,
+        bucket_id: bytes,
+    ) -> None:
+        """For `open` only."""
+        self.is_whole = False
+        self.snapshots_compared = 0
+        self._database = database
+        self._folder = folder
+        self._findings = findings
+        self._store = store
+        self._bucket = SnapshotStore(store, NO_FAILPOINTS)
+        self._replica = _Stopping(database, folder / "reference.sqlite")
+        self._replay = Replay(store, self._replica, clock, NO_FAILPOINTS, progress)
+        self._log = log_of(mode, self._replay, bucket_id)
+        self.chain = self._log.chain if isinstance(self._log, ClaimedLog) else None
+
+    @classmethod
+    async def open(
+        cls,
+        folder: Path,
+        store: RetryingStore,
+        clock: Clock,
+        findings: Findings,
+        progress: Progress,
+        *,
+        mode: Mode,
+        bucket_id: bytes,
+    ) -> Reference:
+        """Keeps its files in `folder`, which is empty."""
+        database = await StateDatabase.open(folder / "reference.sqlite")
+        return cls(
+            database,
+            folder,
+            store,
+            clock,
+            findings,
+            progress,
+            mode=mode,
+            bucket_id=bucket_id,
+        )
+
+    async def close(self) -> None:
+        await self._database.close()
+
+    @property
+    def entries_replayed(self) -> int:
+        return self._replay.done
+
+    @property
+    def bucket_id(self) -> bytes:
+        return self._log.bucket_id
+
+    @property
+    def database(self) -> StateDatabase:
+        return self._database
+
+    async def position(self) -> Position:
+        return await self._database.position()
+
+    async def state(self) -> LoadedState:
+        return await self._database.load()
+
+    def stop_at(self, seq: int) -> None:
+        """Ask for the digest at `seq` before the log is followed."""
+        self._replica.digests.setdefault(seq, None)
+
+    def digest_at(self, seq: int) -> str | None:
+        """None when the log was not followed through `seq`."""
+        return self._replica.digests.get(seq)
+
+    async def holds(self, position: Position) -> bool:
+        """Whether an entry (of a snapshot, of a local state) lies on the log."""
+        return await self._log.holds(position)
+
+    # --- following the log ---
+
+    async def follow(self, listing: Listing) -> None:
+        """From the beginning to the end. What breaks the log is a finding, and the next newer
+        snapshot is gone on from."""
+        names = listing.snapshots
+        for name in names:
+            self.stop_at(name.seq)
+        floor = floor_of(names)
+        if floor and not await self._is_complete(listing, floor):
+            await self._begin_from(names, floor)
+        await self._to_the_end(names)
+        position = await self.position()
+        if self.is_whole and names and position.seq < names[-1].seq:
+            self._findings.add(
+                "log_cut_short",
+                names[-1].key,
+                f"there is a snapshot of entry {names[-1].seq}, but the log ends at {position.seq}",
+            )
+
+    async def catch_up(self) -> None:
+        """Follow what was added since. Entries that a writer has deleted meanwhile lie below a
+        newer snapshot."""
+        if self.is_whole:
+            await self._to_the_end(await self._snapshots())
+
+    async def _is_complete(self, listing: Listing, until_seq: int) -> bool:
+        """Whether all entries from the first to `until_seq` were listed."""
+        if self.chain is None:
+            return listing.has_entries(None, 1, until_seq)
+        try:
+            await self.chain.look()
+            bases = await self.chain.from_position(ORIGIN)
+        except ReplayError:
+            return False
+        for i, base in enumerate(bases):
+            last = min(bases[i + 1].cut.seq if i + 1 < len(bases) else until_seq, until_seq)
+            claim = Claim(base.n, bytes.fromhex(base.writer))
+            if not listing.has_entries(claim, base.cut.seq + 1, last):
+                return False
+        return bool(bases)
+
+    async def _to_the_end(self, names: Sequence[SnapshotName]) -> None:
+        broken = False
+        while True:
+            at = await self.position()
+            try:
+                await self._replay_from(at)
+            except ReplayError as problem:
+                key, why = problem.key, problem.why
+            except CorruptObjectError as error:
+                key, why = "the log", f"contradicts itself: {error.detail}"
+            else:
+                break
+            at = await self.position()
+            fresh = await self._snapshots()
+            floor = floor_of(fresh)
+            # Below the floor entries may go at any time; damaged ones are found by reading them.
+            if at.seq >= floor:
+                self._findings.add("log_broken", key, why)
+                broken = True
+            if not await self._begin_from([*names, *fresh], max(floor, at.seq + 1)):
+                broken = True
+                break
+        self.is_whole = not broken
+
+    async def _replay_from(self, position: Position) -> None:
+        await self._log.look()
+        if not await self._log.holds(position):
+            raise ReplayError("the log", f"does not hold entry {position.seq} any more")
+        await self._log.replay(position)
+
+    async def _begin_from(self, names: Sequence[SnapshotName], least_seq: int) -> bool:
+        """Restore the oldest good snapshot of entry `least_seq` or later."""
+        for name in sorted(set(names)):
+            if name.seq < least_seq:
+                continue
+            fetched = self._folder / "begin.sqlite"
+            try:
+                await self._bucket.fetch(name, fetched)
+                position = await self._database.restore(fetched)
+            except (CorruptObjectError, ObjectMissingError):
+                continue  # `check_snapshots` tells
+            finally:
+                fetched.unlink(missing_ok=True)
+            if position.seq == name.seq:
+                return True
+        return False
+
+    # --- snapshots ---
+
+    async def _snapshots(self) -> list[SnapshotName]:
+        listed = await list_all(self._store, layout.SNAPSHOTS)
+        names = (layout.parse_snapshot(info.key) for info in listed)
+        return sorted(name for name in names if name is not None)
+
+    async def check_snapshots(self, names: Sequence[SnapshotName]) -> None:
+        """Each can be loaded, and is what replaying the journal up to its seq gives."""
+        for name in names:
+            path = self._folder / "snapshot.sqlite"
+            try:
+                await self._bucket.fetch(name, path)
+                found = await read_state(path)
+                await self._compare(name, found)
+            except ObjectMissingError:
+                continue  # a newer one has taken its place meanwhile
+            except CorruptObjectError as error:
+                self._findings.add("snapshot_damaged", name.key, error.detail)
+            finally:
+                await asyncio.to_thread(files.remove, path)
+
+    async def _compare(self, name: SnapshotName, found: StateFile) -> None:
+        fault = ""
+        if found.position.seq != name.seq:
+            fault = f"it is as of entry {found.position.seq}, not {name.seq} as its key says"
+        elif found.bucket_id != self.bucket_id:
+            fault = "it is of another bucket"
+        elif self.is_whole and not await self._log.holds(found.position):
+            fault = "its last entry is not on the log"
+        elif found.digest and (digest := self.digest_at(name.seq)):
+            self.snapshots_compared += 1
+            if digest != found.digest:
+                fault = "it differs from what replaying the journal up to its entry gives"
+        if fault:
+            self._findings.add("snapshot_differs", name.key, fault)

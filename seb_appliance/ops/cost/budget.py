@@ -1,0 +1,112 @@
+"""Keeping to a monthly budget: how long windows stay open, so that the money lasts.
+
+Only journal entries follow from it: a PUT each, in fencing mode B a LIST as well. Whatever else the
+month costs is taken as it is forecast; what is left buys so many entries for the rest of the month,
+and windows are open for so much of it as they were in the last day.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+
+from seb_appliance.ops.cost.bill import bill
+from seb_appliance.ops.cost.ledger import Ledger, forecast
+from seb_appliance.ops.cost.prices import Money, Prices
+from seb_appliance.ops.cost.usage import SECOND_US, Totals
+from seb_appliance.quantities import format_duration
+
+_HALVINGS: Final = 16
+_MANY_ENTRIES: Final = 1e6  # if even these cost nothing, none do
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """How long windows are to stay open, and why, as a sentence."""
+
+    linger_ms: int
+    why: str
+
+
+def stretched(
+    ledger: Ledger,
+    prices: Prices,
+    budget: Money,
+    now_us: int,
+    *,
+    shortest_ms: int,
+    longest_ms: int,
+) -> Stretch:
+    """The window that keeps the month to `budget`. A window is never shorter than what it would be
+    without a budget."""
+    month = _RestOfMonth(ledger, prices, now_us)
+    most = month.open_s * 1000 / max(1, shortest_ms)
+    if month.total(most) <= budget.amount:
+        return Stretch(shortest_ms, f"The forecast is within the budget of {words(budget)}.")
+    if month.total(max(most, _MANY_ENTRIES)) == month.total(0):
+        return Stretch(
+            shortest_ms,
+            f"The month will cost more than {words(budget)}, but a longer window would save "
+            "nothing.",
+        )
+    affordable = _largest(most, lambda entries: month.total(entries) <= budget.amount)
+    if affordable * longest_ms <= month.open_s * 1000:
+        return Stretch(
+            longest_ms,
+            f"The month will cost more than {words(budget)} even with windows of linger_max "
+            f"({format_duration(longest_ms)}), which they have now.",
+        )
+    wanted_ms = month.open_s * 1000 / affordable
+    return Stretch(
+        min(longest_ms, math.ceil(wanted_ms)),
+        f"Windows are stretched from {format_duration(shortest_ms)} to {wanted_ms / 1000:.2f}s, "
+        f"so that the month keeps to {words(budget)}.",
+    )
+
+
+def words(money: Money) -> str:
+    return f"{money.amount:,.2f} {money.currency}"
+
+
+def entry_requests(ledger: Ledger, now_us: int) -> Totals:
+    """What one journal entry asks of the bucket, times a million: as in the last day."""
+    used, _, _ = ledger.rate(now_us)
+    if not used.journal_puts:
+        return Totals({"journal PUT": 1_000_000})
+    return Totals().plus(used.only("journal"), 1e6 / used.journal_puts)
+
+
+class _RestOfMonth:
+    """What the month will cost, for each number of entries that the rest of it may have.
+    `open_s`: for how long windows will be open, if it goes on as in the last day."""
+
+    def __init__(self, ledger: Ledger, prices: Prices, now_us: int) -> None:
+        rest_s = max(0.0, (ledger.month.end_us - now_us) / SECOND_US)
+        used, seconds, _ = ledger.rate(now_us)
+        self.open_s = min(1.0, used.open_seconds / seconds) * rest_s
+        self._prices = prices
+        self._month = ledger.month
+        self._entry = entry_requests(ledger, now_us)
+        spent = ledger.this_month.only("journal")
+        whole = forecast(ledger, now_us)
+        others = whole.without("journal")
+        self._beside = msgspec.structs.replace(
+            others, requests={**others.requests, **spent.requests}
+        )
+
+    def total(self, entries: float) -> float:
+        whole = self._beside.plus(self._entry, entries / 1e6)
+        return bill(self._prices, whole, self._month).total
+
+
+def _largest(most: float, holds: Callable[[float], bool]) -> float:
+    """The largest number up to `most` for which `holds`, about; 0 if there is none."""
+    low, high = 0.0, most
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        low, high = (middle, high) if holds(middle) else (low, middle)
+    return low

@@ -1,0 +1,123 @@
+"""What a change of a setting would do, in words and money, before anybody saves it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from seb_appliance.ops.cost.bill import GB, bill
+from seb_appliance.ops.cost.prices import Prices
+from seb_appliance.ops.cost.usage import SECOND_US, Month, Totals
+from seb_appliance.quantities import format_duration, format_size
+
+_MONTH_S: Final = 30 * 24 * 3600
+_UNITS: Final = (2**40, 2**30, 2**20, 2**10)
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """What an effect is reckoned from. `entries_per_s`: journal entries a second, on the mean of
+    the last day, of `entry_price` each. Of the topic: its bytes in force, the bytes a second that
+    it gets, and what those take stored compressed, as a part of plain (1.0: unknown, or as
+    large)."""
+
+    prices: Prices
+    entries_per_s: float = 0.0
+    entry_price: float = 0.0
+    size_bytes: int = 0
+    bytes_per_s: float = 0.0
+    compressed_part: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """`monthly`: at most so much more (less: below 0) a month, in the currency of the prices."""
+
+    setting: str
+    words: str
+    monthly: float
+
+
+def linger(now: Situation, before_ms: int, after_ms: int) -> Effect:
+    """A window that stays open longer, or not so long. Records that come one at a time, further
+    apart than the window, have a PUT each whatever the window is: hence "up to"."""
+    before_ms, after_ms = max(1, before_ms), max(1, after_ms)
+    times = max(before_ms, after_ms) / min(before_ms, after_ms)
+    apart = format_duration(abs(after_ms - before_ms))
+    entries = now.entries_per_s * _MONTH_S
+    if after_ms >= before_ms:
+        monthly = -entries * (1 - 1 / times) * now.entry_price
+        words = f"up to {times:.3g} times fewer PUTs, {_money(now, monthly)}, "
+        return Effect("linger_ms", f"{words}acknowledgement up to {apart} later", monthly)
+    # A window cannot close more often than it can be opened: once in each of its new length.
+    more = min(entries * times, _MONTH_S * 1000 / after_ms) - entries
+    monthly = max(0.0, more) * now.entry_price
+    words = f"up to {times:.3g} times as many PUTs, {_money(now, monthly)}, "
+    return Effect("linger_ms", f"{words}acknowledgement up to {apart} sooner", monthly)
+
+
+def retention(
+    now: Situation, *, retention_ms: int | None = None, retention_bytes: int | None = None
+) -> Effect:
+    """Keeping a topic's records so long, or so many bytes of them; both None: for ever."""
+    if retention_ms is None and retention_bytes is None:
+        a_month = now.bytes_per_s * _MONTH_S
+        monthly = _storage(now, a_month)
+        words = f"nothing goes; each month it is {_size(a_month)} more, {_money(now, monthly)}"
+        return Effect("retention_ms", words, monthly)
+    bounds = []
+    if retention_ms is not None:
+        bounds.append(now.bytes_per_s * retention_ms / 1000)
+    if retention_bytes is not None:
+        bounds.append(float(retention_bytes))
+    kept = min(bounds)
+    name = "retention_ms" if retention_ms is not None else "retention_bytes"
+    monthly = _storage(now, kept - now.size_bytes)
+    if kept >= now.size_bytes:
+        words = f"it grows to about {_size(kept)}, {_money(now, monthly)}"
+    else:
+        words = (
+            f"about {_size(now.size_bytes - kept)} of its records go for ever, "
+            f"{_money(now, monthly)}"
+        )
+    return Effect(name, words, monthly)
+
+
+def compression(now: Situation, *, on: bool) -> Effect:
+    """How what comes from now on is stored; what is stored stays as it is."""
+    part = now.compressed_part if on else 1 / max(0.01, now.compressed_part)
+    monthly = _storage(now, now.bytes_per_s * _MONTH_S * (part - 1))
+    how = f"about {part:.2g} times the bytes" if part != 1 else "about as many bytes"
+    words = f"new records take {how}, {_money(now, monthly)} for each month that is kept"
+    return Effect("compression", words, monthly)
+
+
+def always_busy(prices: Prices, linger_ms: int, *, lists: bool) -> str:
+    """What journal entries cost a month if windows are never idle; `lists`: in fencing mode B."""
+    entries = _MONTH_S * 1000 / max(1, linger_ms)
+    requests = {"journal PUT": int(entries), "journal LIST": int(entries) if lists else 0}
+    found = bill(prices, Totals(requests), Month("", 0, _MONTH_S * SECOND_US))
+    amount = f"{found.requests_amount:,.2f} {prices.currency}"
+    fee = f" and a fee of {prices.fee:,.2f}" if prices.fee else ""
+    count = sum(requests.values()) / 1e6
+    return (
+        f"at {format_duration(linger_ms)} windows, always busy: {count:.1f} M requests a month, "
+        f"{amount}{fee} ({prices.name})"
+    )
+
+
+def _storage(now: Situation, more_bytes: float) -> float:
+    return more_bytes / GB * now.prices.storage_gb
+
+
+def _size(count: float) -> str:
+    """About so many bytes: whole ones of the largest unit that leaves two digits."""
+    unit = next((size for size in _UNITS if count >= 10 * size), 1)
+    return format_size(int(count / unit) * unit)
+
+
+def _money(now: Situation, monthly: float) -> str:
+    if abs(monthly) < 0.005:
+        return "no money to speak of"
+    way = "more" if monthly > 0 else "less"
+    return f"up to {abs(monthly):,.2f} {now.prices.currency} a month {way}"

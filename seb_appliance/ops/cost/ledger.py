@@ -1,0 +1,130 @@
+"""What was used this month, and how fast: filled by ticks, kept over restarts on this machine.
+
+The bucket is the truth for records only. These numbers are lost with the machine, and then begin
+anew; `counted_since_us` says from when they are whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from seb_appliance.ops.cost.usage import SECOND_US, Month, Totals
+
+_POINT_EVERY_US: Final = 3_600 * SECOND_US
+_POINTS_REACH_US: Final = 24 * 3_600 * SECOND_US
+_RATE_OVER_S_MIN: Final = 3_600.0  # a burst of a minute is no forecast
+
+
+class TopicShare(msgspec.Struct):
+    """`entries`: its share of journal entries, by its bytes in each. `byte_seconds`: of its records
+    in force."""
+
+    entries: float = 0.0
+    byte_seconds: float = 0.0
+
+
+class Point(msgspec.Struct):
+    """How things were at some hour."""
+
+    at_us: int
+    totals: Totals
+    stored_bytes: int
+
+
+class Observed(msgspec.Struct):
+    """What happened since the observation before it."""
+
+    requests: dict[str, int]
+    received_bytes: int
+    open_seconds: float
+    stored_bytes: int  # now
+    entry_shares: Mapping[int, float]  # by topic id
+    topic_bytes: Mapping[int, int]  # now
+
+
+class Ledger(msgspec.Struct):
+    """`totals` never begin anew while the file lives; this month's are those since
+    `month_start`. `until_us`: the last tick."""
+
+    month: Month
+    counted_since_us: int
+    until_us: int
+    stored_bytes: int = 0
+    totals: Totals = msgspec.field(default_factory=Totals)
+    month_start: Totals = msgspec.field(default_factory=Totals)
+    points: list[Point] = []
+    topics: dict[int, TopicShare] = {}
+
+    @classmethod
+    def begun(cls, now_us: int) -> Ledger:
+        return cls(Month.of(now_us), now_us, now_us)
+
+    @property
+    def this_month(self) -> Totals:
+        return self.totals.since(self.month_start)
+
+    def resume(self, now_us: int) -> None:
+        """After a pause in which nobody counted: what is stored was stored meanwhile, too."""
+        self._pass_time(now_us, {})
+
+    def note(self, now_us: int, seen: Observed) -> None:
+        """Called about once a minute: what was seen belongs to the month of `now_us`."""
+        self._pass_time(now_us, seen.topic_bytes)
+        self.totals = self.totals.plus(
+            Totals(seen.requests, seen.received_bytes, 0.0, seen.open_seconds)
+        )
+        for topic_id, share in seen.entry_shares.items():
+            self._share(topic_id).entries += share
+        self.stored_bytes = seen.stored_bytes
+        self._mark(now_us)
+
+    def rate(self, now_us: int) -> tuple[Totals, float, float]:
+        """What was used in the last day (or since counting began), in how many seconds, and by how
+        many bytes a second what is stored has grown. Requests of starts are left out."""
+        oldest = self.points[0] if self.points else Point(now_us, self.totals, self.stored_bytes)
+        seconds = max(_RATE_OVER_S_MIN, (now_us - oldest.at_us) / SECOND_US)
+        used = self.totals.since(oldest.totals).without("start")
+        return used, seconds, (self.stored_bytes - oldest.stored_bytes) / seconds
+
+    def _pass_time(self, now_us: int, topic_bytes: Mapping[int, int]) -> None:
+        month = Month.of(now_us)
+        if month.begin_us > self.month.begin_us:
+            self._store_until(month.begin_us, {})
+            self.month, self.counted_since_us = month, month.begin_us
+            self.month_start, self.topics = self.totals, {}
+        self._store_until(now_us, topic_bytes)
+
+    def _store_until(self, now_us: int, topic_bytes: Mapping[int, int]) -> None:
+        """A clock that went back adds nothing."""
+        seconds = max(0, now_us - self.until_us) / SECOND_US
+        self.until_us = now_us
+        self.totals = self.totals.plus(Totals(byte_seconds=self.stored_bytes * seconds))
+        for topic_id, size_bytes in topic_bytes.items():
+            if size_bytes:
+                self._share(topic_id).byte_seconds += size_bytes * seconds
+
+    def _share(self, topic_id: int) -> TopicShare:
+        return self.topics.setdefault(topic_id, TopicShare())
+
+    def _mark(self, now_us: int) -> None:
+        if not self.points or now_us - self.points[-1].at_us >= _POINT_EVERY_US:
+            self.points.append(Point(now_us, self.totals, self.stored_bytes))
+        # A clock that was set back leaves points of the future: they are of no use.
+        self.points = [
+            point for point in self.points if now_us - _POINTS_REACH_US <= point.at_us <= now_us
+        ]
+
+
+def forecast(ledger: Ledger, now_us: int) -> Totals:
+    """The whole month's, if the rest of it goes on as the last day did, and what is stored grows
+    on as it did; it does not shrink below nothing."""
+    rest_s = max(0.0, (ledger.month.end_us - now_us) / SECOND_US)
+    used, seconds, growth = ledger.rate(now_us)
+    stored = ledger.stored_bytes * rest_s
+    grown = max(-stored, growth * rest_s * rest_s / 2)
+    used = msgspec.structs.replace(used, byte_seconds=0.0)
+    whole = ledger.this_month.plus(used, rest_s / seconds)
+    return msgspec.structs.replace(whole, byte_seconds=whole.byte_seconds + stored + grown)

@@ -1,0 +1,1 @@
+"""The machine of an appliance: data directory, logs, passwords, stores by address."""

@@ -1,0 +1,227 @@
+"""What `seb restore` and `seb clone` do: a bucket is read, and only read, by whoever asks.
+
+Part of the composition root, like app.py.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+import secrets
+import shutil
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from seb_appliance.broker.ports import LoadedState
+from seb_appliance.clock import SystemClock
+from seb_appliance.errors import SebError, StoreError
+from seb_appliance.ops.host.data_directory import own_data_directory
+from seb_appliance.ops.host.stores import make_store
+from seb_appliance.settings import Settings
+from seb_appliance.start_errors import ConfigurationError, StoreUnusableError
+from seb_appliance.state.database import StateDatabase
+from seb_appliance.storage.journal.replay import Progress
+from seb_appliance.storage.journal.retry import START_PATIENCE_S, RetryingStore, given_up
+from seb_appliance.storage.recovery.copying import BucketCopy, Copied, Needed, needed_objects
+from seb_appliance.storage.recovery.rebuilding import Journal, Rebuilder, Rebuilt
+from seb_appliance.storage.stores.store_probe import StoreTest
+
+STATE_FILE: Final = "state.sqlite"
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """`needed`: the objects that the state rests on, which are all there."""
+
+    rebuilt: Rebuilt
+    state: LoadedState
+    needed: Needed
+
+
+@dataclass(frozen=True, slots=True)
+class Cloned:
+    restored: Restored
+    copied: Copied
+    target: str
+
+
+async def restore(settings: Settings, data: Path, progress: Progress) -> Restored:
+    """Rebuild the local state of the bucket in the directory `data`, for the next start there.
+
+    Raises ConfigurationError if `data` has a state already or is somebody's who runs,
+    StoreUnusableError for damage.
+    """
+    if (data / STATE_FILE).exists():
+        raise ConfigurationError(
+            f"{data} holds local state already ({STATE_FILE}). Choose another directory with "
+            "--data; or just start the appliance, which follows the bucket by itself."
+        )
+    with own_data_directory(data):
+        async with _opened(settings) as store:
+            return await _restored(store, data, None, None, progress)
+
+
+async def verify(settings: Settings, progress: Progress) -> Restored:
+    """The drill: what a new machine would do, in a scratch directory that is removed."""
+    async with _opened(settings) as store, _scratch(settings) as scratch:
+        return await _restored(store, scratch, None, None, progress)
+
+
+async def drill(settings: Settings, report: Path | None, progress: Progress) -> Restored:
+    """`verify`, and how it went in the file `report`, if there is one: metrics in the Prometheus
+    text format, for a collector of files such as node_exporter's."""
+    restored: Restored | None = None
+    try:
+        restored = await verify(settings, progress)
+    finally:
+        if report is not None:
+            await asyncio.to_thread(_write_report, report, restored)
+    return restored
+
+
+def _write_report(path: Path, restored: Restored | None) -> None:
+    """Whole or not at all."""
+    gauges = {"seb_drill_success": 0.0}
+    if restored is not None:
+        gauges = {
+            "seb_drill_success": 1.0,
+            "seb_drill_seconds": round(restored.rebuilt.seconds, 3),
+            "seb_drill_seq": float(restored.rebuilt.position.seq),
+        }
+    gauges["seb_drill_end_seconds"] = SystemClock().wall_us() // 1_000_000
+    lines = [f"# TYPE {name} gauge\n{name} {value:.15g}" for name, value in gauges.items()]
+    new = path.with_name(f"{path.name}.new")
+    try:
+        new.write_text("\n".join(lines) + "\n", encoding="ascii")
+        new.replace(path)
+    except OSError as error:
+        raise ConfigurationError(f"cannot write {path} ({error.strerror})") from error
+
+
+async def clone(
+    settings: Settings, into: Settings, until_seq: int | None, progress: Progress
+) -> Cloned:
+    """Copy the bucket of `settings`, up to entry `until_seq` (None: the newest), into that of
+    `into`. The copy is looked at, as a new machine would, before it can be started.
+
+    Raises ConfigurationError, StoreUnusableError.
+    """
+    _require_apart(settings, into)
+    async with (
+        _opened(settings) as source,
+        _opened(into, must_exist=False) as target,
+        _scratch(settings) as scratch,
+    ):
+        restored = await _restored(source, scratch / "source", until_seq, None, progress)
+        journal = restored.rebuilt.journal
+        await _require_mode(target, journal)
+        copy = BucketCopy(restored.rebuilt, restored.needed, target, progress)
+        try:
+            copied = await copy.run()
+            again = await _restored(target, scratch / "target", None, journal, progress)
+            if again.rebuilt.position != restored.rebuilt.position:
+                raise StoreUnusableError(
+                    f"the copy ends at entry {again.rebuilt.position.seq}, not at "
+                    f"{restored.rebuilt.position.seq}. The same command again goes on from here."
+                )
+            await copy.finish()
+        except StoreError as error:
+            raise given_up(error) from error
+        return Cloned(restored, copied, target.description)
+
+
+async def _restored(
+    store: RetryingStore,
+    data: Path,
+    until_seq: int | None,
+    journal: Journal | None,
+    progress: Progress,
+) -> Restored:
+    await asyncio.to_thread(data.mkdir, parents=True, exist_ok=True, mode=0o700)
+    rebuilder = Rebuilder(store, clock=SystemClock(), progress=progress)
+    database = await StateDatabase.open(data / STATE_FILE)
+    try:
+        rebuilt = await rebuilder.rebuild(
+            database, data / "snapshot.fetched", until_seq=until_seq, journal=journal
+        )
+        state = await database.load()
+    finally:
+        await database.close()
+    try:
+        needed = await needed_objects(rebuilt, state.objects, state.tidied_seq)
+    except StoreError as error:
+        raise given_up(error) from error
+    return Restored(rebuilt, state, needed)
+
+
+async def _require_mode(target: RetryingStore, journal: Journal) -> None:
+    """A bucket's fencing mode is copied with it: the other store must allow it."""
+    test = StoreTest(target, SystemClock(), secrets.token_hex(8))
+    try:
+        report = await test.run(journal.mode)
+    except SebError as error:
+        raise StoreUnusableError(f"{target.description}: {error.detail}") from error
+    if report.failure:
+        raise StoreUnusableError(f"{target.description} fails the store test: {report.failure}")
+    if journal.mode == "A" and report.mode == "B":
+        raise ConfigurationError(
+            f"the bucket is in fencing mode A, which {target.description} does not allow (no "
+            "create-only PUT, or versioning is on). Choose a bucket that does: seb doctor shows it."
+        )
+
+
+def _require_apart(settings: Settings, into: Settings) -> None:
+    one, other = settings.address, into.address
+    if (one.kind, one.name) != (other.kind, other.name):
+        return
+    if one.kind == "s3" and settings.s3_endpoint == into.s3_endpoint:
+        a, b = f"{one.prefix}/", f"{other.prefix}/"
+        nested = a.startswith(b) or b.startswith(a) or "/" in (a, b)
+    else:
+        a_path, b_path = one.path.resolve(), other.path.resolve()
+        nested = one.kind == "file" and (
+            a_path.is_relative_to(b_path) or b_path.is_relative_to(a_path)
+        )
+    if nested:
+        raise ConfigurationError(
+            f"{settings.bucket} and {into.bucket} must lie side by side, neither inside the other"
+        )
+
+
+@asynccontextmanager
+async def _opened(settings: Settings, *, must_exist: bool = True) -> AsyncIterator[RetryingStore]:
+    store = make_store(settings, must_exist=must_exist)
+    try:
+        yield RetryingStore(store, SystemClock(), random.random, give_up_after_s=START_PATIENCE_S)
+    finally:
+        await store.close()
+
+
+@asynccontextmanager
+async def _scratch(settings: Settings) -> AsyncIterator[Path]:
+    """A directory beside the data, where there is room for it; removed at the end, with the folders
+    that were made for it."""
+    folder = settings.data / f"restore-{secrets.token_hex(4)}"
+    made = [above for above in folder.absolute().parents if not above.exists()]
+    try:
+        await asyncio.to_thread(folder.mkdir, parents=True, mode=0o700)
+    except OSError as error:
+        raise ConfigurationError(
+            f"cannot make {folder} ({error.strerror}). Check --data."
+        ) from error
+    try:
+        yield folder
+    finally:
+        await asyncio.to_thread(_remove, folder, made)
+
+
+def _remove(folder: Path, made: list[Path]) -> None:
+    """The folder, and those above it that were made for it and hold nothing else."""
+    shutil.rmtree(folder, ignore_errors=True)
+    with contextlib.suppress(OSError):
+        for above in made:
+            above.rmdir()

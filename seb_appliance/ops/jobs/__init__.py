@@ -1,0 +1,1 @@
+"""Background jobs: loops, and the child processes that tidy and check."""

@@ -1,0 +1,78 @@
+"""Takes a sample of the appliance each 15 s, for the charts of the admin page."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from seb_appliance import limits
+from seb_appliance.broker.counters import percentile_s
+from seb_appliance.clock import Clock
+from seb_appliance.tasks import Background, Supervisor
+from seb_appliance.ui.history import History, LagHistory, Pair, Sample, TopicRates
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """Counts since the start. `puts`: as in broker/latencies.py. `lags`: records that groups have
+    not read now. `came_in`: records and bytes by topic id, since the reading before."""
+
+    records_in: int
+    bytes_in: int
+    entries: int
+    records_out: int
+    sections_at_hand: int
+    sections_fetched: int
+    bucket_requests: int
+    puts: tuple[int, ...]
+    size_bytes: int
+    lags: Mapping[Pair, int] = field(default_factory=dict)
+    came_in: Mapping[int, tuple[int, int]] = field(default_factory=dict)
+
+
+class HistoryKeeper:
+    """`read` is asked on the event loop, so it must be quick."""
+
+    def __init__(self, read: Callable[[], Reading], clock: Clock) -> None:
+        self.history = History()
+        self.lags = LagHistory()
+        self.rates = TopicRates()
+        self._read = read
+        self._clock = clock
+        self._task: Background | None = None
+
+    def start(self, supervisor: Supervisor) -> None:
+        self._task = supervisor.keep("history", self._run)
+
+    async def close(self) -> None:
+        if self._task is not None:
+            await self._task.close()
+
+    async def _run(self) -> None:
+        before, before_s = self._read(), self._clock.monotonic_s()
+        while True:
+            await self._clock.sleep(limits.SAMPLE_EVERY_S)
+            now, now_s = self._read(), self._clock.monotonic_s()
+            now_us = self._clock.wall_us()
+            self.history.add(_sample(before, now, now_us, now_s - before_s))
+            self.lags.add(now_us, now.lags)
+            self.rates.add(now_s - before_s, now.came_in)
+            before, before_s = now, now_s
+
+
+def _sample(before: Reading, now: Reading, at_us: int, seconds: float) -> Sample:
+    puts = [after - earlier for earlier, after in zip(before.puts, now.puts, strict=True)]
+    return Sample(
+        at_us=at_us,
+        seconds=seconds,
+        records_in=now.records_in - before.records_in,
+        bytes_in=now.bytes_in - before.bytes_in,
+        entries=now.entries - before.entries,
+        records_out=now.records_out - before.records_out,
+        sections_at_hand=now.sections_at_hand - before.sections_at_hand,
+        sections_fetched=now.sections_fetched - before.sections_fetched,
+        bucket_requests=now.bucket_requests - before.bucket_requests,
+        put_p50_s=percentile_s(puts, 0.5),
+        put_p99_s=percentile_s(puts, 0.99),
+        size_bytes=now.size_bytes,
+    )

@@ -1,0 +1,97 @@
+"""A standby's loop: entries that another appliance wrote are read, and put in force here.
+
+At once while there are entries, else every `follow_poll`. Ends by ReplayError when the journal
+cannot be followed any more; the process then begins anew from what the bucket has.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from seb_appliance.broker.broker import Broker
+from seb_appliance.broker.ports import State
+from seb_appliance.clock import Clock
+from seb_appliance.errors import StandbyError
+from seb_appliance.storage.journal.followed import FollowedJournal
+
+
+class StandbyKeeper:
+    """`applied`: the entries put in force since the start."""
+
+    def __init__(
+        self, broker: Broker, journal: FollowedJournal, state: State, clock: Clock, poll_ms: int
+    ) -> None:
+        self.applied = 0
+        self._broker = broker
+        self._journal = journal
+        self._state = state
+        self._clock = clock
+        self._poll_s = poll_ms / 1000
+        self._known_us = self._applied_us = journal.position.created_us
+        self._applied_seq = journal.position.seq
+        self._epoch = journal.epoch
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def journal(self) -> FollowedJournal:
+        return self._journal
+
+    @property
+    def lag_entries(self) -> int:
+        """Entries that are known to be in the journal and are not in force here."""
+        return self._journal.known_seq - self._applied_seq
+
+    @property
+    def lag_s(self) -> float:
+        """By how much the newest known entry was made later than the newest one in force here."""
+        return (self._known_us - self._applied_us) / 1_000_000
+
+    @property
+    def seen_end_age_s(self) -> float | None:
+        """How long ago there was nothing in the journal that is not in force here; None: never."""
+        seen_s = self._journal.seen_end_s
+        return None if seen_s is None else self._clock.monotonic_s() - seen_s
+
+    def start(self) -> asyncio.Task[None]:
+        """Take no writes, and begin to follow; the task ends only by an error."""
+        self._broker.stand_by(_refusal(self._journal))
+        self._task = asyncio.create_task(self._run(), name="standby")
+        return self._task
+
+    async def close(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def step(self) -> bool:
+        """Read what there is next and put it in force; whether there was anything."""
+        entries = await self._journal.read()
+        if entries:
+            self._known_us = entries[-1].header.created_us
+        for entry in entries:
+            await self._broker.follow_writer(entry)
+            self._applied_seq, self._applied_us = entry.header.seq, entry.header.created_us
+            self.applied += 1
+            await asyncio.sleep(0)  # others have their turn
+        if self._journal.epoch != self._epoch:
+            self._epoch = self._journal.epoch
+            self._broker.stand_by(_refusal(self._journal))
+        return bool(entries)
+
+    async def _run(self) -> None:
+        while True:
+            if self._state.is_far_behind:
+                await self._state.drain()
+            if self._state.is_far_behind or not await self.step():
+                await self._clock.sleep(self._poll_s)
+
+
+def _refusal(journal: FollowedJournal) -> StandbyError:
+    """What who writes to a standby is told. The writer's address is not in the bucket."""
+    writer = journal.writer_id.hex()
+    return StandbyError(
+        f"This appliance is a standby and takes no writes. Send them to the one that it follows "
+        f"(epoch {journal.epoch}, writer {writer[:8]}…), or make this one the writer: seb promote.",
+        epoch=journal.epoch,
+        writer=writer,
+    )

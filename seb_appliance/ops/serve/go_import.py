@@ -1,0 +1,314 @@
+"""What `seb import` does: topics of a Go broker become topics of an appliance, offsets kept.
+
+While no appliance serves: it becomes the writer of the bucket, as a start does, and ends. Part of
+the composition root, like process.py.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import random
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from seb_appliance import limits
+from seb_appliance.broker.topics.names import Patterns
+from seb_appliance.broker.upkeep.adopting import Adopting
+from seb_appliance.clock import Clock, SystemClock
+from seb_appliance.errors import FencedError, ImportRefusedError, OverloadedError, StoreError
+from seb_appliance.failpoints import Failpoints
+from seb_appliance.formats.batch_v1 import BatchV1
+from seb_appliance.formats.operations import StoredObject, StoredSection
+from seb_appliance.ops.host.data_directory import own_data_directory
+from seb_appliance.ops.host.stores import make_store
+from seb_appliance.ops.serve.assembly import Appliance
+from seb_appliance.protocols.go.bucket import OldBucket, look
+from seb_appliance.protocols.go.files import OldFile, OldLog
+from seb_appliance.protocols.go.objects import Naming, ObjectMaker
+from seb_appliance.protocols.go.progress import OldTopics
+from seb_appliance.settings import Settings
+from seb_appliance.start_errors import ConfigurationError, StoreUnusableError
+from seb_appliance.storage.journal.replay import Progress
+from seb_appliance.storage.journal.retry import START_PATIENCE_S, RetryingStore, given_up
+from seb_appliance.storage.objects.checked_objects import CheckedObjects
+from seb_appliance.storage.stores.object_store import ObjectStore
+from seb_appliance.storage.stores.store_clock import StoreClock
+
+# The two ways in which a Go broker's files come into force: as they lie there, or copied.
+#
+# Part of the composition root, like importing.py.
+
+
+_FILES_PER_ENTRY: Final = 1_000
+_BEHIND_S: Final = 0.1
+
+
+class InPlace:
+    """Each file becomes a section where it is."""
+
+    def __init__(self, appliance: Appliance) -> None:
+        self._adopting = appliance.broker.adopting
+        self._topic_id = 0
+        self._created_us = 0
+        self._objects: list[StoredObject] = []
+
+    def begin_topic(self, topic_id: int) -> None:
+        """The files that come are of this topic."""
+        self._topic_id, self._created_us = topic_id, 0
+
+    def take(self, one: OldFile, _found: BatchV1) -> None:
+        """The topic's next file. In any thread, one at a time."""
+        self._created_us = max(self._created_us, one.created_us)
+        section = StoredSection(
+            self._topic_id,
+            one.base_offset,
+            one.end_offset - 1,
+            one.count,
+            0,
+            one.length,
+            one.crc,
+            self._created_us,
+            one.created_us,
+        )
+        self._objects.append(StoredObject(one.key, one.length, (section,)))
+
+    async def adopt_if_many(self) -> None:
+        """Put whole lots in force."""
+        while len(self._objects) >= _FILES_PER_ENTRY:
+            await self._adopt_some()
+
+    async def adopt(self) -> None:
+        """Put everything in force that was taken."""
+        while self._objects:
+            await self._adopt_some()
+
+    async def _adopt_some(self) -> None:
+        await _adopt(self._adopting, self._objects[:_FILES_PER_ENTRY])
+        del self._objects[:_FILES_PER_ENTRY]
+
+
+class Copied:
+    """Their records are stored in objects of ours."""
+
+    def __init__(self, appliance: Appliance) -> None:
+        journal, settings = appliance.journal, appliance.settings
+        self._adopting = appliance.broker.adopting
+        store = appliance.store.used_for("tidier")
+        self._store = CheckedObjects(_retrying(store, SystemClock()))
+        naming = Naming(journal.bucket_id, journal.epoch, os.urandom)
+        self._maker = ObjectMaker(
+            naming,
+            object_bytes=settings.segment_bytes,
+            compress=settings.compression == "zstd",
+        )
+        self.begin_topic = self._maker.begin_topic
+        self.take = self._maker.take
+
+    async def adopt_if_many(self) -> None:
+        """Put a whole object in force."""
+        if self._maker.is_full:
+            await self.adopt()
+
+    async def adopt(self) -> None:
+        """Put everything in force that was taken."""
+        stored = await self._maker.store(self._store)
+        if stored is not None:
+            await _adopt(self._adopting, [stored])
+
+
+async def _adopt(adopting: Adopting, objects: Sequence[StoredObject]) -> None:
+    """Once SQLite has come after, which has more to do for an object than we have."""
+    while True:
+        try:
+            await adopting.adopt(objects)
+        except OverloadedError:
+            await asyncio.sleep(_BEHIND_S)
+        else:
+            return
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportOptions:
+    """`source`: the settings of the old bucket. `copy`: store the records anew, whatever bucket
+    they lie in. `dry_run`: only read and check. `topics`: patterns. `quiet_ms`: for so long nobody
+    must have written to the old bucket."""
+
+    source: Settings
+    copy: bool = False
+    dry_run: bool = False
+    topics: tuple[str, ...] = ("**",)
+    quiet_ms: int = limits.IMPORT_QUIET_MS
+    times_may_go_back: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """`files` and `records` of `topics` that were imported now (of a dry run: checked); `found`:
+    files that had been imported before."""
+
+    topics: int
+    files: int
+    records: int
+    size_bytes: int
+    found: int
+    in_place: bool
+    seconds: float
+
+
+async def import_old_log(
+    settings: Settings, options: ImportOptions, progress: Progress
+) -> Imported:
+    """Import the old bucket into that of `settings`, or go on with an import that broke off.
+
+    Raises ImportRefusedError: what was imported until then is in force, and the same command goes
+    on behind it. ConfigurationError, StoreUnusableError, and as a start does.
+    """
+    in_place = not options.copy and is_same_bucket(settings, options.source)
+    if not (in_place or options.copy or options.dry_run):
+        raise ConfigurationError(
+            f"{options.source.bucket} is not this appliance's bucket ({settings.bucket}): its "
+            "files cannot stay where they are. --copy stores their records in this one."
+        )
+    _check_settings(settings, options)
+    clock = SystemClock()
+    began_s = clock.monotonic_s()
+    source = make_store(options.source, must_exist=True)
+    try:
+        store = _retrying(source, clock)
+        wanted = Patterns(options.topics).cover
+        progress(0, 0, "listing the old bucket")
+        old = await look(store, wanted)
+        now_us = StoreClock(clock, source).wall_us()
+        _require_quiet(old, now_us, options.quiet_ms)
+        log = OldLog(store, now_us, times_may_go_back=options.times_may_go_back)
+        work = _Work(old, log, progress)
+        if options.dry_run:
+            await work.check()
+        else:
+            async with _writing(settings, progress) as appliance:
+                await work.run(appliance, in_place=in_place)
+        _require_unchanged(old, await look(store, wanted))
+    except StoreError as error:
+        raise given_up(error) from error
+    finally:
+        await source.close()
+    seconds = clock.monotonic_s() - began_s
+    return Imported(
+        len(old.topics), work.files, work.records, work.size_bytes, work.found, in_place, seconds
+    )
+
+
+def is_same_bucket(settings: Settings, source: Settings) -> bool:
+    """Whether both name one bucket and prefix, or one directory."""
+    ours, theirs = settings.address, source.address
+    if ours.kind != theirs.kind or ours.kind == "memory":
+        return False
+    if ours.kind == "file":
+        return ours.path.resolve() == theirs.path.resolve()
+    return (ours.name, ours.prefix, settings.s3_endpoint) == (
+        theirs.name,
+        theirs.prefix,
+        source.s3_endpoint,
+    )
+
+
+def _check_settings(settings: Settings, options: ImportOptions) -> None:
+    """Raises ConfigurationError."""
+    source = options.source.address
+    if source.kind == "memory" or (settings.address.kind == "memory" and not options.dry_run):
+        raise ConfigurationError("memory: would be gone at once; name buckets or directories")
+
+
+def _require_quiet(old: OldBucket, now_us: int, quiet_ms: int) -> None:
+    if not old.topics:
+        raise ImportRefusedError("There are no files of a Go broker. Is --from right?")
+    age_ms = (now_us - old.newest_us) // 1000
+    if age_ms < quiet_ms:
+        raise ImportRefusedError(
+            f"{old.newest_key} was written {max(0, age_ms) / 1000:.0f} s ago: is the Go broker "
+            f"still running? Stop it, and wait {quiet_ms / 1000:.0f} s."
+        )
+
+
+def _require_unchanged(old: OldBucket, now: OldBucket) -> None:
+    if now != old:
+        raise ImportRefusedError(
+            f"The old bucket was written to meanwhile ({now.newest_key}): the Go broker is still "
+            "running. What was there at the beginning is imported. Stop the Go broker, and give "
+            "the same command again before anything else is started: it goes on from there."
+        )
+
+
+@contextlib.asynccontextmanager
+async def _writing(settings: Settings, progress: Progress) -> AsyncIterator[Appliance]:
+    """The appliance of this bucket, without doors and without a tidier. What was admitted when the
+    block ends is stored, and in a snapshot. Raises StartError."""
+    failpoints = Failpoints(settings.fail)
+    quiet = replace(settings, tidier=False, follow=False, linger_ms=0)
+    with own_data_directory(settings.data):
+        store = make_store(quiet, failpoints)
+        try:
+            appliance = await Appliance.open(quiet, store, failpoints, progress)
+        except BaseException:
+            await store.close()
+            raise
+        try:
+            await appliance.start()
+            yield appliance
+            if not await appliance.drain():
+                raise StoreUnusableError("the bucket did not answer within the grace time")
+        except FencedError as error:
+            raise StoreUnusableError(error.detail) from error
+        finally:
+            await appliance.close()
+
+
+class _Work:
+    """Counts what it has done."""
+
+    def __init__(self, old: OldBucket, log: OldLog, progress: Progress) -> None:
+        self.files = self.records = self.size_bytes = self.found = 0
+        self._old = old
+        self._log = log
+        self._progress = progress
+
+    async def check(self) -> None:
+        """Read every file. Raises ImportRefusedError."""
+        for topic in self._old.topics:
+            async with contextlib.aclosing(self._log.files(topic, _leave)) as parts:
+                async for files in parts:
+                    self._count(topic.name, files, "checking")
+
+    async def run(self, appliance: Appliance, *, in_place: bool) -> None:
+        """Import what was not imported before. Raises ImportRefusedError."""
+        topics = OldTopics(appliance.broker, self._log)
+        ids = await topics.make(self._old.topics)
+        objects = InPlace(appliance) if in_place else Copied(appliance)
+        for topic in sorted(self._old.topics, key=lambda topic: ids[topic.name]):
+            begin = await topics.imported(topic)
+            self.found += begin
+            if begin == len(topic.bases):
+                continue
+            objects.begin_topic(ids[topic.name])
+            async with contextlib.aclosing(self._log.files(topic, objects.take, begin)) as parts:
+                async for files in parts:
+                    await objects.adopt_if_many()
+                    self._count(topic.name, files, "importing")
+        await objects.adopt()
+
+    def _count(self, name: str, files: list[OldFile], what: str) -> None:
+        self.files += len(files)
+        self.records += sum(one.count for one in files)
+        self.size_bytes += sum(one.length for one in files)
+        self._progress(self.files + self.found, self._old.files, f"{what} {name}")
+
+
+def _leave(_one: OldFile, _found: BatchV1) -> None:
+    """Nothing is done with a file that is only checked."""
+
+
+def _retrying(store: ObjectStore, clock: Clock) -> RetryingStore:
+    return RetryingStore(store, clock, random.random, give_up_after_s=START_PATIENCE_S)

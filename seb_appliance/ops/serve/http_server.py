@@ -1,0 +1,108 @@
+"""uvicorn around the API, every setting explicit; signals are the process's business, not its."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import uvicorn
+
+from seb_appliance.api.encoding.record_encoding import ndjson_parts
+from seb_appliance.api.server.app import create_app
+from seb_appliance.api.server.fast_lane import FastLaneProtocol
+from seb_appliance.api.server.http_protocol import SebHttpProtocol
+from seb_appliance.api.server.options import ApiOptions
+from seb_appliance.api.server.plain_answers import PlainAnswers
+from seb_appliance.bundled import bundled
+from seb_appliance.ops.serve.assembly import Appliance
+from seb_appliance.ops.serve.samples import samples
+from seb_appliance.ops.serve.status import cost, status, telemetry
+from seb_appliance.ops.serve.ui_checks import checks_shown
+from seb_appliance.ops.serve.ui_facts import (
+    bill_rows,
+    cost_figures,
+    cost_of_change,
+    setting_rows,
+)
+from seb_appliance.protocols.durable_streams.options import StreamOptions
+from seb_appliance.ui.app import router as admin_page
+from seb_appliance.ui.options import UiOptions
+
+_KEEP_ALIVE_S = 75  # longer than clients keep theirs: never closed under a request
+_GRACE_S = 2  # answers are on their way by then: the broker has drained before
+_STATIC = Path(__file__).parents[2] / "ui" / "static"
+
+
+def ui_options(appliance: Appliance) -> UiOptions:
+    """What the pages are told of this appliance."""
+    return UiOptions(
+        templates=bundled("templates"),
+        static=_STATIC,
+        telemetry=lambda: telemetry(appliance),
+        history=appliance.history.history,
+        lags=appliance.history.lags,
+        rates=appliance.history.rates,
+        settings=lambda: setting_rows(appliance),
+        passwords=appliance.passwords,
+        clock=appliance.clock,
+        random_bytes=os.urandom,
+        ndjson=lambda result: ndjson_parts(result, "text"),
+        snapshot=appliance.publish_snapshot,
+        cost=lambda: cost_figures(appliance),
+        bill=lambda: bill_rows(appliance),
+        setting_cost=partial(cost_of_change, appliance),
+        checks=lambda: checks_shown(appliance.checks),
+        begin_check=appliance.checks.begin,
+    )
+
+
+class HttpServer(uvicorn.Server):
+    """`fast_lane` False: every request goes through the application."""
+
+    def __init__(self, appliance: Appliance, *, fast_lane: bool = True) -> None:
+        settings = appliance.settings
+        options = ApiOptions(
+            pages=bundled("templates") / "pages",
+            static=_STATIC,
+            max_request_bytes=settings.max_request_bytes,
+            metrics_public=settings.metrics_public,
+            cors_origins=settings.web_origins,
+            trusted_proxies=settings.proxies,
+            failpoints=appliance.failpoints,
+            traces=appliance.traces,
+            parser=appliance.parser,
+            streams=StreamOptions(is_open=settings.durable_streams_open),
+        )
+        self.plain_answers = PlainAnswers(appliance.broker, options)
+        app = create_app(
+            appliance.broker,
+            options=options,
+            samples=lambda: samples(appliance, self.plain_answers.answered, app.asked),
+            status=lambda: status(appliance),
+            snapshot=appliance.publish_snapshot,
+            pages=[admin_page(appliance.broker, ui_options(appliance))],
+            costs=lambda: cost(appliance.cost),
+        )
+        fast = partial(FastLaneProtocol, answers=self.plain_answers)
+        super().__init__(
+            uvicorn.Config(
+                app,
+                http=fast if fast_lane else SebHttpProtocol,  # type: ignore[arg-type]
+                ws="none",
+                lifespan="off",
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                date_header=True,
+                proxy_headers=False,
+                timeout_keep_alive=_KEEP_ALIVE_S,
+                timeout_graceful_shutdown=_GRACE_S,
+            )
+        )
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield

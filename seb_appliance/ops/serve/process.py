@@ -1,0 +1,337 @@
+"""The process: what `seb serve` runs, from the lock on the data directory to the exit code."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import logging
+import resource
+import signal
+import socket
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from rich.console import Console
+
+from seb_appliance import __version__, limits
+from seb_appliance.clock import Clock
+from seb_appliance.errors import BadRequestError, FencedError
+from seb_appliance.failpoints import Failpoints
+from seb_appliance.ops.host.admin_key import reset_admin_key
+from seb_appliance.ops.host.allocator import keep_freed_memory
+from seb_appliance.ops.host.data_directory import own_data_directory
+from seb_appliance.ops.host.logs import FIELDS, configure_logs
+from seb_appliance.ops.host.stores import make_store
+from seb_appliance.ops.serve import start_screen
+from seb_appliance.ops.serve.assembly import Appliance
+from seb_appliance.settings import Settings
+from seb_appliance.start_errors import StartError
+from seb_appliance.storage.journal.replay import Progress, ReplayError
+from seb_appliance.storage.stores.counted import CountedStore
+
+if TYPE_CHECKING:
+    from seb_appliance.api.server.control import Answer, Handler
+
+
+# `seb promote`: asked for through the command socket, answered when this appliance writes.
+
+
+class Promotion:
+    """Of one standby. `asked` resolves when somebody asks for it; who asked waits until it is
+    `done` or `failed`. Once is enough: more who ask get the same answer."""
+
+    def __init__(self, clock: Clock) -> None:
+        loop = asyncio.get_running_loop()
+        self.asked: asyncio.Future[None] = loop.create_future()
+        self._clock = clock
+        self._answer: asyncio.Future[Answer] = loop.create_future()
+        self._asked_s = 0.0
+
+    async def ask(self, _arguments: Mapping[str, str]) -> Answer:
+        """The command. Raises StartError: why it is still a standby."""
+        if not self.asked.done():
+            self._asked_s = self._clock.monotonic_s()
+            self.asked.set_result(None)
+        return dict(await asyncio.shield(self._answer))
+
+    def done(self, appliance: Appliance) -> None:
+        """`appliance` writes, and answers."""
+        seconds = self._clock.monotonic_s() - self._asked_s
+        journal = appliance.journal
+        self._answer.set_result(
+            {"epoch": journal.epoch, "seq": journal.position.seq, "seconds": seconds}
+        )
+
+    def failed(self, error: StartError) -> None:
+        self._answer.set_exception(error)
+
+
+async def refuse_promotion(_arguments: Mapping[str, str]) -> Answer:
+    """The command, where nobody is a standby."""
+    raise BadRequestError("This appliance is the writer already: there is nothing to promote.")
+
+
+_Opened = TypeVar("_Opened")
+_Open = Callable[[Settings, CountedStore, Failpoints, Progress], Coroutine[Any, Any, _Opened]]
+
+_log = logging.getLogger(__name__)
+
+EXIT_STOPPED = 0
+EXIT_FAILED = 70
+EXIT_UNFINISHED = 71
+EXIT_FENCED = 75
+_BACKLOG = 2048
+# A window of a thousand appends is garbage all at once, without cycles: looking for cycles after
+# every 700 objects took a tenth of the time.
+_GC_THRESHOLDS = (50_000, 20, 20)
+_FILES_BESIDE_CONNECTIONS = 1_000  # the bucket's, SQLite's, the cache's: never starved by clients
+
+
+def serve(settings: Settings, console: Console) -> int:
+    """Run until stopped; the exit code. Raises StartError when it cannot start."""
+    import uvloop
+
+    configure_logs(settings.log_level, settings.log_format)
+    keep_freed_memory()
+    _allow_many_files()
+    with (
+        own_data_directory(settings.data),
+        _listening(settings) as listener,
+        asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
+    ):
+        return runner.run(_serve(settings, listener, console))
+
+
+@dataclass(frozen=True, slots=True)
+class _Process:
+    """What one process has, whatever it is to its bucket. `stop` resolves at a signal."""
+
+    settings: Settings
+    listener: socket.socket
+    console: Console
+    failpoints: Failpoints
+    stop: asyncio.Future[None]
+
+
+async def _serve(settings: Settings, listener: socket.socket, console: Console) -> int:
+    process = _Process(settings, listener, console, Failpoints(settings.fail), _stop_signal())
+    if not settings.follow:
+        return await _write(process, settings)
+    while True:
+        promotion = await _follow(process)
+        if process.stop.done():
+            return EXIT_STOPPED
+        take_over = promotion is not None
+        try:
+            writing = replace(settings, follow=False, take_over=take_over)
+            return await _write(process, writing, promotion)
+        except StartError as error:
+            if promotion is None:
+                raise
+            promotion.failed(error)  # and goes on as a standby, if it still is one
+
+
+async def _write(process: _Process, settings: Settings, promotion: Promotion | None = None) -> int:
+    """Be the writer until stopped or fenced; the exit code."""
+    console = process.console
+    appliance = await _opened(process, settings, Appliance.open)
+    if appliance is None:
+        return EXIT_STOPPED
+    drained = False
+    try:
+        writer = await appliance.start()
+        async with _doors(appliance, process.listener, {"promote": refuse_promotion}) as http:
+            _say_started(console, appliance, process.listener.getsockname()[1])
+            if promotion is not None:
+                promotion.done(appliance)
+            gc.collect()
+            gc.freeze()  # what lives now lives as long as the process: collections skip it
+            gc.set_threshold(*_GC_THRESHOLDS)
+            waited_for: set[asyncio.Future[None]] = {writer, process.stop, http}
+            await asyncio.wait(waited_for, return_when=asyncio.FIRST_COMPLETED)
+            drained = await appliance.drain()
+    finally:
+        await appliance.close()
+    exit_code = _exit_code(appliance, writer, drained, console)
+    if settings.log_format == "json":
+        _log.info("stopped", extra={FIELDS: {"exit_code": exit_code}})
+    return exit_code
+
+
+async def _follow(process: _Process) -> Promotion | None:
+    """Be a standby until somebody asks for a promotion, which is returned; None when stopped, and
+    when this data directory wrote last, so that there is nobody to follow."""
+    settings = process.settings
+    while True:
+        standby = await _opened(process, settings, Appliance.open_standby)
+        if standby is None:
+            return None
+        promotion = Promotion(standby.clock)
+        try:
+            following = await standby.start()
+            # A second one on the same port: who knocks while there are no doors waits for the next.
+            knocked_at = process.listener.dup()
+            async with _doors(standby, knocked_at, {"promote": promotion.ask}) as http:
+                _say_started(process.console, standby, process.listener.getsockname()[1])
+                waited_for = {following, process.stop, promotion.asked, http}
+                await asyncio.wait(waited_for, return_when=asyncio.FIRST_COMPLETED)
+                await standby.drain()
+        finally:
+            await standby.close()
+        if promotion.asked.done():
+            return promotion
+        if process.stop.done():
+            return None
+        error = following.exception()
+        if not isinstance(error, ReplayError):
+            assert error is not None
+            raise error
+        _log.warning("the journal cannot be followed any more (%s): beginning anew", error)
+
+
+async def _opened(process: _Process, settings: Settings, open_it: _Open[_Opened]) -> _Opened | None:
+    """What `open_it` gives; None if a signal to stop came first."""
+    store = make_store(settings, process.failpoints)
+    opened: _Opened | None = None
+    try:
+        with start_screen.progress(process.console) as progress:
+            opening = asyncio.ensure_future(open_it(settings, store, process.failpoints, progress))
+            if await _unless_stopped(opening, process.stop):
+                opened = opening.result()
+    finally:
+        if opened is None:
+            await store.close()
+    return opened
+
+
+def _say_started(console: Console, appliance: Appliance, port: int) -> None:
+    """To people as a screen, to programs as a line."""
+    settings, journal = appliance.settings, appliance.journal
+    if settings.log_format == "text":
+        start_screen.show(console, appliance, port)
+        return
+    fields = {
+        "standby": appliance.standby is not None,
+        "version": __version__,
+        "host": settings.host,
+        "port": port,
+        "bucket": appliance.store.description,
+        "seq": journal.position.seq,
+        "epoch": journal.epoch,
+        "fencing_mode": journal.mode,
+        "entries_replayed": appliance.report.entries_replayed,
+    }
+    _log.info("serving", extra={FIELDS: fields})
+
+
+async def _unless_stopped(work: asyncio.Future[Any], stop: asyncio.Future[None]) -> bool:
+    """Whether `work` came to its end before a signal to stop did. Its error is raised."""
+    either: set[asyncio.Future[Any]] = {work, stop}
+    await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+    if not work.done():
+        work.cancel()
+        await asyncio.gather(work, return_exceptions=True)
+        return False
+    work.result()
+    return True
+
+
+def _exit_code(
+    appliance: Appliance, writer: asyncio.Task[None], drained: bool, console: Console
+) -> int:
+    failure = appliance.broker.failure
+    if isinstance(failure, FencedError):
+        console.print(f"seb: fenced: {failure.detail}", style="red", highlight=False)
+        return EXIT_FENCED
+    if writer.done() and not writer.cancelled() and (error := writer.exception()) is not None:
+        raise error
+    if not drained:
+        console.print(
+            "seb: the bucket did not answer within the grace time; what was not acknowledged may "
+            "be stored or not",
+            style="red",
+        )
+        return EXIT_UNFINISHED
+    return EXIT_STOPPED
+
+
+@contextlib.asynccontextmanager
+async def _doors(
+    appliance: Appliance, listener: socket.socket, more: Mapping[str, Handler]
+) -> AsyncIterator[asyncio.Task[None]]:
+    """HTTP and the command socket, which knows `more` commands, too, open inside the block. Closes
+    `listener`. Gives the task that serves HTTP: it ends by itself only if it fails, which the end
+    of the block raises."""
+    from seb_appliance.api.server.control import serve_control
+    from seb_appliance.ops.serve import control_users as users_at_the_machine
+    from seb_appliance.ops.serve.http_server import HttpServer
+
+    settings, broker = appliance.settings, appliance.broker
+
+    async def reset_key(_arguments: Mapping[str, str]) -> dict[str, object]:
+        return {"path": str(await reset_admin_key(broker, settings.data))}
+
+    server = HttpServer(appliance)
+    of_users = users_at_the_machine.handlers(broker, appliance.passwords)
+    commands = {"reset-key": reset_key, **of_users, **more}
+    control = await serve_control(settings.data / "control.sock", commands)
+    running = asyncio.create_task(server.serve(sockets=[listener]), name="http")
+    try:
+        yield running
+    finally:
+        control.close()
+        server.should_exit = True
+        await running
+
+
+def _allow_many_files() -> None:
+    """Raise our own limit of open files (by default 1,024), as far as we are allowed to."""
+    wanted = limits.CONNECTIONS_MAX + _FILES_BESIDE_CONNECTIONS
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY:
+        wanted = min(wanted, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+def _stop_signal() -> asyncio.Future[None]:
+    """Resolves at the first SIGTERM or SIGINT; a second one ends the process as usual."""
+    loop = asyncio.get_running_loop()
+    stop: asyncio.Future[None] = loop.create_future()
+
+    def stopped(number: signal.Signals) -> None:
+        loop.remove_signal_handler(number)
+        if not stop.done():
+            stop.set_result(None)
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopped, number)
+    return stop
+
+
+@contextlib.contextmanager
+def _listening(settings: Settings) -> Iterator[socket.socket]:
+    """The listening socket, bound before anything is claimed: a taken port fences nobody."""
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((settings.host, settings.port))
+    except PermissionError:
+        listener.close()
+        raise StartError(
+            f"cannot listen on {settings.host}:{settings.port} (permission denied). Choose a port "
+            "above 1023 and put a reverse proxy in front."
+        ) from None
+    except OSError as error:
+        listener.close()
+        raise StartError(
+            f"cannot listen on {settings.host}:{settings.port} ({error.strerror}). Choose another "
+            "--port or --host."
+        ) from error
+    listener.listen(_BACKLOG)
+    listener.setblocking(False)
+    with listener:
+        yield listener

@@ -1,0 +1,311 @@
+"""The status of one appliance, gathered from its parts when somebody asks."""
+
+from __future__ import annotations
+
+from heapq import nlargest
+from typing import Final
+
+from seb_appliance import __version__, limits
+from seb_appliance.api.encoding.times import format_time
+from seb_appliance.api.routes.manage.cost import (
+    BudgetOut,
+    CostLine,
+    CostOut,
+    PricesOut,
+    PurposeCost,
+    TopicCost,
+)
+from seb_appliance.broker.status import (
+    BackgroundStatus,
+    BillLine,
+    BucketStatus,
+    CacheFigures,
+    CostStatus,
+    Counts,
+    JournalStatus,
+    KeyIndexStatus,
+    LastUsedStatus,
+    RememberedStatus,
+    SnapshotStatus,
+    StandbyStatus,
+    StateStatus,
+    Status,
+    Telemetry,
+    TidierRequests,
+    TidierStatus,
+    TopicBehind,
+    WaitingStatus,
+)
+from seb_appliance.ops.cost.report import CostReport
+from seb_appliance.ops.jobs.cost_job import CostKeeper
+from seb_appliance.ops.serve.assembly import Appliance
+
+_SHOWN: Final = 10  # topics that the key index is behind on
+
+
+def telemetry(appliance: Appliance) -> Telemetry:
+    """All figures; called on the event loop, so it reads memory only."""
+    broker, sections, tidier = appliance.broker, appliance.sections, appliance.tidier
+    objects, behind = broker.tidying.object_sizes, broker.gauges.groups_behind()
+    oldest_us, cost = broker.remembered.oldest_request_us, appliance.cost.report()
+    return Telemetry(
+        status=status(appliance),
+        log=broker.counters,
+        cache=CacheFigures(
+            sections.from_memory,
+            sections.from_disk,
+            sections.from_bucket,
+            sections.damaged,
+            sections.cached_bytes if sections.has_cache else None,
+            appliance.settings.cache_bytes,
+        ),
+        requests=appliance.store.counts.rows,
+        tidier_requests=[TidierRequests(*row) for row in sorted(tidier.asked.requests.items())],
+        groups_behind=behind,
+        cost_lines=[
+            BillLine(cost.prices.currency, line.what, line.amount) for line in cost.so_far.lines
+        ],
+        tidied_seq=broker.tidying.tidied_seq,
+        object_bytes=sum(length for length, _ in objects),
+        living_bytes=sum(living for _, living in objects),
+        is_standby=appliance.standby is not None,
+        snapshots_published=appliance.snapshots.published,
+        snapshot_failures=appliance.snapshots.failures,
+        window_bytes=broker.gauges.window_bytes,
+        pending_refusals=broker.pending.refusals,
+        reading_refusals=broker.reading.refusals,
+        following_refusals=broker.followers.budget.refusals,
+        following_bytes=broker.followers.budget.used,
+        followers=broker.followers.count,
+        followers_cut=broker.followers.cut,
+        remembered_oldest_s=(
+            0.0 if oldest_us is None else max(0.0, broker.log_clock.age_us(oldest_us) / 1e6)
+        ),
+        dates_refused=appliance.clock.dates_refused,
+        group_lag_worst=max((found.lag for found in behind), default=0),
+        loop_delay_worst_s=appliance.loop_probe.worst_s,
+        parsed_bodies=appliance.parser.parsed,
+        parser_restarts=appliance.parser.restarts,
+        stored_bytes=cost.stored_bytes,
+        linger_s=cost.linger_ms / 1000,
+        cost_failing=bool(appliance.cost.failure),
+    )
+
+
+def status(appliance: Appliance) -> Status:
+    clock = appliance.clock
+    up_s = clock.monotonic_s() - appliance.opened_s
+    return Status(
+        version=__version__,
+        started=format_time(clock.wall_us() - int(up_s * 1_000_000)),
+        uptime_s=up_s,
+        standby=_standby(appliance),
+        journal=_journal(appliance),
+        bucket=_bucket(appliance),
+        state=StateStatus(appliance.follower.lag_entries, appliance.follower.failure),
+        snapshots=_snapshots(appliance),
+        remembered=_remembered(appliance),
+        last_used=LastUsedStatus(appliance.last_used.failure),
+        tidier=_tidier(appliance),
+        key_index=_key_index(appliance),
+        waiting=_waiting(appliance),
+        shares=appliance.broker.gauges.shares(),
+        background=_background(appliance),
+        cost=_cost(appliance),
+        counts=_counts(appliance),
+    )
+
+
+def _journal(appliance: Appliance) -> JournalStatus:
+    journal = appliance.journal
+    return JournalStatus(
+        seq=journal.position.seq,
+        epoch=journal.epoch,
+        fencing_mode=journal.mode,
+        durability=journal.durability,
+        bucket_id=journal.bucket_id.hex(),
+        clock_ahead_s=appliance.broker.log_clock.ahead_s,
+    )
+
+
+def _standby(appliance: Appliance) -> StandbyStatus | None:
+    keeper = appliance.standby
+    if keeper is None:
+        return None
+    return StandbyStatus(
+        lag_entries=keeper.lag_entries,
+        lag_s=keeper.lag_s,
+        seen_end_age_s=keeper.seen_end_age_s,
+        waits_for=keeper.journal.waits_for,
+        applied=keeper.applied,
+    )
+
+
+def _bucket(appliance: Appliance) -> BucketStatus:
+    health, now_s = appliance.journal.health, appliance.clock.monotonic_s()
+    since_s = health.failing_since_s
+    return BucketStatus(
+        description=appliance.store.description,
+        last_answer_age_s=now_s - health.last_success_s,
+        failing_s=None if since_s is None else now_s - since_s,
+        failure=health.failure,
+    )
+
+
+def _snapshots(appliance: Appliance) -> SnapshotStatus:
+    newest = appliance.snapshots.newest_seq
+    since = appliance.journal.position.seq - newest
+    return SnapshotStatus(newest or None, since, appliance.snapshots.failure)
+
+
+def _remembered(appliance: Appliance) -> RememberedStatus:
+    kept = appliance.broker.remembered
+    oldest_us = kept.oldest_request_us
+    return RememberedStatus(
+        requests=kept.requests,
+        places=kept.places,
+        places_max=limits.REMEMBERED_REQUESTS_MAX,
+        oldest_request=None if oldest_us is None else format_time(oldest_us),
+        producers=kept.producers,
+        producers_max=limits.PRODUCERS_MAX,
+    )
+
+
+def _tidier(appliance: Appliance) -> TidierStatus:
+    tidier, tidying = appliance.tidier, appliance.broker.tidying
+    counters, compaction = tidier.counters, tidying.compactions.progress()
+    return TidierStatus(
+        doing=tidier.doing,
+        failure=tidier.failure,
+        waiting_entries=tidying.waiting_entries,
+        waiting_bytes=tidying.waiting_bytes,
+        overdue_s=tidier.overdue_s,
+        objects=tidying.objects,
+        garbage=tidying.garbage,
+        jobs=counters.jobs,
+        failures=counters.failures,
+        bytes_read=counters.bytes_read,
+        bytes_written=counters.bytes_written,
+        topics_trimmed=counters.topics_trimmed,
+        compacted_topics=compaction.topics,
+        compacted_bytes=compaction.total_bytes,
+        dirty_bytes=compaction.dirty_bytes,
+        compactions=counters.compactions,
+        records_removed=counters.records_removed,
+        entries_removed=counters.entries_removed,
+        objects_removed=counters.objects_removed,
+    )
+
+
+def _key_index(appliance: Appliance) -> KeyIndexStatus:
+    keys = appliance.broker.record_keys
+    progress = keys.indexing.progress()
+    return KeyIndexStatus(
+        topics=len(progress),
+        lag_records=sum(topic.lag for topic in progress),
+        size_bytes=keys.size_bytes,
+        rebuilds=keys.indexing.rebuilds,
+        failure=keys.indexing.failure,
+        behind=[
+            TopicBehind(topic.name, topic.indexed_offset, topic.log_end_offset)
+            for topic in nlargest(_SHOWN, progress, key=lambda topic: topic.lag)
+            if topic.lag
+        ],
+    )
+
+
+def _waiting(appliance: Appliance) -> WaitingStatus:
+    pending, reading = appliance.broker.pending, appliance.broker.reading
+    return WaitingStatus(
+        pending_bytes=pending.used,
+        pending_bytes_max=pending.limit,
+        reading_bytes=reading.used,
+        reading_bytes_max=reading.limit,
+        waiting_readers=appliance.broker.waiting_readers,
+    )
+
+
+def _background(appliance: Appliance) -> list[BackgroundStatus]:
+    return [
+        BackgroundStatus(task.name, task.is_essential, task.is_failing, task.failures, task.failure)
+        for task in appliance.supervisor.tasks
+    ]
+
+
+def _cost(appliance: Appliance) -> CostStatus:
+    found = appliance.cost.report()
+    return CostStatus(
+        currency=found.prices.currency,
+        this_month=found.so_far.total,
+        forecast=found.forecast.total,
+        budget=None if found.budget is None else found.budget.amount,
+        linger_ms=found.linger_ms,
+        failure=appliance.cost.failure,
+    )
+
+
+def _counts(appliance: Appliance) -> Counts:
+    broker = appliance.broker
+    totals = broker.topic_lists.totals()
+    return Counts(
+        topics=totals.topics,
+        groups=broker.groups.count,
+        api_keys=len(broker.access.all()),
+        records=totals.records,
+    )
+
+
+# What the bucket costs, as the API tells it.
+
+
+def cost(keeper: CostKeeper) -> CostOut:
+    """As of now."""
+    report = keeper.report()
+    return CostOut(
+        month=report.month,
+        counted_since=format_time(report.counted_since_us),
+        until=format_time(report.until_us),
+        currency=report.prices.currency,
+        prices=PricesOut(report.prices.name, report.prices.as_of),
+        this_month=report.so_far.total,
+        forecast=report.forecast.total,
+        stored_bytes=report.stored_bytes,
+        lines=_lines(report),
+        purposes=_purposes(report),
+        topics=[
+            TopicCost(
+                found.topic,
+                found.entries,
+                found.requests_amount,
+                found.storage_amount,
+                found.amount,
+            )
+            for found in keeper.topics(report)
+        ],
+        budget=BudgetOut(
+            None if report.budget is None else report.budget.amount,
+            report.linger_ms,
+            report.linger_why,
+        ),
+        failure=keeper.failure,
+    )
+
+
+def _lines(report: CostReport) -> list[CostLine]:
+    pairs = zip(report.so_far.lines, report.forecast.lines, strict=True)
+    return [
+        CostLine(now.what, now.quantity, now.unit, now.included, now.amount, then.amount)
+        for now, then in pairs
+    ]
+
+
+def _purposes(report: CostReport) -> list[PurposeCost]:
+    purposes: dict[str, dict[str, int]] = {}
+    for name, count in sorted(report.requests.items()):
+        purpose, _, kind = name.partition(" ")
+        purposes.setdefault(purpose, {})[kind] = count
+    amounts = report.so_far.by_purpose
+    return [
+        PurposeCost(purpose, requests, amounts.get(purpose, 0.0))
+        for purpose, requests in purposes.items()
+    ]

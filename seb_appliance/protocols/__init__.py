@@ -1,0 +1,1 @@
+"""Protocols and formats of others, each in one folder."""

@@ -1,0 +1,113 @@
+"""What a stream's bodies hold: values of records to be, and records as a read gives them."""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Iterator
+from functools import cache
+from typing import Final
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from seb_appliance import limits
+from seb_appliance.api.encoding.record_bodies import too_many_records
+from seb_appliance.broker.values import ReadResult
+from seb_appliance.errors import BadJsonError
+
+_AT_ONCE: Final = 256  # records, made without a break
+_LINE_END: Final = re.compile(rb"\r\n|\r|\n")
+_list_decoder: Final = msgspec.json.Decoder(list[msgspec.Raw])
+
+
+def json_values(body: bytes, *, may_be_none: bool) -> list[bytes]:
+    """A JSON value as one record, or the items of a list as one each, on one line; a list without
+    items only where there `may_be_none`. Raises BadJsonError, RequestTooLargeError."""
+    compact = _compact(body)
+    if compact is None:
+        raise BadJsonError("The body is not JSON in UTF-8, which this stream is made of.")
+    if not compact.startswith(b"["):
+        return [compact]
+    values = _items(compact)
+    if not values and not may_be_none:
+        raise BadJsonError("An empty list holds nothing to append.")
+    return values
+
+
+def _items(compact: bytes) -> list[bytes]:
+    """Of a list. Raises RequestTooLargeError."""
+    if compact.count(b",") < limits.RECORDS_PER_REQUEST_MAX:  # then no counting is needed
+        return [bytes(item) for item in _list_decoder.decode(compact)]
+    try:
+        found = msgspec.structs.astuple(_bounded_decoder().decode(compact))
+    except msgspec.ValidationError as error:
+        raise too_many_records() from error
+    return [bytes(item) for item in found if item is not UNSET]
+
+
+@cache
+def _bounded_decoder() -> msgspec.json.Decoder[msgspec.Struct]:
+    """Stops at the first item that is too many: a list of `0,0,…` would take 70 times its size. A
+    struct can be written as a list, and this one has as many members as a request may have
+    records."""
+    members = [
+        (f"_{i}", msgspec.Raw | UnsetType, UNSET) for i in range(limits.RECORDS_PER_REQUEST_MAX)
+    ]
+    struct = msgspec.defstruct("Items", members, array_like=True, forbid_unknown_fields=True)
+    return msgspec.json.Decoder(struct)
+
+
+def byte_parts(result: ReadResult) -> Iterator[bytes]:
+    """The records' values, to be joined."""
+    for piece in result.slices:
+        for begin in range(piece.begin, piece.end, _AT_ONCE):
+            items = piece.batch.columns.values.slice(begin, min(begin + _AT_ONCE, piece.end))
+            yield b"".join(item for item in items if item is not None)
+
+
+def json_parts(result: ReadResult) -> Iterator[bytes]:
+    """A list of the records' values. Those that others appended and are no JSON come as a text, or
+    as `{"value_base64": …}`; tombstones as null."""
+    opening = b"["
+    for piece in result.slices:
+        for begin in range(piece.begin, piece.end, _AT_ONCE):
+            items = piece.batch.columns.values.slice(begin, min(begin + _AT_ONCE, piece.end))
+            yield opening + b",".join(map(_shown, items))
+            opening = b","
+    yield b"[]" if opening == b"[" else b"]"
+
+
+def event_data(result: ReadResult, *, json: bool, in_base64: bool) -> bytes:
+    """The records as the data of one `data` event."""
+    content = b"".join(json_parts(result) if json else byte_parts(result))
+    if in_base64:
+        content = base64.b64encode(content)
+    lines = _LINE_END.split(content)  # each line has a field of its own, or one could be forged
+    return b"event: data\n%b\n\n" % b"\n".join(map(_field, lines))
+
+
+def _field(line: bytes) -> bytes:
+    """A reader takes one space behind the colon away: here it would be the line's own."""
+    return (b"data: " if line.startswith(b" ") else b"data:") + line
+
+
+def _compact(value: bytes) -> bytes | None:
+    """On one line; None for what is no JSON."""
+    try:
+        value.decode()  # the formatter copies text without looking into it
+        return msgspec.json.format(value, indent=-1)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+
+
+def _shown(value: bytes | None) -> bytes:
+    if value is None:
+        return b"null"
+    compact = _compact(value)
+    if compact is not None:
+        return compact
+    try:
+        return msgspec.json.encode(value.decode())
+    except UnicodeDecodeError:
+        return msgspec.json.encode({"value_base64": value})

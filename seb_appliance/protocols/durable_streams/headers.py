@@ -1,0 +1,138 @@
+"""Request headers of the Durable Streams protocol: checked, and refused if meaningless."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from seb_appliance import limits
+from seb_appliance.api.encoding.conditions import producer_of
+from seb_appliance.api.encoding.times import parse_time
+from seb_appliance.broker.streams.values import StreamAppend, WantedFork, WantedStream
+from seb_appliance.errors import BadParameterError
+from seb_appliance.protocols.durable_streams.names import topic_of
+
+# What a reader hands back: offsets, cursors, and tags of what it has.
+
+
+_TOKEN: Final = re.compile(r"([0-9]{16})_0{16}")
+_CURSOR: Final = re.compile(r"[0-9]{1,15}")
+_EPOCH_S: Final = 1_728_432_000  # 2024-10-09, from which the protocol counts intervals
+
+
+def offset_token(offset: int) -> bytes:
+    """Sorts as offsets do. The second half is zeros: a place within a record has no name."""
+    return b"%016d_0000000000000000" % offset
+
+
+def parse_offset(token: str) -> int:
+    """Raises BadParameterError."""
+    found = _TOKEN.fullmatch(token)
+    if found is None or int(found[1]) > limits.OFFSET_MAX:
+        raise BadParameterError(
+            "This is no offset of a stream: send one that an answer gave, -1 for the beginning or "
+            "now for the end."
+        )
+    return int(found[1])
+
+
+def etag(topic_id: int, begin: int, end: int, *, closed: bool) -> bytes:
+    """Tells what a read gave: offsets `begin` to `end` (exclusive), and whether it is all there
+    ever will be. A topic made anew has another id."""
+    return b'"%d-%d-%d%b"' % (topic_id, begin, end, b"-c" if closed else b"")
+
+
+@dataclass(frozen=True, slots=True)
+class Cursors:
+    """Numbers of intervals of 20 s, by which caches gather readers who wait for the same.
+    `random_up_to` draws a whole number from 1 to what it is given."""
+
+    now_s: Callable[[], float]
+    random_up_to: Callable[[int], int]
+
+    def after(self, given: str | None) -> int:
+        """The cursor of now, or one ahead of what the reader sent: it never gets that again, nor
+        what a cache keeps under it."""
+        now = (int(self.now_s()) - _EPOCH_S) // limits.CURSOR_INTERVAL_S
+        if given is None or not _CURSOR.fullmatch(given) or int(given) < now:
+            return now
+        jitter_s = self.random_up_to(limits.CURSOR_JITTER_S_MAX)
+        return int(given) + -(-jitter_s // limits.CURSOR_INTERVAL_S)
+
+
+Given = dict[bytes, bytes]
+
+_NUMBER: Final = re.compile(rb"0|[1-9][0-9]{0,15}")
+_CONTENT_TYPE: Final = re.compile(r"[\w.+-]+/[\w.+-]+(?:\s*;[\x20-\x7e]*)?", re.ASCII)
+_VISIBLE: Final = re.compile(r"[\x21-\x7e]+")
+
+
+def wanted_stream(given: Given) -> WantedStream:
+    """What a PUT asks for. Raises BadParameterError, BadNameError."""
+    ttl, expires = given.get(b"stream-ttl"), given.get(b"stream-expires-at")
+    if ttl is not None and expires is not None:
+        raise BadParameterError("Send Stream-TTL or Stream-Expires-At, not both.")
+    return WantedStream(
+        content_type(given),
+        None if ttl is None else _number(ttl, "Stream-TTL"),
+        None if expires is None else _time(expires),
+        is_closing(given),
+        _fork(given),
+    )
+
+
+def wanted_append(given: Given) -> StreamAppend:
+    """What a POST asks for; its body is not read yet. Raises BadParameterError."""
+    seq = given.get(b"stream-seq")
+    text = None if seq is None else seq.decode("latin-1")
+    if text is not None and (
+        len(text) > limits.STREAM_SEQ_CHARACTERS_MAX or not _VISIBLE.fullmatch(text)
+    ):
+        raise BadParameterError(
+            f"Stream-Seq has 1 to {limits.STREAM_SEQ_CHARACTERS_MAX} visible ASCII characters."
+        )
+    return StreamAppend([], content_type(given), producer_of(given), text, is_closing(given))
+
+
+def content_type(given: Given) -> str | None:
+    """None when none, or an empty one, was sent. Raises BadParameterError."""
+    text = given.get(b"content-type", b"").decode("latin-1").strip()
+    if not text:
+        return None
+    too_long = len(text) > limits.STREAM_CONTENT_TYPE_CHARACTERS_MAX
+    if too_long or not _CONTENT_TYPE.fullmatch(text):
+        raise BadParameterError(f"{text[:100]!r} is not a content type.")
+    return text
+
+
+def is_closing(given: Given) -> bool:
+    return given.get(b"stream-closed", b"").lower() == b"true"
+
+
+def _fork(given: Given) -> WantedFork | None:
+    parent, sub_offset = given.get(b"stream-forked-from"), given.get(b"stream-fork-sub-offset")
+    offset = given.get(b"stream-fork-offset")
+    if parent is None:
+        if sub_offset is not None or offset is not None:
+            raise BadParameterError("An offset to fork at comes with Stream-Forked-From.")
+        return None
+    return WantedFork(
+        topic_of(parent),
+        None if offset is None else parse_offset(offset.decode("latin-1")),
+        0 if sub_offset is None else _number(sub_offset, "Stream-Fork-Sub-Offset"),
+    )
+
+
+def _number(text: bytes, name: str) -> int:
+    if not _NUMBER.fullmatch(text) or int(text) > limits.OFFSET_MAX:
+        raise BadParameterError(f"{name} is a whole number without sign or leading zeros.")
+    return int(text)
+
+
+def _time(text: bytes) -> int:
+    try:
+        return max(0, parse_time(text.decode("latin-1")))
+    except ValueError as error:
+        raise BadParameterError(f"Stream-Expires-At: {error}.") from error

@@ -1,0 +1,1 @@
+"""The Go broker's API and files: served, imported, exported."""

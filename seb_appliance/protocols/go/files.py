@@ -1,0 +1,178 @@
+"""Files of the Go broker, read one after another: each is sound, and follows the one before it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Iterator
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from crc32c import crc32c
+
+from seb_appliance import limits
+from seb_appliance.errors import BadBatchError, ImportRefusedError, ObjectMissingError
+from seb_appliance.formats import batch_v1
+from seb_appliance.formats.batch_v1 import BatchV1
+from seb_appliance.protocols.go.bucket import OldTopic
+from seb_appliance.storage.journal.retry import RetryingStore, together
+
+READS_AT_ONCE: Final = 16
+FILES_AT_ONCE: Final = 256  # in memory, unless they are large
+BYTES_AT_ONCE: Final = 4 * limits.MIB  # of files in memory, as they are stored; or one larger one
+READS_OF_A_BAD_FILE: Final = 3  # a bit may have been flipped on the way
+
+
+@dataclass(frozen=True, slots=True)
+class OldFile:
+    """A file that was read and is sound. `crc`: CRC-32C of its `length` stored bytes."""
+
+    key: str
+    base_offset: int
+    count: int
+    created_us: int
+    length: int
+    crc: int
+
+    @property
+    def end_offset(self) -> int:
+        return self.base_offset + self.count
+
+
+Take: TypeAlias = Callable[[OldFile, BatchV1], None]
+"""What is done with each file and its records, in a thread, one after the other."""
+
+
+class OldLog:
+    """`times_may_go_back`: the clock of the old machine was set back once; else a file that is
+    older than the one before it is refused, for they may have been mixed up."""
+
+    def __init__(self, store: RetryingStore, now_us: int, *, times_may_go_back: bool) -> None:
+        self._store = store
+        self._latest_us = now_us + limits.TIMESTAMP_AHEAD_US_MAX
+        self._times_may_go_back = times_may_go_back
+
+    async def file(self, topic: OldTopic, i: int) -> tuple[OldFile, BatchV1]:
+        """File `i` of a topic, by itself. Raises ImportRefusedError."""
+        held: list[tuple[OldFile, BatchV1]] = []
+        bodies = await self._fetch(topic, i, i + 1)
+        await self._take(topic, i, bodies, None, lambda one, found: held.append((one, found)))
+        return held[0]
+
+    async def files(
+        self, topic: OldTopic, take: Take, begin: int = 0
+    ) -> AsyncGenerator[list[OldFile], None]:
+        """From file `begin` on, some at a time, in order. `take` is given each of them. Raises
+        ImportRefusedError for one that is damaged, missing, or does not follow the one before."""
+        before = (await self.file(topic, begin - 1))[0] if begin else _BEFORE_ALL
+        coming: asyncio.Task[list[bytes]] | None = None
+        first = begin
+        try:
+            for place in (*_ranges(topic, begin), None):
+                arrived, coming = coming, None
+                if place is not None:  # these are fetched while those before are worked on
+                    coming = asyncio.create_task(self._fetch(topic, *place))
+                if arrived is not None:
+                    found = await self._take(topic, first, await arrived, before, take)
+                    yield found
+                    before = found[-1]
+                    first += len(found)
+        finally:
+            if coming is not None:
+                coming.cancel()
+                await asyncio.gather(coming, return_exceptions=True)
+
+    async def _fetch(self, topic: OldTopic, begin: int, end: int) -> list[bytes]:
+        return await together((self._get(topic.key(i)) for i in range(begin, end)), READS_AT_ONCE)
+
+    async def _get(self, key: str) -> bytes:
+        try:
+            return await self._store.get(key)
+        except ObjectMissingError as error:
+            raise ImportRefusedError(f"{key} went away while it was read.") from error
+
+    async def _take(
+        self, topic: OldTopic, first: int, bodies: list[bytes], before: OldFile | None, take: Take
+    ) -> list[OldFile]:
+        """The files from `first` on. `before`: the one that they follow; None: whichever."""
+        files: list[OldFile] = []
+        reads = 1
+        while fault := await asyncio.to_thread(
+            self._take_sound, topic, first, bodies, before, take, files
+        ):
+            at = len(files)
+            key = topic.key(first + at)
+            if reads == READS_OF_A_BAD_FILE:
+                raise ImportRefusedError(f"{key} is damaged: {fault}.")
+            reads += 1
+            bodies[at] = await self._get(key)
+        return files
+
+    def _take_sound(
+        self,
+        topic: OldTopic,
+        first: int,
+        bodies: list[bytes],
+        before: OldFile | None,
+        take: Take,
+        files: list[OldFile],
+    ) -> str:
+        """Add to `files` those of `bodies` that are not among them yet, up to one that is not
+        sound: why that is, or ""."""
+        for i in range(len(files), len(bodies)):
+            key, body = topic.key(first + i), bodies[i]
+            if len(body) != topic.sizes[first + i]:
+                raise ImportRefusedError(
+                    f"{key} has {len(body):,} bytes now, and had {topic.sizes[first + i]:,} when "
+                    "the bucket was listed: is the Go broker still running?"
+                )
+            try:
+                found = batch_v1.decode(body)
+                batch_v1.check_records(found)
+            except BadBatchError as error:
+                return error.detail
+            base_offset, count = topic.bases[first + i], len(found.values)
+            one = OldFile(key, base_offset, count, found.created_us, len(body), crc32c(body))
+            self._check(one, files[-1] if files else before)
+            take(one, found)
+            files.append(one)
+        return ""
+
+    def _check(self, one: OldFile, before: OldFile | None) -> None:
+        """Raises ImportRefusedError unless `one` can follow `before`."""
+        if one.created_us > self._latest_us:
+            raise ImportRefusedError(f"{one.key} says that it was written after tomorrow.")
+        if one.end_offset > limits.OFFSET_MAX:
+            raise ImportRefusedError(f"{one.key} has offsets beyond 2^53 - 1.")
+        if before is None:
+            return
+        if one.base_offset > before.end_offset:
+            raise ImportRefusedError(
+                f"There is a gap before {one.key}: the records from offset {before.end_offset} up "
+                f"to {one.base_offset} are missing. Bring back the files that hold them."
+            )
+        if one.base_offset < before.end_offset:
+            raise ImportRefusedError(
+                f"{before.key} has records up to offset {before.end_offset}, and {one.key} has "
+                f"them from {one.base_offset} on: they do not belong together."
+            )
+        back_us = before.created_us - one.created_us
+        if back_us > limits.CLOCK_JUMP_US_MAX and not self._times_may_go_back:
+            raise ImportRefusedError(
+                f"{one.key} was written {back_us // 1_000_000:,} s before {before.key}: were files "
+                "mixed up? If the old machine's clock was set back, say --times-may-go-back."
+            )
+
+
+_BEFORE_ALL: Final = OldFile("", 0, 0, 0, 0, 0)
+
+
+def _ranges(topic: OldTopic, begin: int) -> Iterator[tuple[int, int]]:
+    """Files from `begin` on, cut so that each part can be in memory."""
+    size_bytes = 0
+    for i in range(begin, len(topic.sizes)):
+        size_bytes += topic.sizes[i]
+        if i > begin and (i - begin == FILES_AT_ONCE or size_bytes > BYTES_AT_ONCE):
+            yield begin, i
+            begin, size_bytes = i, topic.sizes[i]
+    if begin < len(topic.sizes):
+        yield begin, len(topic.sizes)

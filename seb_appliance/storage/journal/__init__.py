@@ -1,0 +1,1 @@
+"""The journal: both fencing modes, claims, retries, reading entries."""

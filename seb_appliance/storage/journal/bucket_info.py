@@ -1,0 +1,122 @@
+"""`bucket.json`: bucket id, format versions and the fencing mode, chosen once.
+
+In mode A it is created create-only and is the record of all three. In mode B the bases are the
+record (claims.py); there it is a copy for people, mended from the highest base.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from seb_appliance.errors import ObjectExistsError, ObjectMissingError
+from seb_appliance.start_errors import ConfigurationError, StoreUnusableError
+from seb_appliance.storage import layout
+from seb_appliance.storage.journal.retry import RetryingStore
+from seb_appliance.storage.layout import Mode
+
+FORMAT_VERSIONS: Final = {"bucket": 1, "journal_entry": 1, "record_batch": 2, "snapshot": 1}
+
+
+class BucketInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """`bucket_id`: 16 bytes in hexadecimal."""
+
+    bucket_id: str
+    mode: Mode
+    format_versions: dict[str, int] = msgspec.field(default_factory=lambda: dict(FORMAT_VERSIONS))
+
+    @property
+    def id_bytes(self) -> bytes:
+        return bytes.fromhex(self.bucket_id)
+
+
+def encode_bucket_info(info: BucketInfo) -> bytes:
+    return msgspec.json.format(msgspec.json.encode(info), indent=2) + b"\n"
+
+
+def decode_bucket_info(body: bytes) -> BucketInfo:
+    """Raises StoreUnusableError for other bytes, ConfigurationError for a newer release's."""
+    try:
+        info = msgspec.json.decode(body, type=BucketInfo)
+        well_formed = len(info.id_bytes) == 16
+    except (msgspec.DecodeError, ValueError) as error:
+        raise StoreUnusableError(
+            f"{layout.BUCKET} in the bucket cannot be read: {error}"
+        ) from error
+    if not well_formed:
+        raise StoreUnusableError(f"{layout.BUCKET} holds a bucket id of the wrong length")
+    require_known_formats(info.format_versions, layout.BUCKET)
+    return info
+
+
+def require_known_formats(versions: dict[str, int], where: str) -> None:
+    """Raises ConfigurationError when `versions` (named by the object `where`) are not all ours."""
+    for name, version in versions.items():
+        if FORMAT_VERSIONS.get(name) != version:
+            raise ConfigurationError(
+                f"{where} says that the bucket holds {name} version {version}, which this release "
+                "does not know. Install the release that wrote it, or a newer one."
+            )
+
+
+async def read_bucket_info(store: RetryingStore) -> BucketInfo | None:
+    """What `bucket.json` says; None if there is none."""
+    try:
+        body = await store.get(layout.BUCKET)
+    except ObjectMissingError:
+        return None
+    return decode_bucket_info(body)
+
+
+async def create_bucket_info(store: RetryingStore, info: BucketInfo) -> BucketInfo:
+    """Create `bucket.json` in mode A; what is in force then (another start may have been first)."""
+    assert info.mode == "A", info
+    try:
+        await store.create(layout.BUCKET, encode_bucket_info(info))
+    except ObjectExistsError:
+        found = await read_bucket_info(store)
+        if found is None:
+            raise StoreUnusableError(
+                f"the store says that {layout.BUCKET} exists and that it does not; start again"
+            ) from None
+        return found
+    return info
+
+
+async def refuse_foreign_data(store: RetryingStore) -> None:
+    """Raises ConfigurationError if the prefix holds objects that are not ours (a Go broker's topics
+    beside our folder excepted), StoreUnusableError if it holds a journal without bucket.json.
+
+    Looks at the first page of each top folder only: a Go broker's bucket may hold very many files.
+    """
+    after = ""
+    while page := await store.list_after("", after):
+        for found in page:
+            if found.key.startswith((layout.JOURNAL, layout.SNAPSHOTS)):
+                raise StoreUnusableError(
+                    f"there is {found.key} but no {layout.BUCKET}: part of the bucket is missing. "
+                    "Restore the bucket; nothing was changed."
+                )
+            if not found.key.startswith(layout.OURS) and not layout.is_go_broker_key(found.key):
+                raise ConfigurationError(
+                    f"{store.description} holds somebody else's data ({found.key}). Choose an "
+                    "empty bucket, or another prefix in it."
+                )
+        last = page[-1].key
+        folder, slash, _ = last.partition("/")
+        # "0" is the byte after "/": the next name after everything in that folder.
+        after = last if folder + slash == layout.OURS or not slash else folder + "0"
+
+
+async def refuse_unfinished_copy(store: RetryingStore) -> None:
+    """Raises StoreUnusableError while a copy into this bucket is not finished. For mode B, where
+    the bases come last: in mode A a copy has no bucket.json until it is finished."""
+    try:
+        await store.head(layout.COPY)
+    except ObjectMissingError:
+        return
+    raise StoreUnusableError(
+        f"{store.description} is a copy that is not finished. Begin the same copy again: it goes "
+        "on where it was."
+    )

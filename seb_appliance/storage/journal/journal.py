@@ -1,0 +1,184 @@
+"""The journal: what both fencing modes share. Encoding, chaining, storing until it is definite."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Final
+
+from seb_appliance import limits
+from seb_appliance.broker.ports import StoreHealth
+from seb_appliance.errors import (
+    BadBatchError,
+    FencedError,
+    ObjectExistsError,
+    ObjectMissingError,
+    SideEffects,
+    StoreUncertainError,
+)
+from seb_appliance.failpoints import Failpoints
+from seb_appliance.formats.columns import Bytes
+from seb_appliance.formats.contents import Contents
+from seb_appliance.formats.entry import (
+    HEADER_BYTES,
+    EncodedEntry,
+    Position,
+    encode,
+    read_header,
+)
+from seb_appliance.storage.journal.retry import RetryingStore
+from seb_appliance.storage.layout import Mode
+from seb_appliance.storage.stores.object_store import Durability, ObjectStore
+
+_THREAD_BYTES: Final = 64 * limits.KIB  # smaller entries are encoded on the event loop
+
+
+async def create_entry(store: RetryingStore, key: str, encoded: EncodedEntry) -> bool:
+    """Create an entry: True when it is stored and ours, False when the key holds another's."""
+    return await store.ask(partial(_create_once, store.raw, key, encoded))
+
+
+async def _create_once(store: ObjectStore, key: str, encoded: EncodedEntry) -> bool:
+    """One attempt. Raises StoreUncertainError and the like for anything in between.
+
+    412 may be our own earlier attempt whose answer was lost, so the object is read and compared:
+    entry id *and* header CRC, since a cloned machine repeats ids. 412 and then 404 was a false or
+    passing answer.
+    """
+    try:
+        await store.create(key, encoded.body)
+    except ObjectExistsError:
+        pass
+    else:
+        return True
+    try:
+        found = read_header((await store.get_range(key, 0, HEADER_BYTES)).data)
+    except ObjectMissingError as error:
+        raise StoreUncertainError(f"{key}: the store answered 412, then 404", key=key) from error
+    except BadBatchError as error:
+        # Damaged on the way, or in the bucket: who wrote it cannot be told, so nothing is decided.
+        raise StoreUncertainError(f"{key} is taken by unreadable bytes", key=key) from error
+    ours = encoded.entry.header
+    return found.entry_id == ours.entry_id and found.header_crc == ours.header_crc
+
+
+class StoredJournal:
+    """`broker.ports.Journal` over an object store; `_store` and `confirm_in_force` are the mode's.
+
+    One append at a time. An append that is cut short (cancelled, or failed in a way that nobody
+    foresaw) leaves open whether its key is taken: the journal then refuses everything, and a new
+    start finds out.
+    """
+
+    _fenced_side_effects: SideEffects
+
+    def __init__(
+        self,
+        store: RetryingStore,
+        failpoints: Failpoints,
+        random_bytes: Callable[[int], bytes],
+        *,
+        mode: Mode,
+        bucket_id: bytes,
+        writer_id: bytes,
+        epoch: int,
+        position: Position,
+    ) -> None:
+        self._object_store = store
+        self._failpoints = failpoints
+        self._random_bytes = random_bytes
+        self._mode: Mode = mode
+        self._bucket_id = bucket_id
+        self._writer_id = writer_id
+        self._epoch = epoch
+        self._position = position
+        self._refusal = ""  # why nothing is appended any more
+        self._appending = False
+
+    @property
+    def bucket_id(self) -> bytes:
+        return self._bucket_id
+
+    @property
+    def writer_id(self) -> bytes:
+        return self._writer_id
+
+    @property
+    def epoch(self) -> int:
+        return self._epoch
+
+    @property
+    def position(self) -> Position:
+        return self._position
+
+    @property
+    def mode(self) -> Mode:
+        return self._mode
+
+    @property
+    def durability(self) -> Durability:
+        return self._object_store.durability
+
+    @property
+    def health(self) -> StoreHealth:
+        return self._object_store.health
+
+    async def append(
+        self, contents: Contents, section_parts: Sequence[Bytes], created_us: int
+    ) -> EncodedEntry:
+        """See `broker.ports.Journal`. `created` never goes back from one entry to the next."""
+        assert not self._appending, "one append at a time"
+        self._refuse_if_fenced()
+        self._appending = True
+        try:
+            encoded = await self._encode(contents, section_parts, created_us)
+            try:
+                await self._store(encoded)
+            except BaseException as error:
+                if not self._refusal:
+                    self._refusal = f"an append was cut short ({type(error).__name__}): start again"
+                raise
+            self._position = encoded.entry.header.position
+            return encoded
+        finally:
+            self._appending = False
+
+    async def confirm_in_force(self) -> None:
+        """See `broker.ports.Journal`."""
+        raise NotImplementedError
+
+    async def _store(self, encoded: EncodedEntry) -> None:
+        """Returns once `encoded` may be applied and acknowledged; raises by `_fence`."""
+        raise NotImplementedError
+
+    def _fence(self, detail: str, side_effects: SideEffects | None = None) -> FencedError:
+        """The error to raise, now and from every later call. `side_effects` None: the mode's."""
+        self._refusal = detail
+        return FencedError(detail, side_effects=side_effects or self._fenced_side_effects)
+
+    def _refuse_if_fenced(self) -> None:
+        if self._refusal:
+            # Nothing of this call has been sent anywhere.
+            raise FencedError(self._refusal, side_effects="none")
+
+    async def _encode(
+        self, contents: Contents, parts: Sequence[Bytes], created_us: int
+    ) -> EncodedEntry:
+        entry_id = self._random_bytes(16)
+
+        def encoded() -> EncodedEntry:
+            return encode(
+                contents,
+                parts,
+                after=self._position,
+                epoch=self._epoch,
+                writer_id=self._writer_id,
+                entry_id=entry_id,
+                bucket_id=self._bucket_id,
+                created_us=max(created_us, self._position.created_us),
+            )
+
+        if sum(map(len, parts)) <= _THREAD_BYTES:
+            return encoded()
+        return await asyncio.to_thread(encoded)

@@ -1,0 +1,1 @@
+"""Objects of records: merging, compaction, verified sections, the disk cache."""

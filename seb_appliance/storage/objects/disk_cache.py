@@ -1,0 +1,196 @@
+"""Entries and sections on local disk, so that the bucket is not asked twice.
+
+Only a cache: nothing is fsynced, every read is checked by its reader, anything may be deleted at
+any time. Files lie under the bucket's id, named `<seq>.entry` (a whole entry) or
+`<seq>-<at>.section` (a part fetched later); the oldest go when the byte budget is used up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from collections import OrderedDict
+from collections.abc import Sequence
+from pathlib import Path
+
+from seb_appliance.failpoints import Failpoints
+from seb_appliance.storage import layout
+from seb_appliance.storage.stores.object_store import (
+    Durability,
+    ObjectInfo,
+    ObjectRange,
+    ObjectStore,
+    SignedPut,
+)
+
+
+def entry_name(seq: int) -> str:
+    return f"{seq:020d}.entry"
+
+
+class DiskCache:
+    """Blocking; used from one thread at a time (`SectionSource` gives it a thread of its own)."""
+
+    def __init__(self, folder: Path, limit_bytes: int, failpoints: Failpoints) -> None:
+        self._folder = folder
+        self._limit_bytes = limit_bytes
+        self._failpoints = failpoints
+        self._sizes: OrderedDict[str, int] = OrderedDict()
+        self.used_bytes = 0
+        self.failures = 0  # writes that the disk refused
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._adopt()
+
+    def _adopt(self) -> None:
+        """Take over what an earlier process left, oldest first; remove half-written files."""
+        found = []
+        for path in self._folder.iterdir():
+            if path.suffix == ".new":
+                path.unlink()
+            else:
+                status = path.stat()
+                found.append((status.st_mtime_ns, path.name, status.st_size))
+        for _, name, size in sorted(found):
+            self._note(name, size)
+        self._shrink(self._limit_bytes)
+
+    def put_entry(self, seq: int, body: bytes) -> None:
+        self._put(entry_name(seq), body)
+
+    def put_section(self, seq: int, at: int, data: bytes) -> None:
+        self._put(f"{seq:020d}-{at}.section", data)
+
+    def read(self, seq: int, at: int, length: int) -> bytes | None:
+        """Bytes `at` ≤ i < `at` + `length` of the entry; None when they are not here (whole)."""
+        for name, begin in ((entry_name(seq), at), (f"{seq:020d}-{at}.section", 0)):
+            if name not in self._sizes:
+                continue
+            try:
+                with (self._folder / name).open("rb") as file:
+                    data = os.pread(file.fileno(), length, begin)
+            except OSError:
+                data = b""
+            if len(data) == length:
+                self._sizes.move_to_end(name)
+                return data
+            self._remove(name)
+        return None
+
+    def drop(self, seq: int, at: int) -> None:
+        """What lies here for this section is damaged."""
+        self._remove(entry_name(seq))
+        self._remove(f"{seq:020d}-{at}.section")
+
+    def _put(self, name: str, data: bytes) -> None:
+        if len(data) > self._limit_bytes or name in self._sizes:
+            return
+        self._shrink(self._limit_bytes - len(data))
+        new = self._folder / f"{name}.new"
+        try:
+            new.write_bytes(data)
+            self._failpoints.reach("K12")
+            new.rename(self._folder / name)
+            self._failpoints.reach("K13")
+        except OSError:
+            # The disk is full or failing. The record is safe in the bucket; make room and go on.
+            self.failures += 1
+            with contextlib.suppress(OSError):
+                new.unlink()
+            self._shrink(self.used_bytes // 2)
+            return
+        self._note(name, len(data))
+
+    def _note(self, name: str, size: int) -> None:
+        self._sizes[name] = size
+        self.used_bytes += size
+
+    def _shrink(self, limit_bytes: int) -> None:
+        while self.used_bytes > limit_bytes and self._sizes:
+            self._remove(next(iter(self._sizes)))
+
+    def _remove(self, name: str) -> None:
+        size = self._sizes.pop(name, None)
+        if size is not None:
+            self.used_bytes -= size
+            with contextlib.suppress(OSError):
+                (self._folder / name).unlink()
+
+
+# Journal entries out of the cache on disk, for a process that does not own it.
+#
+# The cache's owner writes and removes files as it likes meanwhile. A file appears whole; one that
+# is removed while it is read is read to its end. Nothing here is changed.
+
+
+_HANDED_OUT_MAX = 100_000
+
+
+class EntriesOnDisk:
+    """The `ObjectStore` that it wraps, but whole entries come from the cache in `folder` if they
+    are there.
+
+    They are not checked here. Who finds one damaged, or not the one that was meant, asks again, as
+    of a damaged answer: that one comes from the bucket.
+    """
+
+    def __init__(self, store: ObjectStore, folder: Path) -> None:
+        self._store = store
+        self._folder = folder
+        self._handed_out: set[str] = set()
+
+    @property
+    def durability(self) -> Durability:
+        return self._store.durability
+
+    @property
+    def description(self) -> str:
+        return self._store.description
+
+    @property
+    def date_ahead_s(self) -> float | None:
+        return self._store.date_ahead_s
+
+    async def create(self, key: str, body: bytes) -> None:
+        await self._store.create(key, body)
+
+    async def put(self, key: str, body: bytes) -> None:
+        await self._store.put(key, body)
+
+    async def get(self, key: str) -> bytes:
+        place = layout.parse_entry(key)
+        if place is not None and key not in self._handed_out:
+            try:
+                body = await asyncio.to_thread((self._folder / entry_name(place[1])).read_bytes)
+            except OSError:  # most often: it is not there
+                body = b""
+            if body:
+                if len(self._handed_out) >= _HANDED_OUT_MAX:
+                    self._handed_out.clear()
+                self._handed_out.add(key)
+                return body
+        return await self._store.get(key)
+
+    async def get_range(self, key: str, start: int, length: int) -> ObjectRange:
+        return await self._store.get_range(key, start, length)
+
+    async def list_after(self, prefix: str, after: str = "", limit: int = 1000) -> list[ObjectInfo]:
+        return await self._store.list_after(prefix, after, limit)
+
+    async def head(self, key: str) -> ObjectInfo:
+        return await self._store.head(key)
+
+    async def delete(self, key: str) -> None:
+        await self._store.delete(key)
+
+    async def signed_urls(self, keys: Sequence[str], valid_s: int) -> list[str] | None:
+        return await self._store.signed_urls(keys, valid_s)
+
+    async def signed_put(self, key: str, length: int, md5: bytes, valid_s: int) -> SignedPut | None:
+        return await self._store.signed_put(key, length, md5, valid_s)
+
+    async def check_configuration(self) -> list[str]:
+        return await self._store.check_configuration()
+
+    async def close(self) -> None:
+        await self._store.close()

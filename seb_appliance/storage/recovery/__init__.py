@@ -1,0 +1,1 @@
+"""Recovery: opening a bucket, replay, snapshots, standby, copies."""

@@ -1,0 +1,253 @@
+"""A bucket's journal, up to one entry, copied to another bucket: a whole appliance there.
+
+Each object is checked before it is written. `bucket.json` comes last, and what a start refuses
+comes first, so that half a copy is never started; the same copy begun again leaves out what is
+there.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+from crc32c import crc32c
+
+from seb_appliance.broker.ports import ObjectRow
+from seb_appliance.errors import BadBatchError, CorruptObjectError, ObjectMissingError
+from seb_appliance.formats import batch_v1, entry, segment
+from seb_appliance.start_errors import ConfigurationError, StoreUnusableError
+from seb_appliance.storage import layout
+from seb_appliance.storage.journal.bases import decode_base
+from seb_appliance.storage.journal.bucket_info import (
+    BucketInfo,
+    encode_bucket_info,
+    refuse_foreign_data,
+)
+from seb_appliance.storage.journal.replay import Progress
+from seb_appliance.storage.journal.retry import RetryingStore, together
+from seb_appliance.storage.recovery.rebuilding import Rebuilt
+from seb_appliance.storage.stores.object_store import ObjectInfo, list_all
+
+# The objects that a state cannot do without, and whether the bucket still has them.
+
+
+@dataclass(frozen=True, slots=True)
+class Needed:
+    """`objects`: what a whole copy consists of, `bucket.json` left out, in the order in which it is
+    to be made; entries up to `may_be_gone_seq` are among them while the bucket has them."""
+
+    objects: tuple[ObjectInfo, ...]
+    may_be_gone_seq: int
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(info.size for info in self.objects)
+
+
+async def needed_objects(rebuilt: Rebuilt, rows: Sequence[ObjectRow], tidied_seq: int) -> Needed:
+    """What the state `rebuilt` rests on. `rows`: the objects outside the journal in force in
+    it; entries up to `tidied_seq` hold nothing that is.
+
+    Raises StoreUnusableError that names what is not in the bucket, or not as the state knows it.
+    """
+
+    entries = await list_all(rebuilt.view, layout.JOURNAL)
+    _require_entries(entries, tidied_seq, rebuilt.position.seq)
+    adopted = {place[0] for row in rows if (place := layout.parse_go_batch(row.key))}
+    outside = {
+        info.key: info
+        for folder in (layout.SEGMENTS, layout.PACKED, *(f"{name}/" for name in sorted(adopted)))
+        for info in await list_all(rebuilt.view, folder)
+    }
+    for row in rows:
+        found = outside.get(row.key)
+        if found is None or found.size != row.length:
+            raise _missing(row.key, rebuilt.position.seq)
+    found_objects = [*entries, *(outside[row.key] for row in rows)]
+    for folder in (layout.SNAPSHOTS, layout.CLAIMS, layout.BASES):
+        found_objects += await list_all(rebuilt.view, folder)
+    return Needed(tuple(found_objects), min(tidied_seq, rebuilt.floor))
+
+
+def _require_entries(entries: Sequence[ObjectInfo], tidied_seq: int, end_seq: int) -> None:
+    """The tidier may have merged and removed some after the entry `end_seq`."""
+    places = (layout.parse_entry(info.key) for info in entries)
+    seqs = {place[1] for place in places if place is not None}
+    for seq in range(tidied_seq + 1, end_seq + 1):
+        if seq not in seqs:
+            raise _missing(f"entry {seq}", end_seq)
+
+
+def _missing(what: str, end_seq: int) -> StoreUnusableError:
+    return StoreUnusableError(
+        f"{what} is needed for the state as of entry {end_seq}, and is not in the bucket as it was "
+        "then. If it was merged and removed since, a later entry can be gone back to; else it is "
+        "lost."
+    )
+
+
+AT_ONCE: Final = 4  # objects in memory; each may be as large as a segment
+READS_OF_A_BAD_OBJECT: Final = 3  # a bit may have been flipped on the way
+
+
+class Marker(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`copy.json`, there while a copy is under way: of which bucket (its id), up to which entry."""
+
+    bucket_id: str
+    until_seq: int
+
+
+@dataclass(frozen=True, slots=True)
+class Copied:
+    """Objects and bytes that were copied now; `found`: objects that were there already."""
+
+    objects: int
+    size_bytes: int
+    found: int
+
+
+class BucketCopy:
+    """From `rebuilt`, the state of the source as of one entry, into the bucket `target`.
+
+    `needed`: see `needed_objects`, which has found them all.
+    """
+
+    def __init__(
+        self,
+        rebuilt: Rebuilt,
+        needed: Needed,
+        target: RetryingStore,
+        progress: Progress,
+    ) -> None:
+        self._rebuilt = rebuilt
+        self._source = rebuilt.view
+        self._needed = needed
+        self._target = target
+        self._progress = progress
+        self._copied = self._bytes = 0
+
+    async def run(self) -> Copied:
+        """Copy everything but `bucket.json`: `finish` puts that, once the copy was looked at.
+
+        Raises ConfigurationError if the target holds something else, StoreUnusableError if an
+        object that is needed is gone, CorruptObjectError.
+        """
+        plan = self._needed.objects
+        await self._begin()
+        there = {info.key: info.size for info in await self._found()}
+        missing = [info for info in plan if there.get(info.key) != info.size]
+        # The first entry alone, before anything else: from then on no start takes this bucket for
+        # an empty one. Bases, which make it a whole one in mode B, alone at the end.
+        bases = [info for info in missing[1:] if info.key.startswith(layout.BASES)]
+        others = [info for info in missing[1:] if not info.key.startswith(layout.BASES)]
+        for part in (missing[:1], others, bases):
+            await together((self._copy(info, len(missing)) for info in part), AT_ONCE)
+        return Copied(self._copied, self._bytes, len(plan) - len(missing))
+
+    async def finish(self) -> None:
+        """Make the copy an appliance."""
+        journal = self._rebuilt.journal
+        info = BucketInfo(bucket_id=journal.bucket_id.hex(), mode=journal.mode)
+        await self._put(layout.BUCKET, encode_bucket_info(info))
+        await self._target.delete(layout.COPY)
+
+    async def _begin(self) -> None:
+        """Refuse a target that holds something else, and mark it as ours."""
+        marker = Marker(
+            bucket_id=self._rebuilt.journal.bucket_id.hex(),
+            until_seq=self._rebuilt.position.seq,
+        )
+        there = [info.key for info in await self._found()]
+        where = self._target.description
+        if layout.BUCKET in there:
+            raise ConfigurationError(
+                f"{where} holds an appliance already. Choose an empty bucket, or another prefix."
+            )
+        if layout.COPY in there:
+            body = await self._target.get(layout.COPY)
+            begun = msgspec.json.decode(body, type=Marker)
+            if begun.bucket_id != marker.bucket_id or begun.until_seq > marker.until_seq:
+                raise ConfigurationError(
+                    f"{where} holds a copy that was begun of bucket {begun.bucket_id} up to entry "
+                    f"{begun.until_seq}. Go on with that one, or remove what is there."
+                )
+        elif any(not key.startswith(layout.PROBE) for key in there):
+            raise ConfigurationError(
+                f"{where} is not empty ({there[0]}). Choose an empty bucket, or another prefix."
+            )
+        else:
+            await refuse_foreign_data(self._target)
+        await self._put(layout.COPY, msgspec.json.encode(marker))
+
+    async def _copy(self, info: ObjectInfo, of: int) -> None:
+        try:
+            body = await self._checked(info.key)
+        except ObjectMissingError as error:
+            if self._may_be_gone(info.key):
+                return
+            raise StoreUnusableError(
+                f"{info.key} was removed while it was being copied. The same command again goes "
+                "on from here."
+            ) from error
+        await self._put(info.key, body)
+        self._copied += 1
+        self._bytes += len(body)
+        self._progress(self._copied, of, f"copying {self._bytes >> 20:,} MiB")
+
+    def _may_be_gone(self, key: str) -> bool:
+        """A living source removes what it needs no more: entries below the floor, and snapshots;
+        whether enough of those are left, the look at the finished copy tells."""
+        place = layout.parse_entry(key)
+        if place is not None:
+            return place[1] <= self._needed.may_be_gone_seq
+        return key.startswith((layout.SNAPSHOTS, layout.CLAIMS))
+
+    async def _checked(self, key: str) -> bytes:
+        fault = ""
+        for _ in range(READS_OF_A_BAD_OBJECT):
+            body = await self._source.get(key)
+            if not (fault := fault_of(key, body)):
+                return body
+        raise CorruptObjectError(f"{key} is damaged: {fault}. It was not copied.")
+
+    async def _put(self, key: str, body: bytes) -> None:
+        await self._target.put(key, body)
+
+    async def _found(self) -> list[ObjectInfo]:
+        """What is in the target already."""
+        return await list_all(self._target, layout.OURS)
+
+
+def fault_of(key: str, body: bytes) -> str:
+    """Why these are not the bytes of the object `key`, as far as its checksums tell; "" if they
+    are. A claim has no content."""
+    try:
+        if key.startswith(layout.JOURNAL):
+            found = entry.decode(body)
+            for part in found.contents.sections:
+                data = entry.section_bytes(found.header, body, part.start, part.length)
+                if crc32c(data) != part.crc:
+                    return f"the CRC of topic {part.topic_id}'s section does not agree"
+        elif key.startswith((layout.SEGMENTS, layout.PACKED)):
+            for stored in segment.decode(body).sections:
+                if crc32c(memoryview(body)[stored.at : stored.at + stored.length]) != stored.crc:
+                    return f"the CRC of topic {stored.topic_id}'s section does not agree"
+        elif key.startswith(layout.SNAPSHOTS):
+            name = layout.parse_snapshot(key)
+            if name is None or hashlib.sha256(body).hexdigest()[:16] != name.digest:
+                return "its SHA-256 is not the one in its name"
+        elif key.startswith(layout.BASES):
+            claim = layout.parse_claim(key)
+            if claim is None:
+                return "it is not a base of ours"
+            decode_base(body, claim)
+        elif layout.parse_go_batch(key) is not None:
+            batch_v1.decode(body)
+    except BadBatchError as error:
+        return error.detail
+    except (msgspec.DecodeError, ValueError) as error:
+        return str(error)
+    return ""

@@ -1,0 +1,195 @@
+"""Snapshots of the state in the bucket: list, floor, publish, fetch; and when one is due.
+
+An object is the SQLite file in one zstd frame; its name holds the seq and the object's SHA-256.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import Final
+
+from backports import zstd
+
+from seb_appliance import limits
+from seb_appliance.clock import Clock
+from seb_appliance.errors import CorruptObjectError
+from seb_appliance.failpoints import Failpoints
+from seb_appliance.formats.entry import Position
+from seb_appliance.start_errors import StoreUnusableError
+from seb_appliance.storage import layout
+from seb_appliance.storage.journal.retry import RetryingStore
+from seb_appliance.storage.layout import SnapshotName
+from seb_appliance.storage.stores.object_store import list_all
+
+_LEVEL: Final = 3
+_CHUNK_BYTES: Final = limits.MIB
+
+
+def floor_of(snapshots: Sequence[SnapshotName]) -> int:
+    """Seq of the oldest of the three newest snapshots, 0 while there are fewer. Journal entries are
+    deleted only at or below it (docs/FORMAT.md). Two snapshots of one seq count once."""
+    seqs = sorted({snapshot.seq for snapshot in snapshots}, reverse=True)
+    return seqs[limits.SNAPSHOTS_KEPT - 1] if len(seqs) >= limits.SNAPSHOTS_KEPT else 0
+
+
+class SnapshotStore:
+    """The snapshots in one bucket. Compressing, hashing and files are a thread's work.
+    `stored_bytes`: of all that the last `list` found, less what was removed since."""
+
+    def __init__(self, store: RetryingStore, failpoints: Failpoints) -> None:
+        self._store = store
+        self._failpoints = failpoints
+        self._sizes: dict[str, int] = {}
+
+    @property
+    def stored_bytes(self) -> int:
+        return sum(self._sizes.values())
+
+    async def list(self) -> list[SnapshotName]:
+        """Every snapshot, oldest first. Raises StoreUnusableError for a key that is none."""
+        found = await list_all(self._store, layout.SNAPSHOTS)
+        names = []
+        for info in found:
+            name = layout.parse_snapshot(info.key)
+            if name is None:
+                raise StoreUnusableError(f"{info.key} is not a snapshot of ours: remove it")
+            names.append(name)
+        self._sizes = {info.key: info.size for info in found}
+        return sorted(names)
+
+    async def floor(self) -> int:
+        """See `floor_of`."""
+        return floor_of(await self.list())
+
+    async def fetch(self, name: SnapshotName, target: Path) -> None:
+        """Write the snapshot's SQLite file to `target`; the caller removes it, also after an error.
+
+        Raises ObjectMissingError (removed since it was listed), CorruptObjectError.
+        """
+        body = await self._store.get(name.key)
+        await asyncio.to_thread(_unpack, name, body, target)
+
+    async def publish(
+        self, source: Path, position: Position, check: Callable[[Path], Awaitable[None]]
+    ) -> SnapshotName:
+        """Store `source` as the snapshot as of `position`, read it back, remove what is too old.
+
+        `check` opens the file that was read back and raises CorruptObjectError if it is not a good
+        state; only then do the older snapshots lose their place. One that is damaged is removed
+        again: the floor would count it, and three such would let go of entries that the good ones
+        need. Mode B: `source` must hold only entries whose claims check has passed. Uses the file
+        `<source>.read-back`, and removes it.
+        """
+        body = await asyncio.to_thread(_pack, source)
+        name = SnapshotName(position.seq, _digest(body))
+        self._failpoints.reach("K14")
+        # The content is in the name: whoever else puts this key puts these bytes.
+        await self._store.put(name.key, body)
+        self._failpoints.reach("K15")
+        read_back = source.with_name(source.name + ".read-back")
+        try:
+            await self.fetch(name, read_back)
+            await check(read_back)
+        except CorruptObjectError:
+            await self._store.delete(name.key)
+            raise
+        finally:
+            await asyncio.to_thread(read_back.unlink, missing_ok=True)
+        await self._remove_old()
+        return name
+
+    async def _remove_old(self) -> None:
+        """Keep the three newest. A writer that was fenced meanwhile may do this too: whatever it
+        saw, three newer ones than those that it removes are in the bucket."""
+        names = await self.list()
+        floor = floor_of(names)
+        for name in names:
+            if name.seq < floor:
+                await self._store.delete(name.key)
+                self._sizes.pop(name.key, None)
+
+
+def _digest(body: bytes) -> str:
+    return hashlib.sha256(body).hexdigest()[:16]
+
+
+def _pack(source: Path) -> bytes:
+    options: dict[int, int] = {
+        zstd.CompressionParameter.compression_level: _LEVEL,
+        zstd.CompressionParameter.checksum_flag: 1,
+    }
+    compressor = zstd.ZstdCompressor(options=options)
+    parts = []
+    with source.open("rb") as file:
+        while chunk := file.read(_CHUNK_BYTES):
+            parts.append(compressor.compress(chunk))
+    parts.append(compressor.flush())
+    return b"".join(parts)
+
+
+def _unpack(name: SnapshotName, body: bytes, target: Path) -> None:
+    if _digest(body) != name.digest:
+        raise CorruptObjectError(f"{name.key} is damaged: its SHA-256 is not the one in its name")
+    inflater = zstd.ZstdDecompressor()
+    left = limits.SNAPSHOT_BYTES_MAX
+    try:
+        with open(target, "wb", opener=_for_us_alone) as file:
+            chunk = inflater.decompress(body, _CHUNK_BYTES)
+            while chunk:
+                left -= len(chunk)
+                if left < 0:
+                    raise CorruptObjectError(
+                        f"{name.key} inflates to more than {limits.SNAPSHOT_BYTES_MAX} bytes"
+                    )
+                file.write(chunk)
+                chunk = b"" if inflater.eof else inflater.decompress(b"", _CHUNK_BYTES)
+    except zstd.ZstdError as error:
+        raise CorruptObjectError(f"{name.key} cannot be inflated: {error}") from error
+    if not inflater.eof:
+        raise CorruptObjectError(f"{name.key} ends before its frame does")
+
+
+def _for_us_alone(path: str, flags: int) -> int:
+    """For `open`: what a state holds is for nobody else on the machine, whatever the umask."""
+    return os.open(path, flags, 0o600)
+
+
+class SnapshotSchedule:
+    """When a snapshot is due: replaying the tail would take over 5 s (estimated), at most one a
+    minute, never without a new entry. Pure: the caller asks after applied entries, no timer runs.
+    """
+
+    TAIL_S_MAX: Final = 5.0
+
+    def __init__(self, clock: Clock, *, entry_s: float, snapshot_seq: int, seq: int) -> None:
+        """`entry_s`: estimated time to replay one entry; `snapshot_seq`: seq of the newest snapshot
+        in the bucket (0: none); `seq`: of the last applied entry."""
+        self._clock = clock
+        self._entry_s = entry_s
+        self.snapshot_seq = snapshot_seq
+        self._seq = seq
+        self._next_s = clock.monotonic_s()
+
+    def applied(self, seq: int) -> None:
+        """Entry `seq` is stored, checked and applied."""
+        self._seq = seq
+
+    @property
+    def has_new_entries(self) -> bool:
+        """Whether a clean stop should leave a snapshot."""
+        return self._seq > self.snapshot_seq
+
+    def due(self) -> bool:
+        tail_s = (self._seq - self.snapshot_seq) * self._entry_s
+        return tail_s > self.TAIL_S_MAX and self._clock.monotonic_s() >= self._next_s
+
+    def started(self) -> None:
+        """A snapshot is being made: if it fails, the next attempt is a minute away as well."""
+        self._next_s = self._clock.monotonic_s() + limits.SNAPSHOT_INTERVAL_S_MIN
+
+    def published(self, seq: int) -> None:
+        self.snapshot_seq = max(self.snapshot_seq, seq)

@@ -1,0 +1,380 @@
+"""The object store in a directory: as durable as the disk under it.
+
+An object is a file whose relative path is its key. It appears whole and durable, or not at all:
+its bytes are synced in a temporary file first, then the file is linked (create) or renamed (put)
+to its name, then the folder is synced. Several processes may use one directory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import fcntl
+import os
+import secrets
+import stat
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from heapq import nsmallest
+from itertools import islice
+from pathlib import Path
+from typing import Final, TypeVar
+
+from seb_appliance.errors import (
+    ObjectExistsError,
+    ObjectMissingError,
+    StoreDeniedError,
+    StoreError,
+    StoreUncertainError,
+)
+from seb_appliance.failpoints import NO_FAILPOINTS, Failpoints
+from seb_appliance.storage.stores.object_store import Durability, ObjectInfo, ObjectRange, SignedPut
+
+# Temporary files of the directory store, and what a crash left of them.
+
+
+TEMPORARY_FOLDER: Final = ".tmp"  # in the root, so that links stay in one file system
+
+
+class TemporaryFile:
+    """An open file that is not an object yet."""
+
+    def __init__(self, path: Path, file: int) -> None:
+        self.path = path
+        self._file = file
+
+    def write(self, data: memoryview) -> None:
+        while data:
+            data = data[os.write(self._file, data) :]
+
+    def sync(self) -> None:
+        os.fsync(self._file)
+
+
+class TemporaryFiles:
+    """Files in `folder`. Each is locked by its process while it lives: the kernel lets go of the
+    lock when the process dies, however it dies, and so tells the living from the abandoned."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    @contextlib.contextmanager
+    def file(self) -> Iterator[TemporaryFile]:
+        """A new file, closed at the end; its name is gone then, if it still had it."""
+        self._folder.mkdir(exist_ok=True)  # not before: who only reads leaves nothing behind
+        path = self._folder / secrets.token_hex(16)
+        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield TemporaryFile(path, file)
+        finally:
+            os.close(file)
+            path.unlink(missing_ok=True)
+
+    def remove_abandoned(self) -> None:
+        """Remove the files of processes that died."""
+        for path in list(self._folder.iterdir()) if self._folder.exists() else ():
+            with contextlib.suppress(FileNotFoundError, BlockingIOError):
+                file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+                try:
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    path.unlink()
+                finally:
+                    os.close(file)
+
+
+# Listing a directory as an object store lists keys: in the order of bytes, from a given key on.
+#
+# A folder takes part in the order with its slash: "a-b" < "a/b" < "a0". Only folders that can hold
+# a wanted key are read. Symbolic links, temporary files and whatever else is no file are left out.
+
+
+_TEMPORARY: Final = os.fsencode(TEMPORARY_FOLDER) + b"/"
+
+
+def list_objects(root: Path, prefix: str, after: str, limit: int) -> list[ObjectInfo]:
+    """At most `limit` objects whose key begins with `prefix` and is greater than `after`."""
+    return list(islice(_objects(os.fsencode(root) + b"/", prefix, after, limit), limit))
+
+
+def _objects(root: bytes, prefix: str, after: str, limit: int) -> Iterator[ObjectInfo]:
+    wanted, excluded = os.fsencode(prefix), os.fsencode(after)
+    parent = wanted[: wanted.rfind(b"/") + 1]
+    for key in _keys_from(root, parent, max(wanted, excluded), limit):
+        if not key.startswith(wanted):
+            return
+        if key == excluded:
+            continue
+        try:
+            status = os.lstat(root + key)
+        except FileNotFoundError:
+            continue  # deleted since the folder was read
+        modified_us = status.st_mtime_ns // 1000
+        yield ObjectInfo(key=os.fsdecode(key), size=status.st_size, modified_us=modified_us)
+
+
+def _keys_from(root: bytes, folder: bytes, low: bytes, limit: int) -> Iterator[bytes]:
+    """Keys ≥ `low` under `folder` (empty, or with its slash), in order."""
+    while True:
+        names = _names_from(root, folder, low)
+        # A journal folder holds tens of thousands of names; a page needs the first few of them.
+        page = nsmallest(limit + 1, names) if len(names) > 2 * limit else sorted(names)
+        for name in page:
+            if name.endswith(b"/"):
+                yield from _keys_from(root, name, low, limit)
+            else:
+                yield name
+        if len(page) == len(names):
+            return
+        low = _just_after(page[-1])
+
+
+def _just_after(name: bytes) -> bytes:
+    """The least key above `name`; above everything in it, where it is a folder."""
+    return name[:-1] + b"0" if name.endswith(b"/") else name + b"\0"
+
+
+def _names_from(root: bytes, folder: bytes, low: bytes) -> list[bytes]:
+    """Files and folders (with a slash) in `folder` that are, or can hold, a key ≥ `low`."""
+    names: list[bytes] = []
+    try:
+        with os.scandir(root + folder) as entries:
+            for entry in entries:
+                name = folder + entry.name
+                if name >= low and entry.is_file(follow_symlinks=False):
+                    names.append(name)
+                    continue
+                within = name + b"/"
+                if (
+                    (within >= low or low.startswith(within))
+                    and within != _TEMPORARY
+                    and entry.is_dir(follow_symlinks=False)
+                ):
+                    names.append(within)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    return names
+
+
+T = TypeVar("T")
+
+THREADS: Final = 8
+# Waiting helps against none of these: somebody must change the disk or its permissions.
+_DENIED: Final = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENAMETOOLONG}
+# No regular file has that name: it is free, a folder, below a file, or a symbolic link.
+_MISSING: Final = {errno.ENOENT, errno.EISDIR, errno.ENOTDIR, errno.ELOOP}
+
+
+class DirectoryStore:
+    """An `ObjectStore` in the folder `root`, which is made if it is absent.
+
+    Opening it removes temporary files that a crash left and syncs the folders, so that every
+    object that can be seen is durable. Raises OSError if `root` cannot be used.
+    """
+
+    def __init__(self, root: Path, failpoints: Failpoints = NO_FAILPOINTS) -> None:
+        self._root = root.absolute()
+        self._failpoints = failpoints
+        self._durable_folders = {self._root}
+        _make_root(self._root)
+        self._temporary = TemporaryFiles(self._root / TEMPORARY_FOLDER)
+        self._temporary.remove_abandoned()
+        _sync_tree(self._root)
+        self._executor = ThreadPoolExecutor(THREADS, thread_name_prefix="directory-store")
+
+    @property
+    def durability(self) -> Durability:
+        return "disk"
+
+    @property
+    def description(self) -> str:
+        return f"file:{self._root}"
+
+    @property
+    def date_ahead_s(self) -> float | None:
+        return None
+
+    async def create(self, key: str, body: bytes) -> None:
+        await self._run(key, partial(self._write, key, body, _link))
+
+    async def put(self, key: str, body: bytes) -> None:
+        await self._run(key, partial(self._write, key, body, os.replace))
+
+    async def get(self, key: str) -> bytes:
+        return (await self._run(key, partial(self._read, key, 0, None))).data
+
+    async def get_range(self, key: str, start: int, length: int) -> ObjectRange:
+        return await self._run(key, partial(self._read, key, start, length))
+
+    async def list_after(self, prefix: str, after: str = "", limit: int = 1000) -> list[ObjectInfo]:
+        _check_prefix(prefix)
+        return await self._run(prefix, partial(list_objects, self._root, prefix, after, limit))
+
+    async def head(self, key: str) -> ObjectInfo:
+        whole = await self._run(key, partial(self._read, key, 0, 0))
+        return ObjectInfo(key=key, size=whole.total_size)
+
+    async def delete(self, key: str) -> None:
+        await self._run(key, partial(self._delete, key))
+
+    async def signed_urls(
+        self,
+        keys: Sequence[str],  # noqa: ARG002 - the shape of an ObjectStore
+        valid_s: int,  # noqa: ARG002
+    ) -> list[str] | None:
+        return None
+
+    async def signed_put(
+        self,
+        key: str,  # noqa: ARG002 - the shape of an ObjectStore
+        length: int,  # noqa: ARG002
+        md5: bytes,  # noqa: ARG002
+        valid_s: int,  # noqa: ARG002
+    ) -> SignedPut | None:
+        return None
+
+    async def check_configuration(self) -> list[str]:
+        return []
+
+    async def close(self) -> None:
+        """Wait for the requests under way, then end the threads."""
+        await asyncio.to_thread(self._executor.shutdown)
+
+    async def _run(self, key: str, request: Callable[[], T]) -> T:
+        loop = asyncio.get_running_loop()
+        try:
+            return await loop.run_in_executor(self._executor, request)
+        except OSError as error:
+            raise _meaning(error, key) from error
+
+    def _path(self, key: str) -> Path:
+        """The file of `key`. Raises ValueError for a key that would leave the folder."""
+        _check_key(key)
+        return self._root / key
+
+    def _write(self, key: str, body: bytes, publish: Callable[[Path, Path], None]) -> None:
+        path = self._path(key)
+        self._failpoints.reach("K4")
+        try:
+            self._make_folder(path.parent)
+            self._write_and_publish(path, body, publish)
+        except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as error:
+            # Not an answer about the key: somebody moved folders or files under our feet.
+            self._durable_folders = {self._root}
+            raise OSError(errno.EAGAIN, "a folder or temporary file went away") from error
+        self._failpoints.reach("K6")
+
+    def _write_and_publish(
+        self, path: Path, body: bytes, publish: Callable[[Path, Path], None]
+    ) -> None:
+        data = memoryview(body)
+        with self._temporary.file() as temporary:
+            # In two halves, for the sake of the failpoint between them.
+            temporary.write(data[: len(data) // 2])
+            self._failpoints.reach("K5")
+            temporary.write(data[len(data) // 2 :])
+            temporary.sync()
+            try:
+                publish(temporary.path, path)
+            finally:
+                # Also when the name is taken: whoever hears so may count on that object.
+                _sync_folder(path.parent)
+
+    def _make_folder(self, folder: Path) -> None:
+        """Make `folder` and its parents, and their names durable, whoever has made them."""
+        if folder in self._durable_folders:
+            return
+        self._make_folder(folder.parent)
+        folder.mkdir(exist_ok=True)
+        _sync_folder(folder.parent)
+        self._durable_folders.add(folder)
+
+    def _read(self, key: str, start: int, length: int | None) -> ObjectRange:
+        file = os.open(self._path(key), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            status = os.fstat(file)
+            if not stat.S_ISREG(status.st_mode):
+                raise IsADirectoryError(errno.EISDIR, "not a regular file", key)
+            size = status.st_size
+            end = size if length is None else min(start + length, size)
+            return ObjectRange(data=_read_exactly(file, start, end), total_size=size)
+        finally:
+            os.close(file)
+
+    def _delete(self, key: str) -> None:
+        path = self._path(key)
+        try:
+            path.unlink()
+        except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+            return
+        _sync_folder(path.parent)
+
+
+def _check_key(key: str) -> None:
+    """Raises ValueError unless `key` names a file below the root, other than a temporary one."""
+    parts = key.split("/")
+    if "\0" in key or any(part in {"", ".", ".."} for part in parts):
+        raise ValueError(f"{key!r} is not the key of an object in a directory")
+    if parts[0] == TEMPORARY_FOLDER:
+        raise ValueError(f"{key!r} is a key in the folder of temporary files")
+
+
+def _check_prefix(prefix: str) -> None:
+    """Raises ValueError unless keys can begin with `prefix`."""
+    if folder := prefix.rpartition("/")[0]:
+        _check_key(folder)
+    elif prefix.startswith("/") or "\0" in prefix:
+        raise ValueError(f"{prefix!r} is not the beginning of a key")
+
+
+def _meaning(error: OSError, key: str) -> StoreError:
+    """What a failed system call says about the request, as fencing asks it of a store."""
+    what = f"{key}: {error.strerror or error}"
+    if error.errno == errno.EEXIST:
+        return ObjectExistsError(f"{key} exists already", key=key)
+    if error.errno in _MISSING:
+        return ObjectMissingError(f"there is no object {key}", key=key)
+    if error.errno in _DENIED:
+        return StoreDeniedError(f"the disk refuses {what}; check its permissions", key=key)
+    return StoreUncertainError(f"the disk failed at {what}", key=key)
+
+
+def _link(temporary: Path, path: Path) -> None:
+    """Give `temporary` its name only if that is free: link(2) is atomic, rename(2) overwrites."""
+    os.link(temporary, path)
+
+
+def _read_exactly(file: int, start: int, end: int) -> bytes:
+    data = os.pread(file, max(0, end - start), start)
+    while start + len(data) < end:  # one read(2) gives 2 GiB at most
+        piece = os.pread(file, end - start - len(data), start + len(data))
+        if not piece:
+            raise OSError(errno.EIO, "the file became shorter while it was read")
+        data += piece
+    return data
+
+
+def _sync_folder(folder: Path) -> None:
+    file = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)
+
+
+def _make_root(root: Path) -> None:
+    """Make `root`, for this user alone (whoever shares a bucket makes its folder first), and its
+    parents. Only the parents of what is made here need to be readable."""
+    missing = [folder for folder in (root, *root.parents) if not folder.exists()]
+    for folder in reversed(missing):
+        folder.mkdir(mode=0o700 if folder == root else 0o777, exist_ok=True)
+        _sync_folder(folder.parent)
+
+
+def _sync_tree(root: Path) -> None:
+    """Sync all folders. A process that died between naming an object and syncing its folder left
+    a name that the next power cut could take back, after replay had counted on it."""
+    for folder, _, _ in os.walk(root):
+        _sync_folder(Path(folder))

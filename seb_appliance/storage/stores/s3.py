@@ -1,0 +1,165 @@
+"""The object store on S3 and what speaks its protocol.
+
+boto3 runs in threads of our own and never retries: its retry would turn the success of a lost
+first attempt into a 412. It is imported with the first request, since an appliance on a directory
+should not pay for it. `s3_requests.py` makes the requests, `s3_client.py` sets boto3 up, and
+`s3_answers.py` says what its errors mean.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Final, TypeVar
+from urllib.parse import urlsplit
+
+from seb_appliance.errors import StoreUncertainError
+from seb_appliance.failpoints import NO_FAILPOINTS, Failpoints
+from seb_appliance.start_errors import ConfigurationError
+from seb_appliance.storage.stores.object_store import Durability, ObjectInfo, ObjectRange, SignedPut
+from seb_appliance.storage.stores.s3_options import S3Options
+
+if TYPE_CHECKING:
+    from seb_appliance.storage.stores.s3_requests import S3Requests
+
+T = TypeVar("T")
+
+# Reads have threads of their own: many slow ones must not hold up an acknowledgement.
+OTHER_THREADS: Final = 4
+# A body that moves more slowly than this counts as stuck; it bounds the time of one request.
+SLOWEST_BYTES_PER_S: Final = 64 * 1024
+
+
+class S3Store:
+    """An `ObjectStore` in the bucket, under the prefix. Raises ConfigurationError.
+
+    `wall_s`: our clock, seconds since the epoch; requests are signed with it.
+    """
+
+    def __init__(
+        self,
+        options: S3Options,
+        failpoints: Failpoints = NO_FAILPOINTS,
+        wall_s: Callable[[], float] = time.time,
+    ) -> None:
+        _check_options(options)
+        self._options = options
+        self._failpoints = failpoints
+        self._wall_s = wall_s
+        self._base = f"{prefix}/" if (prefix := options.prefix.strip("/")) else ""
+        self._requests: S3Requests | None = None
+        self._connecting = threading.Lock()
+        self._reads = ThreadPoolExecutor(options.threads, thread_name_prefix="s3-read")
+        self._others = ThreadPoolExecutor(OTHER_THREADS, thread_name_prefix="s3")
+
+    @property
+    def durability(self) -> Durability:
+        return "s3"
+
+    @property
+    def description(self) -> str:
+        return f"s3://{self._options.bucket}/{self._base}".rstrip("/")
+
+    @property
+    def date_ahead_s(self) -> float | None:
+        return self._requests.date_ahead_s if self._requests else None
+
+    async def create(self, key: str, body: bytes) -> None:
+        await self._run(self._others, key, lambda s3: s3.create(key, body), len(body))
+
+    async def put(self, key: str, body: bytes) -> None:
+        await self._run(self._others, key, lambda s3: s3.put(key, body), len(body))
+
+    async def get(self, key: str) -> bytes:
+        return await self._run(self._reads, key, lambda s3: s3.get(key), None)
+
+    async def get_range(self, key: str, start: int, length: int) -> ObjectRange:
+        return await self._run(
+            self._reads, key, lambda s3: s3.get_range(key, start, length), length
+        )
+
+    async def list_after(self, prefix: str, after: str = "", limit: int = 1000) -> list[ObjectInfo]:
+        return await self._run(self._others, prefix, lambda s3: s3.list_after(prefix, after, limit))
+
+    async def head(self, key: str) -> ObjectInfo:
+        return await self._run(self._others, key, lambda s3: s3.head(key))
+
+    async def delete(self, key: str) -> None:
+        await self._run(self._others, key, lambda s3: s3.delete(key))
+
+    async def signed_urls(self, keys: Sequence[str], valid_s: int) -> list[str] | None:
+        return await self._run(self._others, "", lambda s3: s3.signed_urls(keys, valid_s))
+
+    async def signed_put(self, key: str, length: int, md5: bytes, valid_s: int) -> SignedPut | None:
+        return await self._run(
+            self._others, key, lambda s3: s3.signed_put(key, length, md5, valid_s)
+        )
+
+    async def check_configuration(self) -> list[str]:
+        """As in the protocol; two requests."""
+        versioning = await self._run(self._others, "", lambda s3: s3.versioning_warning())
+        lifecycle = await self._run(self._others, "", lambda s3: s3.lifecycle_warning())
+        return [warning for warning in (versioning, lifecycle) if warning]
+
+    async def close(self) -> None:
+        """Wait for the requests under way (each has its time-out), then end the threads."""
+        for executor in (self._others, self._reads):
+            await asyncio.to_thread(executor.shutdown, cancel_futures=True)
+        if self._requests is not None:
+            self._requests.close()
+
+    async def _run(
+        self,
+        executor: ThreadPoolExecutor,
+        key: str,
+        request: Callable[[S3Requests], T],
+        body_bytes: int | None = 0,
+    ) -> T:
+        """Make one request in a thread; `body_bytes` None: of a size that is not known.
+
+        The time-outs of the sockets count from byte to byte; the one here bounds the whole. The
+        thread then goes on by itself until its socket gives up. (Not `wait_for`: in Python 3.11 it
+        swallows a cancellation that comes together with the answer, and a stop would never end.)
+        """
+        timeout_s: float | None = None
+        if body_bytes is not None:
+            options = self._options
+            waiting_s = options.connect_timeout_s + 2 * options.read_timeout_s
+            timeout_s = waiting_s + body_bytes / SLOWEST_BYTES_PER_S
+        future = asyncio.get_running_loop().run_in_executor(executor, self._call, request)
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await future
+        except TimeoutError as error:
+            raise StoreUncertainError(
+                f"{key}: no answer from {self.description} within {timeout_s:.0f} s", key=key
+            ) from error
+
+    def _call(self, request: Callable[[S3Requests], T]) -> T:
+        with self._connecting:
+            if self._requests is None:
+                from seb_appliance.storage.stores.s3_requests import S3Requests
+
+                self._requests = S3Requests(
+                    self._options,
+                    base=self._base,
+                    connections=self._options.threads + OTHER_THREADS,
+                    failpoints=self._failpoints,
+                    wall_s=self._wall_s,
+                )
+        return request(self._requests)
+
+
+def _check_options(options: S3Options) -> None:
+    if not re.fullmatch(r"[A-Za-z0-9._-]{3,255}", options.bucket):
+        raise ConfigurationError(f"{options.bucket!r} is not the name of an S3 bucket")
+    if options.endpoint_url is not None:
+        url = urlsplit(options.endpoint_url)
+        if url.scheme not in {"http", "https"} or not url.hostname or url.path not in {"", "/"}:
+            raise ConfigurationError(f"{options.endpoint_url!r} is not http(s)://host[:port]")
+    if (options.access_key_id is None) != (options.secret_access_key is None):
+        raise ConfigurationError("S3 credentials: give both the access key id and the secret")

@@ -1,0 +1,61 @@
+"""The wall clock, checked against the Date of the store's answers.
+
+Three clocks tell the time: the machine's wall clock, the store's Date, and the monotonic clock,
+which carries both on. One that jumps is outvoted by the two others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from seb_appliance import limits
+from seb_appliance.clock import Clock, Timer
+from seb_appliance.storage.stores.object_store import ObjectStore
+
+
+class StoreClock:
+    """A `Clock`; only wall time is corrected. `dates_refused`: how often a Date was looked at that
+    cannot be right."""
+
+    def __init__(self, clock: Clock, store: ObjectStore) -> None:
+        self.dates_refused = 0
+        self._clock = clock
+        self._store = store
+        self._ahead_us: int | None = None  # of the monotonic clock, when the store was heard last
+
+    def wall_us(self) -> int:
+        """The machine's, while the store's Date is within ten minutes of it, or there is none. Else
+        whichever of them has not jumped; of the first Date, nobody can tell: it is taken."""
+        monotonic_us = int(self._clock.monotonic_s() * 1e6)
+        wall_us = min(max(0, self._clock.wall_us()), limits.TIME_US_MAX)
+        store_us = self._store_us(monotonic_us)
+        if store_us is None:
+            return wall_us
+        if abs(store_us - wall_us) <= limits.CLOCK_JUMP_US_MAX:
+            now_us = wall_us
+        elif self._ahead_us is None:
+            now_us = store_us
+        else:
+            expected_us = monotonic_us + self._ahead_us
+            now_us = min(wall_us, store_us, key=lambda told_us: abs(told_us - expected_us))
+        self._ahead_us = now_us - monotonic_us
+        return now_us
+
+    def _store_us(self, monotonic_us: int) -> int | None:
+        ahead_s = self._store.date_ahead_s
+        if ahead_s is None:
+            return None
+        store_us = monotonic_us + int(ahead_s * 1e6)
+        if limits.TIME_US_MIN <= store_us <= limits.TIME_US_MAX:
+            return store_us
+        self.dates_refused += 1
+        return None
+
+    def monotonic_s(self) -> float:
+        return self._clock.monotonic_s()
+
+    async def sleep(self, seconds: float) -> None:
+        await self._clock.sleep(seconds)
+
+    def call_later(self, seconds: float, callback: Callable[[], None]) -> Timer:
+        return self._clock.call_later(seconds, callback)

@@ -1,0 +1,140 @@
+"""Background tasks: begun again after a bug, counted, and shown. None ends without a word."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from asyncio.subprocess import PIPE, Process
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from typing import Any, Final, TypeVar
+
+from seb_appliance import limits
+from seb_appliance.clock import Clock
+
+CALLBACKS: Final = "callbacks"  # of timers and tasks that nobody waits for
+
+
+class Background:
+    """One task, made by `Supervisor.keep`. `failures`: how often it has raised since the start;
+    `failure`: what it raised last, "" for nothing."""
+
+    def __init__(self, name: str, clock: Clock, *, is_essential: bool) -> None:
+        self.name = name
+        self.is_essential = is_essential
+        self.failures = 0
+        self.failure = ""
+        self._clock = clock
+        self._failed_s = 0.0
+        self._task: asyncio.Task[None] | None = None
+        self._closing = False
+
+    @property
+    def is_failing(self) -> bool:
+        """Whether it has raised a short while ago, and may do so again."""
+        age_s = self._clock.monotonic_s() - self._failed_s
+        return self.failures > 0 and age_s < limits.BACKGROUND_FAILING_S
+
+    def begin(self, run: Callable[[], Awaitable[None]]) -> None:
+        self._task = asyncio.create_task(self._keep(run), name=self.name)
+
+    async def close(self) -> None:
+        self._closing = True
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    def note(self, error: BaseException | None, message: str) -> None:
+        self.failures += 1
+        self._failed_s = self._clock.monotonic_s()
+        self.failure = f"{type(error).__name__}: {error}" if error else message
+
+    async def _keep(self, run: Callable[[], Awaitable[None]]) -> None:
+        pause_s = limits.BACKGROUND_PAUSE_S_MIN
+        while True:
+            began_s = self._clock.monotonic_s()
+            try:
+                return await run()  # it has come to its end
+            except Exception as error:
+                message = f"the background task {self.name} has stopped"
+                self.note(error, message)
+                asyncio.get_running_loop().call_exception_handler(
+                    {"message": message, "exception": error, "background": self.name}
+                )
+            if self._closing:  # it raised instead of being cancelled, and is not cancelled again
+                return None
+            if self._clock.monotonic_s() - began_s > limits.BACKGROUND_PAUSE_S_MAX:
+                pause_s = limits.BACKGROUND_PAUSE_S_MIN
+            await self._clock.sleep(pause_s)
+            pause_s = min(2 * pause_s, limits.BACKGROUND_PAUSE_S_MAX)
+
+
+class Supervisor:
+    """All background tasks of one appliance, by name."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._by_name = {CALLBACKS: Background(CALLBACKS, clock, is_essential=False)}
+
+    @property
+    def tasks(self) -> list[Background]:
+        return list(self._by_name.values())
+
+    @property
+    def problems(self) -> list[str]:
+        """Of the tasks without which the appliance is not ready."""
+        found = [task for task in self.tasks if task.is_essential and task.is_failing]
+        return [f"the background task {task.name} fails: {task.failure}" for task in found]
+
+    def keep(
+        self, name: str, run: Callable[[], Awaitable[None]], *, is_essential: bool = False
+    ) -> Background:
+        """Call `run`, and again after a pause whenever it has raised; not once it has returned.
+        What it still has to do must be known beyond one call."""
+        task = self._by_name[name] = Background(name, self._clock, is_essential=is_essential)
+        task.begin(run)
+        return task
+
+    def handle(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """The event loop's exception handler: counts what nobody else has counted, and logs."""
+        if "background" not in context:
+            self._by_name[CALLBACKS].note(context.get("exception"), context["message"])
+        loop.default_exception_handler(context)
+
+
+# Child processes: modules of this package that are told their work through a pipe.
+
+
+async def start_child(module: str, environment: Mapping[str, str] | None) -> Process:
+    """`python -m <module>`, which ends when its standard input is closed.
+    `environment`: its variables; None: those of this process."""
+    return await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        module,
+        stdin=PIPE,
+        stdout=PIPE,
+        env=environment,
+        start_new_session=True,  # a terminal's Ctrl-C is for the parent, which ends it
+    )
+
+
+# Long work on the event loop, in slices: everybody else has a turn every few milliseconds.
+
+
+T = TypeVar("T")
+
+SLICE_S: Final = 0.002
+
+
+async def in_slices(items: Iterable[T]) -> AsyncIterator[T]:
+    """`items`, with a pause for others once the work since the last pause has taken SLICE_S.
+
+    What the items are taken from may change in a pause: pass a list where that matters.
+    """
+    loop = asyncio.get_running_loop()
+    pause_s = loop.time() + SLICE_S
+    for item in items:
+        yield item
+        if loop.time() >= pause_s:
+            await asyncio.sleep(0)
+            pause_s = loop.time() + SLICE_S

@@ -1,0 +1,1 @@
+"""The pages of the admin page: routes and view model of each."""
