@@ -24,7 +24,6 @@ def test_each_cycle_of_a_plan_does_everything_once(name: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.neighbours
 # Connections to processes that were killed are dropped, not closed.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 async def test_a_gateway_of_ceph_killed_under_load_loses_and_doubles_nothing(

@@ -135,7 +135,6 @@ def lock(server: S3Server, options: S3Options) -> None:
         )
 
 
-@pytest.mark.neighbours
 async def test_a_versioned_and_locked_bucket_holds_a_copy_that_can_be_restored_and_started(
     source: Path, tmp_path: Path, ceph_server: S3Server
 ) -> None:

@@ -24,8 +24,9 @@ from tests.support.servers.s3_server import S3Server
 from tests.support.stores import open_store, race
 
 EMBEDDED = ["memory", "ready memory", "directory"]
-NEIGHBOURS = (pytest.mark.slow, pytest.mark.neighbours)
-CEPH, SWIFT, RCLONE = (pytest.param(name, marks=NEIGHBOURS) for name in ("ceph", "swift", "rclone"))
+CEPH = pytest.param("ceph", marks=pytest.mark.slow)
+SWIFT = pytest.param("swift", marks=pytest.mark.slow)
+RCLONE = pytest.param("rclone", marks=pytest.mark.slow)
 
 every_store = pytest.mark.parametrize(
     "store", [*EMBEDDED, "moto", CEPH, SWIFT, RCLONE], indirect=True
@@ -79,7 +80,8 @@ async def test_of_four_writers_racing_for_a_key_exactly_one_wins(store: ObjectSt
         assert await store.get(key) == f"writer {winners[key][0]}".encode()
 
 
-@pytest.mark.parametrize("store", [SWIFT], indirect=True)
+@pytest.mark.slow
+@pytest.mark.parametrize("store", ["swift"], indirect=True)
 async def test_swift_says_that_it_knows_no_create_only_put(store: ObjectStore) -> None:
     with pytest.raises(StoreUnsupportedError):
         await store.create("journal/1", b"first")
@@ -87,14 +89,16 @@ async def test_swift_says_that_it_knows_no_create_only_put(store: ObjectStore) -
         await store.get("journal/1")
 
 
-@pytest.mark.parametrize("store", [RCLONE], indirect=True)
+@pytest.mark.slow
+@pytest.mark.parametrize("store", ["rclone"], indirect=True)
 async def test_rclone_overwrites_in_spite_of_the_condition(store: ObjectStore) -> None:
     await store.create("journal/1", b"first")
     await store.create("journal/1", b"second")
     assert await store.get("journal/1") == b"second"
 
 
-@pytest.mark.parametrize("store", [RCLONE], indirect=True)
+@pytest.mark.slow
+@pytest.mark.parametrize("store", ["rclone"], indirect=True)
 async def test_a_range_that_does_not_come_as_206_is_not_believed(store: ObjectStore) -> None:
     await store.put("object", b"0123456789")
     with pytest.raises(StoreUncertainError, match="answered 200"):
@@ -102,7 +106,6 @@ async def test_a_range_that_does_not_come_as_206_is_not_believed(store: ObjectSt
 
 
 @pytest.mark.slow
-@pytest.mark.neighbours
 async def test_ceph_lets_several_creators_win_when_the_bucket_is_versioned(
     ceph_server: S3Server,
 ) -> None:

@@ -384,7 +384,6 @@ async def test_a_refused_clock_is_told_with_its_offset(store: S3Store, proxy: Fa
 
 
 @pytest.mark.slow
-@pytest.mark.neighbours
 @pytest.mark.parametrize("ahead_s", [-86_400, 7200])
 async def test_after_a_refused_clock_requests_are_signed_with_that_of_the_store(
     ceph_server: S3Server, ahead_s: float

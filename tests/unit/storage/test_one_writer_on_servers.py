@@ -16,14 +16,7 @@ from tests.support.stores import open_store
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture(
-    params=[
-        "directory",
-        "moto",
-        pytest.param("ceph", marks=pytest.mark.neighbours),
-        pytest.param("swift", marks=pytest.mark.neighbours),
-    ]
-)
+@pytest.fixture(params=["directory", "moto", "ceph", "swift"])
 async def named_store(request, tmp_path):
     async with open_store(request.param, request, tmp_path) as store:
         yield request.param, store
@@ -47,7 +40,6 @@ async def test_a_zombie_acknowledges_nothing_and_nothing_is_lost(named_store, tm
     assert await rebuilt(store, tmp_path / "rebuilt") == [*range(5), 10]
 
 
-@pytest.mark.neighbours
 async def test_a_store_that_overwrites_is_found_out(request, tmp_path):
     """rclone's server also answers 200 where 206 belongs, so that not even mode B will do."""
     async with open_store("rclone", request, tmp_path) as store:
@@ -60,7 +52,6 @@ async def test_a_store_that_overwrites_is_found_out(request, tmp_path):
             await Appliance(store, tmp_path / "one").start()
 
 
-@pytest.mark.neighbours
 @pytest.mark.parametrize("status", ["Enabled", "Suspended"])
 async def test_versioning_on_ceph_is_found_out(ceph_server, tmp_path, status):
     """Create-only PUT then succeeds for several writers at once, without a word."""
