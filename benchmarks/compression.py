@@ -21,8 +21,9 @@ from seb_appliance.broker.shares import OPERATOR
 from seb_appliance.broker.values import ApiKeyView, From, NewRecords, ReadRequest
 from seb_appliance.failpoints import NO_FAILPOINTS
 from seb_appliance.formats import batch
+from seb_appliance.formats.api_key_members import Grant
 from seb_appliance.formats.columns import BinaryColumn, Columns, int64s
-from seb_appliance.formats.operations import Compression, Grant, TopicSettings
+from seb_appliance.formats.topic_settings import Compression, TopicSettings
 from seb_appliance.ops.serve.assembly import Appliance
 from seb_appliance.settings import load
 from seb_appliance.storage.stores.counted import CountedStore

@@ -22,7 +22,7 @@ from seb_appliance.broker.groups.admission import Commit
 from seb_appliance.broker.groups.consumer_groups import Sees
 from seb_appliance.broker.shares import OPERATOR
 from seb_appliance.broker.values import ApiKeyView, NewRecords
-from seb_appliance.formats.operations import Grant
+from seb_appliance.formats.api_key_members import Grant
 from tests.support.appliance import running_appliance
 
 GROUPS = 100_000

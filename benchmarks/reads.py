@@ -34,8 +34,8 @@ from seb_appliance.broker.shares import OPERATOR
 from seb_appliance.broker.topics.catalog import Catalog
 from seb_appliance.broker.values import ApiKeyView, From, NewRecords, ReadRequest, ReadResult
 from seb_appliance.clock import SystemClock
+from seb_appliance.formats.api_key_members import Grant
 from seb_appliance.formats.entry import ORIGIN
-from seb_appliance.formats.operations import Grant
 from seb_appliance.state import digest
 from seb_appliance.state.database import StateDatabase
 from tests.support.fakes import FakeJournal, FakeKeyIndex, FakeSource, FakeState

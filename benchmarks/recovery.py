@@ -19,7 +19,7 @@ from seb_appliance.broker.groups.admission import Commit
 from seb_appliance.broker.shares import OPERATOR
 from seb_appliance.broker.values import ApiKeyView, NewRecords
 from seb_appliance.failpoints import NO_FAILPOINTS
-from seb_appliance.formats.operations import Grant
+from seb_appliance.formats.api_key_members import Grant
 from seb_appliance.ops.host import restoring
 from seb_appliance.ops.host.stores import make_store
 from seb_appliance.ops.serve.assembly import Appliance

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from seb_appliance import limits
-from seb_appliance.quantities import duration_ms, format_duration, format_size, size_bytes
+from seb_appliance.quantities import READERS, format_value, switch
 
 Kind = Literal["text", "path", "number", "switch", "duration", "size"]
 Value = str | Path | int | bool | None
@@ -64,10 +64,10 @@ class Setting:
         if self.word and text == self.word:
             return text
         if self.kind == "switch":
-            return _switch(text)
+            return switch(text, lenient=True)
         if self.kind in ("text", "path"):
             return self._checked_text(text)
-        number = {"duration": duration_ms, "size": size_bytes, "number": _whole}[self.kind](text)
+        number: int = READERS[self.kind](text)
         if self.range is not None and not self.range[0] <= number <= self.range[1]:
             raise ValueError(f"{text!r} is outside {self.range_words}")
         return number
@@ -87,11 +87,7 @@ class Setting:
             return "(set, not shown)"
         if self.word and value == self.word:
             return self.word
-        if self.kind == "switch":
-            return "on" if value else "off"
-        if self.kind == "duration":
-            return format_duration(int(str(value)))
-        return format_size(int(str(value))) if self.kind == "size" else str(value)
+        return format_value(self.kind, value)
 
     @property
     def range_words(self) -> str:
@@ -101,20 +97,6 @@ class Setting:
             return "on, off" if self.kind == "switch" else ""
         also = f", or {self.word}" if self.word else ""
         return f"{self.words(self.range[0])} to {self.words(self.range[1])}{also}"
-
-
-def _switch(text: str) -> bool:
-    words = {"true": True, "on": True, "yes": True, "1": True}
-    words |= {"false": False, "off": False, "no": False, "0": False}
-    if text.lower() not in words:
-        raise ValueError(f"{text!r} is neither on nor off")
-    return words[text.lower()]
-
-
-def _whole(text: str) -> int:
-    if not text.isascii() or not text.isdigit():
-        raise ValueError(f"{text!r} is not a whole number")
-    return int(text)
 
 
 SETTINGS: Final[tuple[Setting, ...]] = (

@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from seb_appliance.broker.shares import OPERATOR
+from seb_appliance.formats.api_key_members import Grant, Quotas
 from seb_appliance.formats.batch import Batch, BatchHeader
-from seb_appliance.formats.operations import Grant, Quotas, TopicSettings
+from seb_appliance.formats.topic_settings import TopicSettings
 
 NO_QUOTAS: Final = Quotas()
 

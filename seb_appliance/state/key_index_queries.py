@@ -10,7 +10,7 @@ from typing import Any, Final
 from seb_appliance import limits
 from seb_appliance.broker.record_keys.key_index import IndexedTopic, KeyOffsets, KeyRow, KeyRows
 from seb_appliance.errors import CorruptObjectError
-from seb_appliance.formats.operations import KeyIndexMode
+from seb_appliance.formats.topic_settings import KeyIndexMode
 from seb_appliance.state.key_index_rows import (
     NO_PREVIOUS,
     checked_row,

@@ -12,6 +12,7 @@ import msgspec
 import sqlalchemy
 
 from seb_appliance.broker.ports import ApiKeyRow, EntryRef, EntryRow, TopicRow, UserRow
+from seb_appliance.formats.api_key_members import Grant, Quotas
 from seb_appliance.formats.contents import Section, encode_contents
 from seb_appliance.formats.durable_streams import StreamState
 from seb_appliance.formats.entry import Entry, EntryHeader, Position
@@ -20,16 +21,14 @@ from seb_appliance.formats.operations import (
     ApiKeyCreated,
     ApiKeyRotated,
     CommittedOffset,
-    Grant,
     LeaseTaken,
-    Quotas,
     StoredSection,
     StreamSet,
     TopicCreated,
     TopicForked,
-    TopicSettings,
     UserSet,
 )
+from seb_appliance.formats.topic_settings import TopicSettings
 
 Row: TypeAlias = dict[str, Any]
 ResultRow: TypeAlias = sqlalchemy.Row[*tuple[Any, ...]]

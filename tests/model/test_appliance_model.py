@@ -31,8 +31,9 @@ from seb_appliance.broker.values import ApiKeyView, From, NewBatches, NewRecords
 from seb_appliance.errors import StoreUnsupportedError, TopicNotFoundError
 from seb_appliance.failpoints import NO_FAILPOINTS
 from seb_appliance.formats import batch
+from seb_appliance.formats.api_key_members import Grant
 from seb_appliance.formats.columns import BinaryColumn, Columns, int64s
-from seb_appliance.formats.operations import Grant, TopicSettings
+from seb_appliance.formats.topic_settings import TopicSettings
 from seb_appliance.ops.serve import assembly
 from seb_appliance.ops.serve.assembly import Appliance
 from seb_appliance.settings import Settings, load

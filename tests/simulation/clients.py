@@ -19,7 +19,8 @@ from seb_appliance.broker.groups.admission import Commit as GroupCommit
 from seb_appliance.broker.shares import OPERATOR
 from seb_appliance.broker.values import ApiKeyView, From, NewRecords, ReadRequest, ReadResult
 from seb_appliance.errors import CorruptObjectError, OffsetExpiredError, SebError
-from seb_appliance.formats.operations import Grant, TopicSettings
+from seb_appliance.formats.api_key_members import Grant
+from seb_appliance.formats.topic_settings import TopicSettings
 from tests.simulation.history import Call, Commit, Row
 from tests.simulation.process import NotServingError
 from tests.simulation.world import Machine, NoAnswerError, World

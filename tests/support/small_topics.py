@@ -13,7 +13,7 @@ from seb_appliance import limits, settings
 from seb_appliance.broker.shares import OPERATOR
 from seb_appliance.broker.values import ApiKeyView, From, NewRecords, ReadRequest
 from seb_appliance.failpoints import NO_FAILPOINTS
-from seb_appliance.formats.operations import Grant
+from seb_appliance.formats.api_key_members import Grant
 from seb_appliance.ops.serve import assembly
 from seb_appliance.ops.serve.assembly import Appliance
 from seb_appliance.storage import layout

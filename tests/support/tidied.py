@@ -11,7 +11,8 @@ from seb_appliance.broker.shares import OPERATOR
 from seb_appliance.broker.values import ApiKeyView, From, NewRecords, ReadRequest
 from seb_appliance.failpoints import NO_FAILPOINTS
 from seb_appliance.formats import batch_v1
-from seb_appliance.formats.operations import Grant, StoredObject, StoredSection
+from seb_appliance.formats.api_key_members import Grant
+from seb_appliance.formats.operations import StoredObject, StoredSection
 from seb_appliance.ops.serve.assembly import Appliance
 from seb_appliance.storage.stores.counted import CountedStore
 from seb_appliance.storage.stores.memory import MemoryStore

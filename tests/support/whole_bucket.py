@@ -13,7 +13,8 @@ from seb_appliance.broker.shares import OPERATOR
 from seb_appliance.broker.values import ApiKeyView, NewRecords
 from seb_appliance.clock import SystemClock
 from seb_appliance.failpoints import NO_FAILPOINTS
-from seb_appliance.formats.operations import Grant, TopicSettings
+from seb_appliance.formats.api_key_members import Grant
+from seb_appliance.formats.topic_settings import TopicSettings
 from seb_appliance.ops.checks.check import CheckOptions, CheckReport, check_bucket
 from seb_appliance.ops.host.stores import make_store
 from seb_appliance.ops.serve.assembly import Appliance

@@ -13,7 +13,7 @@ from seb_appliance.broker.upkeep.tidying import SwitchRefusedError
 from seb_appliance.broker.values import From, ReadRequest
 from seb_appliance.clock import SystemClock
 from seb_appliance.errors import CorruptObjectError
-from seb_appliance.formats.operations import TopicSettings
+from seb_appliance.formats.topic_settings import TopicSettings
 from seb_appliance.storage import layout
 from tests.support.tidied import Place
 

@@ -25,7 +25,7 @@ from seb_appliance.errors import (
     OutcomeUnknownError,
     StoreUncertainError,
 )
-from seb_appliance.formats.operations import TopicSettings
+from seb_appliance.formats.topic_settings import TopicSettings
 from seb_appliance.storage.stores.object_store import SignedPut
 from tests.support.tidied import Place
 

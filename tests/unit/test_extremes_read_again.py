@@ -12,7 +12,7 @@ from seb_appliance.broker.access.audit import THE_APPLIANCE
 from seb_appliance.broker.shares import OPERATOR
 from seb_appliance.broker.streams.values import WantedStream
 from seb_appliance.errors import BadRequestError
-from seb_appliance.formats.operations import Grant, Quotas
+from seb_appliance.formats.api_key_members import Grant, Quotas
 from seb_appliance.limits import OFFSET_MAX
 from tests.support.tidied import Place
 

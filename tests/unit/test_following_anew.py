@@ -12,7 +12,7 @@ from rich.console import Console
 
 from seb_appliance import settings
 from seb_appliance.failpoints import NO_FAILPOINTS
-from seb_appliance.formats.operations import TopicSettings
+from seb_appliance.formats.topic_settings import TopicSettings
 from seb_appliance.ops.host.stores import make_store
 from seb_appliance.ops.serve import process
 from seb_appliance.ops.serve.assembly import Appliance

@@ -13,7 +13,7 @@ from seb_appliance.broker.upkeep.tidying import SwitchRefusedError
 from seb_appliance.broker.values import From
 from seb_appliance.clock import SystemClock
 from seb_appliance.errors import CompactionRefusedError, ForkRefusedError
-from seb_appliance.formats.operations import TopicSettings
+from seb_appliance.formats.topic_settings import TopicSettings
 from seb_appliance.ops.checks.check import CheckOptions, check_bucket
 from seb_appliance.storage import layout
 from seb_appliance.storage.journal.retry import RetryingStore

@@ -20,7 +20,9 @@ from seb_appliance.clock import SystemClock
 from seb_appliance.errors import CorruptObjectError, ImportRefusedError
 from seb_appliance.failpoints import NO_FAILPOINTS
 from seb_appliance.formats import batch_v1
-from seb_appliance.formats.operations import Grant, StoredObject, StoredSection, TopicSettings
+from seb_appliance.formats.api_key_members import Grant
+from seb_appliance.formats.operations import StoredObject, StoredSection
+from seb_appliance.formats.topic_settings import TopicSettings
 from seb_appliance.ops.checks.check import CheckOptions, check_bucket
 from seb_appliance.ops.host import restoring
 from seb_appliance.ops.host.data_directory import own_data_directory

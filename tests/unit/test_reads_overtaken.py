@@ -13,7 +13,7 @@ from seb_appliance.broker.groups.admission import Commit
 from seb_appliance.broker.shares import OPERATOR
 from seb_appliance.broker.values import From, ReadRequest
 from seb_appliance.errors import OffsetExpiredError
-from seb_appliance.formats.operations import TopicSettings
+from seb_appliance.formats.topic_settings import TopicSettings
 from tests.support.tidied import Place
 
 Amid = Callable[[str, Callable[[], Awaitable[None]]], None]

@@ -17,7 +17,8 @@ from seb_appliance.broker.streams.values import StreamAppend, WantedStream
 from seb_appliance.broker.values import ApiKeyView, From, NewRecords, ReadRequest
 from seb_appliance.errors import StandbyError, TopicNotFoundError
 from seb_appliance.failpoints import NO_FAILPOINTS
-from seb_appliance.formats.operations import Grant, TopicSettings
+from seb_appliance.formats.api_key_members import Grant
+from seb_appliance.formats.topic_settings import TopicSettings
 from seb_appliance.ops.serve.assembly import Appliance
 from seb_appliance.ops.serve.samples import samples
 from seb_appliance.ops.serve.status import status, telemetry

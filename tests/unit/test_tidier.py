@@ -26,7 +26,7 @@ from seb_appliance.errors import (
 )
 from seb_appliance.failpoints import NO_FAILPOINTS
 from seb_appliance.formats import batch, segment
-from seb_appliance.formats.operations import TopicSettings
+from seb_appliance.formats.topic_settings import TopicSettings
 from seb_appliance.storage import layout
 from seb_appliance.storage.journal.retry import RetryingStore
 from seb_appliance.storage.objects.disk_cache import DiskCache, EntriesOnDisk, entry_name

@@ -26,11 +26,11 @@ from seb_appliance.broker.append.retry_results import RememberedRequest
 from seb_appliance.broker.ports import AuditQuery, GroupOffsetRow, UserRow
 from seb_appliance.bundled import bundled
 from seb_appliance.errors import CorruptObjectError
+from seb_appliance.formats.api_key_members import Quotas
 from seb_appliance.formats.contents import Produced, ProducerAppend, RequestResult
 from seb_appliance.formats.operations import (
     CommittedOffset,
     OffsetsCommitted,
-    Quotas,
     TopicDeleted,
     UserSet,
 )

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+import msgspec
+
 from seb_appliance import limits
 from seb_appliance.api.openapi import parameters
 from seb_appliance.api.openapi.document import Content, ErrorTypes, Operation, Reply, ref
@@ -18,6 +20,7 @@ from seb_appliance.api.routes.manage.topics import (
     TopicsOut,
     Trim,
 )
+from seb_appliance.broker.settings import BrokerSettings
 from seb_appliance.broker.values import ForkOf
 from seb_appliance.errors import (
     BadNameError,
@@ -40,36 +43,19 @@ from seb_appliance.errors import (
     TopicNotFoundError,
     UnauthenticatedError,
 )
-from seb_appliance.formats.operations import TopicSettings
+from seb_appliance.formats.topic_settings import TopicSettings
 
 _JSON: Final = "application/json"
-_SETTINGS: Final = {
-    "linger_ms": 100,
-    "early_flush": None,
-    "max_record_bytes": None,
-    "retention_ms": 604800000,
-    "retention_bytes": None,
-    "key_index": "latest",
-    "compression": None,
-    "cleanup": "compact",
-    "min_compaction_lag_ms": None,
-    "tombstone_retention_ms": None,
-    "dirty_ratio": None,
-}
+_SET: Final = TopicSettings(
+    linger_ms=100, retention_ms=604_800_000, key_index="latest", cleanup="compact"
+)
+_SETTINGS: Final = msgspec.to_builtins(_SET)
 _TOPIC: Final = {
     "topic": "orders.eu",
     "topic_id": 3,
     "created": "2026-11-21T10:00:00.000123Z",
     "settings": _SETTINGS,
-    "effective_settings": {
-        **_SETTINGS,
-        "early_flush": False,
-        "max_record_bytes": 1048576,
-        "compression": "zstd",
-        "min_compaction_lag_ms": 0,
-        "tombstone_retention_ms": 86400000,
-        "dirty_ratio": 0.5,
-    },
+    "effective_settings": msgspec.to_builtins(BrokerSettings().effective(_SET)),
     "log_start_offset": 0,
     "log_end_offset": 18,
     "size_bytes": 4096,

@@ -33,14 +33,13 @@ from seb_appliance.broker.topics.names import check_pattern
 from seb_appliance.broker.values import NO_QUOTAS, ApiKeyView
 from seb_appliance.clock import Clock
 from seb_appliance.errors import BadRequestError, ForbiddenError, LastAdminKeyError
+from seb_appliance.formats.api_key_members import Grant, Quotas
 from seb_appliance.formats.contents import encoded_bytes
 from seb_appliance.formats.operations import (
     ApiKeyChanged,
     ApiKeyCreated,
     ApiKeyRevoked,
     ApiKeyRotated,
-    Grant,
-    Quotas,
 )
 
 # Admission of what is done to API keys; see admission.py for the view ahead and the rules.

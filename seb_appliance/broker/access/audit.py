@@ -19,7 +19,8 @@ from seb_appliance.broker.ports import ApiKeyRow
 from seb_appliance.broker.shares import OPERATOR
 from seb_appliance.broker.values import ApiKeyView
 from seb_appliance.formats.contents import encoded_bytes
-from seb_appliance.formats.operations import AuditNoted, TopicSettings
+from seb_appliance.formats.operations import AuditNoted
+from seb_appliance.formats.topic_settings import TopicSettings
 
 USER: Final = "user:"
 

@@ -40,9 +40,9 @@ from seb_appliance.formats.operations import (
     TopicCreated,
     TopicDeleted,
     TopicForked,
-    TopicSettings,
     TopicTrimmed,
 )
+from seb_appliance.formats.topic_settings import TopicSettings
 
 
 class Refusal(Exception):  # noqa: N818 - not an error of its own: it carries one

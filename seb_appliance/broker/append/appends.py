@@ -27,7 +27,8 @@ from seb_appliance.broker.values import ApiKeyView, NewBatches, NewRecords
 from seb_appliance.clock import Clock
 from seb_appliance.errors import BadRequestError, PreconditionFailedError
 from seb_appliance.formats.contents import Produced, ProducerAppend, RequestResult
-from seb_appliance.formats.operations import CommittedOffset, TopicSettings
+from seb_appliance.formats.operations import CommittedOffset
+from seb_appliance.formats.topic_settings import TopicSettings
 
 
 @dataclass(frozen=True, slots=True)

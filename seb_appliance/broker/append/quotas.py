@@ -16,7 +16,7 @@ from seb_appliance import limits
 from seb_appliance.broker.values import NO_QUOTAS, ApiKeyView
 from seb_appliance.clock import Clock
 from seb_appliance.errors import QuotaExceededError
-from seb_appliance.formats.operations import Quotas
+from seb_appliance.formats.api_key_members import Quotas
 
 _ROUNDING: Final = 1e-6  # what sums of many small refills may be off
 

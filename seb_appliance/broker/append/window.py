@@ -15,7 +15,8 @@ from seb_appliance.broker.values import NewRecords
 from seb_appliance.formats.batch import BatchHeader
 from seb_appliance.formats.compression import Compressor
 from seb_appliance.formats.contents import ProducerAppend, RequestResult
-from seb_appliance.formats.operations import Event, TopicSettings
+from seb_appliance.formats.operations import Event
+from seb_appliance.formats.topic_settings import TopicSettings
 
 
 @dataclass(slots=True)

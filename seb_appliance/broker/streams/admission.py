@@ -38,9 +38,7 @@ from seb_appliance.errors import (
     StreamConflictError,
 )
 from seb_appliance.formats.durable_streams import ClosedBy, StreamFork, StreamState
-from seb_appliance.formats.operations import (
-    TopicSettings,
-)
+from seb_appliance.formats.topic_settings import TopicSettings
 
 # What a fork of a stream is made of: an offset of its parent, and perhaps the beginning of the
 # record that lies there, which becomes its own first record.

@@ -22,7 +22,7 @@ from seb_appliance.broker.topics.topic import Topic
 from seb_appliance.broker.values import ForkOf, TopicView
 from seb_appliance.clock import Clock
 from seb_appliance.errors import TopicDiffersError
-from seb_appliance.formats.operations import TopicSettings
+from seb_appliance.formats.topic_settings import TopicSettings
 
 
 class Topics:

@@ -35,8 +35,8 @@ from seb_appliance.formats.operations import (
     ReplacedRange,
     SegmentsReplaced,
     TopicCompacted,
-    TopicSettings,
 )
+from seb_appliance.formats.topic_settings import TopicSettings
 
 _TOPICS_AT_ONCE = 200  # looked at before the event loop gets a turn
 

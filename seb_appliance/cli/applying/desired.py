@@ -17,7 +17,8 @@ from seb_appliance.cli.commands.api_keys import QUOTAS, grant_words
 from seb_appliance.cli.commands.topics import SETTINGS
 from seb_appliance.cli.remote import CommandError
 from seb_appliance.client import Admin
-from seb_appliance.formats.operations import Grant, Quotas, TopicSettings
+from seb_appliance.formats.api_key_members import Grant, Quotas
+from seb_appliance.formats.topic_settings import TopicSettings
 
 Start = Literal["earliest", "latest"]
 Kind = Literal["topic", "group", "api_key"]

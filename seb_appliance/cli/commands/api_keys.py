@@ -76,7 +76,7 @@ def members_from(
 
 def parse_grant(text: str) -> Json:
     """`consume:orders.*:lake` as the API has it. Raises UsageError."""
-    from seb_appliance.formats.operations import GRANT_OPERATIONS
+    from seb_appliance.formats.api_key_members import GRANT_OPERATIONS
 
     members = dict(zip(("operation", "topics", "groups"), text.split(":", 2), strict=False))
     is_whole = all(members.values()) and ":" not in members.get("groups", "")

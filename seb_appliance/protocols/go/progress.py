@@ -16,7 +16,7 @@ from seb_appliance.broker.broker import Broker
 from seb_appliance.broker.values import From, ReadRequest
 from seb_appliance.errors import ImportRefusedError
 from seb_appliance.formats.batch_v1 import BatchV1
-from seb_appliance.formats.operations import TopicSettings
+from seb_appliance.formats.topic_settings import TopicSettings
 from seb_appliance.protocols.go.bucket import OldTopic
 from seb_appliance.protocols.go.files import OldFile, OldLog
 

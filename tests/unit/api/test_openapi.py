@@ -17,7 +17,7 @@ from seb_appliance.api.openapi.routes import OPERATIONS, openapi_json
 from seb_appliance.api.routes.manage.topics import TopicChanges
 from seb_appliance.api.server.app import create_app
 from seb_appliance.api.server.options import ApiOptions
-from seb_appliance.formats.operations import TopicSettings
+from seb_appliance.formats.topic_settings import TopicSettings
 
 DOCUMENT = msgspec.json.decode(openapi_json())
 

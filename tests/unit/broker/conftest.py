@@ -17,8 +17,10 @@ from seb_appliance.broker.ports import LoadedState
 from seb_appliance.broker.settings import BrokerSettings
 from seb_appliance.broker.shares import OPERATOR
 from seb_appliance.broker.values import ApiKeyView, Appended, From, NewRecords, ReadRequest
+from seb_appliance.formats.api_key_members import Grant
 from seb_appliance.formats.entry import ORIGIN
-from seb_appliance.formats.operations import CommittedOffset, Grant, TopicSettings
+from seb_appliance.formats.operations import CommittedOffset
+from seb_appliance.formats.topic_settings import TopicSettings
 from tests.support.fakes import FakeClock, FakeJournal, FakeKeyIndex, FakeSource, FakeState, settle
 
 ADMIN = ApiKeyView("admin", "admin", (Grant(operation="admin"),), 0)

@@ -18,14 +18,9 @@ from seb_appliance.errors import (
     LastAdminKeyError,
     UnauthenticatedError,
 )
-from seb_appliance.formats.operations import (
-    ApiKeyChanged,
-    ApiKeyCreated,
-    AuditNoted,
-    Grant,
-    Quotas,
-    TopicSettings,
-)
+from seb_appliance.formats.api_key_members import Grant, Quotas
+from seb_appliance.formats.operations import ApiKeyChanged, ApiKeyCreated, AuditNoted
+from seb_appliance.formats.topic_settings import TopicSettings
 from tests.support.fakes import settle
 from tests.unit.broker.conftest import House
 

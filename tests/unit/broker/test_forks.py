@@ -12,7 +12,7 @@ from seb_appliance.broker.ports import LoadedState, TopicRow
 from seb_appliance.broker.settings import BrokerSettings
 from seb_appliance.errors import ForkRefusedError, NameHeldError
 from seb_appliance.formats.entry import ORIGIN
-from seb_appliance.formats.operations import TopicSettings
+from seb_appliance.formats.topic_settings import TopicSettings
 from tests.support.fakes import FakeClock, FakeJournal, FakeKeyIndex, FakeSource, FakeState, settle
 from tests.unit.broker.conftest import House
 

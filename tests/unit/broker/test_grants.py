@@ -10,7 +10,7 @@ from seb_appliance import limits
 from seb_appliance.broker.access.grants import Authorizer
 from seb_appliance.broker.values import ApiKeyView
 from seb_appliance.errors import ForbiddenError
-from seb_appliance.formats.operations import Grant
+from seb_appliance.formats.api_key_members import Grant
 from tests.support.patterns import pattern_matches
 
 operations = st.sampled_from(["produce", "consume", "manage"])

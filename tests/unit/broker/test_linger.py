@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from seb_appliance.formats.operations import TopicSettings
+from seb_appliance.formats.topic_settings import TopicSettings
 
 
 async def test_a_stretched_window_holds_what_comes_meanwhile(house):

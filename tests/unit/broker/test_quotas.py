@@ -8,7 +8,7 @@ from seb_appliance import limits
 from seb_appliance.broker.append.quotas import Meters
 from seb_appliance.broker.values import ApiKeyView
 from seb_appliance.errors import QuotaExceededError
-from seb_appliance.formats.operations import Grant, Quotas
+from seb_appliance.formats.api_key_members import Grant, Quotas
 from tests.support.fakes import FakeClock
 
 

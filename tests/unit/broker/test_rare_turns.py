@@ -22,7 +22,7 @@ from seb_appliance.errors import (
     OutcomeUnknownError,
     SebError,
 )
-from seb_appliance.formats.operations import Grant
+from seb_appliance.formats.api_key_members import Grant
 from tests.support.fakes import FakeClock, settle
 from tests.unit.broker.conftest import ADMIN, House
 

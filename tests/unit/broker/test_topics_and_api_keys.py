@@ -17,7 +17,8 @@ from seb_appliance.errors import (
     TopicNotFoundError,
     UnauthenticatedError,
 )
-from seb_appliance.formats.operations import Grant, TopicSettings
+from seb_appliance.formats.api_key_members import Grant
+from seb_appliance.formats.topic_settings import TopicSettings
 from tests.support.fakes import settle
 from tests.unit.broker.conftest import House
 

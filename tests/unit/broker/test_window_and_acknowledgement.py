@@ -21,13 +21,8 @@ from seb_appliance.errors import (
     ShuttingDownError,
     TopicNotFoundError,
 )
-from seb_appliance.formats.operations import (
-    Append,
-    AuditNoted,
-    TopicCreated,
-    TopicDeleted,
-    TopicSettings,
-)
+from seb_appliance.formats.operations import Append, AuditNoted, TopicCreated, TopicDeleted
+from seb_appliance.formats.topic_settings import TopicSettings
 from tests.support.fakes import settle
 from tests.unit.broker.conftest import ADMIN, House
 

@@ -19,7 +19,8 @@ from seb_appliance.errors import BadBatchError
 from seb_appliance.formats import batch, entry
 from seb_appliance.formats.columns import BinaryColumn, Columns, int64s
 from seb_appliance.formats.contents import Contents, Section
-from seb_appliance.formats.operations import ApiKeyCreated, Append, TopicCreated, TopicSettings
+from seb_appliance.formats.operations import ApiKeyCreated, Append, TopicCreated
+from seb_appliance.formats.topic_settings import TopicSettings
 from seb_appliance.start_errors import StartError
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "seb-v1"

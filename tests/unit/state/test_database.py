@@ -21,8 +21,8 @@ from seb_appliance.formats.operations import (
     OffsetsCommitted,
     TopicChanged,
     TopicDeleted,
-    TopicSettings,
 )
+from seb_appliance.formats.topic_settings import TopicSettings
 from seb_appliance.start_errors import ConfigurationError
 from seb_appliance.state.database import StateDatabase
 from seb_appliance.state.digest import state_digest

@@ -24,9 +24,7 @@ from seb_appliance.broker.groups.admission import Commit
 from seb_appliance.broker.topics.names import check_topic_name
 from seb_appliance.errors import BadParameterError
 from seb_appliance.formats.numbers import Whole
-from seb_appliance.formats.operations import (
-    CommittedOffset,
-)
+from seb_appliance.formats.operations import CommittedOffset
 
 Metadata = Annotated[str, msgspec.Meta(max_length=limits.COMMIT_METADATA_CHARACTERS_MAX)]
 Generation = Annotated[int, msgspec.Meta(ge=1, le=limits.OFFSET_MAX)]

@@ -19,7 +19,8 @@ from seb_appliance.api.routes.records.many import patterns_of
 from seb_appliance.api.server.auth import AnyRequest, Call, enter
 from seb_appliance.broker.broker import Broker
 from seb_appliance.broker.values import NO_QUOTAS, ApiKeyView
-from seb_appliance.formats.operations import Grant, PerSecond, Quotas
+from seb_appliance.formats.api_key_members import Grant, Quotas
+from seb_appliance.formats.declared import changes_of, given
 
 KeyName = Annotated[str, msgspec.Meta(min_length=1, max_length=limits.API_KEY_NAME_LENGTH_MAX)]
 Description = Annotated[str, msgspec.Meta(max_length=limits.API_KEY_DESCRIPTION_LENGTH_MAX)]
@@ -39,12 +40,8 @@ class NewApiKey(msgspec.Struct, forbid_unknown_fields=True):
     quotas: Quotas | None = None
 
 
-class QuotaChanges(msgspec.Struct, forbid_unknown_fields=True):
+class QuotaChanges(changes_of(Quotas, constrained=True)):  # type: ignore[misc]
     """Quotas to change; null takes one away, an absent one stays."""
-
-    requests_per_second: PerSecond | UnsetType | None = UNSET
-    bytes_in_per_second: PerSecond | UnsetType | None = UNSET
-    bytes_out_per_second: PerSecond | UnsetType | None = UNSET
 
 
 class ApiKeyChanges(msgspec.Struct, forbid_unknown_fields=True):
@@ -98,20 +95,14 @@ _rotation_decoder: Final = msgspec.json.Decoder(Rotation)
 
 def _changes(asked: ApiKeyChanges) -> dict[str, Any]:
     """As Access.change takes them: only what is given, times in µs."""
-    changes = _given(asked)
+    changes = given(asked)
     if "expires" in changes:
         expires = changes.pop("expires")
         changes["expires_us"] = None if expires is None else to_us(expires)
     if "quotas" in changes:
-        quotas = QuotaChanges(None, None, None) if asked.quotas is None else asked.quotas
-        changes["quotas"] = _given(quotas)
+        quotas = NO_QUOTAS if asked.quotas is None else asked.quotas
+        changes["quotas"] = given(quotas)
     return changes
-
-
-def _given(changes: Any) -> dict[str, Any]:
-    return {
-        name: value for name, value in msgspec.structs.asdict(changes).items() if value is not UNSET
-    }
 
 
 def _out(broker: Broker, view: ApiKeyView) -> ApiKeyOut:

@@ -10,7 +10,6 @@ import msgspec
 from litestar import delete, get, patch, post, put
 from litestar.handlers import HTTPRouteHandler
 from litestar.types import ASGIApp
-from msgspec import UNSET, UnsetType
 
 from seb_appliance.api.encoding.answers import JSON, Answer, json_answer
 from seb_appliance.api.encoding.json_bodies import read_json
@@ -27,32 +26,16 @@ from seb_appliance.api.server.auth import (
 from seb_appliance.broker.broker import Broker
 from seb_appliance.broker.topics.names import Patterns, check_pattern
 from seb_appliance.broker.values import ForkOf, TopicView
+from seb_appliance.formats.declared import changes_of, given
 from seb_appliance.formats.numbers import Whole
-from seb_appliance.formats.operations import (
-    Cleanup,
-    Compression,
-    KeyIndexMode,
-    TopicSettings,
-)
+from seb_appliance.formats.topic_settings import TopicSettings
 from seb_appliance.tasks import in_slices
 
 LIST_QUERY: Final = frozenset({"pattern"})
 
 
-class TopicChanges(msgspec.Struct, forbid_unknown_fields=True):
+class TopicChanges(changes_of(TopicSettings, constrained=False)):  # type: ignore[misc]
     """Settings to change; null goes back to the appliance's default, an absent one stays."""
-
-    linger_ms: int | UnsetType | None = UNSET
-    early_flush: bool | UnsetType | None = UNSET
-    max_record_bytes: int | UnsetType | None = UNSET
-    retention_ms: int | UnsetType | None = UNSET
-    retention_bytes: int | UnsetType | None = UNSET
-    key_index: KeyIndexMode | UnsetType | None = UNSET
-    compression: Compression | UnsetType | None = UNSET
-    cleanup: Cleanup | UnsetType | None = UNSET
-    min_compaction_lag_ms: int | UnsetType | None = UNSET
-    tombstone_retention_ms: int | UnsetType | None = UNSET
-    dirty_ratio: float | UnsetType | None = UNSET
 
 
 class ForkWanted(msgspec.Struct, forbid_unknown_fields=True):
@@ -165,11 +148,7 @@ def routes(broker: Broker) -> list[HTTPRouteHandler]:
         topic: str = request.scope["path_params"]["topic"]
         broker.authorize(call.key, "manage", topic)
         asked = await read_json(request, call, broker, _changes_decoder)
-        changes = {
-            name: value
-            for name, value in msgspec.structs.asdict(asked).items()
-            if value is not UNSET
-        }
+        changes = given(asked)
         if not changes:
             return json_answer(200, topic_out(broker.topics.get(topic)))
         return json_answer(200, topic_out(await broker.topics.change(topic, changes, call.actor)))
