@@ -17,23 +17,21 @@ from typing import Final
 import click
 
 from seb_appliance import __version__
-from seb_appliance.cli.commands.admin import admin
+from seb_appliance.cli.commands.admin import admin, promote
 from seb_appliance.cli.commands.api_keys import api_keys
 from seb_appliance.cli.commands.apply import apply
-from seb_appliance.cli.commands.audit import audit
 from seb_appliance.cli.commands.bench import bench
-from seb_appliance.cli.commands.checks import doctor, fsck
+from seb_appliance.cli.commands.checks import doctor, fsck, inspect
 from seb_appliance.cli.commands.groups import groups
-from seb_appliance.cli.commands.inspect import inspect
 from seb_appliance.cli.commands.profiles import completion, profiles
 from seb_appliance.cli.commands.record_keys import record_keys
 from seb_appliance.cli.commands.records import consume, produce, tail
-from seb_appliance.cli.commands.serve import clone, promote, restore, serve, snapshot
-from seb_appliance.cli.commands.status import cost, status
+from seb_appliance.cli.commands.serve import clone, restore, serve, snapshot
+from seb_appliance.cli.commands.status import audit, cost, status
 from seb_appliance.cli.commands.topics import topics
 from seb_appliance.cli.commands.transfer import export, import_
+from seb_appliance.cli.errors import NOT_WRITTEN, CommandError, OutputError, ReaderLeftError
 from seb_appliance.cli.output import as_utf8
-from seb_appliance.cli.remote import NOT_WRITTEN, CommandError, OutputError, ReaderLeftError
 from seb_appliance.errors import SebError
 from seb_appliance.start_errors import ConfigurationError, StartError
 

@@ -9,11 +9,11 @@ import select
 import stat
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, Self
 
-from seb_appliance.cli.remote import OutputError
+from seb_appliance.cli.errors import OutputError
 
 Cell = str | int | None
 
@@ -73,14 +73,18 @@ def tell(text: str) -> None:
     sys.stderr.flush()
 
 
-def table(names: Sequence[str], rows: Sequence[Sequence[Cell]], nothing: str) -> str:
+def table(names: Sequence[str], rows: Iterable[Sequence[Cell]], nothing: str) -> str:
     """Columns under their names, numbers to the right with their thousands marked; `nothing` when
     there is no row."""
+    rows = list(rows)
     if not rows:
         return nothing
     shown = [[cell_text(cell) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(names, *shown, strict=True)]
-    right = [_is_right(column) for column in zip(*rows, strict=True)]
+    right = [
+        all(not isinstance(cell, str) or isinstance(cell, Quantity) for cell in column)
+        for column in zip(*rows, strict=True)
+    ]
     return "\n".join(
         "  ".join(
             text.rjust(width) if is_right else text.ljust(width)
@@ -96,10 +100,6 @@ def cell_text(cell: Cell) -> str:
     return f"{cell:,}" if isinstance(cell, int) else printable(cell)
 
 
-def _is_right(column: Sequence[Cell]) -> bool:
-    return all(cell is None or isinstance(cell, int | Quantity) for cell in column)
-
-
 def printable(text: str) -> str:
     """Control characters come escaped: a name may hold a terminal's commands."""
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
@@ -107,13 +107,13 @@ def printable(text: str) -> str:
 
 def size(count: int) -> Quantity:
     """About so many bytes, in the unit that a person would take."""
-    amount = float(count)
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if amount < 1024:
-            digits = 0 if unit == "B" else 1
-            return Quantity(f"{amount:.{digits}f} {unit}")
+    if count < 1024:
+        return Quantity(f"{count} B")
+    amount, units = count / 1024, ["KiB", "MiB", "GiB", "TiB"]
+    while amount >= 1024 and len(units) > 1:
         amount /= 1024
-    return Quantity(f"{amount:.1f} TiB")
+        del units[0]
+    return Quantity(f"{amount:.1f} {units[0]}")
 
 
 def span(seconds: float) -> Quantity:

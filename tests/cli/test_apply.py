@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from seb_appliance.cli import remote as asking
+from seb_appliance.cli import options as asking
 from seb_appliance.client import Admin, ApplianceError
 from tests.cli.conftest import Seb
 from tests.support.servers.s3_server import free_port
@@ -223,7 +223,7 @@ def test_no_secret_goes_into_a_file_of_somebody_else(
     secrets = seb.folder / "secrets"
     secrets.touch(mode=0o600)
     with monkeypatch.context() as patched:
-        patched.setattr("seb_appliance.cli.applying.report.os.geteuid", lambda: os.getuid() + 1)
+        patched.setattr("seb_appliance.cli.apply_changes.os.geteuid", lambda: os.getuid() + 1)
         seb.refused("apply", path, "--secrets-file", str(secrets), code=78)
     assert changes(seb, path) == [("create", "api_key", "theirs")]
 
@@ -236,7 +236,7 @@ def test_a_secret_that_cannot_be_written_is_told_of_with_the_way_out(
 
     path = write(seb, "api_keys: {full: {grants: [admin]}}\n")
     with monkeypatch.context() as patched:
-        patched.setattr("seb_appliance.cli.applying.report.os.write", full)
+        patched.setattr("seb_appliance.cli.apply_changes.os.write", full)
         sentence = seb.refused("apply", path, "--secrets-file", str(seb.folder / "secrets"))
     key = api_key(seb, "full")["api_key_id"]
     assert f"the API key {key} is made, but its secret could not be written" in sentence

@@ -10,7 +10,7 @@ import click
 import pytest
 
 from seb_appliance.cli import INTERRUPTED, seb
-from seb_appliance.cli import remote as failures
+from seb_appliance.cli import errors as failures
 from seb_appliance.start_errors import ConfigurationError
 
 TEXT = (Path(__file__).parents[2] / "docs" / "CLI.md").read_text(encoding="utf-8")

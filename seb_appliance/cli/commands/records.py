@@ -9,7 +9,6 @@ import stat
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -17,13 +16,13 @@ import click
 
 from seb_appliance import limits
 from seb_appliance.addresses import path_of
-from seb_appliance.cli.completing import group_names, topic_names
+from seb_appliance.cli.errors import UNKNOWN, AnswerError, CommandError
+from seb_appliance.cli.options import connects, file_option, group_names, topic_argument
 from seb_appliance.cli.output import Progress, say, tell
-from seb_appliance.cli.remote import UNKNOWN, AnswerError, CommandError, talks
 
 if TYPE_CHECKING:
-    from seb_appliance.cli.http_client import HttpClient
-    from seb_appliance.cli.lines import Body
+    from seb_appliance.cli.connection import HttpClient
+    from seb_appliance.cli.record_lines import Body
 
 
 LINES_BYTES: Final = 4 * limits.MIB  # in one request; zstd makes less of it
@@ -31,20 +30,15 @@ NDJSON_BYTES: Final = 1 * limits.MIB
 
 
 @click.command
-@click.argument("topic", shell_complete=topic_names)
-@click.option(
-    "--file",
-    type=click.Path(path_type=Path, dir_okay=False),
-    metavar="FILE",
-    help="Read lines from FILE instead of stdin.",
-)
+@topic_argument
+@file_option("--file", "Read lines from FILE instead of stdin.", metavar="FILE")
 @click.option("--key", metavar="KEY", help="The record key of every record.")
 @click.option(
     "--ndjson",
     is_flag=True,
     help='Each line is a record object, such as {"key":"a","value":"1"}.',
 )
-@talks
+@connects
 def produce(
     client: HttpClient, as_json: bool, topic: str, file: Path | None, key: str | None, ndjson: bool
 ) -> None:
@@ -55,7 +49,7 @@ def produce(
     with 71 when it is still not known whether the last lines were stored. With --json the
     appliance's answers come, one a line.
     """
-    from seb_appliance.cli.lines import Lines, of_lines, of_objects
+    from seb_appliance.cli.record_lines import Lines, of_lines, of_objects
 
     if key is not None and ndjson:
         raise click.UsageError("with --ndjson each line has its own key: leave --key out")
@@ -176,39 +170,8 @@ def _source(descriptor: int) -> _Source:
     return _Source(descriptor, found.st_size if stat.S_ISREG(found.st_mode) else None)
 
 
-# `seb consume TOPIC`: values, one a line; or whole records as NDJSON.
-
-
-OF_GROUP = ("earliest", "latest")
-
-
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """`offset` None: `earliest`. `most`: how many records, None for all."""
-
-    topic: str
-    offset: str | None
-    until: str | None = None
-    most: int | None = None
-    follow: bool = False
-    group: str | None = None
-    commit: bool = False
-
-    def check(self) -> None:
-        """Raises UsageError."""
-        if self.follow and self.until is not None:
-            raise click.UsageError("say either --follow or --until")
-        if self.commit and self.group is None:
-            raise click.UsageError("--commit needs a --group")
-        if self.group is not None and self.offset not in (None, *OF_GROUP):
-            raise click.UsageError(
-                "with --group it begins at the committed offset; --offset is earliest or latest, "
-                "for a group that has none"
-            )
-
-
 @click.command
-@click.argument("topic", shell_complete=topic_names)
+@topic_argument
 @click.option(
     "--offset",
     metavar="WHERE",
@@ -221,7 +184,7 @@ class Wanted:
     "--group", metavar="GROUP", help="Begin where GROUP has committed.", shell_complete=group_names
 )
 @click.option("--commit", is_flag=True, help="Commit for GROUP what was written out.")
-@talks
+@connects
 def consume(client: HttpClient, as_json: bool, **asked: Any) -> None:
     """Write the values of TOPIC's records to stdout, one a line, up to the log end of now.
 
@@ -229,38 +192,34 @@ def consume(client: HttpClient, as_json: bool, **asked: Any) -> None:
     records. With --commit an offset is committed after its records were written out, so that
     records may come twice after a failure, but never not at all.
     """
-    wanted = Wanted(**asked)
-    wanted.check()
-    copy_out(client, wanted, as_json=as_json)
+    _copy_out(client, as_json, **asked)
 
 
-def copy_out(client: HttpClient, wanted: Wanted, *, as_json: bool) -> None:
+def _copy_out(client: HttpClient, as_json: bool, **asked: Any) -> None:
     """Raises CommandError, which says up to where records were written out if stdout is full."""
-    from seb_appliance.cli.record_lines import JSON_LINES, VALUE_LINES, copy
+    from seb_appliance.cli.record_lines import JSON_LINES, VALUE_LINES, Wanted, copy
 
-    is_terminal = sys.stdout.isatty()
+    wanted, is_terminal = Wanted(**asked), sys.stdout.isatty()
+    wanted.check()
     if as_json:
         copy(client, wanted, JSON_LINES, is_terminal=is_terminal)
     else:
         copy(client, wanted, VALUE_LINES, is_terminal=is_terminal)
 
 
-# `seb tail TOPIC`: values as they are stored, until interrupted.
-
-
 @click.command
-@click.argument("topic", shell_complete=topic_names)
+@topic_argument
 @click.option(
     "--offset",
     metavar="WHERE",
     default="latest",
     help="A number, earliest, latest, -N (the last N), @time. [latest]",
 )
-@talks
+@connects
 def tail(client: HttpClient, as_json: bool, topic: str, offset: str) -> None:
     """Write the values of TOPIC's records to stdout, one a line, as they are stored.
 
     With --json whole records come, one JSON object a line. It goes on until it is interrupted, and
     goes on where it was when the appliance was away for a moment.
     """
-    copy_out(client, Wanted(topic, offset, follow=True), as_json=as_json)
+    _copy_out(client, as_json, topic=topic, offset=offset, follow=True)

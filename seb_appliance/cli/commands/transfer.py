@@ -17,24 +17,30 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final
 import click
 
 from seb_appliance import limits
-from seb_appliance.addresses import path_of
 from seb_appliance.cli.commands.records import NDJSON_BYTES, LineProducer, opened_input
-from seb_appliance.cli.options import Quantity, settings_from, with_settings
-from seb_appliance.cli.output import Counted, outline, say, showing, size, tell
-from seb_appliance.cli.parts import need_server
-from seb_appliance.cli.remote import (
+from seb_appliance.cli.errors import (
     REFUSED,
     UNAVAILABLE,
     AnswerError,
     CommandError,
-    make_client,
-    url_and_key,
+    in_our_words,
+    need_server,
 )
-from seb_appliance.cli.wording import in_our_words
+from seb_appliance.cli.options import (
+    BUCKET,
+    CONNECTION,
+    TIMEOUTS,
+    Quantity,
+    file_option,
+    json_option,
+    settings_from,
+    with_settings,
+)
+from seb_appliance.cli.output import Counted, outline, say, showing, size, tell
 from seb_appliance.settings import Settings, load
 
 if TYPE_CHECKING:
-    from seb_appliance.cli.http_client import HttpClient
+    from seb_appliance.cli.connection import HttpClient
     from seb_appliance.ops.host.exporting import MakeWriter
     from seb_appliance.ops.serve.go_import import Imported
 
@@ -43,21 +49,14 @@ if TYPE_CHECKING:
 
 
 FORMATS: Final = ("seb-v1", "ndjson")
-_IMPORT_SETTINGS: Final = (
-    "url", "key_file", "profile",
-    "bucket", "data", "s3_endpoint", "s3_region", "s3_access_key_id", "s3_checksums",
-    "s3_immediate_list", "s3_connect_timeout", "s3_read_timeout",
-)  # fmt: skip
 
 
 @click.command("import")
 @click.argument("file", metavar="[FILE]", required=False, type=click.Path(dir_okay=False))
 @click.option("--format", "kind", type=click.Choice(FORMATS), default="seb-v1", help="[seb-v1]")
 @click.option("--from", "source", metavar="ADDRESS", help="The old bucket, or a directory.")
-@click.option(
-    "--from-config",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="Settings file (TOML) with the s3_… settings of --from, where they are others.",
+@file_option(
+    "--from-config", "Settings file (TOML) with the s3_… settings of --from, if they differ."
 )
 @click.option("--topic", "topics", multiple=True, metavar="PATTERN", help="Which topics. [**]")
 @click.option("--copy", is_flag=True, help="Store the records anew, in this appliance's bucket.")
@@ -72,8 +71,8 @@ _IMPORT_SETTINGS: Final = (
 )
 @click.option("--times-may-go-back", is_flag=True, help="The old machine's clock was set back.")
 @click.option("--append", is_flag=True, help="Of lines: also to a topic that has records.")
-@click.option("--json", "as_json", is_flag=True, help="JSON, for programs.")
-@with_settings(*_IMPORT_SETTINGS)
+@json_option
+@with_settings(*CONNECTION, *BUCKET, "data", "s3_immediate_list", *TIMEOUTS)
 def import_(
     file: str | None,
     kind: str,
@@ -95,11 +94,8 @@ def import_(
         asked = {name: value for name, value in old.items() if name != "quiet_ms"}  # always there
         if any(asked.values()) or len(topics) != 1:
             raise click.UsageError("--format ndjson takes one --topic and a FILE, and no bucket")
-        client = make_client(config, {name: given[name] for name in ("url", "key_file", "profile")})
-        try:
+        with _client(config, given) as client:
             _import_lines(client, topics[0], file, append=append, as_json=as_json)
-        finally:
-            client.close()
         return
     if file is not None or append or old["source"] is None:
         raise click.UsageError("say with --from where the old bucket is (FILE is for ndjson)")
@@ -107,6 +103,12 @@ def import_(
     imported = _import_bucket(settings, topics or ("**",), **old)
     members = _members(imported, dry_run=old["dry_run"])
     say(json.dumps(asdict(imported), indent=2) if as_json else outline(members))
+
+
+def _client(config: Path | None, given: dict[str, Any]) -> HttpClient:
+    from seb_appliance.cli.connection import HttpClient
+
+    return HttpClient.of(settings_from(config, {name: given[name] for name in CONNECTION}))
 
 
 _OF_OLD_BUCKETS: Final = (
@@ -166,7 +168,7 @@ def _import_lines(
     """Raises CommandError."""
     if not append and _has_records(client, topic):
         raise CommandError(f"topic {topic!r} has records already: --append adds to them")
-    from seb_appliance.cli.lines import Lines, of_objects
+    from seb_appliance.cli.record_lines import Lines, of_objects
 
     producer = LineProducer(client, topic, as_json)
     path = None if file in (None, "-") else Path(str(file))
@@ -183,12 +185,12 @@ def _import_lines(
 
 def _has_records(client: HttpClient, topic: str) -> bool:
     try:
-        answer = client.request("GET", path_of("topics", topic))
+        answer = client.ask("GET", "topics", topic)
     except AnswerError as error:
         if error.status == 404:
             return False
         raise
-    return bool(answer.json()["log_end_offset"])
+    return bool(answer["log_end_offset"])
 
 
 def _to_produce(line: bytes) -> bytes:
@@ -204,22 +206,12 @@ def _to_produce(line: bytes) -> bytes:
     return json.dumps(record).encode()
 
 
-_SETTINGS: Final = (
-    "url", "key_file", "profile", "s3_endpoint", "s3_region", "s3_access_key_id", "s3_checksums",
-    "s3_connect_timeout", "s3_read_timeout",
-)  # fmt: skip
-
-
 @click.command
 @click.option("--format", "kind", type=click.Choice(FORMATS), default="ndjson", help="[ndjson]")
 @click.option(
     "--to", metavar="ADDRESS", help="A new file, or - [-]; of seb-v1 a bucket or directory."
 )
-@click.option(
-    "--to-config",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="Settings file (TOML) with the s3_… settings of --to, where they are others.",
-)
+@file_option("--to-config", "Settings file (TOML) with the s3_… settings of --to, if they differ.")
 @click.option(
     "--topic", "topics", multiple=True, metavar="PATTERN", help="The topic; of seb-v1 topics. [**]"
 )
@@ -234,8 +226,8 @@ _SETTINGS: Final = (
     metavar="N",
     help="Up to N records in a file, which has one time. [those of one time]",
 )
-@click.option("--json", "as_json", is_flag=True, help="JSON, for programs.")
-@with_settings(*_SETTINGS)
+@json_option
+@with_settings(*CONNECTION, *BUCKET[1:], *TIMEOUTS)
 def export(
     kind: str,
     to: str | None,
@@ -259,16 +251,15 @@ def export(
                 "lines take one --topic and --to FILE; say --format seb-v1 for the Go broker's "
                 "files, in a bucket or directory"
             )
-        client = make_client(config, {name: given[name] for name in ("url", "key_file", "profile")})
-        try:
+        with _client(config, given) as client:
             _export_lines(client, topics[0], to)
-        finally:
-            client.close()
         return
     if to is None:
         raise click.UsageError("say with --to where the files shall lie")
     settings = settings_from(config, given)
     target = other_bucket(settings, to, to_config)
+    from seb_appliance.cli.connection import url_and_key
+
     with need_server():
         from seb_appliance.ops.host import exporting
 

@@ -8,24 +8,15 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final, TypeVar
 
-import click
 import msgspec
 import yaml
 
 from seb_appliance import limits
-from seb_appliance.cli.applying.desired import (
-    PARTS,
-    ApiKeyState,
-    Start,
-    Wanted,
-    api_key_words,
-    topic_words,
-)
-from seb_appliance.cli.commands.api_keys import QUOTAS, parse_grant
-from seb_appliance.cli.commands.topics import DEFAULT, SETTINGS
-from seb_appliance.cli.remote import CommandError
-from seb_appliance.formats.api_key_members import Grant, Quotas
-from seb_appliance.formats.topic_settings import TopicSettings
+from seb_appliance.cli.apply_plan import ApiKeyState, Start, Wanted, topic_words
+from seb_appliance.cli.errors import CommandError
+from seb_appliance.formats.api_key_members import QUOTAS, Grant, Quotas
+from seb_appliance.formats.declared import Declared
+from seb_appliance.formats.topic_settings import SETTINGS, TopicSettings
 from seb_appliance.start_errors import ConfigurationError
 
 # YAML as it is read here: plain data that knows its lines, and nothing else.
@@ -180,9 +171,10 @@ def _plain(text: str) -> bool | int | float | str | None:
 T = TypeVar("T")
 
 NEVER: Final = "never"
-# A topic's settings by both of their names: `linger: 20ms` and, as the API has it, `linger_ms: 20`.
-_MEMBERS: Final = {member: name for name, (member, _, _) in SETTINGS.items() if member != name}
-_TOPIC: Final = frozenset({*SETTINGS, *_MEMBERS})
+DEFAULT: Final = "default"
+PARTS: Final = frozenset({"topics", "groups", "api_keys"})
+# A duration has two names: `linger: 20ms` and, as in the API, `linger_ms: 20`.
+_BY_NAME: Final = {name: one for one in SETTINGS.values() for name in (one.word, one.name)}
 _API_KEY: Final = frozenset({"description", "grants", "expires", "disabled", *QUOTAS})
 
 
@@ -213,12 +205,14 @@ def read_wanted(data: bytes, source: str) -> Wanted:
 
 def as_words(wanted: Wanted) -> dict[str, dict[str, Any]]:
     """As it stands in the file."""
-    parts = {
-        "topics": _words(wanted.topics, topic_words),
-        "groups": _words(wanted.groups, dict),
-        "api_keys": _words(wanted.api_keys, api_key_words),
+    words: dict[str, Callable[[Any], Any]]
+    words = {"topics": topic_words, "groups": dict, "api_keys": ApiKeyState.words}
+    parts = {name: getattr(wanted, name) for name in words}
+    return {
+        name: {key: words[name](part[key]) for key in sorted(part)}
+        for name, part in parts.items()
+        if part is not None
     }
-    return {name: part for name, part in parts.items() if part is not None}
 
 
 def write_wanted(wanted: Wanted) -> str:
@@ -237,28 +231,28 @@ def _each(part: Node | None, read: Callable[[Node], T]) -> dict[str, T] | None:
     return {name: read(node) for name, node in part.members().items()}
 
 
-def _words(part: dict[str, T] | None, words: Callable[[T], Any]) -> dict[str, Any] | None:
-    return None if part is None else {name: words(part[name]) for name in sorted(part)}
-
-
 def _topic(node: Node) -> TopicSettings:
     settings: dict[str, Any] = {}
-    for name, given in node.members(known=_TOPIC).items():
-        member = name if name in _MEMBERS else SETTINGS[name][0]
-        if member in settings:
-            raise given.wrong(f"given twice, as {_MEMBERS[member]} and as {member}")
-        whole = name in _MEMBERS
-        settings[member] = _whole(given) if whole else _setting(given, SETTINGS[name][1])
+    for name, given in node.members(known=frozenset(_BY_NAME)).items():
+        one = _BY_NAME[name]
+        if one.name in settings:
+            raise given.wrong(f"given twice, as {one.word} and as {one.name}")
+        settings[one.name] = _whole(given) if name != one.word else _value(given, one)
     return TopicSettings(**settings)
 
 
-def _setting(node: Node, parse: Callable[[str], Any]) -> Any:
+def _value(node: Node, one: Declared) -> Any:
     """None: the appliance's default."""
     if node.value is None or node.value == DEFAULT:
         return None
-    if isinstance(node.value, bool):
-        return _read(node, "on" if node.value else "off", parse)
-    return _read(node, _text(node), parse)
+    if isinstance(node.value, dict | list):
+        raise node.wrong("expected one value")
+    is_switch = isinstance(node.value, bool)
+    text = ("on" if node.value else "off") if is_switch else node.text
+    try:
+        return one.parse(text)
+    except ValueError as error:
+        raise node.wrong(str(error)) from error
 
 
 def _whole(node: Node) -> int | None:
@@ -273,12 +267,9 @@ def _whole(node: Node) -> int | None:
 def _group(node: Node) -> dict[str, Start]:
     starts: dict[str, Start] = {}
     for topic, given in node.members().items():
-        if given.value == "earliest":
-            starts[topic] = "earliest"
-        elif given.value == "latest":
-            starts[topic] = "latest"
-        else:
+        if given.value not in ("earliest", "latest"):
             raise given.wrong(f"{given.text[:100]!r} is neither earliest nor latest")
+        starts[topic] = "earliest" if given.value == "earliest" else "latest"
     return starts
 
 
@@ -286,11 +277,7 @@ def _api_key(node: Node) -> ApiKeyState:
     given = node.members(known=_API_KEY)
     if "grants" not in given:
         raise node.wrong("grants are missing")
-    quotas = {
-        name: _read(given[name], _text(given[name]), parse)
-        for name, (parse, _) in QUOTAS.items()
-        if name in given and given[name].value is not None
-    }
+    quotas = {name: _value(given[name], one) for name, one in QUOTAS.items() if name in given}
     return ApiKeyState(
         grants=_grants(given["grants"]),
         description=given["description"].words() if "description" in given else "",
@@ -308,10 +295,9 @@ def _grants(node: Node) -> tuple[Grant, ...]:
 
 def _grant(node: Node) -> Grant:
     try:
-        members = parse_grant(node.words())
-    except click.UsageError as error:
-        raise node.wrong(error.message) from error
-    return _converted(node, members, Grant)
+        return Grant.parse(node.words())
+    except ValueError as error:
+        raise node.wrong(str(error)) from error
 
 
 def _expires(node: Node) -> datetime | None:
@@ -328,19 +314,6 @@ def _expires(node: Node) -> datetime | None:
         return time.astimezone(UTC)
     except (ValueError, OverflowError) as error:  # there is no year 10000, which it is in UTC
         raise wrong from error
-
-
-def _text(node: Node) -> str:
-    if isinstance(node.value, dict | list):
-        raise node.wrong("expected one value")
-    return node.text
-
-
-def _read(node: Node, text: str, parse: Callable[[str], T]) -> T:
-    try:
-        return parse(text)
-    except ValueError as error:
-        raise node.wrong(str(error)) from error
 
 
 def _converted(node: Node, members: dict[str, Any], kind: type[T]) -> T:
