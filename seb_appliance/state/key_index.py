@@ -21,7 +21,7 @@ from seb_appliance.errors import CorruptObjectError
 from seb_appliance.state import files
 from seb_appliance.state import key_index_queries as queries
 from seb_appliance.state import key_index_rows as rows
-from seb_appliance.state.failures import told_of
+from seb_appliance.state.files import sqlite_errors
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -147,7 +147,7 @@ class SqliteKeyIndex:
 
         def changing() -> T:
             assert self._connection is not None
-            with told_of(self._path), _transaction(self._connection, "BEGIN IMMEDIATE"):
+            with sqlite_errors(self._path), _transaction(self._connection, "BEGIN IMMEDIATE"):
                 return work(self._connection, *args, **kwargs)
 
         return await self._write(changing)
@@ -161,7 +161,7 @@ class SqliteKeyIndex:
         """`work` in a read transaction: all that it sees is of one moment."""
 
         def reading() -> T:
-            with told_of(self._path):
+            with sqlite_errors(self._path):
                 while True:
                     number = self._number
                     connection = self._reader(number)
@@ -197,7 +197,7 @@ class SqliteKeyIndex:
 
     def _make(self) -> None:
         """An empty index, in the place of whatever is there."""
-        with told_of(self._path):
+        with sqlite_errors(self._path):
             if self._connection is not None:
                 self._connection.close()
                 self._connection = None
@@ -211,7 +211,7 @@ class SqliteKeyIndex:
         """Open what is there. Raises CorruptObjectError if it is not an index of this bucket."""
         if not self._path.exists():
             raise CorruptObjectError("there is no key index")
-        with told_of(self._path):
+        with sqlite_errors(self._path):
             connection = self._connection = _connect(self._path)
             (version,) = connection.execute("PRAGMA user_version").fetchone()
             if version != rows.VERSION:
@@ -223,7 +223,7 @@ class SqliteKeyIndex:
 
     def _load(self) -> dict[int, IndexedTopic]:
         assert self._connection is not None
-        with told_of(self._path):
+        with sqlite_errors(self._path):
             problems = self._connection.execute("PRAGMA integrity_check(1)").fetchall()
             if problems != [("ok",)]:
                 raise CorruptObjectError(f"its pages do not agree: {problems[0][0]}")

@@ -13,7 +13,7 @@ from typing import Final, TypeVar
 
 from seb_appliance.errors import CorruptObjectError
 from seb_appliance.state import files
-from seb_appliance.state.failures import told_of
+from seb_appliance.state.files import sqlite_errors
 
 _T = TypeVar("_T")
 
@@ -72,7 +72,7 @@ class LocalFile:
         try:
             return load()
         except CorruptObjectError:
-            with told_of(self._path):
+            with sqlite_errors(self._path):
                 files.create_private(self._path)
             return load()
 
@@ -86,7 +86,7 @@ class LocalFile:
     @contextmanager
     def _opened(self) -> Iterator[sqlite3.Connection]:
         """A connection in a transaction; the file is made if it is missing."""
-        with told_of(self._path):
+        with sqlite_errors(self._path):
             if not self._path.exists():
                 files.create_private(self._path)
             with closing(sqlite3.connect(self._path)) as connection, connection:
