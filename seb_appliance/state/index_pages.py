@@ -55,14 +55,16 @@ def stretches(
     for entry in entries:
         stretch.append(entry)
         waiting_sections += len(entry.contents.sections)
-        if (
-            entry.header.seq - paged_seq >= limits.INDEX_PAGE_ENTRIES
-            or waiting_sections >= limits.INDEX_PAGE_SECTIONS
-        ):
+        if is_long(entry.header.seq - paged_seq, waiting_sections):
             yield stretch, True
             paged_seq, waiting_sections, stretch = entry.header.seq, 0, []
     if stretch:
         yield stretch, False
+
+
+def is_long(entries: int, sections: int) -> bool:
+    """Whether a stretch of so many entries, and sections in them, is long enough."""
+    return entries >= limits.INDEX_PAGE_ENTRIES or sections >= limits.INDEX_PAGE_SECTIONS
 
 
 def make_pages(tables: Tables, after_seq: int, seq: int) -> None:

@@ -96,10 +96,16 @@ def _project(
         paged_seq, waiting = header.seq, 0
     stored.forget_tidied(tables, paged_seq, pages_too=ends)
     given = [e.topic_id + 1 for e in events if isinstance(e, TopicCreated | TopicForked)]
-    after = JournalState(
-        state.id,
-        header.bucket_id,
-        *msgspec.structs.astuple(header.position),
+    position = header.position
+    after = msgspec.structs.replace(
+        state,
+        bucket_id=header.bucket_id,
+        applied_seq=position.seq,
+        epoch=position.epoch,
+        writer_id=position.writer_id,
+        entry_id=position.entry_id,
+        header_crc=position.header_crc,
+        created_us=position.created_us,
         next_topic_id=max([state.next_topic_id, *given]),
         paged_seq=paged_seq,
         waiting_sections=waiting,
@@ -182,15 +188,16 @@ def apply_event(tables: Tables, event: Event, header: EntryHeader) -> None:
 def _apply_to_topic(
     tables: Tables, event: TopicCreated | TopicForked | TopicChanged | TopicDeleted | TopicTrimmed
 ) -> None:
-    of_topic = {"topic_id": event.topic_id}
+    of_topic: dict[str, int | str] = {"topic_id": event.topic_id}
     match event:
         case TopicCreated() | TopicForked():
-            is_fork = isinstance(event, TopicForked)
-            start = event.log_start_offset if is_fork else 0
-            fork = (event.parent_id, event.fork_offset) if is_fork else (None, 0)
+            start, parent_id, fork_offset = 0, None, 0
+            if isinstance(event, TopicForked):
+                start, parent_id = event.log_start_offset, event.parent_id
+                fork_offset = event.fork_offset
             settings = _settings_json(event.settings)
-            row = (event.topic_id, event.name, event.created_us, settings, start, *fork)
-            tables.insert("topics", [(*row, 0, start, "")])
+            row = (event.topic_id, event.name, event.created_us, settings, start)
+            tables.insert("topics", [(*row, parent_id, fork_offset, 0, start, "")])
         case TopicChanged():
             of_topic["settings"] = _settings_json(event.settings)
             changed = tables.update(

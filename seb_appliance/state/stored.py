@@ -103,7 +103,7 @@ def parents_of(tables: Tables, operations: Iterable[Operation]) -> Parents:
         " WHERE topic_id IN (SELECT value FROM json_each(:ids))"
     )
     while named:
-        fresh = dict(tables.rows(query, ids=one_of(sorted(named))))
+        fresh: dict[int, int | None] = dict(tables.rows(query, ids=one_of(sorted(named))))
         found |= fresh
         named = {parent for parent in fresh.values() if parent is not None} - found.keys()
     return found | made
@@ -207,7 +207,7 @@ def _readable_sections(tables: Tables, objects: Sequence[StoredObject], seq: int
         "SELECT topic_id, held_offset FROM topics"
         " WHERE topic_id IN (SELECT value FROM json_each(:ids))"
     )
-    held = dict(tables.rows(query, ids=one_of(named)))
+    held: dict[int, int] = dict(tables.rows(query, ids=one_of(named)))
     for i, stored in enumerate(objects):
         for section in stored.sections:
             if section.last_offset >= held.get(section.topic_id, section.last_offset + 1):
