@@ -67,7 +67,7 @@ def test_help_imports_nothing_of_the_server() -> None:
 
 def test_a_command_that_talks_to_an_appliance_imports_nothing_of_the_server(tmp_path: Path) -> None:
     (tmp_path / "key").write_text("seb_x")
-    heavy = ["boto3", "sqlalchemy", "alembic", "litestar", "uvicorn", "uvloop", "rich", "aiosqlite"]
+    heavy = ["boto3", "sqlalchemy", "alembic", "litestar", "uvicorn", "uvloop", "rich"]
     code = (
         f"import sys\nfor name in {heavy}: sys.modules[name] = None\n"
         "from seb_appliance.cli import run\n"
