@@ -44,7 +44,8 @@ async def over_http(folder: Path) -> dict[str, str]:
 
 
 def _helps(command: click.Command, path: str) -> Iterator[str]:
-    context = click.Context(command, info_name=path, max_content_width=100, terminal_width=100)
+    names = seb.context_settings["help_option_names"]  # Click keeps those of the first context
+    context = click.Context(command, info_name=path, terminal_width=100, help_option_names=names)
     yield f"$ {path} --help\n{command.get_help(context)}\n"
     if isinstance(command, click.Group):
         for name in command.list_commands(context):

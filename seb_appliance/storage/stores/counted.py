@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from typing import Final, Literal, TypeVar
 
-from seb_appliance.broker.counters import Histogram
+from seb_appliance.broker.counters import Histogram, RequestCount
 from seb_appliance.storage.stores.object_store import Kind, ObjectRange, ObjectStore, WrappedStore
 
 T = TypeVar("T")
@@ -16,23 +16,6 @@ T = TypeVar("T")
 # What requests are for. Until an appliance is open, all of them are for its start.
 Purpose = Literal["start", "journal", "read", "snapshot", "tidier"]
 OK: Final = "ok"
-
-
-@dataclass(frozen=True, slots=True)
-class RequestCount:
-    """Requests of one kind and purpose with one outcome: `ok`, or the name of the error's class.
-
-    `seconds` is the time they took together. Sent are the bytes of PUT bodies, whatever became of
-    them; received are those of GET bodies that came whole.
-    """
-
-    kind: Kind
-    outcome: str
-    requests: int = 0
-    bytes_sent: int = 0
-    bytes_received: int = 0
-    seconds: float = 0.0
-    purpose: Purpose = "start"
 
 
 @dataclass(frozen=True, slots=True)
