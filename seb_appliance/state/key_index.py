@@ -19,7 +19,6 @@ from seb_appliance import limits
 from seb_appliance.broker.record_keys.key_index import IndexedTopic, IndexRange, KeyOffsets, KeyRows
 from seb_appliance.errors import CorruptObjectError
 from seb_appliance.state import files
-from seb_appliance.state import key_index_queries as queries
 from seb_appliance.state import key_index_rows as rows
 from seb_appliance.state.files import sqlite_errors
 
@@ -116,20 +115,20 @@ class SqliteKeyIndex:
     # --- KeyIndex: what reads ---
 
     async def latest(self, topic_id: int, key: bytes, log_start: int) -> KeyRows:
-        return await self._read(queries.latest, topic_id, key, log_start)
+        return await self._read(rows.latest, topic_id, key, log_start)
 
     async def page(
         self, topic_id: int, prefix: bytes, after: bytes | None, most: int, log_start: int
     ) -> KeyRows:
-        return await self._read(queries.page, topic_id, prefix, after, most, log_start)
+        return await self._read(rows.page, topic_id, prefix, after, most, log_start)
 
     async def history(
         self, topic_id: int, key: bytes, before: int | None, most: int, log_start: int
     ) -> KeyOffsets:
-        return await self._read(queries.history, topic_id, key, before, most, log_start)
+        return await self._read(rows.history, topic_id, key, before, most, log_start)
 
     async def live(self, topic_id: int, as_of: int, begin: int, most: int) -> KeyOffsets:
-        return await self._read(queries.live, topic_id, as_of, begin, most)
+        return await self._read(rows.live, topic_id, as_of, begin, most)
 
     # --- threads ---
 
@@ -227,7 +226,7 @@ class SqliteKeyIndex:
             problems = self._connection.execute("PRAGMA integrity_check(1)").fetchall()
             if problems != [("ok",)]:
                 raise CorruptObjectError(f"its pages do not agree: {problems[0][0]}")
-            return queries.topics(self._connection)
+            return rows.topics(self._connection)
 
 
 def _connect(path: Path) -> sqlite3.Connection:
@@ -277,7 +276,7 @@ def _add(
     connection: sqlite3.Connection, ranges: Sequence[IndexRange], kept_below: Mapping[int, int]
 ) -> None:
     for records in ranges:
-        topic = queries.topic(connection, records.topic_id)
+        topic = rows.topic(connection, records.topic_id)
         assert topic is not None, records.topic_id
         assert records.offset == topic.indexed_offset, (records.offset, topic)
         add = rows.add_history if topic.mode == "history" else rows.add_latest
