@@ -1,7 +1,7 @@
 """keyindex.sqlite: a view of the log by record key, which may be lost at any time.
 
-One thread holds the one connection that writes and checkpoints; two others read. What fails a check
-is never answered: the broker throws the file away and has it filled again from the log.
+One thread holds the connection that writes and checkpoints; two others read. A row that fails a
+check is never returned: the broker deletes the file and fills it again from the log.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _PRAGMAS: Final = ("PRAGMA busy_timeout = 5000", "PRAGMA trusted_schema = OFF")
 
 
 class SqliteKeyIndex:
-    """See `broker.key_index.KeyIndex`. `close` once nothing is asked any more."""
+    """See `broker.record_keys.key_index.KeyIndex`. Call `close` after the last query."""
 
     def __init__(self, path: Path, bucket_id: bytes) -> None:
         """For `open` only."""
@@ -47,7 +47,7 @@ class SqliteKeyIndex:
         self._connection: sqlite3.Connection | None = None
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="key-index")
         self._readers = ThreadPoolExecutor(_READERS, thread_name_prefix="key-index-reader")
-        # A file that was thrown away is read no more: readers open the one in force.
+        # Readers reopen when a new file has replaced the one they read.
         self._number = 0
         self._of_thread = threading.local()
         self._open_readers: list[sqlite3.Connection] = []
