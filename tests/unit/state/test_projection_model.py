@@ -54,7 +54,7 @@ from seb_appliance.formats.operations import (
 )
 from seb_appliance.formats.topic_settings import TopicSettings
 from seb_appliance.state.database import StateDatabase
-from seb_appliance.state.digest import state_digest
+from seb_appliance.state.tables import state_digest
 from tests.unit.state.group_model import GroupModel
 from tests.unit.state.journal import (
     START_US,
