@@ -40,7 +40,9 @@ class TopicSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     ] = None
     early_flush: Annotated[
         bool | None,
-        Declared("switch", "Early flush", "Close a window that gets no more records.", None, False),
+        Declared(
+            "switch", "Early flush", "Close the window at once on an idle system.", None, False
+        ),
     ] = None
     max_record_bytes: Annotated[
         Whole | None,

@@ -125,7 +125,7 @@ def _key_index(index: Json) -> str:
 def cost(client: HttpClient) -> Result:
     """Show what the bucket costs this month, and the forecast. Needs an admin key.
 
-    Counted from requests and stored bytes. Prices are a built-in list or settings: compare them
+    Counted from real requests and stored bytes. The appliance does not fetch prices: compare them
     with a bill.
     """
     found = client.ask("GET", "cost")

@@ -44,8 +44,7 @@ def setting_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """A flag for each setting of a topic."""
     for word, one in reversed(BY_WORD.items()):
         flag = f"--{word.replace('_', '-')}"
-        text = f"{one.help} [{one.unset}]"
-        command = click.option(flag, metavar=one.metavar, help=text)(command)
+        command = click.option(flag, metavar=one.metavar, help=one.help)(command)
     return command
 
 
