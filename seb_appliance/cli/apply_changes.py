@@ -34,8 +34,8 @@ _KINDS: Final = {"topic": "topic", "group": "group", "api_key": "API key"}
 
 
 class Report:
-    """Of one plan. When the reader of our output leaves, changes go on: half of them would be
-    worse."""
+    """A line for each change, or one JSON document at the end. Changes continue when the reader of
+    our output leaves: half of them would be worse."""
 
     def __init__(self, planned: Plan, *, as_json: bool) -> None:
         self._planned = planned
@@ -52,11 +52,11 @@ class Report:
             self._show_secrets()
 
     def secret(self, made: dict[str, str]) -> None:
-        """`name`, `api_key_id` and `secret` of an API key that was made."""
+        """`name`, `api_key_id` and `secret` of a new API key."""
         self._secrets.append(made)
 
     def end(self, *, only_planned: bool = False) -> None:
-        """Tell what is left to tell. Raises ReaderLeftError."""
+        """Print the rest. Raises ReaderLeftError."""
         if self._as_json:
             say_json(self._document())
         elif only_planned:
@@ -67,12 +67,11 @@ class Report:
         for change in self._planned.extra:
             tell(f"{named(change)} is not in the file; it stays")
         if self._secrets:
-            tell("A secret is shown this once and stored nowhere.")
+            tell("A secret is shown only once and stored nowhere.")
         if self._reader_left:
             raise ReaderLeftError
 
     def _show_secrets(self) -> None:
-        """Those that were not shown yet."""
         for made in self._secrets[self._shown :]:
             self._shown += 1
             self._say(f"  the secret of {printable(made['name'])}: {made['secret']}")
@@ -122,29 +121,24 @@ def _word(words: Words, name: str) -> str:
     return " and ".join(word) if isinstance(word, list) else str(word)
 
 
-# Where the secrets of new API keys go: their making is the only moment in which they are seen.
-
-
-# Neither through a link that somebody laid there, nor into a pipe that waits for a reader.
+# Never through a symbolic link, nor into a pipe that waits for a reader.
 _FLAGS: Final = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK
 _MODE: Final = 0o600
 _SHOWN: Final = ("name", "api_key_id", "secret")
 
 
 class Secrets:
-    """They go to the report, or into the file at `path`, one JSON object a line (`name`,
-    `api_key_id`, `secret`) after what is in it. It is opened before any API key is made, so that no
-    secret is without a place."""
+    """Where the secrets of new API keys go: to the report, or appended to the file at `path`, one
+    JSON object a line. The file is opened before any API key is made, so that no secret is lost."""
 
     def __init__(self, path: Path | None, report: Report) -> None:
-        """Raises ConfigurationError: it cannot be written, or others could read it."""
+        """Raises ConfigurationError if the file cannot be written, or others could read it."""
         self._path = path
         self._report = report
         self._file = None if path is None else _opened(path)
 
     def add(self, made: dict[str, Any]) -> None:
-        """`made`: the answer that shows the secret. In a file it is on the disk afterwards. Raises
-        CommandError."""
+        """`made`: the answer with the secret. In a file it is synced. Raises CommandError."""
         shown = {name: made[name] for name in _SHOWN}
         if self._file is None:
             self._report.secret(shown)
@@ -187,7 +181,7 @@ def _opened(path: Path) -> int:
 
 
 class Doing:
-    """`made` is told of each API key that was made: the only time that its secret is seen."""
+    """`made` is called with each new API key, the only time that its secret is seen."""
 
     def __init__(self, admin: Admin, wanted: Wanted, made: Callable[[Json], None]) -> None:
         self._admin = admin
@@ -227,7 +221,7 @@ class Doing:
             try:
                 self._admin.commit(change.name, {topic: offset}, expected={topic: None})
             except ApplianceError as error:
-                # It has read there since we looked: where it is now is where it shall be.
+                # The group has committed since we looked: its own offset stays.
                 if error.code != OffsetConflictError.code:
                     raise
 
@@ -266,7 +260,7 @@ def carry_out(planned: Plan, doing: Doing, report: Report) -> None:
 
 
 def _how_far(planned: Plan, done: int, code: int = REFUSED) -> str:
-    """What an operator has to know when it stops at change number `done`, counted from 0."""
+    """What an operator has to know when it stops at change number `done`, from 0."""
     at = planned.changes[done]
     went = "was made or not" if code == UNKNOWN else "was not made"
     text = f"Changes made: {done} of {len(planned.changes)}; {at.action} {named(at)} {went}. "
@@ -277,7 +271,7 @@ def _how_far(planned: Plan, done: int, code: int = REFUSED) -> str:
 
 @contextlib.contextmanager
 def nothing_changed() -> Iterator[None]:
-    """An ApplianceError within becomes a CommandError: whatever was asked, nothing was changed."""
+    """Turns an ApplianceError into a CommandError that says that nothing was changed."""
     try:
         yield
     except ApplianceError as error:

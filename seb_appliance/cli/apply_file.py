@@ -19,12 +19,13 @@ from seb_appliance.formats.declared import Declared
 from seb_appliance.formats.topic_settings import SETTINGS, TopicSettings
 from seb_appliance.start_errors import ConfigurationError
 
-# YAML as it is read here: plain data that knows its lines, and nothing else.
+# YAML as plain data with line numbers.
 #
-# The parser's events are taken one by one, so that nothing is made of what is refused: anchors and
-# aliases (a few lines of which unfold into gigabytes), tags (which name something to construct), a
-# name that is given twice, a second document. A plain scalar is null, true, false, a whole number,
-# a decimal or text: `on`, `no` and times are text. All that is JSON is read as JSON.
+# The parser's events are read one by one. Refused: anchors and aliases (a few lines can unfold into
+# gigabytes), tags (they construct objects), duplicate names, a second document. `yaml.compose` has
+# line numbers too, but hides tags and anchors, and its C version crashes on deep nesting. A plain
+# scalar is null, true, false, a whole number, a decimal or text: `on`, `no` and times are text. A
+# JSON document keeps its meaning.
 
 
 DEPTH_MAX: Final = 8  # the files that are read here need four
@@ -33,14 +34,13 @@ _WORDS: Final[dict[str, bool | None]] = {
 }  # fmt: skip
 _WHOLE: Final = re.compile(r"-?(0|[1-9][0-9]{0,18})")
 _DECIMAL: Final = re.compile(r"-?(0|[1-9][0-9]{0,18})\.[0-9]{1,18}")
-# The one in C reads megabytes a second; PyYAML comes without it only where it was built so.
+# The parser in C reads megabytes a second. A PyYAML built from source may lack it.
 _LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """`value`: None, a bool, a number, text, nodes by name, or a list of nodes; `text`: a scalar as
-    it was written. `path`: the names that lead to it; `line` counts from 1."""
+    """`text`: a scalar as written; `path`: the names that lead to it; `line` counts from 1."""
 
     value: bool | int | float | str | dict[str, Node] | list[Node] | None
     text: str
@@ -49,15 +49,14 @@ class Node:
     path: tuple[str, ...]
 
     def wrong(self, what: str) -> ConfigurationError:
-        """`what` goes on after the place, and has no full stop."""
         at = " / ".join(self.path)
         return ConfigurationError(
             f"{self.source}, line {self.line}: {f'{at}: ' if at else ''}{what}"
         )
 
     def members(self, *, known: frozenset[str] | None = None) -> dict[str, Node]:
-        """Of a mapping; none of null. Raises ConfigurationError, also for one that is not among
-        `known` (None: whatever they are called)."""
+        """Of a mapping; {} of null. Raises ConfigurationError, also for a name that is not `known`
+        (None: any)."""
         if self.value is None:
             return {}
         if not isinstance(self.value, dict):
@@ -68,19 +67,16 @@ class Node:
         return self.value
 
     def items(self) -> list[Node]:
-        """Of a list. Raises ConfigurationError."""
         if not isinstance(self.value, list):
             raise self.wrong("expected a list")
         return self.value
 
     def words(self) -> str:
-        """Of a scalar that is text. Raises ConfigurationError."""
         if not isinstance(self.value, str):
             raise self.wrong("expected text; put it in quotes if that is what it is")
         return self.value
 
     def switch(self) -> bool:
-        """Raises ConfigurationError."""
         if not isinstance(self.value, bool):
             raise self.wrong("expected true or false")
         return self.value
@@ -120,7 +116,7 @@ def _document(events: Iterator[Any], source: str) -> Node:
 
 
 def _node(event: Any, events: Iterator[Any], source: str, path: tuple[str, ...]) -> Node:
-    """The one that begins with `event`; the rest of it is taken from `events`."""
+    """The node that begins with `event`; `events` has the rest of it."""
     here = Node(None, "", source, event.start_mark.line + 1, path)
     if isinstance(event, yaml.AliasEvent) or event.anchor is not None:
         raise here.wrong("anchors and aliases (& and *) are not taken; write it out")
@@ -179,7 +175,7 @@ _API_KEY: Final = frozenset({"description", "grants", "expires", "disabled", *QU
 
 
 class _Dumper(yaml.SafeDumper):  # type: ignore[misc]  # PyYAML comes without types
-    """Escapes what is not printed as it is: some characters would be read as ends of lines."""
+    """Escapes unprintable characters: some would be read as ends of lines."""
 
 
 def _text_node(dumper: _Dumper, text: str) -> Any:

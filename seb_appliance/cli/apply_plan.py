@@ -178,8 +178,8 @@ def _api_keys_there(admin: Admin) -> tuple[ApiKeyThere, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """`before` and `after`: the words of the file, of a change those that differ. An API key that
-    is there has its id."""
+    """`before` and `after`: words of the file; of a change, those that differ. `api_key_id`: of an
+    API key that exists."""
 
     action: Action
     kind: Kind
@@ -196,8 +196,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """`changes` in the order in which they are to be made; `extra`: what is there and is not in the
-    file."""
+    """`changes` in the order to make them; `extra`: what exists and is not in the file."""
 
     changes: tuple[Change, ...]
     extra: tuple[Change, ...]
@@ -212,11 +211,10 @@ class Plan:
 
 
 def plan(wanted: Wanted, present: Present, *, prune: bool, in_use: str) -> Plan:
-    """`prune`: what is not in the file goes, but never the API key `in_use`. Raises CommandError
+    """`prune`: delete what is not in the file, but never the API key `in_use`. Raises CommandError
     when a name of the file is that of two API keys.
 
-    What others stand on comes first, and goes last: a group needs its topics, and somebody must be
-    able to administer all the time.
+    A group needs its topics, so topics come first and go last; an admin key must exist at any time.
     """
     changes = [*_topics(wanted, present), *_groups(wanted, present), *_api_keys(wanted, present)]
     extra = _extra(wanted, present)
@@ -261,7 +259,6 @@ def _api_keys(wanted: Wanted, present: Present) -> list[Change]:
 def _change(
     kind: Kind, name: str, before: Words | None, after: Words, api_key_id: str | None = None
 ) -> list[Change]:
-    """None, or the one that is needed."""
     if before is None:
         return [Change("create", kind, name, {}, after)]
     differ = [word for word in {**before, **after} if before.get(word) != after.get(word)]

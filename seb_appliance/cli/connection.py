@@ -40,12 +40,12 @@ CONNECTIONS: Final = 2  # a commit never waits for a read
 def url_and_key(
     settings: Settings, *, ours: bool = True, runs_commands: bool = True
 ) -> tuple[str, str]:
-    """Where the appliance is, and with which API key to talk to it. `ours` False: a key of another
-    broker, whatever it looks like. `runs_commands` False: not one that a command has to tell.
+    """The url of the appliance and an API key for it. `ours` False: a key of another broker, in any
+    format. `runs_commands` False: run no `key_command`.
 
-    A flag goes before a variable, that before a profile named by one, and that before the settings
-    file; a profile that nobody named counts where nothing else is said. Whatever is said, the API
-    key of a profile goes to its own url only. Raises ConfigurationError.
+    A flag wins over a variable, a variable over a named profile, and that over the settings file;
+    the default profile is used if none of them says anything. The API key of a profile is sent to
+    its own url only. Raises ConfigurationError.
     """
     profile, rank = _profile(settings)
     if profile is None:
@@ -64,7 +64,7 @@ def url_and_key(
 
 
 def _profile(settings: Settings) -> tuple[Profile | None, int]:
-    """The one that counts, and how much it counts. Raises ConfigurationError."""
+    """The profile in use, and its rank. Raises ConfigurationError."""
     path = profiles_file()
     if settings.profile is not None:
         return load(path).named(settings.profile, path), max(1, _rank(settings, "profile"))
@@ -75,7 +75,7 @@ def _profile(settings: Settings) -> tuple[Profile | None, int]:
 
 
 def _rank(settings: Settings, name: str) -> int:
-    """How much it counts that a setting was said where it was; 0: nobody said it."""
+    """The rank of where a setting was given: 3 flag, 2 variable, 1 file, 0 nowhere."""
     source = settings.sources[name]
     if source == "default":
         return 0
@@ -83,11 +83,10 @@ def _rank(settings: Settings, name: str) -> int:
 
 
 def _key(settings: Settings, *, ours: bool) -> str:
-    """The API key in `key_file`, or the admin key that lies on this machine. Raises
-    ConfigurationError."""
+    """The API key in `key_file`, or this machine's admin key. Raises ConfigurationError."""
     path = settings.key_file
     if path is None:
-        # An admin key that lies around here is nobody else's business.
+        # This machine's admin key is never sent to another machine.
         if not is_local(settings.url):
             raise ConfigurationError(
                 f"no API key for {settings.url}: name a file that holds one with --key-file or "
@@ -96,14 +95,14 @@ def _key(settings: Settings, *, ours: bool) -> str:
         path = settings.data / ADMIN_KEY_FILE
         if not path.exists():
             raise ConfigurationError(
-                f"no API key: {path} is not there. Name a file that holds one with --key-file or "
+                f"no API key: {path} does not exist. Name a file that holds one with --key-file or "
                 "SEB_KEY_FILE, or a profile with --profile"
             )
     return read_key(path, ours=ours)
 
 
 class HttpClient:
-    """`url` is where the appliance's paths begin; `token` the API key. For one thread."""
+    """The Python client, waited for by one thread; a failure is a sentence and an exit code."""
 
     def __init__(
         self,
@@ -150,13 +149,12 @@ class HttpClient:
                 return
 
     def wait_for(self, work: Coroutine[Any, Any, T], *, is_read: bool) -> T:
-        """What `work` comes to. `is_read`: it changes nothing. Raises AnswerError."""
+        """The result of `work`. `is_read`: it changes nothing. Raises AnswerError."""
         with self._told(is_read=is_read):
             return self._thread.wait_for(work)
 
     def ahead(self, pages: AsyncIterator[T]) -> Iterator[T]:
-        """What is read, one by one; the next is on its way while one is dealt with. Raises
-        AnswerError."""
+        """The pages; the next one is read while one is dealt with. Raises AnswerError."""
 
         async def one() -> T | None:
             return await anext(pages, None)
@@ -218,7 +216,7 @@ class HttpClient:
             raise CommandError(f"{error}.{self._versions()}") from error
 
     def _versions(self) -> str:
-        """For an appliance of another major version, which may not mean what we do."""
+        """A remark if the appliance is of another major version."""
         theirs = self.caller.version
         if theirs.partition(".")[0] in ("", __version__.partition(".")[0]):
             return ""
@@ -226,7 +224,7 @@ class HttpClient:
 
 
 def answer_error(error: ApplianceError, *, is_read: bool, remark: str = "") -> AnswerError:
-    """As a sentence with an exit code. A read changes nothing, whatever became of it."""
+    """As a sentence with an exit code. A read changes nothing, so it is never in doubt."""
     in_doubt = error.side_effects == "unknown" and not is_read
     detail = in_our_words(error.detail).rstrip(".")
     if error.code == "unreachable":

@@ -24,15 +24,14 @@ class Quantity(str):
 
 
 def write(data: bytes) -> None:
-    """To stdout, at once: whoever reads us gets it now, or we learn that nobody does. Raises
-    OutputError, BrokenPipeError."""
+    """To stdout, unbuffered. Raises OutputError, BrokenPipeError."""
     sys.stdout.flush()
-    sink = getattr(sys.stdout.buffer, "raw", sys.stdout.buffer)  # unbuffered: so many are written
+    sink = getattr(sys.stdout.buffer, "raw", sys.stdout.buffer)  # counts written bytes
     left = memoryview(data)
     try:
         while left:
             taken = sink.write(left)
-            if taken is None:  # it does not block; whoever started us shares it
+            if taken is None:  # non-blocking, shared with another process
                 select.select([], [sink], [])
             else:
                 left = left[taken:]
@@ -44,10 +43,10 @@ def write(data: bytes) -> None:
 
 
 def goes_to_a_file() -> bool:
-    """Whether stdout does. At the other end of a pipe somebody may draw on the same terminal."""
+    """Whether stdout is a file. The reader of a pipe may draw on the same terminal."""
     try:
         return stat.S_ISREG(os.fstat(sys.stdout.fileno()).st_mode)
-    except OSError:  # there is none, as in a test
+    except OSError:  # no descriptor, as in a test
         return False
 
 
@@ -60,7 +59,7 @@ def say_json(value: Any) -> None:
 
 
 def tell(text: str) -> None:
-    """To stderr: what is not the result itself."""
+    """To stderr."""
     sys.stderr.write(f"{text}\n")
     sys.stderr.flush()
 
@@ -93,12 +92,12 @@ def cell_text(cell: Cell) -> str:
 
 
 def printable(text: str) -> str:
-    """Control characters come escaped: a name may hold a terminal's commands."""
+    """With control characters escaped: a name may hold a terminal's commands."""
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
 def size(count: int) -> Quantity:
-    """About so many bytes, in the unit that a person would take."""
+    """Rounded, in a readable unit."""
     if count < 1024:
         return Quantity(f"{count} B")
     amount, units = count / 1024, ["KiB", "MiB", "GiB", "TiB"]
@@ -109,7 +108,7 @@ def size(count: int) -> Quantity:
 
 
 def span(seconds: float) -> Quantity:
-    """About how long, in the unit that a person would take."""
+    """Rounded, in a readable unit."""
     for unit, length in (("d", 86_400), ("h", 3_600), ("min", 60)):
         if seconds >= 2 * length:
             return Quantity(f"{seconds / length:.0f} {unit}")
@@ -121,14 +120,9 @@ def moment(time: str | None) -> str | None:
     return None if time is None else f"{time[:19].replace('T', ' ')}Z"
 
 
-# Plain data as an indented outline, safe to print to a terminal.
-
-
 def outline(value: dict[str, Any] | list[Any], indent: str = "") -> str:
-    """One member a line, names aligned, nested ones below it; empty lists and maps are left out.
-
-    Control characters come escaped: a record may hold a terminal's commands.
-    """
+    """One member a line, names aligned, nested members indented; without empty lists and maps, and
+    with control characters escaped."""
     if isinstance(value, list):
         return "\n".join(_item(item, indent) for item in value)
     shown = {name: item for name, item in value.items() if item not in ([], {})}
@@ -148,7 +142,7 @@ def _item(item: Any, indent: str) -> str:
 
 
 def _is_nested(value: object) -> bool:
-    """Whether it needs lines of its own; a list of words does not."""
+    """Whether it needs lines of its own; a list of scalars does not."""
     if isinstance(value, list):
         return any(isinstance(item, dict | list) for item in value)
     return isinstance(value, dict)
@@ -164,9 +158,6 @@ def _plain(value: object) -> str:
     return printable(str(value))
 
 
-# The line that moves while something takes long: on a terminal, nothing elsewhere.
-
-
 Counted = Callable[[int, int, str], None]
 
 BAR_CELLS: Final = 30
@@ -174,7 +165,7 @@ EVERY_S: Final = 0.1
 
 
 class Progress:
-    """On stderr, if that is a terminal and `wanted`. Gone when the work is over."""
+    """A progress line on stderr, if that is a terminal and `wanted`. Erased at the end."""
 
     def __init__(
         self, *, wanted: bool = True, monotonic_s: Callable[[], float] = time.monotonic
@@ -187,7 +178,7 @@ class Progress:
         return self
 
     def show(self, phase: str, done: float | None) -> None:
-        """`done`: 0 to 1; None: nobody knows."""
+        """`done`: 0 to 1; None: unknown."""
         if not self._is_shown or self._monotonic_s() < self._next_s:
             return
         self._next_s = self._monotonic_s() + EVERY_S
@@ -204,8 +195,7 @@ class Progress:
 
 @contextmanager
 def showing(first: str) -> Iterator[Counted]:
-    """A line for work that counts what is done, of how many in all (0: nobody knows), and says what
-    that is; before it counts, `first`."""
+    """A progress line: `first`, then what the work reports (done, total or 0 if unknown, phase)."""
     with Progress() as progress:
         progress.show(first, None)
         yield lambda done, total, phase: progress.show(

@@ -39,9 +39,8 @@ READS_AHEAD: Final = 16
 
 
 class Lines:
-    """`descriptor`: of an open file, which stays open. The end of the last line may be missing. A
-    batch has at most `most` lines, and about `most_bytes`, but at least one line. `taken_bytes`: of
-    the file, so far."""
+    """Lines of an open file, which stays open; the last one may have no end. A batch has at most
+    `most` lines and about `most_bytes`, but at least one line. `taken_bytes`: read so far."""
 
     def __init__(self, descriptor: int, most: int, most_bytes: int) -> None:
         self._descriptor = descriptor
@@ -52,7 +51,7 @@ class Lines:
         self._ended = False
 
     def batches(self) -> Iterator[list[bytes]]:
-        """Lines without their ends. Raises CommandError for one that no record can hold."""
+        """Lines without their ends. Raises CommandError for a line that no record can hold."""
         threading.Thread(target=self._read, name="lines", daemon=True).start()
         rest = b""
         while not self._ended:
@@ -130,8 +129,7 @@ def of_lines(lines: list[bytes], record_key: bytes | None, now_us: int) -> Body:
 
 
 def of_objects(lines: list[bytes]) -> Body | None:
-    """Each line is a record object, that only the appliance looks into; empty lines are left out.
-    None: there is no other."""
+    """Each line is a record object, which the appliance parses. None if all lines are empty."""
     objects = [line for line in lines if line.strip()]
     return Body(b"\n".join(objects), NDJSON, len(objects)) if objects else None
 
@@ -162,7 +160,7 @@ class Wanted:
 
 
 class RecordLines(NamedTuple, Generic[T]):
-    """`of`: a page's records as lines without their ends; the flag says if a person reads them."""
+    """`of`: a page's records as lines without their ends; the flag: for a terminal."""
 
     form: Form[T]
     of: Callable[[Sequence[T], bool], Sequence[bytes]]
@@ -170,7 +168,7 @@ class RecordLines(NamedTuple, Generic[T]):
 
 
 def _values(records: Sequence[Record], is_terminal: bool) -> Sequence[bytes]:
-    """A tombstone is an empty line. On a terminal, control characters come escaped."""
+    """A tombstone is an empty line. On a terminal, control characters are escaped."""
     values = [record.value or b"" for record in records]
     if is_terminal:
         return [printable(value.decode(errors="backslashreplace")).encode() for value in values]
@@ -196,7 +194,7 @@ JSON_LINES: Final[RecordLines[bytes]] = RecordLines(
 
 
 def copy(client: HttpClient, wanted: Wanted, lines: RecordLines[T], *, is_terminal: bool) -> None:
-    """Commits what was written out, if that is wanted. Raises CommandError."""
+    """Writes the records, and commits them if that is wanted. Raises CommandError."""
     offset: int | str = wanted.offset or "earliest"
     reading = Reading(offset, None, wanted.follow, PAGE_BYTES, wanted.until, wanted.most)
     commits = None if wanted.group is None else Commits(client.caller, wanted.group, None)
@@ -228,13 +226,13 @@ def _write(page: Page[T], lines: RecordLines[T], *, is_terminal: bool) -> None:
 
 
 def _commit(client: HttpClient, commits: Commits | None, topic: str, offset: int) -> None:
-    """Nothing is sent when it stands there already. Raises AnswerError."""
+    """Nothing is sent if the offset is committed already. Raises AnswerError."""
     if commits is not None:
         client.wait_for(commits.commit({topic: offset}), is_read=False)
 
 
 def _below(written: int, page: Page[T], lines: RecordLines[T], *, is_terminal: bool) -> int:
-    """The first offset whose line is not whole among so many bytes of a page."""
+    """The first offset whose line is not whole in the first `written` bytes of a page."""
     for record, line in zip(page.records, lines.of(page.records, is_terminal), strict=True):
         written -= len(line) + 1
         if written < 0:

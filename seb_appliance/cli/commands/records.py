@@ -1,4 +1,4 @@
-"""`seb produce TOPIC`: each line becomes a record."""
+"""`seb produce`, `seb consume` and `seb tail`: lines to records, and records to lines."""
 
 from __future__ import annotations
 
@@ -44,10 +44,10 @@ def produce(
 ) -> None:
     """Store each line of stdin as a record of TOPIC, in order.
 
-    What is there is sent at once, many lines in one request. A request whose answer is lost, or
-    says that it may work later, is sent again for up to a minute; its lines are stored once. Ends
-    with 71 when it is still not known whether the last lines were stored. With --json the
-    appliance's answers come, one a line.
+    Lines are sent as soon as they are read, many in one request. A request whose answer is lost, or
+    is retryable, is sent again for up to a minute; its lines are stored once. The exit code is 71
+    if it is still unknown whether the last lines were stored. With --json, the appliance's answers
+    are written, one a line.
     """
     from seb_appliance.cli.record_lines import Lines, of_lines, of_objects
 
@@ -77,14 +77,14 @@ def produce(
 
 
 class NotStoredError(CommandError):
-    """It says itself what was stored before."""
+    """Its sentence says what was stored before."""
 
 
 class LineProducer:
-    """Sends batches one after another, and knows how many records are acknowledged.
+    """Sends batches one after another, and counts acknowledged records.
 
-    As an idempotent producer of its own (docs/GUARANTEES.md): the appliance knows each request by
-    its seq, and so does once what is sent again.
+    An idempotent producer (docs/GUARANTEES.md): the appliance recognizes a request that is sent
+    again by its seq.
     """
 
     def __init__(self, client: HttpClient, topic: str, as_json: bool) -> None:
@@ -123,7 +123,7 @@ class LineProducer:
             try:
                 say(json.dumps(produced))
             except BrokenPipeError:
-                self._as_json = False  # nobody reads the answers; the lines are to be stored
+                self._as_json = False  # the reader left; the lines must still be stored
 
     def so_far(self) -> str:
         if not self._acknowledged:
@@ -134,18 +134,18 @@ class LineProducer:
 
 
 class _Source(NamedTuple):
-    """`size_bytes`: None where nobody knows it, as of a pipe."""
+    """`size_bytes`: None if unknown, as of a pipe."""
 
     descriptor: int
     size_bytes: int | None
 
     @property
     def is_of_a_program(self) -> bool:
-        """Not typed, on a terminal that shows what is typed."""
+        """Not typed on a terminal."""
         return not os.isatty(self.descriptor)
 
     def done(self, taken_bytes: int) -> float | None:
-        """Which part of it has been taken."""
+        """The part that has been read, 0 to 1."""
         return taken_bytes / self.size_bytes if self.size_bytes else None
 
 
@@ -183,14 +183,14 @@ def _source(descriptor: int) -> _Source:
 @click.option(
     "--group", metavar="GROUP", help="Begin where GROUP has committed.", shell_complete=group_names
 )
-@click.option("--commit", is_flag=True, help="Commit for GROUP what was written out.")
+@click.option("--commit", is_flag=True, help="Commit for GROUP the offset after what was written.")
 @connects
 def consume(client: HttpClient, as_json: bool, **asked: Any) -> None:
-    """Write the values of TOPIC's records to stdout, one a line, up to the log end of now.
+    """Write the values of TOPIC's records to stdout, one a line, up to the current log end.
 
-    With --json whole records come, one JSON object a line. Two readers of one group get the same
-    records. With --commit an offset is committed after its records were written out, so that
-    records may come twice after a failure, but never not at all.
+    With --json, whole records are written, one JSON object a line. Two readers of one group get the
+    same records. With --commit, an offset is committed after its records were written out: after a
+    failure records may be repeated, but none is missing.
     """
     _copy_out(client, as_json, **asked)
 
@@ -219,7 +219,7 @@ def _copy_out(client: HttpClient, as_json: bool, **asked: Any) -> None:
 def tail(client: HttpClient, as_json: bool, topic: str, offset: str) -> None:
     """Write the values of TOPIC's records to stdout, one a line, as they are stored.
 
-    With --json whole records come, one JSON object a line. It goes on until it is interrupted, and
-    goes on where it was when the appliance was away for a moment.
+    With --json, whole records are written, one JSON object a line. It runs until it is interrupted,
+    and continues where it was after the appliance was unreachable for a moment.
     """
     _copy_out(client, as_json, topic=topic, offset=offset, follow=True)

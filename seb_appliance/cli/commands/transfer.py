@@ -1,4 +1,4 @@
-"""`seb export`: one topic as lines, or topics as the Go broker's files."""
+"""`seb import` and `seb export`: one topic as lines, or topics as the Go broker's files."""
 
 from __future__ import annotations
 
@@ -45,9 +45,6 @@ if TYPE_CHECKING:
     from seb_appliance.ops.serve.go_import import Imported
 
 
-# `seb import`: topics of a Go broker's bucket, while no appliance serves; or lines, by HTTP.
-
-
 FORMATS: Final = ("seb-v1", "ndjson")
 
 
@@ -59,7 +56,7 @@ FORMATS: Final = ("seb-v1", "ndjson")
     "--from-config", "Settings file (TOML) with the s3_… settings of --from, if they differ."
 )
 @click.option("--topic", "topics", multiple=True, metavar="PATTERN", help="Which topics. [**]")
-@click.option("--copy", is_flag=True, help="Store the records anew, in this appliance's bucket.")
+@click.option("--copy", is_flag=True, help="Copy the records into this appliance's bucket.")
 @click.option("--dry-run", is_flag=True, help="Only read and check every file.")
 @click.option(
     "--quiet-for",
@@ -67,7 +64,7 @@ FORMATS: Final = ("seb-v1", "ndjson")
     type=Quantity("DURATION", 0, limits.IMPORT_QUIET_MS_MAX),
     metavar="DURATION",
     default="1m",
-    help="For so long nobody must have written to the old bucket. [1m]",
+    help="The old bucket must not have changed for so long. [1m]",
 )
 @click.option("--times-may-go-back", is_flag=True, help="The old machine's clock was set back.")
 @click.option("--append", is_flag=True, help="Of lines: also to a topic that has records.")
@@ -84,10 +81,10 @@ def import_(
 ) -> None:
     """Import topics of a Go broker's bucket, offsets kept; or lines into one topic.
 
-    The bucket's files become part of the appliance's log where they lie, when it is the appliance's
-    own bucket, and are copied from any other. No appliance may run meanwhile. What broke off goes
-    on with the same command. With --format ndjson the lines of FILE (or stdin) are sent to a
-    running appliance.
+    Files in the appliance's own bucket become part of its log where they are; files of another
+    bucket are copied. No appliance may run meanwhile. Run the same command again to continue an
+    interrupted import. With --format ndjson, the lines of FILE (or stdin) are sent to a running
+    appliance.
     """
     old = {name: given.pop(name) for name in _OF_OLD_BUCKETS}
     if kind == "ndjson":
@@ -194,7 +191,7 @@ def _has_records(client: HttpClient, topic: str) -> bool:
 
 
 def _to_produce(line: bytes) -> bytes:
-    """A line as consumers get it, as producers send it. Raises CommandError."""
+    """A line of a consumer as a line of a producer. Raises CommandError."""
     try:
         record = json.loads(line)
         record.pop("offset", None)
@@ -239,11 +236,11 @@ def export(
     config: Path | None,
     **given: Any,
 ) -> None:
-    """Write one topic as lines; or topics as the Go broker keeps them, up to the log end of now.
+    """Write one topic as lines, or topics as the Go broker's files, up to the current log end.
 
-    Lines hold everything that a record has, and `seb import --format ndjson` takes them in again.
-    With --format seb-v1 the Go broker goes on with the bucket or directory. All is asked for by
-    HTTP. A file or directory has its name only once it is whole.
+    Lines hold the whole record, and `seb import --format ndjson` reads them. With --format seb-v1,
+    the Go broker can continue with the bucket or directory. Records are read by HTTP. A file or
+    directory gets its name once it is complete.
     """
     if kind == "ndjson":
         if len(topics) != 1 or values_only or records_per_file or to_config or _is_bucket(to):
@@ -255,7 +252,7 @@ def export(
             _export_lines(client, topics[0], to)
         return
     if to is None:
-        raise click.UsageError("say with --to where the files shall lie")
+        raise click.UsageError("say with --to where to write the files")
     settings = settings_from(config, given)
     target = other_bucket(settings, to, to_config)
     from seb_appliance.cli.connection import url_and_key
@@ -381,7 +378,7 @@ def _require_new(path: Path) -> None:
     """An empty directory counts as new. Raises FileExistsError."""
     is_empty = path.is_dir() and not any(path.iterdir())
     if os.path.lexists(path) and not is_empty:
-        raise FileExistsError(errno.EEXIST, "it is there already, and is never written over", path)
+        raise FileExistsError(errno.EEXIST, "it already exists, and is never overwritten", path)
 
 
 def _is_bucket(to: str | None) -> bool:
