@@ -4,11 +4,36 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Annotated, Final, Literal
 
 from seb_appliance.formats.entry import Entry
+
+# What `/metrics` shows of a field, and where the field is declared.
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """In the annotation of a field. A name that ends in `_total` is a counter's. `of_none`: the
+    value where the field is None; None: no sample. A text counts as 1 unless it is empty."""
+
+    name: str
+    help: str
+    of_none: float | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def kind(self) -> Literal["counter", "gauge"]:
+        return "counter" if self.name.endswith("_total") else "gauge"
+
+
+@dataclass(frozen=True, slots=True)
+class Label:
+    """In the annotation of a field that labels the metrics beside it."""
+
+    name: str
+
 
 # How long something took, counted in steps of a fourth of a doubling: what percentiles need.
 #
@@ -44,23 +69,48 @@ def percentile_s(counts: Sequence[int], fraction: float) -> float | None:
 
 @dataclass(slots=True)
 class Counters:
-    entries: int = 0
-    entry_bytes: int = 0
-    records: int = 0
-    put_seconds: float = 0.0
+    entries: Annotated[int, Metric("seb_entries_total", "Journal entries stored.")] = 0
+    entry_bytes: Annotated[
+        int, Metric("seb_entry_bytes_total", "Bytes of journal entries stored.")
+    ] = 0
+    records: Annotated[int, Metric("seb_records_total", "Records acknowledged.")] = 0
+    put_seconds: Annotated[
+        float, Metric("seb_entry_seconds_total", "Seconds from seal to stored.")
+    ] = 0.0
     puts: Latencies = field(default_factory=Latencies)  # the same, each for itself
     open_seconds: float = 0.0  # of the windows that became entries
     entry_shares: dict[int, float] = field(default_factory=dict)
     came_in: dict[int, tuple[int, int]] = field(default_factory=dict)
-    plain_bytes: int = 0  # of batches that were compressed, before
-    packed_bytes: int = 0  # … and after
-    reads: int = 0
-    read_records: int = 0
-    deadlines_passed: int = 0
-    fetched_ahead: int = 0  # sections
-    index_lookups: int = 0  # pages of the index read from SQLite
-    writes: int = 0  # appends, commits and what operators do
-    live_encoded: int = 0  # records, each once for all who follow at the log end
+    plain_bytes: Annotated[
+        int,
+        Metric(
+            "seb_compressed_plain_bytes_total",
+            "Bytes of the batches that are stored compressed, before.",
+        ),
+    ] = 0  # of batches that were compressed, before
+    packed_bytes: Annotated[
+        int,
+        Metric(
+            "seb_compressed_bytes_total", "Bytes of the batches that are stored compressed, after."
+        ),
+    ] = 0  # … and after
+    reads: Annotated[int, Metric("seb_reads_total", "Reads answered.")] = 0
+    read_records: Annotated[int, Metric("seb_read_records_total", "Records handed to readers.")] = 0
+    deadlines_passed: Annotated[
+        int, Metric("seb_deadlines_total", "Callers told outcome_unknown.")
+    ] = 0
+    fetched_ahead: Annotated[
+        int, Metric("seb_read_ahead_sections_total", "Sections fetched before they were asked for.")
+    ] = 0  # sections
+    index_lookups: Annotated[
+        int, Metric("seb_index_lookups_total", "Pages of the index read from SQLite.")
+    ] = 0  # pages of the index read from SQLite
+    writes: Annotated[int, Metric("seb_writes_total", "Appends, commits and changes stored.")] = (
+        0  # appends, commits and what operators do
+    )
+    live_encoded: Annotated[
+        int, Metric("seb_live_encoded_total", "Records encoded for live streams.")
+    ] = 0  # records, each once for all who follow at the log end
 
     def note_compressed(self, plain_bytes: int, packed_bytes: int) -> None:
         self.plain_bytes += plain_bytes
@@ -115,3 +165,24 @@ class Histogram:
     def note(self, seconds: float) -> None:
         self.counts[bisect_left(BOUNDS_S, seconds)] += 1
         self.sum_s += seconds
+
+
+@dataclass(frozen=True, slots=True)
+class RequestCount:
+    """Requests of one kind and purpose with one outcome: `ok`, or the name of the error's class.
+
+    `seconds` is the time they took together. Sent are the bytes of PUT bodies, whatever became of
+    them; received are those of GET bodies that came whole.
+    """
+
+    kind: Annotated[str, Label("kind")]
+    outcome: Annotated[str, Label("outcome")]
+    requests: Annotated[int, Metric("seb_store_requests_total", "Requests to the bucket.")] = 0
+    bytes_sent: Annotated[
+        int, Metric("seb_store_sent_bytes_total", "Bytes sent to the bucket.")
+    ] = 0
+    bytes_received: Annotated[
+        int, Metric("seb_store_received_bytes_total", "Bytes received from it.")
+    ] = 0
+    seconds: Annotated[float, Metric("seb_store_seconds_total", "Seconds that they took.")] = 0.0
+    purpose: Annotated[str, Label("purpose")] = "start"

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from heapq import nlargest
+from typing import Annotated
 
 from seb_appliance import limits
 from seb_appliance.broker.append.sequencer import Sequencer
+from seb_appliance.broker.counters import Label, Metric
 from seb_appliance.broker.share_views import ShareView, share_views
 from seb_appliance.broker.shares import AllShares
 from seb_appliance.broker.topics.catalog import Catalog
@@ -18,9 +20,15 @@ from seb_appliance.broker.topics.catalog import Catalog
 class GroupLag:
     """How many offsets lie between where a group stands on a topic and the log end."""
 
-    group: str
-    topic: str
-    lag: int
+    group: Annotated[str, Label("group")]
+    topic: Annotated[str, Label("topic")]
+    lag: Annotated[
+        int,
+        Metric(
+            "seb_group_lag_records",
+            "Records that a group has not committed; the groups that are furthest behind.",
+        ),
+    ]
 
 
 def furthest_behind(catalog: Catalog) -> list[GroupLag]:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
 from seb_appliance.broker.append.retry_results import owner_hash
+from seb_appliance.broker.counters import Label, Metric
 from seb_appliance.broker.shares import AllShares, ForgettingShares, Shares
 from seb_appliance.broker.topics.catalog import Catalog
 
@@ -16,12 +18,23 @@ class ShareView:
     appliance, or nobody. `refusals` since the start. One that `forgets` refuses nothing: when it
     is full, whoever holds most loses the oldest."""
 
-    name: str
-    limit: int
-    used: int
+    name: Annotated[str, Label("share")]
+    limit: Annotated[int, Metric("seb_share_limit", "What may be held of a common resource.")]
+    used: Annotated[
+        int,
+        Metric(
+            "seb_share_used", "What API keys and operators hold of a common resource, in its unit."
+        ),
+    ]
     largest: str
     largest_held: int
-    refusals: int
+    refusals: Annotated[
+        int,
+        Metric(
+            "seb_share_refusals_total",
+            "Requests refused because a common resource, or the API key's share, was used up.",
+        ),
+    ]
     forgets: bool
 
 

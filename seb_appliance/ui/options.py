@@ -7,16 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from seb_appliance.broker.status import Telemetry
 from seb_appliance.broker.values import ReadResult
 from seb_appliance.clock import Clock
 from seb_appliance.ui.facts import (
     BillRow,
     CheckKind,
     CheckShown,
-    Facts,
     Figure,
     SettingRow,
-    StorageFacts,
 )
 from seb_appliance.ui.history import History, LagHistory, TopicRates
 
@@ -34,7 +33,7 @@ class PasswordCheck(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class UiOptions:
-    """`templates`, `static`: folders. `facts`, `storage`: how the appliance is now; `history`: how
+    """`templates`, `static`: folders. `telemetry`: how the appliance is now; `history`: how
     it was, `lags`: how far groups were behind, `rates`: what comes into topics; `settings`: those
     in force. `ndjson`: records as the API gives them, one a line, in parts. `snapshot` makes one,
     and says up to which entry it reaches. `cost`: figures of money for the overview, none if it has
@@ -44,12 +43,11 @@ class UiOptions:
 
     templates: Path
     static: Path
-    facts: Callable[[], Facts]
+    telemetry: Callable[[], Telemetry]
     history: History
     lags: LagHistory
     rates: TopicRates
     settings: Callable[[], Sequence[SettingRow]]
-    storage: Callable[[], StorageFacts]
     passwords: PasswordCheck
     clock: Clock
     random_bytes: Callable[[int], bytes]

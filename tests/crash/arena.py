@@ -19,8 +19,8 @@ from seb_appliance.state.digest import state_digest
 from seb_appliance.storage.journal.bases import BaseChain, ClaimedLog
 from seb_appliance.storage.journal.bucket_info import read_bucket_info
 from seb_appliance.storage.journal.create_only import CreateOnlyLog
-from seb_appliance.storage.journal.replay import EntryReader, Replay
-from seb_appliance.storage.journal.retry import Patience
+from seb_appliance.storage.journal.replay import Replay
+from seb_appliance.storage.journal.retry import RetryingStore
 from seb_appliance.storage.layout import Mode, SnapshotName
 from seb_appliance.storage.recovery.opening import StartOptions, open_journal
 from seb_appliance.storage.recovery.snapshots import SnapshotStore
@@ -118,9 +118,9 @@ class Arena:
 
     async def require_sound(self, seb: SebProcess) -> None:
         """Bucket and data directory, which nobody has, are as `seb fsck --full` wants them."""
-        patience = Patience(SystemClock(), random.random, give_up_after_s=10)
+        retrying = RetryingStore(self.store, SystemClock(), random.random, give_up_after_s=10)
         options = CheckOptions(full=True, data=seb.data, grace_ms=GRACE_MS)
-        report = await check_bucket(self.store, patience, SystemClock(), options, lambda *_: None)
+        report = await check_bucket(retrying, SystemClock(), options, lambda *_: None)
         assert report.findings.problems == [], report.findings.problems
 
     async def stop_and_compare_snapshots(self, seb: SebProcess) -> None:
@@ -151,8 +151,8 @@ class Arena:
 
 
 def _snapshots(store: ObjectStore) -> SnapshotStore:
-    patience = Patience(SystemClock(), random.random, give_up_after_s=10)
-    return SnapshotStore(store, patience, NO_FAILPOINTS)
+    retrying = RetryingStore(store, SystemClock(), random.random, give_up_after_s=10)
+    return SnapshotStore(retrying, NO_FAILPOINTS)
 
 
 Place = Callable[[Mode, Path], AbstractAsyncContextManager[Arena]]
@@ -160,18 +160,17 @@ Place = Callable[[Mode, Path], AbstractAsyncContextManager[Arena]]
 
 async def rebuild(store: ObjectStore, path: Path, snapshot: SnapshotName | None = None) -> None:
     """The state at `path`, from the first entry of the journal on, or from a snapshot."""
-    patience = Patience(SystemClock(), random.random, give_up_after_s=10)
+    retrying = RetryingStore(store, SystemClock(), random.random, give_up_after_s=10)
     database = await StateDatabase.open(path)
-    reader = EntryReader(store, patience)
-    replay = Replay(reader, database, SystemClock(), NO_FAILPOINTS, lambda *_: None)
-    info = await read_bucket_info(store, patience)
+    replay = Replay(retrying, database, SystemClock(), NO_FAILPOINTS, lambda *_: None)
+    info = await read_bucket_info(retrying)
     assert info is not None
     log: CreateOnlyLog | ClaimedLog
     if info.mode == "A":
-        log = CreateOnlyLog(store, patience, reader, replay, info.id_bytes)
+        log = CreateOnlyLog(replay, info.id_bytes)
     else:
-        chain = BaseChain(store, patience, info.id_bytes)
-        log = ClaimedLog(store, patience, reader, replay, chain)
+        chain = BaseChain(retrying, info.id_bytes)
+        log = ClaimedLog(replay, chain)
     await log.look()
     position = ORIGIN
     if snapshot is not None:

@@ -22,7 +22,7 @@ from seb_appliance.ops.checks.findings import Findings
 from seb_appliance.ops.checks.listing import list_bucket
 from seb_appliance.ops.checks.reference import Reference
 from seb_appliance.state.digest import state_digest
-from seb_appliance.storage.journal.retry import Patience
+from seb_appliance.storage.journal.retry import RetryingStore
 from seb_appliance.storage.stores.counted import CountedStore
 from tests.support.tidied import Place, Record
 
@@ -197,17 +197,17 @@ async def bucket_tells(place: Place, folder: Path) -> None:
     await place.appliance.close()
     ours = await asyncio.to_thread(state_digest, place.folder / "state.sqlite")
     clock, store, findings = SystemClock(), CountedStore(place.store), Findings()
-    patience = Patience(clock, random.Random(0).random)
+    retrying = RetryingStore(store, clock, random.Random(0).random)
     options = CheckOptions(data=place.folder, full=True)
-    report = await check_bucket(store, patience, clock, options, lambda *_: None)
+    report = await check_bucket(retrying, clock, options, lambda *_: None)
     # What was made in vain is a stray.
     assert {problem.code for problem in report.findings.problems} <= {"object_unreferenced"}
     bucket_id = report.bucket_id
     folder.mkdir()
     reference = await Reference.open(
-        folder, store, patience, clock, findings, lambda *_: None, mode="A", bucket_id=bucket_id
+        folder, retrying, clock, findings, lambda *_: None, mode="A", bucket_id=bucket_id
     )
-    await reference.follow(await list_bucket(store, patience, findings))
+    await reference.follow(await list_bucket(retrying, findings))
     await reference.close()
     theirs = await asyncio.to_thread(state_digest, folder / "reference.sqlite")
     assert ours == theirs

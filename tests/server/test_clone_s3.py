@@ -20,7 +20,7 @@ from seb_appliance.ops.host import restoring
 from seb_appliance.ops.host.stores import make_store
 from seb_appliance.settings import Settings, load
 from seb_appliance.start_errors import ConfigurationError, StoreUnusableError
-from seb_appliance.storage.journal.retry import Patience
+from seb_appliance.storage.journal.retry import RetryingStore
 from seb_appliance.storage.stores.directory import DirectoryStore
 from seb_appliance.storage.stores.object_store import ObjectStore, list_all
 from seb_appliance.storage.stores.s3_options import S3Options
@@ -64,9 +64,9 @@ async def require_same(folder: Path, copy: Settings) -> None:
     """Nothing is wrong with the copy, and its objects are those of the source, byte for byte (the
     source may have more: what a copy does not need)."""
     source, store = DirectoryStore(folder / "bucket"), make_store(copy)
-    patience = Patience(SystemClock(), random.random, give_up_after_s=10)
+    retrying = RetryingStore(store, SystemClock(), random.random, give_up_after_s=10)
     try:
-        report = await check_bucket(store, patience, SystemClock(), CheckOptions(), quiet)
+        report = await check_bucket(retrying, SystemClock(), CheckOptions(), quiet)
         assert report.findings.problems == []
         copied = await objects(store)
         assert copied.items() <= (await objects(source)).items()

@@ -27,11 +27,11 @@ from seb_appliance.formats.entry import Position
 from seb_appliance.formats.operations import ApiKeyRevoked, TopicTrimmed
 from seb_appliance.ops.jobs.tidier_job import TidierKeeper
 from seb_appliance.state import index_pages, projection
-from seb_appliance.storage.journal import create_only
+from seb_appliance.storage.journal import journal
 from seb_appliance.storage.journal.claims import Claimant
 from seb_appliance.storage.journal.create_only import CreateOnlyJournal
 from seb_appliance.storage.journal.followed import FollowedClaimed
-from seb_appliance.storage.journal.journal import StoredJournal, create_entry
+from seb_appliance.storage.journal.journal import StoredJournal
 from seb_appliance.storage.journal.replay import Replay
 from seb_appliance.storage.objects.cleanup import BucketCleaner
 from seb_appliance.storage.objects.compacting import NewestRecords
@@ -54,8 +54,8 @@ def acknowledged_before_it_is_stored() -> contextlib.AbstractContextManager[Any]
         return begun
 
     patches = contextlib.ExitStack()
-    for journal in (CreateOnlyJournal, opening.ClaimedJournal):
-        patches.enter_context(mock.patch.object(journal, "_store", later(journal._store)))
+    for kind in (CreateOnlyJournal, opening.ClaimedJournal):
+        patches.enter_context(mock.patch.object(kind, "_store", later(kind._store)))
     return patches
 
 
@@ -75,7 +75,7 @@ def any_412_is_ours() -> contextlib.AbstractContextManager[Any]:
             await store.create(key, encoded.body)
         return True
 
-    return mock.patch.object(create_only, "create_entry", created)
+    return mock.patch.object(journal, "_create_once", created)
 
 
 def any_412_is_another_writer() -> contextlib.AbstractContextManager[Any]:
@@ -88,19 +88,20 @@ def any_412_is_another_writer() -> contextlib.AbstractContextManager[Any]:
             return False
         return True
 
-    return mock.patch.object(create_only, "create_entry", created)
+    return mock.patch.object(journal, "_create_once", created)
 
 
 def sealed_entry_given_up() -> contextlib.AbstractContextManager[Any]:
     """Mode A: after an unclear answer the entry counts as refused."""
+    create_once = journal._create_once
 
     async def created(store: Any, key: str, encoded: Any) -> bool:
         try:
-            return await create_entry(store, key, encoded)
+            return await create_once(store, key, encoded)
         except StoreUncertainError:
             return False
 
-    return mock.patch.object(create_only, "create_entry", created)
+    return mock.patch.object(journal, "_create_once", created)
 
 
 def failed_window_acknowledged() -> contextlib.AbstractContextManager[Any]:

@@ -19,7 +19,7 @@ from seb_appliance.storage import layout
 from seb_appliance.storage.journal.followed import FollowedJournal
 from seb_appliance.storage.journal.journal import StoredJournal
 from seb_appliance.storage.journal.replay import ReplayError
-from seb_appliance.storage.journal.retry import Patience
+from seb_appliance.storage.journal.retry import RetryingStore
 from seb_appliance.storage.objects.cleanup import BucketCleaner
 from seb_appliance.storage.objects.rewriting import ObjectRewriter
 from seb_appliance.storage.objects.section_source import BucketSections
@@ -214,7 +214,7 @@ class Process:
         sections = BucketSections(
             self._store, lambda ref: layout.object_key(journal.mode, ref), None, self._clock
         )
-        bucket = SnapshotStore(self._store, self._patience(), self.failpoints)
+        bucket = SnapshotStore(self._retrying(), self.failpoints)
         schedule = SnapshotSchedule(
             self._clock,
             entry_s=ENTRY_S,
@@ -246,17 +246,15 @@ class Process:
             else lambda: None,
         )
         self._snapshots = snapshots
-        rewriter = ObjectRewriter(self._store, self._patience(), journal.mode, self._disk.folder)
-        cleaner = BucketCleaner(
-            self._store, self._patience(), bucket, journal.mode, self.failpoints
-        )
+        rewriter = ObjectRewriter(self._retrying(), journal.mode, self._disk.folder)
+        cleaner = BucketCleaner(self._retrying(), bucket, journal.mode, self.failpoints)
         self.tidier = TidierKeeper(
             broker.tidying, rewriter, cleaner, snapshots, self._clock, self.failpoints
         )
         return broker
 
-    def _patience(self) -> Patience:
-        return Patience(self._clock, self._draws.random, give_up_after_s=20.0)
+    def _retrying(self) -> RetryingStore:
+        return RetryingStore(self._store, self._clock, self._draws.random, give_up_after_s=20.0)
 
     async def _drain(self, broker: Broker) -> None:
         assert self.tidier is not None

@@ -21,7 +21,7 @@ from seb_appliance.formats.entry import ORIGIN, Entry, Position
 from seb_appliance.formats.operations import TopicDeleted
 from seb_appliance.start_errors import StoreUnusableError
 from seb_appliance.storage.journal.journal import StoredJournal
-from seb_appliance.storage.journal.retry import Patience
+from seb_appliance.storage.journal.retry import RetryingStore
 from seb_appliance.storage.layout import SnapshotName
 from seb_appliance.storage.recovery.opening import StartOptions, StartReport, open_journal
 from seb_appliance.storage.recovery.snapshots import SnapshotStore
@@ -141,8 +141,8 @@ class Appliance:
         self.acknowledged.append(number)
 
     def snapshots(self) -> SnapshotStore:
-        patience = Patience(self.clock, random.Random(2).random, give_up_after_s=5)
-        return SnapshotStore(self.store, patience, NO_FAILPOINTS)
+        retrying = RetryingStore(self.store, self.clock, random.Random(2).random, give_up_after_s=5)
+        return SnapshotStore(retrying, NO_FAILPOINTS)
 
     async def snapshot(self) -> SnapshotName:
         path = self.data_dir / "snapshot"

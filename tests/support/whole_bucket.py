@@ -18,7 +18,7 @@ from seb_appliance.ops.checks.check import CheckOptions, CheckReport, check_buck
 from seb_appliance.ops.host.stores import make_store
 from seb_appliance.ops.serve.assembly import Appliance
 from seb_appliance.state.database import StateDatabase
-from seb_appliance.storage.journal.retry import Patience
+from seb_appliance.storage.journal.retry import RetryingStore
 from seb_appliance.storage.layout import Mode
 from seb_appliance.storage.recovery.opening import StartOptions, open_journal
 from seb_appliance.storage.stores.directory import DirectoryStore
@@ -55,10 +55,10 @@ class Whole:
 async def check(whole: Whole, *, local: bool = False, **options: bool) -> CheckReport:
     """As `seb fsck` does; without the data directory unless `local`."""
     store = DirectoryStore(whole.bucket)
-    patience = Patience(SystemClock(), random.random, give_up_after_s=5)
+    retrying = RetryingStore(store, SystemClock(), random.random, give_up_after_s=5)
     chosen = CheckOptions(data=whole.data if local else None, **options)
     try:
-        return await check_bucket(store, patience, SystemClock(), chosen, lambda *_: None)
+        return await check_bucket(retrying, SystemClock(), chosen, lambda *_: None)
     finally:
         await store.close()
 

@@ -136,7 +136,8 @@ def test_the_table_of_prices_says_what_is_counted() -> None:
 def metrics() -> set[str]:
     """The names that the code exports."""
     found = set()
-    for path in (ROOT / "seb_appliance" / "ops" / "serve").glob("samples*.py"):
+    package = ROOT / "seb_appliance"
+    for path in (*package.glob("broker/*.py"), package / "ops" / "serve" / "samples.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Constant) and re.fullmatch(r"seb_\w+", str(node.value)):
                 found.add(str(node.value))

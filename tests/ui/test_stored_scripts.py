@@ -11,6 +11,7 @@ from typing import Any, Final, Literal, get_args
 from urllib.parse import quote
 
 import httpx2
+import msgspec
 import pytest
 import pytest_asyncio
 
@@ -47,7 +48,7 @@ USER_AGENT: Final = script("agent")[: limits.USER_AGENT_CHARACTERS_MAX]
 # Who is given this has said it in each of its texts.
 SHOWN: Final = {
     "api-key", "description", "record-key", "value", "json", "header", "holder", "metadata",
-    "agent", "actor", "facts", "storage", "setting", "figure", "bill", "check", "field",
+    "agent", "actor", "telemetry", "setting", "figure", "bill", "check", "field",
 }  # fmt: skip
 
 KEY: Final = script("record-key")
@@ -109,6 +110,9 @@ def spoiled(value: Any, place: str) -> Any:
         return script(place)
     if isinstance(value, list | tuple):
         return type(value)(spoiled(one, place) for one in value)
+    if isinstance(value, msgspec.Struct):
+        members = {name: spoiled(getattr(value, name), place) for name in value.__struct_fields__}
+        return msgspec.structs.replace(value, **members)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         members = {
             member.name: spoiled(getattr(value, member.name), place)
@@ -128,8 +132,7 @@ def spoiled_options(options: Callable[[Appliance], UiOptions]) -> Callable[[Appl
         check = CheckShown("fsck", "t", "a", "p", 1, 1.0, False, "v", [Figure("n", "v")], remarks)
         return dataclasses.replace(
             told,
-            facts=lambda: spoiled(told.facts(), "facts"),
-            storage=lambda: spoiled(told.storage(), "storage"),
+            telemetry=lambda: spoiled(told.telemetry(), "telemetry"),
             settings=lambda: spoiled(list(told.settings()), "setting"),
             cost=lambda: spoiled([Figure("n", "v")], "figure"),
             bill=lambda: spoiled(list(told.bill()), "bill"),

@@ -16,8 +16,7 @@ from seb_appliance.errors import CompactionRefusedError, ForkRefusedError
 from seb_appliance.formats.operations import TopicSettings
 from seb_appliance.ops.checks.check import CheckOptions, check_bucket
 from seb_appliance.storage import layout
-from seb_appliance.storage.journal.retry import Patience
-from seb_appliance.storage.stores.counted import CountedStore
+from seb_appliance.storage.journal.retry import RetryingStore
 from tests.support.tidied import Place
 
 
@@ -269,11 +268,10 @@ async def test_fsck_tells_what_a_fork_has_lost_with_its_deleted_parents_segment(
     await place.broker.topics.fork("fork", "base", 20)
     await place.broker.topics.delete("base")
     clock = SystemClock()
-    patience = Patience(clock, lambda: 0.5, give_up_after_s=5)
+    retrying = RetryingStore(place.store, clock, lambda: 0.5, give_up_after_s=5)
 
     async def problems() -> list[tuple[str, str | None, tuple[int, int] | None]]:
-        store = CountedStore(place.store)
-        report = await check_bucket(store, patience, clock, CheckOptions(), lambda *_: None)
+        report = await check_bucket(retrying, clock, CheckOptions(), lambda *_: None)
         found = report.findings.problems
         return [(problem.code, problem.topic, problem.offsets) for problem in found]
 

@@ -28,7 +28,7 @@ from seb_appliance.ops.host.stores import make_store
 from seb_appliance.ops.serve.assembly import Appliance
 from seb_appliance.ops.serve.go_import import ImportOptions, import_old_log
 from seb_appliance.start_errors import ConfigurationError
-from seb_appliance.storage.journal.retry import Patience
+from seb_appliance.storage.journal.retry import RetryingStore
 from tests.support import go_client
 from tests.support.appliance import running_appliance
 from tests.support.old_buckets import FIXTURE, FIXTURE_VALUES, OldPlace, of_directory
@@ -92,9 +92,9 @@ async def values(appliance: Appliance, topic: str) -> list[bytes]:
 async def problems(old: OldPlace, *, in_place: bool = True) -> list[tuple[str, str]]:
     chosen = old.own(in_place=in_place)
     store = make_store(chosen)
-    patience = Patience(SystemClock(), random.random, give_up_after_s=10)
+    retrying = RetryingStore(store, SystemClock(), random.random, give_up_after_s=10)
     options = CheckOptions(data=chosen.data)
-    report = await check_bucket(store, patience, SystemClock(), options, lambda *_: None)
+    report = await check_bucket(retrying, SystemClock(), options, lambda *_: None)
     await store.close()
     return [(problem.code, problem.subject) for problem in report.findings.problems]
 

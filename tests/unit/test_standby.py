@@ -20,8 +20,7 @@ from seb_appliance.failpoints import NO_FAILPOINTS
 from seb_appliance.formats.operations import Grant, TopicSettings
 from seb_appliance.ops.serve.assembly import Appliance
 from seb_appliance.ops.serve.samples import samples
-from seb_appliance.ops.serve.status import status
-from seb_appliance.ops.serve.ui_facts import facts
+from seb_appliance.ops.serve.status import status, telemetry
 from seb_appliance.start_errors import ConfigurationError
 from seb_appliance.storage.stores.counted import CountedStore
 from seb_appliance.storage.stores.memory import MemoryStore
@@ -165,9 +164,11 @@ async def test_it_says_that_it_is_one_and_how_far_it_is(
     assert shown.applied > 0
     assert status(standby).journal.seq == writer.journal.position.seq
     totals = standby.broker.topic_lists.totals()
-    on_the_page = {figure.name: figure.value for figure in _figures(facts(standby), totals, None)}
+    on_the_page = {
+        figure.name: figure.value for figure in _figures(telemetry(standby), totals, None)
+    }
     assert "up to date" in on_the_page["Standby"]
-    assert "Standby" not in {figure.name for figure in _figures(facts(writer), totals, None)}
+    assert "Standby" not in {figure.name for figure in _figures(telemetry(writer), totals, None)}
     found = {sample.name: sample.value for sample in samples(standby, 0, 0)}
     assert found["seb_standby"] == 1
     assert found["seb_standby_lag_entries"] == 0

@@ -28,7 +28,7 @@ from seb_appliance.failpoints import NO_FAILPOINTS
 from seb_appliance.formats import batch, segment
 from seb_appliance.formats.operations import TopicSettings
 from seb_appliance.storage import layout
-from seb_appliance.storage.journal.retry import Patience
+from seb_appliance.storage.journal.retry import RetryingStore
 from seb_appliance.storage.objects.disk_cache import DiskCache, EntriesOnDisk, entry_name
 from seb_appliance.storage.objects.rewriting import ObjectRewriter
 from seb_appliance.storage.stores.counted import CountedStore
@@ -131,8 +131,10 @@ async def test_entries_come_from_the_disk_unless_they_are_damaged_or_missing_the
     damaged.write_bytes(damaged.read_bytes()[:-60] + b"?" * 60)
     missing.unlink()
     bucket = CountedStore(place.store)
-    patience = Patience(SystemClock(), lambda: 0.5, give_up_after_s=5)
-    made = await ObjectRewriter(EntriesOnDisk(bucket, folder), patience, "A", folder).rewrite(job)
+    retrying = RetryingStore(
+        EntriesOnDisk(bucket, folder), SystemClock(), lambda: 0.5, give_up_after_s=5
+    )
+    made = await ObjectRewriter(retrying, "A", folder).rewrite(job)
     assert bucket.counts.requests("GET") == 3 + len(made.objects)
     await place.broker.tidying.switch(job, made)
     assert await place.values("t") == values

@@ -32,7 +32,7 @@ from seb_appliance.state.database import StateDatabase
 from seb_appliance.state.digest import rows_checksum
 from seb_appliance.state.schema import NEWEST_REVISION
 from seb_appliance.storage import layout
-from seb_appliance.storage.journal.retry import Patience
+from seb_appliance.storage.journal.retry import RetryingStore
 from seb_appliance.storage.stores.directory import DirectoryStore
 from tests.upgrade.appliance_of import appliance_of, settings_of, told_records, told_state
 from tests.upgrade.make_stored import INDEX_PAGE_ENTRIES
@@ -163,8 +163,8 @@ async def test_nothing_is_found_wrong_with_its_bucket(
 ) -> None:
     monkeypatch.setattr(limits, "INDEX_PAGE_ENTRIES", INDEX_PAGE_ENTRIES)  # else snapshots differ
     store = DirectoryStore(stored(name).bucket)
-    patience = Patience(SystemClock(), random.random, give_up_after_s=5)
-    report = await check_bucket(store, patience, SystemClock(), CheckOptions(), lambda *_: None)
+    retrying = RetryingStore(store, SystemClock(), random.random, give_up_after_s=5)
+    report = await check_bucket(retrying, SystemClock(), CheckOptions(), lambda *_: None)
     await store.close()
     assert report.findings.problems == []
 

@@ -42,7 +42,6 @@ from seb_appliance.api.routes.manage import health as metrics
 from seb_appliance.api.routes.manage import status as status_api
 from seb_appliance.api.routes.manage.cost import CostOut
 from seb_appliance.api.routes.manage.health import Sample
-from seb_appliance.api.routes.manage.status import Status
 from seb_appliance.api.routes.records import consume as records_consume
 from seb_appliance.api.routes.records import live_many as records_live_many
 from seb_appliance.api.routes.records import manifest, record_keys, transactions
@@ -55,6 +54,7 @@ from seb_appliance.api.server.peers import Network, forwarded_for
 from seb_appliance.api.server.wire import with_defaults
 from seb_appliance.broker.append.quotas import Meter
 from seb_appliance.broker.broker import Broker
+from seb_appliance.broker.status import Status
 from seb_appliance.errors import RefusedError
 from seb_appliance.protocols.durable_streams import routes as streams
 from seb_appliance.protocols.go import routes as go_api

@@ -15,7 +15,7 @@ from seb_appliance.ops.host.stores import make_store
 from seb_appliance.settings import Settings
 from seb_appliance.start_errors import StartError
 from seb_appliance.storage.journal.replay import Progress
-from seb_appliance.storage.journal.retry import Patience, given_up
+from seb_appliance.storage.journal.retry import RetryingStore, given_up
 
 EXIT_CLEAN: Final = 0
 EXIT_PROBLEMS: Final = 65
@@ -40,9 +40,8 @@ async def check(
     bucket_only: bool = False,
 ) -> BucketCheck:
     """Check the bucket, and the data directory while no server has it. Raises StartError."""
-    store = make_store(settings, must_exist=True)
-    clock = SystemClock()
-    patience = Patience(clock, random.random, give_up_after_s=ANSWER_WITHIN_S)
+    clock, raw = SystemClock(), make_store(settings, must_exist=True)
+    store = RetryingStore(raw, clock, random.random, give_up_after_s=ANSWER_WITHIN_S)
     try:
         with data_directory_if_free(settings.data) as is_free:
             is_local = is_free and not bucket_only
@@ -58,7 +57,7 @@ async def check(
                 data=settings.data if is_local else None,
                 grace_ms=settings.garbage_grace_ms,
             )
-            report = await check_bucket(store, patience, clock, options, progress)
+            report = await check_bucket(store, clock, options, progress)
     except StoreError as error:
         raise given_up(error) from error
     finally:

@@ -23,9 +23,8 @@ from seb_appliance.start_errors import StoreUnusableError
 from seb_appliance.storage import layout
 from seb_appliance.storage.journal.bucket_info import BucketInfo, read_bucket_info
 from seb_appliance.storage.journal.replay import Progress
-from seb_appliance.storage.journal.retry import Patience
+from seb_appliance.storage.journal.retry import RetryingStore
 from seb_appliance.storage.layout import Mode
-from seb_appliance.storage.stores.object_store import ObjectStore
 from seb_appliance.storage.stores.store_clock import StoreClock
 
 _LOOKS: Final = 3  # at a bucket that changes while it is looked at
@@ -62,8 +61,7 @@ class CheckReport:
 
 
 async def check_bucket(
-    store: ObjectStore,
-    patience: Patience,
+    store: RetryingStore,
     clock: Clock,
     options: CheckOptions,
     progress: Progress,
@@ -72,11 +70,11 @@ async def check_bucket(
     when it does not answer."""
     findings = Findings()
     progress(0, 0, "listing the bucket")
-    listing = await list_bucket(store, patience, findings)
-    mode, bucket_id = await _what_bucket(store, patience, listing, findings)
+    listing = await list_bucket(store, findings)
+    mode, bucket_id = await _what_bucket(store, listing, findings)
     with tempfile.TemporaryDirectory(prefix="seb-fsck-") as name:
         report = CheckReport(store.description, mode, bucket_id, findings=findings)
-        check = _Check(store, patience, clock, options, progress, report, listing, Path(name))
+        check = _Check(store, clock, options, progress, report, listing, Path(name))
         await check.run()
     return report
 
@@ -84,8 +82,7 @@ async def check_bucket(
 class _Check:
     def __init__(
         self,
-        store: ObjectStore,
-        patience: Patience,
+        store: RetryingStore,
         clock: Clock,
         options: CheckOptions,
         progress: Progress,
@@ -94,7 +91,6 @@ class _Check:
         folder: Path,
     ) -> None:
         self._store = store
-        self._patience = patience
         self._clock = clock
         self._options = options
         self._progress = progress
@@ -108,7 +104,6 @@ class _Check:
         reference = await Reference.open(
             self._folder,
             self._store,
-            self._patience,
             self._clock,
             self._findings,
             self._progress,
@@ -139,11 +134,9 @@ class _Check:
         self._report.bucket_id = reference.bucket_id
         await self._check_info(reference)
         await reference.check_snapshots(self._listing.snapshots)
-        reader = ObjectReader(
-            self._store, self._patience, self._findings, self._progress, reference.bucket_id
-        )
+        reader = ObjectReader(self._store, self._findings, self._progress, reference.bucket_id)
         reader.wanted = InForce(await reference.state(), self._report.mode).by_object
-        await list_adopted(self._store, self._patience, self._listing, reader.wanted)
+        await list_adopted(self._store, self._listing, reader.wanted)
         if not self._options.quick:
             await reader.read_all(self._listing)
         self._report.counts |= {
@@ -189,7 +182,7 @@ class _Check:
             return
         right = BucketInfo(bucket_id=reference.bucket_id.hex(), mode="B")
         try:
-            info = await read_bucket_info(self._store, self._patience)
+            info = await read_bucket_info(self._store)
         except StoreUnusableError:
             info = None
         if info != right:
@@ -206,7 +199,6 @@ class _Check:
                 local.key_index,
                 self._folder,
                 self._store,
-                self._patience,
                 coverage,
                 self._findings,
             )
@@ -219,13 +211,13 @@ class _Check:
 
 
 async def _what_bucket(
-    store: ObjectStore, patience: Patience, listing: Listing, findings: Findings
+    store: RetryingStore, listing: Listing, findings: Findings
 ) -> tuple[Mode, bytes]:
     """Fencing mode and bucket id, also where bucket.json is damaged or gone. Raises
     StoreUnusableError when there is nothing of ours."""
     info = None
     try:
-        info = await read_bucket_info(store, patience)
+        info = await read_bucket_info(store)
     except StoreUnusableError as error:
         damage = partial(findings.add, "bucket_info_damaged", layout.BUCKET, error.detail)
     else:
@@ -238,7 +230,7 @@ async def _what_bucket(
         raise StoreUnusableError(f"{store.description} holds no bucket of an appliance")
     damage()
     key = listing.first_entry_key
-    head = await patience.ask(partial(store.get_range, key, 0, HEADER_BYTES))
+    head = await store.get_range(key, 0, HEADER_BYTES)
     try:
         return "A", read_header(head.data).bucket_id
     except BadBatchError as error:

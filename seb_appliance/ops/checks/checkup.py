@@ -26,7 +26,7 @@ from seb_appliance.settings import Settings
 from seb_appliance.start_errors import ConfigurationError, StartError, StoreUnusableError
 from seb_appliance.state.database import last_created_us
 from seb_appliance.storage.journal.bucket_info import read_bucket_info
-from seb_appliance.storage.journal.retry import Patience, given_up
+from seb_appliance.storage.journal.retry import RetryingStore, given_up
 from seb_appliance.storage.stores.object_store import ObjectStore
 from seb_appliance.storage.stores.store_clock import StoreClock
 from seb_appliance.storage.stores.store_probe import StoreTest, StoreTestReport
@@ -76,10 +76,10 @@ def _place_of_test(settings: Settings) -> Iterator[Settings]:
 
 
 async def _checkup(settings: Settings, tested: Settings) -> Checkup:
-    store = make_store(tested)
-    patience = Patience(SystemClock(), random.random, give_up_after_s=ANSWER_WITHIN_S)
+    raw, clock = make_store(tested), SystemClock()
+    store = RetryingStore(raw, clock, random.random, give_up_after_s=ANSWER_WITHIN_S)
     try:
-        bucket, failure = await _bucket(store, patience, settings)
+        bucket, failure = await _bucket(store, settings)
         exit_code = StoreUnusableError.exit_code if failure else 0
     except SebError as error:
         bucket, failure = {}, error.detail
@@ -144,12 +144,10 @@ def _existing(path: Path) -> Path:
     return next(place for place in (absolute, *absolute.parents) if place.exists())
 
 
-async def _bucket(
-    store: ObjectStore, patience: Patience, settings: Settings
-) -> tuple[dict[str, Any], str]:
+async def _bucket(store: RetryingStore, settings: Settings) -> tuple[dict[str, Any], str]:
     """What the store test says, and why the bucket cannot be used ("" if it can)."""
-    info = await read_bucket_info(store, patience)
-    test = StoreTest(store, patience, SystemClock(), secrets.token_hex(8))
+    info = await read_bucket_info(store)
+    test = StoreTest(store, SystemClock(), secrets.token_hex(8))
     report = await test.run(info.mode if info else None)
     failure = report.failure
     if not failure and info is not None and info.mode == "A" and report.mode == "B":

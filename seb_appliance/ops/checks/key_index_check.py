@@ -8,7 +8,6 @@ import sqlite3
 from bisect import bisect_left
 from collections.abc import AsyncIterator, Iterator
 from contextlib import closing
-from functools import partial
 from itertools import zip_longest
 from pathlib import Path
 from typing import Final
@@ -25,9 +24,8 @@ from seb_appliance.ops.checks.findings import Findings
 from seb_appliance.state import key_index_queries as queries
 from seb_appliance.state import key_index_rows as rows
 from seb_appliance.state.key_index import SqliteKeyIndex
-from seb_appliance.storage.journal.retry import Patience
+from seb_appliance.storage.journal.retry import RetryingStore
 from seb_appliance.storage.objects.merging import batches_of
-from seb_appliance.storage.stores.object_store import ObjectStore
 
 FILE: Final = "keyindex.sqlite"
 _SAMPLED: Final = 16  # sections of each topic
@@ -52,8 +50,7 @@ class KeyIndexCheck:
         self,
         path: Path,
         folder: Path,
-        store: ObjectStore,
-        patience: Patience,
+        store: RetryingStore,
         coverage: Coverage,
         findings: Findings,
     ) -> None:
@@ -61,7 +58,6 @@ class KeyIndexCheck:
         self._path = path
         self._folder = folder
         self._store = store
-        self._patience = patience
         self._coverage = coverage
         self._findings = findings
 
@@ -171,9 +167,8 @@ class KeyIndexCheck:
 
     async def _batches(self, place: Place) -> list[Batch]:
         """Damaged and missing sections are told elsewhere: here they have no records."""
-        ask = partial(self._store.get_range, place.key, place.at, place.length)
         try:
-            data = (await self._patience.ask(ask)).data
+            data = (await self._store.get_range(place.key, place.at, place.length)).data
             if crc32c(data) != place.crc:
                 return []
             found = await asyncio.to_thread(list, batches_of(data, place.base, place.last))

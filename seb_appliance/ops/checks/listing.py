@@ -6,13 +6,12 @@ from array import array
 from bisect import bisect_right
 from collections.abc import Collection
 from dataclasses import dataclass, field
-from functools import partial
 
 from seb_appliance.ops.checks.findings import Findings
 from seb_appliance.storage import layout
-from seb_appliance.storage.journal.retry import Patience
+from seb_appliance.storage.journal.retry import RetryingStore
 from seb_appliance.storage.layout import Claim, SnapshotName
-from seb_appliance.storage.stores.object_store import ObjectInfo, ObjectStore
+from seb_appliance.storage.stores.object_store import ObjectInfo
 
 
 class Runs:
@@ -62,10 +61,10 @@ class Listing:
         return self.entry_bytes + sum(info.size for info in of_records)
 
 
-async def list_bucket(store: ObjectStore, patience: Patience, findings: Findings) -> Listing:
+async def list_bucket(store: RetryingStore, findings: Findings) -> Listing:
     """LIST our folder once, page by page. What is nobody's is a finding."""
     listing, after = Listing(), ""
-    while page := await patience.ask(partial(store.list_after, layout.OURS, after)):
+    while page := await store.list_after(layout.OURS, after):
         for info in page:
             if not _take(listing, info):
                 findings.add(
@@ -76,14 +75,12 @@ async def list_bucket(store: ObjectStore, patience: Patience, findings: Findings
     return listing
 
 
-async def list_adopted(
-    store: ObjectStore, patience: Patience, listing: Listing, in_force: Collection[str]
-) -> None:
+async def list_adopted(store: RetryingStore, listing: Listing, in_force: Collection[str]) -> None:
     """LIST those files of the Go broker that are among the keys `in_force`."""
     places = (layout.parse_go_batch(key) for key in in_force)
     for name in sorted({place[0] for place in places if place is not None}):
         folder, after = f"{name}/", ""
-        while page := await patience.ask(partial(store.list_after, folder, after)):
+        while page := await store.list_after(folder, after):
             listing.adopted.update((info.key, info) for info in page if info.key in in_force)
             after = page[-1].key
 

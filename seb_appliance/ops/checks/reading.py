@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Mapping
-from functools import partial
 from typing import Final
 
 from seb_appliance import limits
@@ -23,8 +22,8 @@ from seb_appliance.ops.checks.object_checks import (
 )
 from seb_appliance.storage import layout
 from seb_appliance.storage.journal.replay import Progress
-from seb_appliance.storage.journal.retry import Patience, together
-from seb_appliance.storage.stores.object_store import ObjectInfo, ObjectStore
+from seb_appliance.storage.journal.retry import RetryingStore, together
+from seb_appliance.storage.stores.object_store import ObjectInfo
 
 _READS_OF_A_BAD_OBJECT: Final = 3  # a bit may have been flipped on the way
 _FAULTS_TOLD: Final = 5  # of one object
@@ -36,8 +35,7 @@ class ObjectReader:
 
     def __init__(
         self,
-        store: ObjectStore,
-        patience: Patience,
+        store: RetryingStore,
         findings: Findings,
         progress: Progress,
         bucket_id: bytes,
@@ -47,7 +45,6 @@ class ObjectReader:
         self.wanted: Mapping[str, list[StoredSection]] = {}
         self.read_objects = self.read_bytes = 0
         self._store = store
-        self._patience = patience
         self._findings = findings
         self._progress = progress
         self._bucket_id = bucket_id
@@ -59,9 +56,7 @@ class ObjectReader:
         """Every journal entry, then every segment, packed object and file of the Go broker."""
         self._total = listing.entry_count + len(listing.objects) + len(listing.adopted)
         after = ""
-        while page := await self._patience.ask(
-            partial(self._store.list_after, layout.JOURNAL, after)
-        ):
+        while page := await self._store.list_after(layout.JOURNAL, after):
             entries = [info for info in page if layout.parse_entry(info.key) is not None]
             await self._read_groups(entries)
             after = page[-1].key
@@ -93,7 +88,7 @@ class ObjectReader:
         verdict = Verdict()
         for _ in range(_READS_OF_A_BAD_OBJECT):
             try:
-                body = await self._patience.ask(partial(self._store.get, key))
+                body = await self._store.get(key)
             except ObjectMissingError:
                 return None
             verdict = await asyncio.to_thread(self._check, key, body)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 
 from seb_appliance.broker.ports import LoadedState
@@ -23,14 +22,13 @@ from seb_appliance.state import files
 from seb_appliance.state.database import StateDatabase
 from seb_appliance.state.digest import state_digest
 from seb_appliance.storage import layout
-from seb_appliance.storage.journal.bases import BaseChain, ClaimedLog
-from seb_appliance.storage.journal.create_only import CreateOnlyLog
-from seb_appliance.storage.journal.replay import EntryReader, Progress, Replay, ReplayError
-from seb_appliance.storage.journal.retry import Patience
+from seb_appliance.storage.journal.bases import ClaimedLog
+from seb_appliance.storage.journal.replay import Progress, Replay, ReplayError
+from seb_appliance.storage.journal.retry import RetryingStore
 from seb_appliance.storage.layout import Claim, Mode, SnapshotName
-from seb_appliance.storage.recovery.recovery import Log
+from seb_appliance.storage.recovery.recovery import log_of
 from seb_appliance.storage.recovery.snapshots import SnapshotStore, floor_of
-from seb_appliance.storage.stores.object_store import ObjectStore, list_all
+from seb_appliance.storage.stores.object_store import list_all
 
 
 class _Stopping:
@@ -73,8 +71,7 @@ class Reference:
         self,
         database: StateDatabase,
         folder: Path,
-        store: ObjectStore,
-        patience: Patience,
+        store: RetryingStore,
         clock: Clock,
         findings: Findings,
         progress: Progress,
@@ -89,24 +86,17 @@ class Reference:
         self._folder = folder
         self._findings = findings
         self._store = store
-        self._bucket = SnapshotStore(store, patience, NO_FAILPOINTS)
+        self._bucket = SnapshotStore(store, NO_FAILPOINTS)
         self._replica = _Stopping(database, folder / "reference.sqlite")
-        self._patience = patience
-        reader = EntryReader(store, patience)
-        self._replay = Replay(reader, self._replica, clock, NO_FAILPOINTS, progress)
-        self.chain = BaseChain(store, patience, bucket_id) if mode == "B" else None
-        self._log: Log
-        if self.chain is not None:
-            self._log = ClaimedLog(store, patience, reader, self._replay, self.chain)
-        else:
-            self._log = CreateOnlyLog(store, patience, reader, self._replay, bucket_id)
+        self._replay = Replay(store, self._replica, clock, NO_FAILPOINTS, progress)
+        self._log = log_of(mode, self._replay, bucket_id)
+        self.chain = self._log.chain if isinstance(self._log, ClaimedLog) else None
 
     @classmethod
     async def open(
         cls,
         folder: Path,
-        store: ObjectStore,
-        patience: Patience,
+        store: RetryingStore,
         clock: Clock,
         findings: Findings,
         progress: Progress,
@@ -120,7 +110,6 @@ class Reference:
             database,
             folder,
             store,
-            patience,
             clock,
             findings,
             progress,
@@ -253,7 +242,7 @@ class Reference:
     # --- snapshots ---
 
     async def _snapshots(self) -> list[SnapshotName]:
-        listed = await self._patience.ask(partial(list_all, self._store, layout.SNAPSHOTS))
+        listed = await list_all(self._store, layout.SNAPSHOTS)
         names = (layout.parse_snapshot(info.key) for info in listed)
         return sorted(name for name in names if name is not None)
 

@@ -13,7 +13,7 @@ from seb_appliance.ops.host.stores import make_store
 from seb_appliance.protocols.go.writing import OldTopicWriter
 from seb_appliance.settings import Settings
 from seb_appliance.start_errors import ConfigurationError
-from seb_appliance.storage.journal.retry import START_PATIENCE_S, Patience, given_up
+from seb_appliance.storage.journal.retry import START_PATIENCE_S, RetryingStore, given_up
 
 
 class MakeWriter(Protocol):
@@ -28,12 +28,13 @@ async def old_bucket(target: Settings) -> AsyncIterator[MakeWriter]:
     block a store that does not answer raises StoreUnusableError."""
     if target.address.kind == "memory":
         raise ConfigurationError("--to memory: would be gone at once; name a bucket or directory")
-    store = make_store(target)
-    patience = Patience(SystemClock(), random.random, give_up_after_s=START_PATIENCE_S)
+    store = RetryingStore(
+        make_store(target), SystemClock(), random.random, give_up_after_s=START_PATIENCE_S
+    )
 
     def make(name: str, *, values_only: bool, records_per_file: int | None) -> OldTopicWriter:
         return OldTopicWriter(
-            store, patience, name, values_only=values_only, records_per_file=records_per_file
+            store, name, values_only=values_only, records_per_file=records_per_file
         )
 
     try:

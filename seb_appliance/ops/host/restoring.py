@@ -25,10 +25,9 @@ from seb_appliance.settings import Settings
 from seb_appliance.start_errors import ConfigurationError, StoreUnusableError
 from seb_appliance.state.database import StateDatabase
 from seb_appliance.storage.journal.replay import Progress
-from seb_appliance.storage.journal.retry import START_PATIENCE_S, Patience, given_up
+from seb_appliance.storage.journal.retry import START_PATIENCE_S, RetryingStore, given_up
 from seb_appliance.storage.recovery.copying import BucketCopy, Copied, Needed, needed_objects
 from seb_appliance.storage.recovery.rebuilding import Journal, Rebuilder, Rebuilt
-from seb_appliance.storage.stores.object_store import ObjectStore
 from seb_appliance.storage.stores.store_probe import StoreTest
 
 STATE_FILE: Final = "state.sqlite"
@@ -119,11 +118,8 @@ async def clone(
     ):
         restored = await _restored(source, scratch / "source", until_seq, None, progress)
         journal = restored.rebuilt.journal
-        patience = _patience()
-        await _require_mode(target, journal, patience)
-        copy = BucketCopy(
-            restored.rebuilt, restored.needed, target, _patience(), patience, progress
-        )
+        await _require_mode(target, journal)
+        copy = BucketCopy(restored.rebuilt, restored.needed, target, progress)
         try:
             copied = await copy.run()
             again = await _restored(target, scratch / "target", None, journal, progress)
@@ -139,14 +135,14 @@ async def clone(
 
 
 async def _restored(
-    store: ObjectStore,
+    store: RetryingStore,
     data: Path,
     until_seq: int | None,
     journal: Journal | None,
     progress: Progress,
 ) -> Restored:
     await asyncio.to_thread(data.mkdir, parents=True, exist_ok=True, mode=0o700)
-    rebuilder = Rebuilder(store, clock=SystemClock(), jitter=random.random, progress=progress)
+    rebuilder = Rebuilder(store, clock=SystemClock(), progress=progress)
     database = await StateDatabase.open(data / STATE_FILE)
     try:
         rebuilt = await rebuilder.rebuild(
@@ -156,15 +152,15 @@ async def _restored(
     finally:
         await database.close()
     try:
-        needed = await needed_objects(rebuilt, state.objects, state.tidied_seq, rebuilder.patience)
+        needed = await needed_objects(rebuilt, state.objects, state.tidied_seq)
     except StoreError as error:
         raise given_up(error) from error
     return Restored(rebuilt, state, needed)
 
 
-async def _require_mode(target: ObjectStore, journal: Journal, patience: Patience) -> None:
+async def _require_mode(target: RetryingStore, journal: Journal) -> None:
     """A bucket's fencing mode is copied with it: the other store must allow it."""
-    test = StoreTest(target, patience, SystemClock(), secrets.token_hex(8))
+    test = StoreTest(target, SystemClock(), secrets.token_hex(8))
     try:
         report = await test.run(journal.mode)
     except SebError as error:
@@ -196,15 +192,11 @@ def _require_apart(settings: Settings, into: Settings) -> None:
         )
 
 
-def _patience() -> Patience:
-    return Patience(SystemClock(), random.random, give_up_after_s=START_PATIENCE_S)
-
-
 @asynccontextmanager
-async def _opened(settings: Settings, *, must_exist: bool = True) -> AsyncIterator[ObjectStore]:
+async def _opened(settings: Settings, *, must_exist: bool = True) -> AsyncIterator[RetryingStore]:
     store = make_store(settings, must_exist=must_exist)
     try:
-        yield store
+        yield RetryingStore(store, SystemClock(), random.random, give_up_after_s=START_PATIENCE_S)
     finally:
         await store.close()
 

@@ -19,7 +19,7 @@ from seb_appliance.errors import CorruptObjectError, SebError
 from seb_appliance.ops.host.allocator import keep_freed_memory
 from seb_appliance.ops.host.stores import make_store
 from seb_appliance.ops.jobs.tidier_pipe import Answer, Hello, frame, read_frame
-from seb_appliance.storage.journal.retry import Patience
+from seb_appliance.storage.journal.retry import RetryingStore
 from seb_appliance.storage.objects.disk_cache import EntriesOnDisk
 from seb_appliance.storage.objects.rewriting import ObjectRewriter
 from seb_appliance.storage.stores.counted import CountedStore
@@ -43,9 +43,9 @@ async def _serve() -> None:
     except asyncio.IncompleteReadError:
         return  # the parent was killed while this process started
     store = make_store(hello.settings)
-    patience = Patience(SystemClock(), random.random, give_up_after_s=PATIENCE_S)
     reads = store if hello.cache is None else EntriesOnDisk(store, hello.cache)
-    rewriter = ObjectRewriter(reads, patience, hello.mode, hello.settings.data)
+    retrying = RetryingStore(reads, SystemClock(), random.random, give_up_after_s=PATIENCE_S)
+    rewriter = ObjectRewriter(retrying, hello.mode, hello.settings.data)
     asking = asyncio.create_task(read_frame(reader, RewriteJob))
     while True:
         try:

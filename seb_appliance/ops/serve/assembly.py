@@ -42,7 +42,7 @@ from seb_appliance.storage import layout
 from seb_appliance.storage.journal.followed import FollowedJournal
 from seb_appliance.storage.journal.journal import StoredJournal
 from seb_appliance.storage.journal.replay import Progress
-from seb_appliance.storage.journal.retry import Patience
+from seb_appliance.storage.journal.retry import RetryingStore
 from seb_appliance.storage.objects.cleanup import BucketCleaner
 from seb_appliance.storage.objects.disk_cache import DiskCache
 from seb_appliance.storage.objects.rewriting import ObjectRewriter
@@ -347,8 +347,8 @@ async def _journal(
 
 def _snapshot_store(store: CountedStore, clock: Clock, failpoints: Failpoints) -> SnapshotStore:
     # One that cannot be stored for a minute is given up: `failure` says so, the next is made later.
-    patience = Patience(clock, random.random, give_up_after_s=_SNAPSHOT_PATIENCE_S)
-    return SnapshotStore(store.used_for("snapshot"), patience, failpoints)
+    retrying = _retrying(store.used_for("snapshot"), clock, _SNAPSHOT_PATIENCE_S)
+    return SnapshotStore(retrying, failpoints)
 
 
 def _snapshots(
@@ -378,8 +378,12 @@ def _rewriter(
     if settings.address.kind != "memory":
         return ChildRewriter(settings, journal.mode, _cache_folder(settings, journal))
     # No other process can read it.
-    patience = Patience(clock, random.random, give_up_after_s=_TIDIER_PATIENCE_S)
-    return ObjectRewriter(store.used_for("tidier"), patience, journal.mode, settings.data)
+    retrying = _retrying(store.used_for("tidier"), clock, _TIDIER_PATIENCE_S)
+    return ObjectRewriter(retrying, journal.mode, settings.data)
+
+
+def _retrying(store: CountedStore, clock: Clock, give_up_after_s: float) -> RetryingStore:
+    return RetryingStore(store, clock, random.random, give_up_after_s=give_up_after_s)
 
 
 async def _cost(settings: Settings, sources: ApplianceSources) -> CostKeeper:
@@ -405,8 +409,8 @@ def _tidier(
     failpoints: Failpoints,
     traces: Traces | None,
 ) -> TidierKeeper:
-    patience = Patience(clock, random.random, give_up_after_s=_TIDIER_PATIENCE_S)
-    cleaner = BucketCleaner(store.used_for("tidier"), patience, bucket, journal.mode, failpoints)
+    retrying = _retrying(store.used_for("tidier"), clock, _TIDIER_PATIENCE_S)
+    cleaner = BucketCleaner(retrying, bucket, journal.mode, failpoints)
     return TidierKeeper(broker.tidying, rewriter, cleaner, snapshots, clock, failpoints, traces)
 
 

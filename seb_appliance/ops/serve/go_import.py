@@ -17,7 +17,7 @@ from typing import Final
 from seb_appliance import limits
 from seb_appliance.broker.topics.names import Patterns
 from seb_appliance.broker.upkeep.adopting import Adopting
-from seb_appliance.clock import SystemClock
+from seb_appliance.clock import Clock, SystemClock
 from seb_appliance.errors import FencedError, ImportRefusedError, OverloadedError, StoreError
 from seb_appliance.failpoints import Failpoints
 from seb_appliance.formats.batch_v1 import BatchV1
@@ -32,8 +32,9 @@ from seb_appliance.protocols.go.progress import OldTopics
 from seb_appliance.settings import Settings
 from seb_appliance.start_errors import ConfigurationError, StoreUnusableError
 from seb_appliance.storage.journal.replay import Progress
-from seb_appliance.storage.journal.retry import START_PATIENCE_S, Patience, given_up
+from seb_appliance.storage.journal.retry import START_PATIENCE_S, RetryingStore, given_up
 from seb_appliance.storage.objects.checked_objects import CheckedObjects
+from seb_appliance.storage.stores.object_store import ObjectStore
 from seb_appliance.storage.stores.store_clock import StoreClock
 
 # The two ways in which a Go broker's files come into force: as they lie there, or copied.
@@ -95,8 +96,8 @@ class Copied:
     def __init__(self, appliance: Appliance) -> None:
         journal, settings = appliance.journal, appliance.settings
         self._adopting = appliance.broker.adopting
-        patience = Patience(SystemClock(), random.random, give_up_after_s=START_PATIENCE_S)
-        self._store = CheckedObjects(appliance.store.used_for("tidier"), patience)
+        store = appliance.store.used_for("tidier")
+        self._store = CheckedObjects(_retrying(store, SystemClock()))
         naming = Naming(journal.bucket_id, journal.epoch, os.urandom)
         self._maker = ObjectMaker(
             naming,
@@ -176,20 +177,20 @@ async def import_old_log(
     began_s = clock.monotonic_s()
     source = make_store(options.source, must_exist=True)
     try:
-        patience = Patience(clock, random.random, give_up_after_s=START_PATIENCE_S)
+        store = _retrying(source, clock)
         wanted = Patterns(options.topics).cover
         progress(0, 0, "listing the old bucket")
-        old = await look(source, patience, wanted)
+        old = await look(store, wanted)
         now_us = StoreClock(clock, source).wall_us()
         _require_quiet(old, now_us, options.quiet_ms)
-        log = OldLog(source, patience, now_us, times_may_go_back=options.times_may_go_back)
+        log = OldLog(store, now_us, times_may_go_back=options.times_may_go_back)
         work = _Work(old, log, progress)
         if options.dry_run:
             await work.check()
         else:
             async with _writing(settings, progress) as appliance:
                 await work.run(appliance, in_place=in_place)
-        _require_unchanged(old, await look(source, patience, wanted))
+        _require_unchanged(old, await look(store, wanted))
     except StoreError as error:
         raise given_up(error) from error
     finally:
@@ -307,3 +308,7 @@ class _Work:
 
 def _leave(_one: OldFile, _found: BatchV1) -> None:
     """Nothing is done with a file that is only checked."""
+
+
+def _retrying(store: ObjectStore, clock: Clock) -> RetryingStore:
+    return RetryingStore(store, clock, random.random, give_up_after_s=START_PATIENCE_S)

@@ -19,15 +19,13 @@ from seb_appliance.api.server.plain_answers import PlainAnswers
 from seb_appliance.bundled import bundled
 from seb_appliance.ops.serve.assembly import Appliance
 from seb_appliance.ops.serve.samples import samples
-from seb_appliance.ops.serve.status import cost, status
+from seb_appliance.ops.serve.status import cost, status, telemetry
 from seb_appliance.ops.serve.ui_checks import checks_shown
 from seb_appliance.ops.serve.ui_facts import (
     bill_rows,
     cost_figures,
     cost_of_change,
-    facts,
     setting_rows,
-    storage,
 )
 from seb_appliance.protocols.durable_streams.options import StreamOptions
 from seb_appliance.ui.app import router as admin_page
@@ -43,12 +41,11 @@ def ui_options(appliance: Appliance) -> UiOptions:
     return UiOptions(
         templates=bundled("templates"),
         static=_STATIC,
-        facts=lambda: facts(appliance),
+        telemetry=lambda: telemetry(appliance),
         history=appliance.history.history,
         lags=appliance.history.lags,
         rates=appliance.history.rates,
         settings=lambda: setting_rows(appliance),
-        storage=lambda: storage(appliance),
         passwords=appliance.passwords,
         clock=appliance.clock,
         random_bytes=os.urandom,

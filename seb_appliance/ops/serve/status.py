@@ -1,4 +1,4 @@
-"""How one appliance is, gathered from its rooms when its operator asks (`GET /v1/status`)."""
+"""The status of one appliance, gathered from its parts when somebody asks."""
 
 from __future__ import annotations
 
@@ -15,9 +15,11 @@ from seb_appliance.api.routes.manage.cost import (
     PurposeCost,
     TopicCost,
 )
-from seb_appliance.api.routes.manage.status import (
+from seb_appliance.broker.status import (
     BackgroundStatus,
+    BillLine,
     BucketStatus,
+    CacheFigures,
     CostStatus,
     Counts,
     JournalStatus,
@@ -28,6 +30,8 @@ from seb_appliance.api.routes.manage.status import (
     StandbyStatus,
     StateStatus,
     Status,
+    Telemetry,
+    TidierRequests,
     TidierStatus,
     TopicBehind,
     WaitingStatus,
@@ -37,6 +41,55 @@ from seb_appliance.ops.jobs.cost_job import CostKeeper
 from seb_appliance.ops.serve.assembly import Appliance
 
 _SHOWN: Final = 10  # topics that the key index is behind on
+
+
+def telemetry(appliance: Appliance) -> Telemetry:
+    """All figures; called on the event loop, so it reads memory only."""
+    broker, sections, tidier = appliance.broker, appliance.sections, appliance.tidier
+    objects, behind = broker.tidying.object_sizes, broker.gauges.groups_behind()
+    oldest_us, cost = broker.remembered.oldest_request_us, appliance.cost.report()
+    return Telemetry(
+        status=status(appliance),
+        log=broker.counters,
+        cache=CacheFigures(
+            sections.from_memory,
+            sections.from_disk,
+            sections.from_bucket,
+            sections.damaged,
+            sections.cached_bytes if sections.has_cache else None,
+            appliance.settings.cache_bytes,
+        ),
+        requests=appliance.store.counts.rows,
+        tidier_requests=[TidierRequests(*row) for row in sorted(tidier.asked.requests.items())],
+        groups_behind=behind,
+        cost_lines=[
+            BillLine(cost.prices.currency, line.what, line.amount) for line in cost.so_far.lines
+        ],
+        tidied_seq=broker.tidying.tidied_seq,
+        object_bytes=sum(length for length, _ in objects),
+        living_bytes=sum(living for _, living in objects),
+        is_standby=appliance.standby is not None,
+        snapshots_published=appliance.snapshots.published,
+        snapshot_failures=appliance.snapshots.failures,
+        window_bytes=broker.gauges.window_bytes,
+        pending_refusals=broker.pending.refusals,
+        reading_refusals=broker.reading.refusals,
+        following_refusals=broker.followers.budget.refusals,
+        following_bytes=broker.followers.budget.used,
+        followers=broker.followers.count,
+        followers_cut=broker.followers.cut,
+        remembered_oldest_s=(
+            0.0 if oldest_us is None else max(0.0, broker.log_clock.age_us(oldest_us) / 1e6)
+        ),
+        dates_refused=appliance.clock.dates_refused,
+        group_lag_worst=max((found.lag for found in behind), default=0),
+        loop_delay_worst_s=appliance.loop_probe.worst_s,
+        parsed_bodies=appliance.parser.parsed,
+        parser_restarts=appliance.parser.restarts,
+        stored_bytes=cost.stored_bytes,
+        linger_s=cost.linger_ms / 1000,
+        cost_failing=bool(appliance.cost.failure),
+    )
 
 
 def status(appliance: Appliance) -> Status:

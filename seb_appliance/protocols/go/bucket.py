@@ -8,14 +8,13 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Final
 
 from seb_appliance.broker.topics.names import check_topic_name
 from seb_appliance.errors import BadNameError, ImportRefusedError
 from seb_appliance.storage import layout
-from seb_appliance.storage.journal.retry import Patience
-from seb_appliance.storage.stores.object_store import ObjectInfo, ObjectStore
+from seb_appliance.storage.journal.retry import RetryingStore
+from seb_appliance.storage.stores.object_store import ObjectInfo
 
 _OFFSETS: Final = ".offsets"  # the Go broker's cache of its own listing
 
@@ -50,13 +49,11 @@ class OldBucket:
         return sum(sum(topic.sizes) for topic in self.topics)
 
 
-async def look(
-    store: ObjectStore, patience: Patience, is_wanted: Callable[[str], bool]
-) -> OldBucket:
+async def look(store: RetryingStore, is_wanted: Callable[[str], bool]) -> OldBucket:
     """LIST everything once, our own folder aside. `is_wanted`: which topics to look at. Raises
     ImportRefusedError for a key that no Go broker makes, and for a topic that cannot be ours."""
     found, after = OldBucket(), ""
-    while page := await patience.ask(partial(store.list_after, "", after)):
+    while page := await store.list_after("", after):
         for info in page:
             if not info.key.startswith(layout.OURS) and not info.key.endswith(_OFFSETS):
                 _take(found, info, is_wanted)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterator
 from dataclasses import dataclass
-from functools import partial
 from typing import Final, TypeAlias
 
 from crc32c import crc32c
@@ -15,8 +14,7 @@ from seb_appliance.errors import BadBatchError, ImportRefusedError, ObjectMissin
 from seb_appliance.formats import batch_v1
 from seb_appliance.formats.batch_v1 import BatchV1
 from seb_appliance.protocols.go.bucket import OldTopic
-from seb_appliance.storage.journal.retry import Patience, together
-from seb_appliance.storage.stores.object_store import ObjectStore
+from seb_appliance.storage.journal.retry import RetryingStore, together
 
 READS_AT_ONCE: Final = 16
 FILES_AT_ONCE: Final = 256  # in memory, unless they are large
@@ -48,11 +46,8 @@ class OldLog:
     """`times_may_go_back`: the clock of the old machine was set back once; else a file that is
     older than the one before it is refused, for they may have been mixed up."""
 
-    def __init__(
-        self, store: ObjectStore, patience: Patience, now_us: int, *, times_may_go_back: bool
-    ) -> None:
+    def __init__(self, store: RetryingStore, now_us: int, *, times_may_go_back: bool) -> None:
         self._store = store
-        self._patience = patience
         self._latest_us = now_us + limits.TIMESTAMP_AHEAD_US_MAX
         self._times_may_go_back = times_may_go_back
 
@@ -91,7 +86,7 @@ class OldLog:
 
     async def _get(self, key: str) -> bytes:
         try:
-            return await self._patience.ask(partial(self._store.get, key))
+            return await self._store.get(key)
         except ObjectMissingError as error:
             raise ImportRefusedError(f"{key} went away while it was read.") from error
 

@@ -7,15 +7,14 @@ was imported comes out as it went in.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import Final, Protocol
 
 from seb_appliance import limits
 from seb_appliance.errors import BadBatchError, ExportRefusedError
 from seb_appliance.formats import batch_v1
 from seb_appliance.storage import layout
-from seb_appliance.storage.journal.retry import Patience, together
-from seb_appliance.storage.stores.object_store import ObjectStore, list_all
+from seb_appliance.storage.journal.retry import RetryingStore, together
+from seb_appliance.storage.stores.object_store import list_all
 
 PUTS_AT_ONCE: Final = 8
 
@@ -43,8 +42,7 @@ class OldTopicWriter:
 
     def __init__(
         self,
-        store: ObjectStore,
-        patience: Patience,
+        store: RetryingStore,
         name: str,
         *,
         values_only: bool = False,
@@ -52,7 +50,6 @@ class OldTopicWriter:
     ) -> None:
         self.files = self.records = self.found = 0
         self._store = store
-        self._patience = patience
         self._name = name
         self._values_only = values_only
         self._records_per_file = records_per_file or limits.EXPORT_FILE_RECORDS_MAX
@@ -67,7 +64,7 @@ class OldTopicWriter:
 
     async def begin(self) -> None:
         """Look at what is there already. Raises StoreError."""
-        listed = await self._patience.ask(partial(list_all, self._store, f"{self._name}/"))
+        listed = await list_all(self._store, f"{self._name}/")
         self._there = {info.key for info in listed if layout.parse_go_batch(info.key)}
 
     async def add(self, records: Sequence[ExportedRecord]) -> None:
@@ -139,9 +136,9 @@ class OldTopicWriter:
     async def _put(self, key: str, plain: bytes) -> None:
         if key not in self._there:
             body = batch_v1.compress(plain)
-            await self._patience.ask(partial(self._store.put, key, body))
+            await self._store.put(key, body)
             return
-        stored = await self._patience.ask(partial(self._store.get, key))
+        stored = await self._store.get(key)
         try:
             is_same = batch_v1.inflate(stored) == plain
         except BadBatchError:

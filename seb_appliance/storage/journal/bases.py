@@ -20,15 +20,14 @@ from seb_appliance.storage import layout
 from seb_appliance.storage.journal.bucket_info import FORMAT_VERSIONS, require_known_formats
 from seb_appliance.storage.journal.replay import (
     READS_OF_A_BAD_ENTRY,
-    EntryReader,
     Replay,
     ReplayError,
     Span,
     chain_refusal,
 )
-from seb_appliance.storage.journal.retry import Patience
+from seb_appliance.storage.journal.retry import RetryingStore
 from seb_appliance.storage.layout import Claim
-from seb_appliance.storage.stores.object_store import ObjectStore, list_all
+from seb_appliance.storage.stores.object_store import list_all
 
 
 class Base(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -85,9 +84,9 @@ def decode_base(body: bytes, claim: Claim) -> Base:
     return base
 
 
-async def list_claims(store: ObjectStore, patience: Patience, folder: str) -> list[Claim]:
+async def list_claims(store: RetryingStore, folder: str) -> list[Claim]:
     """The claims (or bases: `folder` says which), lowest first."""
-    found = await patience.ask(partial(list_all, store, folder))
+    found = await list_all(store, folder)
     claims = []
     for info in found:
         claim = layout.parse_claim(info.key)
@@ -101,16 +100,15 @@ class BaseChain:
     """The bases in the bucket, followed from the highest one down. `bucket_id` is the one that the
     highest base records; until there is one, the one given."""
 
-    def __init__(self, store: ObjectStore, patience: Patience, bucket_id: bytes) -> None:
+    def __init__(self, store: RetryingStore, bucket_id: bytes) -> None:
         self.bucket_id = bucket_id
         self.top: Claim | None = None
         self._store = store
-        self._patience = patience
         self._read: dict[Claim, Base] = {}
 
     async def look(self) -> None:
         """LIST the bases anew. Raises ReplayError if the highest cannot be read."""
-        listed = await list_claims(self._store, self._patience, layout.BASES)
+        listed = await list_claims(self._store, layout.BASES)
         self.top = listed[-1] if listed else None
         if self.top is not None:
             self.bucket_id = bytes.fromhex((await self._base(self.top)).bucket_id)
@@ -140,7 +138,7 @@ class BaseChain:
         why = ""
         for _ in range(READS_OF_A_BAD_ENTRY):
             try:
-                body = await self._patience.ask(partial(self._store.get, key))
+                body = await self._store.get(key)
                 return decode_base(body, claim)
             except ObjectMissingError as error:
                 raise ReplayError(key, "is missing: a base that leads nowhere") from error
@@ -160,36 +158,26 @@ def _lies_in(position: Position, bases: list[Base]) -> bool:
 class ClaimedLog:
     """`recovery.Log` of mode B: the highest base, its cut, and its writer's own entries."""
 
-    def __init__(
-        self,
-        store: ObjectStore,
-        patience: Patience,
-        reader: EntryReader,
-        replay: Replay,
-        chain: BaseChain,
-    ) -> None:
-        self._store = store
-        self._patience = patience
-        self._reader = reader
+    def __init__(self, replay: Replay, chain: BaseChain) -> None:
         self._replay = replay
-        self._chain = chain
+        self.chain = chain
 
     @property
     def bucket_id(self) -> bytes:
-        return self._chain.bucket_id
+        return self.chain.bucket_id
 
     async def look(self) -> None:
-        await self._chain.look()
+        await self.chain.look()
 
     async def holds(self, position: Position) -> bool:
-        return position.seq == 0 or bool(await self._chain.from_position(position))
+        return position.seq == 0 or bool(await self.chain.from_position(position))
 
     async def entry_at(self, position: Position) -> EntryHeader | None:
         claim = Claim(position.epoch, position.writer_id)
-        return await self._reader.read_header(layout.claimed_key(claim, position.seq))
+        return await self._replay.reader.read_header(layout.claimed_key(claim, position.seq))
 
     async def replay(self, position: Position) -> Position:
-        bases = await self._chain.from_position(position)
+        bases = await self.chain.from_position(position)
         await self._expect(position)
         for i, base in enumerate(bases):
             cut = bases[i + 1].cut if i + 1 < len(bases) else None
@@ -203,10 +191,10 @@ class ClaimedLog:
 
     async def _expect(self, position: Position) -> None:
         """How many entries there are to come, by the highest writer's listing; for people only."""
-        if self._chain.top is None:
+        if self.chain.top is None:
             return
-        folder = f"{layout.JOURNAL}{self._chain.top.name}/"
-        after = layout.claimed_key(self._chain.top, position.seq)
+        folder = f"{layout.JOURNAL}{self.chain.top.name}/"
+        after = layout.claimed_key(self.chain.top, position.seq)
         await self._replay.expect(folder, after)
 
 

@@ -6,7 +6,6 @@ record (claims.py); there it is a copy for people, mended from the highest base.
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Final
 
 import msgspec
@@ -14,9 +13,8 @@ import msgspec
 from seb_appliance.errors import ObjectExistsError, ObjectMissingError
 from seb_appliance.start_errors import ConfigurationError, StoreUnusableError
 from seb_appliance.storage import layout
-from seb_appliance.storage.journal.retry import Patience
+from seb_appliance.storage.journal.retry import RetryingStore
 from seb_appliance.storage.layout import Mode
-from seb_appliance.storage.stores.object_store import ObjectStore
 
 FORMAT_VERSIONS: Final = {"bucket": 1, "journal_entry": 1, "record_batch": 2, "snapshot": 1}
 
@@ -62,24 +60,22 @@ def require_known_formats(versions: dict[str, int], where: str) -> None:
             )
 
 
-async def read_bucket_info(store: ObjectStore, patience: Patience) -> BucketInfo | None:
+async def read_bucket_info(store: RetryingStore) -> BucketInfo | None:
     """What `bucket.json` says; None if there is none."""
     try:
-        body = await patience.ask(lambda: store.get(layout.BUCKET))
+        body = await store.get(layout.BUCKET)
     except ObjectMissingError:
         return None
     return decode_bucket_info(body)
 
 
-async def create_bucket_info(
-    store: ObjectStore, patience: Patience, info: BucketInfo
-) -> BucketInfo:
+async def create_bucket_info(store: RetryingStore, info: BucketInfo) -> BucketInfo:
     """Create `bucket.json` in mode A; what is in force then (another start may have been first)."""
     assert info.mode == "A", info
     try:
-        await patience.ask(lambda: store.create(layout.BUCKET, encode_bucket_info(info)))
+        await store.create(layout.BUCKET, encode_bucket_info(info))
     except ObjectExistsError:
-        found = await read_bucket_info(store, patience)
+        found = await read_bucket_info(store)
         if found is None:
             raise StoreUnusableError(
                 f"the store says that {layout.BUCKET} exists and that it does not; start again"
@@ -88,14 +84,14 @@ async def create_bucket_info(
     return info
 
 
-async def refuse_foreign_data(store: ObjectStore, patience: Patience) -> None:
+async def refuse_foreign_data(store: RetryingStore) -> None:
     """Raises ConfigurationError if the prefix holds objects that are not ours (a Go broker's topics
     beside our folder excepted), StoreUnusableError if it holds a journal without bucket.json.
 
     Looks at the first page of each top folder only: a Go broker's bucket may hold very many files.
     """
     after = ""
-    while page := await patience.ask(partial(store.list_after, "", after)):
+    while page := await store.list_after("", after):
         for found in page:
             if found.key.startswith((layout.JOURNAL, layout.SNAPSHOTS)):
                 raise StoreUnusableError(
@@ -113,11 +109,11 @@ async def refuse_foreign_data(store: ObjectStore, patience: Patience) -> None:
         after = last if folder + slash == layout.OURS or not slash else folder + "0"
 
 
-async def refuse_unfinished_copy(store: ObjectStore, patience: Patience) -> None:
+async def refuse_unfinished_copy(store: RetryingStore) -> None:
     """Raises StoreUnusableError while a copy into this bucket is not finished. For mode B, where
     the bases come last: in mode A a copy has no bucket.json until it is finished."""
     try:
-        await patience.ask(partial(store.head, layout.COPY))
+        await store.head(layout.COPY)
     except ObjectMissingError:
         return
     raise StoreUnusableError(

@@ -8,7 +8,6 @@ anything of that PUT is applied, served or acknowledged. Every key has one write
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Final
 
 import msgspec
@@ -22,9 +21,8 @@ from seb_appliance.storage import layout
 from seb_appliance.storage.journal.bases import BaseChain, encode_base, list_claims, make_base
 from seb_appliance.storage.journal.journal import StoredJournal
 from seb_appliance.storage.journal.replay import ReplayError
-from seb_appliance.storage.journal.retry import Patience
+from seb_appliance.storage.journal.retry import RetryingStore
 from seb_appliance.storage.layout import Claim
-from seb_appliance.storage.stores.object_store import ObjectStore
 
 # Where LIST may lag, a start that found another's claim waits so long before it reads the log.
 UNKNOWN_LIST_WAIT_S: Final = 60.0
@@ -45,17 +43,14 @@ class Contested(Exception):  # noqa: N818 - an answer, not a failure
 class Claimant:
     """The steps around claims and bases that a start and a running writer share."""
 
-    def __init__(
-        self, store: ObjectStore, patience: Patience, clock: Clock, failpoints: Failpoints
-    ) -> None:
+    def __init__(self, store: RetryingStore, clock: Clock, failpoints: Failpoints) -> None:
         self._store = store
-        self._patience = patience
         self._clock = clock
         self._failpoints = failpoints
 
     async def claims(self) -> list[Claim]:
         """Every claim, lowest first."""
-        return await list_claims(self._store, self._patience, layout.CLAIMS)
+        return await list_claims(self._store, layout.CLAIMS)
 
     async def claim_above(self, claims: list[Claim], writer_id: bytes) -> Claim:
         """Steps 1 to 3: PUT a claim above `claims`, then see that it is shown and the highest.
@@ -64,7 +59,7 @@ class Claimant:
         body = msgspec.json.encode(
             {"n": mine.n, "writer": writer_id.hex(), "software": __version__}
         )
-        await self._patience.ask(partial(self._store.put, layout.claim_key(mine), body))
+        await self._store.put(layout.claim_key(mine), body)
         self._failpoints.reach("K19")
         shown = await self.claims()
         if shown and shown[-1] > mine:
@@ -82,15 +77,13 @@ class Claimant:
         """Steps 6 and 7: PUT the base, then LIST claims: none above mine → in force. Raises
         Contested."""
         body = encode_base(make_base(mine, previous, cut, bucket_id))
-        await self._patience.ask(partial(self._store.put, layout.base_key(mine), body))
+        await self._store.put(layout.base_key(mine), body)
         self._failpoints.reach("K19")
         await self.require_highest(mine)
 
     async def require_highest(self, mine: Claim) -> None:
         """LIST claims after mine, one key. Raises Contested if there is one."""
-        above = await self._patience.ask(
-            partial(self._store.list_after, layout.CLAIMS, layout.claim_key(mine), 1)
-        )
+        above = await self._store.list_after(layout.CLAIMS, layout.claim_key(mine), 1)
         if above:
             raise Contested(layout.parse_claim(above[0].key) or mine)
 
@@ -99,7 +92,7 @@ class Claimant:
         would otherwise leave both down."""
         until_s = self._clock.monotonic_s() + ABANDONED_S
         while True:
-            bases = await list_claims(self._store, self._patience, layout.BASES)
+            bases = await list_claims(self._store, layout.BASES)
             if bases and bases[-1] >= by:
                 return False
             if self._clock.monotonic_s() >= until_s:
@@ -115,8 +108,7 @@ class ClaimedJournal(StoredJournal):
 
     def __init__(
         self,
-        store: ObjectStore,
-        patience: Patience,
+        store: RetryingStore,
         failpoints: Failpoints,
         random_bytes: Callable[[int], bytes],
         clock: Clock,
@@ -127,7 +119,6 @@ class ClaimedJournal(StoredJournal):
     ) -> None:
         super().__init__(
             store,
-            patience,
             failpoints,
             random_bytes,
             mode="B",
@@ -137,11 +128,11 @@ class ClaimedJournal(StoredJournal):
             position=position,
         )
         self._claim = claim
-        self._claimant = Claimant(store, patience, clock, failpoints)
+        self._claimant = Claimant(store, clock, failpoints)
 
     async def _store(self, encoded: EncodedEntry) -> None:
         key = layout.claimed_key(self._claim, encoded.entry.header.seq)
-        await self._patience.ask(partial(self._object_store.put, key, encoded.body))
+        await self._object_store.put(key, encoded.body)
         self._failpoints.reach("K7")
         try:
             await self._claimant.require_highest(self._claim)
@@ -171,7 +162,7 @@ class ClaimedJournal(StoredJournal):
         try:
             claims = await self._claimant.claims()
             claim = await self._claimant.claim_above(claims, self._writer_id)
-            chain = BaseChain(self._object_store, self._patience, self._bucket_id)
+            chain = BaseChain(self._object_store, self._bucket_id)
             await chain.look()
             if chain.top != self._claim:
                 raise self._fence(_fenced_by(chain.top or by))

@@ -6,7 +6,6 @@ the old writer needs next.
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Final
 
 from seb_appliance.formats.entry import EncodedEntry, Entry, EntryHeader, Position
@@ -19,8 +18,6 @@ from seb_appliance.storage.journal.replay import (
     Span,
     chain_refusal,
 )
-from seb_appliance.storage.journal.retry import Patience
-from seb_appliance.storage.stores.object_store import ObjectStore
 
 _AHEAD_IN_A_RACE: Final = 4  # of which the first is there, and perhaps the next
 
@@ -32,7 +29,7 @@ class CreateOnlyJournal(StoredJournal):
 
     async def _store(self, encoded: EncodedEntry) -> None:
         key = layout.create_only_key(encoded.entry.header.seq)
-        ours = await self._patience.ask(partial(create_entry, self._object_store, key, encoded))
+        ours = await create_entry(self._object_store, key, encoded)
         self._failpoints.reach("K7")
         if not ours:
             raise self._fence(f"another appliance has written entry {encoded.entry.header.seq}")
@@ -41,7 +38,7 @@ class CreateOnlyJournal(StoredJournal):
         """Look at the next key: a newer writer's first entry can only be there."""
         self._refuse_if_fenced()
         seq = self._position.seq + 1
-        reader = EntryReader(self._object_store, self._patience)
+        reader = EntryReader(self._object_store)
         try:
             header = await reader.read_header(layout.create_only_key(seq))
         except ReplayError as error:
@@ -58,23 +55,9 @@ class CreateOnlyJournal(StoredJournal):
 class CreateOnlyLog:
     """`recovery.Log` of mode A."""
 
-    def __init__(
-        self,
-        store: ObjectStore,
-        patience: Patience,
-        reader: EntryReader,
-        replay: Replay,
-        bucket_id: bytes,
-    ) -> None:
-        self._bucket_id = bucket_id
-        self._store = store
-        self._patience = patience
-        self._reader = reader
+    def __init__(self, replay: Replay, bucket_id: bytes) -> None:
+        self.bucket_id = bucket_id
         self._replay = replay
-
-    @property
-    def bucket_id(self) -> bytes:
-        return self._bucket_id
 
     async def look(self) -> None:
         """Nothing to look at: the keys are numbered."""
@@ -84,17 +67,17 @@ class CreateOnlyLog:
         return True
 
     async def entry_at(self, position: Position) -> EntryHeader | None:
-        return await self._reader.read_header(layout.create_only_key(position.seq))
+        return await self._replay.reader.read_header(layout.create_only_key(position.seq))
 
     async def replay(self, position: Position) -> Position:
         span = create_only_span()
         await self._replay.expect(layout.JOURNAL, layout.create_only_key(position.seq))
-        position = await self._replay.run(position, span, self._bucket_id)
+        position = await self._replay.run(position, span, self.bucket_id)
         if not await self._goes_on_after(position):
             return position
         # It was stored since its GET: or LIST shows what GET does not. Once is enough, since a
         # writer in force may store the next one each time that we look.
-        end = await self._replay.run(position, span, self._bucket_id)
+        end = await self._replay.run(position, span, self.bucket_id)
         if end == position:
             raise ReplayError(
                 layout.create_only_key(position.seq + 1), "is listed, but GET answers 404"
@@ -110,13 +93,13 @@ class CreateOnlyLog:
         the log had no gap when `replay` looked, what came since was stored one after the other, and
         who does anything between GET and PUT loses."""
         return await self._replay.read(
-            position, create_only_span(), self._bucket_id, ahead=_AHEAD_IN_A_RACE
+            position, create_only_span(), self.bucket_id, ahead=_AHEAD_IN_A_RACE
         )
 
     async def _goes_on_after(self, position: Position) -> bool:
         """Whether LIST shows the next entry. Raises ReplayError for a gap."""
         key, next_key = (layout.create_only_key(position.seq + i) for i in (0, 1))
-        above = await self._patience.ask(partial(self._store.list_after, layout.JOURNAL, key, 1))
+        above = await self._replay.store.list_after(layout.JOURNAL, key, 1)
         if above and above[0].key != next_key:
             raise ReplayError(next_key, f"is missing, and {above[0].key} is there")
         return bool(above)

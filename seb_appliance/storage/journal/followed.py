@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from functools import partial
 from typing import Final
 
 from seb_appliance.broker.ports import StoreHealth
@@ -28,10 +27,10 @@ from seb_appliance.storage import layout
 from seb_appliance.storage.journal.bases import BaseChain, claimed_span
 from seb_appliance.storage.journal.create_only import create_only_span
 from seb_appliance.storage.journal.replay import AHEAD_MAX, EntryReader, ReplayError, Span
-from seb_appliance.storage.journal.retry import Patience
+from seb_appliance.storage.journal.retry import RetryingStore
 from seb_appliance.storage.layout import Claim, Mode
 from seb_appliance.storage.recovery.snapshots import SnapshotStore, floor_of
-from seb_appliance.storage.stores.object_store import Durability, ObjectInfo, ObjectStore
+from seb_appliance.storage.stores.object_store import Durability, ObjectInfo
 
 FLOOR_S: Final = 60.0
 BASES_S: Final = 10.0
@@ -69,8 +68,7 @@ class FollowedJournal:
 
     def __init__(
         self,
-        store: ObjectStore,
-        patience: Patience,
+        store: RetryingStore,
         snapshots: SnapshotStore,
         clock: Clock,
         *,
@@ -82,12 +80,11 @@ class FollowedJournal:
         self.known_seq = position.seq
         self.seen_end_s: float | None = None
         self._object_store = store
-        self._patience = patience
         self._snapshots = snapshots
         self._clock = clock
         self._mode: Mode = mode
         self._bucket_id = bucket_id
-        self._reader = EntryReader(store, patience)
+        self._reader = EntryReader(store)
         self._in_a_row = 0  # entries since the end was seen
         self._floor_looked = _Looked(clock, FLOOR_S)
 
@@ -115,7 +112,7 @@ class FollowedJournal:
 
     @property
     def health(self) -> StoreHealth:
-        return self._patience.health
+        return self._object_store.health
 
     @property
     def waits_for(self) -> str:
@@ -203,8 +200,7 @@ class FollowedClaimed(FollowedJournal):
 
     def __init__(
         self,
-        store: ObjectStore,
-        patience: Patience,
+        store: RetryingStore,
         snapshots: SnapshotStore,
         clock: Clock,
         chain: BaseChain,
@@ -212,7 +208,6 @@ class FollowedClaimed(FollowedJournal):
     ) -> None:
         super().__init__(
             store,
-            patience,
             snapshots,
             clock,
             mode="B",
@@ -239,7 +234,7 @@ class FollowedClaimed(FollowedJournal):
         self._contested_by = None
 
     async def _first_above(self, folder: str, key: str) -> list[ObjectInfo]:
-        return await self._patience.ask(partial(self._object_store.list_after, folder, key, 1))
+        return await self._object_store.list_after(folder, key, 1)
 
     async def _read_on(self) -> list[Entry]:
         if self._bases_looked.is_due:

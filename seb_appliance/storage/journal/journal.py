@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final
 
 from seb_appliance import limits
@@ -26,16 +27,20 @@ from seb_appliance.formats.entry import (
     encode,
     read_header,
 )
-from seb_appliance.storage.journal.retry import Patience
+from seb_appliance.storage.journal.retry import RetryingStore
 from seb_appliance.storage.layout import Mode
 from seb_appliance.storage.stores.object_store import Durability, ObjectStore
 
 _THREAD_BYTES: Final = 64 * limits.KIB  # smaller entries are encoded on the event loop
 
 
-async def create_entry(store: ObjectStore, key: str, encoded: EncodedEntry) -> bool:
-    """One attempt to create an entry: True when it is stored and ours, False when the key holds
-    somebody else's. Raises StoreUncertainError and the like for anything in between.
+async def create_entry(store: RetryingStore, key: str, encoded: EncodedEntry) -> bool:
+    """Create an entry: True when it is stored and ours, False when the key holds another's."""
+    return await store.ask(partial(_create_once, store.raw, key, encoded))
+
+
+async def _create_once(store: ObjectStore, key: str, encoded: EncodedEntry) -> bool:
+    """One attempt. Raises StoreUncertainError and the like for anything in between.
 
     412 may be our own earlier attempt whose answer was lost, so the object is read and compared:
     entry id *and* header CRC, since a cloned machine repeats ids. 412 and then 404 was a false or
@@ -50,9 +55,7 @@ async def create_entry(store: ObjectStore, key: str, encoded: EncodedEntry) -> b
     try:
         found = read_header((await store.get_range(key, 0, HEADER_BYTES)).data)
     except ObjectMissingError as error:
-        raise StoreUncertainError(
-            f"{key} exists, says the store, and is absent", key=key
-        ) from error
+        raise StoreUncertainError(f"{key}: the store answered 412, then 404", key=key) from error
     except BadBatchError as error:
         # Damaged on the way, or in the bucket: who wrote it cannot be told, so nothing is decided.
         raise StoreUncertainError(f"{key} is taken by unreadable bytes", key=key) from error
@@ -72,8 +75,7 @@ class StoredJournal:
 
     def __init__(
         self,
-        store: ObjectStore,
-        patience: Patience,
+        store: RetryingStore,
         failpoints: Failpoints,
         random_bytes: Callable[[int], bytes],
         *,
@@ -84,7 +86,6 @@ class StoredJournal:
         position: Position,
     ) -> None:
         self._object_store = store
-        self._patience = patience
         self._failpoints = failpoints
         self._random_bytes = random_bytes
         self._mode: Mode = mode
@@ -121,7 +122,7 @@ class StoredJournal:
 
     @property
     def health(self) -> StoreHealth:
-        return self._patience.health
+        return self._object_store.health
 
     async def append(
         self, contents: Contents, section_parts: Sequence[Bytes], created_us: int

@@ -11,7 +11,6 @@ from collections import deque
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from dataclasses import dataclass
-from functools import partial
 from typing import Final
 
 from seb_appliance import limits
@@ -27,8 +26,7 @@ from seb_appliance.formats.entry import (
     read_contents,
     read_header,
 )
-from seb_appliance.storage.journal.retry import Patience
-from seb_appliance.storage.stores.object_store import ObjectInfo, ObjectStore
+from seb_appliance.storage.journal.retry import RetryingStore
 
 AHEAD_MAX: Final = 32  # entries being read while one is looked at
 APPLY_ENTRIES: Final = 256  # entries in one transaction of the replica
@@ -61,9 +59,8 @@ class Span:
 class EntryReader:
     """Reads an entry's header and contents, not its records: one range GET, seldom two."""
 
-    def __init__(self, store: ObjectStore, patience: Patience) -> None:
+    def __init__(self, store: RetryingStore) -> None:
         self._store = store
-        self._patience = patience
 
     async def read(self, key: str, bucket_id: bytes) -> Entry | None:
         """The checked entry, or None for 404. Raises ReplayError for a damaged or foreign one."""
@@ -86,30 +83,23 @@ class EntryReader:
         why = ""
         for _ in range(READS_OF_A_BAD_ENTRY):
             try:
-                head = await self._range(key, 0, HEADER_BYTES)
-                return read_header(head[0])
+                return read_header((await self._store.get_range(key, 0, HEADER_BYTES)).data)
             except ObjectMissingError:
                 return None
             except BadBatchError as error:
                 why = error.detail
         raise ReplayError(key, f"is damaged: {why}")
 
-    async def list_after(self, prefix: str, after: str) -> list[ObjectInfo]:
-        """One page of the keys."""
-        return await self._patience.ask(partial(self._store.list_after, prefix, after, LIST_PAGE))
-
-    async def _range(self, key: str, start: int, length: int) -> tuple[bytes, int]:
-        part = await self._patience.ask(partial(self._store.get_range, key, start, length))
-        return part.data, part.total_size
-
     async def _read_once(self, key: str) -> Entry:
-        head, total = await self._range(key, 0, limits.ENTRY_HEAD_READ_BYTES)
-        header = read_header(head)
-        if total != header.length:
-            raise BadBatchError(f"the entry says {header.length} bytes, the object has {total}")
+        part = await self._store.get_range(key, 0, limits.ENTRY_HEAD_READ_BYTES)
+        head, header = part.data, read_header(part.data)
+        if part.total_size != header.length:
+            raise BadBatchError(
+                f"the entry says {header.length} bytes, the object has {part.total_size}"
+            )
         if len(head) < header.sections_at:
-            rest, _ = await self._range(key, len(head), header.sections_at - len(head))
-            head += rest
+            missing = header.sections_at - len(head)
+            head += (await self._store.get_range(key, len(head), missing)).data
         return Entry(header, read_contents(header, head))
 
 
@@ -118,7 +108,7 @@ class Replay:
 
     def __init__(
         self,
-        reader: EntryReader,
+        store: RetryingStore,
         replica: Replica,
         clock: Clock,
         failpoints: Failpoints,
@@ -127,7 +117,8 @@ class Replay:
         self.done = 0
         self.seconds = 0.0
         self.expected = 0  # entries in all, as far as a LIST knew; for the progress only
-        self._reader = reader
+        self.store = store
+        self.reader = EntryReader(store)
         self._replica = replica
         self._clock = clock
         self._failpoints = failpoints
@@ -138,7 +129,7 @@ class Replay:
         full ends it: a writer in force may store entries faster than pages come."""
         self.expected = self.done
         while True:
-            page = await self._reader.list_after(prefix, after)
+            page = await self.store.list_after(prefix, after, LIST_PAGE)
             self.expected += len(page)
             if len(page) < LIST_PAGE:
                 return
@@ -190,7 +181,7 @@ class Replay:
             while span.until_seq is None or position.seq < span.until_seq:
                 while len(reads) < ahead and (span.until_seq is None or next_seq <= span.until_seq):
                     key = span.key(next_seq)
-                    reads.append(asyncio.create_task(self._reader.read(key, bucket_id)))
+                    reads.append(asyncio.create_task(self.reader.read(key, bucket_id)))
                     next_seq += 1
                 ahead = min(2 * ahead, AHEAD_MAX)
                 entry = await reads.popleft()

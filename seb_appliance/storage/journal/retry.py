@@ -1,7 +1,7 @@
-"""Asking an object store until the answer is definite (docs/FORMAT.md, "What an answer means").
+"""Repeating requests until the answer is definite (docs/FORMAT.md, "What an answer means").
 
-A time-out, a reset or a 5xx says nothing: the request may have been carried out, or may yet be. So
-the same request is made again, with growing pauses, until the store says yes or no.
+A time-out, a reset or a 5xx leaves open whether the request was or will be carried out. So the same
+request is made again, with growing pauses, until the store answers yes or no.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from seb_appliance.errors import (
     StoreUnsupportedError,
 )
 from seb_appliance.start_errors import StoreAwayError, StoreUnusableError
+from seb_appliance.storage.stores.object_store import Kind, ObjectStore, WrappedStore
 
 T = TypeVar("T")
 
@@ -41,25 +42,41 @@ def given_up(error: StoreError) -> StoreUnusableError:
     return StoreUnusableError(error.detail)
 
 
-class Patience:
-    """Repeats requests, and keeps what the store answered lately in `health`.
+class RetryingStore(WrappedStore):
+    """An object store that repeats a request until its answer is definite. `health`: what the store
+    answered lately. `raw`: the store itself, for requests that must be made once.
 
-    `jitter` gives numbers in [0, 1). With `give_up_after_s`, a request that had no definite answer
-    for so long, or was denied, raises its last error; without it there is no end.
+    `jitter` returns numbers in [0, 1). With `give_up_after_s`, a request without a definite answer
+    for that long, or one that was denied, raises its last error; without it there is no end.
     """
 
     def __init__(
-        self, clock: Clock, jitter: Callable[[], float], *, give_up_after_s: float | None = None
+        self,
+        store: ObjectStore,
+        clock: Clock,
+        jitter: Callable[[], float],
+        *,
+        give_up_after_s: float | None = None,
     ) -> None:
+        super().__init__(store)
+        self.raw = store
         self.health = StoreHealth(last_success_s=clock.monotonic_s())
-        self._clock = clock
-        self._jitter = jitter
-        self._give_up_after_s = give_up_after_s
+        self.clock = clock
+        self.jitter = jitter
+        self.give_up_after_s = give_up_after_s
+
+    async def _request(
+        self,
+        kind: Kind,  # noqa: ARG002 - every kind is repeated
+        request: Callable[[], Awaitable[T]],
+        body_bytes: int = 0,  # noqa: ARG002
+    ) -> T:
+        return await self.ask(request)
 
     async def ask(self, request: Callable[[], Awaitable[T]], *, ask_once_if_501: bool = False) -> T:
         """The definite answer of `request`: what it returns, ObjectMissingError or
         ObjectExistsError (and StoreUnsupportedError with `ask_once_if_501`)."""
-        began_s = self._clock.monotonic_s()
+        began_s = self.clock.monotonic_s()
         attempt = 0
         while True:
             try:
@@ -80,48 +97,42 @@ class Patience:
                 return answer
 
     def _answered(self) -> None:
-        self.health.last_success_s = self._clock.monotonic_s()
+        self.health.last_success_s = self.clock.monotonic_s()
         self.health.failing_since_s = None
         self.health.failure = ""
         self.health.denied = False
 
     def _failed(self, error: StoreError) -> None:
         if self.health.failing_since_s is None:
-            self.health.failing_since_s = self._clock.monotonic_s()
+            self.health.failing_since_s = self.clock.monotonic_s()
         self.health.failure = error.detail
         self.health.denied = isinstance(error, StoreDeniedError)
 
     def _gives_up(self, error: StoreError, began_s: float) -> bool:
-        if self._give_up_after_s is None:
+        if self.give_up_after_s is None:
             return False
-        waited_s = self._clock.monotonic_s() - began_s
-        return isinstance(error, StoreDeniedError) or waited_s >= self._give_up_after_s
+        waited_s = self.clock.monotonic_s() - began_s
+        return isinstance(error, StoreDeniedError) or waited_s >= self.give_up_after_s
 
     async def _pause(self, error: StoreError, attempt: int) -> None:
         """Full jitter: many who fail at once must not come back at once."""
         if isinstance(error, StoreClockSkewError) and attempt == 0:
             return  # the store's client has taken the Date header; at once is right
         if isinstance(error, StoreDeniedError):
-            await self._clock.sleep(DENIED_PAUSE_S * (0.5 + self._jitter()))
+            await self.clock.sleep(DENIED_PAUSE_S * (0.5 + self.jitter()))
             return
         ceiling_s = min(PAUSE_S_MIN * 2.0 ** min(attempt, 16), PAUSE_S_MAX)
         if isinstance(error, StoreConflictError):
             ceiling_s = min(ceiling_s, 0.5)  # somebody else's request is in the way, not for long
-        await self._clock.sleep(ceiling_s * self._jitter())
+        await self.clock.sleep(ceiling_s * self.jitter())
 
 
-# Requests that are made side by side.
-
-
-_T = TypeVar("_T")
-
-
-async def together(work: Iterable[Coroutine[Any, Any, _T]], at_once: int) -> list[_T]:
+async def together(work: Iterable[Coroutine[Any, Any, T]], at_once: int) -> list[T]:
     """What each of them returns, in order. The first error ends the others, and is raised as it
     is."""
     gate = asyncio.Semaphore(at_once)
 
-    async def turn(one: Coroutine[Any, Any, _T]) -> _T:
+    async def turn(one: Coroutine[Any, Any, T]) -> T:
         async with gate:
             return await one
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from functools import partial
 from typing import Final, TypeAlias, TypeVar
 
 from crc32c import crc32c
@@ -14,9 +13,8 @@ from crc32c import crc32c
 from seb_appliance.errors import BadBatchError, CorruptObjectError, ObjectMissingError
 from seb_appliance.formats import segment
 from seb_appliance.formats.operations import StoredObject, StoredSection
-from seb_appliance.storage.journal.retry import Patience
+from seb_appliance.storage.journal.retry import RetryingStore
 from seb_appliance.storage.objects.merging import Fingerprint, batches_of
-from seb_appliance.storage.stores.object_store import ObjectStore
 
 _T = TypeVar("_T")
 
@@ -30,9 +28,8 @@ READS_OF_A_BAD_OBJECT: Final = 3  # a bit may have been flipped on the way
 class CheckedObjects:
     """Counts the bytes that it `read` and `wrote`."""
 
-    def __init__(self, store: ObjectStore, patience: Patience) -> None:
+    def __init__(self, store: RetryingStore) -> None:
         self._store = store
-        self._patience = patience
         self.bytes_read = self.bytes_written = 0
 
     async def get(self, key: str, check: Callable[[bytes], _T]) -> _T:
@@ -56,7 +53,7 @@ class CheckedObjects:
 
     async def put(self, key: str, body: bytes) -> None:
         """Raises StoreError."""
-        await self._patience.ask(partial(self._store.put, key, body))
+        await self._store.put(key, body)
         self.bytes_written += len(body)
 
     async def read_back(self, made: StoredObject, bucket_id: bytes, expected: Expected) -> None:
@@ -77,7 +74,7 @@ class CheckedObjects:
         why = ""
         for _ in range(READS_OF_A_BAD_OBJECT):
             try:
-                body = await self._patience.ask(get)
+                body = await get()
                 self.bytes_read += len(body)
                 return await asyncio.to_thread(check, body)
             except ObjectMissingError:

@@ -7,17 +7,16 @@ adds: entries go at or below the floor and never an epoch entry, whoever asks.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from itertools import pairwise
 from typing import Final
 
 from seb_appliance.broker.ports import EntryRef
 from seb_appliance.failpoints import Failpoints
 from seb_appliance.storage import layout
-from seb_appliance.storage.journal.retry import Patience, together
+from seb_appliance.storage.journal.retry import RetryingStore, together
 from seb_appliance.storage.layout import Claim, Mode
 from seb_appliance.storage.recovery.snapshots import SnapshotStore
-from seb_appliance.storage.stores.object_store import ObjectStore, list_all
+from seb_appliance.storage.stores.object_store import list_all
 
 DELETES_AT_ONCE: Final = 8
 
@@ -27,14 +26,12 @@ class BucketCleaner:
 
     def __init__(
         self,
-        store: ObjectStore,
-        patience: Patience,
+        store: RetryingStore,
         snapshots: SnapshotStore,
         mode: Mode,
         failpoints: Failpoints,
     ) -> None:
         self._store = store
-        self._patience = patience
         self._snapshots = snapshots
         self._mode = mode
         self._failpoints = failpoints
@@ -45,7 +42,7 @@ class BucketCleaner:
         not one of ours)."""
         found = []
         for folder in (layout.SEGMENTS, layout.PACKED):
-            found += await self._patience.ask(partial(list_all, self._store, folder))
+            found += await list_all(self._store, folder)
         return [(info.key, layout.epoch_of(info.key)) for info in found]
 
     async def delete_objects(self, keys: Sequence[str]) -> None:
@@ -63,8 +60,7 @@ class BucketCleaner:
         after = ""
         chain = _Chain(self._mode, writers)
         while len(keys) < most:
-            ask = partial(self._store.list_after, layout.JOURNAL, after)
-            page = await self._patience.ask(ask)
+            page = await self._store.list_after(layout.JOURNAL, after)
             for info in page:
                 place = layout.parse_entry(info.key)
                 if place is not None and chain.is_above(place, until_seq):
@@ -82,7 +78,7 @@ class BucketCleaner:
 
     async def _delete(self, keys: Sequence[str]) -> None:
         async def delete(key: str) -> None:
-            await self._patience.ask(partial(self._store.delete, key))
+            await self._store.delete(key)
             self._failpoints.reach("K18")
 
         await together((delete(key) for key in keys), DELETES_AT_ONCE)

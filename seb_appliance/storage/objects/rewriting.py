@@ -21,13 +21,12 @@ from seb_appliance.formats.batch import Batch
 from seb_appliance.formats.columns import Bytes
 from seb_appliance.formats.operations import ReplacedRange, StoredObject
 from seb_appliance.storage import layout
-from seb_appliance.storage.journal.retry import Patience, together
+from seb_appliance.storage.journal.retry import RetryingStore, together
 from seb_appliance.storage.layout import Mode
 from seb_appliance.storage.objects.checked_compactions import check_made
 from seb_appliance.storage.objects.checked_objects import READS_AT_ONCE, CheckedObjects, check_crc
 from seb_appliance.storage.objects.compacting import compact
 from seb_appliance.storage.objects.merging import Fingerprint, ObjectDraft, batches_of, merge
-from seb_appliance.storage.stores.object_store import ObjectStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,17 +58,16 @@ class ObjectRewriter:
     """Fulfils `broker.rewrite_jobs.Rewriter` over a store, in this process. `folder`: where record
     keys are sorted when there are many."""
 
-    def __init__(self, store: ObjectStore, patience: Patience, mode: Mode, folder: Path) -> None:
+    def __init__(self, store: RetryingStore, mode: Mode, folder: Path) -> None:
         self.asked = Asked()  # nothing: `store` counts for itself, if it counts
         self._store = store
-        self._patience = patience
         self._mode = mode
         self._folder = folder
 
     async def rewrite(self, job: RewriteJob) -> Rewritten:
         """See `Rewriter`. About three times the job's bytes are in memory meanwhile; when it
         compacts, about three times an object's."""
-        objects = CheckedObjects(self._store, self._patience)
+        objects = CheckedObjects(self._store)
         if job.made:
             return await check_made(job, objects, self._folder)
         if job.compactions:

@@ -10,8 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import Final, cast
+from typing import Final
 
 import msgspec
 from crc32c import crc32c
@@ -28,9 +27,9 @@ from seb_appliance.storage.journal.bucket_info import (
     refuse_foreign_data,
 )
 from seb_appliance.storage.journal.replay import Progress
-from seb_appliance.storage.journal.retry import Patience, together
+from seb_appliance.storage.journal.retry import RetryingStore, together
 from seb_appliance.storage.recovery.rebuilding import Rebuilt
-from seb_appliance.storage.stores.object_store import ObjectInfo, ObjectStore, list_all
+from seb_appliance.storage.stores.object_store import ObjectInfo, list_all
 
 # The objects that a state cannot do without, and whether the bucket still has them.
 
@@ -48,26 +47,20 @@ class Needed:
         return sum(info.size for info in self.objects)
 
 
-async def needed_objects(
-    rebuilt: Rebuilt, rows: Sequence[ObjectRow], tidied_seq: int, patience: Patience
-) -> Needed:
+async def needed_objects(rebuilt: Rebuilt, rows: Sequence[ObjectRow], tidied_seq: int) -> Needed:
     """What the state `rebuilt` rests on. `rows`: the objects outside the journal in force in
     it; entries up to `tidied_seq` hold nothing that is.
 
     Raises StoreUnusableError that names what is not in the bucket, or not as the state knows it.
     """
 
-    async def listed(folder: str) -> list[ObjectInfo]:
-        store = cast("ObjectStore", rebuilt.view)  # only read
-        return await patience.ask(partial(list_all, store, folder))
-
-    entries = await listed(layout.JOURNAL)
+    entries = await list_all(rebuilt.view, layout.JOURNAL)
     _require_entries(entries, tidied_seq, rebuilt.position.seq)
     adopted = {place[0] for row in rows if (place := layout.parse_go_batch(row.key))}
     outside = {
         info.key: info
         for folder in (layout.SEGMENTS, layout.PACKED, *(f"{name}/" for name in sorted(adopted)))
-        for info in await listed(folder)
+        for info in await list_all(rebuilt.view, folder)
     }
     for row in rows:
         found = outside.get(row.key)
@@ -75,7 +68,7 @@ async def needed_objects(
             raise _missing(row.key, rebuilt.position.seq)
     found_objects = [*entries, *(outside[row.key] for row in rows)]
     for folder in (layout.SNAPSHOTS, layout.CLAIMS, layout.BASES):
-        found_objects += await listed(folder)
+        found_objects += await list_all(rebuilt.view, folder)
     return Needed(tuple(found_objects), min(tidied_seq, rebuilt.floor))
 
 
@@ -126,17 +119,13 @@ class BucketCopy:
         self,
         rebuilt: Rebuilt,
         needed: Needed,
-        target: ObjectStore,
-        source_patience: Patience,
-        target_patience: Patience,
+        target: RetryingStore,
         progress: Progress,
     ) -> None:
         self._rebuilt = rebuilt
-        self._source = cast("ObjectStore", rebuilt.view)
+        self._source = rebuilt.view
         self._needed = needed
         self._target = target
-        self._source_patience = source_patience
-        self._target_patience = target_patience
         self._progress = progress
         self._copied = self._bytes = 0
 
@@ -163,7 +152,7 @@ class BucketCopy:
         journal = self._rebuilt.journal
         info = BucketInfo(bucket_id=journal.bucket_id.hex(), mode=journal.mode)
         await self._put(layout.BUCKET, encode_bucket_info(info))
-        await self._target_patience.ask(partial(self._target.delete, layout.COPY))
+        await self._target.delete(layout.COPY)
 
     async def _begin(self) -> None:
         """Refuse a target that holds something else, and mark it as ours."""
@@ -178,7 +167,7 @@ class BucketCopy:
                 f"{where} holds an appliance already. Choose an empty bucket, or another prefix."
             )
         if layout.COPY in there:
-            body = await self._target_patience.ask(partial(self._target.get, layout.COPY))
+            body = await self._target.get(layout.COPY)
             begun = msgspec.json.decode(body, type=Marker)
             if begun.bucket_id != marker.bucket_id or begun.until_seq > marker.until_seq:
                 raise ConfigurationError(
@@ -190,7 +179,7 @@ class BucketCopy:
                 f"{where} is not empty ({there[0]}). Choose an empty bucket, or another prefix."
             )
         else:
-            await refuse_foreign_data(self._target, self._target_patience)
+            await refuse_foreign_data(self._target)
         await self._put(layout.COPY, msgspec.json.encode(marker))
 
     async def _copy(self, info: ObjectInfo, of: int) -> None:
@@ -219,17 +208,17 @@ class BucketCopy:
     async def _checked(self, key: str) -> bytes:
         fault = ""
         for _ in range(READS_OF_A_BAD_OBJECT):
-            body = await self._source_patience.ask(partial(self._source.get, key))
+            body = await self._source.get(key)
             if not (fault := fault_of(key, body)):
                 return body
         raise CorruptObjectError(f"{key} is damaged: {fault}. It was not copied.")
 
     async def _put(self, key: str, body: bytes) -> None:
-        await self._target_patience.ask(partial(self._target.put, key, body))
+        await self._target.put(key, body)
 
     async def _found(self) -> list[ObjectInfo]:
         """What is in the target already."""
-        return await self._target_patience.ask(partial(list_all, self._target, layout.OURS))
+        return await list_all(self._target, layout.OURS)
 
 
 def fault_of(key: str, body: bytes) -> str:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 from seb_appliance import __version__
@@ -43,12 +42,11 @@ from seb_appliance.storage.journal.create_only import CreateOnlyJournal, CreateO
 from seb_appliance.storage.journal.journal import StoredJournal, create_entry
 from seb_appliance.storage.journal.replay import (
     APPLY_ENTRIES,
-    EntryReader,
     Progress,
     Replay,
     ReplayError,
 )
-from seb_appliance.storage.journal.retry import START_PATIENCE_S, Patience, given_up
+from seb_appliance.storage.journal.retry import START_PATIENCE_S, RetryingStore, given_up
 from seb_appliance.storage.layout import Claim, Mode
 from seb_appliance.storage.recovery.recovery import Log, Recovery
 from seb_appliance.storage.recovery.snapshots import SnapshotStore
@@ -99,9 +97,9 @@ async def run_store_test(
 ) -> StoreTestReport:
     """The whole store test, as `seb doctor` shows it. Raises StoreUnusableError if the store does
     not answer; what it answers wrongly is in the report."""
-    patience = Patience(clock, jitter, give_up_after_s=START_PATIENCE_S)
+    retrying = RetryingStore(store, clock, jitter, give_up_after_s=START_PATIENCE_S)
     try:
-        return await StoreTest(store, patience, clock, random_bytes(8).hex()).run()
+        return await StoreTest(retrying, clock, random_bytes(8).hex()).run()
     except StoreError as error:
         raise given_up(error) from error
 
@@ -146,7 +144,9 @@ class _Opening:
         jitter: Callable[[], float],
         progress: Progress,
     ) -> None:
-        self._store = store
+        # A start gives up after a while; the journal that it opens never does.
+        self._raw = store
+        self._store = RetryingStore(store, clock, jitter, give_up_after_s=START_PATIENCE_S)
         self._replica = replica
         self._data_dir = data_dir
         self._options = options
@@ -159,16 +159,14 @@ class _Opening:
         self._writer_ids = WriterIds(data_dir / "writer-ids")
         self._before_us: int | None = None
         self._remembered = False  # our writer id, there
-        self._patience = Patience(clock, jitter, give_up_after_s=START_PATIENCE_S)
-        self._reader = EntryReader(store, self._patience)
-        self._replay = Replay(self._reader, replica, clock, failpoints, progress)
+        self._replay = Replay(self._store, replica, clock, failpoints, progress)
 
     async def run(self) -> tuple[StoredJournal, StartReport]:
         began_s = self._clock.monotonic_s()
         info, recorded = await self._recorded()
         self._progress(0, 0, "testing the store")
         probe_id, rounds = self._random_bytes(8).hex(), self._options.list_rounds
-        test = StoreTest(self._store, self._patience, self._clock, probe_id, list_rounds=rounds)
+        test = StoreTest(self._store, self._clock, probe_id, list_rounds=rounds)
         report = await test.run(recorded or self._options.mode)
         mode = self._decide_mode(recorded, report)
         known = await asyncio.to_thread(self._writer_ids.known)
@@ -204,12 +202,12 @@ class _Opening:
 
     async def _recorded(self) -> tuple[BucketInfo | None, Mode | None]:
         """What is known of this bucket; refuses to initialise where something is already."""
-        info = await read_bucket_info(self._store, self._patience)
+        info = await read_bucket_info(self._store)
         if info is not None and info.mode == "A":
             return info, "A"
-        bases = await list_claims(self._store, self._patience, layout.BASES)
+        bases = await list_claims(self._store, layout.BASES)
         if bases:
-            await refuse_unfinished_copy(self._store, self._patience)
+            await refuse_unfinished_copy(self._store)
             return info, "B"
         if info is not None:
             raise StoreUnusableError(
@@ -223,7 +221,7 @@ class _Opening:
                 f"{self._store.description}. Is this the right bucket? If it is meant to be new, "
                 "choose a new data directory as well."
             )
-        await refuse_foreign_data(self._store, self._patience)
+        await refuse_foreign_data(self._store)
         return None, None
 
     def _decide_mode(self, recorded: Mode | None, report: StoreTestReport) -> Mode:
@@ -242,7 +240,7 @@ class _Opening:
         return mode
 
     def _recovery(self, log: Log) -> Recovery:
-        snapshots = SnapshotStore(self._store, self._patience, self._failpoints)
+        snapshots = SnapshotStore(self._store, self._failpoints)
         scratch = self._data_dir / "snapshot.fetched"
         return Recovery(log, snapshots, self._replica, scratch, self._progress)
 
@@ -270,13 +268,13 @@ class _Opening:
     ) -> tuple[Recovery, CreateOnlyJournal]:
         if info is None:
             new = BucketInfo(bucket_id=self._random_bytes(16).hex(), mode="A")
-            info = await create_bucket_info(self._store, self._patience, new)
+            info = await create_bucket_info(self._store, new)
             if info.mode != "A":
                 raise StoreUnusableError(
                     "another appliance has just begun to use this bucket, in mode B. Start again."
                 )
         bucket_id = info.id_bytes
-        log = CreateOnlyLog(self._store, self._patience, self._reader, self._replay, bucket_id)
+        log = CreateOnlyLog(self._replay, bucket_id)
         recovery = self._recovery(log)
         while True:
             position = self._found(await recovery.bring_up())  # steps 1 and 2
@@ -285,8 +283,7 @@ class _Opening:
                 continue
             await self._replica.apply([epoch_entry.entry])
             journal = CreateOnlyJournal(
-                self._store,
-                Patience(self._clock, self._jitter),
+                RetryingStore(self._raw, self._clock, self._jitter),
                 self._failpoints,
                 self._random_bytes,
                 mode="A",
@@ -316,7 +313,7 @@ class _Opening:
                 self._remembered = True
             epoch_entry = self._epoch_entry(position, log.bucket_id)
             key = layout.create_only_key(epoch_entry.entry.header.seq)
-            stored = await self._patience.ask(partial(create_entry, self._store, key, epoch_entry))
+            stored = await create_entry(self._store, key, epoch_entry)
             self._failpoints.reach("K19")
             try:
                 if came and (stored or len(came) >= APPLY_ENTRIES):
@@ -351,10 +348,10 @@ class _Opening:
         self, info: BucketInfo | None, known: frozenset[bytes]
     ) -> tuple[Recovery, ClaimedJournal]:
         bucket_id = info.id_bytes if info else self._random_bytes(16)
-        chain = BaseChain(self._store, self._patience, bucket_id)
-        log = ClaimedLog(self._store, self._patience, self._reader, self._replay, chain)
+        chain = BaseChain(self._store, bucket_id)
+        log = ClaimedLog(self._replay, chain)
         recovery = self._recovery(log)
-        claimant = Claimant(self._store, self._patience, self._clock, self._failpoints)
+        claimant = Claimant(self._store, self._clock, self._failpoints)
         # Software that cannot read this bucket shall fence nobody: replay before claiming.
         position = await recovery.bring_up()
         claims = await claimant.claims()
@@ -373,8 +370,7 @@ class _Opening:
                 raise fenced_start(again.by) from again
         await self._mend_bucket_info(info, chain.bucket_id)
         journal = ClaimedJournal(
-            self._store,
-            Patience(self._clock, self._jitter),
+            RetryingStore(self._raw, self._clock, self._jitter),
             self._failpoints,
             self._random_bytes,
             self._clock,
@@ -408,7 +404,7 @@ class _Opening:
         right = BucketInfo(bucket_id=bucket_id.hex(), mode="B")
         if info != right:
             body = encode_bucket_info(right)
-            await self._patience.ask(partial(self._store.put, layout.BUCKET, body))
+            await self._store.put(layout.BUCKET, body)
 
 
 def _ago(seconds: int) -> str:

@@ -21,17 +21,16 @@ from seb_appliance.storage import layout
 from seb_appliance.storage.journal.bases import BaseChain, ClaimedLog, list_claims
 from seb_appliance.storage.journal.bucket_info import refuse_unfinished_copy
 from seb_appliance.storage.journal.claims import ABANDONED_S
-from seb_appliance.storage.journal.create_only import CreateOnlyLog
 from seb_appliance.storage.journal.followed import (
     FollowedClaimed,
     FollowedCreateOnly,
     FollowedJournal,
 )
-from seb_appliance.storage.journal.replay import EntryReader, Progress, Replay, ReplayError
-from seb_appliance.storage.journal.retry import START_PATIENCE_S, Patience
+from seb_appliance.storage.journal.replay import Progress, Replay, ReplayError
+from seb_appliance.storage.journal.retry import START_PATIENCE_S, RetryingStore
 from seb_appliance.storage.recovery.opening import StartReport
 from seb_appliance.storage.recovery.rebuilding import Journal, find_journal
-from seb_appliance.storage.recovery.recovery import Log, Recovery
+from seb_appliance.storage.recovery.recovery import Recovery, log_of
 from seb_appliance.storage.recovery.snapshots import SnapshotStore
 from seb_appliance.storage.recovery.writer_ids import WriterIds
 from seb_appliance.storage.stores.object_store import ObjectStore
@@ -74,37 +73,30 @@ class _Opening:
         jitter: Callable[[], float],
         progress: Progress,
     ) -> None:
-        self._store = store
+        self._raw = store
+        self._store = RetryingStore(store, clock, jitter, give_up_after_s=START_PATIENCE_S)
         self._replica = replica
         self._data_dir = data_dir
         self._clock = clock
         self._jitter = jitter
         self._progress = progress
-        self._patience = Patience(clock, jitter, give_up_after_s=START_PATIENCE_S)
-        self._reader = EntryReader(store, self._patience)
-        self._replay = Replay(self._reader, replica, clock, NO_FAILPOINTS, progress)
+        self._replay = Replay(self._store, replica, clock, NO_FAILPOINTS, progress)
 
     async def run(self) -> tuple[FollowedJournal, StartReport] | None:
         began_s = self._clock.monotonic_s()
-        found = await find_journal(self._store, self._patience)
+        found = await find_journal(self._store)
         known = await asyncio.to_thread(WriterIds(self._data_dir / "writer-ids").known)
-        chain = BaseChain(self._store, self._patience, found.bucket_id)
-        log: Log
-        if found.mode == "A":
-            log = CreateOnlyLog(
-                self._store, self._patience, self._reader, self._replay, found.bucket_id
-            )
-        else:
-            await refuse_unfinished_copy(self._store, self._patience)
-            log = ClaimedLog(self._store, self._patience, self._reader, self._replay, chain)
-        snapshots = SnapshotStore(self._store, self._patience, NO_FAILPOINTS)
+        log = log_of(found.mode, self._replay, found.bucket_id)
+        if isinstance(log, ClaimedLog):
+            await refuse_unfinished_copy(self._store)
+        snapshots = SnapshotStore(self._store, NO_FAILPOINTS)
         scratch = self._data_dir / "snapshot.fetched"
         recovery = Recovery(log, snapshots, self._replica, scratch, self._progress)
-        if found.mode == "A":
+        if isinstance(log, ClaimedLog):
+            position, writer_id = await self._settled_claims(recovery, log.chain, known)
+        else:
             position = await self._settled(recovery)
             writer_id = position.writer_id
-        else:
-            position, writer_id = await self._settled_claims(recovery, chain, known)
         if writer_id in known:
             return None
         journal = self._followed(found, position)
@@ -123,14 +115,13 @@ class _Opening:
         )
 
     def _followed(self, found: Journal, position: Position) -> FollowedJournal:
-        patience = Patience(self._clock, self._jitter)  # who follows does not give up
-        snapshots = SnapshotStore(self._store, patience, NO_FAILPOINTS)
+        store = RetryingStore(self._raw, self._clock, self._jitter)  # a standby never gives up
+        snapshots = SnapshotStore(store, NO_FAILPOINTS)
         if found.mode == "B":
-            chain = BaseChain(self._store, patience, found.bucket_id)
-            return FollowedClaimed(self._store, patience, snapshots, self._clock, chain, position)
+            chain = BaseChain(store, found.bucket_id)
+            return FollowedClaimed(store, snapshots, self._clock, chain, position)
         return FollowedCreateOnly(
-            self._store,
-            patience,
+            store,
             snapshots,
             self._clock,
             mode="A",
@@ -153,7 +144,7 @@ class _Opening:
         until_s = self._clock.monotonic_s() + CONTESTED_S
         while True:
             position = await self._settled(recovery)
-            claims = await list_claims(self._store, self._patience, layout.CLAIMS)
+            claims = await list_claims(self._store, layout.CLAIMS)
             if claims and claims[-1].writer_id in known:
                 return position, claims[-1].writer_id
             if chain.top is not None and (not claims or claims[-1] <= chain.top):

@@ -5,11 +5,9 @@ It may be done while an appliance writes to the bucket; the end is then one of a
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
 
 from seb_appliance.broker.ports import Replica
 from seb_appliance.clock import Clock
@@ -18,32 +16,29 @@ from seb_appliance.failpoints import NO_FAILPOINTS
 from seb_appliance.formats.entry import ORIGIN, Position
 from seb_appliance.start_errors import ConfigurationError, StoreUnusableError
 from seb_appliance.storage import layout
-from seb_appliance.storage.journal.bases import BaseChain, ClaimedLog, list_claims
+from seb_appliance.storage.journal.bases import BaseChain, list_claims
 from seb_appliance.storage.journal.bucket_info import read_bucket_info
-from seb_appliance.storage.journal.create_only import CreateOnlyLog
-from seb_appliance.storage.journal.replay import EntryReader, Progress, Replay, ReplayError
-from seb_appliance.storage.journal.retry import START_PATIENCE_S, Patience, given_up
+from seb_appliance.storage.journal.replay import Progress, Replay, ReplayError
+from seb_appliance.storage.journal.retry import RetryingStore, given_up
 from seb_appliance.storage.layout import Claim, Mode
-from seb_appliance.storage.recovery.recovery import Log, Recovery
+from seb_appliance.storage.recovery.recovery import Recovery, log_of
 from seb_appliance.storage.recovery.snapshots import SnapshotStore, floor_of
-from seb_appliance.storage.stores.object_store import ObjectInfo, ObjectRange, ObjectStore
-
-# A bucket as it was when some entry was the last of its journal. It is only read.
-#
-# What came later is not there: entries, snapshots, and in mode B the bases and claims of later
-# writers. So a start's own recovery, unchanged, ends at that entry.
-
+from seb_appliance.storage.stores.object_store import ObjectInfo, ObjectRange
 
 LIST_PAGE: int = 1000
 
 
-class AsOfStore:
-    """Fulfils the reading half of `ObjectStore`; see there. `writers`: in mode B, those whose base
-    lies on the chain and begins below `seq`."""
+class AsOfStore(RetryingStore):
+    """`store` as it was when entry `seq` was the last of its journal; only read. Later entries,
+    snapshots and, in mode B, later writers' bases and claims are not shown: so a start's own
+    recovery, unchanged, ends at that entry. `writers`: in mode B, those whose base lies on the
+    chain and begins below `seq`."""
 
-    def __init__(self, store: ObjectStore, seq: int, writers: AbstractSet[Claim]) -> None:
+    def __init__(self, store: RetryingStore, seq: int, writers: AbstractSet[Claim]) -> None:
+        super().__init__(
+            store.raw, store.clock, store.jitter, give_up_after_s=store.give_up_after_s
+        )
         self.seq = seq
-        self._store = store
         self._writers = writers
         self._newest = max(writers, default=None)
 
@@ -64,20 +59,20 @@ class AsOfStore:
 
     async def get(self, key: str) -> bytes:
         self._require(key)
-        return await self._store.get(key)
+        return await super().get(key)
 
     async def get_range(self, key: str, start: int, length: int) -> ObjectRange:
         self._require(key)
-        return await self._store.get_range(key, start, length)
+        return await super().get_range(key, start, length)
 
     async def head(self, key: str) -> ObjectInfo:
         self._require(key)
-        return await self._store.head(key)
+        return await super().head(key)
 
     async def list_after(
         self, prefix: str, after: str = "", limit: int = LIST_PAGE
     ) -> list[ObjectInfo]:
-        while page := await self._store.list_after(prefix, after, LIST_PAGE):
+        while page := await super().list_after(prefix, after, LIST_PAGE):
             if shown := [info for info in page if self.shows(info.key)]:
                 return shown[:limit]
             after = page[-1].key
@@ -85,16 +80,14 @@ class AsOfStore:
 
     def _require(self, key: str) -> None:
         if not self.shows(key):
-            raise ObjectMissingError(f"{key} came after entry {self.seq}", key=key)
+            raise ObjectMissingError(f"{key} is later than entry {self.seq}", key=key)
 
 
-async def as_of(
-    store: ObjectStore, patience: Patience, mode: Mode, bucket_id: bytes, seq: int
-) -> AsOfStore:
+async def as_of(store: RetryingStore, mode: Mode, bucket_id: bytes, seq: int) -> AsOfStore:
     """The view. Raises ReplayError if, in mode B, the bases lead nowhere."""
     writers: set[Claim] = set()
     if mode == "B":
-        chain = BaseChain(store, patience, bucket_id)
+        chain = BaseChain(store, bucket_id)
         await chain.look()
         writers = {
             Claim(base.n, bytes.fromhex(base.writer))
@@ -127,14 +120,14 @@ class Rebuilt:
     notes: tuple[str, ...]
 
 
-async def find_journal(store: ObjectStore, patience: Patience) -> Journal:
+async def find_journal(store: RetryingStore) -> Journal:
     """Raises ConfigurationError if no appliance has used this bucket."""
-    bases = await list_claims(store, patience, layout.BASES)
+    bases = await list_claims(store, layout.BASES)
     if bases:  # in mode B they are the record
-        chain = BaseChain(store, patience, b"")
+        chain = BaseChain(store, b"")
         await chain.look()
         return Journal("B", chain.bucket_id)
-    info = await read_bucket_info(store, patience)
+    info = await read_bucket_info(store)
     if info is None:
         raise ConfigurationError(
             f"{store.description} holds no appliance: there is no {layout.BUCKET}. Is this the "
@@ -148,13 +141,11 @@ class Rebuilder:
 
     def __init__(
         self,
-        store: ObjectStore,
+        store: RetryingStore,
         *,
         clock: Clock,
-        jitter: Callable[[], float],
         progress: Progress,
     ) -> None:
-        self.patience = Patience(clock, jitter, give_up_after_s=START_PATIENCE_S)
         self._store = store
         self._clock = clock
         self._progress = progress
@@ -184,21 +175,14 @@ class Rebuilder:
         self, replica: Replica, scratch: Path, until_seq: int | None, known: Journal | None
     ) -> Rebuilt:
         began_s = self._clock.monotonic_s()
-        journal = known or await find_journal(self._store, self.patience)
+        journal = known or await find_journal(self._store)
         end_seq = until_seq if until_seq is not None else 1 << 62
-        view = await as_of(self._store, self.patience, journal.mode, journal.bucket_id, end_seq)
-        store = cast("ObjectStore", view)  # recovery only reads
-        reader = EntryReader(store, self.patience)
-        replay = Replay(reader, replica, self._clock, NO_FAILPOINTS, self._progress)
-        snapshots = SnapshotStore(store, self.patience, NO_FAILPOINTS)
+        view = await as_of(self._store, journal.mode, journal.bucket_id, end_seq)
+        replay = Replay(view, replica, self._clock, NO_FAILPOINTS, self._progress)
+        snapshots = SnapshotStore(view, NO_FAILPOINTS)
         if until_seq is not None:
-            await self._require_reachable(view, reader, journal, until_seq)
-        log: Log
-        if journal.mode == "A":
-            log = CreateOnlyLog(store, self.patience, reader, replay, journal.bucket_id)
-        else:
-            chain = BaseChain(store, self.patience, journal.bucket_id)
-            log = ClaimedLog(store, self.patience, reader, replay, chain)
+            await self._require_reachable(view, replay, journal, until_seq)
+        log = log_of(journal.mode, replay, journal.bucket_id)
         recovery = Recovery(log, snapshots, replica, scratch, self._progress)
         position = await recovery.bring_up()
         if until_seq is not None and position.seq < until_seq:
@@ -208,7 +192,7 @@ class Rebuilder:
         assert recovery.began is not None
         return Rebuilt(
             journal,
-            await as_of(self._store, self.patience, journal.mode, journal.bucket_id, position.seq),
+            await as_of(self._store, journal.mode, journal.bucket_id, position.seq),
             position,
             recovery.began.source,
             floor_of(await snapshots.list()),
@@ -218,13 +202,13 @@ class Rebuilder:
         )
 
     async def _require_reachable(
-        self, view: AsOfStore, reader: EntryReader, journal: Journal, until_seq: int
+        self, view: AsOfStore, replay: Replay, journal: Journal, until_seq: int
     ) -> None:
         """Without a snapshot at or below that entry, the journal must be there from its start."""
         if journal.mode == "B" or await view.list_after(layout.SNAPSHOTS, "", 1):
             return
-        if until_seq and await reader.read_header(layout.create_only_key(until_seq)) is None:
-            everything = SnapshotStore(self._store, self.patience, NO_FAILPOINTS)
+        if until_seq and await replay.reader.read_header(layout.create_only_key(until_seq)) is None:
+            everything = SnapshotStore(self._store, NO_FAILPOINTS)
             oldest = [name.seq for name in await everything.list()][:1]
             beginning = f"; the oldest entry to go back to is {oldest[0]}" if oldest else ""
             raise ConfigurationError(f"there is no entry {until_seq} (any more){beginning}")

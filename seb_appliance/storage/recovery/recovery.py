@@ -22,8 +22,10 @@ from seb_appliance.start_errors import (
     StartError,
     StoreUnusableError,
 )
-from seb_appliance.storage.journal.replay import Progress, ReplayError
-from seb_appliance.storage.layout import SnapshotName
+from seb_appliance.storage.journal.bases import BaseChain, ClaimedLog
+from seb_appliance.storage.journal.create_only import CreateOnlyLog
+from seb_appliance.storage.journal.replay import Progress, Replay, ReplayError
+from seb_appliance.storage.layout import Mode, SnapshotName
 from seb_appliance.storage.recovery.snapshots import SnapshotStore, floor_of
 
 _LOCAL: Final = "local"
@@ -49,6 +51,13 @@ class Log(Protocol):
     async def replay(self, position: Position) -> Position:
         """Apply everything after `position` to the replica; where the log ends, or ended at some
         moment meanwhile, when a writer is in force. Raises ReplayError."""
+
+
+def log_of(mode: Mode, replay: Replay, bucket_id: bytes) -> CreateOnlyLog | ClaimedLog:
+    """The log of a bucket in `mode`, replayed by `replay`."""
+    if mode == "A":
+        return CreateOnlyLog(replay, bucket_id)
+    return ClaimedLog(replay, BaseChain(replay.store, bucket_id))
 
 
 def _require_past(names: Sequence[SnapshotName], end: Position) -> None:

@@ -9,7 +9,6 @@ import asyncio
 import hashlib
 import os
 from collections.abc import Awaitable, Callable, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -22,9 +21,9 @@ from seb_appliance.failpoints import Failpoints
 from seb_appliance.formats.entry import Position
 from seb_appliance.start_errors import StoreUnusableError
 from seb_appliance.storage import layout
-from seb_appliance.storage.journal.retry import Patience
+from seb_appliance.storage.journal.retry import RetryingStore
 from seb_appliance.storage.layout import SnapshotName
-from seb_appliance.storage.stores.object_store import ObjectStore, list_all
+from seb_appliance.storage.stores.object_store import list_all
 
 _LEVEL: Final = 3
 _CHUNK_BYTES: Final = limits.MIB
@@ -41,9 +40,8 @@ class SnapshotStore:
     """The snapshots in one bucket. Compressing, hashing and files are a thread's work.
     `stored_bytes`: of all that the last `list` found, less what was removed since."""
 
-    def __init__(self, store: ObjectStore, patience: Patience, failpoints: Failpoints) -> None:
+    def __init__(self, store: RetryingStore, failpoints: Failpoints) -> None:
         self._store = store
-        self._patience = patience
         self._failpoints = failpoints
         self._sizes: dict[str, int] = {}
 
@@ -53,7 +51,7 @@ class SnapshotStore:
 
     async def list(self) -> list[SnapshotName]:
         """Every snapshot, oldest first. Raises StoreUnusableError for a key that is none."""
-        found = await self._patience.ask(partial(list_all, self._store, layout.SNAPSHOTS))
+        found = await list_all(self._store, layout.SNAPSHOTS)
         names = []
         for info in found:
             name = layout.parse_snapshot(info.key)
@@ -72,7 +70,7 @@ class SnapshotStore:
 
         Raises ObjectMissingError (removed since it was listed), CorruptObjectError.
         """
-        body = await self._patience.ask(partial(self._store.get, name.key))
+        body = await self._store.get(name.key)
         await asyncio.to_thread(_unpack, name, body, target)
 
     async def publish(
@@ -90,14 +88,14 @@ class SnapshotStore:
         name = SnapshotName(position.seq, _digest(body))
         self._failpoints.reach("K14")
         # The content is in the name: whoever else puts this key puts these bytes.
-        await self._patience.ask(partial(self._store.put, name.key, body))
+        await self._store.put(name.key, body)
         self._failpoints.reach("K15")
         read_back = source.with_name(source.name + ".read-back")
         try:
             await self.fetch(name, read_back)
             await check(read_back)
         except CorruptObjectError:
-            await self._patience.ask(partial(self._store.delete, name.key))
+            await self._store.delete(name.key)
             raise
         finally:
             await asyncio.to_thread(read_back.unlink, missing_ok=True)
@@ -111,7 +109,7 @@ class SnapshotStore:
         floor = floor_of(names)
         for name in names:
             if name.seq < floor:
-                await self._patience.ask(partial(self._store.delete, name.key))
+                await self._store.delete(name.key)
                 self._sizes.pop(name.key, None)
 
 

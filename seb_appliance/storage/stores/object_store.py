@@ -1,16 +1,21 @@
 """What the appliance asks of an object store, and no more.
 
-Backends: `s3.py`, `directory.py`, `memory.py`; `counted.py` wraps any of them. One contract suite
-(tests/unit/storage/test_object_store_contract.py) runs over all of them and over real servers.
+Backends: `s3.py`, `directory.py`, `memory.py`. `counted.py`, `delayed.py` and `../journal/retry.py`
+wrap any of them. One contract suite (tests/unit/storage/test_object_store_contract.py) runs over
+all backends and over real servers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from functools import partial
+from typing import Literal, Protocol, TypeVar
+
+T = TypeVar("T")
 
 Durability = Literal["s3", "disk", "memory"]
+Kind = Literal["PUT", "GET", "LIST", "HEAD", "DELETE", "CONFIGURATION"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +108,64 @@ class ObjectStore(Protocol):
         asked for (403, 501) give no warning."""
 
     async def close(self) -> None: ...
+
+
+class WrappedStore:
+    """An `ObjectStore` that passes each request to another store through `_request`."""
+
+    def __init__(self, store: ObjectStore) -> None:
+        self._store = store
+
+    @property
+    def durability(self) -> Durability:
+        return self._store.durability
+
+    @property
+    def description(self) -> str:
+        return self._store.description
+
+    @property
+    def date_ahead_s(self) -> float | None:
+        return self._store.date_ahead_s
+
+    async def create(self, key: str, body: bytes) -> None:
+        await self._request("PUT", partial(self._store.create, key, body), len(body))
+
+    async def put(self, key: str, body: bytes) -> None:
+        await self._request("PUT", partial(self._store.put, key, body), len(body))
+
+    async def get(self, key: str) -> bytes:
+        return await self._request("GET", partial(self._store.get, key))
+
+    async def get_range(self, key: str, start: int, length: int) -> ObjectRange:
+        return await self._request("GET", partial(self._store.get_range, key, start, length))
+
+    async def list_after(self, prefix: str, after: str = "", limit: int = 1000) -> list[ObjectInfo]:
+        return await self._request("LIST", partial(self._store.list_after, prefix, after, limit))
+
+    async def head(self, key: str) -> ObjectInfo:
+        return await self._request("HEAD", partial(self._store.head, key))
+
+    async def delete(self, key: str) -> None:
+        await self._request("DELETE", partial(self._store.delete, key))
+
+    async def signed_urls(self, keys: Sequence[str], valid_s: int) -> list[str] | None:
+        return await self._store.signed_urls(keys, valid_s)
+
+    async def signed_put(self, key: str, length: int, md5: bytes, valid_s: int) -> SignedPut | None:
+        return await self._store.signed_put(key, length, md5, valid_s)
+
+    async def check_configuration(self) -> list[str]:
+        return await self._request("CONFIGURATION", self._store.check_configuration)
+
+    async def close(self) -> None:
+        await self._store.close()
+
+    async def _request(
+        self, kind: Kind, request: Callable[[], Awaitable[T]], body_bytes: int = 0
+    ) -> T:
+        """Make `request`, which may be called more than once. `body_bytes`: the body of a PUT."""
+        raise NotImplementedError
 
 
 async def list_all(store: ObjectStore, prefix: str, after: str = "") -> list[ObjectInfo]:

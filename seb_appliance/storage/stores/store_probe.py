@@ -10,7 +10,6 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Final
 
 from seb_appliance.clock import Clock
@@ -24,9 +23,9 @@ from seb_appliance.errors import (
     StoreUnsupportedError,
 )
 from seb_appliance.storage import layout
-from seb_appliance.storage.journal.retry import Patience
+from seb_appliance.storage.journal.retry import RetryingStore
 from seb_appliance.storage.layout import Mode
-from seb_appliance.storage.stores.object_store import ObjectRange, ObjectStore
+from seb_appliance.storage.stores.object_store import ObjectRange
 
 RACE_WRITERS: Final = 4
 RACE_KEYS: Final = 5
@@ -76,15 +75,13 @@ class StoreTest:
 
     def __init__(
         self,
-        store: ObjectStore,
-        patience: Patience,
+        store: RetryingStore,
         clock: Clock,
         probe_id: str,
         *,
         list_rounds: int = LIST_ROUNDS,
     ) -> None:
         self._store = store
-        self._patience = patience
         self._clock = clock
         self._folder = f"{layout.PROBE}{probe_id}/"
         self._list_rounds = list_rounds
@@ -137,11 +134,12 @@ class StoreTest:
         self._found.put_s.append(self._clock.monotonic_s() - began_s)
 
     async def _put(self, key: str, body: bytes) -> None:
-        await self._patience.ask(lambda: self._timed(key, lambda: self._store.put(key, body)))
+        await self._store.ask(lambda: self._timed(key, lambda: self._store.raw.put(key, body)))
 
     async def _create(self, key: str, body: bytes) -> None:
-        await self._patience.ask(
-            lambda: self._timed(key, lambda: self._store.create(key, body)), ask_once_if_501=True
+        await self._store.ask(
+            lambda: self._timed(key, lambda: self._store.raw.create(key, body)),
+            ask_once_if_501=True,
         )
 
     async def _creates_only_if_absent(self) -> bool:
@@ -171,7 +169,7 @@ class StoreTest:
         return False
 
     async def _returns(self, key: str, body: bytes) -> None:
-        held = await self._patience.ask(partial(self._store.get, key))
+        held = await self._store.get(key)
         detail = "yes" if held == body else f"{key} holds other bytes than were stored"
         self._note("GET returns what was PUT", held == body, detail, fatal=True)
 
@@ -182,7 +180,7 @@ class StoreTest:
             bodies = [f"writer {writer} of {key}".encode() for writer in range(RACE_WRITERS)]
             answers = await asyncio.gather(*(self._race(key, body) for body in bodies))
             try:
-                held = await self._patience.ask(partial(self._store.get, key))
+                held = await self._store.get(key)
             except ObjectMissingError:
                 held = b""
             said_won = [body for body, won in zip(bodies, answers, strict=True) if won]
@@ -205,7 +203,7 @@ class StoreTest:
         unsure = False
         for _ in range(20):
             try:
-                await self._timed(key, lambda: self._store.create(key, body))
+                await self._timed(key, lambda: self._store.raw.create(key, body))
             except ObjectExistsError:
                 return None if unsure else False
             except StoreConflictError:
@@ -232,7 +230,7 @@ class StoreTest:
         why = ""
         for attempt in range(RANGE_ATTEMPTS):
             try:
-                part = await self._store.get_range(key, start, length)
+                part = await self._store.raw.get_range(key, start, length)
             except StoreUncertainError as error:
                 why = error.detail
                 await self._clock.sleep(0.2 * 2**attempt)
@@ -245,8 +243,8 @@ class StoreTest:
         for key in keys:
             await self._put(key, b"listed")
         prefix = self._folder + "list-"
-        whole = await self._patience.ask(lambda: self._store.list_after(prefix))
-        after = await self._patience.ask(lambda: self._store.list_after(prefix, keys[0], 1))
+        whole = await self._store.list_after(prefix)
+        after = await self._store.list_after(prefix, keys[0], 1)
         passed = [x.key for x in whole] == keys and [x.key for x in after] == keys[1:2]
         detail = "sees what was PUT, honours start-after"
         if not passed:
@@ -256,7 +254,7 @@ class StoreTest:
 
     async def _configuration(self) -> bool:
         """Whether versioning is on or suspended: create-only PUT cannot be trusted there."""
-        said = await self._patience.ask(self._store.check_configuration)
+        said = await self._store.check_configuration()
         self._found.warnings.extend(said)
         versioned = any(warning.startswith("versioning") for warning in said)
         self._note("bucket settings", not said, "; ".join(said) or "nothing that disturbs")
@@ -272,7 +270,7 @@ class StoreTest:
                 key = f"{prefix}{number:010d}"
                 await self._put(key, b"claim")
                 before = f"{prefix}{number - 1:010d}" if number else ""
-                shown = await self._patience.ask(partial(self._store.list_after, prefix, before))
+                shown = await self._store.list_after(prefix, before)
                 missed += key not in [found.key for found in shown]
             return missed
 
@@ -293,7 +291,7 @@ class StoreTest:
         async def remove(keys: list[str]) -> None:
             try:
                 for key in keys:
-                    await self._store.delete(key)
+                    await self._store.raw.delete(key)
             except StoreDeniedError as error:
                 denied.append(error.detail)
             except StoreError:

@@ -10,10 +10,11 @@ from litestar.handlers import HTTPRouteHandler
 from litestar.types import ASGIApp
 
 from seb_appliance import limits
+from seb_appliance.broker.status import StandbyStatus, Telemetry
 from seb_appliance.broker.topics.catalog import Totals
 from seb_appliance.errors import BadRequestError
 from seb_appliance.ui.charts import Chart, chart
-from seb_appliance.ui.facts import Facts, Figure
+from seb_appliance.ui.facts import Figure
 from seb_appliance.ui.history import Sample
 from seb_appliance.ui.page_context import AnyRequest, Desk
 from seb_appliance.ui.units import count, rate, share, size, size_rate, span
@@ -30,7 +31,7 @@ def routes(desk: Desk) -> list[HTTPRouteHandler]:
         chosen = visit.query.text("span", "1h")
         if chosen not in SPANS_S:
             raise BadRequestError(f"The span is one of {', '.join(SPANS_S)}.")
-        facts, readiness = desk.options.facts(), await desk.broker.readiness()
+        telemetry, readiness = desk.options.telemetry(), await desk.broker.readiness()
         now_us = desk.clock.wall_us()
         from_us = now_us - SPANS_S[chosen] * 1_000_000
         samples = desk.options.history.since(from_us)
@@ -40,9 +41,9 @@ def routes(desk: Desk) -> list[HTTPRouteHandler]:
             "overview",
             parts=frozenset({"overview-live"}),
             ready=readiness.ready,
-            warnings=warnings(facts, readiness.sentences),
+            warnings=warnings(telemetry, readiness.sentences),
             figures=[
-                *_figures(facts, totals, samples[-1] if samples else None),
+                *_figures(telemetry, totals, samples[-1] if samples else None),
                 *desk.options.cost(),
             ],
             charts=_charts(samples, from_us, now_us),
@@ -55,14 +56,16 @@ def routes(desk: Desk) -> list[HTTPRouteHandler]:
     return [show]
 
 
-def _figures(facts: Facts, totals: Totals, latest: Sample | None) -> list[Figure]:
+def _figures(telemetry: Telemetry, totals: Totals, latest: Sample | None) -> list[Figure]:
     """Rates are those of the latest sample."""
+    status = telemetry.status
+    journal, snapshots, bucket = status.journal, status.snapshots, status.bucket
     seconds = latest.seconds if latest else 1.0
     reads = latest.sections_at_hand + latest.sections_fetched if latest else 0
     hits = latest.sections_at_hand / reads if latest and reads else None
     snapshot = (
-        f"{count(facts.snapshot_entries_since)} entries since"
-        if facts.snapshot_seq is not None
+        f"{count(snapshots.entries_since)} entries since"
+        if snapshots.seq is not None
         else "a start replays the whole journal"
     )
     return [
@@ -77,21 +80,37 @@ def _figures(facts: Facts, totals: Totals, latest: Sample | None) -> list[Figure
         Figure(
             "Requests to the bucket",
             rate(latest.bucket_requests / seconds if latest else None),
-            f"last answer {span(facts.bucket_answer_age_s)} ago",
+            f"last answer {span(bucket.last_answer_age_s)} ago",
         ),
         Figure("Cache hit rate", share(hits), "of sections read"),
         Figure("Stored", size(totals.size_bytes), f"{count(totals.records)} records"),
-        Figure("Topics", count(totals.topics), f"{count(facts.groups)} groups"),
-        Figure("Journal", f"seq {count(facts.journal_seq)}", f"epoch {count(facts.epoch)}"),
+        Figure("Topics", count(totals.topics), f"{count(status.counts.groups)} groups"),
+        Figure("Journal", f"seq {count(journal.seq)}", f"epoch {count(journal.epoch)}"),
         Figure(
             "Last snapshot",
-            "none yet" if facts.snapshot_seq is None else f"seq {count(facts.snapshot_seq)}",
+            "none yet" if snapshots.seq is None else f"seq {count(snapshots.seq)}",
             snapshot,
         ),
-        *([Figure("Standby", facts.standby, "of the writer's journal")] if facts.standby else []),
-        Figure("Bucket", facts.durability, f"{facts.bucket}, fencing mode {facts.fencing_mode}"),
-        Figure("Running", span(facts.uptime_s), f"version {facts.version}"),
+        *([_standby(status.standby)] if status.standby else []),
+        Figure(
+            "Bucket",
+            journal.durability,
+            f"{bucket.description}, fencing mode {journal.fencing_mode}",
+        ),
+        Figure("Running", span(status.uptime_s), f"version {status.version}"),
     ]
+
+
+def _standby(standby: StandbyStatus) -> Figure:
+    if standby.waits_for:
+        state = f"waits for {standby.waits_for}"
+    elif standby.lag_entries:
+        state = f"{standby.lag_entries:,} entries, {standby.lag_s:.1f} s behind"
+    elif standby.seen_end_age_s is None:
+        state = "reads"
+    else:
+        state = f"up to date {standby.seen_end_age_s:.1f} s ago"
+    return Figure("Standby", state, "of the writer's journal")
 
 
 def _charts(samples: Sequence[Sample], from_us: int, until_us: int) -> list[Chart]:

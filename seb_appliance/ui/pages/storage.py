@@ -9,7 +9,9 @@ from litestar.handlers import HTTPRouteHandler
 from litestar.types import ASGIApp
 
 from seb_appliance import limits
-from seb_appliance.ui.facts import CheckKind, Figure, StorageFacts
+from seb_appliance.broker.counters import RequestCount
+from seb_appliance.broker.status import Telemetry
+from seb_appliance.ui.facts import CheckKind, Figure
 from seb_appliance.ui.page_context import AnyRequest, Change, Desk
 from seb_appliance.ui.units import count, share, size
 
@@ -21,18 +23,19 @@ def routes(desk: Desk) -> list[HTTPRouteHandler]:
     @get("/storage")
     async def show(request: AnyRequest) -> ASGIApp:
         visit = desk.enter(request)
-        facts = desk.options.storage()
+        now = desk.options.telemetry()
+        status = now.status
         return desk.page(
             visit,
             "storage",
             parts=frozenset({"storage-live", "checks"}),
-            facts=facts,
+            requests=_requests(now),
             sections=[
-                ("In the bucket", _bucket(facts)),
-                ("The tidier, since the start", _tidier(facts)),
-                ("Reads, since the start", _reads(facts)),
+                ("In the bucket", _bucket(now)),
+                ("The tidier, since the start", _tidier(now)),
+                ("Reads, since the start", _reads(now)),
             ],
-            failures=[one for one in (facts.snapshot_failure, facts.tidier_failure) if one],
+            failures=[one for one in (status.snapshots.failure, status.tidier.failure) if one],
             answers=_ANSWERS,
             bill=desk.options.bill(),
             checks=desk.options.checks(),
@@ -72,54 +75,65 @@ def _begin(desk: Desk, change: Change, kind: CheckKind) -> ASGIApp:
     return desk.see_other(change.visit, "/ui/storage#checks", words)
 
 
-def _bucket(facts: StorageFacts) -> list[Figure]:
-    gone = facts.object_bytes - facts.living_bytes
+def _requests(now: Telemetry) -> list[RequestCount]:
+    """Ours, and those of the tidier's process, of which only the number is known."""
+    others = [
+        RequestCount(row.kind, "", row.requests, purpose="tidier") for row in now.tidier_requests
+    ]
+    return sorted([*now.requests, *others], key=lambda row: (row.purpose, row.kind, row.outcome))
+
+
+def _bucket(now: Telemetry) -> list[Figure]:
+    journal, tidier, snapshots = now.status.journal, now.status.tidier, now.status.snapshots
+    bucket, gone = now.status.bucket.description, now.object_bytes - now.living_bytes
     return [
-        Figure("Bucket", facts.durability, f"{facts.bucket}, fencing mode {facts.fencing_mode}"),
-        Figure("Journal", f"seq {count(facts.journal_seq)}", f"epoch {count(facts.epoch)}"),
-        Figure("Tidied", f"seq {count(facts.tidied_seq)}", "entries up to it are merged or empty"),
+        Figure("Bucket", journal.durability, f"{bucket}, fencing mode {journal.fencing_mode}"),
+        Figure("Journal", f"seq {count(journal.seq)}", f"epoch {count(journal.epoch)}"),
+        Figure("Tidied", f"seq {count(now.tidied_seq)}", "entries up to it are merged or empty"),
         Figure(
             "Entries to be tidied",
-            count(facts.waiting_entries),
-            f"{size(facts.waiting_bytes)}; small and young ones wait for company",
+            count(tidier.waiting_entries),
+            f"{size(tidier.waiting_bytes)}; small and young ones wait for company",
         ),
-        Figure("Segments", count(facts.objects), f"{size(facts.object_bytes)}, packed ones too"),
+        Figure("Segments", count(tidier.objects), f"{size(now.object_bytes)}, packed ones too"),
         Figure("Gone within segments", size(gone), "rewritten when it is more than half of one"),
-        Figure("Condemned objects", count(facts.garbage), "removed after a time of grace"),
+        Figure("Condemned objects", count(tidier.garbage), "removed after a time of grace"),
         Figure(
             "Newest snapshot",
-            "none yet" if facts.snapshot_seq is None else f"seq {count(facts.snapshot_seq)}",
-            f"{count(facts.snapshot_entries_since)} entries since; a start replays them",
+            "none yet" if snapshots.seq is None else f"seq {count(snapshots.seq)}",
+            f"{count(snapshots.entries_since)} entries since; a start replays them",
         ),
     ]
 
 
-def _tidier(facts: StorageFacts) -> list[Figure]:
+def _tidier(now: Telemetry) -> list[Figure]:
+    tidier = now.status.tidier
     return [
-        Figure("Now", facts.doing or "resting", "one thing at a time"),
-        Figure("Jobs", count(facts.jobs), "merges that were put in force"),
-        Figure("Read", size(facts.tidier_read_bytes), "from the bucket"),
-        Figure("Written", size(facts.tidier_written_bytes), "segments"),
-        Figure("Entries removed", count(facts.entries_removed), "from the journal"),
-        Figure("Objects removed", count(facts.objects_removed), "that were condemned"),
-        Figure("Trims by retention", count(facts.topics_trimmed), "log starts moved"),
+        Figure("Now", tidier.doing or "resting", "one thing at a time"),
+        Figure("Jobs", count(tidier.jobs), "merges that were put in force"),
+        Figure("Read", size(tidier.bytes_read), "from the bucket"),
+        Figure("Written", size(tidier.bytes_written), "segments"),
+        Figure("Entries removed", count(tidier.entries_removed), "from the journal"),
+        Figure("Objects removed", count(tidier.objects_removed), "that were condemned"),
+        Figure("Trims by retention", count(tidier.topics_trimmed), "log starts moved"),
     ]
 
 
-def _reads(facts: StorageFacts) -> list[Figure]:
-    at_hand = facts.sections_from_memory + facts.sections_from_disk
-    reads = at_hand + facts.sections_from_bucket
-    used, limit = facts.cache_bytes, facts.cache_limit_bytes
+def _reads(now: Telemetry) -> list[Figure]:
+    read = now.cache
+    cached = read.from_memory + read.from_disk
+    reads = cached + read.from_bucket
+    used, limit = read.size_bytes, read.limit_bytes
     cache = Figure("Cache", "none", "the bucket is as near as a cache would be")
     if used is not None:
         cache = Figure("Cache", size(used), f"of {size(limit)}, on the local disk")
     return [
         cache,
-        Figure("From memory", count(facts.sections_from_memory), "sections"),
-        Figure("From the cache", count(facts.sections_from_disk), "sections"),
-        Figure("From the bucket", count(facts.sections_from_bucket), "sections"),
-        Figure("Hit rate", share(at_hand / reads if reads else None), "memory and cache"),
-        Figure("Damaged", count(facts.damaged_reads), "reads whose checksum failed"),
+        Figure("From memory", count(read.from_memory), "sections"),
+        Figure("From the cache", count(read.from_disk), "sections"),
+        Figure("From the bucket", count(read.from_bucket), "sections"),
+        Figure("Hit rate", share(cached / reads if reads else None), "memory and cache"),
+        Figure("Damaged", count(read.damaged), "reads whose checksum failed"),
     ]
 
 

@@ -11,7 +11,7 @@ from seb_appliance.broker.ports import EntryRef
 from seb_appliance.failpoints import NO_FAILPOINTS
 from seb_appliance.formats.entry import Position
 from seb_appliance.storage import layout
-from seb_appliance.storage.journal.retry import Patience
+from seb_appliance.storage.journal.retry import RetryingStore
 from seb_appliance.storage.layout import Claim, Mode
 from seb_appliance.storage.objects.cleanup import BucketCleaner
 from seb_appliance.storage.recovery.snapshots import SnapshotStore
@@ -29,9 +29,9 @@ def store() -> MemoryStore:
 
 
 def make(store: MemoryStore, mode: Mode = "A") -> tuple[BucketCleaner, SnapshotStore]:
-    patience = Patience(HurriedClock(), random.Random(1).random, give_up_after_s=5)
-    snapshots = SnapshotStore(store, patience, NO_FAILPOINTS)
-    return BucketCleaner(store, patience, snapshots, mode, NO_FAILPOINTS), snapshots
+    retrying = RetryingStore(store, HurriedClock(), random.Random(1).random, give_up_after_s=5)
+    snapshots = SnapshotStore(retrying, NO_FAILPOINTS)
+    return BucketCleaner(retrying, snapshots, mode, NO_FAILPOINTS), snapshots
 
 
 async def with_floor(snapshots: SnapshotStore, tmp_path: Path, floor: int) -> None:

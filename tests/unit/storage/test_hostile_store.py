@@ -17,7 +17,7 @@ from backports import zstd
 from seb_appliance import limits
 from seb_appliance.errors import CorruptObjectError, StoreError, StoreUncertainError
 from seb_appliance.failpoints import NO_FAILPOINTS
-from seb_appliance.storage.journal.retry import Patience
+from seb_appliance.storage.journal.retry import RetryingStore
 from seb_appliance.storage.layout import SnapshotName
 from seb_appliance.storage.recovery.snapshots import SnapshotStore
 from seb_appliance.storage.stores.memory import MemoryStore
@@ -154,7 +154,7 @@ async def test_a_snapshot_that_is_none_or_inflates_to_too_much_is_refused(
 ) -> None:
     monkeypatch.setattr(limits, "SNAPSHOT_BYTES_MAX", 8 * limits.MIB)
     store, target = MemoryStore(), tmp_path / "fetched"
-    snapshots = SnapshotStore(store, Patience(FakeClock(), lambda: 0.5), NO_FAILPOINTS)
+    snapshots = SnapshotStore(RetryingStore(store, FakeClock(), lambda: 0.5), NO_FAILPOINTS)
     name = SnapshotName(7, hashlib.sha256(body).hexdigest()[:16])
     await store.put(name.key, body)
     tracemalloc.start()

@@ -18,7 +18,8 @@ from seb_appliance.errors import (
     StoreUnsupportedError,
 )
 from seb_appliance.start_errors import StoreAwayError, StoreUnusableError
-from seb_appliance.storage.journal.retry import Patience, given_up
+from seb_appliance.storage.journal.retry import RetryingStore, given_up
+from seb_appliance.storage.stores.memory import MemoryStore
 from tests.support.fakes import FakeClock
 
 UNCERTAIN = StoreUncertainError("503 SlowDown")
@@ -55,7 +56,10 @@ def answering(*answers: StoreError | str) -> Callable[[], Awaitable[str]]:
 
 async def pauses_s(*errors: StoreError, jitter: float) -> list[float]:
     clock = Sleeper()
-    assert await Patience(clock, lambda: jitter).ask(answering(*errors, "good")) == "good"
+    assert (
+        await RetryingStore(MemoryStore(), clock, lambda: jitter).ask(answering(*errors, "good"))
+        == "good"
+    )
     return clock.slept_s
 
 
@@ -84,47 +88,49 @@ async def test_a_wrong_clock_is_mended_at_once_but_once() -> None:
 
 
 async def test_what_the_store_cannot_do_is_asked_again_unless_that_is_the_question() -> None:
-    patience = Patience(Sleeper(), lambda: 1)
-    assert await patience.ask(answering(UNSUPPORTED, "good")) == "good"
+    store = RetryingStore(MemoryStore(), Sleeper(), lambda: 1)
+    assert await store.ask(answering(UNSUPPORTED, "good")) == "good"
     with pytest.raises(StoreUnsupportedError):
-        await patience.ask(answering(UNSUPPORTED), ask_once_if_501=True)
-    assert await patience.ask(answering(UNCERTAIN, "good"), ask_once_if_501=True) == "good"
+        await store.ask(answering(UNSUPPORTED), ask_once_if_501=True)
+    assert await store.ask(answering(UNCERTAIN, "good"), ask_once_if_501=True) == "good"
 
 
 async def test_a_start_gives_up_when_its_time_is_over_and_not_before() -> None:
     clock = Sleeper()
     # Pauses of 1, 2 and 4 32nds of a second, which floats hold exactly.
-    patience = Patience(clock, lambda: 0.625, give_up_after_s=7 / 32)
-    assert await patience.ask(answering(*[UNCERTAIN] * 3, "good")) == "good"
+    store = RetryingStore(MemoryStore(), clock, lambda: 0.625, give_up_after_s=7 / 32)
+    assert await store.ask(answering(*[UNCERTAIN] * 3, "good")) == "good"
     began_s = clock.now_s
     with pytest.raises(StoreUncertainError):
-        await patience.ask(answering(*[UNCERTAIN] * 4, "too late"))
+        await store.ask(answering(*[UNCERTAIN] * 4, "too late"))
     assert clock.now_s - began_s == 7 / 32
 
 
 async def test_a_start_that_is_denied_does_not_ask_again() -> None:
     clock = Sleeper()
     with pytest.raises(StoreDeniedError):
-        await Patience(clock, lambda: 1, give_up_after_s=60).ask(answering(DENIED))
+        await RetryingStore(MemoryStore(), clock, lambda: 1, give_up_after_s=60).ask(
+            answering(DENIED)
+        )
     assert clock.slept_s == []
 
 
 @pytest.mark.parametrize("error", [ObjectMissingError("404"), ObjectExistsError("412")])
 async def test_an_answer_that_is_definite_is_told_and_is_good_health(error: StoreError) -> None:
     clock = Sleeper()
-    patience = Patience(clock, lambda: 1)
+    store = RetryingStore(MemoryStore(), clock, lambda: 1)
     with pytest.raises(type(error)):
-        await patience.ask(answering(DENIED, error))
-    assert patience.health == StoreHealth(last_success_s=clock.now_s)
+        await store.ask(answering(DENIED, error))
+    assert store.health == StoreHealth(last_success_s=clock.now_s)
 
 
 async def test_its_health_tells_since_when_it_fails_and_how() -> None:
     clock = Sleeper()
-    patience = Patience(clock, lambda: 1)
+    store = RetryingStore(MemoryStore(), clock, lambda: 1)
     seen: list[StoreHealth] = []
 
     async def request() -> str:
-        health = patience.health
+        health = store.health
         seen.append(
             StoreHealth(
                 health.last_success_s, health.failing_since_s, health.failure, health.denied
@@ -133,16 +139,16 @@ async def test_its_health_tells_since_when_it_fails_and_how() -> None:
         return await answers()
 
     answers = answering(DENIED, UNCERTAIN, "good", "good")
-    await patience.ask(request)
+    await store.ask(request)
     clock.now_s = 2_000.0
-    await patience.ask(request)
+    await store.ask(request)
     assert seen == [
         StoreHealth(1_000.0),
         StoreHealth(1_000.0, 1_000.0, "403 AccessDenied", denied=True),
         StoreHealth(1_000.0, 1_000.0, "503 SlowDown"),
         StoreHealth(1_006.1),
     ]
-    assert patience.health == StoreHealth(2_000.0)
+    assert store.health == StoreHealth(2_000.0)
 
 
 @pytest.mark.parametrize("error", [UNCERTAIN, CONFLICT, SKEWED])
