@@ -94,77 +94,33 @@ class Broker:
         self.shares = shares = AllShares()
         self.pending = shares.declare("pending", settings.max_pending_bytes, "bytes that wait")
         self.reading = shares.declare("reading", settings.max_reading_bytes, "bytes of answers")
-        self.counters = Counters()
+        self.counters = counters = Counters()
+        self.linger = Linger(settings.linger_ms)
         self._settings = settings
         self._supervisor = supervisor or Supervisor(clock)
-        self.linger = Linger(settings.linger_ms)
         self._journal = journal
         self._clock = clock
         self._state = state
+        self._random_bytes = random_bytes
         self._after_apply = on_applied
-        self._catalog = Catalog(loaded, clock.monotonic_s, self.shares)
-        self.log_clock = LogClock(clock, lambda: self._catalog.position.created_us, before_us)
-        self._waiting = WaitingReaders(clock, self.shares)
-        self.followers = Followers(clock, self.shares)
-        self._sequencer = self._make_sequencer(journal, source, executor, failpoints)
-        index = SectionIndex(state, self.counters)
-        sections = SectionReader(source, executor, self.counters)
-        self._reads = Reads(self._catalog, index, sections, self._waiting, clock, self.counters)
-        self.manifests = Manifests(self._catalog, self._reads, source, settings.tidy.grace_ms)
-        self.record_keys = self._make_record_keys(key_index, index, sections)
-        authorizer = Authorizer()
-        admission = Admission(
-            self._catalog,
-            loaded.next_topic_id,
-            settings.effective,
-            self.log_clock.created_us,
-            shares,
-        )
-        groups = GroupAdmission(admission, self._catalog.groups, clock)
-        self._writes = Writes(
-            admission,
-            self._sequencer,
+        self._catalog = catalog = Catalog(loaded, clock.monotonic_s, shares)
+        self.log_clock = LogClock(clock, lambda: catalog.position.created_us, before_us)
+        self._sequencer = Sequencer(
+            catalog,
+            journal,
+            source,
             state,
-            self.pending,
-            self.linger,
-            ack_timeout_ms=settings.ack_timeout_ms,
-            clock=clock,
-            counters=self.counters,
-        )
-        self.access = self._make_access(last_used, authorizer, random_bytes)
-        self.authorize, self.may = self.access.authorize, self.access.may
-        self.appends = Appends(
-            self._catalog,
-            self._writes,
-            self._sequencer,
-            Deduplication(self._catalog.requests, self._catalog.producers),
-            groups,
-            authorizer,
-            settings,
-            self.linger,
-            self.pending,
-            self.access.last_used.note,
-            durability=journal.durability,
-            clock=clock,
+            clock=self.log_clock,
             failpoints=failpoints,
+            executor=executor,
+            counters=counters,
+            on_applied=self._applied,
         )
-        self.topics = Topics(self._catalog, self._writes, settings, self.linger, clock)
-        self.streams = self._make_streams()
-        self.gauges = Gauges(self._catalog, self._sequencer, self.shares)
-        self.groups = ConsumerGroups(
-            self._catalog,
-            groups,
-            self._reads,
-            index,
-            self._writes,
-            linger=self.linger,
-            clock=clock,
-            age_us=self.log_clock.age_us,
-        )
-        self.topic_lists = TopicLists(self._catalog, index)
-        self.tidying = self._make_tidying(index, journal, source, random_bytes)
-        self.adopting = Adopting(self._catalog, self._writes.admission, self._writes)
-        self.accounts = Accounts(self._catalog.users, self._writes, clock=clock)
+        index = SectionIndex(state, counters)
+        self._make_reading(index, SectionReader(source, executor, counters), source, key_index)
+        self._make_writing(loaded.next_topic_id, last_used, failpoints, index)
+        self._make_upkeep(index, source)
+        self.gauges = Gauges(catalog, self._sequencer, shares)
         self._readiness = ReadinessCheck(
             journal,
             state,
@@ -174,99 +130,103 @@ class Broker:
             ack_timeout_ms=settings.ack_timeout_ms,
         )
 
-    def _make_record_keys(
-        self, key_index: KeyIndex, index: SectionIndex, sections: SectionReader
-    ) -> RecordKeys:
-        # What the key index reads is no consumer's read, and is counted apart.
-        unseen = Reads(self._catalog, index, sections, self._waiting, self._clock, Counters())
-        return RecordKeys(self._catalog, unseen, key_index, self.counters, self._clock, self.shares)
-
-    def _make_streams(self) -> Streams:
-        """Of the Durable Streams protocol."""
-        return Streams(
-            self._catalog,
-            self._writes,
-            self.appends,
-            self._reads,
-            self._sequencer,
-            self._waiting,
-            self.linger,
-            self._clock,
-            self.log_clock,
-        )
-
-    def _make_sequencer(
-        self,
-        journal: Journal,
-        source: SectionSource,
-        executor: Executor,
-        failpoints: Failpoints,
-    ) -> Sequencer:
-        return Sequencer(
-            self._catalog,
-            journal,
-            source,
-            self._state,
-            clock=self.log_clock,
-            failpoints=failpoints,
-            executor=executor,
-            counters=self.counters,
-            on_applied=self._applied,
-        )
-
-    def _make_tidying(
+    def _make_reading(
         self,
         index: SectionIndex,
-        journal: Journal,
+        sections: SectionReader,
         source: SectionSource,
-        random_bytes: Callable[[int], bytes],
-    ) -> Tidying:
+        key_index: KeyIndex,
+    ) -> None:
+        catalog, clock, shares = self._catalog, self._clock, self.shares
+        self._waiting = waiting = WaitingReaders(clock, shares)
+        self.followers = Followers(clock, shares)
+        self._reads = Reads(catalog, index, sections, waiting, clock, self.counters)
+        self.manifests = Manifests(catalog, self._reads, source, self._settings.tidy.grace_ms)
+        # Reads of the key index are no consumer's reads, and are counted apart.
+        uncounted = Reads(catalog, index, sections, waiting, clock, Counters())
+        self.record_keys = RecordKeys(catalog, uncounted, key_index, self.counters, clock, shares)
+        self.topic_lists = TopicLists(catalog, index)
+
+    def _make_writing(
+        self,
+        next_topic_id: int,
+        last_used: LastUsed | None,
+        failpoints: Failpoints,
+        index: SectionIndex,
+    ) -> None:
+        catalog, settings, clock, shares = self._catalog, self._settings, self._clock, self.shares
+        authorizer, log_clock = Authorizer(), self.log_clock
+        admission = Admission(
+            catalog, next_topic_id, settings.effective, log_clock.created_us, shares
+        )
+        self._writes = writes = Writes(
+            admission,
+            self._sequencer,
+            self._state,
+            self.pending,
+            self.linger,
+            ack_timeout_ms=settings.ack_timeout_ms,
+            clock=clock,
+            counters=self.counters,
+        )
+        self.access = Access(
+            catalog.api_keys,
+            writes,
+            last_used or LastUsed({}, clock, lambda: None),
+            authorizer,
+            clock=clock,
+            random_bytes=self._random_bytes,
+            shares=shares,
+        )
+        self.authorize, self.may = self.access.authorize, self.access.may
+        self.accounts = Accounts(catalog.users, writes, clock=clock)
+        group_admission = GroupAdmission(admission, catalog.groups, clock)
+        self.appends = Appends(
+            catalog,
+            writes,
+            Deduplication(catalog.requests, catalog.producers),
+            group_admission,
+            authorizer,
+            settings,
+            self.access.last_used.note,
+            durability=self._journal.durability,
+            failpoints=failpoints,
+        )
+        self.topics = Topics(catalog, writes, settings, self.linger, clock)
+        self.streams = Streams(catalog, writes, self.appends, self._reads, self._waiting, log_clock)
+        self.groups = ConsumerGroups(
+            catalog, group_admission, self._reads, index, writes, log_clock.age_us
+        )
+
+    def _make_upkeep(self, index: SectionIndex, source: SectionSource) -> None:
+        catalog, settings, journal = self._catalog, self._settings, self._journal
         elsewhere = CompactionsElsewhere(
-            self._catalog,
+            catalog,
             source,
             self.log_clock,
-            self._settings,
-            random_bytes,
+            settings,
+            self._random_bytes,
             self.shares,
             bucket_id=journal.bucket_id,
             epoch=lambda: journal.epoch,
         )
-        return Tidying(
-            self._catalog,
+        self.tidying = Tidying(
+            catalog,
             index,
             self._writes.admission,
             self._writes,
             self.log_clock,
-            self._settings.tidy,
-            random_bytes,
+            settings.tidy,
+            self._random_bytes,
             bucket_id=journal.bucket_id,
             epoch=lambda: journal.epoch,
             linger=self.linger,
             compactions=Compactions(
-                self._catalog,
-                self.log_clock,
-                self._settings,
-                self._settings.tidy.segment_bytes,
-                elsewhere.holds,
+                catalog, self.log_clock, settings, settings.tidy.segment_bytes, elsewhere.holds
             ),
             elsewhere=elsewhere,
         )
-
-    def _make_access(
-        self,
-        last_used: LastUsed | None,
-        authorizer: Authorizer,
-        random_bytes: Callable[[int], bytes],
-    ) -> Access:
-        return Access(
-            self._catalog.api_keys,
-            self._writes,
-            last_used or LastUsed({}, self._clock, lambda: None),
-            authorizer,
-            clock=self._clock,
-            random_bytes=random_bytes,
-            shares=self.shares,
-        )
+        self.adopting = Adopting(catalog, self._writes.admission, self._writes)
 
     # --- life ---
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from seb_appliance import limits
@@ -18,18 +19,16 @@ from seb_appliance.broker.access.grants import Authorizer
 from seb_appliance.broker.append.acknowledgement import AckCallback, Stored
 from seb_appliance.broker.append.admission import AdmittedTopic, Refusal
 from seb_appliance.broker.append.deduplication import Deduplication, ProducerStamp, RequestStamp
-from seb_appliance.broker.append.sequencer import Sequencer
-from seb_appliance.broker.append.window import Linger, Window
+from seb_appliance.broker.append.window import Window
 from seb_appliance.broker.append.writes import Admitted, Duplicate, Writes
 from seb_appliance.broker.groups.admission import Commit, GroupAdmission
 from seb_appliance.broker.groups.consumer_groups import check_commit
 from seb_appliance.broker.settings import BrokerSettings
-from seb_appliance.broker.shares import Reservation, Shares
+from seb_appliance.broker.shares import Reservation
 from seb_appliance.broker.topics.catalog import Catalog
 from seb_appliance.broker.topics.names import check_topic_name
 from seb_appliance.broker.values import ApiKeyView, Appended, NewBatches, NewRecords, Prepared
-from seb_appliance.clock import Clock
-from seb_appliance.errors import BadRequestError, PreconditionFailedError
+from seb_appliance.errors import BadRequestError, PreconditionFailedError, SebError
 from seb_appliance.failpoints import Failpoints
 from seb_appliance.formats.contents import Produced, ProducerAppend, RequestResult
 from seb_appliance.formats.operations import CommittedOffset, TopicSettings
@@ -92,17 +91,13 @@ class Appends:
         self,
         catalog: Catalog,
         writes: Writes,
-        sequencer: Sequencer,
         deduplication: Deduplication,
         groups: GroupAdmission,
         authorizer: Authorizer,
         settings: BrokerSettings,
-        linger: Linger,
-        pending: Shares,
         note_use: Callable[[str, int], None],
         *,
         durability: str,
-        clock: Clock,
         failpoints: Failpoints,
     ) -> None:
         """`note_use`: of an API key (its id) at a time."""
@@ -110,16 +105,16 @@ class Appends:
         self._catalog = catalog
         self._writes = writes
         self._admission = writes.admission
-        self._sequencer = sequencer
+        self._sequencer = writes.sequencer
         self._deduplication = deduplication
         self._groups = groups
         self._authorizer = authorizer
         self._settings = settings
-        self._linger = linger
-        self._pending = pending
+        self._linger = writes.linger
+        self._pending = writes.pending
         self._note_use = note_use
         self._durability = durability
-        self._clock = clock
+        self._clock = writes.clock
         self._failpoints = failpoints
 
     # --- one topic ---
@@ -196,16 +191,23 @@ class Appends:
         held_bytes = limits.PENDING_REQUEST_BYTES + size_bytes
         if type(records) is NewRecords:
             held_bytes += len(records.values) * limits.PENDING_RECORD_BYTES
-        reservation = Reservation(self._pending, key.api_key_id)
-        return reservation.try_grow(held_bytes) and self._writes.submit_nowait(
-            lambda: self._admit_plain(topic, records, now_us), reservation, on_done
-        )
+        owner, pending = key.api_key_id, self._pending
+        if not pending.try_take(owner, held_bytes):
+            return False
+        reservation = Reservation(pending, owner, held_bytes)
+        command = partial(self._admit_plain, topic, records, now_us)
+        try:
+            return self._writes.submit(command, reservation, on_done) is not None
+        except (Refusal, SebError):
+            return False
 
     def _admit_plain(
         self, topic: str, records: bytes | NewRecords | NewBatches, now_us: int
     ) -> Admitted | None:
         known = self._admission.find(topic)
-        if known is None or known.is_closed or not self._may_append(known):
+        if known is None or (
+            known.stream is not None and (known.is_closed or not self.may_append_stream(known))
+        ):
             return None
         effective = known.effective
         window = self._sequencer.open_window()
@@ -387,11 +389,8 @@ class Appends:
         """Raises Refusal for a stream that is closed or expired."""
         if known.is_closed:
             raise self._admission.closed(topic)
-        if not self._may_append(known):
+        if known.stream is not None and not self.may_append_stream(known):
             raise self._admission.missing(topic)
-
-    def _may_append(self, known: AdmittedTopic) -> bool:
-        return known.stream is None or self.may_append_stream(known)
 
     def prepare(self, records: NewRecords | NewBatches, effective: TopicSettings) -> Prepared:
         return self._admission.prepare(records, effective, self._clock.wall_us())

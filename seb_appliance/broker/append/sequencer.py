@@ -72,19 +72,14 @@ class Sequencer:
         self._flushing = False
         self.failure: SebError | None = None
         self.standby: StandbyError | None = None
+        self.refusal: SebError | None = None  # of every write: `failure`, or `standby`
 
     # --- called by admission ---
 
-    @property
-    def refusal(self) -> SebError | None:
-        """Why every write is refused."""
-        return self.failure or self.standby
-
     def open_window(self) -> Window:
         """The window that takes what is admitted now. Raises `refusal`."""
-        refusal = self.refusal
-        if refusal is not None:
-            raise refusal
+        if self.refusal is not None:
+            raise self.refusal
         if self._open is None:
             self._open = Window()
         return self._open
@@ -96,16 +91,15 @@ class Sequencer:
         latest; immediately if `early` and no other window or caller waits."""
         if now_s is None:
             now_s = self._clock.monotonic_s()
-        window.join(now_s)
+        closes_now = early and not (window.callers or self._full or self._in_flight is not None)
+        closes_earlier = window.join(now_s, now_s if closes_now else now_s + linger_s)
         if window.is_full:
-            window.close_by(now_s)
             self._open = None
             self._full.append(window)
             self._wake.set()
-        elif early and window.callers == 1 and self._in_flight is None and not self._full:
-            window.close_by(now_s)
+        elif closes_now:
             self._wake.set()
-        elif window.close_by(now_s + linger_s):
+        elif closes_earlier:
             self._arm(window.deadline_s)
 
     def flush(self) -> None:
@@ -115,7 +109,7 @@ class Sequencer:
 
     def fail(self, error: SebError) -> None:
         """Write nothing any more; everything that waits fails with `error`."""
-        self.failure = self.failure or error
+        self.failure = self.refusal = self.failure or error
         if self._timer is not None:
             self._timer.cancel()
         for window in (self._in_flight, *self._full, self._open):
@@ -129,7 +123,7 @@ class Sequencer:
         """Refuse every write with `refusal`, instead of `run`. Called again, it replaces the
         refusal."""
         assert self._open is None, "nothing was admitted"
-        self.standby = refusal
+        self.standby = self.refusal = refusal
 
     async def replicate(self, entry: Entry) -> None:
         """Apply the next entry, which another appliance wrote. One call at a time."""

@@ -105,6 +105,7 @@ class Window:
         self.topics: dict[int, TopicRuns] = {}
         self.results: list[RequestResult] = []
         self.size_bytes = 0
+        self.is_full = False
         self.callers = 0
         self.opened_s = 0.0  # when the first caller joined
         self.compresses = False  # whether sealing compresses any of it
@@ -120,10 +121,6 @@ class Window:
     def is_in_use(self) -> bool:
         """Whether it holds something, or a caller waits for it."""
         return bool(self.steps or self.callers)
-
-    @property
-    def is_full(self) -> bool:
-        return self.size_bytes >= limits.WINDOW_BYTES_MAX
 
     # --- what is admitted ---
 
@@ -176,14 +173,15 @@ class Window:
 
     # --- when it closes ---
 
-    def join(self, now_s: float) -> None:
-        """One more caller waits for this window."""
+    def join(self, now_s: float, deadline_s: float) -> bool:
+        """One more caller waits for this window, which closes at `deadline_s` at the latest, and
+        now if it is full. Whether it closes earlier than before."""
         if not self.callers:
             self.opened_s = now_s
         self.callers += 1
-
-    def close_by(self, deadline_s: float) -> bool:
-        """Whether the window now closes earlier than before."""
+        if self.size_bytes >= limits.WINDOW_BYTES_MAX:
+            self.is_full = True
+            deadline_s = now_s
         if deadline_s >= self.deadline_s:
             return False
         self.deadline_s = deadline_s

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -57,7 +58,7 @@ Command = Callable[[], Admitted | Duplicate | None]
 
 
 class Writes:
-    """`admission` is the view ahead of the catalog. `stopping`: nothing is taken any more."""
+    """`admission` is the view ahead of the catalog. `stopping`: nothing is admitted any more."""
 
     def __init__(
         self,
@@ -72,13 +73,13 @@ class Writes:
         counters: Counters,
     ) -> None:
         self.admission = admission
+        self.sequencer = sequencer
+        self.pending = pending
+        self.linger = linger
+        self.clock = clock
         self.stopping = False
-        self._sequencer = sequencer
         self._state = state
-        self._pending = pending
-        self._linger = linger
         self._ack_timeout_ms = ack_timeout_ms
-        self._clock = clock
         self._counters = counters
         self._waiters: WindowWaiters | None = None  # of the window that was open last
 
@@ -96,8 +97,10 @@ class Writes:
         Takes `reservation` over: it is held until the window is done. Raises Refusal, or SebError
         where nothing is taken now.
         """
+        if self.stopping or self.sequencer.refusal is not None or self._state.is_far_behind:
+            reservation.release()
+            raise self._refusal()
         try:
-            self._check_writable()
             decided = command()
         except BaseException:
             reservation.release()
@@ -105,10 +108,10 @@ class Writes:
         if type(decided) is not Admitted:
             reservation.release()
             return decided
-        now_s = self._clock.monotonic_s()
+        now_s = self.clock.monotonic_s()
         waiters = self._waiters_of(decided.window, timeout_ms)
         waiters.add(on_done, decided.result, reservation, now_s)
-        self._sequencer.close_within(
+        self.sequencer.close_within(
             decided.window, decided.linger_ms / 1000, early=decided.early_flush, now_s=now_s
         )
         return decided
@@ -137,8 +140,8 @@ class Writes:
         """Store the events that `admit` adds; an operator's (`linger_ms` None) soon. `admit`
         returns False if it has nothing to add. The events are held in `pending` for `owner`."""
         if linger_ms is None:
-            linger_ms = min(limits.OPERATOR_LINGER_MS, self._linger.default_ms)
-        reservation = Reservation(self._pending, owner)
+            linger_ms = min(limits.OPERATOR_LINGER_MS, self.linger.default_ms)
+        reservation = Reservation(self.pending, owner)
 
         def command() -> Admitted | None:
             reservation.grow(limits.PENDING_CALL_BYTES)
@@ -151,15 +154,10 @@ class Writes:
     ) -> bool:
         """`operate` without waiting: `on_done` gets the result of `admit`. False, and nothing
         happened, where `operate` would raise; it gives the reason."""
-        reservation = Reservation(self._pending, owner)
-        return reservation.try_grow(limits.PENDING_REQUEST_BYTES) and self.submit_nowait(
-            lambda: self._events(admit, linger_ms, reservation), reservation, on_done
-        )
-
-    def submit_nowait(
-        self, command: Command, reservation: Reservation, on_done: AckCallback
-    ) -> bool:
-        """Whether `submit` admits it; no reason is given if not."""
+        reservation = Reservation(self.pending, owner)
+        if not reservation.try_grow(limits.PENDING_REQUEST_BYTES):
+            return False
+        command = partial(self._events, admit, linger_ms, reservation)
         try:
             return self.submit(command, reservation, on_done) is not None
         except (Refusal, SebError):
@@ -168,7 +166,7 @@ class Writes:
     def _events(
         self, admit: Callable[[Window], object], linger_ms: int, reservation: Reservation
     ) -> Admitted | None:
-        window = self._sequencer.open_window()
+        window = self.sequencer.open_window()
         before_bytes = window.size_bytes
         result = admit(window)
         if result is False:
@@ -182,21 +180,19 @@ class Writes:
         if window is None or window.is_done:
             return
         ack = AckFuture()
-        self._new_waiters(window, timeout_ms).add(ack, None, None, self._clock.monotonic_s())
+        self._new_waiters(window, timeout_ms).add(ack, None, None, self.clock.monotonic_s())
         await ack.future
 
     # --- inside ---
 
-    def _check_writable(self) -> None:
+    def _refusal(self) -> SebError:
         if self.stopping:
-            raise ShuttingDownError("The appliance is stopping; nothing was stored.")
-        refusal = self._sequencer.refusal
-        if refusal is not None:
-            raise refusal.again()
-        if self._state.is_far_behind:
-            raise OverloadedError(
-                f"SQLite is {self._state.lag_entries} entries behind; nothing was stored."
-            )
+            return ShuttingDownError("The appliance is stopping; nothing was stored.")
+        if self.sequencer.refusal is not None:
+            return self.sequencer.refusal.again()
+        return OverloadedError(
+            f"SQLite is {self._state.lag_entries} entries behind; nothing was stored."
+        )
 
     def _waiters_of(self, window: Window, timeout_ms: int | None) -> WindowWaiters:
         """One timer serves all callers with the default timeout."""
@@ -208,7 +204,7 @@ class Writes:
 
     def _new_waiters(self, window: Window, timeout_ms: int | None) -> WindowWaiters:
         wait_ms = min(timeout_ms or self._ack_timeout_ms, self._ack_timeout_ms)
-        return WindowWaiters(window, self._pending, self._clock, self._counters, wait_ms)
+        return WindowWaiters(window, self.pending, self.clock, self._counters, wait_ms)
 
     async def _settled(self, refusal: Refusal) -> SebError:
         """The refusal's error, once what it rests on is stored; or why that never will be."""

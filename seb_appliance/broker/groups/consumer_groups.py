@@ -13,7 +13,7 @@ from seb_appliance import limits
 from seb_appliance.broker.access import audit
 from seb_appliance.broker.access.audit import THE_APPLIANCE, Action, Actor
 from seb_appliance.broker.append.acknowledgement import AckCallback
-from seb_appliance.broker.append.window import Linger, Window
+from seb_appliance.broker.append.window import Window
 from seb_appliance.broker.append.writes import Writes
 from seb_appliance.broker.groups.admission import Commit, GroupAdmission, NewPosition
 from seb_appliance.broker.groups.groups import Committed, Lease
@@ -39,7 +39,6 @@ from seb_appliance.broker.topics.names import (
 )
 from seb_appliance.broker.topics.topic import Topic
 from seb_appliance.broker.values import From, ReadRequest, ReadResult
-from seb_appliance.clock import Clock
 from seb_appliance.errors import BadRequestError, CorruptObjectError, TopicNotFoundError
 from seb_appliance.formats.operations import CommittedOffset
 from seb_appliance.tasks import in_slices
@@ -56,9 +55,6 @@ class ConsumerGroups:
         reads: Reads,
         index: SectionIndex,
         writes: Writes,
-        *,
-        linger: Linger,
-        clock: Clock,
         age_us: Callable[[int], int],
     ) -> None:
         self._catalog = catalog
@@ -66,8 +62,8 @@ class ConsumerGroups:
         self._reads = reads
         self._index = index
         self._writes = writes
-        self._linger = linger
-        self._clock = clock
+        self._linger = writes.linger
+        self._clock = writes.clock
         self._age_us = age_us
 
     # --- consumers ---

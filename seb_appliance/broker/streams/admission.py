@@ -14,16 +14,14 @@ from msgspec.structs import replace
 
 from seb_appliance.broker.access import audit
 from seb_appliance.broker.access.audit import Action, Actor
-from seb_appliance.broker.append.admission import Admission, AdmittedTopic, Refusal
+from seb_appliance.broker.append.admission import AdmittedTopic, Refusal
 from seb_appliance.broker.append.appends import Appends
 from seb_appliance.broker.append.deduplication import ProducerStamp
-from seb_appliance.broker.append.sequencer import Sequencer
-from seb_appliance.broker.append.window import Linger, Window
-from seb_appliance.broker.append.writes import Admitted, Duplicate
+from seb_appliance.broker.append.window import Window
+from seb_appliance.broker.append.writes import Admitted, Duplicate, Writes
 from seb_appliance.broker.log_clock import LogClock
 from seb_appliance.broker.read.reads import Reads
 from seb_appliance.broker.values import From, NewRecords, Prepared, ReadRequest
-from seb_appliance.clock import Clock
 from seb_appliance.errors import (
     BadParameterError,
     SequenceGapError,
@@ -198,21 +196,13 @@ def _beyond() -> BadParameterError:
 class StreamAdmission:
     """Each `admit_…` adds to the open window, or raises `Refusal` and changes nothing."""
 
-    def __init__(
-        self,
-        admission: Admission,
-        appends: Appends,
-        sequencer: Sequencer,
-        expiry: StreamExpiry,
-        linger: Linger,
-        clock: Clock,
-    ) -> None:
-        self._admission = admission
+    def __init__(self, writes: Writes, appends: Appends, expiry: StreamExpiry) -> None:
+        self._admission = writes.admission
         self._appends = appends
-        self._sequencer = sequencer
+        self._sequencer = writes.sequencer
         self._expiry = expiry
-        self._linger = linger
-        self._clock = clock
+        self._linger = writes.linger
+        self._clock = writes.clock
 
     def living(self, name: str) -> AdmittedTopic:
         """The topic, unless it has expired as a stream. Raises Refusal."""

@@ -9,8 +9,7 @@ from collections.abc import Callable, Iterable
 from seb_appliance import limits
 from seb_appliance.broker.access.audit import THE_APPLIANCE, Actor
 from seb_appliance.broker.append.appends import Appends
-from seb_appliance.broker.append.sequencer import Sequencer
-from seb_appliance.broker.append.window import Linger, Window
+from seb_appliance.broker.append.window import Window
 from seb_appliance.broker.append.writes import Duplicate, Writes
 from seb_appliance.broker.log_clock import LogClock
 from seb_appliance.broker.read.reads import Reads
@@ -31,7 +30,6 @@ from seb_appliance.broker.streams.admission import (
 from seb_appliance.broker.topics.catalog import Catalog
 from seb_appliance.broker.topics.names import check_topic_name
 from seb_appliance.broker.topics.topic import Topic, no_such_topic
-from seb_appliance.clock import Clock
 from seb_appliance.errors import ForkRefusedError, SebError, TopicHeldError
 from seb_appliance.tasks import Background, Supervisor
 
@@ -47,10 +45,7 @@ class Streams:
         writes: Writes,
         appends: Appends,
         reads: Reads,
-        sequencer: Sequencer,
         waiting: WaitingReaders,
-        linger: Linger,
-        clock: Clock,
         log_clock: LogClock,
     ) -> None:
         self._catalog = catalog
@@ -58,12 +53,10 @@ class Streams:
         self._appends = appends
         self._reads = reads
         self._waiting = waiting
-        self._clock = clock
+        self._clock = writes.clock
         self._expiry = StreamExpiry(log_clock)
         self._some_expire = asyncio.Event()
-        self._admission = StreamAdmission(
-            writes.admission, appends, sequencer, self._expiry, linger, clock
-        )
+        self._admission = StreamAdmission(writes, appends, self._expiry)
         appends.may_append_stream = self._admission.may_append
 
     # --- life ---
