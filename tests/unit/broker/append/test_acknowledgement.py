@@ -227,3 +227,13 @@ async def test_a_caller_who_left_is_not_told_and_disturbs_nobody() -> None:
     waiting.window.resolve(0.5)
     await stays.future
     assert left.future.cancelled()
+
+
+async def test_a_caller_who_left_hears_of_no_failure() -> None:
+    waiting = Waiting()
+    left = AckFuture()
+    waiting.add(left)
+    left.future.cancel()
+    waiting.window.fail(FencedError("another appliance has taken over"))
+    await settle()
+    assert left.future.cancelled()

@@ -6,12 +6,15 @@ import asyncio
 
 import pytest
 
+from seb_appliance import limits
 from seb_appliance.broker.append.admission import Refusal
 from seb_appliance.broker.append.window import Window
 from seb_appliance.errors import (
     BadRequestError,
+    ForkRefusedError,
     ShuttingDownError,
 )
+from seb_appliance.formats.operations import TopicCompacted
 from tests.unit.broker.conftest import House
 
 
@@ -67,3 +70,29 @@ async def test_a_refusal_remembers_no_window_that_is_done() -> None:
     assert Refusal(ShuttingDownError("x"), window).after is window
     window.resolve(0.0)
     assert Refusal(ShuttingDownError("x"), window).after is None
+
+
+async def test_a_clock_that_was_ahead_and_is_set_right_is_followed(house: House) -> None:
+    house.clock.wall_offset_us = 40 * limits.CLOCK_JUMP_US_MAX
+    ahead = await house.appended("t", b"a")
+    house.clock.wall_offset_us = 0
+    assert (await house.appended("t", b"b")).timestamp_us < ahead.timestamp_us
+
+
+async def test_a_fork_cannot_begin_inside_what_compaction_has_gone_over(house: House) -> None:
+    topic_id = await house.filled("t", 5)
+    admission = house.broker._writes.admission
+    assert admission.names() == {topic_id: "t"}
+    event = TopicCompacted(topic_id=topic_id, base_offset=1, last_offset=3)
+    gone = TopicCompacted(topic_id=99, base_offset=0, last_offset=1)
+    window = Window()
+    admission.admit_topic_compacted(window, "t", event)
+    admission.admit_topic_compacted(window, "t", gone)  # another topic had this name
+    window.resolve(0.0)
+    for offset, is_inside in ((1, False), (2, True), (3, True), (4, False)):
+        fork = house.broker.topics.fork(f"f{offset}", "t", offset)
+        if is_inside:
+            with pytest.raises(ForkRefusedError):
+                await house.done(fork)
+        else:
+            await house.done(fork)

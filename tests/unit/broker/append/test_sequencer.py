@@ -257,3 +257,13 @@ async def test_who_finds_another_writer_ends_all_that_waits(house: House) -> Non
     assert house.broker._writer is not None
     assert house.broker._writer.done()
     assert house.journal.entries == []
+
+
+async def test_the_writer_pauses_while_sqlite_is_behind(house: House) -> None:
+    house.state.pause_s = 5.0
+    await house.appended("t", b"a")
+    waiting = house.append("t", b"b")
+    await house.clock.advance(3)
+    assert not waiting.done()
+    await house.clock.advance(2)
+    assert (await waiting).offset == 1

@@ -113,3 +113,15 @@ async def test_what_is_held_is_given_back_when_the_window_is_done_not_when_time_
     await house.clock.advance(1)
     assert house.broker.pending.used == 0
     assert house.broker.counters.deadlines_passed == 1
+
+
+async def test_a_commit_without_a_task_is_refused_without_a_word(house: House) -> None:
+    await house.appended("t", b"a")
+    await house.commit("g", {"t": 0})
+    heard = Heard()
+    assert not commit_nowait(house, "nowhere", heard)
+    taken = house.broker.pending.reserve(OPERATOR, house.broker.pending.limit)
+    assert not commit_nowait(house, "t", heard)
+    taken.release()
+    await house.clock.advance(1)
+    assert (heard.told, house.broker.pending.used) == ([], 0)
