@@ -321,13 +321,13 @@ class Broker:
         self._readiness.look_for_newer_writer()
         return await read_key(self._reads, topic, request, key)
 
-    def read_at_once(
+    def read_nowait(
         self, topic: str, request: ReadRequest, *, waits: bool = True
     ) -> ReadResult | None:
         """As `read`, if it need not wait for anything: neither for a record (which it never does
         unless it `waits`) nor for bytes that are not in memory. Else None. Does no I/O."""
         self._readiness.look_for_newer_writer()
-        return self._reads.read_at_once(topic, request, waits=waits)
+        return self._reads.read_nowait(topic, request, waits=waits)
 
     def follow(self, topic: str, owner: str) -> Follower:
         """Be woken whenever the topic changes; `owner`: on whose behalf. Raises

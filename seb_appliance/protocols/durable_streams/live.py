@@ -115,7 +115,7 @@ class LiveStream(LiveAnswer[Follower]):
             max_records=limits.FOLLOWER_PART_RECORDS,
             max_bytes=limits.FOLLOWER_PART_BYTES,
         )
-        result = self._broker.read_at_once(self._topic, wanted)
+        result = self._broker.read_nowait(self._topic, wanted)
         return result or await self._broker.read(self._topic, wanted)
 
     def _encoded(self, result: ReadResult) -> Part:
