@@ -1,4 +1,4 @@
-"""The broker's own settings, handed in by the composition root."""
+"""The settings of the broker."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from seb_appliance.formats.topic_settings import SETTINGS, Compression, TopicSet
 
 @dataclass(frozen=True, slots=True)
 class TidySettings:
-    """When entries are merged: once `trigger_bytes` of them wait, or the oldest of many waits for
-    `after_ms`; entries younger than `young_ms` stay, since readers that follow the log end find
-    them in memory. `segment_bytes`: what one job reads, and about what one object holds."""
+    """Entries are merged once `trigger_bytes` of them wait, or the oldest of many has waited for
+    `after_ms`. Entries younger than `young_ms` stay: readers at the log end find them in memory.
+    `segment_bytes`: what one job reads, and about the size of one object."""
 
     segment_bytes: int = limits.SEGMENT_BYTES_DEFAULT
     trigger_bytes: int = limits.TIDY_TRIGGER_BYTES_DEFAULT
