@@ -178,7 +178,7 @@ def test_the_api_key_in_use_is_never_deleted(seb: Seb) -> None:
 def test_the_secret_of_a_new_api_key_is_shown_once_and_works(seb: Seb) -> None:
     path = write(seb, "api_keys: {shown: {grants: [admin]}}\n")
     told = seb.good("apply", path)
-    assert "shown this once" in told.err
+    assert "shown only once" in told.err
     key = seb.folder / "shown.key"
     key.write_text(told.out.split()[-1])
     assert seb.good("apply", path, "--key-file", str(key)).out == ""
