@@ -6,8 +6,6 @@ import re
 from functools import cache
 from pathlib import Path
 
-import pytest
-
 from seb_appliance import limits
 from seb_appliance.quantities import format_duration, format_size
 from seb_appliance.setting_table import SETTINGS
@@ -41,9 +39,8 @@ def test_every_limit_has_its_row_and_no_row_is_too_many() -> None:
     assert sorted(name for name, _ in ROWS) == sorted(set(NAMES) - UNITS)
 
 
-@pytest.mark.parametrize(("name", "shown"), ROWS)
-def test_a_row_shows_the_limit_that_is_in_force(name: str, shown: str) -> None:
-    assert shown == value(name)
+def test_a_row_shows_the_limit_that_is_in_force() -> None:
+    assert [(name, value(name)) for name, _ in ROWS] == ROWS
 
 
 @cache
