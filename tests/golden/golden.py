@@ -102,15 +102,10 @@ def _tables(path: Path) -> str:
         lines = [f"== {path.name}, user_version {version} =="]
         rows = "SELECT name, sql FROM sqlite_schema WHERE sql IS NOT NULL ORDER BY type DESC, name"
         for name, statement in connection.execute(rows).fetchall():
-            lines.append(_in_one_line(statement))
+            lines.append(statement)
             if name == "alembic_version":
                 lines += [f"-- {row}" for (row,) in connection.execute(f"SELECT * FROM {name}")]
     return "\n".join(lines) + "\n"
-
-
-def _in_one_line(statement: str) -> str:
-    """White space in a statement means nothing to SQLite."""
-    return re.sub(r"(?<=\() | (?=[),])", "", " ".join(statement.split()))
 
 
 def _helps(command: click.Command, path: str) -> Iterator[str]:
