@@ -106,6 +106,7 @@ async def test_what_is_held_is_given_back_when_the_window_is_done_not_when_time_
     house.journal.hold()
     waiting = house.append("t", b"a", timeout_ms=100)
     await house.clock.advance(1)
+    assert waiting.done()
     with pytest.raises(OutcomeUnknownError, match="within 100 ms"):
         await waiting
     assert house.broker.pending.used > 0
