@@ -15,7 +15,7 @@ import msgspec
 import pytest
 import pytest_asyncio
 
-from seb_appliance.api.openapi.routes import openapi_json
+from seb_appliance.api.server.app import openapi_json
 from seb_appliance.clock import Clock, SystemClock
 from tests.http.bad_input import nothing_happens
 from tests.http.principals import ASKS, GRANTS, LET_IN, PRINCIPALS, STRANGERS, Ask

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from seb_appliance.api.openapi.routes import openapi_json
+from seb_appliance.api.server.app import openapi_json
 from seb_appliance.broker.access.audit import AT_THE_MACHINE
 from tests.support.appliance import RunningAppliance, running_appliance
 from tests.support.canaries import children, files_below

@@ -24,6 +24,18 @@ SSE: Final = b"text/event-stream"
 ARROW: Final = b"application/vnd.apache.arrow.stream"
 EVENTS: Final = b"application/cloudevents-batch+json"
 
+# The formats of a read, by their name in the query.
+FORMATS: Final = {
+    "json": JSON.decode(),
+    "ndjson": NDJSON.decode(),
+    "csv": CSV.decode(),
+    "batch": BATCH.decode(),
+    "cloudevents": EVENTS.decode(),
+}
+LIVE: Final = SSE.decode()
+COLUMNS: Final = ARROW.decode()
+ALL_FORMATS: Final = {**FORMATS, "sse": LIVE, "arrow": COLUMNS}
+
 # No answer is a page: a browser that is led to one runs nothing of it, and sends no form of it.
 POLICY: Final = b"default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 # What an answer gets unless its handler says otherwise.

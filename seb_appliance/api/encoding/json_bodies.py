@@ -8,7 +8,6 @@ import msgspec
 
 from seb_appliance import limits
 from seb_appliance.api.encoding.media_types import media_type
-from seb_appliance.api.encoding.parameters import refuse_unsupported
 from seb_appliance.api.encoding.record_json import bad_json, check_utf8
 from seb_appliance.api.server.auth import AnyRequest, Call
 from seb_appliance.api.server.bodies import read_body
@@ -27,7 +26,6 @@ async def read_json(
 
     Raises UnsupportedMediaTypeError, RequestTooLargeError, BadJsonError.
     """
-    refuse_unsupported(call.headers)
     body, reservation = await read_body(
         request.receive, call.headers, call.owner, broker.pending, limits.MANAGE_BYTES_MAX
     )

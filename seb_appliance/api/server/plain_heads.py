@@ -13,13 +13,12 @@ import re
 from typing import Final
 
 from seb_appliance import limits
-from seb_appliance.api.encoding.answers import BATCH
+from seb_appliance.api.encoding.answers import BATCH, LIVE
 from seb_appliance.api.encoding.json_bodies import check_json_type
 from seb_appliance.api.encoding.parameters import read_headers, read_query
 from seb_appliance.api.encoding.record_parsing import body_kind
 from seb_appliance.api.encoding.trace_context import TRACEPARENT, traceparent
 from seb_appliance.api.routes.records.consume import (
-    LIVE,
     READ_QUERY,
     answer_type,
     is_whole,

@@ -13,9 +13,8 @@ from jsonschema import Draft202012Validator
 from openapi_spec_validator import OpenAPIV31SpecValidator
 
 from seb_appliance import errors, start_errors
-from seb_appliance.api.openapi.routes import OPERATIONS, openapi_json
 from seb_appliance.api.routes.manage.topics import TopicChanges
-from seb_appliance.api.server.app import create_app
+from seb_appliance.api.server.app import OPERATIONS, create_app, openapi_json
 from seb_appliance.api.server.options import ApiOptions
 from seb_appliance.formats.operations import TopicSettings
 
@@ -123,7 +122,9 @@ def test_examples_are_what_their_schemas_say():
         for bodies in (operation.body, *(reply.content for reply in operation.replies.values()))
         for content in bodies.values()
     ]
-    examples += [(op, p["schema"], p.get("example")) for op in OPERATIONS for p in op.parameters]
+    examples += [
+        (op, p["schema"], p.get("example")) for op in OPERATIONS for p in op.all_parameters
+    ]
     for operation, schema, example in examples:
         if example is not None:
             beside = {**DOCUMENT, **schema}  # what it refers to stands beside it

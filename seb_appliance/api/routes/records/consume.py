@@ -11,21 +11,17 @@ from urllib.parse import quote_from_bytes
 
 import msgspec
 from crc32c import crc32c
-from litestar import get
-from litestar.handlers import HTTPRouteHandler
-from litestar.types import ASGIApp, Receive
+from litestar.types import Receive
 
 from seb_appliance import limits
 from seb_appliance.api.encoding import parameters
 from seb_appliance.api.encoding.answers import (
-    ARROW,
-    BATCH,
-    CSV,
-    EVENTS,
+    ALL_FORMATS,
+    COLUMNS,
+    FORMATS,
     JSON,
-    NDJSON,
+    LIVE,
     RAW,
-    SSE,
     Answer,
     Headers,
     json_line,
@@ -34,6 +30,8 @@ from seb_appliance.api.encoding.media_types import negotiate
 from seb_appliance.api.encoding.record_encoding import (
     HEADER_ROW,
     VALUE_SHAPES,
+    RecordOut,
+    RecordsOut,
     ValueShape,
     csv_parts,
     json_parts,
@@ -42,11 +40,22 @@ from seb_appliance.api.encoding.record_encoding import (
 )
 from seb_appliance.api.encoding.times import format_time
 from seb_appliance.api.encoding.trace_context import RequestTrace
+from seb_appliance.api.openapi.parameters import CONSUME_OR_FOLLOW, VALUES
+from seb_appliance.api.openapi.shared import (
+    BYTES,
+    CSV_ROWS,
+    EVENT_CONTENT,
+    EVENTS,
+    POSITIONS,
+    READ_ERRORS,
+    RECORD,
+    TOPIC_ID,
+)
 from seb_appliance.api.routes.records.key_parameters import optional_bytes
 from seb_appliance.api.routes.records.live import LiveRecords
 from seb_appliance.api.routes.records.ranges import Encoding, RangeAnswer, begin, part_of
 from seb_appliance.api.routes.records.views import (
-    VIEW_QUERY,
+    ViewOut,
     check_type,
     is_view,
     read_view,
@@ -54,12 +63,16 @@ from seb_appliance.api.routes.records.views import (
     view_json,
     whole_view,
 )
+from seb_appliance.api.routes.route import (
+    Content,
+    Reply,
+    RequestContext,
+    route,
+)
 from seb_appliance.api.server.auth import (
     AnyRequest,
     Call,
     authorize_to_read,
-    enter,
-    enter_to_read,
     look_again,
 )
 from seb_appliance.broker.broker import Broker
@@ -68,10 +81,14 @@ from seb_appliance.broker.values import BatchSlice, From, ReadRequest, ReadResul
 from seb_appliance.errors import (
     BadParameterError,
     BadRequestError,
+    FollowerTooSlowError,
+    KeyIndexOffError,
     NotAcceptableError,
     OffsetOutOfRangeError,
     RecordNotFoundError,
+    RecordTooLargeError,
     RequestTimeoutError,
+    TopicReplacedError,
 )
 from seb_appliance.formats.columns import Bytes
 from seb_appliance.protocols.arrow.encoding import arrow_encoding
@@ -79,29 +96,21 @@ from seb_appliance.protocols.arrow.encoding import is_installed as arrow_is_inst
 from seb_appliance.protocols.arrow.encoding import not_installed as arrow_not_installed
 from seb_appliance.protocols.cloud_events.encoding import event_parts, one_event
 from seb_appliance.protocols.cloud_events.requests import STRUCTURED
-from seb_appliance.traces import Traces
 
 T = TypeVar("T")
 
 READ_QUERY: Final = frozenset(
     {"offset", "until", "max_records", "max_bytes", "wait", "values", "format", "topic_id"}
 )
-CONSUME_QUERY: Final = READ_QUERY | VIEW_QUERY | {"key", "key_base64"}
-RECORD_QUERY: Final = frozenset({"values"})
-FORMATS: Final = {
-    "json": JSON.decode(),
-    "ndjson": NDJSON.decode(),
-    "csv": CSV.decode(),
-    "batch": BATCH.decode(),
-    "cloudevents": EVENTS.decode(),
-}
-LIVE: Final = SSE.decode()
-COLUMNS: Final = ARROW.decode()
-ALL_FORMATS: Final = {**FORMATS, "sse": LIVE, "arrow": COLUMNS}
+
 _LIMITS: Final = frozenset({"max_records", "max_bytes"})
+
 _ONE: Final = (JSON.decode(), RAW.decode(), STRUCTURED)
+
 _VARY: Final = (b"vary", b"Accept, Accept-Encoding, Authorization")
+
 _SAFE: Final = "/:;,=@+"  # left unescaped in header values
+
 _NO_STORE: Final = (b"cache-control", b"no-store")
 
 
@@ -352,57 +361,144 @@ async def _whole(
     return RangeAnswer(broker, call, headers, encoding, first, follow)
 
 
-def routes(broker: Broker, traces: Traces | None = None) -> list[HTTPRouteHandler]:
-    @get("/v1/topics/{topic:str}/records")
-    async def consume(request: AnyRequest) -> ASGIApp:
-        call = enter_to_read(request, broker, CONSUME_QUERY).without_defaults()
-        topic: str = request.scope["path_params"]["topic"]
-        authorize_to_read(broker, call, topic)
-        chosen = answer_type(call)
-        shape = value_shape(call.query)
-        is_of_keys = is_view(call)
-        key = optional_bytes(call.query.get("key"), call.query.get("key_base64"), "key")
-        if is_of_keys or key is not None:
-            check_type(chosen)
-        if chosen == LIVE:
-            return await LiveRecords.of(broker, topic, call, shape)
-        if is_whole(call, chosen):
-            return await _whole(broker, call, topic, chosen, shape, request)
-        wanted = read_request(call)
-        if is_of_keys:
-            return await _view(broker, call, topic, wanted, chosen, shape)
-        trace = RequestTrace.of(traces, call.headers)
-        result = await unless_gone(
-            broker.read(topic, wanted) if key is None else broker.read_key(topic, wanted, key),
-            request,
-            waits=wanted.wait_ms > 0,
-        )
-        if trace is not None:
-            trace.consumed(topic, result.next_offset)
-        return await encoded(
-            broker, call, consumed_headers(result, chosen), encode(result, chosen, shape)
-        )
+_LIVE: Final = Content(
+    schema={"type": "string", "description": "One event a record; its data is a RecordOut."},
+    example=f"id: 17\ndata: {msgspec.json.encode(RECORD).decode()}\n\n",
+)
 
-    @get("/v1/topics/{topic:str}/records/{offset:str}")
-    async def consume_one(request: AnyRequest) -> ASGIApp:
-        call = enter(request, broker, RECORD_QUERY)
-        topic: str = request.scope["path_params"]["topic"]
-        broker.authorize(call.key, "consume", topic)
-        place = parameters.position(request.scope["path_params"]["offset"], "offset")
-        if place.offset is None and place.last is None:
-            raise BadParameterError(
-                "A record is named by its offset, or -N: the N-th from the end."
-            )
-        chosen = negotiate(call.headers.get(b"accept"), _ONE)
-        shape = value_shape(call.query)
-        result = await read_one(broker, topic, place)
-        if chosen == RAW.decode():
-            return raw_answer(broker, call, result)
-        if chosen == STRUCTURED:
-            body = one_event(result)
-        else:
-            body = json_line(next(iter(records(result, shape))))
-        headers = [(b"content-type", chosen.encode()), topic_id_of(result), _NO_STORE, _VARY]
-        return held(broker, call, headers, [body])
 
-    return [consume, consume_one]
+@route(
+    "GET",
+    "/v1/topics/{topic}/records",
+    "consume",
+    tag="Records",
+    summary="Read records from an offset on",
+    description="With `wait`, a reader at the log end gets its answer when a record comes. "
+    "A batch answer is the stored bytes: its first and last batch may hold records outside "
+    "the range. As `text/event-stream` the records come from `offset` on, and then each one as "
+    "it is stored: `id` is its offset, `data` the record as in JSON; a comment comes at "
+    "least every 15 s. The stream ends behind `max_records` or before `until` (an offset), if "
+    "they are given, and with an `error` event that holds a problem document when it cannot "
+    "go on; `wait` and `max_bytes` are refused. `Seb-Next-Offset` is where it begins; "
+    "there is no `Seb-Log-End-Offset`. As NDJSON, CSV or an Arrow stream (which needs pyarrow "
+    "beside the appliance) all records up to the log end of now come, unless there is `until`, "
+    "`max_records` or, but for Arrow, `max_bytes`; an answer that cannot be finished is cut "
+    "within its chunked body. As CloudEvents, records that came as others get id, source and "
+    "type from offset and topic.",
+    parameters=CONSUME_OR_FOLLOW,
+    replies={
+        200: Reply(
+            description="Records, perhaps none",
+            content={
+                "application/json": Content(
+                    struct=RecordsOut | ViewOut,
+                    example={
+                        "topic": "orders.eu",
+                        "topic_id": 3,
+                        "records": [RECORD],
+                        "next_offset": 18,
+                        "log_start_offset": 0,
+                        "log_end_offset": 18,
+                    },
+                ),
+                "application/x-ndjson": Content(
+                    schema={"type": "string", "description": "One RecordOut per line."}
+                ),
+                "text/csv": CSV_ROWS,
+                "application/vnd.seb.batch": Content(schema=BYTES),
+                "text/event-stream": _LIVE,
+                "application/cloudevents-batch+json": EVENTS,
+                "application/vnd.apache.arrow.stream": Content(schema=BYTES),
+            },
+            headers={**POSITIONS, "Seb-Next-Cursor": "Of a view: for its next page."},
+        )
+    },
+    errors=(
+        *READ_ERRORS,
+        OffsetOutOfRangeError,
+        TopicReplacedError,
+        FollowerTooSlowError,
+        KeyIndexOffError,
+        RecordTooLargeError,
+    ),
+    grant=lambda ctx: authorize_to_read(ctx.broker, ctx.call, ctx.topic),
+)
+async def consume(ctx: RequestContext) -> object:
+    call = ctx.call.without_defaults()
+    chosen = answer_type(call)
+    shape = value_shape(call.query)
+    is_of_keys = is_view(call)
+    key = optional_bytes(call.query.get("key"), call.query.get("key_base64"), "key")
+    if is_of_keys or key is not None:
+        check_type(chosen)
+    if chosen == LIVE:
+        return await LiveRecords.of(ctx.broker, ctx.topic, call, shape)
+    if is_whole(call, chosen):
+        return await _whole(ctx.broker, call, ctx.topic, chosen, shape, ctx.request)
+    wanted = read_request(call)
+    if is_of_keys:
+        return await _view(ctx.broker, call, ctx.topic, wanted, chosen, shape)
+    trace = RequestTrace.of(ctx.options.traces, call.headers)
+    result = await unless_gone(
+        ctx.broker.read(ctx.topic, wanted)
+        if key is None
+        else ctx.broker.read_key(ctx.topic, wanted, key),
+        ctx.request,
+        waits=wanted.wait_ms > 0,
+    )
+    if trace is not None:
+        trace.consumed(ctx.topic, result.next_offset)
+    return await encoded(
+        ctx.broker, call, consumed_headers(result, chosen), encode(result, chosen, shape)
+    )
+
+
+@route(
+    "GET",
+    "/v1/topics/{topic}/records/{offset}",
+    "getRecord",
+    tag="Records",
+    summary="Read one record",
+    description="As JSON, or its raw value with `Accept: application/octet-stream`, or "
+    "as a CloudEvent.",
+    parameters=[VALUES],
+    replies={
+        200: Reply(
+            description="The record",
+            content={
+                "application/json": Content(struct=RecordOut, example=RECORD),
+                "application/octet-stream": Content(schema=BYTES),
+                "application/cloudevents+json": EVENT_CONTENT,
+            },
+            headers={
+                **TOPIC_ID,
+                "Seb-Offset": "Raw: its offset.",
+                "Seb-Timestamp": "Raw: its timestamp.",
+                "Seb-Key": "Raw: its record key, percent-encoded.",
+                "Seb-Tombstone": "Raw: `true` for a null value.",
+                "ETag": "Raw: for If-None-Match.",
+            },
+        ),
+        304: Reply(description="Raw: the client has it already (If-None-Match)"),
+    },
+    errors=(*READ_ERRORS, RecordNotFoundError),
+    grant="consume",
+)
+async def consume_one(ctx: RequestContext) -> object:
+    place = parameters.position(ctx.path["offset"], "offset")
+    if place.offset is None and place.last is None:
+        raise BadParameterError("A record is named by its offset, or -N: the N-th from the end.")
+    chosen = negotiate(ctx.call.headers.get(b"accept"), _ONE)
+    shape = value_shape(ctx.call.query)
+    result = await read_one(ctx.broker, ctx.topic, place)
+    if chosen == RAW.decode():
+        return raw_answer(ctx.broker, ctx.call, result)
+    if chosen == STRUCTURED:
+        body = one_event(result)
+    else:
+        body = json_line(next(iter(records(result, shape))))
+    headers = [(b"content-type", chosen.encode()), topic_id_of(result), _NO_STORE, _VARY]
+    return held(ctx.broker, ctx.call, headers, [body])
+
+
+ROUTES: Final = [consume, consume_one]

@@ -40,7 +40,6 @@ from seb_appliance.errors import (
 # be read.
 
 
-QUERY: Final = frozenset({"topics", "offset", "cursor", "max_records", "values", "format"})
 STARTS: Final = ("earliest", "latest")
 _CURSOR: Final = re.compile(r"[0-9]{1,16}-[0-9]{1,16}(?:\.[0-9]{1,16}-[0-9]{1,16})*")
 _NOWHERE: Final = "0-0"  # no topic has the id 0

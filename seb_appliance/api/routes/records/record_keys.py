@@ -10,17 +10,30 @@ from __future__ import annotations
 from typing import Any, Final, TypeVar
 
 import msgspec
-from litestar import delete, get, post
-from litestar.handlers import HTTPRouteHandler
-from litestar.types import ASGIApp
 from msgspec import UNSET, UnsetType
 
+from seb_appliance import limits
 from seb_appliance.api.encoding import conditions, parameters
 from seb_appliance.api.encoding.answers import JSON, RAW, Answer, Headers, json_line
-from seb_appliance.api.encoding.json_bodies import read_json
 from seb_appliance.api.encoding.media_types import negotiate
 from seb_appliance.api.encoding.record_encoding import VALUE_SHAPES, RecordOut, records
 from seb_appliance.api.encoding.times import format_time
+from seb_appliance.api.openapi.parameters import (
+    RECORD_KEY,
+    SAFE_APPEND,
+    TIMEOUT,
+    VALUES,
+    Json,
+    query,
+)
+from seb_appliance.api.openapi.shared import (
+    BYTES,
+    DURABILITY_HEADER,
+    RECORD,
+    REPLAYED_HEADER,
+    TIME,
+    WRITE_ERRORS,
+)
 from seb_appliance.api.routes.records.consume import held, raw_answer
 from seb_appliance.api.routes.records.key_parameters import (
     HistoryQuestion,
@@ -33,25 +46,44 @@ from seb_appliance.api.routes.records.key_parameters import (
     latest_question,
     optional_bytes,
 )
-from seb_appliance.api.routes.records.produce import produced, timeout_ms
-from seb_appliance.api.server.auth import AnyRequest, Call, enter
+from seb_appliance.api.routes.records.produce import Produced, produced, timeout_ms
+from seb_appliance.api.routes.route import (
+    Content,
+    ErrorTypes,
+    Reply,
+    RequestContext,
+    json_body,
+    json_reply,
+    route,
+)
+from seb_appliance.api.server.auth import AnyRequest, Call
 from seb_appliance.broker.broker import Broker
 from seb_appliance.broker.record_keys.key_index import KeyRow
 from seb_appliance.broker.record_keys.queries import KeyedRecords
 from seb_appliance.broker.values import NewRecords
+from seb_appliance.errors import (
+    BadJsonError,
+    BadNameError,
+    CorruptObjectError,
+    IdempotencyMismatchError,
+    KeyIndexOffError,
+    NotAcceptableError,
+    PreconditionFailedError,
+    RecordKeyNotFoundError,
+    RecordTooLargeError,
+    RequestTooLargeError,
+    SequenceGapError,
+    StaleEpochError,
+    StoreUnavailableError,
+    TopicNotFoundError,
+    UnsupportedMediaTypeError,
+)
 
 T = TypeVar("T", bound=msgspec.Struct)
 
-KEYS_QUERY: Final = frozenset(KeysQuestion.__struct_fields__)
-LATEST_QUERY: Final = frozenset(LatestQuestion.__struct_fields__)
-HISTORY_QUERY: Final = frozenset(HistoryQuestion.__struct_fields__)
-TOMBSTONE_QUERY: Final = frozenset({"key", "key_base64"})
 _ONE: Final = (JSON.decode(), RAW.decode())
-_VARY: Final = (b"vary", b"Accept, Accept-Encoding, Authorization")
 
-_keys_decoder: Final = msgspec.json.Decoder(KeysQuestion)
-_latest_decoder: Final = msgspec.json.Decoder(LatestQuestion)
-_history_decoder: Final = msgspec.json.Decoder(HistoryQuestion)
+_VARY: Final = (b"vary", b"Accept, Accept-Encoding, Authorization")
 
 
 class KeyOut(msgspec.Struct):
@@ -162,7 +194,6 @@ def _told(broker: Broker, call: Call, content: Any, indexed_offset: int) -> Answ
 async def _delete(broker: Broker, request: AnyRequest, call: Call, topic: str) -> Answer:
     """A tombstone is a record like any other: admitted, stored and acknowledged as one."""
     key = key_bytes(call.query.get("key"), call.query.get("key_base64"))
-    parameters.refuse_unsupported(call.headers, conditions.UNDERSTOOD)
     asked = conditions.read_conditions(call)
     deadline_ms = timeout_ms(call.headers)
     agreed = await asked.conditions(call, request.scope["path"], b"tombstone of " + key)
@@ -180,57 +211,266 @@ async def _delete(broker: Broker, request: AnyRequest, call: Call, topic: str) -
     return Answer(200, headers, body)
 
 
-def routes(broker: Broker) -> list[HTTPRouteHandler]:
-    def entered(request: AnyRequest, known: frozenset[str], grant: str) -> tuple[Call, str]:
-        call = enter(request, broker, known)
-        topic: str = request.scope["path_params"]["topic"]
-        broker.authorize(call.key, grant, topic)
-        return call, topic
+_ERRORS: Final[ErrorTypes] = (
+    BadNameError,
+    TopicNotFoundError,
+    KeyIndexOffError,
+    RecordTooLargeError,
+    CorruptObjectError,
+    StoreUnavailableError,
+)
+_BODY_ERRORS: Final[ErrorTypes] = (
+    *_ERRORS,
+    BadJsonError,
+    RequestTooLargeError,
+    UnsupportedMediaTypeError,
+)
+_FRESH: Final = query(
+    "fresh",
+    f"Wait until the index has reached the log end, {limits.KEY_INDEX_FRESH_S} s at most.",
+    type="string",
+    enum=["true", "false"],
+    default="false",
+)
+_LIMIT: Final = query(
+    "limit",
+    "At most so many.",
+    type="integer",
+    minimum=1,
+    maximum=limits.KEYS_PER_PAGE_MAX,
+    default=limits.KEYS_PER_PAGE_DEFAULT,
+)
+_KEYS: Final[list[Json]] = [
+    query("prefix", "Only record keys that begin so.", "customer-"),
+    query("prefix_base64", "As prefix, for any bytes."),
+    query("after", "Only record keys behind this one: `next_after` of the page before."),
+    query("after_base64", "As after, for any bytes."),
+    _LIMIT,
+    _FRESH,
+]
+_LATEST: Final[list[Json]] = [*RECORD_KEY, VALUES, _FRESH]
+_HISTORY: Final[list[Json]] = [
+    *_LATEST,
+    query(
+        "before",
+        "Only records below this offset: `next_before` of the page before.",
+        type="integer",
+        minimum=0,
+        maximum=limits.OFFSET_MAX,
+    ),
+    _LIMIT,
+]
+_LONG: Final = "The same question as GET, for record keys that are too long for a URL."
+_TRUE_UP_TO: Final = "The answer is true up to `indexed_offset` (exclusive)."
+_INDEXED: Final = {"Seb-Indexed-Offset": "Up to which offset (exclusive) the answer is true."}
+_KEYS_REPLY: Final = {
+    200: Reply(
+        description="Record keys, perhaps none",
+        content={
+            "application/json": Content(
+                struct=KeysOut,
+                example={
+                    "topic": "orders.eu",
+                    "topic_id": 3,
+                    "keys": [{"key": "customer-7", "offset": 17, "timestamp": TIME}],
+                    "next_after": None,
+                    "next_after_base64": None,
+                    "indexed_offset": 18,
+                },
+            )
+        },
+        headers=_INDEXED,
+    )
+}
+_LATEST_REPLY: Final = {
+    200: Reply(
+        description="The newest record of the record key",
+        content={
+            "application/json": Content(
+                struct=LatestOut,
+                example={
+                    "topic": "orders.eu",
+                    "topic_id": 3,
+                    "record": RECORD,
+                    "indexed_offset": 18,
+                },
+            ),
+            "application/octet-stream": Content(schema=BYTES),
+        },
+        headers=_INDEXED,
+    ),
+    304: Reply(description="Raw: the client has it already (If-None-Match)"),
+}
+_HISTORY_REPLY: Final = {
+    200: Reply(
+        description="Records of the record key, newest first",
+        content={
+            "application/json": Content(
+                struct=HistoryOut,
+                example={
+                    "topic": "orders.eu",
+                    "topic_id": 3,
+                    "records": [RECORD],
+                    "next_before": None,
+                    "indexed_offset": 18,
+                },
+            )
+        },
+        headers=_INDEXED,
+    )
+}
 
-    @get("/v1/topics/{topic:str}/keys")
-    async def list_keys(request: AnyRequest) -> ASGIApp:
-        call, topic = entered(request, KEYS_QUERY, "consume")
-        return await _list(broker, call, topic, keys_question(call.query))
 
-    @post("/v1/topics/{topic:str}/keys", status_code=200)
-    async def find_keys(request: AnyRequest) -> ASGIApp:
-        call, topic = entered(request, frozenset(), "consume")
-        asked = await read_json(request, call, broker, _keys_decoder)
-        return await _list(broker, call, topic, asked)
+@route(
+    "GET",
+    "/v1/topics/{topic}/keys",
+    "listRecordKeys",
+    tag="Record keys",
+    summary="List record keys",
+    description="As bytes in their order; those whose newest record is a tombstone are left "
+    f"out. {_TRUE_UP_TO}",
+    parameters=_KEYS,
+    replies=_KEYS_REPLY,
+    errors=_ERRORS,
+    grant="consume",
+)
+async def list_keys(ctx: RequestContext) -> object:
+    return await _list(ctx.broker, ctx.call, ctx.topic, keys_question(ctx.call.query))
 
-    @get("/v1/topics/{topic:str}/keys/latest")
-    async def get_latest(request: AnyRequest) -> ASGIApp:
-        call, topic = entered(request, LATEST_QUERY, "consume")
-        return await _latest(broker, call, topic, latest_question(call.query))
 
-    @post("/v1/topics/{topic:str}/keys/latest", status_code=200)
-    async def find_latest(request: AnyRequest) -> ASGIApp:
-        call, topic = entered(request, frozenset(), "consume")
-        asked = await read_json(request, call, broker, _latest_decoder)
-        return await _latest(broker, call, topic, asked)
+@route(
+    "POST",
+    "/v1/topics/{topic}/keys",
+    "findRecordKeys",
+    tag="Record keys",
+    summary="List record keys, asked in a body",
+    description=_LONG,
+    body=json_body(KeysQuestion, {"prefix": "customer-"}),
+    body_required=False,
+    replies=_KEYS_REPLY,
+    errors=_BODY_ERRORS,
+    grant="consume",
+)
+async def find_keys(ctx: RequestContext) -> object:
+    asked: KeysQuestion = ctx.body
+    return await _list(ctx.broker, ctx.call, ctx.topic, asked)
 
-    @get("/v1/topics/{topic:str}/keys/history")
-    async def get_history(request: AnyRequest) -> ASGIApp:
-        call, topic = entered(request, HISTORY_QUERY, "consume")
-        return await _history(broker, call, topic, history_question(call.query))
 
-    @post("/v1/topics/{topic:str}/keys/history", status_code=200)
-    async def find_history(request: AnyRequest) -> ASGIApp:
-        call, topic = entered(request, frozenset(), "consume")
-        asked = await read_json(request, call, broker, _history_decoder)
-        return await _history(broker, call, topic, asked)
+@route(
+    "GET",
+    "/v1/topics/{topic}/keys/latest",
+    "getLatestOfRecordKey",
+    tag="Record keys",
+    summary="Read the newest record of a record key",
+    description="404 when there is none, or when it is a tombstone. As JSON, or its raw value "
+    f"with `Accept: application/octet-stream`. {_TRUE_UP_TO}",
+    parameters=_LATEST,
+    replies=_LATEST_REPLY,
+    errors=(*_ERRORS, RecordKeyNotFoundError, NotAcceptableError),
+    grant="consume",
+)
+async def get_latest(ctx: RequestContext) -> object:
+    return await _latest(ctx.broker, ctx.call, ctx.topic, latest_question(ctx.call.query))
 
-    @delete("/v1/topics/{topic:str}/keys", status_code=200)
-    async def delete_key(request: AnyRequest) -> ASGIApp:
-        call, topic = entered(request, TOMBSTONE_QUERY | conditions.QUERY, "produce")
-        return await _delete(broker, request, call, topic)
 
-    return [
-        list_keys,
-        find_keys,
-        get_latest,
-        find_latest,
-        get_history,
-        find_history,
-        delete_key,
-    ]
+@route(
+    "POST",
+    "/v1/topics/{topic}/keys/latest",
+    "findLatestOfRecordKey",
+    tag="Record keys",
+    summary="Read the newest record of a record key, asked in a body",
+    description=_LONG,
+    body=json_body(LatestQuestion, {"key": "customer-7"}),
+    replies=_LATEST_REPLY,
+    errors=(*_BODY_ERRORS, RecordKeyNotFoundError, NotAcceptableError),
+    grant="consume",
+)
+async def find_latest(ctx: RequestContext) -> object:
+    asked: LatestQuestion = ctx.body
+    return await _latest(ctx.broker, ctx.call, ctx.topic, asked)
+
+
+@route(
+    "GET",
+    "/v1/topics/{topic}/keys/history",
+    "getHistoryOfRecordKey",
+    tag="Record keys",
+    summary="Read the records of a record key, newest first",
+    description="Every one that is still stored, tombstones too. The topic needs `key_index` "
+    f"`history`. {_TRUE_UP_TO}",
+    parameters=_HISTORY,
+    replies=_HISTORY_REPLY,
+    errors=_ERRORS,
+    grant="consume",
+)
+async def get_history(ctx: RequestContext) -> object:
+    return await _history(ctx.broker, ctx.call, ctx.topic, history_question(ctx.call.query))
+
+
+@route(
+    "POST",
+    "/v1/topics/{topic}/keys/history",
+    "findHistoryOfRecordKey",
+    tag="Record keys",
+    summary="Read the records of a record key, asked in a body",
+    description=_LONG,
+    body=json_body(HistoryQuestion, {"key": "customer-7"}),
+    replies=_HISTORY_REPLY,
+    errors=_BODY_ERRORS,
+    grant="consume",
+)
+async def find_history(ctx: RequestContext) -> object:
+    asked: HistoryQuestion = ctx.body
+    return await _history(ctx.broker, ctx.call, ctx.topic, asked)
+
+
+@route(
+    "DELETE",
+    "/v1/topics/{topic}/keys",
+    "deleteRecordKey",
+    tag="Record keys",
+    summary="Append a tombstone for a record key",
+    description="A record with this record key and a null value, stored and acknowledged as "
+    "any other. The grant is `produce`.",
+    parameters=[
+        *RECORD_KEY,
+        *SAFE_APPEND,
+        TIMEOUT,
+    ],
+    replies=json_reply(
+        Produced,
+        {
+            "topic": "orders.eu",
+            "topic_id": 3,
+            "offset": 18,
+            "count": 1,
+            "last_offset": 18,
+            "timestamp": TIME,
+        },
+        "Stored",
+        headers={**DURABILITY_HEADER, **REPLAYED_HEADER},
+    ),
+    errors=(
+        *WRITE_ERRORS,
+        RecordTooLargeError,
+        TopicNotFoundError,
+        StaleEpochError,
+        SequenceGapError,
+        PreconditionFailedError,
+        IdempotencyMismatchError,
+    ),
+    grant="produce",
+)
+async def delete_key(ctx: RequestContext) -> object:
+    return await _delete(ctx.broker, ctx.request, ctx.call, ctx.topic)
+
+
+ROUTES: Final = [
+    list_keys,
+    find_keys,
+    get_latest,
+    find_latest,
+    get_history,
+    find_history,
+    delete_key,
+]
