@@ -171,7 +171,8 @@ class Route:
 
     `parameters`: OpenAPI parameter objects, without the ones of the path that all routes share.
     `grant`: what the API key needs on the topic and the group of the path; or what raises
-    ForbiddenError. `decodes`: whether the JSON body is decoded before the handler runs.
+    ForbiddenError. `decodes`: whether a body that is always JSON is decoded before the
+    handler runs.
     `authenticate`: returns the call of a request, whose known query parameters it is given.
     """
 
@@ -221,10 +222,9 @@ class Route:
 
     @cached_property
     def _decoder(self) -> msgspec.json.Decoder[Any] | None:
-        content = self.body.get(JSON)
-        if content is None or content.struct is None or not self.decodes:
+        if not self.decodes or list(self.body) != [JSON]:
             return None
-        return msgspec.json.Decoder(content.struct)
+        return msgspec.json.Decoder(self.body[JSON].struct)
 
     def served(self, services: Services) -> HTTPRouteHandler:
         """The route as Litestar takes it."""
