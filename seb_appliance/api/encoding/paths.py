@@ -14,7 +14,6 @@ from urllib.parse import unquote
 from seb_appliance.broker.access.api_keys import no_such_api_key
 from seb_appliance.broker.topics.names import check_group_name, check_topic_name
 from seb_appliance.errors import NotFoundError
-from seb_appliance.protocols.durable_streams.names import PREFIX as STREAM_PREFIX
 
 
 def _no_api_key(name: str) -> str:
@@ -31,9 +30,10 @@ _PLAIN_NAME: Final = re.compile(rb"[A-Za-z0-9_-]{1,128}")
 _PLAIN_PATH: Final = re.compile(rb"(?:/[A-Za-z0-9_.~-]+)+|/")
 
 
-def check_raw_path(raw_path: bytes) -> None:
-    """Raises BadNameError for what is no name, NotFoundError for what no route can match."""
-    if raw_path.startswith(STREAM_PREFIX):  # it has a rule of its own, with words of its own
+def check_raw_path(raw_path: bytes, others: tuple[bytes, ...] = ()) -> None:
+    """`others`: beginnings of paths that a protocol checks itself. Raises
+    BadNameError for what is no name, NotFoundError for what no route can match."""
+    if raw_path.startswith(others):
         return
     for prefix, check in _NAMED:
         if raw_path.startswith(prefix):

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, Literal
 
+from seb_appliance.api.encoding.formats import BODY_FORMATS, BodyFormat
 from seb_appliance.api.encoding.media_types import media_type
 from seb_appliance.api.encoding.record_bodies import (
     batches_at,
@@ -20,13 +21,6 @@ from seb_appliance.api.encoding.trace_context import keep_traceparent
 from seb_appliance.api.server.parsing import Parser
 from seb_appliance.broker.values import NewBatches, NewRecords
 from seb_appliance.errors import UnsupportedMediaTypeError
-from seb_appliance.protocols.cloud_events.requests import (
-    BATCHED,
-    STRUCTURED,
-    Mode,
-    parse_events,
-    to_records,
-)
 
 BodyKind = Literal["single", "json", "ndjson", "batch"]
 
@@ -53,7 +47,7 @@ def body_kind(content_type: bytes | None) -> BodyKind:
             f"{named[:100]!r} is not taken here. application/octet-stream, text/* and image/* make "
             "the body one record; application/json, application/x-ndjson and "
             "application/vnd.seb.batch hold many; so do CloudEvents.",
-            supported=[*(kind for kind in _KINDS if kind), STRUCTURED, BATCHED],
+            supported=[*filter(None, _KINDS), *(t for f in BODY_FORMATS for t in f.media_types)],
         )
     return _KINDS[named]
 
@@ -75,21 +69,18 @@ async def parse_records(
     return await parser.parse(owner, _of_json, body, kind, headers)
 
 
-async def parse_cloud_events(
-    parser: Parser, owner: str, mode: Mode, body: bytes, headers: dict[bytes, bytes]
+async def parse_registered(
+    parser: Parser,
+    owner: str,
+    body_format: BodyFormat,
+    mode: str,
+    body: bytes,
+    headers: dict[bytes, bytes],
 ) -> tuple[NewRecords, Sequence[bytes]]:
-    """The records of CloudEvents, and what identifies each event (its source and its id). Raises
-    what the parsers raise."""
+    """The records, and what identifies each. Raises what the parsers raise."""
     refuse_record_headers(headers)
-    return await parser.parse(owner, _of_events, body, mode, headers)
+    return await parser.parse(owner, body_format.parse, body, mode, headers)
 
 
 def _of_json(body: bytes, kind: BodyKind, headers: dict[bytes, bytes]) -> NewRecords:
     return keep_traceparent(parse_json(body) if kind == "json" else parse_ndjson(body), headers)
-
-
-def _of_events(
-    body: bytes, mode: Mode, headers: dict[bytes, bytes]
-) -> tuple[NewRecords, Sequence[bytes]]:
-    events = parse_events(mode, body, headers)
-    return to_records(events), [part for event in events for part in event.identity]

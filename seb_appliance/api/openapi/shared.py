@@ -23,7 +23,6 @@ from seb_appliance.errors import (
     TopicNotFoundError,
     UnsupportedMediaTypeError,
 )
-from seb_appliance.protocols.cloud_events.requests import REQUIRED
 
 BYTES: Final[Json] = {"type": "string", "format": "binary"}
 TIME: Final = "2026-11-21T10:00:00.000123Z"
@@ -60,7 +59,7 @@ _EVENT_SCHEMA: Final[Json] = {
     "type": "object",
     "description": "A CloudEvent in the JSON format.",
     "properties": {"data": {}, "data_base64": {"type": "string"}},
-    "required": list(REQUIRED),
+    "required": ["specversion", "id", "source", "type"],
     "additionalProperties": True,
 }
 EVENT_CONTENT: Final = Content(schema=_EVENT_SCHEMA, example=EVENT)

@@ -23,7 +23,7 @@ from litestar.types import (
     WebSocketReceiveMessage,
 )
 
-from seb_appliance.api.encoding.answers import Answer, Headers, json_line
+from seb_appliance.api.encoding.answers import Answer, Headers, json_line, with_defaults
 from seb_appliance.api.encoding.paths import check_raw_path
 from seb_appliance.api.encoding.problems import (
     REQUEST_ID_STATE,
@@ -60,13 +60,11 @@ from seb_appliance.api.server.auth import METER_STATE, look_again
 from seb_appliance.api.server.cors import ORIGINS_STATE, Cors
 from seb_appliance.api.server.options import ApiOptions
 from seb_appliance.api.server.peers import Network, forwarded_for
-from seb_appliance.api.server.wire import with_defaults
+from seb_appliance.api.server.protocol import Protocol
 from seb_appliance.broker.append.quotas import Meter
 from seb_appliance.broker.broker import Broker
 from seb_appliance.broker.status import Status
 from seb_appliance.errors import RefusedError
-from seb_appliance.protocols.durable_streams import routes as streams
-from seb_appliance.protocols.go import routes as go_api
 
 _ROUTES: Final[tuple[Route, ...]] = (
     *produce.ROUTES,
@@ -87,12 +85,15 @@ _ROUTES: Final[tuple[Route, ...]] = (
     *health.ROUTES,
     *schema.ROUTES,
 )
-OPERATIONS: Final = (*_ROUTES, *go_api.ROUTES, *streams.ROUTES)
 
 
-@functools.cache
-def openapi_json() -> bytes:
-    return json_line(document(OPERATIONS))
+def all_routes(protocols: Sequence[Protocol]) -> list[Route]:
+    return [*_ROUTES, *(route for protocol in protocols for route in protocol.routes)]
+
+
+def openapi(protocols: Sequence[Protocol]) -> bytes:
+    """The document as JSON."""
+    return json_line(document(all_routes(protocols)))
 
 
 def create_app(
@@ -103,14 +104,15 @@ def create_app(
     costs: Callable[[], CostOut],
     snapshot: Callable[[], Awaitable[int]],
     samples: Callable[[], Iterable[Sample]] = tuple,
+    protocols: Sequence[Protocol] = (),
     pages: Sequence[Router] = (),
 ) -> Api:
     """The ASGI application. `pages` are no part of the API, and have errors of their own."""
-    services = Services(broker, options, status, costs, snapshot, samples, openapi_json)
+    described = functools.cache(lambda: openapi(protocols))
+    services = Services(broker, options, status, costs, snapshot, samples, described)
     handlers: list[HTTPRouteHandler | Router] = [
         *(route.served(services) for route in _ROUTES),
-        go_api.router(services),
-        streams.router(services),
+        *(protocol.router(services) for protocol in protocols),
         *pages,
     ]
     litestar = Litestar(
@@ -121,7 +123,11 @@ def create_app(
         request_max_body_size=None,  # bodies.py counts, inflated bytes too
     )
     return Api(
-        litestar, options.new_request_id, Cors(options.cors_origins), options.trusted_proxies
+        litestar,
+        options.new_request_id,
+        Cors(options.cors_origins),
+        options.trusted_proxies,
+        tuple(protocol.path_prefix for protocol in protocols if protocol.path_prefix),
     )
 
 
@@ -135,8 +141,10 @@ class Api:
         new_request_id: Callable[[], str],
         cors: Cors,
         trusted_proxies: Sequence[Network] = (),
+        path_prefixes: tuple[bytes, ...] = (),
     ) -> None:
         self.litestar = litestar
+        self._path_prefixes = path_prefixes
         self._cors = cors
         self._trusted_proxies = trusted_proxies
         self._new_request_id = new_request_id
@@ -161,7 +169,7 @@ class Api:
             await Answer(204, preflight)(scope, receive, sender)
             return
         try:
-            check_raw_path(scope["raw_path"])
+            check_raw_path(scope["raw_path"], self._path_prefixes)
         except RefusedError as error:
             body = problem_body(error, request_id)
             await Answer(error.status, problem_headers(error), body)(scope, receive, sender)

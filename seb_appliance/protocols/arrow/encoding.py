@@ -10,7 +10,8 @@ import importlib.util
 from collections.abc import Iterator
 from typing import Final
 
-from seb_appliance.api.routes.records.ranges import Encoding
+from seb_appliance.api.encoding.answers import ARROW
+from seb_appliance.api.encoding.formats import AnswerFormat, Encoding
 from seb_appliance.broker.values import ReadResult
 from seb_appliance.errors import BadParameterError, NotAcceptableError
 
@@ -18,15 +19,12 @@ _NOT_ARROW: Final = ("wait", "max_bytes", "values")
 _END: Final = b"\xff\xff\xff\xff\0\0\0\0"  # of an Arrow stream
 
 
-def is_installed() -> bool:
-    return importlib.util.find_spec("pyarrow") is not None
-
-
-def not_installed() -> NotAcceptableError:
-    return NotAcceptableError(
-        "Arrow needs the package pyarrow beside the appliance (pip install "
-        "'seb-appliance[arrow]'); it is not there. JSON, CSV and record batches come without."
-    )
+def _check() -> None:
+    if importlib.util.find_spec("pyarrow") is None:
+        raise NotAcceptableError(
+            "Arrow needs the package pyarrow beside the appliance (pip install "
+            "'seb-appliance[arrow]'); it is not there. JSON, CSV and record batches come without."
+        )
 
 
 async def arrow_encoding(query: dict[str, str]) -> Encoding:
@@ -52,3 +50,6 @@ def _parts(result: ReadResult) -> Iterator[bytes]:
     if result.slices:
         pieces = [(piece.batch, piece.begin, piece.end) for piece in result.slices]
         yield arrow.encoded_batch(result.topic, pieces)
+
+
+FORMATS: Final = (AnswerFormat(media_type=ARROW, whole=arrow_encoding, check=_check),)

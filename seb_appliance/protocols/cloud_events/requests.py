@@ -8,7 +8,7 @@ is lost, and a reader who knows nothing of CloudEvents finds the plain data.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 from urllib.parse import unquote_to_bytes
@@ -61,6 +61,14 @@ class CloudEvent:
     def identity(self) -> tuple[bytes, bytes]:
         """Source and id: two events that agree in both are the same one."""
         return self.attributes["source"].encode(), self.attributes["id"].encode()
+
+
+def parse_records(
+    body: bytes, mode: Mode, headers: dict[bytes, bytes]
+) -> tuple[NewRecords, Sequence[bytes]]:
+    """The records of events, and source and id of each. Raises as `parse_events`."""
+    events = parse_events(mode, body, headers)
+    return to_records(events), [part for event in events for part in event.identity]
 
 
 def is_of_event(header: bytes) -> bool:

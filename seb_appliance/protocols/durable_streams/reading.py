@@ -46,7 +46,7 @@ from seb_appliance.protocols.durable_streams.documented import (
     TAG,
     WHAT_THERE_IS,
 )
-from seb_appliance.protocols.durable_streams.headers import etag, parse_offset
+from seb_appliance.protocols.durable_streams.headers import Cursors, etag, parse_offset
 from seb_appliance.protocols.durable_streams.live import LiveStream
 from seb_appliance.protocols.durable_streams.names import topic_of
 from seb_appliance.protocols.durable_streams.stream_auth import enter
@@ -179,7 +179,14 @@ async def read(ctx: RequestContext) -> object:
     view = ctx.broker.streams.use(topic)
     offset = _begin(asked, view)
     if asked.live == "sse":
-        return LiveStream(ctx.broker, topic, ctx.call, view, offset, ctx.options.streams.cursors)
+        return LiveStream(
+            ctx.broker,
+            topic,
+            ctx.call,
+            view,
+            offset,
+            Cursors(ctx.options.now_s, ctx.options.random_up_to),
+        )
     if asked.from_now and not asked.live:
         return _only_the_end(view)
     headers: Headers = []
@@ -187,7 +194,7 @@ async def read(ctx: RequestContext) -> object:
         if offset >= view.log_end_offset and not view.state.closed:
             waiting = ctx.broker.streams.wait(view, offset, limits.STREAM_POLL_S, ctx.call.owner)
             view = await unless_gone(waiting, ctx.request, waits=True)
-        cursor = ctx.options.streams.cursors.after(asked.cursor)
+        cursor = Cursors(ctx.options.now_s, ctx.options.random_up_to).after(asked.cursor)
         headers.append((CURSOR, str(cursor).encode()))
         if offset == view.log_end_offset:
             return _nothing_new(view, headers)

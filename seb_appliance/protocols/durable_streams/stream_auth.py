@@ -31,7 +31,7 @@ def enter(request: AnyRequest, services: Services, _known: frozenset[str]) -> Ca
     scope = request.scope
     broker, options = services.broker, services.options
     headers = read_headers(list(scope["headers"]))
-    if b"authorization" in headers or not options.streams.is_open:
+    if b"authorization" in headers or not options.streams_open:
         refuse_attached_key(scope, headers)
         token = token_of(headers.get(b"authorization"))
         authenticate = partial(broker.access.authenticate, token)

@@ -12,9 +12,9 @@ from dataclasses import replace
 from typing import Any, Final
 
 import msgspec
-from litestar import Request, Response, Router
+from litestar import Request, Response
 
-from seb_appliance.api.encoding.answers import JSON, RAW, Answer, Headers
+from seb_appliance.api.encoding.answers import JSON, RAW, Answer, Headers, produced_timing
 from seb_appliance.api.encoding.problems import error_of, is_for_admin, problem, problem_headers
 from seb_appliance.api.encoding.record_bodies import refuse_record_headers
 from seb_appliance.api.encoding.times import format_time
@@ -27,7 +27,7 @@ from seb_appliance.api.openapi.shared import (
     WRITE_ERRORS,
 )
 from seb_appliance.api.routes.records.consume import held, read_one, unless_gone
-from seb_appliance.api.routes.records.produce import produced_timing, timeout_ms
+from seb_appliance.api.routes.records.produce import timeout_ms
 from seb_appliance.api.routes.route import (
     Content,
     ErrorTypes,
@@ -332,12 +332,3 @@ async def _once_there(broker: Broker, topic: str, wanted: ReadRequest) -> ReadRe
 
 
 ROUTES: Final = [add_records, get_records, get_record, get_topic]
-
-
-def router(services: Services) -> Router:
-    """The routes, whose errors are plain text."""
-    return Router(
-        path="/",
-        route_handlers=[declared.served(services) for declared in ROUTES],
-        exception_handlers={Exception: answer_in_text},
-    )

@@ -18,6 +18,7 @@ from seb_appliance.api.encoding import parameters
 from seb_appliance.api.encoding.answers import (
     ALL_FORMATS,
     COLUMNS,
+    EVENT,
     FORMATS,
     JSON,
     LIVE,
@@ -26,6 +27,7 @@ from seb_appliance.api.encoding.answers import (
     Headers,
     json_line,
 )
+from seb_appliance.api.encoding.formats import Encoding, answer_format
 from seb_appliance.api.encoding.media_types import negotiate
 from seb_appliance.api.encoding.record_encoding import (
     HEADER_ROW,
@@ -53,7 +55,7 @@ from seb_appliance.api.openapi.shared import (
 )
 from seb_appliance.api.routes.records.key_parameters import optional_bytes
 from seb_appliance.api.routes.records.live import LiveRecords
-from seb_appliance.api.routes.records.ranges import Encoding, RangeAnswer, begin, part_of
+from seb_appliance.api.routes.records.ranges import RangeAnswer, begin, part_of
 from seb_appliance.api.routes.records.views import (
     ViewOut,
     check_type,
@@ -91,11 +93,6 @@ from seb_appliance.errors import (
     TopicReplacedError,
 )
 from seb_appliance.formats.columns import Bytes
-from seb_appliance.protocols.arrow.encoding import arrow_encoding
-from seb_appliance.protocols.arrow.encoding import is_installed as arrow_is_installed
-from seb_appliance.protocols.arrow.encoding import not_installed as arrow_not_installed
-from seb_appliance.protocols.cloud_events.encoding import event_parts, one_event
-from seb_appliance.protocols.cloud_events.requests import STRUCTURED
 
 T = TypeVar("T")
 
@@ -105,7 +102,8 @@ READ_QUERY: Final = frozenset(
 
 _LIMITS: Final = frozenset({"max_records", "max_bytes"})
 
-_ONE: Final = (JSON.decode(), RAW.decode(), STRUCTURED)
+_ONE: Final = (JSON.decode(), RAW.decode(), EVENT.decode())
+_REGISTERED: Final = (COLUMNS, FORMATS["cloudevents"])
 
 _VARY: Final = (b"vary", b"Accept, Accept-Encoding, Authorization")
 
@@ -150,8 +148,8 @@ def answer_type(call: Call, formats: Mapping[str, str] = ALL_FORMATS) -> str:
         chosen = formats[parameters.choice(named, "format", tuple(formats))]
     if chosen in (FORMATS["batch"], FORMATS["cloudevents"]) and "values" in call.query:
         raise BadParameterError(f"values shapes records as JSON; {chosen} has a shape of its own.")
-    if chosen == COLUMNS and not arrow_is_installed():
-        raise arrow_not_installed()
+    if chosen in _REGISTERED:
+        answer_format(chosen).check()
     return chosen
 
 
@@ -173,7 +171,9 @@ def encode(result: ReadResult, chosen: str, shape: ValueShape) -> Iterable[Bytes
     if chosen == FORMATS["batch"]:
         return [piece.stored for piece in result.slices]
     if chosen == FORMATS["cloudevents"]:
-        return event_parts(result)
+        page = answer_format(chosen).page
+        assert page is not None, chosen
+        return page(result)
     if chosen == FORMATS["ndjson"]:
         return ndjson_parts(result, shape)
     if chosen == FORMATS["csv"]:
@@ -332,7 +332,9 @@ async def _whole(
     wanted, part = read_request(call), part_of(call)
     key = optional_bytes(call.query.get("key"), call.query.get("key_base64"), "key")
     if chosen == COLUMNS:
-        encoding = await arrow_encoding(call.query)
+        whole = answer_format(chosen).whole
+        assert whole is not None, chosen
+        encoding = await whole(call.query)
     elif chosen == FORMATS["csv"]:
         encoding = Encoding(lambda result: csv_parts(result, shape), HEADER_ROW)
     else:
@@ -493,8 +495,10 @@ async def consume_one(ctx: RequestContext) -> object:
     result = await read_one(ctx.broker, ctx.topic, place)
     if chosen == RAW.decode():
         return raw_answer(ctx.broker, ctx.call, result)
-    if chosen == STRUCTURED:
-        body = one_event(result)
+    if chosen == EVENT.decode():
+        one = answer_format(chosen).one
+        assert one is not None, chosen
+        body = one(result)
     else:
         body = json_line(next(iter(records(result, shape))))
     headers = [(b"content-type", chosen.encode()), topic_id_of(result), _NO_STORE, _VARY]

@@ -8,11 +8,18 @@ import msgspec
 
 from seb_appliance import limits
 from seb_appliance.api.encoding import conditions
-from seb_appliance.api.encoding.answers import JSON, Answer, Headers, json_line
+from seb_appliance.api.encoding.answers import (
+    JSON,
+    Answer,
+    Headers,
+    json_line,
+    produced_body,
+    produced_timing,
+)
+from seb_appliance.api.encoding.formats import BODY_FORMATS
 from seb_appliance.api.encoding.parameters import duration_ms
 from seb_appliance.api.encoding.record_json import Envelope
-from seb_appliance.api.encoding.record_parsing import body_kind, parse_cloud_events, parse_records
-from seb_appliance.api.encoding.times import format_time
+from seb_appliance.api.encoding.record_parsing import body_kind, parse_records, parse_registered
 from seb_appliance.api.encoding.trace_context import RequestTrace
 from seb_appliance.api.openapi.parameters import PRODUCE
 from seb_appliance.api.openapi.shared import (
@@ -47,7 +54,6 @@ from seb_appliance.errors import (
     StaleEpochError,
     TopicNotFoundError,
 )
-from seb_appliance.protocols.cloud_events.requests import mode_of
 
 REPLAYED: Final = (b"idempotency-replayed", b"true")
 
@@ -75,18 +81,6 @@ def timeout_ms(headers: dict[bytes, bytes]) -> int | None:
     if timeout == 0:
         raise BadParameterError("Seb-Timeout is at least 1ms.")
     return timeout
-
-
-def produced_body(topic: str, topic_id: int, offset: int, count: int, timestamp_us: int) -> bytes:
-    """`Produced` as JSON. Topic names need no escapes."""
-    return (
-        f'{{"topic":"{topic}","topic_id":{topic_id},"offset":{offset},"count":{count},'
-        f'"last_offset":{offset + count - 1},"timestamp":"{format_time(timestamp_us)}"}}\n'
-    ).encode()
-
-
-def produced_timing(window_s: float, put_s: float) -> bytes:
-    return f"window;dur={window_s * 1000:.1f}, put;dur={put_s * 1000:.1f}".encode()
 
 
 def produced(appended: Appended, agreed: Conditions) -> tuple[int, Headers, bytes]:
@@ -192,8 +186,8 @@ _CURLS: Final = Content(
 async def produce(ctx: RequestContext) -> object:
     call, options = ctx.call, ctx.options
     asked = conditions.read_conditions(call)
-    mode = mode_of(call.headers)
-    kind = None if mode is not None else body_kind(call.headers.get(b"content-type"))
+    other = next(((f, m) for f in BODY_FORMATS if (m := f.mode_of(call.headers))), None)
+    kind = None if other is not None else body_kind(call.headers.get(b"content-type"))
     deadline_ms = timeout_ms(call.headers)
     trace = RequestTrace.of(options.traces, call.headers)
     body, reservation = await read_body(
@@ -203,9 +197,9 @@ async def produce(ctx: RequestContext) -> object:
     try:
         owner, path = call.key.api_key_id, ctx.request.scope["path"]
         records: NewRecords | NewBatches
-        if mode is not None:
-            records, named = await parse_cloud_events(
-                options.parser, owner, mode, body, call.headers
+        if other is not None:
+            records, named = await parse_registered(
+                options.parser, owner, *other, body, call.headers
             )
             agreed = await asked.of_events(call, path, body, records, named)
         else:
