@@ -27,7 +27,7 @@ from seb_appliance.api.encoding.record_bodies import parse_batches, parse_single
 from seb_appliance.api.encoding.record_json import parse_json, parse_ndjson
 from seb_appliance.api.encoding.trace_context import keep_traceparent
 from seb_appliance.api.routes.groups.offsets import commit_of, committed_body, parse_offsets
-from seb_appliance.api.routes.records.consume import consumed_headers, encode
+from seb_appliance.api.routes.records.reading import consumed_headers, encode
 from seb_appliance.api.server.options import ApiOptions
 from seb_appliance.api.server.plain_requests import (
     PlainCommit,

@@ -25,7 +25,7 @@ from seb_appliance.api.encoding.problems import problem_headers
 from seb_appliance.api.encoding.record_encoding import ValueShape
 from seb_appliance.api.encoding.record_parsing import BodyKind, body_kind
 from seb_appliance.api.encoding.trace_context import TRACEPARENT, traceparent
-from seb_appliance.api.routes.records.consume import (
+from seb_appliance.api.routes.records.reading import (
     READ_QUERY,
     answer_type,
     is_whole,

@@ -10,8 +10,8 @@ from seb_appliance.api.encoding.answers import Answer, Headers
 from seb_appliance.api.encoding.parameters import choice
 from seb_appliance.api.openapi.parameters import header, query
 from seb_appliance.api.openapi.shared import READ_ERRORS
-from seb_appliance.api.routes.records.consume import encoded, unless_gone
 from seb_appliance.api.routes.records.live import HEAD_STATE
+from seb_appliance.api.routes.records.reading import encoded, unless_gone
 from seb_appliance.api.routes.route import (
     Reply,
     RequestContext,

@@ -26,8 +26,9 @@ from seb_appliance.api.openapi.shared import (
     TIME,
     WRITE_ERRORS,
 )
-from seb_appliance.api.routes.records.consume import held, read_one, unless_gone
+from seb_appliance.api.routes.records.consume import read_one
 from seb_appliance.api.routes.records.produce import timeout_ms
+from seb_appliance.api.routes.records.reading import held, unless_gone
 from seb_appliance.api.routes.route import (
     Content,
     ErrorTypes,

@@ -17,7 +17,7 @@ from seb_appliance.api.openapi.shared import (
     READ_ERRORS,
     RECORD,
 )
-from seb_appliance.api.routes.records.consume import (
+from seb_appliance.api.routes.records.reading import (
     answer_type,
     consumed_headers,
     encode,

@@ -13,7 +13,7 @@ from seb_appliance.api.encoding.answers import JSON, json_answer
 from seb_appliance.api.encoding.times import format_time
 from seb_appliance.api.openapi.parameters import PATTERN
 from seb_appliance.api.openapi.shared import REMOVAL_ERRORS, WRITE_ERRORS
-from seb_appliance.api.routes.records.consume import encoded
+from seb_appliance.api.routes.records.reading import encoded
 from seb_appliance.api.routes.route import (
     Content,
     Reply,

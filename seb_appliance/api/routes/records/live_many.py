@@ -15,7 +15,6 @@ from seb_appliance.api.encoding.answers import JSON, SSE, Headers
 from seb_appliance.api.encoding.record_encoding import records
 from seb_appliance.api.openapi.parameters import VALUES, format_of, header, query
 from seb_appliance.api.openapi.shared import RECORD
-from seb_appliance.api.routes.records.consume import answer_type, unless_gone
 from seb_appliance.api.routes.records.live import RETRY, LiveAnswer
 from seb_appliance.api.routes.records.many import (
     PAGE_QUERY,
@@ -26,6 +25,7 @@ from seb_appliance.api.routes.records.many import (
     many_request,
     start_of,
 )
+from seb_appliance.api.routes.records.reading import answer_type, unless_gone
 from seb_appliance.api.routes.route import (
     Content,
     Reply,

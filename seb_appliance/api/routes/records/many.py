@@ -19,7 +19,7 @@ from seb_appliance import limits
 from seb_appliance.api.encoding import parameters
 from seb_appliance.api.encoding.answers import JSON, Answer, json_line
 from seb_appliance.api.encoding.record_encoding import RecordOut, ValueShape, ndjson_parts
-from seb_appliance.api.routes.records.consume import encoded, value_shape
+from seb_appliance.api.routes.records.reading import encoded, value_shape
 from seb_appliance.api.server.auth import Call
 from seb_appliance.broker.broker import Broker
 from seb_appliance.broker.read.followers import FollowerOfMany

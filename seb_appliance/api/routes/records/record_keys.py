@@ -34,7 +34,7 @@ from seb_appliance.api.openapi.shared import (
     TIME,
     WRITE_ERRORS,
 )
-from seb_appliance.api.routes.records.consume import held, raw_answer
+from seb_appliance.api.routes.records.consume import raw_answer
 from seb_appliance.api.routes.records.key_parameters import (
     HistoryQuestion,
     KeysQuestion,
@@ -47,6 +47,7 @@ from seb_appliance.api.routes.records.key_parameters import (
     optional_bytes,
 )
 from seb_appliance.api.routes.records.produce import Produced, produced, timeout_ms
+from seb_appliance.api.routes.records.reading import held
 from seb_appliance.api.routes.route import (
     Content,
     ErrorTypes,
