@@ -17,10 +17,10 @@ from litestar.handlers import HTTPRouteHandler
 from litestar.types import ASGIApp
 
 from seb_appliance.api.encoding.answers import Answer, json_answer
-from seb_appliance.api.encoding.json_bodies import read_json
 from seb_appliance.api.encoding.parameters import refuse_unsupported
 from seb_appliance.api.openapi.parameters import OF_PATH, Json
 from seb_appliance.api.server.auth import AnyRequest, Call, enter, enter_to_read
+from seb_appliance.api.server.bodies import read_json
 from seb_appliance.api.server.options import ApiOptions
 from seb_appliance.broker.broker import Broker
 from seb_appliance.broker.status import Status

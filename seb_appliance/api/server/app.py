@@ -24,7 +24,7 @@ from litestar.types import (
 )
 
 from seb_appliance.api.encoding.answers import Answer, Headers, json_line, with_defaults
-from seb_appliance.api.encoding.paths import check_raw_path
+from seb_appliance.api.encoding.parameters import check_raw_path
 from seb_appliance.api.encoding.problems import (
     REQUEST_ID_STATE,
     answer_exception,
@@ -56,10 +56,15 @@ from seb_appliance.api.routes.records import (
 )
 from seb_appliance.api.routes.records.live import HEAD_STATE
 from seb_appliance.api.routes.route import Route, Services
-from seb_appliance.api.server.auth import METER_STATE, look_again
-from seb_appliance.api.server.cors import ORIGINS_STATE, Cors
+from seb_appliance.api.server.auth import (
+    METER_STATE,
+    ORIGINS_STATE,
+    Cors,
+    Network,
+    forwarded_for,
+    look_again,
+)
 from seb_appliance.api.server.options import ApiOptions
-from seb_appliance.api.server.peers import Network, forwarded_for
 from seb_appliance.api.server.protocol import Protocol
 from seb_appliance.broker.append.quotas import Meter
 from seb_appliance.broker.broker import Broker

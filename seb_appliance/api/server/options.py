@@ -11,8 +11,8 @@ from pathlib import Path
 
 from seb_appliance import limits
 from seb_appliance.api.encoding.answers import new_request_id
+from seb_appliance.api.server.auth import Network
 from seb_appliance.api.server.parsing import Parser
-from seb_appliance.api.server.peers import Network
 from seb_appliance.failpoints import NO_FAILPOINTS, Failpoints
 from seb_appliance.traces import Traces
 

@@ -19,11 +19,10 @@ import httptools
 from seb_appliance import limits
 from seb_appliance.api.encoding.answers import BATCH, LIVE, Headers
 from seb_appliance.api.encoding.formats import BODY_FORMATS
-from seb_appliance.api.encoding.json_bodies import check_json_type
 from seb_appliance.api.encoding.parameters import read_headers, read_query
 from seb_appliance.api.encoding.problems import problem_headers
+from seb_appliance.api.encoding.record_bodies import BodyKind, body_kind
 from seb_appliance.api.encoding.record_encoding import ValueShape
-from seb_appliance.api.encoding.record_parsing import BodyKind, body_kind
 from seb_appliance.api.encoding.trace_context import TRACEPARENT, traceparent
 from seb_appliance.api.routes.records.reading import (
     READ_QUERY,
@@ -33,6 +32,7 @@ from seb_appliance.api.routes.records.reading import (
     value_shape,
 )
 from seb_appliance.api.server.auth import Call, token_of
+from seb_appliance.api.server.bodies import check_json_type
 from seb_appliance.api.server.http_protocol import is_overlong_length
 from seb_appliance.broker.access.access import Access
 from seb_appliance.broker.append.admission import AdmittedAppend

@@ -8,11 +8,10 @@ from typing import Final
 from seb_appliance.api.encoding.formats import register
 from seb_appliance.api.server.app import openapi
 from seb_appliance.api.server.protocol import Protocol
-from seb_appliance.protocols import cloud_events
-from seb_appliance.protocols.arrow import encoding as arrow
+from seb_appliance.protocols import arrow, cloud_events
 from seb_appliance.protocols.durable_streams import reading, writing
 from seb_appliance.protocols.durable_streams.answers import answer_error
-from seb_appliance.protocols.durable_streams.names import PREFIX
+from seb_appliance.protocols.durable_streams.headers import PREFIX
 from seb_appliance.protocols.durable_streams.plain import StreamPlain
 from seb_appliance.protocols.go import routes as go
 from seb_appliance.protocols.go.plain import GoPlain

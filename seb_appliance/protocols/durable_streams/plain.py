@@ -14,8 +14,7 @@ from seb_appliance.broker.values import ApiKeyView, NewRecords
 from seb_appliance.errors import SebError
 from seb_appliance.protocols.durable_streams.answers import CROSS_ORIGIN, next_offset
 from seb_appliance.protocols.durable_streams.contents import json_values
-from seb_appliance.protocols.durable_streams.headers import content_type
-from seb_appliance.protocols.durable_streams.names import PREFIX, topic_of
+from seb_appliance.protocols.durable_streams.headers import PREFIX, content_type, topic_of
 
 _TYPE: Final = b"content-type"
 _OF_PROTOCOL: Final = (b"stream-", b"producer-")

@@ -28,27 +28,24 @@ from seb_appliance.errors import (
 )
 from seb_appliance.protocols.durable_streams.answers import (
     CLOSED,
+    CLOSED_HEADER,
     CROSS_ORIGIN,
     CURSOR,
+    NEXT_HEADER,
     NO_STORE,
+    OF_STREAM,
+    PATH,
+    SAYS,
+    TAG,
     UP_TO_DATE,
+    WHAT_THERE_IS,
     described,
     next_offset,
     of_content,
 )
 from seb_appliance.protocols.durable_streams.contents import byte_parts, json_parts
-from seb_appliance.protocols.durable_streams.documented import (
-    CLOSED_HEADER,
-    NEXT_HEADER,
-    OF_STREAM,
-    PATH,
-    SAYS,
-    TAG,
-    WHAT_THERE_IS,
-)
-from seb_appliance.protocols.durable_streams.headers import Cursors, etag, parse_offset
+from seb_appliance.protocols.durable_streams.headers import Cursors, etag, parse_offset, topic_of
 from seb_appliance.protocols.durable_streams.live import LiveStream
-from seb_appliance.protocols.durable_streams.names import topic_of
 from seb_appliance.protocols.durable_streams.stream_auth import enter
 
 Live = Literal["", "long-poll", "sse"]

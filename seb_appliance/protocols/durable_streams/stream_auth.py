@@ -15,10 +15,17 @@ from litestar.types import Scope
 
 from seb_appliance.api.encoding.parameters import read_headers
 from seb_appliance.api.routes.route import Services
-from seb_appliance.api.server.auth import AnyRequest, Call, let_in, refuse_attached_key, token_of
-from seb_appliance.api.server.cors import is_let_in
+from seb_appliance.api.server.auth import (
+    AnyRequest,
+    Call,
+    is_let_in,
+    is_local,
+    let_in,
+    peer_address,
+    refuse_attached_key,
+    token_of,
+)
 from seb_appliance.api.server.options import ApiOptions
-from seb_appliance.api.server.peers import is_local, peer_address
 from seb_appliance.broker.broker import Broker
 from seb_appliance.broker.values import ApiKeyView
 from seb_appliance.errors import BadParameterError, UnauthenticatedError

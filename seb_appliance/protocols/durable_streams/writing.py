@@ -39,24 +39,21 @@ from seb_appliance.errors import (
     StreamConflictError,
 )
 from seb_appliance.protocols.durable_streams.answers import (
-    CLOSED,
-    CROSS_ORIGIN,
-    described,
-    next_offset,
-)
-from seb_appliance.protocols.durable_streams.contents import json_values
-from seb_appliance.protocols.durable_streams.documented import (
     ANY_BODY,
+    CLOSED,
     CLOSED_HEADER,
+    CROSS_ORIGIN,
     NEXT_HEADER,
     OF_STREAM,
     PATH,
     SAYS,
     TAG,
     WRITE,
+    described,
+    next_offset,
 )
-from seb_appliance.protocols.durable_streams.headers import wanted_append, wanted_stream
-from seb_appliance.protocols.durable_streams.names import topic_of
+from seb_appliance.protocols.durable_streams.contents import json_values
+from seb_appliance.protocols.durable_streams.headers import topic_of, wanted_append, wanted_stream
 from seb_appliance.protocols.durable_streams.stream_auth import enter
 
 

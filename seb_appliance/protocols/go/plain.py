@@ -18,15 +18,15 @@ from seb_appliance.broker.broker import Broker
 from seb_appliance.broker.values import ApiKeyView, NewRecords, ReadRequest, ReadResult
 from seb_appliance.errors import SebError
 from seb_appliance.formats.columns import Bytes
-from seb_appliance.protocols.go import parameters as go_parameters
-from seb_appliance.protocols.go.multipart import (
+from seb_appliance.protocols.go import wire
+from seb_appliance.protocols.go.routes import text_headers, text_of
+from seb_appliance.protocols.go.wire import (
     MULTIPART,
     boundary_of,
     offsets_body,
     parse_records,
     records_answer,
 )
-from seb_appliance.protocols.go.routes import text_headers, text_of
 
 _URL: Final = re.compile(rb"/records\?(.*)")
 # So many digits are an offset in any case; it is there once, or the head fails.
@@ -45,7 +45,7 @@ class GoPlain(PlainProtocol):
         return _URL.fullmatch(url) is not None
 
     def token_of(self, authorization: bytes | None) -> str:
-        return go_parameters.go_token_of(authorization)
+        return wire.go_token_of(authorization)
 
     def read(
         self,
@@ -74,7 +74,7 @@ class GoPlain(PlainProtocol):
             return None
         if any(name.startswith(b"seb-") for name in headers):
             return None
-        topic = go_parameters.topic_name(read_query(query_string, go_parameters.TOPIC_QUERY))
+        topic = wire.topic_name(read_query(query_string, wire.TOPIC_QUERY))
         access.authorize(key, "produce", topic)
         boundary = boundary_of(headers.get(b"content-type"))
         until_us = access.holds_until_us(key)
@@ -87,11 +87,11 @@ class GoPlain(PlainProtocol):
         10,000 sizes take about a millisecond."""
         if headers.get(b"content-length", b"0") != b"0":
             return None
-        query = read_query(query_string, go_parameters.RECORDS_QUERY)
-        topic = go_parameters.topic_name(query)
+        query = read_query(query_string, wire.RECORDS_QUERY)
+        topic = wire.topic_name(query)
         access.authorize(key, "consume", topic)
-        go_parameters.check_accept(headers.get(b"accept"))
-        wanted = go_parameters.read_request(query, key.api_key_id)
+        wire.check_accept(headers.get(b"accept"))
+        wanted = wire.read_request(query, key.api_key_id)
         until_us = access.holds_until_us(key)
         return PlainConsume(key, until_us, topic, wanted, MULTIPART, "text", protocol=self)
 

@@ -51,8 +51,8 @@ from seb_appliance.errors import (
     TopicNotFoundError,
     UnauthenticatedError,
 )
-from seb_appliance.protocols.go import parameters as go_parameters
-from seb_appliance.protocols.go.multipart import (
+from seb_appliance.protocols.go import wire
+from seb_appliance.protocols.go.wire import (
     boundary_of,
     offsets_body,
     parse_records,
@@ -144,7 +144,7 @@ _FIRST_USE: Final[ErrorTypes] = (*READ_ERRORS, OverloadedError, ShuttingDownErro
 
 
 def _enter(request: AnyRequest, services: Services, known: frozenset[str]) -> Call:
-    return enter(request, services.broker, known, token_of=go_parameters.go_token_of)
+    return enter(request, services.broker, known, token_of=wire.go_token_of)
 
 
 @route(
@@ -169,7 +169,7 @@ def _enter(request: AnyRequest, services: Services, known: frozenset[str]) -> Ca
     authenticate=_enter,
 )
 async def add_records(ctx: RequestContext) -> object:
-    topic = go_parameters.topic_name(ctx.call.query)
+    topic = wire.topic_name(ctx.call.query)
     ctx.broker.authorize(ctx.call.key, "produce", topic)
     refuse_record_headers(ctx.call.headers)
     deadline_ms = timeout_ms(ctx.call.headers)
@@ -228,10 +228,10 @@ async def add_records(ctx: RequestContext) -> object:
     authenticate=_enter,
 )
 async def get_records(ctx: RequestContext) -> object:
-    topic = go_parameters.topic_name(ctx.call.query)
+    topic = wire.topic_name(ctx.call.query)
     ctx.broker.authorize(ctx.call.key, "consume", topic)
-    go_parameters.check_accept(ctx.call.headers.get(b"accept"))
-    wanted = go_parameters.read_request(ctx.call.query, ctx.call.owner)
+    wire.check_accept(ctx.call.headers.get(b"accept"))
+    wanted = wire.read_request(ctx.call.query, ctx.call.owner)
     await _make_on_first_use(ctx.broker, ctx.call, topic)
     result = await unless_gone(
         _once_there(ctx.broker, topic, wanted), ctx.request, waits=wanted.wait_ms > 0
@@ -262,9 +262,9 @@ async def get_records(ctx: RequestContext) -> object:
     authenticate=_enter,
 )
 async def get_record(ctx: RequestContext) -> object:
-    topic = go_parameters.topic_name(ctx.call.query)
+    topic = wire.topic_name(ctx.call.query)
     ctx.broker.authorize(ctx.call.key, "consume", topic)
-    offset = go_parameters.offset(ctx.call.query)
+    offset = wire.offset(ctx.call.query)
     result = await read_one(ctx.broker, topic, From(offset=offset))
     piece = result.slices[0]
     value = piece.batch.columns.values.get(piece.begin) or b""
@@ -296,7 +296,7 @@ async def get_record(ctx: RequestContext) -> object:
     authenticate=_enter,
 )
 async def get_topic(ctx: RequestContext) -> object:
-    topic = go_parameters.topic_name(ctx.call.query)
+    topic = wire.topic_name(ctx.call.query)
     if not may_see(ctx.broker, ctx.call.key, topic):
         ctx.broker.authorize(ctx.call.key, "consume", topic)
     await _make_on_first_use(ctx.broker, ctx.call, topic)

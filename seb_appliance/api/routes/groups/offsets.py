@@ -10,7 +10,6 @@ import msgspec
 from seb_appliance import limits
 from seb_appliance.api.encoding import parameters
 from seb_appliance.api.encoding.answers import JSON, Answer, json_line
-from seb_appliance.api.encoding.json_bodies import check_json_type, decode_json
 from seb_appliance.api.openapi.parameters import query
 from seb_appliance.api.openapi.shared import (
     REMOVAL_ERRORS,
@@ -25,7 +24,7 @@ from seb_appliance.api.routes.route import (
     route,
 )
 from seb_appliance.api.server.auth import look_again
-from seb_appliance.api.server.bodies import read_body
+from seb_appliance.api.server.bodies import check_json_type, decode_json, read_body
 from seb_appliance.broker.groups.admission import Commit
 from seb_appliance.broker.topics.names import check_topic_name
 from seb_appliance.errors import (

@@ -8,7 +8,6 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from seb_appliance import limits, quantities
-from seb_appliance.api.encoding.json_bodies import read_json
 from seb_appliance.api.encoding.parameters import duration_ms
 from seb_appliance.api.encoding.times import AwareTime, format_time, to_us
 from seb_appliance.api.openapi.shared import REMOVAL_ERRORS, TIME, WRITE_ERRORS
@@ -24,6 +23,7 @@ from seb_appliance.api.routes.route import (
     no_content,
     route,
 )
+from seb_appliance.api.server.bodies import read_json
 from seb_appliance.broker.broker import Broker
 from seb_appliance.broker.values import NO_QUOTAS, ApiKeyView
 from seb_appliance.errors import (

@@ -15,8 +15,7 @@ from seb_appliance.api.routes.route import (
     RequestContext,
     route,
 )
-from seb_appliance.api.server.auth import enter
-from seb_appliance.api.server.peers import is_local
+from seb_appliance.api.server.auth import enter, is_local
 from seb_appliance.broker.counters import BOUNDS_S, Histogram
 from seb_appliance.errors import (
     BadParameterError,

@@ -22,8 +22,7 @@ from seb_appliance.api.encoding.answers import (
     Headers,
     json_line,
 )
-from seb_appliance.api.encoding.formats import Encoding, answer_format
-from seb_appliance.api.encoding.media_types import negotiate
+from seb_appliance.api.encoding.formats import Encoding, answer_format, negotiate
 from seb_appliance.api.encoding.record_encoding import (
     HEADER_ROW,
     RecordOut,

@@ -18,8 +18,8 @@ from seb_appliance.api.encoding.answers import (
 )
 from seb_appliance.api.encoding.formats import BODY_FORMATS
 from seb_appliance.api.encoding.parameters import duration_ms
+from seb_appliance.api.encoding.record_bodies import body_kind, parse_records, parse_registered
 from seb_appliance.api.encoding.record_json import Envelope
-from seb_appliance.api.encoding.record_parsing import body_kind, parse_records, parse_registered
 from seb_appliance.api.encoding.trace_context import RequestTrace
 from seb_appliance.api.openapi.parameters import PRODUCE
 from seb_appliance.api.openapi.shared import (

@@ -18,8 +18,7 @@ from seb_appliance.api.encoding.answers import (
     Answer,
     Headers,
 )
-from seb_appliance.api.encoding.formats import answer_format
-from seb_appliance.api.encoding.media_types import negotiate
+from seb_appliance.api.encoding.formats import answer_format, negotiate
 from seb_appliance.api.encoding.record_encoding import (
     HEADER_ROW,
     VALUE_SHAPES,

@@ -15,7 +15,7 @@ from msgspec import UNSET, UnsetType
 from seb_appliance import limits
 from seb_appliance.api.encoding import conditions, parameters
 from seb_appliance.api.encoding.answers import JSON, RAW, Answer, Headers, json_line
-from seb_appliance.api.encoding.media_types import negotiate
+from seb_appliance.api.encoding.formats import negotiate
 from seb_appliance.api.encoding.record_encoding import VALUE_SHAPES, RecordOut, records
 from seb_appliance.api.encoding.times import format_time
 from seb_appliance.api.openapi.parameters import (
