@@ -1,6 +1,6 @@
-"""local.sqlite: what this machine remembers for itself and no journal holds. May be lost.
+"""local.sqlite: what this machine keeps for itself and no journal holds. It may be lost.
 
-Blocking; called in threads. A file that cannot be read is begun anew.
+Blocking; called in threads. A file that cannot be read is replaced by an empty one.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Final, TypeVar
 
 from seb_appliance.errors import CorruptObjectError
 from seb_appliance.state import files
-from seb_appliance.state.failures import told_of
+from seb_appliance.state.files import sqlite_errors
 
 _T = TypeVar("_T")
 
@@ -44,7 +44,7 @@ class LocalFile:
         return self._anew_if_damaged(lambda: self._load(api_key_ids))
 
     def save_last_used(self, used_us: Mapping[str, int]) -> None:
-        """Put these in the place of what was known of the same keys. Raises ConfigurationError,
+        """Replace the times of these keys. Raises ConfigurationError,
         CorruptObjectError."""
         with self._opened() as connection:
             connection.executemany(
@@ -52,7 +52,7 @@ class LocalFile:
             )
 
     def load_document(self, name: str) -> bytes | None:
-        """What `save_document` was given last. Raises ConfigurationError."""
+        """The document that was saved last. Raises ConfigurationError."""
 
         def load() -> bytes | None:
             with self._opened() as connection:
@@ -63,7 +63,7 @@ class LocalFile:
         return self._anew_if_damaged(load)
 
     def save_document(self, name: str, body: bytes) -> None:
-        """Put a document in the place of the one before. Raises ConfigurationError,
+        """Replace a document. Raises ConfigurationError,
         CorruptObjectError."""
         with self._opened() as connection:
             connection.execute("INSERT OR REPLACE INTO documents VALUES (?, ?)", (name, body))
@@ -72,7 +72,7 @@ class LocalFile:
         try:
             return load()
         except CorruptObjectError:
-            with told_of(self._path):
+            with sqlite_errors(self._path):
                 files.create_private(self._path)
             return load()
 
@@ -86,7 +86,7 @@ class LocalFile:
     @contextmanager
     def _opened(self) -> Iterator[sqlite3.Connection]:
         """A connection in a transaction; the file is made if it is missing."""
-        with told_of(self._path):
+        with sqlite_errors(self._path):
             if not self._path.exists():
                 files.create_private(self._path)
             with closing(sqlite3.connect(self._path)) as connection, connection:
