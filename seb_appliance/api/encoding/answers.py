@@ -18,7 +18,6 @@ from seb_appliance.failpoints import Failpoints
 from seb_appliance.formats.columns import Bytes
 
 Headers = list[tuple[bytes, bytes]]
-
 JSON: Final = b"application/json"
 NDJSON: Final = b"application/x-ndjson"
 CSV: Final = b"text/csv"

@@ -18,7 +18,6 @@ T = TypeVar("T", bound=str)
 
 # What parameters of reads mean when they are not sent.
 DEFAULTS: Final = {"offset": "earliest", "wait": "0", "values": "text", "fresh": "false"}
-
 _DIGITS: Final = re.compile(r"[0-9]{1,16}")
 _API_KEY_START: Final = "seb_"
 _NO_QUERY: Final[dict[str, str]] = {}

@@ -28,7 +28,6 @@ REQUEST_ID_STATE: Final = "seb_request_id"
 API_KEY_STATE: Final = "seb_api_key"
 _RETRY_LATER: Final = (http.HTTPStatus.TOO_MANY_REQUESTS, http.HTTPStatus.SERVICE_UNAVAILABLE)
 _RETRY_AFTER_S: Final = 1  # where the error itself does not say
-
 _log = logging.getLogger("seb.api")
 
 # What anybody may know of the errors that speak of our inside: the rest is for an admin key.

@@ -33,7 +33,6 @@ from seb_appliance.formats.columns import BinaryColumn, Bytes
 _BAD_ESCAPE: Final = re.compile(rb"%(?![0-9A-Fa-f]{2})")
 _HEADER_PREFIX: Final = b"seb-header-"
 _GENERAL: Final = frozenset({b"seb-timeout"})  # understood whatever the body is
-
 _headers_decoder: Final = msgspec.msgpack.Decoder(dict[str, bytes])
 
 

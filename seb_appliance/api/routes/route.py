@@ -26,6 +26,7 @@ from seb_appliance.broker.broker import Broker
 from seb_appliance.broker.status import Status
 from seb_appliance.errors import (
     ApiKeyChangedError,
+    BadJsonError,
     BadNameError,
     BadParameterError,
     BadRequestError,
@@ -36,17 +37,18 @@ from seb_appliance.errors import (
     OverloadedError,
     QuotaExceededError,
     RequestTimeoutError,
+    RequestTooLargeError,
     SebError,
     ShareExceededError,
     TopicHeldError,
     TopicNotFoundError,
     TransferCodingError,
     UnauthenticatedError,
+    UnsupportedMediaTypeError,
 )
 
 Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
 ErrorTypes = tuple[type[SebError], ...]
-
 JSON: Final = "application/json"
 _NAME: Final = re.compile(r"\{(\w+)\}")
 # Any request can be answered with these.
@@ -68,6 +70,12 @@ _WITH_API_KEY: Final[ErrorTypes] = (
     ForbiddenError,
     QuotaExceededError,
     ShareExceededError,
+)
+
+_WITH_BODY: Final[ErrorTypes] = (
+    BadJsonError,
+    RequestTooLargeError,
+    UnsupportedMediaTypeError,
 )
 
 
@@ -207,7 +215,8 @@ class Route:
         with_api_key = _WITH_API_KEY if self.api_key else ()
         held = (TopicHeldError,) if TopicNotFoundError in self.errors else ()
         named = (BadNameError,) if re.search(r"\{(topic|group)\}", self.path) else ()
-        return (*with_api_key, *_EVERYWHERE, *self.errors, *held, *named)
+        of_body = _WITH_BODY if self._decoder is not None else ()
+        return (*with_api_key, *_EVERYWHERE, *self.errors, *held, *named, *of_body)
 
     @cached_property
     def query(self) -> frozenset[str]:

@@ -36,7 +36,6 @@ from seb_appliance.errors import (
 )
 
 Network: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
-
 _FORWARDED: Final = frozenset({b"forwarded", b"x-forwarded-for", b"x-real-ip"})
 
 
@@ -170,7 +169,6 @@ class Cors:
 
 METER_STATE: Final = "seb_meter"  # who the bytes of a request and its answer are charged to
 IN_USE_STATE: Final = "seb_key_in_use"  # what a request was let in by
-
 AnyRequest = Request[Any, Any, Any]
 
 

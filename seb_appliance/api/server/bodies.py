@@ -183,7 +183,6 @@ async def _joined(parts: list[bytes], size_bytes: int) -> bytes:
 
 
 T = TypeVar("T")
-
 _TYPES: Final = ("application/json", "application/merge-patch+json", "")
 
 

@@ -52,7 +52,6 @@ from seb_appliance.formats.operations import CommittedOffset
 
 # More work than this is not done on the event loop: the application has threads for it.
 BODY_BYTES_MAX: Final = 64 * limits.KIB
-
 _CLOSE: Final = b"connection: close\r\n"
 
 

@@ -196,7 +196,6 @@ class ParsedHead:
 
 HEADS_KEPT: Final = 8_192  # in each of two generations
 HEAD_BYTES_MAX: Final = 1 * limits.KIB  # a longer one is not kept: at most 16 MiB in all
-
 _RECORDS_URL: Final = re.compile(rb"/v1/topics/([A-Za-z0-9_.-]{1,128})/records(?:\?(.*))?")
 # So many digits are an offset in any case, and `offset` comes first and once (else the head fails).
 _FROM_OFFSET: Final = re.compile(

@@ -30,14 +30,12 @@ from seb_appliance.errors import (
 )
 
 Mode = Literal["binary", "structured", "batched"]
-
 STRUCTURED: Final = "application/cloudevents+json"
 BATCHED: Final = "application/cloudevents-batch+json"
 ATTRIBUTE: Final = re.compile(r"[a-z0-9]{1,100}")
 HEADER_PREFIX: Final = "ce_"
 CONTENT_TYPE_HEADER: Final = "content-type"
 REQUIRED: Final = ("specversion", "id", "source", "type")
-
 _HTTP_PREFIX: Final = b"ce-"
 _NOT_ATTRIBUTES: Final = frozenset({"data", "datacontenttype"})
 _CONTROL: Final = re.compile("[\x00-\x1f\x7f-\x9f]")

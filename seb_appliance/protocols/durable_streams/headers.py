@@ -110,7 +110,6 @@ class Cursors:
 
 
 Given = dict[bytes, bytes]
-
 _NUMBER: Final = re.compile(rb"0|[1-9][0-9]{0,15}")
 _CONTENT_TYPE: Final = re.compile(r"[\w.+-]+/[\w.+-]+(?:\s*;[\x20-\x7e]*)?", re.ASCII)
 _VISIBLE: Final = re.compile(r"[\x21-\x7e]+")

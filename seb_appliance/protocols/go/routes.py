@@ -110,7 +110,6 @@ class GoTopic(msgspec.Struct):
 
 
 _TAG: Final = "The Go broker's API"
-
 _TEXT_ERRORS: Final = "Errors are told as plain text. "
 
 
@@ -119,7 +118,6 @@ def _needed(name: str, description: str, example: Any, **schema: Any) -> Json:
 
 
 _TOPIC: Final = _needed("topic-name", "Name of the topic.", "orders.eu", type="string")
-
 _OFFSET: Final = _needed("offset", "An offset.", 17, type="integer", minimum=0)
 
 _MULTIPART: Final = {

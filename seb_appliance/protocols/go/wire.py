@@ -23,7 +23,6 @@ from seb_appliance.errors import BadParameterError, BadRequestError, NotAcceptab
 from seb_appliance.formats.columns import Bytes
 
 MULTIPART: Final = "multipart/form-data"
-
 _TOKEN: Final = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
 _TYPE: Final = re.compile(rb"[ \t]*(%b(?:/%b)?)" % (_TOKEN, _TOKEN))
 _PARAMETER: Final = re.compile(
@@ -38,7 +37,6 @@ _USUAL_HEADERS: Final = {  # what the Go broker's own client sends need not be t
     name: b'Content-Disposition: form-data; name="%b"' % name for name in (b"sizes", b"records")
 }
 _PLAIN_ENCODINGS: Final = frozenset({b"7bit", b"8bit", b"binary"})
-
 _Size = Annotated[int, msgspec.Meta(ge=0, le=2**32 - 1)]
 _sizes_decoder: Final = msgspec.json.Decoder(list[_Size])
 _encoder: Final = msgspec.json.Encoder()
@@ -219,10 +217,8 @@ def _add_with_gaps(
 TOPIC_QUERY: Final = frozenset({"topic-name"})
 RECORD_QUERY: Final = TOPIC_QUERY | {"offset"}
 RECORDS_QUERY: Final = RECORD_QUERY | {"max-records", "max-bytes", "timeout"}
-
 MAX_RECORDS_DEFAULT: Final = 10
 TIMEOUT_DEFAULT: Final = "10s"
-
 _NUMBER: Final = re.compile(r"[0-9]{1,20}")
 _UINT64_MAX: Final = 2**64 - 1
 _DURATION_PART: Final = re.compile(r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h)")

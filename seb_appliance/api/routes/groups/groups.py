@@ -259,7 +259,7 @@ async def list_groups(ctx: RequestContext) -> object:
     tag="Groups",
     summary="Show where a group stands, its lag and its lease",
     replies=json_reply(GroupOut, _GROUP, "The group"),
-    errors=(BadNameError, GroupNotFoundError),
+    errors=(GroupNotFoundError,),
 )
 async def get_group(ctx: RequestContext) -> object:
     sees = group_sees(ctx.broker, ctx.call.key)
@@ -276,7 +276,7 @@ async def get_group(ctx: RequestContext) -> object:
     tag="Groups",
     summary="Delete a group: its offsets and its lease",
     replies=no_content("Deleted"),
-    errors=(*REMOVAL_ERRORS, BadNameError, GroupNotFoundError),
+    errors=(*REMOVAL_ERRORS, GroupNotFoundError),
     grant="manage",
 )
 async def delete_group(ctx: RequestContext) -> None:

@@ -28,7 +28,6 @@ from seb_appliance.api.server.bodies import check_json_type, decode_json, read_b
 from seb_appliance.broker.groups.admission import Commit
 from seb_appliance.broker.topics.names import check_topic_name
 from seb_appliance.errors import (
-    BadNameError,
     BadParameterError,
     CommitBackwardError,
     CommitBeyondEndError,
@@ -43,9 +42,7 @@ from seb_appliance.formats.operations import (
 )
 
 Metadata = Annotated[str, msgspec.Meta(max_length=limits.COMMIT_METADATA_CHARACTERS_MAX)]
-
 Generation = Annotated[int, msgspec.Meta(ge=1, le=limits.OFFSET_MAX)]
-
 _NO_MORE: Final = msgspec.Meta(max_length=limits.OFFSETS_PER_COMMIT_MAX)
 
 
@@ -103,7 +100,6 @@ def committed_body(commit: Commit, stored: Sequence[CommittedOffset]) -> bytes:
 
 # `/v1/groups/{group}/lease`: one consumer at a time, for those who need that.
 Holder = Annotated[str, msgspec.Meta(min_length=1, max_length=limits.NAME_LENGTH_MAX)]
-
 Ttl = Annotated[int, msgspec.Meta(ge=limits.LEASE_TTL_MS_MIN, le=limits.LEASE_TTL_MS_MAX)]
 
 
@@ -234,7 +230,7 @@ async def take_lease(ctx: RequestContext) -> object:
         ),
     ],
     replies=no_content("Given back"),
-    errors=(*REMOVAL_ERRORS, BadNameError, StaleGenerationError),
+    errors=(*REMOVAL_ERRORS, StaleGenerationError),
     grant="consume",
 )
 async def release_lease(ctx: RequestContext) -> None:

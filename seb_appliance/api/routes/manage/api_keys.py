@@ -36,7 +36,6 @@ from seb_appliance.errors import (
 from seb_appliance.formats.operations import Grant, PerSecond, Quotas
 
 KeyName = Annotated[str, msgspec.Meta(min_length=1, max_length=limits.API_KEY_NAME_LENGTH_MAX)]
-
 Description = Annotated[str, msgspec.Meta(max_length=limits.API_KEY_DESCRIPTION_LENGTH_MAX)]
 
 Grants = Annotated[

@@ -20,15 +20,11 @@ from seb_appliance.api.routes.route import (
 )
 from seb_appliance.broker.upkeep.external_compactions import CompactionElsewhere, State
 from seb_appliance.errors import (
-    BadJsonError,
-    BadNameError,
     BadRequestError,
     CompactionNotFoundError,
     CompactionRefusedError,
-    RequestTooLargeError,
     StoreUnavailableError,
     TopicNotFoundError,
-    UnsupportedMediaTypeError,
 )
 from seb_appliance.formats.numbers import Whole
 
@@ -141,14 +137,6 @@ _COMPACTION: Final = {
     "reason": "",
 }
 _REPLY: Final = {"application/json": Content(struct=CompactionOut, example=_COMPACTION)}
-_BODY_ERRORS: Final = (
-    BadNameError,
-    BadJsonError,
-    RequestTooLargeError,
-    UnsupportedMediaTypeError,
-    CompactionNotFoundError,
-    CompactionRefusedError,
-)
 
 
 @route(
@@ -161,12 +149,7 @@ _BODY_ERRORS: Final = (
     "call too young. The tidier leaves them alone meanwhile, as long as somebody asks for the "
     "compaction once an hour. Nothing of the topic changes until all segments are handed over.",
     replies={201: Reply(description="What is to be compacted", content=_REPLY)},
-    errors=(
-        BadNameError,
-        TopicNotFoundError,
-        CompactionRefusedError,
-        StoreUnavailableError,
-    ),
+    errors=(TopicNotFoundError, CompactionRefusedError, StoreUnavailableError),
     grant=_may_store,
 )
 async def begin_compaction(ctx: RequestContext) -> object:
@@ -181,7 +164,7 @@ async def begin_compaction(ctx: RequestContext) -> object:
     tag="Topics",
     summary="How far a compaction is that is made elsewhere",
     replies={200: Reply(description="The compaction", content=_REPLY)},
-    errors=(BadNameError, CompactionNotFoundError),
+    errors=(CompactionNotFoundError,),
     grant="manage",
 )
 async def get_compaction(ctx: RequestContext) -> object:
@@ -197,7 +180,7 @@ async def get_compaction(ctx: RequestContext) -> object:
     description="The tidier may compact the topic again. What was handed over already may "
     "still come into force.",
     replies=no_content("Given up"),
-    errors=(BadNameError, CompactionNotFoundError),
+    errors=(CompactionNotFoundError,),
     grant="manage",
 )
 async def give_up_compaction(ctx: RequestContext) -> None:
@@ -233,7 +216,7 @@ async def give_up_compaction(ctx: RequestContext) -> None:
         "Where to store it",
         status=201,
     ),
-    errors=(*_BODY_ERRORS, StoreUnavailableError),
+    errors=(CompactionNotFoundError, CompactionRefusedError, StoreUnavailableError),
     grant=_may_store,
 )
 async def name_segment(ctx: RequestContext) -> object:
@@ -263,7 +246,7 @@ async def name_segment(ctx: RequestContext) -> object:
     "has changed then.",
     body=json_body(HandOverIn, {"compaction": _ID, "segments": ["c3ab8ff13720e8ad"]}),
     replies={202: Reply(description="It is being checked, or was before", content=_REPLY)},
-    errors=_BODY_ERRORS,
+    errors=(CompactionNotFoundError, CompactionRefusedError),
     grant="manage",
 )
 async def hand_over(ctx: RequestContext) -> object:

@@ -27,9 +27,7 @@ from seb_appliance.errors import (
 
 # `/metrics` in the Prometheus text format; for this machine only unless set otherwise.
 _QUERY: Final = frozenset({"names"})
-
 _NAMES: Final = frozenset({"topic", "group"})  # labels that are only shown to who asks for them
-
 CONTENT_TYPE: Final = b"text/plain; version=0.0.4; charset=utf-8"
 
 

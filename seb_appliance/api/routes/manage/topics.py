@@ -31,7 +31,6 @@ from seb_appliance.api.server.auth import (
 from seb_appliance.broker.topics.names import Patterns, check_pattern
 from seb_appliance.broker.values import ForkOf, TopicView
 from seb_appliance.errors import (
-    BadNameError,
     ForkRefusedError,
     NameHeldError,
     OffsetExpiredError,
@@ -112,7 +111,6 @@ class TopicsOut(msgspec.Struct):
 
 
 _LISTED_AT_ONCE: Final = 100  # about a millisecond
-
 _encoder: Final = msgspec.json.Encoder()
 
 
@@ -210,7 +208,7 @@ async def list_topics(ctx: RequestContext) -> object:
     tag="Topics",
     summary="Show a topic: settings, offsets, size",
     replies={200: Reply(description="The topic", content=_TOPIC_REPLY)},
-    errors=(BadNameError, TopicNotFoundError),
+    errors=(TopicNotFoundError,),
 )
 async def get_topic(ctx: RequestContext) -> object:
     if not may_see(ctx.broker, ctx.call.key, ctx.topic):

@@ -98,7 +98,6 @@ from seb_appliance.errors import (
 )
 
 _ONE: Final = (JSON.decode(), RAW.decode(), EVENT.decode())
-
 _SAFE: Final = "/:;,=@+"  # left unescaped in header values
 
 

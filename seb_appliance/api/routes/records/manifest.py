@@ -18,7 +18,6 @@ from seb_appliance.api.server.auth import Call
 from seb_appliance.broker.ports import SectionRef
 from seb_appliance.broker.read.manifest import Manifest, ManifestSegment
 from seb_appliance.errors import (
-    BadNameError,
     BadParameterError,
     CorruptObjectError,
     OffsetExpiredError,
@@ -151,7 +150,6 @@ _MANIFEST: Final = {
     ],
     replies=json_reply(ManifestOut, _MANIFEST, "The manifest"),
     errors=(
-        BadNameError,
         TopicNotFoundError,
         OffsetExpiredError,
         OffsetOutOfRangeError,

@@ -33,7 +33,6 @@ PART: Final = ReadRequest(
     max_bytes=limits.RANGE_PART_BYTES,
 )
 _ROOM_S: Final = 0.05  # how often an answer looks for room in the budget
-
 Read = Callable[[ReadRequest], Awaitable[ReadResult]]
 # What follows a result; None behind the last one.
 Next = Callable[[ReadResult], Awaitable[ReadResult | None]]

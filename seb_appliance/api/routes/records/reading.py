@@ -48,9 +48,7 @@ READ_QUERY: Final = frozenset(
 
 _LIMITS: Final = frozenset({"max_records", "max_bytes"})
 _REGISTERED: Final = (COLUMNS, FORMATS["cloudevents"])
-
 VARY: Final = (b"vary", b"Accept, Accept-Encoding, Authorization")
-
 NO_STORE: Final = (b"cache-control", b"no-store")
 
 

@@ -7,6 +7,7 @@ same), never in the path.
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -53,6 +54,7 @@ from seb_appliance.api.routes.route import (
     ErrorTypes,
     Reply,
     RequestContext,
+    Route,
     json_body,
     json_reply,
     route,
@@ -63,8 +65,6 @@ from seb_appliance.broker.record_keys.key_index import KeyRow
 from seb_appliance.broker.record_keys.queries import KeyedRecords
 from seb_appliance.broker.values import NewRecords
 from seb_appliance.errors import (
-    BadJsonError,
-    BadNameError,
     CorruptObjectError,
     IdempotencyMismatchError,
     KeyIndexOffError,
@@ -72,18 +72,14 @@ from seb_appliance.errors import (
     PreconditionFailedError,
     RecordKeyNotFoundError,
     RecordTooLargeError,
-    RequestTooLargeError,
     SequenceGapError,
     StaleEpochError,
     StoreUnavailableError,
     TopicNotFoundError,
-    UnsupportedMediaTypeError,
 )
 
 T = TypeVar("T", bound=msgspec.Struct)
-
 _ONE: Final = (JSON.decode(), RAW.decode())
-
 _VARY: Final = (b"vary", b"Accept, Accept-Encoding, Authorization")
 
 
@@ -144,7 +140,8 @@ def _text_or_bytes(key: bytes | None) -> tuple[str | None, bytes | None]:
         return None, key
 
 
-async def _list(broker: Broker, call: Call, topic: str, asked: KeysQuestion) -> Answer:
+async def _list(ctx: RequestContext, asked: KeysQuestion) -> Answer:
+    broker, call, topic = ctx.broker, ctx.call, ctx.topic
     check_numbers(asked)
     prefix = optional_bytes(asked.prefix, asked.prefix_base64, "prefix") or b""
     after = optional_bytes(asked.after, asked.after_base64, "after")
@@ -155,7 +152,8 @@ async def _list(broker: Broker, call: Call, topic: str, asked: KeysQuestion) -> 
     return _told(broker, call, told, page.indexed_offset)
 
 
-async def _latest(broker: Broker, call: Call, topic: str, asked: LatestQuestion) -> Answer:
+async def _latest(ctx: RequestContext, asked: LatestQuestion) -> Answer:
+    broker, call, topic = ctx.broker, ctx.call, ctx.topic
     key = key_bytes(asked.key, asked.key_base64)
     shape = parameters.choice(asked.values, "values", VALUE_SHAPES)
     chosen = negotiate(call.headers.get(b"accept"), _ONE)
@@ -170,7 +168,8 @@ async def _latest(broker: Broker, call: Call, topic: str, asked: LatestQuestion)
     return _told(broker, call, latest, found.indexed_offset)
 
 
-async def _history(broker: Broker, call: Call, topic: str, asked: HistoryQuestion) -> Answer:
+async def _history(ctx: RequestContext, asked: HistoryQuestion) -> Answer:
+    broker, call, topic = ctx.broker, ctx.call, ctx.topic
     check_numbers(asked)
     key = key_bytes(asked.key, asked.key_base64)
     shape = parameters.choice(asked.values, "values", VALUE_SHAPES)
@@ -213,18 +212,11 @@ async def _delete(broker: Broker, request: AnyRequest, call: Call, topic: str) -
 
 
 _ERRORS: Final[ErrorTypes] = (
-    BadNameError,
     TopicNotFoundError,
     KeyIndexOffError,
     RecordTooLargeError,
     CorruptObjectError,
     StoreUnavailableError,
-)
-_BODY_ERRORS: Final[ErrorTypes] = (
-    *_ERRORS,
-    BadJsonError,
-    RequestTooLargeError,
-    UnsupportedMediaTypeError,
 )
 _FRESH: Final = query(
     "fresh",
@@ -261,7 +253,6 @@ _HISTORY: Final[list[Json]] = [
     ),
     _LIMIT,
 ]
-_LONG: Final = "The same question as GET, for record keys that are too long for a URL."
 _TRUE_UP_TO: Final = "The answer is true up to `indexed_offset` (exclusive)."
 _INDEXED: Final = {"Seb-Indexed-Offset": "Up to which offset (exclusive) the answer is true."}
 _KEYS_REPLY: Final = {
@@ -322,107 +313,89 @@ _HISTORY_REPLY: Final = {
 }
 
 
-@route(
-    "GET",
-    "/v1/topics/{topic}/keys",
-    "listRecordKeys",
-    tag="Record keys",
-    summary="List record keys",
-    description="As bytes in their order; those whose newest record is a tombstone are left "
-    f"out. {_TRUE_UP_TO}",
-    parameters=_KEYS,
-    replies=_KEYS_REPLY,
-    errors=_ERRORS,
-    grant="consume",
-)
-async def list_keys(ctx: RequestContext) -> object:
-    return await _list(ctx.broker, ctx.call, ctx.topic, keys_question(ctx.call.query))
+def _both_ways(
+    path: str,
+    names: tuple[str, str],
+    summary: str,
+    description: str,
+    parameters: list[Json],
+    body: Mapping[str, Content],
+    read: Callable[[dict[str, str]], msgspec.Struct],
+    answer: Callable[[RequestContext, Any], Awaitable[Answer]],
+    **declared: Any,
+) -> list[Route]:
+    """The same question as GET, from the query, and as POST, from a JSON body."""
+    declared = {"tag": "Record keys", "grant": "consume", **declared}
+
+    @route(
+        "GET",
+        path,
+        names[0],
+        summary=summary,
+        description=description,
+        parameters=parameters,
+        **declared,
+    )
+    async def get(ctx: RequestContext) -> object:
+        return await answer(ctx, read(ctx.call.query))
+
+    @route(
+        "POST",
+        path,
+        names[1],
+        summary=f"{summary.partition(',')[0]}, asked in a body",
+        description="The same question as GET, for record keys that are too long for a URL.",
+        body=body,
+        body_required=path.endswith(("latest", "history")),
+        **declared,
+    )
+    async def find(ctx: RequestContext) -> object:
+        return await answer(ctx, ctx.body)
+
+    return [get, find]
 
 
-@route(
-    "POST",
-    "/v1/topics/{topic}/keys",
-    "findRecordKeys",
-    tag="Record keys",
-    summary="List record keys, asked in a body",
-    description=_LONG,
-    body=json_body(KeysQuestion, {"prefix": "customer-"}),
-    body_required=False,
-    replies=_KEYS_REPLY,
-    errors=_BODY_ERRORS,
-    grant="consume",
-)
-async def find_keys(ctx: RequestContext) -> object:
-    asked: KeysQuestion = ctx.body
-    return await _list(ctx.broker, ctx.call, ctx.topic, asked)
-
-
-@route(
-    "GET",
-    "/v1/topics/{topic}/keys/latest",
-    "getLatestOfRecordKey",
-    tag="Record keys",
-    summary="Read the newest record of a record key",
-    description="404 when there is none, or when it is a tombstone. As JSON, or its raw value "
-    f"with `Accept: application/octet-stream`. {_TRUE_UP_TO}",
-    parameters=_LATEST,
-    replies=_LATEST_REPLY,
-    errors=(*_ERRORS, RecordKeyNotFoundError, NotAcceptableError),
-    grant="consume",
-)
-async def get_latest(ctx: RequestContext) -> object:
-    return await _latest(ctx.broker, ctx.call, ctx.topic, latest_question(ctx.call.query))
-
-
-@route(
-    "POST",
-    "/v1/topics/{topic}/keys/latest",
-    "findLatestOfRecordKey",
-    tag="Record keys",
-    summary="Read the newest record of a record key, asked in a body",
-    description=_LONG,
-    body=json_body(LatestQuestion, {"key": "customer-7"}),
-    replies=_LATEST_REPLY,
-    errors=(*_BODY_ERRORS, RecordKeyNotFoundError, NotAcceptableError),
-    grant="consume",
-)
-async def find_latest(ctx: RequestContext) -> object:
-    asked: LatestQuestion = ctx.body
-    return await _latest(ctx.broker, ctx.call, ctx.topic, asked)
-
-
-@route(
-    "GET",
-    "/v1/topics/{topic}/keys/history",
-    "getHistoryOfRecordKey",
-    tag="Record keys",
-    summary="Read the records of a record key, newest first",
-    description="Every one that is still stored, tombstones too. The topic needs `key_index` "
-    f"`history`. {_TRUE_UP_TO}",
-    parameters=_HISTORY,
-    replies=_HISTORY_REPLY,
-    errors=_ERRORS,
-    grant="consume",
-)
-async def get_history(ctx: RequestContext) -> object:
-    return await _history(ctx.broker, ctx.call, ctx.topic, history_question(ctx.call.query))
-
-
-@route(
-    "POST",
-    "/v1/topics/{topic}/keys/history",
-    "findHistoryOfRecordKey",
-    tag="Record keys",
-    summary="Read the records of a record key, asked in a body",
-    description=_LONG,
-    body=json_body(HistoryQuestion, {"key": "customer-7"}),
-    replies=_HISTORY_REPLY,
-    errors=_BODY_ERRORS,
-    grant="consume",
-)
-async def find_history(ctx: RequestContext) -> object:
-    asked: HistoryQuestion = ctx.body
-    return await _history(ctx.broker, ctx.call, ctx.topic, asked)
+_QUESTIONS: Final = [
+    *_both_ways(
+        "/v1/topics/{topic}/keys",
+        ("listRecordKeys", "findRecordKeys"),
+        "List record keys",
+        "As bytes in their order; those whose newest record is a tombstone are left "
+        f"out. {_TRUE_UP_TO}",
+        _KEYS,
+        json_body(KeysQuestion, {"prefix": "customer-"}),
+        keys_question,
+        _list,
+        replies=_KEYS_REPLY,
+        errors=_ERRORS,
+    ),
+    *_both_ways(
+        "/v1/topics/{topic}/keys/latest",
+        ("getLatestOfRecordKey", "findLatestOfRecordKey"),
+        "Read the newest record of a record key",
+        "404 when there is none, or when it is a tombstone. As JSON, or its raw value "
+        f"with `Accept: application/octet-stream`. {_TRUE_UP_TO}",
+        _LATEST,
+        json_body(LatestQuestion, {"key": "customer-7"}),
+        latest_question,
+        _latest,
+        replies=_LATEST_REPLY,
+        errors=(*_ERRORS, RecordKeyNotFoundError, NotAcceptableError),
+    ),
+    *_both_ways(
+        "/v1/topics/{topic}/keys/history",
+        ("getHistoryOfRecordKey", "findHistoryOfRecordKey"),
+        "Read the records of a record key, newest first",
+        "Every one that is still stored, tombstones too. The topic needs `key_index` "
+        f"`history`. {_TRUE_UP_TO}",
+        _HISTORY,
+        json_body(HistoryQuestion, {"key": "customer-7"}),
+        history_question,
+        _history,
+        replies=_HISTORY_REPLY,
+        errors=_ERRORS,
+    ),
+]
 
 
 @route(
@@ -466,12 +439,4 @@ async def delete_key(ctx: RequestContext) -> object:
     return await _delete(ctx.broker, ctx.request, ctx.call, ctx.topic)
 
 
-ROUTES: Final = [
-    list_keys,
-    find_keys,
-    get_latest,
-    find_latest,
-    get_history,
-    find_history,
-    delete_key,
-]
+ROUTES: Final = [*_QUESTIONS, delete_key]
