@@ -83,7 +83,7 @@ def problem_headers(error: SebError) -> Headers:
 
 
 def answer_exception(request: Request[Any, Any, Any], exception: Exception) -> Response[bytes]:
-    """Litestar's exception handler, but for routes with words of their own (go/errors.py)."""
+    """The exception handler of all routes, unless a protocol has its own."""
     error = error_of(request, exception)
     body = problem_body(error, _request_id(request), to_admin=is_for_admin(request))
     headers = {name.decode(): value.decode() for name, value in problem_headers(error)}

@@ -295,7 +295,7 @@ class SebHttpProtocol(HttpToolsProtocol):
 
     @property
     def waited_for(self) -> tuple[int, float] | None:
-        """See making_room.Holding: 0 for a head, 1 for a body, 2 for the next request."""
+        """See `Holding`: 0 for a head, 1 for a body, 2 for the next request."""
         if self.transport.is_closing():
             return None
         if self._deadline is not None:

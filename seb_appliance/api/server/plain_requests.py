@@ -1,10 +1,9 @@
-"""Plain requests: what their heads ask for, worked out once and remembered.
+"""Plain requests: their heads are parsed once and remembered.
 
-A client sends the same head (request line and headers) over and over; only the body differs. The
-same bytes mean the same request, as far as its head goes, so the second time they cost one look-up.
-A reader's heads differ in the offset alone, so a read from an offset is remembered without it. What
-is remembered holds for one API key in one state (`Access.still_holds`); nothing is kept of a head
-that failed.
+A client sends the same head (request line and headers) many times; only the body differs. So a head
+that is known costs one look-up. The heads of a reader differ only in the offset, so a read is
+remembered without it. An entry is valid for one API key in one state (`Access.still_holds`). A head
+that fails is not remembered.
 """
 
 from __future__ import annotations

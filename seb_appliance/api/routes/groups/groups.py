@@ -29,7 +29,7 @@ from seb_appliance.api.routes.route import (
 )
 from seb_appliance.api.server.auth import Call
 from seb_appliance.broker.broker import Broker
-from seb_appliance.broker.groups.views import GroupTopicView, GroupView, LeaseView, ResetRow
+from seb_appliance.broker.groups.views import GroupTopicView, GroupView, ResetRow
 from seb_appliance.broker.topics.names import check_group_name, check_topic_name
 from seb_appliance.broker.values import ApiKeyView
 from seb_appliance.errors import (
@@ -120,18 +120,12 @@ class ResetOut(msgspec.Struct):
     topics: list[ResetTopic]
 
 
-def _lease_out(view: LeaseView | None) -> LeaseOut | None:
-    if view is None:
-        return None
-    return LeaseOut(view.generation, view.holder, view.ttl_ms, view.expires_in_ms)
-
-
 def _summary(
     view: GroupView,
 ) -> tuple[str, int, int, int, float, str | None, LeaseOut | None]:
     lag = view.lag
     committed = None if view.committed_us is None else format_time(view.committed_us)
-    lease = _lease_out(view.lease)
+    lease = msgspec.convert(view.lease, LeaseOut | None, from_attributes=True)
     return view.group, len(view.topics), lag.records, lag.bytes, lag.seconds, committed, lease
 
 
@@ -177,7 +171,7 @@ async def _reset(broker: Broker, call: Call, group: str, asked: Reset) -> ResetO
     rows: list[ResetRow] = await groups.plan_reset(group, topics, to, asked.shift or 0)
     if not asked.dry_run:
         rows = await groups.reset(group, rows, call.actor)
-    listed = [ResetTopic(row.topic, row.topic_id, row.before, row.after) for row in rows]
+    listed = msgspec.convert(rows, list[ResetTopic], from_attributes=True)
     return ResetOut(group, asked.dry_run, listed)
 
 
