@@ -83,7 +83,7 @@ MAY_USE = {
     "formats": {"backports", "crc32c", "msgspec", "pyarrow"},
     "broker": {"crc32c", "msgspec"},
     "storage": {"backports", "boto3", "botocore", "crc32c", "msgspec", "types_boto3_s3", "urllib3"},
-    "state": {"alembic", "crc32c", "msgspec", "sqlalchemy"},
+    "state": {"aiosqlite", "alembic", "crc32c", "msgspec", "sqlalchemy"},
     "api": {"backports", "crc32c", "httptools", "litestar", "msgspec", "uvicorn"},
     "protocols": {"crc32c", "litestar", "msgspec"},
     "ui": {"jinja2", "litestar", "markupsafe", "msgspec"},

@@ -18,8 +18,13 @@ from seb_appliance.api.encoding.record_json import parse_json, parse_ndjson, too
 from seb_appliance.api.encoding.times import parse_time
 from seb_appliance.api.encoding.trace_context import keep_traceparent
 from seb_appliance.api.server.parsing import Parser
-from seb_appliance.broker.append.prepared import check_headers, check_key, pack_headers
-from seb_appliance.broker.values import NewBatches, NewRecords
+from seb_appliance.broker.values import (
+    NewBatches,
+    NewRecords,
+    check_headers,
+    check_key,
+    pack_headers,
+)
 from seb_appliance.errors import (
     BadBatchError,
     BadParameterError,

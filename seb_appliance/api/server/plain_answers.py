@@ -39,8 +39,7 @@ from seb_appliance.api.server.plain_requests import (
 )
 from seb_appliance.broker.access.audit import Actor
 from seb_appliance.broker.access.grants import grants_admin
-from seb_appliance.broker.append.acknowledgement import Told
-from seb_appliance.broker.append.admission import AdmittedAppend
+from seb_appliance.broker.append.acknowledgement import AckCallback
 from seb_appliance.broker.broker import Broker
 from seb_appliance.broker.groups.admission import Commit
 from seb_appliance.broker.read.waiting import Waiter
@@ -48,6 +47,7 @@ from seb_appliance.broker.shares import Reservation, Shares
 from seb_appliance.broker.values import ApiKeyView, NewBatches, NewRecords, ReadResult
 from seb_appliance.errors import SebError
 from seb_appliance.formats.columns import Bytes
+from seb_appliance.formats.contents import Produced
 from seb_appliance.formats.operations import CommittedOffset
 
 # More work than this is not done on the event loop: the application has threads for it.
@@ -96,8 +96,8 @@ class PlainAnswers:
 
     # --- produce ---
 
-    def produce(self, plain: PlainProduce, data: bytes, body_at: int, told: Told) -> bool:
-        """Whether the records of `data[body_at:]` are admitted; `told` hears of them. If not,
+    def produce(self, plain: PlainProduce, data: bytes, body_at: int, on_done: AckCallback) -> bool:
+        """Whether the records of `data[body_at:]` are admitted; `on_done` hears of them. If not,
         nothing happened."""
         self.failpoints.reach("K1")
         try:
@@ -107,7 +107,9 @@ class PlainAnswers:
         if records is None:
             return False
         size_bytes = len(data) - body_at
-        return self._broker.append_at_once(plain.key, plain.topic, records, size_bytes, told)
+        return self._broker.appends.append_nowait(
+            plain.key, plain.topic, records, size_bytes, on_done
+        )
 
     def _parse(
         self, plain: PlainProduce, data: bytes, body_at: int
@@ -126,7 +128,7 @@ class PlainAnswers:
     def produced(
         self,
         plain: PlainProduce,
-        append: AdmittedAppend,
+        append: Produced,
         window_s: float,
         put_s: float,
         dates: Headers,
@@ -162,15 +164,15 @@ class PlainAnswers:
 
     # --- commit ---
 
-    def commit(self, plain: PlainCommit, body: bytes, told: Told) -> Commit | None:
-        """What is admitted; `told` hears of it. If None, nothing happened."""
+    def commit(self, plain: PlainCommit, body: bytes, on_done: AckCallback) -> Commit | None:
+        """What is admitted; `on_done` hears of it. If None, nothing happened."""
         try:
             asked = parse_offsets(body)
             commit = commit_of(plain.group, asked)
             if not self._may_commit(plain.key, commit):
                 return None
             by = Actor.of_key(plain.key)
-            if not self._broker.groups.commit_at_once(by, commit, told):
+            if not self._broker.groups.commit_nowait(by, commit, on_done):
                 return None
         except SebError:
             return None
@@ -200,7 +202,7 @@ class PlainAnswers:
         """The parts of the whole answer, and what holds their bytes until they are sent; None when
         there is something to wait for (unless it no longer `waits`), or to refuse. Does no I/O."""
         try:
-            result = self._broker.read_at_once(plain.topic, plain.wanted, waits=waits)
+            result = self._broker.read_nowait(plain.topic, plain.wanted, waits=waits)
         except SebError:
             return None
         if result is None:

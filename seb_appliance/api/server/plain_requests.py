@@ -34,7 +34,6 @@ from seb_appliance.api.server.auth import Call, token_of
 from seb_appliance.api.server.bodies import check_json_type
 from seb_appliance.api.server.http_protocol import is_overlong_length
 from seb_appliance.broker.access.access import Access
-from seb_appliance.broker.append.admission import AdmittedAppend
 from seb_appliance.broker.broker import Broker
 from seb_appliance.broker.topics.names import check_group_name, check_topic_name
 from seb_appliance.broker.values import (
@@ -47,6 +46,7 @@ from seb_appliance.broker.values import (
 )
 from seb_appliance.errors import SebError
 from seb_appliance.formats.columns import Bytes
+from seb_appliance.formats.contents import Produced
 
 # The application refuses some hosts; what is surely one is taken here.
 _PLAIN_HOST: Final = re.compile(rb"[A-Za-z0-9._-]+(?::[0-9]+)?|\[[0-9A-Fa-f:.]+\](?::[0-9]+)?")
@@ -134,7 +134,7 @@ class PlainProtocol:
         raise NotImplementedError
 
     def produced(
-        self, durability: str, append: AdmittedAppend, timing: bytes
+        self, durability: str, append: Produced, timing: bytes
     ) -> tuple[int, Headers, bytes]:
         raise NotImplementedError
 

@@ -15,7 +15,7 @@ from seb_appliance.api.routes.route import (
     Content,
     ErrorTypes,
 )
-from seb_appliance.broker.streams.values import StreamView
+from seb_appliance.broker.streams.admission import StreamView
 from seb_appliance.errors import (
     BadJsonError,
     BadNameError,

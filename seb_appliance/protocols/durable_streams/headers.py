@@ -17,7 +17,7 @@ from urllib.parse import quote
 from seb_appliance import limits
 from seb_appliance.api.encoding.conditions import producer_of
 from seb_appliance.api.encoding.times import parse_time
-from seb_appliance.broker.streams.values import StreamAppend, WantedFork, WantedStream
+from seb_appliance.broker.streams.admission import StreamAppend, WantedFork, WantedStream
 from seb_appliance.broker.topics.names import check_topic_name
 from seb_appliance.errors import BadNameError, BadParameterError
 

@@ -7,11 +7,11 @@ from typing import Final
 from seb_appliance.api.encoding.answers import Headers
 from seb_appliance.api.server.plain_requests import PlainProduce, PlainProtocol
 from seb_appliance.broker.access.access import Access
-from seb_appliance.broker.append.admission import AdmittedAppend
 from seb_appliance.broker.broker import Broker
-from seb_appliance.broker.streams.values import is_json
+from seb_appliance.broker.streams.admission import is_json
 from seb_appliance.broker.values import ApiKeyView, NewRecords
 from seb_appliance.errors import SebError
+from seb_appliance.formats.contents import Produced
 from seb_appliance.protocols.durable_streams.answers import CROSS_ORIGIN, next_offset
 from seb_appliance.protocols.durable_streams.contents import json_values
 from seb_appliance.protocols.durable_streams.headers import PREFIX, content_type, topic_of
@@ -60,7 +60,7 @@ class StreamPlain(PlainProtocol):
     def produced(
         self,
         durability: str,  # noqa: ARG002 - as PlainProtocol has it
-        append: AdmittedAppend,
+        append: Produced,
         timing: bytes,  # noqa: ARG002
     ) -> tuple[int, Headers, bytes]:
         return 204, [CROSS_ORIGIN, next_offset(append.offset + append.count)], b""

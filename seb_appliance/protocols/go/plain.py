@@ -13,11 +13,11 @@ from seb_appliance.api.encoding.answers import JSON, Headers
 from seb_appliance.api.encoding.parameters import read_query
 from seb_appliance.api.server.plain_requests import PlainConsume, PlainProduce, PlainProtocol
 from seb_appliance.broker.access.access import Access
-from seb_appliance.broker.append.admission import AdmittedAppend
 from seb_appliance.broker.broker import Broker
 from seb_appliance.broker.values import ApiKeyView, NewRecords, ReadRequest, ReadResult
 from seb_appliance.errors import SebError
 from seb_appliance.formats.columns import Bytes
+from seb_appliance.formats.contents import Produced
 from seb_appliance.protocols.go import wire
 from seb_appliance.protocols.go.routes import text_headers, text_of
 from seb_appliance.protocols.go.wire import (
@@ -105,7 +105,7 @@ class GoPlain(PlainProtocol):
         return records.values[0] or b"" if len(records.values) == 1 else records
 
     def produced(
-        self, durability: str, append: AdmittedAppend, timing: bytes
+        self, durability: str, append: Produced, timing: bytes
     ) -> tuple[int, Headers, bytes]:
         headers = [
             (b"content-type", JSON),

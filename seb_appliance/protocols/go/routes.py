@@ -188,7 +188,7 @@ async def add_records(ctx: RequestContext) -> object:
     except BaseException:
         reservation.release()
         raise
-    appended = await ctx.broker.append(
+    appended = await ctx.broker.appends.append(
         ctx.call.key, topic, records, reservation, deadline_ms, address=ctx.call.address
     )
     assert appended.offset is not None, appended

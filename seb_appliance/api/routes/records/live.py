@@ -317,7 +317,7 @@ class LiveRecords(LiveAnswer[Follower]):
         most = limits.FOLLOWER_PART_RECORDS
         most = most if self._left is None else min(self._left, most)
         wanted = replace(_PART, start=From(offset=self._offset), until=until, max_records=most)
-        result = self._broker.read_at_once(self._topic, wanted)
+        result = self._broker.read_nowait(self._topic, wanted)
         if result is None:
             result = await self._broker.read(self._topic, wanted)
         assert follower.log_end_offset >= result.next_offset, (self._topic, result.next_offset)

@@ -153,7 +153,7 @@ class LiveOfMany(LiveAnswer[FollowerOfMany]):
             return found
         wanted = ReadRequest(From(offset=offset), None, most, limits.FOLLOWER_PART_BYTES)
         try:
-            result = self._broker.read_at_once(topic.name, wanted)
+            result = self._broker.read_nowait(topic.name, wanted)
             if result is None:
                 result = await self._broker.read(topic.name, wanted)
         except TopicNotFoundError:

@@ -213,7 +213,7 @@ async def produce(ctx: RequestContext) -> object:
         reservation.release()
         raise
     try:
-        appended = await ctx.broker.append(
+        appended = await ctx.broker.appends.append(
             call.key, ctx.topic, records, reservation, deadline_ms, agreed, address=call.address
         )
     except BaseException as error:

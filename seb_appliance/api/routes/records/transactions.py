@@ -265,7 +265,7 @@ async def transact(ctx: RequestContext) -> object:
         if isinstance(records, NewRecords):
             keep_traceparent(records, call.headers)
     transaction = Transaction(asked.produce, asked.commit, request_stamp)
-    done = await ctx.broker.transact(
+    done = await ctx.broker.appends.transact(
         call.key, transaction, reservation, deadline_ms, address=call.address
     )
     return _answer(done, transaction)
