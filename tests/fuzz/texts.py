@@ -13,15 +13,15 @@ from seb_appliance.api.encoding import parameters
 from seb_appliance.api.encoding.times import format_time, parse_time
 from seb_appliance.api.routes.records import many as places_of_many
 from seb_appliance.api.routes.records import views as record_views
-from seb_appliance.api.routes.records.consume import READ_QUERY, read_request
 from seb_appliance.api.routes.records.key_parameters import history_question, keys_question
+from seb_appliance.api.routes.records.reading import READ_QUERY, read_request
 from seb_appliance.api.server.auth import Call
 from seb_appliance.broker.shares import OPERATOR
 from seb_appliance.broker.topics.names import Patterns, check_pattern, check_topic_name
 from seb_appliance.broker.values import ApiKeyView, From
 from seb_appliance.client.exchange import AnswerReader, MalformedAnswerError
 from seb_appliance.errors import RefusedError
-from seb_appliance.protocols.go import parameters as go
+from seb_appliance.protocols.go import wire as go
 from seb_appliance.start_errors import ConfigurationError
 from tests.fuzz.target import Target
 from tests.support.patterns import pattern_matches

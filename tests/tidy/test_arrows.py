@@ -50,7 +50,7 @@ MAY_IMPORT = {
     "broker": {"leaf", "formats", "broker"},
     "storage": {"leaf", "formats", "broker", "storage"},
     "state": {"leaf", "formats", "broker", "state"},
-    "api": {"leaf", "formats", "broker", "api", "protocols"},
+    "api": {"leaf", "formats", "broker", "api"},
     "ui": {"leaf", "formats", "broker", "ui"},
     "protocols": {"leaf", "formats", "broker", "storage", "api", "protocols"},
     "ops.cost": {"leaf", "ops.cost"},

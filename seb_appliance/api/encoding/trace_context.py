@@ -19,7 +19,6 @@ from seb_appliance.traces import Span, Traces
 TRACEPARENT: Final = b"traceparent"
 _NAME: Final = "traceparent"
 _FORM: Final = re.compile(rb"00-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
-
 _headers_decoder: Final = msgspec.msgpack.Decoder(dict[str, bytes])
 
 

@@ -32,11 +32,9 @@ from seb_appliance.start_errors import ConfigurationError
 Answer = dict[str, Any]
 Arguments = Mapping[str, str]
 Handler = Callable[[Arguments], Awaitable[Answer]]
-
 SOCKET_MODE: Final = 0o600
 _LINE_S_MAX: Final = 10.0
 _SOCKET_PATH_BYTES_MAX: Final = 107  # of sockaddr_un on Linux
-
 _log = logging.getLogger("seb.control")
 
 

@@ -6,7 +6,7 @@ import ipaddress
 
 import pytest
 
-from seb_appliance.api.server.peers import forwarded_for
+from seb_appliance.api.server.auth import forwarded_for
 from seb_appliance.settings import load
 from seb_appliance.start_errors import ConfigurationError
 

@@ -46,7 +46,6 @@ RETRY: Final = b"retry: 1000\n"  # ms after which an EventSource comes back
 _PING: Final = b": ping\n\n"
 _END: Final = b": end\n\n"
 _STOPPING: Final = b": the appliance stops\n\n"
-
 L = TypeVar("L", bound=Listener)
 
 
