@@ -17,10 +17,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal
 
+from seb_appliance.errors import ConfigurationError
 from seb_appliance.ops.cost.prices import PROVIDERS, Money, Prices, own_prices, provider_at
 from seb_appliance.quantities import format_duration, format_size, size_bytes
 from seb_appliance.setting_table import SETTINGS, Setting, Value
-from seb_appliance.start_errors import ConfigurationError
 
 CONFIG_VARIABLE: Final = "SEB_CONFIG"
 

@@ -34,8 +34,7 @@ from seb_appliance.cli.commands.topics import topics
 from seb_appliance.cli.commands.transfer import export, import_
 from seb_appliance.cli.output import as_utf8
 from seb_appliance.cli.remote import NOT_WRITTEN, CommandError, OutputError, ReaderLeftError
-from seb_appliance.errors import SebError
-from seb_appliance.start_errors import ConfigurationError, StartError
+from seb_appliance.errors import ConfigurationError, SebError, StartError
 
 INTERRUPTED: Final = 130
 

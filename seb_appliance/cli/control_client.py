@@ -11,7 +11,7 @@ import socket
 from pathlib import Path
 from typing import Any, Final
 
-from seb_appliance.start_errors import StartError
+from seb_appliance.errors import StartError
 
 SOCKET_NAME: Final = "control.sock"
 ANSWER_BYTES_MAX: Final = 64 * 1024

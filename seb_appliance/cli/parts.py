@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from seb_appliance.start_errors import StartError
+from seb_appliance.errors import StartError
 
 _PACKAGE: Final = "seb-appliance"
 

@@ -12,8 +12,8 @@ import click
 from seb_appliance.addresses import is_local
 from seb_appliance.cli.options import settings_from, with_settings
 from seb_appliance.cli.profiles_file import Profile, load, read_key
+from seb_appliance.errors import ConfigurationError
 from seb_appliance.settings import Settings, profiles_file
-from seb_appliance.start_errors import ConfigurationError
 
 if TYPE_CHECKING:
     from seb_appliance.cli.http_client import HttpClient

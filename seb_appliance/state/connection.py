@@ -8,7 +8,7 @@ from typing import Any, Final
 from sqlalchemy import URL, Connection, Engine, create_engine, event
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
-from seb_appliance.start_errors import ConfigurationError
+from seb_appliance.errors import ConfigurationError
 from seb_appliance.state.digest import row_checksum
 
 # An SQL function: the checksum of the row of the named table whose columns follow. What many rows

@@ -10,8 +10,7 @@ from typing import Final
 
 from sqlalchemy.exc import DBAPIError
 
-from seb_appliance.errors import CorruptObjectError
-from seb_appliance.start_errors import ConfigurationError
+from seb_appliance.errors import ConfigurationError, CorruptObjectError
 
 # What an operator must see to. Every other error of SQLite says something about the file.
 _OPERATOR: Final = (

@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from seb_appliance.bundled import bundled
-from seb_appliance.errors import CorruptObjectError
-from seb_appliance.start_errors import NewerReleaseError
+from seb_appliance.errors import CorruptObjectError, NewerReleaseError
 from seb_appliance.state.connection import short_lived_engine
 from seb_appliance.state.digest import rows_checksum
 from seb_appliance.state.schema import NEWEST_REVISION, create

@@ -20,9 +20,8 @@ from seb_appliance.broker.shares import OPERATOR
 from seb_appliance.broker.topics.names import Patterns, check_pattern, check_topic_name
 from seb_appliance.broker.values import ApiKeyView, From
 from seb_appliance.client.exchange import AnswerReader, MalformedAnswerError
-from seb_appliance.errors import RefusedError
+from seb_appliance.errors import ConfigurationError, RefusedError
 from seb_appliance.protocols.go import parameters as go
-from seb_appliance.start_errors import ConfigurationError
 from tests.fuzz.target import Target
 from tests.support.patterns import pattern_matches
 

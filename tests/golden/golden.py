@@ -14,7 +14,7 @@ from pathlib import Path
 
 import click
 
-from seb_appliance import errors, start_errors
+from seb_appliance import errors
 from seb_appliance.cli import seb
 from seb_appliance.setting_table import SETTINGS
 from tests.support.appliance import running_appliance
@@ -68,12 +68,12 @@ def error_catalogue() -> str:
         f"{kind.__name__}: {kind.code} {kind.status} retryable={kind.retryable} "
         f"side_effects={kind.side_effects}"
         for kind in _below(errors.SebError)
-        if kind.__module__ == errors.__name__
+        if kind.__module__ == errors.__name__ and not issubclass(kind, errors.StartError)
     }
     exits = {
         f"{kind.__name__}: exit code {kind.exit_code}"
-        for kind in (start_errors.StartError, *_below(start_errors.StartError))
-        if kind.__module__ == start_errors.__name__
+        for kind in (errors.StartError, *_below(errors.StartError))
+        if kind.__module__ == errors.__name__
     }
     return "\n".join([*sorted(rows), *sorted(exits)])
 

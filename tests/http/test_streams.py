@@ -10,7 +10,7 @@ import httpx2
 import pytest
 
 from seb_appliance import limits, settings
-from seb_appliance.start_errors import ConfigurationError
+from seb_appliance.errors import ConfigurationError
 from tests.support.appliance import running_appliance
 from tests.support.lanes import Lane, masked
 

@@ -22,7 +22,6 @@ LEAVES = {
     "failpoints",
     "limits",
     "quantities",
-    "start_errors",
     "tasks",
     "traces",
 }

@@ -11,12 +11,12 @@ import pytest
 from rich.console import Console
 
 from seb_appliance import settings
+from seb_appliance.errors import StoreUnusableError
 from seb_appliance.failpoints import NO_FAILPOINTS
 from seb_appliance.formats.operations import TopicSettings
 from seb_appliance.ops.host.stores import make_store
 from seb_appliance.ops.serve import process
 from seb_appliance.ops.serve.assembly import Appliance
-from seb_appliance.start_errors import StoreUnusableError
 from seb_appliance.storage import layout
 
 pytestmark = pytest.mark.slow

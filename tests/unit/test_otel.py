@@ -20,10 +20,10 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from seb_appliance import settings
 from seb_appliance.clock import SystemClock
+from seb_appliance.errors import ConfigurationError
 from seb_appliance.ops.host import otel
 from seb_appliance.ops.host.otel import OtelTraces
 from seb_appliance.ops.serve import assembly
-from seb_appliance.start_errors import ConfigurationError
 from tests.support.appliance import RunningAppliance, running_appliance
 from tests.support.servers.s3_server import free_port
 

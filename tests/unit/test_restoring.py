@@ -16,13 +16,17 @@ import pytest
 
 from seb_appliance import settings
 from seb_appliance.clock import SystemClock
-from seb_appliance.errors import CorruptObjectError
+from seb_appliance.errors import (
+    BucketInUseError,
+    ConfigurationError,
+    CorruptObjectError,
+    StoreUnusableError,
+)
 from seb_appliance.failpoints import NO_FAILPOINTS
 from seb_appliance.ops.host import restoring
 from seb_appliance.ops.host.data_directory import own_data_directory
 from seb_appliance.ops.host.stores import make_store
 from seb_appliance.settings import Settings
-from seb_appliance.start_errors import BucketInUseError, ConfigurationError, StoreUnusableError
 from seb_appliance.state.database import StateDatabase
 from seb_appliance.storage.layout import Mode
 from seb_appliance.storage.recovery import copying, opening

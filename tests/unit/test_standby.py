@@ -15,13 +15,12 @@ from seb_appliance.broker.groups.admission import Commit
 from seb_appliance.broker.shares import OPERATOR
 from seb_appliance.broker.streams.values import StreamAppend, WantedStream
 from seb_appliance.broker.values import ApiKeyView, From, NewRecords, ReadRequest
-from seb_appliance.errors import StandbyError, TopicNotFoundError
+from seb_appliance.errors import ConfigurationError, StandbyError, TopicNotFoundError
 from seb_appliance.failpoints import NO_FAILPOINTS
 from seb_appliance.formats.operations import Grant, TopicSettings
 from seb_appliance.ops.serve.assembly import Appliance
 from seb_appliance.ops.serve.samples import samples
 from seb_appliance.ops.serve.status import status, telemetry
-from seb_appliance.start_errors import ConfigurationError
 from seb_appliance.storage.stores.counted import CountedStore
 from seb_appliance.storage.stores.memory import MemoryStore
 from seb_appliance.ui.pages.overview import _figures

@@ -25,7 +25,7 @@ from seb_appliance import limits, settings
 from seb_appliance.broker.append.retry_results import RememberedRequest
 from seb_appliance.broker.ports import AuditQuery, GroupOffsetRow, UserRow
 from seb_appliance.bundled import bundled
-from seb_appliance.errors import CorruptObjectError
+from seb_appliance.errors import ConfigurationError, CorruptObjectError
 from seb_appliance.formats.contents import Produced, ProducerAppend, RequestResult
 from seb_appliance.formats.operations import (
     CommittedOffset,
@@ -35,7 +35,6 @@ from seb_appliance.formats.operations import (
     UserSet,
 )
 from seb_appliance.ops.host import restoring
-from seb_appliance.start_errors import ConfigurationError
 from seb_appliance.state import checks, files, migrate
 from seb_appliance.state.database import StateDatabase
 from seb_appliance.state.digest import rows_checksum, state_digest

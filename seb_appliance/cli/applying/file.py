@@ -24,8 +24,8 @@ from seb_appliance.cli.applying.desired import (
 from seb_appliance.cli.commands.api_keys import QUOTAS, parse_grant
 from seb_appliance.cli.commands.topics import DEFAULT, SETTINGS
 from seb_appliance.cli.remote import CommandError
+from seb_appliance.errors import ConfigurationError
 from seb_appliance.formats.operations import Grant, Quotas, TopicSettings
-from seb_appliance.start_errors import ConfigurationError
 
 # YAML as it is read here: plain data that knows its lines, and nothing else.
 #

@@ -13,7 +13,7 @@ from seb_appliance.cli.applying.desired import Word, Words
 from seb_appliance.cli.applying.plan import Change, Plan
 from seb_appliance.cli.output import printable, say, say_json, tell
 from seb_appliance.cli.remote import CommandError, ReaderLeftError
-from seb_appliance.start_errors import ConfigurationError
+from seb_appliance.errors import ConfigurationError
 
 _SIGNS: Final = {"create": "+", "change": "~", "delete": "-"}
 _KINDS: Final = {"topic": "topic", "group": "group", "api_key": "API key"}

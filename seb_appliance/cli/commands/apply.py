@@ -12,7 +12,7 @@ from seb_appliance import limits
 from seb_appliance.cli.options import settings_from, with_settings
 from seb_appliance.cli.output import say_json, tell, write
 from seb_appliance.cli.remote import DIFFERS, ask, url_and_key, yes_option
-from seb_appliance.start_errors import ConfigurationError
+from seb_appliance.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from seb_appliance.cli.applying.desired import Wanted

@@ -11,9 +11,8 @@ import click
 from seb_appliance.cli.options import settings_from, with_settings
 from seb_appliance.cli.output import outline, say
 from seb_appliance.cli.parts import need_server
-from seb_appliance.errors import BadBatchError, ObjectMissingError
+from seb_appliance.errors import BadBatchError, ObjectMissingError, StartError
 from seb_appliance.settings import Settings
-from seb_appliance.start_errors import StartError
 
 
 @click.command

@@ -23,8 +23,8 @@ from seb_appliance.cli.profiles_file import (
     save,
 )
 from seb_appliance.cli.remote import ListsByDefault, ask, yes_option
+from seb_appliance.errors import ConfigurationError
 from seb_appliance.settings import profiles_file
-from seb_appliance.start_errors import ConfigurationError
 
 json_option = click.option("--json", "as_json", is_flag=True, help="JSON, for programs.")
 

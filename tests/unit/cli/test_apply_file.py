@@ -17,8 +17,8 @@ from seb_appliance.cli.applying import file as apply_file
 from seb_appliance.cli.applying.desired import ApiKeyState, Wanted
 from seb_appliance.cli.applying.file import as_words, read_nodes, read_wanted, write_wanted
 from seb_appliance.cli.remote import CommandError
+from seb_appliance.errors import ConfigurationError
 from seb_appliance.formats.operations import Grant, Quotas, TopicSettings
-from seb_appliance.start_errors import ConfigurationError
 
 
 def wanted(text: str) -> Wanted:

@@ -72,7 +72,7 @@ def test_the_base_install_says_what_the_server_needs() -> None:
         "import sys; sys.modules['rich.console'] = None\n"
         "sys.modules['seb_appliance.ops.serve.process'] = None\n"
         "from seb_appliance.cli.parts import need_server\n"
-        "from seb_appliance.start_errors import StartError\n"
+        "from seb_appliance.errors import StartError\n"
         "try:\n"
         "    with need_server():\n"
         "        raise ModuleNotFoundError('no', name='litestar')\n"
