@@ -108,7 +108,9 @@ async def run(values: list[bytes], compression: Compression, seconds: float) -> 
             while time.monotonic() < until_s:
                 at = n * RECORDS_PER_REQUEST % (RECORDS - RECORDS_PER_REQUEST)
                 records = NewRecords(values[at : at + RECORDS_PER_REQUEST])
-                await broker.append(ADMIN, "t", records, broker.pending.reserve(OPERATOR, 1))
+                await broker.appends.append(
+                    ADMIN, "t", records, broker.pending.reserve(OPERATOR, 1)
+                )
                 n += REQUESTS_AT_ONCE
             return (n - number) // REQUESTS_AT_ONCE * RECORDS_PER_REQUEST
 

@@ -108,7 +108,9 @@ async def main() -> None:
         async with running_appliance(Path(folder)) as running:
             broker, follower = running.appliance.broker, running.appliance.follower
             key = ApiKeyView("admin", "admin", (Grant(operation="admin"),), 0)
-            await broker.append(key, TOPIC, NewRecords([b"x"]), broker.pending.reserve(OPERATOR, 1))
+            await broker.appends.append(
+                key, TOPIC, NewRecords([b"x"]), broker.pending.reserve(OPERATOR, 1)
+            )
             before_mb = resident_mb()
             began = time.perf_counter()
             await fill(broker)

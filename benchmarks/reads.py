@@ -79,7 +79,7 @@ async def from_memory() -> None:
         value = msgspec.json.encode({"text": "x" * (VALUE_BYTES - 11)})
         for _ in range(ENTRIES_OF_RECORDS):
             records = NewRecords([value] * RECORDS)
-            await broker.append(ADMIN, "t", records, broker.pending.reserve(OPERATOR, 1))
+            await broker.appends.append(ADMIN, "t", records, broker.pending.reserve(OPERATOR, 1))
         request = ReadRequest(From(offset=RECORDS), max_records=RECORDS)
         await broker.read("t", request)
         taken = seconds(lambda: broker.read_at_once("t", request), 5_000)

@@ -48,7 +48,7 @@ async def fill(folder: Path) -> None:
 
     async def append(number: int) -> None:
         records = NewRecords([b"a record of some eighty bytes " * 3] * RECORDS_EACH)
-        await broker.append(
+        await broker.appends.append(
             ADMIN, f"topic-{number % TOPICS}", records, broker.pending.reserve(OPERATOR, 1)
         )
 

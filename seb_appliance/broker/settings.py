@@ -1,4 +1,4 @@
-"""The broker's own settings, handed in by the composition root."""
+"""The settings of the broker."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from seb_appliance.formats.operations import Compression, TopicSettings
 
 @dataclass(frozen=True, slots=True)
 class TidySettings:
-    """When entries are merged: once `trigger_bytes` of them wait, or the oldest of many waits for
-    `after_ms`; entries younger than `young_ms` stay, since readers that follow the log end find
-    them in memory. `segment_bytes`: what one job reads, and about what one object holds."""
+    """Entries are merged once `trigger_bytes` of them wait, or the oldest of many has waited for
+    `after_ms`. Entries younger than `young_ms` stay: readers at the log end find them in memory.
+    `segment_bytes`: what one job reads, and about the size of one object."""
 
     segment_bytes: int = limits.SEGMENT_BYTES_DEFAULT
     trigger_bytes: int = limits.TIDY_TRIGGER_BYTES_DEFAULT
@@ -24,8 +24,7 @@ class TidySettings:
 
 @dataclass(frozen=True, slots=True)
 class BrokerSettings:
-    """`linger_ms`, `early_flush`, `max_record_bytes`, `compression`: what a topic has that sets
-    none itself."""
+    """`linger_ms`, `early_flush`, `max_record_bytes`, `compression`: defaults of topics."""
 
     linger_ms: int = 10
     early_flush: bool = False

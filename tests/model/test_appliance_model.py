@@ -164,7 +164,7 @@ class LogMachine(RuleBasedStateMachine):
         async def all_of_them() -> list[int]:
             answers = await asyncio.gather(
                 *(
-                    self.broker.append(
+                    self.broker.appends.append(
                         ADMIN, name, NewRecords([body]), self.broker.pending.reserve(OPERATOR, 9)
                     )
                     for body in bodies
@@ -178,7 +178,9 @@ class LogMachine(RuleBasedStateMachine):
 
     def _append(self, name: str, records, items: list[bytes | None]) -> None:
         answer = self.run(
-            self.broker.append(ADMIN, name, records, self.broker.pending.reserve(OPERATOR, 1))
+            self.broker.appends.append(
+                ADMIN, name, records, self.broker.pending.reserve(OPERATOR, 1)
+            )
         )
         known = self.model.setdefault(name, [])
         assert (answer.offset, answer.count) == (len(known), len(items))

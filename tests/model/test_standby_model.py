@@ -119,7 +119,9 @@ class StandbyMachine(ApplianceMachine):
         broker = self._caught_up()
         with pytest.raises(StandbyError):
             self.run(
-                broker.append(ADMIN, name, NewRecords([b"x"]), broker.pending.reserve(OPERATOR, 1))
+                broker.appends.append(
+                    ADMIN, name, NewRecords([b"x"]), broker.pending.reserve(OPERATOR, 1)
+                )
             )
         with pytest.raises(StandbyError):
             self.run(broker.topics.delete(name))

@@ -134,7 +134,7 @@ class Clients:
 
         def work(broker: Broker) -> Coroutine[Any, Any, Any]:
             room = broker.pending.reserve(OPERATOR, 100)
-            return broker.append(ADMIN, call.topic, records, room, timeout_ms, conditions)
+            return broker.appends.append(ADMIN, call.topic, records, room, timeout_ms, conditions)
 
         appended, process = await self._world.ask(work, machine)
         call.outcome, call.epoch = "acked", process.epoch
@@ -170,7 +170,7 @@ class Clients:
             timeout_ms = self._draws.choice(TIMEOUTS_MS)
 
             def work(broker: Broker, ms: int | None = timeout_ms) -> Coroutine[Any, Any, Any]:
-                return broker.transact(
+                return broker.appends.transact(
                     ADMIN, transaction, broker.pending.reserve(OPERATOR, 100), ms
                 )
 

@@ -79,7 +79,9 @@ class SmallTopics:
         broker = self.appliance.broker
         sent = [
             asyncio.ensure_future(
-                broker.append(ADMIN, name, NewRecords([value]), broker.pending.reserve(OPERATOR, 1))
+                broker.appends.append(
+                    ADMIN, name, NewRecords([value]), broker.pending.reserve(OPERATOR, 1)
+                )
             )
             for name in names
         ]

@@ -49,14 +49,16 @@ class Place:
         values = [b"%d " % n + b"x" * size for n in range(count)]
         for value in values:
             reservation = self.broker.pending.reserve(OPERATOR, 1)
-            await self.broker.append(ADMIN, topic, NewRecords([value]), reservation)
+            await self.broker.appends.append(ADMIN, topic, NewRecords([value]), reservation)
         return values
 
     async def put(self, topic: str, *records: tuple[bytes | None, bytes | None]) -> None:
         """Append (record key, value) each."""
         keys, values = [key for key, _ in records], [value for _, value in records]
         new = NewRecords(values, keys=keys)
-        await self.broker.append(ADMIN, topic, new, self.broker.pending.reserve(OPERATOR, 1))
+        await self.broker.appends.append(
+            ADMIN, topic, new, self.broker.pending.reserve(OPERATOR, 1)
+        )
 
     async def old_files(self, topic: str, base: int, *counts: int) -> list[StoredObject]:
         """A file of a Go broker for each count of records, from the offset `base` on, which the

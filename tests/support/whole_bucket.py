@@ -83,7 +83,9 @@ async def make_whole(folder: Path, mode: Mode, *, tidied: bool) -> Whole:
         for n in range(12):
             for topic in ("orders", "iot.kitchen"):
                 records = NewRecords([b"%d " % n + b"x" * 40], keys=[b"key %d" % (n % 5)])
-                await broker.append(ADMIN, topic, records, broker.pending.reserve(OPERATOR, 1))
+                await broker.appends.append(
+                    ADMIN, topic, records, broker.pending.reserve(OPERATOR, 1)
+                )
         for topic in ("orders", "iot.kitchen"):
             await broker.record_keys.latest(topic, b"key 0", fresh=True)
         while tidied and await appliance.tidier.step():

@@ -14,7 +14,7 @@ import pytest
 
 from seb_appliance.broker.access.audit import THE_APPLIANCE
 from seb_appliance.broker.shares import OPERATOR
-from seb_appliance.broker.streams.values import WantedStream
+from seb_appliance.broker.streams.admission import WantedStream
 from seb_appliance.broker.values import ApiKeyView, From, NewRecords, ReadRequest
 from seb_appliance.clock import SystemClock
 from seb_appliance.errors import ConfigurationError, CorruptObjectError, ImportRefusedError
@@ -59,7 +59,7 @@ async def stopped(appliance: Appliance) -> None:
 async def append(appliance: Appliance, topic: str, *values: bytes) -> int:
     """The first offset."""
     records = NewRecords(list(values))
-    appended = await appliance.broker.append(
+    appended = await appliance.broker.appends.append(
         ADMIN, topic, records, appliance.broker.pending.reserve(OPERATOR, 1)
     )
     return appended.offset

@@ -13,7 +13,7 @@ from seb_appliance import settings
 from seb_appliance.broker.access.audit import AT_THE_MACHINE
 from seb_appliance.broker.groups.admission import Commit
 from seb_appliance.broker.shares import OPERATOR
-from seb_appliance.broker.streams.values import StreamAppend, WantedStream
+from seb_appliance.broker.streams.admission import StreamAppend, WantedStream
 from seb_appliance.broker.values import ApiKeyView, From, NewRecords, ReadRequest
 from seb_appliance.errors import ConfigurationError, StandbyError, TopicNotFoundError
 from seb_appliance.failpoints import NO_FAILPOINTS
@@ -74,7 +74,7 @@ async def standby(writer: Appliance, seen: FaultyStore, tmp_path: Path) -> Async
 async def produce(appliance: Appliance, value: bytes, key: bytes | None = None) -> int:
     new = NewRecords([value], keys=[key] if key else None)
     reservation = appliance.broker.pending.reserve(OPERATOR, 9)
-    return (await appliance.broker.append(ADMIN, "orders", new, reservation)).offset
+    return (await appliance.broker.appends.append(ADMIN, "orders", new, reservation)).offset
 
 
 async def test_who_waits_at_a_standby_is_woken_by_what_the_writer_stored(

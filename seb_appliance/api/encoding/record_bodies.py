@@ -10,8 +10,13 @@ import msgspec
 
 from seb_appliance import limits
 from seb_appliance.api.encoding.times import parse_time
-from seb_appliance.broker.append.prepared import check_headers, check_key, pack_headers
-from seb_appliance.broker.values import NewBatches, NewRecords
+from seb_appliance.broker.values import (
+    NewBatches,
+    NewRecords,
+    check_headers,
+    check_key,
+    pack_headers,
+)
 from seb_appliance.errors import (
     BadBatchError,
     BadParameterError,

@@ -14,8 +14,7 @@ from msgspec import UNSET, Raw, UnsetType
 from seb_appliance import limits
 from seb_appliance.api.encoding.record_bodies import too_many_records
 from seb_appliance.api.encoding.times import AwareTime, to_us
-from seb_appliance.broker.append.prepared import check_key, pack_headers
-from seb_appliance.broker.values import NewRecords
+from seb_appliance.broker.values import NewRecords, check_key, pack_headers
 from seb_appliance.errors import BadJsonError
 
 T = TypeVar("T")

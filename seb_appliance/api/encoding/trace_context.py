@@ -12,8 +12,7 @@ from typing import Final
 
 import msgspec
 
-from seb_appliance.broker.append.prepared import pack_headers
-from seb_appliance.broker.values import Appended, NewRecords
+from seb_appliance.broker.values import Appended, NewRecords, pack_headers
 from seb_appliance.errors import RecordTooLargeError, SebError
 from seb_appliance.traces import Span, Traces
 

@@ -252,7 +252,7 @@ class FastLaneProtocol(SebHttpProtocol):
     # --- from the broker to the last byte ---
 
     def stored(self, admitted: Any, window_s: float, put_s: float) -> None:
-        """See `broker.acknowledging.Told`. A client that left is told nothing."""
+        """See `acknowledgement.AckCallback`. A client that left is told nothing."""
         plain, self._waiting = self._waiting, None
         if plain is None:
             return
@@ -270,7 +270,7 @@ class FastLaneProtocol(SebHttpProtocol):
         self._written()
 
     def failed(self, error: SebError) -> None:
-        """See `broker.acknowledging.Told`."""
+        """See `acknowledgement.AckCallback`."""
         plain, self._waiting = self._waiting, None
         if plain is None:
             return

@@ -35,8 +35,7 @@ from seb_appliance.api.server.wire import (
 )
 from seb_appliance.broker.access.audit import Actor
 from seb_appliance.broker.access.grants import grants_admin
-from seb_appliance.broker.append.acknowledgement import Told
-from seb_appliance.broker.append.admission import AdmittedAppend
+from seb_appliance.broker.append.acknowledgement import AckCallback
 from seb_appliance.broker.broker import Broker
 from seb_appliance.broker.groups.admission import Commit
 from seb_appliance.broker.read.waiting import Waiter
@@ -44,6 +43,7 @@ from seb_appliance.broker.shares import Reservation, Shares
 from seb_appliance.broker.values import ApiKeyView, NewBatches, NewRecords, ReadResult
 from seb_appliance.errors import SebError
 from seb_appliance.formats.columns import Bytes
+from seb_appliance.formats.contents import Produced
 from seb_appliance.formats.operations import CommittedOffset
 from seb_appliance.protocols.durable_streams import plain as plain_streams
 from seb_appliance.protocols.durable_streams.answers import CROSS_ORIGIN
@@ -99,8 +99,8 @@ class PlainAnswers:
 
     # --- produce ---
 
-    def produce(self, plain: PlainProduce, data: bytes, body_at: int, told: Told) -> bool:
-        """Whether the records of `data[body_at:]` are admitted; `told` hears of them. If not,
+    def produce(self, plain: PlainProduce, data: bytes, body_at: int, on_done: AckCallback) -> bool:
+        """Whether the records of `data[body_at:]` are admitted; `on_done` hears of them. If not,
         nothing happened."""
         self.failpoints.reach("K1")
         try:
@@ -110,7 +110,9 @@ class PlainAnswers:
         if records is None:
             return False
         size_bytes = len(data) - body_at
-        return self._broker.append_at_once(plain.key, plain.topic, records, size_bytes, told)
+        return self._broker.appends.append_nowait(
+            plain.key, plain.topic, records, size_bytes, on_done
+        )
 
     def _parse(
         self, plain: PlainProduce, data: bytes, body_at: int
@@ -132,7 +134,7 @@ class PlainAnswers:
     def produced(
         self,
         plain: PlainProduce,
-        append: AdmittedAppend,
+        append: Produced,
         window_s: float,
         put_s: float,
         dates: Headers,
@@ -166,7 +168,7 @@ class PlainAnswers:
             )
         )
 
-    def _appended(self, append: AdmittedAppend, dates: Headers, *, close: bool) -> bytes:
+    def _appended(self, append: Produced, dates: Headers, *, close: bool) -> bytes:
         """As `produced`, to a stream."""
         self.answered += 1
         headers = plain_streams.appended_headers(append.offset + append.count)
@@ -175,15 +177,15 @@ class PlainAnswers:
 
     # --- commit ---
 
-    def commit(self, plain: PlainCommit, body: bytes, told: Told) -> Commit | None:
-        """What is admitted; `told` hears of it. If None, nothing happened."""
+    def commit(self, plain: PlainCommit, body: bytes, on_done: AckCallback) -> Commit | None:
+        """What is admitted; `on_done` hears of it. If None, nothing happened."""
         try:
             asked = parse_offsets(body)
             commit = commit_of(plain.group, asked)
             if not self._may_commit(plain.key, commit):
                 return None
             by = Actor.of_key(plain.key)
-            if not self._broker.groups.commit_at_once(by, commit, told):
+            if not self._broker.groups.commit_nowait(by, commit, on_done):
                 return None
         except SebError:
             return None

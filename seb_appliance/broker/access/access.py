@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Any, Final
 
 import msgspec
@@ -26,7 +26,7 @@ from seb_appliance.broker.access.tickets import Tickets
 from seb_appliance.broker.append.admission import Refusal
 from seb_appliance.broker.append.quotas import Meters
 from seb_appliance.broker.append.window import Window
-from seb_appliance.broker.groups.consumer_groups import Submit
+from seb_appliance.broker.append.writes import Writes
 from seb_appliance.broker.ports import ApiKeyRow
 from seb_appliance.broker.shares import AllShares
 from seb_appliance.broker.topics.names import check_pattern
@@ -156,8 +156,7 @@ class Access:
     def __init__(
         self,
         api_keys: ApiKeys,
-        submit: Submit,
-        once_stored: Callable[[Window | None], Awaitable[None]],
+        writes: Writes,
         last_used: LastUsed,
         authorizer: Authorizer,
         *,
@@ -170,8 +169,7 @@ class Access:
         self._api_keys = api_keys
         self._admission = ApiKeyAdmission(api_keys.rows())
         self._authorizer = authorizer
-        self._submit = submit
-        self._once_stored = once_stored
+        self._writes = writes
         self._clock = clock
         self._random_bytes = random_bytes
         self.tickets = Tickets(self.still_holds, clock, random_bytes, shares)
@@ -272,7 +270,7 @@ class Access:
             made = audit.of_api_key(self._admission.admit_created(window, event))
             self._note(window, by, "api_key_created", drawn.api_key_id, None, made)
 
-        await self._submit(admit, owner=by.owner)
+        await self._writes.operate(admit, owner=by.owner)
         return self.get(drawn.api_key_id), drawn.token
 
     async def change(
@@ -294,8 +292,8 @@ class Access:
             self._note(window, by, "api_key_changed", api_key_id, before, after)
             return True
 
-        if not await self._submit(admit, owner=by.owner):
-            await self._once_stored(self._admission.changed_in(api_key_id))
+        if not await self._writes.operate(admit, owner=by.owner):
+            await self._writes.once_stored(self._admission.changed_in(api_key_id))
         return self.get(api_key_id)
 
     async def rotate(
@@ -317,7 +315,7 @@ class Access:
             until = {"overlap_until_us": event.overlap_until_us}
             self._note(window, by, "api_key_rotated", api_key_id, None, until)
 
-        await self._submit(admit, owner=by.owner)
+        await self._writes.operate(admit, owner=by.owner)
         return self.get(api_key_id), drawn.token
 
     async def revoke(self, api_key_id: str, by: Actor = THE_APPLIANCE) -> None:
@@ -328,7 +326,7 @@ class Access:
             gone = self._admission.admit_revoked(window, api_key_id, now_us)
             self._note(window, by, "api_key_revoked", api_key_id, audit.of_api_key(gone), None)
 
-        await self._submit(admit, owner=by.owner)
+        await self._writes.operate(admit, owner=by.owner)
 
     def _note(
         self,

@@ -10,7 +10,7 @@ from seb_appliance.broker.access.audit import Action, Actor
 from seb_appliance.broker.access.users import Users, check_user_name, row_of
 from seb_appliance.broker.append.admission import Refusal
 from seb_appliance.broker.append.window import Window
-from seb_appliance.broker.groups.consumer_groups import Submit
+from seb_appliance.broker.append.writes import Writes
 from seb_appliance.broker.ports import UserRow
 from seb_appliance.clock import Clock
 from seb_appliance.errors import BadRequestError, NotFoundError
@@ -21,9 +21,9 @@ from seb_appliance.formats.operations import Role, UserRemoved, UserSet
 class Accounts:
     """What is asked of users, and done to them; `broker.accounts`."""
 
-    def __init__(self, users: Users, submit: Submit, *, clock: Clock) -> None:
+    def __init__(self, users: Users, writes: Writes, *, clock: Clock) -> None:
         self._users = users
-        self._submit = submit
+        self._writes = writes
         self._clock = clock
         self._ahead = {row.name: row for row in users.all()}  # as they will be, once all is stored
         self._changed_in: dict[str, Window] = {}
@@ -48,7 +48,7 @@ class Accounts:
                 raise Refusal(BadRequestError(f"There are {limits.USERS_MAX} users already."), None)
             self._set(window, by, "user_added", self._event(name, role, password_hash))
 
-        await self._submit(admit, owner=by.owner)
+        await self._writes.operate(admit, owner=by.owner)
 
     async def set_password(self, name: str, password_hash: str, by: Actor) -> None:
         """The sessions that the user has end. Raises NotFoundError."""
@@ -57,7 +57,7 @@ class Accounts:
             role = self._find(name).role
             self._set(window, by, "user_password_set", self._event(name, role, password_hash))
 
-        await self._submit(admit, owner=by.owner)
+        await self._writes.operate(admit, owner=by.owner)
 
     async def remove(self, name: str, by: Actor) -> None:
         """Raises NotFoundError."""
@@ -69,7 +69,7 @@ class Accounts:
             action = Action("user_removed", "user", name, before)
             audit.note(window, by, self._clock.wall_us(), action)
 
-        await self._submit(admit, owner=by.owner)
+        await self._writes.operate(admit, owner=by.owner)
 
     def _find(self, name: str) -> UserRow:
         """The user as it will be. Raises Refusal."""

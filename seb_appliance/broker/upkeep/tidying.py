@@ -15,7 +15,7 @@ from itertools import islice
 from seb_appliance import limits
 from seb_appliance.broker.append.admission import Admission, AdmittedTopic
 from seb_appliance.broker.append.window import Linger, Window
-from seb_appliance.broker.groups.consumer_groups import Submit
+from seb_appliance.broker.append.writes import Writes
 from seb_appliance.broker.log_clock import LogClock
 from seb_appliance.broker.ports import EntryRef
 from seb_appliance.broker.read.index import SectionIndex
@@ -53,7 +53,7 @@ class Tidying:
         catalog: Catalog,
         index: SectionIndex,
         admission: Admission,
-        submit: Submit,
+        writes: Writes,
         clock: LogClock,
         settings: TidySettings,
         random_bytes: Callable[[int], bytes],
@@ -70,7 +70,7 @@ class Tidying:
         self._catalog = catalog
         self._index = index
         self._admission = admission
-        self._submit = submit
+        self._writes = writes
         self._clock = clock
         self._random_bytes = random_bytes
         self._bucket_id = bucket_id
@@ -111,7 +111,7 @@ class Tidying:
             return trimmed > 0
 
         if due:
-            await self._submit(admit, self._linger.default_ms)
+            await self._writes.operate(admit, self._linger.default_ms)
             await self._measure([topic for topic, _, _ in due])
         return trimmed
 
@@ -221,7 +221,7 @@ class Tidying:
         if size_bytes > limits.SWITCH_BYTES_MAX:
             raise SwitchRefusedError("the operation is too large for an entry")
         await self._check(job, made)
-        await self._submit(admit, self._linger.default_ms)
+        await self._writes.operate(admit, self._linger.default_ms)
         topics = (self._catalog.find_rows(replaced.topic_id) for replaced in made.replaced)
         await self._measure(topic for topic in topics if topic is not None)
 
@@ -342,7 +342,7 @@ class Tidying:
             self._last = window
             window.add_event(event, encoded_bytes(event))
 
-        await self._submit(admit, self._linger.default_ms)
+        await self._writes.operate(admit, self._linger.default_ms)
 
     # --- entries ---
 

@@ -21,7 +21,6 @@ from seb_appliance.broker.ports import LoadedState
 from seb_appliance.broker.settings import BrokerSettings, TidySettings
 from seb_appliance.broker.upkeep.rewrite_jobs import Rewriter
 from seb_appliance.clock import Clock, SystemClock
-from seb_appliance.errors import StandbyError
 from seb_appliance.failpoints import Failpoints
 from seb_appliance.ops.host.admin_key import ensure_admin_key
 from seb_appliance.ops.host.loop_probe import LoopProbe
@@ -236,9 +235,8 @@ class Appliance:
 
     async def publish_snapshot(self) -> int:
         """See `SnapshotKeeper.publish_now`. Raises StandbyError, too."""
-        failure = self.broker.failure
-        if isinstance(failure, StandbyError):
-            raise failure.again()
+        if self.broker.standby is not None:
+            raise self.broker.standby.again()
         return await self.snapshots.publish_now()
 
     async def drain(self) -> bool:

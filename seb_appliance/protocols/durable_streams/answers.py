@@ -9,7 +9,7 @@ from litestar import Request, Response
 from seb_appliance.api.encoding.answers import POLICY, Headers
 from seb_appliance.api.encoding.problems import answer_exception, error_of
 from seb_appliance.api.encoding.times import format_time
-from seb_appliance.broker.streams.values import StreamView
+from seb_appliance.broker.streams.admission import StreamView
 from seb_appliance.errors import (
     SebError,
     SequenceGapError,

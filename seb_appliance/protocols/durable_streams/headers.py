@@ -10,7 +10,7 @@ from typing import Final
 from seb_appliance import limits
 from seb_appliance.api.encoding.conditions import producer_of
 from seb_appliance.api.encoding.times import parse_time
-from seb_appliance.broker.streams.values import StreamAppend, WantedFork, WantedStream
+from seb_appliance.broker.streams.admission import StreamAppend, WantedFork, WantedStream
 from seb_appliance.errors import BadParameterError
 from seb_appliance.protocols.durable_streams.names import topic_of
 

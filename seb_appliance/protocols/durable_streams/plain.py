@@ -8,7 +8,7 @@ from seb_appliance.api.encoding.answers import Headers
 from seb_appliance.api.server.plain_requests import PlainProduce
 from seb_appliance.broker.access.access import Access
 from seb_appliance.broker.broker import Broker
-from seb_appliance.broker.streams.values import is_json
+from seb_appliance.broker.streams.admission import is_json
 from seb_appliance.broker.values import ApiKeyView, NewRecords
 from seb_appliance.protocols.durable_streams.answers import CROSS_ORIGIN, next_offset
 from seb_appliance.protocols.durable_streams.contents import json_values

@@ -17,7 +17,7 @@ from seb_appliance.api.routes.records.live import HEAD_STATE
 from seb_appliance.api.server.auth import AnyRequest, Call
 from seb_appliance.api.server.options import ApiOptions
 from seb_appliance.broker.broker import Broker
-from seb_appliance.broker.streams.values import StreamView, is_json
+from seb_appliance.broker.streams.admission import StreamView, is_json
 from seb_appliance.broker.topics.topic import no_such_topic
 from seb_appliance.broker.values import From, ReadRequest, ReadResult
 from seb_appliance.errors import BadParameterError

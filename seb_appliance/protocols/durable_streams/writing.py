@@ -20,7 +20,7 @@ from seb_appliance.api.server.bodies import read_body
 from seb_appliance.api.server.options import ApiOptions
 from seb_appliance.broker.broker import Broker
 from seb_appliance.broker.shares import Reservation
-from seb_appliance.broker.streams.values import (
+from seb_appliance.broker.streams.admission import (
     StreamAppend,
     StreamAppended,
     WantedStream,

@@ -114,7 +114,7 @@ def router(broker: Broker, options: ApiOptions) -> Router:
         except BaseException:
             reservation.release()
             raise
-        appended = await broker.append(
+        appended = await broker.appends.append(
             call.key, topic, records, reservation, deadline_ms, address=call.address
         )
         assert appended.offset is not None, appended

@@ -46,7 +46,7 @@ class House:
         reservation = self.broker.pending.reserve(OPERATOR, sum(map(len, values)))
         records = NewRecords(list(values))
         return asyncio.ensure_future(
-            self.broker.append(key, topic, records, reservation, timeout_ms, conditions)
+            self.broker.appends.append(key, topic, records, reservation, timeout_ms, conditions)
         )
 
     async def appended(self, topic: str, *values: bytes) -> Appended:

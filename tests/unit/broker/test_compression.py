@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from seb_appliance import limits
 from seb_appliance.broker.append.sealing import seal
 from seb_appliance.broker.append.window import Window
-from seb_appliance.broker.values import NewRecords
+from seb_appliance.broker.values import NewRecords, Prepared
 from seb_appliance.formats import batch
 from seb_appliance.formats.batch import Batch
 from seb_appliance.formats.columns import BinaryColumn
@@ -102,8 +102,8 @@ def test_what_goes_in_comes_out_and_never_larger(written, repeated: int) -> None
     items = written.values.slice() * repeated
     timestamps_us = [min(t, limits.OFFSET_MAX) for t in written.timestamps_us] * repeated
     window = Window()
-    runs = window.runs_of(1, 7, Compressor())
-    runs.add_plain(NewRecords(items, keys=[b"k"] * len(items)), timestamps_us)
+    records = NewRecords(items, keys=[b"k"] * len(items))
+    window.add_records(1, 7, Compressor(), Prepared(records, len(items), 1, timestamps_us, 0))
     sealed = seal(window, 9)
     section, data = sealed.contents.sections[0], b"".join(sealed.parts)
     (header,) = [header for _, header in batch.walk(data)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,7 +9,7 @@ import pytest
 
 from seb_appliance import limits
 from seb_appliance.broker.access.audit import Actor
-from seb_appliance.broker.append.acknowledgement import Acknowledger
+from seb_appliance.broker.append.acknowledgement import AckCallback, AckFuture, WindowWaiters
 from seb_appliance.broker.append.window import Window
 from seb_appliance.broker.counters import Counters
 from seb_appliance.broker.groups.admission import Commit
@@ -48,16 +47,16 @@ class Waiting:
         self.counters = Counters()
         self.budget = Shares("tests", 100, "bytes")
         self.window = Window()
-        self.acknowledger = Acknowledger(
-            clock=self.clock, counters=self.counters, longest_wait_ms=10, durability="memory"
-        )
-        self.together = self.acknowledger.together(self.window, self.budget)
+        self.waiters = WindowWaiters(self.window, self.budget, self.clock, self.counters, 10)
 
     def wait(self) -> Heard:
         heard = Heard()
-        self.budget.take("key", 1)
-        self.together.add(heard, "admitted", "key", 1, self.clock.now_s)
+        self.add(heard)
         return heard
+
+    def add(self, on_done: AckCallback) -> None:
+        reservation = self.budget.reserve("key", 1)
+        self.waiters.add(on_done, "admitted", reservation, self.clock.now_s)
 
 
 async def test_callers_of_a_window_are_told_together_when_it_is_stored() -> None:
@@ -104,13 +103,13 @@ async def test_each_of_them_has_its_own_time_and_the_rest_is_told_later() -> Non
 
 async def test_one_who_waits_alone_is_told_when_its_time_is_up_and_not_before() -> None:
     waiting = Waiting()
-    future: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-    answer = asyncio.ensure_future(waiting.acknowledger.by_deadline(future))
+    answer = AckFuture()
+    waiting.add(answer)
     await waiting.clock.advance(0.009995)
-    assert not answer.done()
+    assert not answer.future.done()
     await waiting.clock.advance(0.000006)
     with pytest.raises(OutcomeUnknownError, match="within 10 ms"):
-        await answer
+        await answer.future
     assert waiting.counters.deadlines_passed == 1
 
 
@@ -129,23 +128,24 @@ async def test_a_window_for_which_nobody_waits_ends_quietly() -> None:
 
 async def test_an_answer_that_comes_with_the_deadline_is_the_answer() -> None:
     waiting = Waiting()
-    future: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-    answer = asyncio.ensure_future(waiting.acknowledger.by_deadline(future))
-    await settle()
-    future.set_result("stored")
-    ((_, _, _, give_up),) = waiting.clock._timers
-    give_up()
-    assert await answer == "stored"
+    answer = AckFuture()
+    waiting.add(answer)
+    await waiting.clock.advance(0.009995)
+    waiting.window.resolve(0.5)
+    await waiting.clock.advance(0.01)
+    assert (await answer.future).put_s == 0.5
     assert waiting.counters.deadlines_passed == 0
 
 
 async def test_a_caller_who_left_is_not_told_and_disturbs_nobody() -> None:
     waiting = Waiting()
-    left, stays = (waiting.acknowledger.done(waiting.window) for _ in range(2))
-    left.cancel()
+    left, stays = AckFuture(), AckFuture()
+    waiting.add(left)
+    waiting.add(stays)
+    left.future.cancel()
     waiting.window.resolve(0.5)
-    await stays
-    assert left.cancelled()
+    await stays.future
+    assert left.future.cancelled()
 
 
 async def test_an_error_of_our_own_in_the_writer_is_told_to_all_who_wait(house: House) -> None:
@@ -166,16 +166,16 @@ async def test_an_error_of_our_own_in_the_writer_is_told_to_all_who_wait(house: 
     house.broker._writer = None
 
 
-def commit_at_once(house: House, topic: str, heard: Heard) -> bool:
-    return house.broker.groups.commit_at_once(Actor("key", ""), Commit("g", {topic: 1}), heard)
+def commit_nowait(house: House, topic: str, heard: Heard) -> bool:
+    return house.broker.groups.commit_nowait(Actor("key", ""), Commit("g", {topic: 1}), heard)
 
 
 async def test_a_commit_without_a_task_is_told_once_it_is_stored(house: House) -> None:
     await house.appended("t", b"a")
     heard = Heard()
-    assert not commit_at_once(house, "t", heard)  # who makes a group is noted the long way
+    assert not commit_nowait(house, "t", heard)  # who makes a group is noted the long way
     await house.commit("g", {"t": 0})
-    assert commit_at_once(house, "t", heard)
+    assert commit_nowait(house, "t", heard)
     assert heard.told == []
     await house.clock.advance(1)
     ((admitted, _, _),) = heard.told
@@ -185,10 +185,10 @@ async def test_a_commit_without_a_task_is_told_once_it_is_stored(house: House) -
 
 async def test_a_commit_that_would_be_refused_is_left_to_who_says_why(house: House) -> None:
     heard = Heard()
-    assert not commit_at_once(house, "nowhere", heard)
+    assert not commit_nowait(house, "nowhere", heard)
     await house.appended("t", b"a")
     taken = house.broker.pending.reserve(OPERATOR, limits.PENDING_BYTES_DEFAULT)
-    assert not commit_at_once(house, "t", heard)
+    assert not commit_nowait(house, "t", heard)
     taken.release()
     await house.clock.advance(1)
     assert heard.told == []
@@ -218,7 +218,7 @@ async def test_records_of_one_microsecond_keep_their_order_and_their_time(house:
     await house.topic("t")
     callers = [Heard(), Heard()]
     for heard in callers:
-        assert house.broker.append_at_once(ADMIN, "t", b"a", 1, heard)
+        assert house.broker.appends.append_nowait(ADMIN, "t", b"a", 1, heard)
     await house.clock.advance(1)
     assert [heard.told[0][0].offset for heard in callers] == [0, 1]
 
@@ -251,7 +251,7 @@ async def test_what_an_entry_leaves_to_be_done_in_steps_is_done_before_it_is_ack
 async def test_who_finds_another_writer_ends_all_that_waits(house: House) -> None:
     waiting = house.append("t", b"a")
     await settle()
-    house.broker._sequencer.give_up(FencedError("another appliance has taken over"))
+    house.broker._sequencer.fail(FencedError("another appliance has taken over"))
     with pytest.raises(FencedError):
         await waiting
     await settle()
@@ -263,7 +263,7 @@ async def test_who_finds_another_writer_ends_all_that_waits(house: House) -> Non
 async def test_what_is_appended_at_once_waits_for_its_linger_and_no_longer(house: House) -> None:
     await house.topic("t", linger_ms=1_000)
     heard = Heard()
-    assert house.broker.append_at_once(ADMIN, "t", b"a", 1, heard)
+    assert house.broker.appends.append_nowait(ADMIN, "t", b"a", 1, heard)
     await house.clock.advance(0.9995)
     assert heard.told == []
     await house.clock.advance(0.0005)
@@ -273,7 +273,7 @@ async def test_what_is_appended_at_once_waits_for_its_linger_and_no_longer(house
 async def test_a_record_that_is_too_long_is_left_to_who_says_why(house: House) -> None:
     await house.topic("t", max_record_bytes=3)
     heard = Heard()
-    assert not house.broker.append_at_once(ADMIN, "t", b"four", 4, heard)
-    assert house.broker.append_at_once(ADMIN, "t", b"one", 3, heard)
+    assert not house.broker.appends.append_nowait(ADMIN, "t", b"four", 4, heard)
+    assert house.broker.appends.append_nowait(ADMIN, "t", b"one", 3, heard)
     await house.clock.advance(1)
     assert len(heard.told) == 1

@@ -57,7 +57,9 @@ async def test_a_time_finds_the_first_record_of_that_time_or_later(house: House)
     for value, timestamp_us in ((b"a", 100), (b"late", 50), (b"b", 200), (b"c", 300)):
         records = NewRecords([value], timestamps_us=[timestamp_us])
         await house.done(
-            house.broker.append(ADMIN, "t", records, house.broker.pending.reserve(OPERATOR, 1))
+            house.broker.appends.append(
+                ADMIN, "t", records, house.broker.pending.reserve(OPERATOR, 1)
+            )
         )
     for timestamp_us, expected in ((0, b"a"), (100, b"a"), (101, b"b"), (200, b"b"), (300, b"c")):
         values = await house.values("t", From(timestamp_us=timestamp_us))
@@ -189,7 +191,7 @@ async def test_client_made_batches_come_back_restamped(house: House) -> None:
     stored = memoryview(made)[batch.HEADER_BYTES :]
     records = NewBatches([(batch.read_header(made), stored)] * 2, largest_value_bytes=1)
     reservation = house.broker.pending.reserve(OPERATOR, len(made))
-    answer = await house.done(house.broker.append(ADMIN, "t", records, reservation))
+    answer = await house.done(house.broker.appends.append(ADMIN, "t", records, reservation))
     assert (answer.offset, answer.count) == (1, 4)
     assert await house.values("t") == [b"first", b"x", b"y", b"x", b"y"]
 
@@ -200,7 +202,9 @@ async def test_a_batch_that_brings_its_own_offsets_is_refused(house: House) -> N
     stored = memoryview(made)[batch.HEADER_BYTES :]
     records = NewBatches([(batch.read_header(made), stored)], largest_value_bytes=1)
     with pytest.raises(BadBatchError):
-        await house.broker.append(ADMIN, "t", records, house.broker.pending.reserve(OPERATOR, 1))
+        await house.broker.appends.append(
+            ADMIN, "t", records, house.broker.pending.reserve(OPERATOR, 1)
+        )
 
 
 async def test_a_reader_of_an_idle_appliance_makes_it_look_for_a_newer_writer(

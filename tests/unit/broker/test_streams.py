@@ -13,7 +13,7 @@ from seb_appliance.broker.access.audit import THE_APPLIANCE
 from seb_appliance.broker.append.appends import Conditions
 from seb_appliance.broker.append.deduplication import ProducerStamp
 from seb_appliance.broker.shares import OPERATOR
-from seb_appliance.broker.streams.values import StreamAppend, WantedFork, WantedStream
+from seb_appliance.broker.streams.admission import StreamAppend, WantedFork, WantedStream
 from seb_appliance.broker.values import Appended, NewRecords
 from seb_appliance.errors import (
     OutcomeUnknownError,
@@ -102,7 +102,7 @@ async def test_a_stream_is_there_for_readers_while_a_record_of_it_is_on_its_way(
 async def test_nothing_is_stored_by_hand_in_a_stream_whose_time_is_up(house: House) -> None:
     await make(house, WantedStream(ttl_s=1))
     await house.clock.advance(1)
-    storing = house.broker.by_hand.append("s", NewRecords([b"late"]), THE_APPLIANCE)
+    storing = house.broker.appends.admin_produce("s", NewRecords([b"late"]), THE_APPLIANCE)
     with pytest.raises(TopicNotFoundError):
         await house.done(storing)
 
@@ -179,7 +179,7 @@ async def test_nothing_is_acknowledged_that_would_go_with_a_stream_whose_time_is
 ) -> None:
     await make(house, WantedStream(ttl_s=1))
     await house.clock.advance(1)
-    assert not house.broker.append_at_once(ADMIN, "s", b"x", 1, Nobody())
+    assert not house.broker.appends.append_nowait(ADMIN, "s", b"x", 1, Nobody())
     with pytest.raises(TopicNotFoundError):
         await house.appended("s", b"x")
     await house.clock.advance(limits.STREAM_SWEEP_S)
@@ -191,7 +191,7 @@ async def test_an_append_of_any_kind_is_a_use_of_a_stream(house: House) -> None:
     await house.clock.advance(HOUR_S - 10)
     await house.appended("s", b"by the record API")
     await house.clock.advance(HOUR_S - 10)
-    assert house.broker.append_at_once(ADMIN, "s", b"by the fast lane", 1, Nobody())
+    assert house.broker.appends.append_nowait(ADMIN, "s", b"by the fast lane", 1, Nobody())
     await house.clock.advance(HOUR_S - 10)
     assert house.broker.streams.get("s").log_end_offset == 3
 

@@ -51,7 +51,9 @@ def begun(
     house: House, asked: Transaction, timeout_ms: int | None = None
 ) -> asyncio.Task[Transacted]:
     reservation = house.broker.pending.reserve(OPERATOR, 100)
-    return asyncio.ensure_future(house.broker.transact(ADMIN, asked, reservation, timeout_ms))
+    return asyncio.ensure_future(
+        house.broker.appends.transact(ADMIN, asked, reservation, timeout_ms)
+    )
 
 
 async def done(house: House, *args, **members) -> Transacted:
@@ -106,7 +108,9 @@ async def test_the_topics_that_a_transaction_makes_are_noted_with_who_and_where(
 ) -> None:
     asked = transaction({"in": [b"1"], "a": [b"2"], "b": [b"3"]})
     reservation = ground.broker.pending.reserve(OPERATOR, 100)
-    await ground.done(ground.broker.transact(ADMIN, asked, reservation, address="192.0.2.7"))
+    await ground.done(
+        ground.broker.appends.transact(ADMIN, asked, reservation, address="192.0.2.7")
+    )
     operations = ground.journal.entries[-1].entry.contents.operations
     noted = [o for o in operations if isinstance(o, AuditNoted)]
     assert [(n.action, n.subject) for n in noted] == [

@@ -279,7 +279,7 @@ async def test_records_come_out_with_the_keys_and_headers_that_they_went_in_with
         appends = []
         for one in records:
             reservation = house.broker.pending.reserve(OPERATOR, 1)
-            append = house.broker.append(ADMIN, "t", one, reservation)
+            append = house.broker.appends.append(ADMIN, "t", one, reservation)
             appends.append(asyncio.ensure_future(append))
         await house.clock.advance(1)
         placed = [await append for append in appends]
@@ -314,9 +314,9 @@ async def test_a_plain_value_behind_keys_and_headers_has_neither(
 ) -> None:
     await house.topic("t")
     reservation = house.broker.pending.reserve(OPERATOR, 1)
-    appended = asyncio.ensure_future(house.broker.append(ADMIN, "t", first, reservation))
+    appended = asyncio.ensure_future(house.broker.appends.append(ADMIN, "t", first, reservation))
     await settle()
-    assert house.broker.append_at_once(ADMIN, "t", b"plain", 5, Nobody())
+    assert house.broker.appends.append_nowait(ADMIN, "t", b"plain", 5, Nobody())
     await house.clock.advance(1)
     after = (await appended).offset + len(first.values)
     assert await came_out(house, From(offset=after)) == [(b"plain", None, b"")]
@@ -326,9 +326,8 @@ async def test_a_plain_value_behind_keys_and_headers_has_neither(
 @pytest.mark.parametrize("times_us", [[0], [3, 1, 2]])
 def test_a_section_tells_the_latest_of_its_records_times(times_us: list[int]) -> None:
     window = Window()
-    runs = window.runs_of(1, 0, None)
     for time_us in times_us:
-        runs.add_value(b"a", time_us)
+        window.add_value(1, 0, None, b"a", time_us, 1)
     (section,) = seal(window, 9).contents.sections
     assert section.largest_timestamp_us == max(times_us)
 
@@ -440,7 +439,7 @@ class _Told:
 
 async def _told(house: House, *, raises: bool = False) -> _Told:
     told = _Told(raises=raises)
-    assert house.broker.append_at_once(ADMIN, "t", b"x", 1, told)
+    assert house.broker.appends.append_nowait(ADMIN, "t", b"x", 1, told)
     await settle()
     return told
 

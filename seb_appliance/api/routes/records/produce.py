@@ -119,7 +119,7 @@ def routes(broker: Broker, options: ApiOptions) -> list[HTTPRouteHandler]:
             reservation.release()
             raise
         try:
-            appended = await broker.append(
+            appended = await broker.appends.append(
                 call.key, topic, records, reservation, deadline_ms, agreed, address=call.address
             )
         except BaseException as error:

@@ -167,7 +167,7 @@ async def _delete(broker: Broker, request: AnyRequest, call: Call, topic: str) -
     deadline_ms = timeout_ms(call.headers)
     agreed = await asked.conditions(call, request.scope["path"], b"tombstone of " + key)
     broker.topics.get(topic)  # a tombstone makes no topic
-    appended = await broker.append(
+    appended = await broker.appends.append(
         call.key,
         topic,
         NewRecords([None], keys=[key]),

@@ -77,7 +77,7 @@ def routes(broker: Broker, options: ApiOptions) -> list[HTTPRouteHandler]:
             if isinstance(records, NewRecords):
                 keep_traceparent(records, call.headers)
         transaction = Transaction(asked.produce, asked.commit, request_stamp)
-        done = await broker.transact(
+        done = await broker.appends.transact(
             call.key, transaction, reservation, deadline_ms, address=call.address
         )
         return _answer(done, transaction)
