@@ -87,8 +87,8 @@ class TopicNotFoundError(NotFoundError):
 
 
 class TopicHeldError(TopicNotFoundError):
-    """The topic was deleted while it had forks. Its name stays reserved, and its shared records
-    readable through the forks, until the last fork is deleted."""
+    """The topic was deleted while it had forks: its name stays taken until the last of them goes,
+    and they still read what they share with it."""
 
     code, status, title = "topic_held", 410, "The topic was deleted, and has forks"
 
@@ -106,7 +106,8 @@ class RecordNotFoundError(NotFoundError):
 
 
 class RecordKeyNotFoundError(NotFoundError):
-    """No record has this record key, or the newest one is a tombstone, as of `indexed_offset`."""
+    """No record has this record key, or the newest one is a tombstone; `indexed_offset` tells up to
+    which offset that is known."""
 
     code, title = "record_key_not_found", "No live record has this record key"
 
@@ -133,7 +134,7 @@ class TopicDiffersError(RefusedError):
 
 
 class TopicReplacedError(RefusedError):
-    """The topic was deleted, and another topic now has its name."""
+    """The topic that is meant was deleted, and another one has its name."""
 
     code, status, title = "topic_replaced", 409, "Another topic has this name now"
 
@@ -143,7 +144,7 @@ class StreamConflictError(RefusedError):
 
 
 class StreamClosedError(RefusedError):
-    """Durable Streams: the stream ended at `log_end_offset`."""
+    """Of the Durable Streams protocol; `log_end_offset` tells where the stream ended."""
 
     code, status, title = "stream_closed", 409, "The stream is closed"
 
@@ -153,8 +154,9 @@ class NameHeldError(RefusedError):
 
 
 class ForkRefusedError(RefusedError):
-    """There would be too many forks, or they would be nested too deep (`limit`), or the fork would
-    begin inside a compacted range (only `base_offset`, `next_offset` and offsets outside work)."""
+    """The fork would be one too many, or too deep; `limit` says which number of them there may
+    be. Or it would begin within what compaction went over: `base_offset` and `next_offset` (or
+    any offset outside them) are possible."""
 
     code, status, title = "fork_refused", 409, "The topic cannot be forked"
 
@@ -168,7 +170,7 @@ class CommitBeyondEndError(RefusedError):
 
 
 class OffsetConflictError(RefusedError):
-    """A compare-and-set found `committed` instead of the expected offset."""
+    """A compare-and-set found something else; `committed` tells what is there."""
 
     code, status, title = "offset_conflict", 409, "The committed offset is not the expected one"
 
@@ -192,7 +194,7 @@ class KeyIndexOffError(RefusedError):
 
 
 class StandbyError(RefusedError):
-    """`epoch` and `writer` identify the current writer; its address is not known."""
+    """`epoch` and `writer` name who writes (its address is not in the bucket)."""
 
     code, status, title = "standby", 409, "This appliance follows another one, and takes no writes"
 
@@ -202,7 +204,7 @@ class StaleEpochError(RefusedError):
 
 
 class SequenceGapError(RefusedError):
-    """`expected` and `received` are sequence numbers."""
+    """`expected` and `received` tell which seq was missed."""
 
     code, status, title = "sequence_gap", 409, "The producer's seq does not follow its last one"
 
@@ -218,19 +220,19 @@ class CompactionNotFoundError(RefusedError):
 
 
 class ImportRefusedError(RefusedError):
-    """A log cannot be imported from here on; no invalid part of it was."""
+    """An old log cannot be imported, or not to its end; nothing of what is wrong with it was."""
 
     code, title = "import_refused", "Not a log that can be imported"
 
 
 class ExportRefusedError(RefusedError):
-    """The format cannot represent the data, or the target is not empty."""
+    """Something that the format cannot hold, or a place that holds something else."""
 
     code, title = "export_refused", "Not what this format can hold"
 
 
 class PreconditionFailedError(RefusedError):
-    """`log_end_offset` is the actual log end."""
+    """`log_end_offset` tells where the log ends."""
 
     code = "precondition_failed"
     status = 412
@@ -284,14 +286,14 @@ class OverloadedError(UnavailableError):
 
 
 class ShareExceededError(UnavailableError):
-    """An API key used up its share of a common resource (`share`, see broker/shares.py), of which
-    it holds `held` of `limit`."""
+    """One API key holds its share of something that all API keys use together. `share`: its name
+    in `broker/shares.py`; `held` and `limit`: in its unit."""
 
     code, status, title = "share_exceeded", 429, "The API key holds its share of a common resource"
 
 
 class QuotaExceededError(UnavailableError):
-    """The API key used up its quota per second; retry after `retry_after_s`."""
+    """The API key used up what it may use a second; `retry_after_s` says when there is more."""
 
     code, status, title = "quota_exceeded", 429, "The API key's quota is used up"
 
@@ -301,13 +303,13 @@ class QuotaExceededError(UnavailableError):
 
 
 class ApiKeyChangedError(UnavailableError):
-    """The API key lost a grant while the request was under way; retry."""
+    """The API key lost a grant while the request was under way; the next try is judged anew."""
 
     code, title = "api_key_changed", "The API key was changed while the request was under way"
 
 
 class StoreUnavailableError(UnavailableError):
-    """The object store does not answer, or denies access."""
+    """The object store does not answer, or refuses us."""
 
     code, title = "store_unavailable", "The object store is not available"
 
@@ -340,7 +342,7 @@ class FencedError(SebError):
 
 
 class OutcomeUnknownError(SebError):
-    """The deadline passed while the entry was being stored; it may still be stored."""
+    """The caller's deadline passed while its entry was on its way: it may be stored yet."""
 
     code = "outcome_unknown"
     status = 504
