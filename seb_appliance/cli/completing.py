@@ -57,7 +57,7 @@ def _listed(path: str, rows: str, member: str) -> Callable[[click.Context], list
 
 def _profiles(_: click.Context) -> list[str]:
     from seb_appliance.cli.profiles_file import load
-    from seb_appliance.settings import profiles_file
+    from seb_appliance.setting_sources import profiles_file
 
     return sorted(load(profiles_file()).profiles)
 

@@ -10,8 +10,8 @@ import click
 
 from seb_appliance.cli.completing import profile_names
 from seb_appliance.quantities import duration_ms, size_bytes
-from seb_appliance.setting_table import SETTINGS, Setting
-from seb_appliance.settings import Settings, load
+from seb_appliance.setting_sources import load
+from seb_appliance.settings import SETTINGS, Setting, Settings
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 

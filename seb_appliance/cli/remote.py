@@ -13,7 +13,8 @@ from seb_appliance.addresses import is_local
 from seb_appliance.cli.options import settings_from, with_settings
 from seb_appliance.cli.profiles_file import Profile, load, read_key
 from seb_appliance.errors import ConfigurationError
-from seb_appliance.settings import Settings, profiles_file
+from seb_appliance.setting_sources import profiles_file
+from seb_appliance.settings import Settings
 
 if TYPE_CHECKING:
     from seb_appliance.cli.http_client import HttpClient

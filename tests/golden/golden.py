@@ -16,7 +16,7 @@ import click
 
 from seb_appliance import errors
 from seb_appliance.cli import seb
-from seb_appliance.setting_table import SETTINGS
+from seb_appliance.settings import SETTINGS
 from tests.support.appliance import running_appliance
 
 COPIES = Path(__file__).parent / "copies"

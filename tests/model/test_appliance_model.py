@@ -35,7 +35,8 @@ from seb_appliance.formats.columns import BinaryColumn, Columns, int64s
 from seb_appliance.formats.operations import Grant, TopicSettings
 from seb_appliance.ops.serve import assembly
 from seb_appliance.ops.serve.assembly import Appliance
-from seb_appliance.settings import Settings, load
+from seb_appliance.setting_sources import load
+from seb_appliance.settings import Settings
 from seb_appliance.state import database
 from seb_appliance.state.connection import writer_engine
 from seb_appliance.storage.recovery.opening import StartOptions

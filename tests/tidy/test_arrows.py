@@ -25,7 +25,7 @@ LEAVES = {
     "tasks",
     "traces",
 }
-SETTINGS = {"setting_table", "settings"}
+SETTINGS = {"setting_sources", "settings"}
 ROOMS = {
     "api",
     "bench",

@@ -17,7 +17,7 @@ from seb_appliance.cli import seb
 from seb_appliance.errors import SebError, StartError, StoreError
 from seb_appliance.ops.checks.findings import CODES
 from seb_appliance.ops.cost.prices import PROVIDERS
-from seb_appliance.setting_table import SETTINGS, Setting
+from seb_appliance.settings import SETTINGS, Setting
 
 BUDGETS = ("pending", "reading", "following")
 ROOT = Path(__file__).parents[2]

@@ -22,7 +22,8 @@ from seb_appliance.cli.options import Quantity, settings_from, with_settings
 from seb_appliance.cli.output import Progress, say, tell
 from seb_appliance.cli.remote import REFUSED, UNAVAILABLE, WRONG, CommandError, url_and_key
 from seb_appliance.errors import ConfigurationError, StartError
-from seb_appliance.settings import Settings, environment_without_settings
+from seb_appliance.setting_sources import environment_without_settings
+from seb_appliance.settings import Settings
 
 if TYPE_CHECKING:
     from seb_appliance.bench.result import Result

@@ -24,7 +24,7 @@ from seb_appliance.cli.profiles_file import (
 )
 from seb_appliance.cli.remote import ListsByDefault, ask, yes_option
 from seb_appliance.errors import ConfigurationError
-from seb_appliance.settings import profiles_file
+from seb_appliance.setting_sources import profiles_file
 
 json_option = click.option("--json", "as_json", is_flag=True, help="JSON, for programs.")
 

@@ -17,7 +17,8 @@ from seb_appliance.cli.output import outline, say, say_json, showing, size
 from seb_appliance.cli.parts import need_server
 from seb_appliance.cli.remote import talks
 from seb_appliance.errors import ConfigurationError
-from seb_appliance.settings import Settings, load
+from seb_appliance.setting_sources import load
+from seb_appliance.settings import Settings
 
 if TYPE_CHECKING:
     from seb_appliance.cli.http_client import HttpClient

@@ -31,7 +31,8 @@ from seb_appliance.cli.remote import (
     url_and_key,
 )
 from seb_appliance.cli.wording import in_our_words
-from seb_appliance.settings import Settings, load
+from seb_appliance.setting_sources import load
+from seb_appliance.settings import Settings
 
 if TYPE_CHECKING:
     from seb_appliance.cli.http_client import HttpClient

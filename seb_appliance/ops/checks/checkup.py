@@ -27,8 +27,7 @@ from seb_appliance.errors import (
 )
 from seb_appliance.ops.cost.effects import always_busy
 from seb_appliance.ops.host.stores import make_store
-from seb_appliance.setting_table import SETTINGS, Setting
-from seb_appliance.settings import Settings
+from seb_appliance.settings import SETTINGS, Setting, Settings
 from seb_appliance.state.database import last_created_us
 from seb_appliance.storage.journal.bucket_info import read_bucket_info
 from seb_appliance.storage.journal.retry import RetryingStore, given_up

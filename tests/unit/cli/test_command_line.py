@@ -14,7 +14,7 @@ from click.testing import CliRunner
 
 from seb_appliance import __version__
 from seb_appliance.cli import run, seb
-from seb_appliance.setting_table import SETTINGS
+from seb_appliance.settings import SETTINGS
 
 ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.startswith("SEB_")}
 
