@@ -82,7 +82,7 @@ async def from_memory() -> None:
             await broker.appends.append(ADMIN, "t", records, broker.pending.reserve(OPERATOR, 1))
         request = ReadRequest(From(offset=RECORDS), max_records=RECORDS)
         await broker.read("t", request)
-        taken = seconds(lambda: broker.read_at_once("t", request), 5_000)
+        taken = seconds(lambda: broker.read_nowait("t", request), 5_000)
         print(f"{RECORDS:,} records of {VALUE_BYTES} B, from memory")
         _rate("stored batches", RECORDS, taken)
         result = await broker.read("t", request)

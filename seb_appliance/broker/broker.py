@@ -34,12 +34,18 @@ from seb_appliance.broker.ports import (
     SectionSource,
     State,
 )
-from seb_appliance.broker.read.followers import Follower, FollowerOfMany, Followers, check_count
 from seb_appliance.broker.read.index import SectionIndex
 from seb_appliance.broker.read.manifest import Manifests
 from seb_appliance.broker.read.reads import Reads
 from seb_appliance.broker.read.sections import SectionReader
-from seb_appliance.broker.read.waiting import Waiter, WaitingReaders
+from seb_appliance.broker.read.waiting import (
+    Follower,
+    FollowerOfMany,
+    Followers,
+    Waiter,
+    WaitingReaders,
+    check_count,
+)
 from seb_appliance.broker.readiness import ReadinessCheck
 from seb_appliance.broker.record_keys.key_index import KeyIndex
 from seb_appliance.broker.record_keys.queries import RecordKeys, read_key
@@ -51,7 +57,7 @@ from seb_appliance.broker.topics.topic import Topic
 from seb_appliance.broker.topics.topics import TopicLists, Topics
 from seb_appliance.broker.upkeep.adopting import Adopting
 from seb_appliance.broker.upkeep.compaction import Compactions
-from seb_appliance.broker.upkeep.external_compactions import CompactionsElsewhere
+from seb_appliance.broker.upkeep.external_compactions import ExternalCompactions
 from seb_appliance.broker.upkeep.tidying import Tidying
 from seb_appliance.broker.values import (
     Readiness,
@@ -200,7 +206,7 @@ class Broker:
 
     def _make_upkeep(self, index: SectionIndex, source: SectionSource) -> None:
         catalog, settings, journal = self._catalog, self._settings, self._journal
-        elsewhere = CompactionsElsewhere(
+        external = ExternalCompactions(
             catalog,
             source,
             self.log_clock,
@@ -222,9 +228,9 @@ class Broker:
             epoch=lambda: journal.epoch,
             linger=self.linger,
             compactions=Compactions(
-                catalog, self.log_clock, settings, settings.tidy.segment_bytes, elsewhere.holds
+                catalog, self.log_clock, settings, settings.tidy.segment_bytes, external.holds
             ),
-            elsewhere=elsewhere,
+            external=external,
         )
         self.adopting = Adopting(catalog, self._writes.admission, self._writes)
 
@@ -325,18 +331,18 @@ class Broker:
         self._readiness.look_for_newer_writer()
         return await read_key(self._reads, topic, request, key)
 
-    def read_at_once(
+    def read_nowait(
         self, topic: str, request: ReadRequest, *, waits: bool = True
     ) -> ReadResult | None:
         """As `read`, if it need not wait for anything: neither for a record (which it never does
         unless it `waits`) nor for bytes that are not in memory. Else None. Does no I/O."""
         self._readiness.look_for_newer_writer()
-        return self._reads.read_at_once(topic, request, waits=waits)
+        return self._reads.read_nowait(topic, request, waits=waits)
 
     def wait_at_end(
         self, topic: str, offset: int, seconds: float, owner: str, woken: Callable[[], None]
     ) -> Waiter | None:
-        """For who was told None by `read_at_once`: see `Reads.wait_at_end`."""
+        """For who was told None by `read_nowait`: see `Reads.wait_at_end`."""
         return self._reads.wait_at_end(topic, offset, seconds, owner, woken)
 
     def follow(self, topic: str, owner: str) -> Follower:

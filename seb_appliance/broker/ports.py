@@ -144,7 +144,7 @@ class SectionSource(Protocol):
     def keep(self, entry: EncodedEntry) -> None:
         """An entry of ours was stored: its sections are at hand now."""
 
-    def at_hand(self, ref: SectionRef) -> bytes | None:
+    def cached(self, ref: SectionRef) -> bytes | None:
         """The section's bytes if they are in memory and their CRC agrees; else None. No I/O."""
 
     async def read(self, ref: SectionRef) -> bytes:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from seb_appliance import settings
+from seb_appliance import setting_sources
 from seb_appliance.clock import SystemClock
 from seb_appliance.errors import (
     BucketInUseError,
@@ -56,7 +56,7 @@ def mode(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Mod
 
 def of(folder: Path, name: str = "bucket") -> Settings:
     flags = {"bucket": f"file:{folder / name}", "data": str(folder / f"{name}-data")}
-    return settings.load(flags=flags, environment={})
+    return setting_sources.load(flags=flags, environment={})
 
 
 @asynccontextmanager
@@ -371,7 +371,7 @@ async def test_a_place_without_an_appliance_is_refused(tmp_path: Path) -> None:
 )
 async def test_a_copy_into_the_source_is_refused(one: str, other: str, tmp_path: Path) -> None:
     both = [
-        settings.load(flags={"bucket": name, "data": str(tmp_path)}, environment={})
+        setting_sources.load(flags={"bucket": name, "data": str(tmp_path)}, environment={})
         for name in (one, other)
     ]
     with pytest.raises(ConfigurationError, match="side by side"):

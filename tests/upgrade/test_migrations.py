@@ -21,7 +21,7 @@ from alembic.script import ScriptDirectory
 from backports import zstd
 from sqlalchemy import create_engine
 
-from seb_appliance import limits, settings
+from seb_appliance import limits, setting_sources
 from seb_appliance.broker.append.retry_results import RememberedRequest
 from seb_appliance.broker.ports import AuditQuery, GroupOffsetRow, UserRow
 from seb_appliance.bundled import bundled
@@ -35,6 +35,7 @@ from seb_appliance.formats.operations import (
     UserSet,
 )
 from seb_appliance.ops.host import restoring
+from seb_appliance.settings import Settings
 from seb_appliance.state import checks, files, migrate
 from seb_appliance.state.database import StateDatabase
 from seb_appliance.state.digest import rows_checksum, state_digest
@@ -191,9 +192,9 @@ async def test_after_going_back_a_release_older_snapshots_are_begun_from(tmp_pat
         await restoring.verify(_settings(tmp_path), lambda *_: None)
 
 
-def _settings(tmp_path: Path) -> settings.Settings:
+def _settings(tmp_path: Path) -> Settings:
     flags = {"bucket": f"file:{tmp_path / 'bucket'}", "data": str(tmp_path / "other")}
-    return settings.load(flags=flags, environment={})
+    return setting_sources.load(flags=flags, environment={})
 
 
 def _write_as_a_later_release(bucket: Path, newest: int) -> None:

@@ -215,7 +215,7 @@ class PlainAnswers:
         """The parts of the whole answer, and what holds their bytes until they are sent; None when
         there is something to wait for (unless it no longer `waits`), or to refuse. Does no I/O."""
         try:
-            result = self._broker.read_at_once(plain.topic, plain.wanted, waits=waits)
+            result = self._broker.read_nowait(plain.topic, plain.wanted, waits=waits)
         except SebError:
             return None
         if result is None:

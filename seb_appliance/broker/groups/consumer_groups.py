@@ -16,12 +16,13 @@ from seb_appliance.broker.append.acknowledgement import AckCallback
 from seb_appliance.broker.append.window import Window
 from seb_appliance.broker.append.writes import Writes
 from seb_appliance.broker.groups.admission import Commit, GroupAdmission, NewPosition
-from seb_appliance.broker.groups.groups import Committed, Lease
-from seb_appliance.broker.groups.views import (
+from seb_appliance.broker.groups.groups import (
+    Committed,
     GroupRead,
     GroupTopicView,
     GroupView,
     Lag,
+    Lease,
     LeaseView,
     ResetRow,
     lease_held,

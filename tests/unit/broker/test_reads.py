@@ -226,7 +226,7 @@ async def test_a_reader_of_an_idle_appliance_makes_it_look_for_a_newer_writer(
 
 
 def at_once(house: House, start: From | None = None, **limits: int) -> ReadResult | None:
-    return house.broker.read_at_once("t", ReadRequest(start or From(earliest=True), **limits))
+    return house.broker.read_nowait("t", ReadRequest(start or From(earliest=True), **limits))
 
 
 async def test_what_is_in_memory_is_read_at_once_with_the_same_answer(house: House) -> None:
@@ -239,7 +239,7 @@ async def test_what_is_in_memory_is_read_at_once_with_the_same_answer(house: Hou
         ReadRequest(From(latest=True)),
     ):
         read = await house.broker.read("t", request)
-        assert house.broker.read_at_once("t", request) == read
+        assert house.broker.read_nowait("t", request) == read
 
 
 async def test_a_section_that_is_not_in_memory_is_not_read_at_once(house: House) -> None:

@@ -24,7 +24,7 @@ class Source:
         self.asked = 0
         self.data: dict[int, bytes] = {}
 
-    def at_hand(self, ref: SectionRef) -> bytes | None:
+    def cached(self, ref: SectionRef) -> bytes | None:
         return None
 
     async def read(self, ref: SectionRef) -> bytes:
@@ -78,7 +78,7 @@ async def test_one_record_costs_the_decoding_of_its_batch_only(
 ) -> None:
     ref = source.put(1)
     assert bases_of(await reader.read(ref, 13, 14)) == [12] == decoded
-    assert bases_of(reader.at_hand(ref, 14, 16)) == [12, 15] == decoded
+    assert bases_of(reader.cached(ref, 14, 16)) == [12, 15] == decoded
     assert source.asked == 1
 
 
@@ -89,7 +89,7 @@ async def test_a_batch_is_decoded_once_and_the_section_is_whole_then(
     await reader.read(ref, 5, 6)
     assert bases_of(await reader.read(ref, 0, 30)) == list(range(0, 30, 3))
     assert sorted(decoded) == list(range(0, 30, 3))
-    assert len(reader.at_hand(ref, 7, 8) or ()) == 10
+    assert len(reader.cached(ref, 7, 8) or ()) == 10
     assert (len(decoded), source.asked) == (10, 1)
 
 
@@ -106,9 +106,9 @@ async def test_a_damaged_batch_does_not_hinder_those_who_ask_for_another(
 async def test_large_batches_are_decoded_in_a_thread(source: Source, reader: SectionReader) -> None:
     ref = source.put(1, size=100_000)
     await reader.read(ref, 0, 1)
-    assert reader.at_hand(ref, 0, 30) is None
+    assert reader.cached(ref, 0, 30) is None
     assert len(await reader.read(ref, 0, 30)) == 10
-    assert reader.at_hand(ref, 0, 30) is not None
+    assert reader.cached(ref, 0, 30) is not None
 
 
 async def test_what_is_inflated_counts_among_what_is_kept(
@@ -118,11 +118,11 @@ async def test_what_is_inflated_counts_among_what_is_kept(
     a, b = source.put(1, size=3_000), source.put(2, size=3_000)
     await reader.read(a, 0, 1)
     await reader.read(b, 0, 1)
-    assert reader.at_hand(a, 0, 1) is not None  # both lie here, with one batch of each
+    assert reader.cached(a, 0, 1) is not None  # both lie here, with one batch of each
     await reader.read(a, 0, 20)
     await reader.read(b, 0, 20)
-    assert reader.at_hand(a, 0, 1) is None
-    assert reader.at_hand(b, 0, 1) is not None
+    assert reader.cached(a, 0, 1) is None
+    assert reader.cached(b, 0, 1) is not None
 
 
 async def test_a_section_that_is_larger_than_all_that_is_kept_is_not_kept(
@@ -132,7 +132,7 @@ async def test_a_section_that_is_larger_than_all_that_is_kept_is_not_kept(
     monkeypatch.setattr(sections, "KEPT_BYTES", 100_000)
     await reader.read(small, 0, 30)
     await reader.read(large, 0, 1)
-    assert reader.at_hand(large, 0, 1) is not None
+    assert reader.cached(large, 0, 1) is not None
     assert len(await reader.read(large, 0, 30)) == 10
-    assert reader.at_hand(large, 0, 1) is None
-    assert reader.at_hand(small, 0, 30) is not None
+    assert reader.cached(large, 0, 1) is None
+    assert reader.cached(small, 0, 30) is not None

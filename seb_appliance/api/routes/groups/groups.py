@@ -23,7 +23,7 @@ from seb_appliance.api.routes.groups.rights import (
 )
 from seb_appliance.api.server.auth import AnyRequest, Call, enter
 from seb_appliance.broker.broker import Broker
-from seb_appliance.broker.groups.views import GroupTopicView, GroupView, LeaseView, ResetRow
+from seb_appliance.broker.groups.groups import GroupTopicView, GroupView, LeaseView, ResetRow
 from seb_appliance.broker.topics.names import check_group_name, check_topic_name
 from seb_appliance.broker.values import ApiKeyView
 from seb_appliance.errors import BadRequestError

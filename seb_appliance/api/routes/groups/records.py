@@ -25,7 +25,7 @@ from seb_appliance.api.routes.records.consume import (
 )
 from seb_appliance.api.server.auth import AnyRequest, enter
 from seb_appliance.broker.broker import Broker
-from seb_appliance.broker.groups.views import GroupRead
+from seb_appliance.broker.groups.groups import GroupRead
 from seb_appliance.broker.values import From
 from seb_appliance.formats.columns import Bytes
 

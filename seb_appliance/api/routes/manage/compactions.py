@@ -17,7 +17,7 @@ from seb_appliance.api.encoding.json_bodies import read_json
 from seb_appliance.api.encoding.parameters import refuse_unsupported
 from seb_appliance.api.server.auth import AnyRequest, Call, enter
 from seb_appliance.broker.broker import Broker
-from seb_appliance.broker.upkeep.external_compactions import CompactionElsewhere, State
+from seb_appliance.broker.upkeep.external_compactions import ExternalCompaction, State
 from seb_appliance.errors import BadRequestError, CompactionRefusedError
 from seb_appliance.formats.numbers import Whole
 
@@ -76,7 +76,7 @@ _segment_decoder: Final = msgspec.json.Decoder(NewSegmentIn)
 _hand_over_decoder: Final = msgspec.json.Decoder(HandOverIn)
 
 
-def _compaction_out(found: CompactionElsewhere) -> CompactionOut:
+def _compaction_out(found: ExternalCompaction) -> CompactionOut:
     item = found.item
     return CompactionOut(
         found.compaction_id,
@@ -128,21 +128,21 @@ def routes(broker: Broker) -> list[HTTPRouteHandler]:
         call, topic = _entered(request, broker)
         refuse_unsupported(call.headers)
         _check_quotas(call)
-        begun = await broker.tidying.elsewhere.begin(topic, call.owner)
+        begun = await broker.tidying.external.begin(topic, call.owner)
         return json_answer(201, _compaction_out(begun))
 
     @get("/v1/topics/{topic:str}/compactions/{compaction:str}")
     async def get_compaction(request: AnyRequest) -> ASGIApp:
         _, topic = _entered(request, broker)
         compaction: str = request.scope["path_params"]["compaction"]
-        return json_answer(200, _compaction_out(broker.tidying.elsewhere.get(topic, compaction)))
+        return json_answer(200, _compaction_out(broker.tidying.external.get(topic, compaction)))
 
     @delete("/v1/topics/{topic:str}/compactions/{compaction:str}", status_code=200)
     async def give_up_compaction(request: AnyRequest) -> ASGIApp:
         call, topic = _entered(request, broker)
         refuse_unsupported(call.headers)
         compaction: str = request.scope["path_params"]["compaction"]
-        broker.tidying.elsewhere.give_up(broker.tidying.elsewhere.get(topic, compaction))
+        broker.tidying.external.give_up(broker.tidying.external.get(topic, compaction))
         return Answer(204, [])
 
     @post("/v1/topics/{topic:str}/compactions/{compaction:str}/segments")
@@ -154,8 +154,8 @@ def routes(broker: Broker) -> list[HTTPRouteHandler]:
         if not 0 < asked.size_bytes <= limits.HANDED_OVER_SEGMENT_BYTES_MAX:
             most = limits.HANDED_OVER_SEGMENT_BYTES_MAX
             raise BadRequestError(f"A segment has at most {most} bytes.")
-        name, upload = await broker.tidying.elsewhere.upload(
-            broker.tidying.elsewhere.get(topic, compaction),
+        name, upload = await broker.tidying.external.upload(
+            broker.tidying.external.get(topic, compaction),
             asked.base_offset,
             asked.last_offset,
             asked.size_bytes,
@@ -167,8 +167,8 @@ def routes(broker: Broker) -> list[HTTPRouteHandler]:
     async def hand_over(request: AnyRequest) -> ASGIApp:
         call, topic = _entered(request, broker)
         asked = await read_json(request, call, broker, _hand_over_decoder)
-        found = broker.tidying.elsewhere.get(topic, asked.compaction)
-        broker.tidying.elsewhere.hand_over(found, asked.segments)
+        found = broker.tidying.external.get(topic, asked.compaction)
+        broker.tidying.external.hand_over(found, asked.segments)
         return json_answer(202, _compaction_out(found))
 
     return [begin_compaction, get_compaction, give_up_compaction, name_segment, hand_over]

@@ -28,7 +28,7 @@ from seb_appliance.api.routes.records.many import (
 )
 from seb_appliance.api.server.auth import AnyRequest, Call, enter_to_read
 from seb_appliance.broker.broker import Broker
-from seb_appliance.broker.read.followers import FollowerOfMany, Part, check_count
+from seb_appliance.broker.read.waiting import FollowerOfMany, Part, check_count
 from seb_appliance.broker.topics.topic import Topic
 from seb_appliance.broker.values import ApiKeyView, From, ReadRequest, ReadResult
 from seb_appliance.errors import BadParameterError, TopicNotFoundError
@@ -138,7 +138,7 @@ class LiveOfMany(LiveAnswer[FollowerOfMany]):
             return found
         wanted = ReadRequest(From(offset=offset), None, most, limits.FOLLOWER_PART_BYTES)
         try:
-            result = self._broker.read_at_once(topic.name, wanted)
+            result = self._broker.read_nowait(topic.name, wanted)
             if result is None:
                 result = await self._broker.read(topic.name, wanted)
         except TopicNotFoundError:
