@@ -1,25 +1,26 @@
-# Everything needs git, make and python3 (3.11 or newer); the rest is set up here, inside .venv.
+# Requirements: git, make and python3 (3.11 or newer). Everything else is installed into .venv.
 #   make run     start the appliance on a directory (ARGS="--port 8080" adds flags)
-#   make test    lint, types, import arrows, tests: what must pass before a commit
-#   make bench   what the appliance does, as ratios to a server that only answers
-#   make demo    this machine's package log in, out, and compared
-#   make slow    the tests against real servers, crashes, the built wheel
-#   make measured  those of them that measure seconds and memory, or need the machine, one at a time
-#   make proof   faults from outside, some 5 minutes; the page is .state/proof/report.html
-#   make proof-full  the same, about 90 minutes; goes on where it was (MINUTES=20 ends it early)
-#   make soak    half of the peak beside faults for HOURS=8
-#   make coverage  every branch of the paths on which nothing may go wrong (docs/TESTING.md)
-#   make mutants  small lies in them, to see that a test notices; goes on where it stopped
-#   make screenshots  the pictures of docs/images, of an appliance with traffic
+#   make test    lint, types, import rules, tests: must pass before a commit
+#   make bench   performance, as ratios to a no-op server
+#   make demo    produce this machine's package log, consume it, compare
+#   make slow    tests against real servers, crashes, the built wheel
+#   make neighbours  tests against servers and clients of other projects, which it installs
+#   make measured  tests that measure time or memory, or need the machine alone, one at a time
+#   make proof   external faults, about 5 minutes; the report is .state/proof/report.html
+#   make proof-full  the same, about 90 minutes; continues where it was (MINUTES=20 ends it early)
+#   make soak    half of the peak load with faults for HOURS=8
+#   make coverage  every branch of the most critical paths (docs/TESTING.md)
+#   make mutants  mutants of these paths, which a test must kill; continues where it stopped
+#   make screenshots  update docs/images from an appliance with traffic
 #   make wheel   dist/*.whl: what ansible/ installs
-#   make sbom    dist/*.cdx.json: what an installed appliance consists of (CycloneDX)
-#   make audit   known holes in what constraints.txt pins; fails when it cannot look
-#   make pins    renew constraints.txt and the hashes in ansible/ from the ranges in pyproject.toml
+#   make sbom    dist/*.cdx.json: the parts of an installed appliance (CycloneDX)
+#   make audit   known vulnerabilities of the pinned packages; fails if it cannot check
+#   make pins    update constraints.txt and the hashes in ansible/ from the ranges in pyproject.toml
 #   make clean   remove the virtual environment and every cache (not seb-data/)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run test lint bench demo slow measured coverage mutants proof proof-full soak screenshots wheel sbom audit pins clean
+.PHONY: help run test lint bench demo slow neighbours measured coverage mutants proof proof-full soak screenshots wheel sbom audit pins clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -39,7 +40,7 @@ TEST_PARTS := .[bench,server,spark,test]
 TEST_APT = $(shell sed -n "s/.*--no-install-recommends \([^']*\)'.*/\1/p" .ci/install-*)
 
 help:
-	@sed -n '2,18s/^#  //p' Makefile
+	@sed -n '2,19s/^#  //p' Makefile
 
 run: $(RUN_READY)
 	@exec $(VENV)/bin/seb serve $(ARGS)
@@ -59,10 +60,15 @@ demo: $(RUN_READY)
 	@$(PY) examples/package-log/demo.py $(ARGS)
 
 slow: $(TEST_READY)
-	$(PYTEST) -m "slow and not measured and not alone" $(ARGS)
+	$(PYTEST) -m "slow and not measured and not alone and not neighbours" $(ARGS)
+
+neighbours: $(TEST_READY)
+	@sh tests/support/servers/install.sh neighbours
+	@sh .ci/install-generators
+	$(PY) -m pytest -q -m neighbours -rs $(ARGS)
 
 measured: $(TEST_READY)
-	$(PY) -m pytest -q -m "measured or alone" -p rerunfailures -rR $(ARGS)
+	$(PY) -m pytest -q -m "(measured or alone) and not neighbours" -p rerunfailures -rR $(ARGS)
 
 proof: $(TEST_READY)
 	@$(PY) -m tests.proof run $(ARGS)
@@ -116,11 +122,11 @@ $(RUN_READY): pyproject.toml constraints.txt | $(PY)
 	@touch $@
 
 $(TEST_READY): pyproject.toml constraints.txt | $(PY)
-	@echo "Before the first tests this installs, where it is missing:"
-	@echo "  with apt, as root or by sudo without a password: $(TEST_APT)"
+	@echo "Before the first tests this installs, if missing:"
+	@echo "  with apt, as root or with passwordless sudo: $(TEST_APT)"
 	@echo "  with pip, into $(VENV): $(TEST_PARTS), as constraints.txt pins them"
-	@echo "  with npm, into .state/node: Node.js 20, where that of Debian is older"
-	@echo "Without what needs root, the tests that need it are skipped."
+	@echo "  with npm, into .state/node: Node.js 20, if Debian's is older"
+	@echo "Without root, the tests that need the apt packages are skipped."
 	@sh .ci/install-java
 	@sh .ci/install-faults
 	@sh .ci/install-node

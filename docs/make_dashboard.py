@@ -13,7 +13,7 @@ _WIDTH, _HEIGHT, _COLUMNS = 8, 8, 3
 
 @dataclass(frozen=True)
 class Panel:
-    """A chart. `lines`: what is asked, and how each line is named."""
+    """A chart. `lines`: the query and the name of each line."""
 
     title: str
     unit: str
@@ -34,17 +34,17 @@ PUT: Final = '{kind="PUT"}'
 ROWS: Final[dict[str, tuple[Panel, ...]]] = {
     "Records": (
         Panel(
-            "Records a second",
+            "Records per second",
             "ops",
             (_rate("seb_records_total", "in"), _rate("seb_read_records_total", "out")),
         ),
         Panel(
-            "Bytes a second into the journal",
+            "Bytes per second into the journal",
             "Bps",
             (_rate("seb_entry_bytes_total", "entries"),),
         ),
         Panel(
-            "Requests a second",
+            "Requests per second",
             "reqps",
             (
                 _rate("seb_fast_lane_requests_total", "fast lane"),
@@ -52,7 +52,7 @@ ROWS: Final[dict[str, tuple[Panel, ...]]] = {
             ),
         ),
         Panel(
-            "What waits",
+            "Waiting bytes",
             "bytes",
             (
                 ("seb_pending_bytes", "for the bucket"),
@@ -74,7 +74,7 @@ ROWS: Final[dict[str, tuple[Panel, ...]]] = {
     ),
     "Bucket": (
         Panel(
-            "Requests a second",
+            "Requests per second",
             "reqps",
             (
                 (
@@ -93,7 +93,7 @@ ROWS: Final[dict[str, tuple[Panel, ...]]] = {
             ),
         ),
         Panel(
-            "Failing requests a second",
+            "Failing requests per second",
             "reqps",
             ((f"sum by (kind, outcome) ({FAILING})", "{{kind}} {{outcome}}"),),
         ),
@@ -108,7 +108,7 @@ ROWS: Final[dict[str, tuple[Panel, ...]]] = {
             (("seb_stored_bytes", "in the bucket"), ("seb_cache_bytes", "cache on disk")),
         ),
         Panel(
-            "Waits for the tidier",
+            "Waiting for the tidier",
             "short",
             (("seb_tidier_waiting_entries", "entries"), ("seb_garbage_objects", "garbage")),
         ),
@@ -128,10 +128,10 @@ ROWS: Final[dict[str, tuple[Panel, ...]]] = {
     ),
     "Machine": (
         Panel(
-            "Event loop is late by",
+            "Delay of the event loop",
             "s",
             (
-                ("seb_loop_delay_worst_seconds", "worst of a minute"),
+                ("seb_loop_delay_worst_seconds", "worst of the last minute"),
                 _quantile(0.99, "seb_loop_delay_seconds", "p99"),
             ),
         ),
@@ -144,12 +144,12 @@ ROWS: Final[dict[str, tuple[Panel, ...]]] = {
             ),
         ),
         Panel(
-            "Refused, cut, unknown a second",
+            "Refused, disconnected, unknown per second",
             "ops",
             (
                 _rate("seb_pending_refusals_total", "writes refused"),
                 _rate("seb_reading_refusals_total", "reads refused"),
-                _rate("seb_followers_cut_total", "live streams cut"),
+                _rate("seb_followers_cut_total", "live streams ended"),
                 _rate("seb_deadlines_total", "outcome unknown"),
             ),
         ),
@@ -158,7 +158,7 @@ ROWS: Final[dict[str, tuple[Panel, ...]]] = {
 
 
 def dashboard() -> dict[str, Any]:
-    """As Grafana imports it: a row of charts for each part of `ROWS`."""
+    """The dashboard for import into Grafana: a row of charts for each part of `ROWS`."""
     panels: list[dict[str, Any]] = []
     top = 0
     for title, charts in ROWS.items():

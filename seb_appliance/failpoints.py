@@ -1,4 +1,4 @@
-"""Named points at which a test can kill this process (docs/ARCHITECTURE.md lists K1 to K20).
+"""Named points at which a test can kill this process (docs/TESTING.md lists K1 to K20).
 
 `SEB_FAIL=K6:kill:3` kills the process with SIGKILL when it reaches K6 for the third time. Only the
 settings read the environment; everything else is handed a `Failpoints`. Nothing in the HTTP API

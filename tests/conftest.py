@@ -33,6 +33,22 @@ providers._get_local_constants = lambda: providers._local_constants
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+FOREIGN_SERVERS = {"ceph", "swift", "rclone"}
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """A test that takes another project's S3 server is for `make neighbours`."""
+    if item.get_closest_marker("slow") is None:
+        return
+    fixtures = set(getattr(item, "fixturenames", ()))
+    callspec = getattr(item, "callspec", None)
+    params = [
+        param for param in (callspec.params if callspec else {}).values() if isinstance(param, str)
+    ]
+    if FOREIGN_SERVERS & {*params, *(name.removesuffix("_server") for name in fixtures)}:
+        item.add_marker(pytest.mark.neighbours)
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Several processes begin with what takes long. A test of a figure is run once more when it

@@ -27,8 +27,6 @@ from seb_appliance.broker.groups.admission import GroupAdmission
 from seb_appliance.broker.groups.consumer_groups import ConsumerGroups
 from seb_appliance.broker.log_clock import LogClock
 from seb_appliance.broker.ports import (
-    AuditQuery,
-    AuditRow,
     Journal,
     LoadedState,
     SectionSource,
@@ -42,7 +40,6 @@ from seb_appliance.broker.read.waiting import (
     Follower,
     FollowerOfMany,
     Followers,
-    Waiter,
     WaitingReaders,
     check_count,
 )
@@ -68,7 +65,6 @@ from seb_appliance.broker.values import (
 from seb_appliance.clock import Clock
 from seb_appliance.errors import SebError, StandbyError
 from seb_appliance.failpoints import NO_FAILPOINTS, Failpoints
-from seb_appliance.formats.entry import Entry
 from seb_appliance.tasks import Supervisor, in_slices
 
 
@@ -135,6 +131,10 @@ class Broker:
             self._sequencer,
             ack_timeout_ms=settings.ack_timeout_ms,
         )
+        self.look_for_newer_writer = self._readiness.look_for_newer_writer
+        self.wait_at_end = self._reads.wait_at_end
+        self.replicate = self._sequencer.replicate
+        self.audit = state.audit
 
     def _make_reading(
         self,
@@ -250,11 +250,6 @@ class Broker:
             self.record_keys.start(self._supervisor)
         self._sequencer.stand_by(refusal)
 
-    async def replicate(self, entry: Entry) -> None:
-        """Apply the next entry of the journal, which another appliance wrote, and wake its
-        readers. For a standby; one call at a time."""
-        await self._sequencer.replicate(entry)
-
     @property
     def durability(self) -> str:
         """Where an acknowledged record is: `s3`, `disk` or `memory`."""
@@ -339,12 +334,6 @@ class Broker:
         self._readiness.look_for_newer_writer()
         return self._reads.read_nowait(topic, request, waits=waits)
 
-    def wait_at_end(
-        self, topic: str, offset: int, seconds: float, owner: str, woken: Callable[[], None]
-    ) -> Waiter | None:
-        """For who was told None by `read_nowait`: see `Reads.wait_at_end`."""
-        return self._reads.wait_at_end(topic, offset, seconds, owner, woken)
-
     def follow(self, topic: str, owner: str) -> Follower:
         """Be woken whenever the topic changes; `owner`: on whose behalf. Raises
         TopicNotFoundError, OverloadedError, ShuttingDownError."""
@@ -369,14 +358,6 @@ class Broker:
         async for topic in in_slices(self._catalog.topics()):
             follower.meet(topic)
             check_count(follower.topics)
-
-    def look_for_newer_writer(self) -> None:
-        """Somebody still listens; see `ReadinessCheck.look_for_newer_writer`. Does not wait."""
-        self._readiness.look_for_newer_writer()
-
-    async def audit(self, query: AuditQuery) -> list[AuditRow]:
-        """What operators did, newest first. Raises OverloadedError while SQLite does not follow."""
-        return await self._state.audit(query)
 
     # --- inside ---
 

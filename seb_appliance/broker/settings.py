@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import msgspec
+
 from seb_appliance import limits
 from seb_appliance.errors import BadRequestError
 from seb_appliance.formats.operations import Compression, TopicSettings
@@ -43,55 +45,35 @@ class BrokerSettings:
 
     def effective(self, settings: TopicSettings) -> TopicSettings:
         """A topic's settings with the defaults filled in."""
-        return TopicSettings(
-            linger_ms=self.linger_ms if settings.linger_ms is None else settings.linger_ms,
-            early_flush=self.early_flush if settings.early_flush is None else settings.early_flush,
-            max_record_bytes=(
-                self.max_record_bytes
-                if settings.max_record_bytes is None
-                else settings.max_record_bytes
-            ),
-            retention_ms=settings.retention_ms,
-            retention_bytes=settings.retention_bytes,
-            key_index="none" if settings.key_index is None else settings.key_index,
-            compression=self.compression if settings.compression is None else settings.compression,
-            cleanup="delete" if settings.cleanup is None else settings.cleanup,
-            min_compaction_lag_ms=settings.min_compaction_lag_ms or 0,
-            tombstone_retention_ms=(
-                limits.TOMBSTONE_RETENTION_MS_DEFAULT
-                if settings.tombstone_retention_ms is None
-                else settings.tombstone_retention_ms
-            ),
-            dirty_ratio=(
-                limits.DIRTY_RATIO_DEFAULT if settings.dirty_ratio is None else settings.dirty_ratio
-            ),
-        )
+        defaults = {
+            "linger_ms": self.linger_ms,
+            "early_flush": self.early_flush,
+            "max_record_bytes": self.max_record_bytes,
+            "key_index": "none",
+            "compression": self.compression,
+            "cleanup": "delete",
+            "min_compaction_lag_ms": 0,
+            "tombstone_retention_ms": limits.TOMBSTONE_RETENTION_MS_DEFAULT,
+            "dirty_ratio": limits.DIRTY_RATIO_DEFAULT,
+        }
+        missing = {name: at for name, at in defaults.items() if getattr(settings, name) is None}
+        return msgspec.structs.replace(settings, **missing)
 
     def check(self, settings: TopicSettings) -> None:
         """Raises BadRequestError that names each setting of a topic out of its range."""
+        most = limits.OFFSET_MAX
         errors = []
-        if settings.linger_ms is not None and not 0 <= settings.linger_ms <= self.linger_ms_max:
-            errors.append({"path": "linger_ms", "message": f"0 to {self.linger_ms_max} ms"})
-        if settings.max_record_bytes is not None and not (
-            1 <= settings.max_record_bytes <= limits.RECORD_BYTES_MAX
-        ):
-            errors.append(
-                {"path": "max_record_bytes", "message": f"1 to {limits.RECORD_BYTES_MAX} bytes"}
-            )
-        for name, least, unit in (
-            ("retention_ms", limits.RETENTION_MS_MIN, "ms"),
-            ("retention_bytes", 1, "bytes"),
+        for name, least, highest, unit in (
+            ("linger_ms", 0, self.linger_ms_max, " ms"),
+            ("max_record_bytes", 1, limits.RECORD_BYTES_MAX, " bytes"),
+            ("retention_ms", limits.RETENTION_MS_MIN, most, " ms; null keeps records for ever"),
+            ("retention_bytes", 1, most, " bytes; null keeps records for ever"),
+            ("min_compaction_lag_ms", 0, most, " ms"),
+            ("tombstone_retention_ms", 0, most, " ms"),
+            ("dirty_ratio", limits.DIRTY_RATIO_MIN, limits.DIRTY_RATIO_MAX, ""),
         ):
             value = getattr(settings, name)
-            if value is not None and not least <= value <= limits.OFFSET_MAX:
-                message = f"{least} to {limits.OFFSET_MAX} {unit}; null keeps records for ever"
-                errors.append({"path": name, "message": message})
-        for name in ("min_compaction_lag_ms", "tombstone_retention_ms"):
-            value = getattr(settings, name)
-            if value is not None and not 0 <= value <= limits.OFFSET_MAX:
-                errors.append({"path": name, "message": f"0 to {limits.OFFSET_MAX} ms"})
-        lowest, highest = limits.DIRTY_RATIO_MIN, limits.DIRTY_RATIO_MAX
-        if settings.dirty_ratio is not None and not lowest <= settings.dirty_ratio <= highest:
-            errors.append({"path": "dirty_ratio", "message": f"{lowest} to {highest}"})
+            if value is not None and not least <= value <= highest:
+                errors.append({"path": name, "message": f"{least} to {highest}{unit}"})
         if errors:
             raise BadRequestError("A topic setting is out of its range.", errors=errors)

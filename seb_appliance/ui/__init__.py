@@ -1,4 +1,4 @@
-"""The admin page: what an operator does, in a browser. docs/ARCHITECTURE.md has the pattern.
+"""The admin page: what an operator does, in a browser. CONTRIBUTING.md has the pattern.
 
 One file per page: its routes, and the view model that its template shows. A route enters
 (`ui.enter`, or `ui.change` for what changes something), asks the broker, and answers with

@@ -15,7 +15,7 @@ from tests.server.serving import Serving, serving
 from tests.streams.node import node
 from tests.support.process import ROOT
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.neighbours]
 
 FOLDER = Path(__file__).parent
 MADE = ROOT / ".state/generators"

@@ -53,7 +53,7 @@ async def run(unit: str, seed: str, folder: Path) -> Done:
 
 AWAY = PartOfProof(
     "store-away",
-    "the store is away under 500 records/s; at most 400 MB, first acknowledgement within 5 s",
+    "store unavailable under 500 records/s; at most 400 MB, first acknowledgement within 5 s",
     {"quick": "20 s", "full": "10 minutes"},
     {"quick": ["20"], "full": ["600"]},
     run,

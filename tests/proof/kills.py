@@ -33,7 +33,7 @@ async def run(unit: str, seed: str, folder: Path) -> Done:
 _PAIRS = [("A", "S3"), ("B", "directory"), ("B", "S3"), ("A", "directory")]
 KILLS = PartOfProof(
     "kills",
-    "kill -9 under load: nothing acknowledged is lost, none is doubled",
+    "kill -9 under load: no acknowledged record is lost or duplicated",
     {"quick": "20 kills", "full": "400 kills, and 100 with the disk gone"},
     {
         "quick": ["A-S3-10-0", "B-directory-10-0"],

@@ -175,7 +175,7 @@ async def run(unit: str, seed: str, folder: Path) -> Done:
 
 REAL_STORES = PartOfProof(
     "real-stores",
-    "moto, Ceph and Swift, their processes killed and stopped under load as the appliance is",
+    "moto, Ceph and Swift, their processes killed and stopped under load, like the appliance",
     {"quick": "moto, 4 faults", "full": "moto, Ceph in both fencing modes, Swift: 62 faults"},
     {
         "quick": ["moto-4"],

@@ -119,7 +119,7 @@ def soak(hours: float) -> PartOfProof:
 
 SOAK = PartOfProof(
     "soak",
-    "half of this machine's peak, a fault every 30 s: memory, and errors that nothing explains",
+    "half of this machine's peak, a fault every 30 s: memory, and unexplained errors",
     {"quick": "60 s", "full": "30 minutes"},
     {"quick": ["A-60"], "full": ["A-1800"]},
     run,

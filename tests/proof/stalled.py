@@ -94,7 +94,7 @@ async def run(unit: str, seed: str, folder: Path) -> Done:
 
 STALLED = PartOfProof(
     "stalled-producers",
-    "producers that wait for a bucket that hangs, beside others who read",
+    "producers that wait for a bucket that hangs, while other clients read",
     dict.fromkeys(("quick", "full"), "5,000: at most 300 MB, others' p99 below 200 ms"),
     {"quick": ["5000-1024"], "full": ["5000-1024", "1000-65536"]},
     run,

@@ -50,7 +50,8 @@ class Job:
         # It finds Spark's own environment: one core, so that two sessions fit on a machine.
         self._environment = {**os.environ, **ENVIRONMENT}
         self._environment["PYSPARK_SUBMIT_ARGS"] = (
-            "--master local[1] --driver-memory 1g --conf spark.ui.enabled=false pyspark-shell"
+            "--master local[1] --driver-memory 1g --conf spark.ui.enabled=false "
+            "--driver-java-options '-XX:TieredStopAtLevel=1 -XX:+UseSerialGC' pyspark-shell"
         )
 
     def run(self, *more: str, expected: int = 0) -> str:

@@ -23,7 +23,7 @@ from tests.streams.node import FOLDER, install_modules, node
 from tests.support.process import ROOT, Bucket, seb_process
 from tests.ui.conftest import chromium  # noqa: F401 - a fixture
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.neighbours]
 PAGE = ROOT / "examples/live-page/index.html"
 
 

@@ -14,7 +14,7 @@ import pytest
 from tests.streams.node import install_modules, node, run
 from tests.support.process import Bucket, seb_process
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.neighbours]
 ALL = 332
 OPTIONAL = 6
 

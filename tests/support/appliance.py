@@ -17,6 +17,8 @@ from seb_appliance.failpoints import NO_FAILPOINTS
 from seb_appliance.ops.host.stores import make_store
 from seb_appliance.ops.serve.assembly import Appliance
 from seb_appliance.ops.serve.http_server import HttpServer
+from seb_appliance.storage.stores.counted import CountedStore
+from seb_appliance.storage.stores.object_store import ObjectStore
 
 
 @dataclass(frozen=True)
@@ -41,15 +43,24 @@ class RunningAppliance:
 
 @contextlib.asynccontextmanager
 async def running_appliance(
-    data: Path, *, fast_lane: bool = True, **flags: str | bool
+    data: Path,
+    *,
+    fast_lane: bool = True,
+    store: ObjectStore | None = None,
+    standby: bool = False,
+    **flags: str | bool,
 ) -> AsyncIterator[RunningAppliance]:
-    """`data` is made if it is missing; `flags` are settings, as on the command line."""
+    """`data` is made if it is missing. `store`: used instead of the bucket that the settings name.
+    A `standby` needs the admin.key of the appliance that it follows. `flags` are settings, as on
+    the command line."""
     data.mkdir(parents=True, exist_ok=True)
     in_force = setting_sources.load(
         flags={"bucket": "memory:", "data": str(data), "linger": "1ms", **flags}, environment={}
     )
-    store = make_store(in_force, NO_FAILPOINTS)
-    appliance = await Appliance.open(in_force, store, NO_FAILPOINTS, lambda *_: None)
+    counted = make_store(in_force, NO_FAILPOINTS) if store is None else CountedStore(store)
+    opened = Appliance.open_standby if standby else Appliance.open
+    appliance = await opened(in_force, counted, NO_FAILPOINTS, lambda *_: None)
+    assert appliance is not None
     listener = socket.create_server(("127.0.0.1", 0))
     server = HttpServer(appliance, fast_lane=fast_lane)
     try:

@@ -22,6 +22,7 @@ from seb_appliance.storage.journal.retry import RetryingStore
 from seb_appliance.storage.layout import Mode
 from seb_appliance.storage.recovery.opening import StartOptions, open_journal
 from seb_appliance.storage.stores.directory import DirectoryStore
+from seb_appliance.storage.stores.object_store import ObjectStore
 
 ADMIN = ApiKeyView("test", "test", (Grant(operation="admin"),), 0)
 TIDY = {"tidier": "off", "tidy_bytes": "1KiB", "tidy_young": "0ms", "garbage_grace": "0ms"}
@@ -112,9 +113,15 @@ async def _open(whole: Whole) -> Appliance:
 
 async def begin_in_mode_b(bucket: Path, data: Path) -> None:
     """Make a bucket whose first writer was started in mode B; `data`: its data directory."""
+    store = DirectoryStore(bucket)
+    await begin_log_in_mode_b(store, data)
+    await store.close()
+
+
+async def begin_log_in_mode_b(store: ObjectStore, data: Path) -> None:
+    """As `begin_in_mode_b`, in any empty store."""
     data.mkdir()
     database = await StateDatabase.open(data / "state.sqlite")
-    store = DirectoryStore(bucket)
     await open_journal(
         store,
         database,
@@ -127,4 +134,3 @@ async def begin_in_mode_b(bucket: Path, data: Path) -> None:
         progress=lambda *_: None,
     )
     await database.close()
-    await store.close()

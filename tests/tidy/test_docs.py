@@ -19,12 +19,22 @@ from seb_appliance.ops.checks.findings import CODES
 from seb_appliance.ops.cost.prices import PROVIDERS
 from seb_appliance.settings import SETTINGS, Setting
 
+ARCHITECTURE_LINES_MAX = 150
+ARCHITECTURE_WORDS_MAX = 1_800
 BUDGETS = ("pending", "reading", "following")
 ROOT = Path(__file__).parents[2]
-DOCS = {path.name: path.read_text(encoding="utf-8") for path in (ROOT / "docs").glob("*.md")}
+PAGES = ROOT / "docs"
+DOCS = {
+    path.relative_to(PAGES).as_posix(): path.read_text(encoding="utf-8")
+    for path in PAGES.rglob("*.md")
+}
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
-ALL = {"README.md": README, "CONTRIBUTING.md": CONTRIBUTING, **DOCS}
+ALL = {
+    "README.md": README,
+    "CONTRIBUTING.md": CONTRIBUTING,
+    **{f"docs/{name}": text for name, text in DOCS.items()},
+}
 
 
 def settings_row(setting: Setting) -> str:
@@ -180,9 +190,49 @@ def check_seb(words: list[str], line: str) -> None:
 
 @pytest.mark.parametrize("name", ALL)
 def test_a_file_that_the_docs_link_to_exists(name: str) -> None:
-    folder = ROOT if name in {"README.md", "CONTRIBUTING.md"} else ROOT / "docs"
     for target in re.findall(r"\]\(([^)#:]+)(?:#[\w-]+)?\)", ALL[name]):
-        assert (folder / target).exists(), target
+        assert ((ROOT / name).parent / target).exists(), target
+
+
+def anchors(name: str) -> set[str]:
+    """Of the headings of a page, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.+)$", ALL[name], re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_a_heading_that_the_docs_link_to_exists(name: str) -> None:
+    for target, anchor in re.findall(r"\]\(([^)#:]*)#([\w-]+)\)", ALL[name]):
+        page = ((ROOT / name).parent / target).resolve() if target else ROOT / name
+        assert anchor in anchors(page.relative_to(ROOT).as_posix()), f"{target}#{anchor}"
+
+
+@pytest.mark.parametrize("folder", ["docs", "docs/decisions"])
+def test_the_index_of_a_folder_names_each_of_its_pages(folder: str) -> None:
+    named = re.findall(
+        r"\]\(([^)#:]+)\)", (ROOT / folder / "README.md").read_text(encoding="utf-8")
+    )
+    pages = {path.name for path in (ROOT / folder).glob("*.md")} - {"README.md"}
+    assert pages <= set(named), pages - set(named)
+
+
+def test_each_decision_has_its_four_parts() -> None:
+    for name in DOCS:
+        if name.startswith("decisions/") and name != "decisions/README.md":
+            for record in DOCS[name].split("\n## ")[1:]:
+                parts = re.findall(r"^- \*\*(\w+):\*\* ", record, re.MULTILINE)
+                expected = ["Context", "Decision", "Consequences", "Rejected"]
+                assert parts == expected, f"{name}: {record.splitlines()[0]}"
+
+
+def test_the_architecture_is_one_page_and_names_only_what_exists() -> None:
+    text = DOCS["ARCHITECTURE.md"]
+    assert len(text.splitlines()) <= ARCHITECTURE_LINES_MAX
+    assert len(text.split()) <= ARCHITECTURE_WORDS_MAX
+    named = set(re.findall(r"`([a-z_]+(?:/[a-z_]+)*(?:/|\.py))`", text))
+    assert len(named) > 40
+    for path in named:
+        assert (ROOT / path).exists() or (ROOT / "seb_appliance" / path).exists(), path
 
 
 def test_the_changelog_has_an_entry_for_the_version() -> None:

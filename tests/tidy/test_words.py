@@ -24,7 +24,7 @@ OURS = {
     "ack_id": "offset",
 }
 PACKAGE = sorted((ROOT / "seb_appliance").rglob("*.py"))
-DOCS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+DOCS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 MACHINE = re.compile(r"(?<![\w.:$}])/(?:[w]ork|[r]oot|[h]ome/\w+)/|(?<![\w$}])/[t]mp/\w")
 REGISTRY = re.compile(r"[p]ypi\.org|[p]ythonhosted|[d]eb\.debian|[r]egistry\.npm")
 

@@ -27,7 +27,7 @@ from tests.ui.pages import Visitor, add_user
 
 
 def a_page(seb: RunningAppliance) -> Router:
-    """A page as docs/ARCHITECTURE.md shows it."""
+    """A page as CONTRIBUTING.md shows it."""
     options = ui_options(seb.appliance)
     desk = Desk(
         seb.appliance.broker, options, Renderer(options.templates, Assets(options.static).url, str)

@@ -218,7 +218,8 @@ class Sequencer:
         self._counters.note_entry(encoded.entry, window.callers, put_s, open_s)
         self._failpoints.reach("K10")
         window.resolve(put_s)
-        self._on_applied(changed)
+        # Callers hear first, and then whoever else waits for the entry.
+        asyncio.get_running_loop().call_soon(self._on_applied, changed)
 
     async def _apply_entry(self, entry: Entry) -> list[Topic]:
         """Returns the topics that changed."""

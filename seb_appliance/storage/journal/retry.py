@@ -1,4 +1,5 @@
-"""Repeating requests until the answer is definite (docs/FORMAT.md, "What an answer means").
+"""Repeating requests until the answer is definite (docs/ARCHITECTURE.md, "What an answer to a PUT
+means").
 
 A time-out, a reset or a 5xx leaves open whether the request was or will be carried out. So the same
 request is made again, with growing pauses, until the store answers yes or no.

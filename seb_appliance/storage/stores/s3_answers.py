@@ -1,4 +1,5 @@
-"""What an answer of an S3 store means (the table in docs/ARCHITECTURE.md, "What an answer means").
+"""What an answer of an S3 store means: the table "What an answer to a PUT means" in
+docs/ARCHITECTURE.md.
 
 In doubt a request is uncertain: retrying the same bytes at the same key is always safe, believing
 a wrong answer is not. Imports botocore: import this late.

@@ -1,13 +1,16 @@
 #!/bin/sh
-# Installs what the slow tests need from Debian: Ceph with its gateway, Swift with s3api, Chromium;
-# where TEST_MACHINES is set, what makes and boots the machines of tests/ansible;
+# Installs what the slow tests need from Debian: Chromium; with the argument `neighbours` also Ceph
+# with its gateway and Swift with s3api; where TEST_MACHINES is set, what makes and boots the
+# machines of tests/ansible;
 # and axe-core with npm, which looks at the pages as somebody does who cannot see them. (moto and
 # rclone come with pip.) Tests that need something that is not there are skipped.
 set -eu
 
-PACKAGES="radosgw ceph-osd ceph-mon ceph-common
-    swift-proxy swift-account swift-container swift-object memcached
-    chromium${TEST_MACHINES:+ systemd-container mmdebstrap openssh-client}"
+PACKAGES="chromium${TEST_MACHINES:+ systemd-container mmdebstrap openssh-client}"
+if [ "${1:-}" = neighbours ]; then
+    PACKAGES="$PACKAGES radosgw ceph-osd ceph-mon ceph-common
+        swift-proxy swift-account swift-container swift-object memcached"
+fi
 
 AXE=4.14.1
 axe="$(dirname "$0")/../../../.state/axe"

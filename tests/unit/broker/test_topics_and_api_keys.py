@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from seb_appliance import limits
 from seb_appliance.broker.access.api_keys import draw_secret
 from seb_appliance.errors import (
     ApiKeyNotFoundError,
@@ -185,3 +186,13 @@ async def test_a_grant_on_a_bad_pattern_is_refused(house: House, pattern: str) -
 
 def _secret(seed: int):
     return draw_secret(lambda n: bytes([seed]) * n)
+
+
+async def test_there_are_not_more_api_keys_than_there_may_be(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "API_KEYS_MAX", 1)
+    create = house.broker.access.create
+    await house.done(create("one", (Grant(operation="admin"),)))
+    with pytest.raises(BadRequestError, match="There are 1 API keys already"):
+        await house.done(create("two", (Grant(operation="admin"),)))

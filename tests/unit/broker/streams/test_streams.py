@@ -1,59 +1,31 @@
-"""Streams whose time is up, on a clock that the test moves."""
+"""Streams that expire, on a clock that the test moves."""
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-from collections.abc import Coroutine
 
 import pytest
 
 from seb_appliance import limits
 from seb_appliance.broker.access.audit import THE_APPLIANCE
-from seb_appliance.broker.append.appends import Conditions
-from seb_appliance.broker.append.deduplication import ProducerStamp
 from seb_appliance.broker.shares import OPERATOR
-from seb_appliance.broker.streams.admission import StreamAppend, WantedFork, WantedStream
-from seb_appliance.broker.values import Appended, NewRecords
+from seb_appliance.broker.streams.admission import WantedStream
+from seb_appliance.broker.values import NewRecords
 from seb_appliance.errors import (
     OutcomeUnknownError,
-    SebError,
-    StreamClosedError,
-    StreamConflictError,
     TopicNotFoundError,
 )
-from tests.unit.broker.conftest import ADMIN, House
+from tests.unit.broker.conftest import ADMIN, House, Nobody, append_to_stream, make_stream
 
 HOUR_S = 3_600
 
 
-class Nobody:
-    """Who is told of an append, and does not listen."""
-
-    def stored(self, admitted: object, window_s: float, put_s: float) -> None: ...
-
-    def failed(self, error: SebError) -> None: ...
-
-
-async def make(house: House, wanted: WantedStream, name: str = "s") -> bool:
-    reservation = house.broker.pending.reserve(OPERATOR, 1)
-    create = house.broker.streams.create(name, wanted, [b"first"], reservation, THE_APPLIANCE)
-    _, made = await house.done(create)
-    return made
-
-
-async def append(house: House, value: bytes, *, close: bool = False) -> None:
-    asked = StreamAppend([value], close=close)
-    reservation = house.broker.pending.reserve(OPERATOR, 1)
-    await house.done(house.broker.streams.append("s", asked, reservation))
-
-
 async def test_a_stream_goes_when_nobody_used_it_for_its_time_to_live(house: House) -> None:
-    await make(house, WantedStream(ttl_s=HOUR_S))
+    await make_stream(house, WantedStream(ttl_s=HOUR_S))
     await house.clock.advance(HOUR_S - 10)
     house.broker.streams.use("s")
     await house.clock.advance(HOUR_S - 10)
-    await append(house, b"more")
+    await append_to_stream(house, b"more")
     await house.clock.advance(HOUR_S - 10)
     house.broker.streams.get("s")  # a look is no use
     await house.clock.advance(10)
@@ -62,7 +34,7 @@ async def test_a_stream_goes_when_nobody_used_it_for_its_time_to_live(house: Hou
 
 
 async def test_records_that_come_by_another_door_are_a_use_of_a_stream(house: House) -> None:
-    await make(house, WantedStream(ttl_s=HOUR_S))
+    await make_stream(house, WantedStream(ttl_s=HOUR_S))
     for n in range(3):
         await house.clock.advance(HOUR_S - 10)
         assert (await house.appended("s", b"more")).offset == n + 1
@@ -72,7 +44,7 @@ async def test_records_that_come_by_another_door_are_a_use_of_a_stream(house: Ho
 
 
 async def test_a_stream_is_not_deleted_while_a_record_of_it_is_on_its_way(house: House) -> None:
-    await make(house, WantedStream(ttl_s=HOUR_S))
+    await make_stream(house, WantedStream(ttl_s=HOUR_S))
     await house.clock.advance(HOUR_S - 1)
     house.journal.hold()
     appending = house.append("s", b"more")
@@ -86,7 +58,7 @@ async def test_a_stream_is_not_deleted_while_a_record_of_it_is_on_its_way(house:
 async def test_a_stream_is_there_for_readers_while_a_record_of_it_is_on_its_way(
     house: House,
 ) -> None:
-    await make(house, WantedStream(ttl_s=HOUR_S))
+    await make_stream(house, WantedStream(ttl_s=HOUR_S))
     house.journal.hold()
     appending = house.append("s", b"more")
     await house.clock.advance(2 * HOUR_S)
@@ -100,7 +72,7 @@ async def test_a_stream_is_there_for_readers_while_a_record_of_it_is_on_its_way(
 
 
 async def test_nothing_is_stored_by_hand_in_a_stream_whose_time_is_up(house: House) -> None:
-    await make(house, WantedStream(ttl_s=1))
+    await make_stream(house, WantedStream(ttl_s=1))
     await house.clock.advance(1)
     storing = house.broker.appends.admin_produce("s", NewRecords([b"late"]), THE_APPLIANCE)
     with pytest.raises(TopicNotFoundError):
@@ -108,25 +80,17 @@ async def test_nothing_is_stored_by_hand_in_a_stream_whose_time_is_up(house: Hou
 
 
 async def test_who_waits_for_a_stream_that_was_made_anew_is_told_so(house: House) -> None:
-    await make(house, WantedStream())
+    await make_stream(house, WantedStream())
     before = house.broker.streams.use("s")
     await house.done(house.broker.streams.delete("s", THE_APPLIANCE))
-    await make(house, WantedStream())
+    await make_stream(house, WantedStream())
     with pytest.raises(TopicNotFoundError):
         await house.done(house.broker.streams.wait(before, before.log_end_offset, 1, OPERATOR))
 
 
-async def test_what_comes_with_a_stream_lies_behind_what_its_topic_holds(house: House) -> None:
-    await house.appended("s", b"older")
-    assert await make(house, WantedStream())
-    assert await house.values("s") == [b"older", b"first"]
-    assert not await make(house, WantedStream())  # asked again: it is there
-    assert await house.values("s") == [b"older", b"first"]
-
-
 async def test_a_stream_whose_time_is_up_is_deleted_and_costs_nothing_then(house: House) -> None:
-    await make(house, WantedStream(ttl_s=1))
-    await make(house, WantedStream(), "stays")
+    await make_stream(house, WantedStream(ttl_s=1))
+    await make_stream(house, WantedStream(), "stays")
     for _ in range(3):
         await house.clock.advance(limits.STREAM_SWEEP_S)
     assert [topic.name for topic in house.broker.topics.all()] == ["stays"]
@@ -138,35 +102,21 @@ async def test_a_stream_whose_time_is_up_is_deleted_and_costs_nothing_then(house
 
 async def test_a_stream_that_is_over_before_it_is_stored_is_deleted(house: House) -> None:
     with pytest.raises(TopicNotFoundError):
-        await make(house, WantedStream(expires_us=house.clock.wall_us() + 1))
+        await make_stream(house, WantedStream(expires_us=house.clock.wall_us() + 1))
     assert len(house.broker.topics.all()) == 1
     await house.clock.advance(2 * limits.STREAM_SWEEP_S)
     assert house.broker.topics.all() == []
 
 
 async def test_a_path_is_free_at_once_when_its_streams_time_is_up(house: House) -> None:
-    await make(house, WantedStream("text/plain", ttl_s=1))
+    await make_stream(house, WantedStream("text/plain", ttl_s=1))
     await house.clock.advance(1)
-    assert await make(house, WantedStream("application/json"))
+    assert await make_stream(house, WantedStream("application/json"))
     assert house.broker.streams.get("s").state.content_type == "application/json"
 
 
-async def test_a_fork_gets_no_beginning_of_a_record_of_a_stream_that_was_made_anew(
-    house: House,
-) -> None:
-    await make(house, WantedStream())
-    deleting = asyncio.ensure_future(house.broker.topics.delete("s"))
-    appending = house.append("s", b"another")
-    fork = WantedStream(fork=WantedFork("s", 0, sub_offset=3))
-    with pytest.raises(StreamConflictError):
-        await make(house, fork, "fork")
-    await asyncio.gather(deleting, appending)
-    await make(house, fork, "fork")
-    assert await house.values("fork") == [b"ano", b"first"]
-
-
 async def test_uses_of_a_stream_cost_no_put(house: House) -> None:
-    await make(house, WantedStream(ttl_s=HOUR_S))
+    await make_stream(house, WantedStream(ttl_s=HOUR_S))
     entries = house.broker.counters.entries
     for _ in range(10):
         await house.clock.advance(HOUR_S / 2)
@@ -177,7 +127,7 @@ async def test_uses_of_a_stream_cost_no_put(house: House) -> None:
 async def test_nothing_is_acknowledged_that_would_go_with_a_stream_whose_time_is_up(
     house: House,
 ) -> None:
-    await make(house, WantedStream(ttl_s=1))
+    await make_stream(house, WantedStream(ttl_s=1))
     await house.clock.advance(1)
     assert not house.broker.appends.append_nowait(ADMIN, "s", b"x", 1, Nobody())
     with pytest.raises(TopicNotFoundError):
@@ -187,38 +137,10 @@ async def test_nothing_is_acknowledged_that_would_go_with_a_stream_whose_time_is
 
 
 async def test_an_append_of_any_kind_is_a_use_of_a_stream(house: House) -> None:
-    await make(house, WantedStream(ttl_s=HOUR_S))
+    await make_stream(house, WantedStream(ttl_s=HOUR_S))
     await house.clock.advance(HOUR_S - 10)
     await house.appended("s", b"by the record API")
     await house.clock.advance(HOUR_S - 10)
     assert house.broker.appends.append_nowait(ADMIN, "s", b"by the fast lane", 1, Nobody())
     await house.clock.advance(HOUR_S - 10)
     assert house.broker.streams.get("s").log_end_offset == 3
-
-
-async def test_a_closed_stream_knows_what_a_producer_stored_and_takes_no_more(house: House) -> None:
-    await make(house, WantedStream())
-
-    def sent(seq: int) -> Coroutine[object, object, Appended]:
-        conditions = Conditions(producer=ProducerStamp("p", 0, seq))
-        return house.done(house.append("s", b"of p", conditions=conditions))
-
-    first = await sent(0)
-    await append(house, b"end", close=True)
-    again = await sent(0)
-    assert (again.offset, again.count, again.replayed) == (first.offset, 1, True)
-    for seq in (1, 2):  # the next one, and one past a hole
-        with pytest.raises(StreamClosedError):
-            await sent(seq)
-    with pytest.raises(StreamClosedError):
-        await house.done(house.append("s", b"of nobody"))
-
-
-async def test_a_stream_that_is_closed_takes_no_record_by_any_door(house: House) -> None:
-    await make(house, WantedStream())
-    await append(house, b"last", close=True)
-    for values in ([b"later"], [b"and", b"later"]):
-        with pytest.raises(StreamClosedError) as refused:
-            await house.appended("s", *values)
-        assert refused.value.data["log_end_offset"] == 2
-    assert house.broker.streams.get("s").log_end_offset == 2

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 
 import pytest
 
 from seb_appliance import limits
 from seb_appliance.broker.append.appends import Conditions
 from seb_appliance.broker.append.deduplication import ProducerStamp, RequestStamp
-from seb_appliance.broker.append.retry_results import Producers, RememberedRequests, owner_hash
 from seb_appliance.broker.settings import BrokerSettings
 from seb_appliance.broker.values import Appended
 from seb_appliance.errors import (
@@ -23,23 +21,15 @@ from seb_appliance.errors import (
     StaleEpochError,
     TopicNotFoundError,
 )
-from seb_appliance.formats.contents import Produced, ProducerAppend, RequestResult
 from tests.unit.broker.conftest import House
 
 DAY_S = 24 * 3600
-
-BODY = b"b" * 16
 
 
 def once(key: str = "k", body: str = "b") -> Conditions:
     return Conditions(
         request=RequestStamp(key.encode().ljust(16), bytes(16), body.encode().ljust(16))
     )
-
-
-def of(owner: str, number: int) -> bytes:
-    """A scope."""
-    return owner_hash(owner) + b"%010d" % number
 
 
 def numbered(seq: int, epoch: int = 0, producer_id: str = "p") -> Conditions:
@@ -64,9 +54,6 @@ async def refused(house: House, conditions: Conditions, error: type[Exception]):
     assert len(house.journal.entries) == entries
     assert house.broker.pending.used == 0
     return raised.value
-
-
-# --- Idempotency-Key ---
 
 
 async def test_a_repeated_request_gets_the_first_answer_and_stores_nothing(house: House) -> None:
@@ -179,68 +166,12 @@ async def test_an_append_is_forgotten_with_its_topic(house: House) -> None:
     assert (await sent(house, once())).topic_id == anew.topic_id
 
 
-def test_only_the_newest_requests_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "REMEMBERED_REQUESTS_MAX", 3)
-    requests = RememberedRequests([])
-    results = [RequestResult(b"%d" % i * 16, BODY, [Produced(1, i, 1, 0)]) for i in range(5)]
-    requests.apply(results, created_us=1)
-    requests.apply([results[2]], created_us=2)  # is the newest again
-    assert [requests.get(result.scope) == result for result in results] == [0, 0, 1, 1, 1]
-    assert (len(requests), requests.reaches_back_to_us) == (3, 1)
-    requests.apply([RequestResult(b"9" * 16, BODY, [])], created_us=3)
-    assert [item.result.scope[:1] for item in requests] == [b"4", b"2", b"9"]
-    requests.apply([], created_us=2 + limits.REMEMBERED_REQUESTS_US)
-    assert [item.result.scope[:1] for item in requests] == [b"2", b"9"]
-    assert requests.reaches_back_to_us == 2
-
-
-def test_a_transaction_takes_a_place_for_each_of_its_topics(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(limits, "REMEMBERED_REQUESTS_MAX", 4)
-    requests = RememberedRequests([])
-    produced = [Produced(topic_id, 7, 1, 0) for topic_id in range(3)]
-    requests.apply([RequestResult(of("a", i), BODY, []) for i in range(4)], created_us=1)
-    step = RequestResult(of("a", 7), BODY, produced)
-    requests.apply([step], created_us=2)
-    assert [item.result.scope for item in requests] == [of("a", 3), of("a", 7)]
-    assert requests.shares.used == 4
-    assert requests.get(step.scope) == step
-    again = RememberedRequests(requests, 7)
-    requests.apply([RequestResult(of("a", 8), BODY, [])], created_us=3)
-    again.apply([RequestResult(of("a", 8), BODY, [])], created_us=3)
-    assert list(requests) == list(again)
-    assert [item.result.scope for item in requests] == [of("a", 7), of("a", 8)]
-
-
-def test_an_owner_forgets_his_own_requests_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "REMEMBERED_REQUESTS_MAX", 10)
-    requests = RememberedRequests([])
-    for owner, count in (("small", 3), ("greedy", 20), ("medium", 3), ("greedy", 20)):
-        for i in range(count):
-            requests.apply([RequestResult(of(owner, i), BODY, [])], created_us=1)
-    scopes = [item.result.scope for item in requests]
-    assert scopes[:3] == [of("small", i) for i in range(3)]
-    assert scopes[3:6] == [of("medium", i) for i in range(3)]
-    assert scopes[6:] == [of("greedy", i) for i in range(16, 20)]
-
-
-def test_a_full_table_makes_room_for_a_hundredth_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "REMEMBERED_REQUESTS_MAX", 1_000)
-    requests = RememberedRequests([])
-    requests.apply([RequestResult(of("a", i), BODY, []) for i in range(1_001)], created_us=1)
-    assert (len(requests), requests.shares.used) == (990, 990)
-
-
 async def test_a_request_that_an_older_release_remembers_is_not_done_again(house: House) -> None:
-    old = RequestStamp(b"o" * 16, b"o" * 16, BODY)
+    old = RequestStamp(b"o" * 16, b"o" * 16, b"b" * 16)
     first = await sent(house, Conditions(request=old))
-    new = RequestStamp(b"n" * 16, b"o" * 16, BODY)
+    new = RequestStamp(b"n" * 16, b"o" * 16, b"b" * 16)
     again = await sent(house, Conditions(request=new))
     assert (again.replayed, again.offset) == (True, first.offset)
-
-
-# --- producers ---
 
 
 async def test_the_seqs_of_a_producer_follow_each_other(house: House) -> None:
@@ -378,17 +309,6 @@ async def test_a_producer_is_forgotten_after_seven_idle_days(house: House) -> No
     assert not (await sent(house, numbered(0))).replayed
 
 
-def test_the_longest_idle_producers_go_when_there_are_too_many(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(limits, "PRODUCERS_MAX", 2)
-    producers = Producers([])
-    for i, name in enumerate("abac"):
-        producers.apply(1, [ProducerAppend(name, 0, i, i, 1, 0)], created_us=i)
-        producers.make_room()
-    assert [producers.get(1, name) is not None for name in "abc"] == [True, False, True]
-
-
 class TestWithoutAutoCreate:
     @pytest.fixture
     def settings(self) -> BrokerSettings:
@@ -396,9 +316,6 @@ class TestWithoutAutoCreate:
 
     async def test_a_missing_topic_is_told_before_a_gap(self, house: House) -> None:
         await refused(house, numbered(5), TopicNotFoundError)
-
-
-# --- an expected position ---
 
 
 async def test_an_append_at_the_log_end_is_taken(house: House) -> None:
@@ -410,15 +327,6 @@ async def test_an_append_elsewhere_is_refused_with_the_log_end(house: House) -> 
     for wrong in (0, 1, 3):
         error = await refused(house, at(wrong), PreconditionFailedError)
         assert error.data == {"log_end_offset": 2}
-
-
-async def test_of_appends_at_one_position_in_one_window_the_first_wins(house: House) -> None:
-    tasks = [house.append("t", b"%d" % i, conditions=at(0)) for i in range(4)]
-    await house.clock.advance(1)
-    answers = await asyncio.gather(*tasks, return_exceptions=True)
-    assert isinstance(answers[0], Appended)
-    assert [type(answer) for answer in answers[1:]] == [PreconditionFailedError] * 3
-    assert await house.values("t") == [b"0"]
 
 
 async def test_a_refusal_that_rests_on_a_pending_append_waits_for_it(house: House) -> None:
@@ -485,16 +393,10 @@ async def test_what_is_remembered_fills_the_window(house: House) -> None:
     await asyncio.gather(held, first)
 
 
-def test_requests_of_an_older_release_go_before_those_of_a_busy_key(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """They tell no owner: each with one of its own, all would outlive what is new."""
-    monkeypatch.setattr(limits, "REMEMBERED_REQUESTS_MAX", 1_000)
-    requests = RememberedRequests([])
-    scopes = (hashlib.sha256(b"%d" % i).digest()[:16] for i in range(1_000))
-    older = [RequestResult(scope, bytes(16), []) for scope in scopes]
-    requests.apply(older, 1)
-    newer = [RequestResult(of("busy", i), bytes(16), []) for i in range(400)]
-    for i, result in enumerate(newer):
-        requests.apply([result], 2 + i)
-    assert all(requests.get(result.scope) for result in newer)
+async def test_of_appends_at_one_position_in_one_window_the_first_wins(house: House) -> None:
+    tasks = [house.append("t", b"%d" % i, conditions=at(0)) for i in range(4)]
+    await house.clock.advance(1)
+    answers = await asyncio.gather(*tasks, return_exceptions=True)
+    assert isinstance(answers[0], Appended)
+    assert [type(answer) for answer in answers[1:]] == [PreconditionFailedError] * 3
+    assert await house.values("t") == [b"0"]
