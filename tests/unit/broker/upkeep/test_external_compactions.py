@@ -392,20 +392,20 @@ async def test_what_may_come_into_force_yet_is_not_called_refused(
     found = await tidying.external.begin("t")
     rows = await compacted(place, found)
     tidying.external.hand_over(found, [await upload(place, found, rows)])
-    submit, under_way = tidying._submit, []
+    operate, under_way = tidying._writes.operate, []
 
     async def give_up_waiting(*arguments: Any) -> bool:
-        under_way.append(asyncio.ensure_future(submit(*arguments)))
+        under_way.append(asyncio.ensure_future(operate(*arguments)))
         await asyncio.sleep(0)
         raise OutcomeUnknownError("it took too long")
 
-    monkeypatch.setattr(tidying, "_submit", give_up_waiting)
+    monkeypatch.setattr(tidying._writes, "operate", give_up_waiting)
     found.attempts = 4
     with pytest.raises(OutcomeUnknownError):
         await place.tidier.step()
     assert found.state == "checking"
     await asyncio.gather(*under_way)
-    monkeypatch.setattr(tidying, "_submit", submit)
+    monkeypatch.setattr(tidying._writes, "operate", operate)
     while found.state == "checking" and await place.tidier.step():
         pass
     assert (found.state, found.reason) == ("in_force", "")
