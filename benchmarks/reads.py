@@ -36,7 +36,7 @@ from seb_appliance.broker.values import ApiKeyView, From, NewRecords, ReadReques
 from seb_appliance.clock import SystemClock
 from seb_appliance.formats.entry import ORIGIN
 from seb_appliance.formats.operations import Grant
-from seb_appliance.state import digest
+from seb_appliance.state import tables
 from seb_appliance.state.database import StateDatabase
 from tests.support.fakes import FakeJournal, FakeKeyIndex, FakeSource, FakeState
 from tests.unit.state.journal import Journal, section, topic_created
@@ -115,7 +115,7 @@ def synthesise(path: Path, records: int) -> None:
         end, total_bytes = page.end, page.total_bytes
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.executemany("INSERT INTO index_pages VALUES (?, ?, ?, ?, ?, ?)", rows)
-        checksum = digest.rows_checksum(connection)
+        checksum = tables.rows_checksum(connection)
         connection.execute("UPDATE journal_state SET checksum = ?", (checksum,))
 
 

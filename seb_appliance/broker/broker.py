@@ -122,19 +122,8 @@ class Broker:
         self._make_reading(index, SectionReader(source, executor, counters), source, key_index)
         self._make_writing(loaded.next_topic_id, last_used, failpoints, index)
         self._make_upkeep(index, source)
+        self._make_readiness()
         self.gauges = Gauges(catalog, self._sequencer, shares)
-        self._readiness = ReadinessCheck(
-            journal,
-            state,
-            self.pending,
-            clock,
-            self._sequencer,
-            ack_timeout_ms=settings.ack_timeout_ms,
-        )
-        self.look_for_newer_writer = self._readiness.look_for_newer_writer
-        self.wait_at_end = self._reads.wait_at_end
-        self.replicate = self._sequencer.replicate
-        self.audit = state.audit
 
     def _make_reading(
         self,
@@ -233,6 +222,20 @@ class Broker:
             external=external,
         )
         self.adopting = Adopting(catalog, self._writes.admission, self._writes)
+
+    def _make_readiness(self) -> None:
+        self._readiness = ReadinessCheck(
+            self._journal,
+            self._state,
+            self.pending,
+            self._clock,
+            self._sequencer,
+            ack_timeout_ms=self._settings.ack_timeout_ms,
+        )
+        self.look_for_newer_writer = self._readiness.look_for_newer_writer
+        self.wait_at_end = self._reads.wait_at_end
+        self.replicate = self._sequencer.replicate
+        self.audit = self._state.audit
 
     # --- life ---
 

@@ -247,12 +247,13 @@ def standby_serves_what_is_not_settled() -> contextlib.AbstractContextManager[An
 
 def sqlite_forgets_trims() -> contextlib.AbstractContextManager[Any]:
     """SQLite does not hear that a log begins later."""
-    changes_of = projection.changes_of
+    apply_event = projection.apply_event
 
-    def changes(event: Any, header: Any) -> list[Any]:
-        return [] if isinstance(event, TopicTrimmed) else changes_of(event, header)
+    def applied(tables: Any, event: Any, header: Any) -> None:
+        if not isinstance(event, TopicTrimmed):
+            apply_event(tables, event, header)
 
-    return mock.patch.object(projection, "changes_of", changes)
+    return mock.patch.object(projection, "apply_event", applied)
 
 
 def pages_end_with_transactions() -> contextlib.AbstractContextManager[Any]:

@@ -180,8 +180,9 @@ def test_a_command_that_the_docs_name_exists(name: str) -> None:
 def check_seb(words: list[str], line: str) -> None:
     command: click.Command = seb
     while isinstance(command, click.Group) and words and not words[0].startswith(("-", "…")):
-        assert words[0] in command.commands, line
-        command = command.commands[words.pop(0)]
+        found = command.get_command(click.Context(command), words.pop(0))
+        assert found is not None, line
+        command = found
     flags = {flag for option in command.params for flag in (*option.opts, *option.secondary_opts)}
     for word in words:
         if word.startswith("--"):

@@ -104,9 +104,9 @@ class BucketSections:
 
     async def read(self, ref: SectionRef) -> bytes:
         """The section's bytes. Raises CorruptObjectError, StoreError."""
-        data = self.cached(ref)
-        if data is not None:
-            return data
+        in_memory = self.cached(ref)
+        if in_memory is not None:
+            return in_memory
         cached = await self._from_disk(ref)
         if cached is not None:
             self.from_disk += 1

@@ -9,6 +9,7 @@ import sys
 from importlib import metadata
 from pathlib import Path
 
+import click
 import pytest
 from click.testing import CliRunner
 
@@ -39,10 +40,21 @@ def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_every_setting_but_secrets_has_a_flag_of_serve() -> None:
-    flags = {flag for option in seb.commands["serve"].params for flag in option.opts}
+    serve = seb.get_command(click.Context(seb), "serve")
+    assert serve is not None
+    flags = {flag for option in serve.params for flag in option.opts}
     assert flags == {"--config"} | {s.flag for s in SETTINGS if s.has_flag and not s.client}
     assert "--s3-secret-access-key" not in flags
     assert "--fail" not in flags
+
+
+def test_version_imports_no_command() -> None:
+    imported = python(
+        "import sys\nfrom seb_appliance.cli import run\nrun(['--version'])\nprint(*sys.modules)\n"
+    ).splitlines()[-1]
+    heavy = {"asyncio", "ssl", "tomllib", "msgspec", "rich", "yaml", "seb_appliance.settings"}
+    assert not heavy & set(imported.split())
+    assert "seb_appliance.cli.commands" not in imported
 
 
 def test_help_imports_nothing_of_the_server() -> None:
@@ -55,7 +67,7 @@ def test_help_imports_nothing_of_the_server() -> None:
 
 def test_a_command_that_talks_to_an_appliance_imports_nothing_of_the_server(tmp_path: Path) -> None:
     (tmp_path / "key").write_text("seb_x")
-    heavy = ["boto3", "sqlalchemy", "alembic", "litestar", "uvicorn", "uvloop", "rich", "aiosqlite"]
+    heavy = ["boto3", "sqlalchemy", "alembic", "litestar", "uvicorn", "uvloop", "rich"]
     code = (
         f"import sys\nfor name in {heavy}: sys.modules[name] = None\n"
         "from seb_appliance.cli import run\n"

@@ -55,7 +55,7 @@ from seb_appliance.formats.operations import (
     object_id_of,
 )
 from seb_appliance.state.database import StateDatabase
-from seb_appliance.state.digest import state_digest
+from seb_appliance.state.tables import state_digest
 from tests.unit.state.group_model import GroupModel
 from tests.unit.state.journal import (
     START_US,
