@@ -25,7 +25,7 @@ from seb_appliance.formats.api_key_members import Grant
 from seb_appliance.formats.columns import BinaryColumn, Columns, int64s
 from seb_appliance.formats.topic_settings import Compression, TopicSettings
 from seb_appliance.ops.serve.assembly import Appliance
-from seb_appliance.settings import load
+from seb_appliance.setting_sources import load
 from seb_appliance.storage.stores.counted import CountedStore
 from seb_appliance.storage.stores.memory import MemoryStore
 

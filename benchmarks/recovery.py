@@ -14,7 +14,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from seb_appliance import settings
+from seb_appliance import setting_sources
 from seb_appliance.broker.groups.admission import Commit
 from seb_appliance.broker.shares import OPERATOR
 from seb_appliance.broker.values import ApiKeyView, NewRecords
@@ -34,7 +34,7 @@ ADMIN = ApiKeyView("bench", "bench", (Grant(operation="admin"),), 0)
 
 def settings_of(folder: Path) -> Settings:
     flags = {"bucket": f"file:{folder / 'bucket'}", "data": str(folder / "data"), "tidier": "off"}
-    return settings.load(flags=flags, environment={})
+    return setting_sources.load(flags=flags, environment={})
 
 
 async def fill(folder: Path) -> None:

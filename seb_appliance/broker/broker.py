@@ -32,12 +32,17 @@ from seb_appliance.broker.ports import (
     SectionSource,
     State,
 )
-from seb_appliance.broker.read.followers import Follower, FollowerOfMany, Followers, check_count
 from seb_appliance.broker.read.index import SectionIndex
 from seb_appliance.broker.read.manifest import Manifests
 from seb_appliance.broker.read.reads import Reads
 from seb_appliance.broker.read.sections import SectionReader
-from seb_appliance.broker.read.waiting import WaitingReaders
+from seb_appliance.broker.read.waiting import (
+    Follower,
+    FollowerOfMany,
+    Followers,
+    WaitingReaders,
+    check_count,
+)
 from seb_appliance.broker.readiness import ReadinessCheck
 from seb_appliance.broker.record_keys.key_index import KeyIndex
 from seb_appliance.broker.record_keys.queries import RecordKeys, read_key
@@ -49,7 +54,7 @@ from seb_appliance.broker.topics.topic import Topic
 from seb_appliance.broker.topics.topics import TopicLists, Topics
 from seb_appliance.broker.upkeep.adopting import Adopting
 from seb_appliance.broker.upkeep.compaction import Compactions
-from seb_appliance.broker.upkeep.external_compactions import CompactionsElsewhere
+from seb_appliance.broker.upkeep.external_compactions import ExternalCompactions
 from seb_appliance.broker.upkeep.tidying import Tidying
 from seb_appliance.broker.values import (
     Readiness,
@@ -190,7 +195,7 @@ class Broker:
 
     def _make_upkeep(self, index: SectionIndex, source: SectionSource) -> None:
         catalog, settings, journal = self._catalog, self._settings, self._journal
-        elsewhere = CompactionsElsewhere(
+        external = ExternalCompactions(
             catalog,
             source,
             self.log_clock,
@@ -212,9 +217,9 @@ class Broker:
             epoch=lambda: journal.epoch,
             linger=self.linger,
             compactions=Compactions(
-                catalog, self.log_clock, settings, settings.tidy.segment_bytes, elsewhere.holds
+                catalog, self.log_clock, settings, settings.tidy.segment_bytes, external.holds
             ),
-            elsewhere=elsewhere,
+            external=external,
         )
         self.adopting = Adopting(catalog, self._writes.admission, self._writes)
 

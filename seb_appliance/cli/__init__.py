@@ -100,8 +100,7 @@ def run(arguments: Sequence[str]) -> int:
 def _failure(error: BaseException) -> int:
     """Print the sentence of `error`; its exit code. Raises what is a bug."""
     from seb_appliance.cli.errors import NOT_WRITTEN, CommandError, OutputError, ReaderLeftError
-    from seb_appliance.errors import SebError
-    from seb_appliance.start_errors import ConfigurationError, StartError
+    from seb_appliance.errors import ConfigurationError, SebError, StartError
 
     match error:
         case click.exceptions.NoArgsIsHelpError():

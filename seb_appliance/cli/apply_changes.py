@@ -25,9 +25,8 @@ from seb_appliance.cli.errors import (
 )
 from seb_appliance.cli.output import printable, say, say_json, tell
 from seb_appliance.client import Admin, ApplianceError
-from seb_appliance.errors import OffsetConflictError
+from seb_appliance.errors import ConfigurationError, OffsetConflictError
 from seb_appliance.formats.topic_settings import SETTINGS
-from seb_appliance.start_errors import ConfigurationError
 
 _SIGNS: Final = {"create": "+", "change": "~", "delete": "-"}
 _KINDS: Final = {"topic": "topic", "group": "group", "api_key": "API key"}

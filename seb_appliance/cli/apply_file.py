@@ -14,10 +14,10 @@ import yaml
 from seb_appliance import limits
 from seb_appliance.cli.apply_plan import ApiKeyState, Start, Wanted, topic_words
 from seb_appliance.cli.errors import CommandError
+from seb_appliance.errors import ConfigurationError
 from seb_appliance.formats.api_key_members import QUOTAS, Grant, Quotas
 from seb_appliance.formats.declared import Declared
 from seb_appliance.formats.topic_settings import SETTINGS, TopicSettings
-from seb_appliance.start_errors import ConfigurationError
 
 # YAML as plain data with line numbers.
 #

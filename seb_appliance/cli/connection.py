@@ -27,8 +27,9 @@ from seb_appliance.client.exchange import Answer, Endpoint
 from seb_appliance.client.failures import ApplianceError
 from seb_appliance.client.records import UnreadableAnswerError
 from seb_appliance.clock import Clock, SystemClock
-from seb_appliance.settings import Settings, profiles_file
-from seb_appliance.start_errors import ConfigurationError
+from seb_appliance.errors import ConfigurationError
+from seb_appliance.setting_sources import profiles_file
+from seb_appliance.settings import Settings
 
 T = TypeVar("T")
 

@@ -9,7 +9,7 @@ from typing import Final
 
 import click
 
-from seb_appliance.start_errors import StartError
+from seb_appliance.errors import StartError
 
 REFUSED: Final = 1
 DIFFERS: Final = 2  # seb apply --diff: there is something to do

@@ -14,8 +14,8 @@ from click.shell_completion import CompletionItem
 from seb_appliance.cli.errors import CommandError
 from seb_appliance.cli.output import say, say_json, tell
 from seb_appliance.quantities import READERS
-from seb_appliance.setting_table import SETTINGS, Setting
-from seb_appliance.settings import Settings, load
+from seb_appliance.setting_sources import load
+from seb_appliance.settings import SETTINGS, Setting, Settings
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 T = TypeVar("T")
@@ -227,7 +227,7 @@ def _listed(path: str, rows: str, member: str) -> Callable[[click.Context], list
 
 def _profiles(_: click.Context) -> list[str]:
     from seb_appliance.cli.profiles_file import load as load_profiles
-    from seb_appliance.settings import profiles_file
+    from seb_appliance.setting_sources import profiles_file
 
     return sorted(load_profiles(profiles_file()).profiles)
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from seb_appliance.addresses import parse_url
-from seb_appliance.start_errors import ConfigurationError
+from seb_appliance.errors import ConfigurationError
 
 FILE_BYTES_MAX: Final = 1 << 20
 KEY_BYTES_MAX: Final = 4096

@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Final, TypeAlias
 
 from seb_appliance.bundled import bundled
-from seb_appliance.errors import CorruptObjectError
-from seb_appliance.start_errors import NewerReleaseError
+from seb_appliance.errors import CorruptObjectError, NewerReleaseError
 from seb_appliance.state import files
 from seb_appliance.state.schema import NEWEST_REVISION, create, set_up
 from seb_appliance.state.tables import rows_checksum

@@ -11,8 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from seb_appliance.errors import CorruptObjectError
-from seb_appliance.start_errors import ConfigurationError
+from seb_appliance.errors import ConfigurationError, CorruptObjectError
 
 DAMAGED_KEPT: Final = 3
 

@@ -11,7 +11,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Final
 
-from seb_appliance.start_errors import ConfigurationError
+from seb_appliance.errors import ConfigurationError
 from seb_appliance.state.tables import CHECKSUM_MODULUS, JournalState, row_checksum
 
 NEWEST_REVISION: Final = "0012"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from seb_appliance.settings import profiles_file
+from seb_appliance.setting_sources import profiles_file
 
 ELSEWHERE = "http://192.0.2.1:51313"
 

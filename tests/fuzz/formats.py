@@ -19,12 +19,11 @@ import pyarrow as pa
 from backports import zstd
 
 from seb_appliance.api.encoding.record_bodies import parse_batches
-from seb_appliance.errors import BadBatchError, CorruptObjectError, RefusedError
+from seb_appliance.errors import BadBatchError, CorruptObjectError, NewerReleaseError, RefusedError
 from seb_appliance.formats import arrow, batch, batch_v1, entry, segment
 from seb_appliance.formats.columns import BinaryColumn, Columns, int64s
 from seb_appliance.formats.contents import decode_contents, encode_contents
 from seb_appliance.limits import REQUEST_BYTES_MAX
-from seb_appliance.start_errors import NewerReleaseError
 from seb_appliance.state import schema
 from seb_appliance.state.checks import needs_upgrade, read_checked_revision
 from seb_appliance.state.files import sqlite_errors

@@ -34,7 +34,8 @@ from seb_appliance.formats.columns import BinaryColumn, Columns, int64s
 from seb_appliance.formats.topic_settings import TopicSettings
 from seb_appliance.ops.serve import assembly
 from seb_appliance.ops.serve.assembly import Appliance
-from seb_appliance.settings import Settings, load
+from seb_appliance.setting_sources import load
+from seb_appliance.settings import Settings
 from seb_appliance.storage.recovery.opening import StartOptions
 from seb_appliance.storage.stores.counted import CountedStore
 from seb_appliance.storage.stores.memory import MemoryStore

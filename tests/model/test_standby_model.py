@@ -20,7 +20,7 @@ from seb_appliance.broker.values import From, NewRecords, ReadRequest
 from seb_appliance.errors import StandbyError
 from seb_appliance.failpoints import NO_FAILPOINTS
 from seb_appliance.ops.serve.assembly import Appliance
-from seb_appliance.settings import load
+from seb_appliance.setting_sources import load
 from seb_appliance.storage.journal import followed
 from seb_appliance.storage.journal.replay import ReplayError
 from seb_appliance.storage.stores.counted import CountedStore

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from seb_appliance import limits, settings
+from seb_appliance import limits, setting_sources
 from seb_appliance.broker.shares import OPERATOR
 from seb_appliance.broker.values import ApiKeyView, From, NewRecords, ReadRequest
 from seb_appliance.failpoints import NO_FAILPOINTS
@@ -50,7 +50,7 @@ class SmallTopics:
         clock, store = FakeClock(), NotingStore()
         patch.setattr(assembly, "SystemClock", lambda: clock)
         given = {"data": str(folder), "bucket": "memory:", "linger": linger, "tidier": "off"}
-        chosen = settings.load(flags=given, environment={})
+        chosen = setting_sources.load(flags=given, environment={})
         appliance = await Appliance.open(
             chosen, CountedStore(store), NO_FAILPOINTS, lambda *_: None
         )

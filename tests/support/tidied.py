@@ -6,7 +6,7 @@ from pathlib import Path
 
 from crc32c import crc32c
 
-from seb_appliance import settings
+from seb_appliance import setting_sources
 from seb_appliance.broker.shares import OPERATOR
 from seb_appliance.broker.values import ApiKeyView, From, NewRecords, ReadRequest
 from seb_appliance.failpoints import NO_FAILPOINTS
@@ -35,7 +35,7 @@ class Place:
 
     async def start(self, **flags: str) -> None:
         given = {"bucket": "memory:", "linger": "0ms", "take_over": True, **FLAGS, **flags}
-        chosen = settings.load(flags={"data": str(self.folder), **given}, environment={})
+        chosen = setting_sources.load(flags={"data": str(self.folder), **given}, environment={})
         store = CountedStore(self.store)
         self.appliance = await Appliance.open(chosen, store, NO_FAILPOINTS, lambda *_: None)
         await self.appliance.start()

@@ -8,7 +8,7 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from seb_appliance import settings
+from seb_appliance import setting_sources
 from seb_appliance.broker.shares import OPERATOR
 from seb_appliance.broker.values import ApiKeyView, NewRecords
 from seb_appliance.clock import SystemClock
@@ -105,7 +105,7 @@ async def make_whole(folder: Path, mode: Mode, *, tidied: bool) -> Whole:
 
 async def _open(whole: Whole) -> Appliance:
     given = {"bucket": f"file:{whole.bucket}", "data": str(whole.data), "linger": "0ms", **TIDY}
-    chosen = settings.load(flags={**given, "take_over": True}, environment={})
+    chosen = setting_sources.load(flags={**given, "take_over": True}, environment={})
     store = make_store(chosen, NO_FAILPOINTS)
     appliance = await Appliance.open(chosen, store, NO_FAILPOINTS, lambda *_: None)
     await appliance.start()

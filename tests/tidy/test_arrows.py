@@ -20,11 +20,10 @@ LEAVES = {
     "failpoints",
     "limits",
     "quantities",
-    "start_errors",
     "tasks",
     "traces",
 }
-SETTINGS = {"setting_table", "settings"}
+SETTINGS = {"setting_sources", "settings"}
 ROOMS = {
     "api",
     "bench",

@@ -11,7 +11,7 @@ import pytest
 
 from seb_appliance.cli import INTERRUPTED, seb
 from seb_appliance.cli import errors as failures
-from seb_appliance.start_errors import ConfigurationError
+from seb_appliance.errors import ConfigurationError
 
 TEXT = (Path(__file__).parents[2] / "docs" / "CLI.md").read_text(encoding="utf-8")
 ON_THE_MACHINE = {"serve", "promote", "doctor", "inspect", "fsck", "admin", "restore", "clone"}

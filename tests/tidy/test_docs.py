@@ -14,11 +14,10 @@ import yaml
 
 from seb_appliance import __version__, errors
 from seb_appliance.cli import seb
-from seb_appliance.errors import SebError, StoreError
+from seb_appliance.errors import SebError, StartError, StoreError
 from seb_appliance.ops.checks.findings import CODES
 from seb_appliance.ops.cost.prices import PROVIDERS
-from seb_appliance.setting_table import SETTINGS, Setting
-from seb_appliance.start_errors import StartError
+from seb_appliance.settings import SETTINGS, Setting
 
 ARCHITECTURE_LINES_MAX = 150
 ARCHITECTURE_WORDS_MAX = 1_800

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from seb_appliance import limits
 from seb_appliance.quantities import format_duration, format_size
-from seb_appliance.setting_table import SETTINGS
+from seb_appliance.settings import SETTINGS
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "docs" / "LIMITS.md").read_text(encoding="utf-8")

@@ -14,9 +14,9 @@ from seb_appliance import limits
 from seb_appliance.broker.append.window import Linger
 from seb_appliance.broker.upkeep.rewrite_jobs import Asked
 from seb_appliance.clock import SystemClock
+from seb_appliance.errors import ConfigurationError
 from seb_appliance.ops.cost.prices import PROVIDERS, Money
 from seb_appliance.ops.jobs.cost_job import CostKeeper
-from seb_appliance.start_errors import ConfigurationError
 from seb_appliance.state.local import LocalFile
 from seb_appliance.storage.stores.counted import RequestCount, RequestCounts
 from seb_appliance.tasks import Supervisor

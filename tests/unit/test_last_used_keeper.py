@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from seb_appliance.broker.access.api_keys import LastUsed
+from seb_appliance.errors import ConfigurationError
 from seb_appliance.ops.jobs.last_used_job import LastUsedKeeper
-from seb_appliance.start_errors import ConfigurationError
 from seb_appliance.state.local import LocalFile
 from tests.support.fakes import FakeClock
 

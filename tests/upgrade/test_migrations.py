@@ -18,11 +18,11 @@ from alembic.config import Config
 from alembic.script import ScriptDirectory
 from backports import zstd
 
-from seb_appliance import limits, settings
+from seb_appliance import limits, setting_sources
 from seb_appliance.broker.append.retry_results import RememberedRequest
 from seb_appliance.broker.ports import AuditQuery, GroupOffsetRow, UserRow
 from seb_appliance.bundled import bundled
-from seb_appliance.errors import CorruptObjectError
+from seb_appliance.errors import ConfigurationError, CorruptObjectError
 from seb_appliance.formats.api_key_members import Quotas
 from seb_appliance.formats.contents import Produced, ProducerAppend, RequestResult
 from seb_appliance.formats.operations import (
@@ -32,7 +32,7 @@ from seb_appliance.formats.operations import (
     UserSet,
 )
 from seb_appliance.ops.host import restoring
-from seb_appliance.start_errors import ConfigurationError
+from seb_appliance.settings import Settings
 from seb_appliance.state import checks, files, schema
 from seb_appliance.state.database import StateDatabase
 from seb_appliance.state.schema import NEWEST_REVISION
@@ -185,9 +185,9 @@ async def test_after_going_back_a_release_older_snapshots_are_begun_from(tmp_pat
         await restoring.verify(_settings(tmp_path), lambda *_: None)
 
 
-def _settings(tmp_path: Path) -> settings.Settings:
+def _settings(tmp_path: Path) -> Settings:
     flags = {"bucket": f"file:{tmp_path / 'bucket'}", "data": str(tmp_path / "other")}
-    return settings.load(flags=flags, environment={})
+    return setting_sources.load(flags=flags, environment={})
 
 
 def _write_as_a_later_release(bucket: Path, newest: int) -> None:

@@ -26,8 +26,7 @@ import msgspec
 
 from seb_appliance import limits
 from seb_appliance.api.encoding.problems import problem
-from seb_appliance.errors import BadRequestError, InternalError, SebError
-from seb_appliance.start_errors import ConfigurationError
+from seb_appliance.errors import BadRequestError, ConfigurationError, InternalError, SebError
 
 Answer = dict[str, Any]
 Arguments = Mapping[str, str]

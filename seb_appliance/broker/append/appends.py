@@ -404,7 +404,7 @@ class Appends:
             draft.placed[topic] = self._admission.place(window, topic, records, now_us, by.owner)
             if is_new:
                 created = self._admission.find(topic)
-                audit.note_topic_created(window, by, now_us, topic, created)
+                audit.note(window, by, now_us, audit.topic_created(topic, created))
 
     def _check_end(self, topic: str, expected_offset: int | None) -> None:
         if expected_offset is None:

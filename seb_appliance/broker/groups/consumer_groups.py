@@ -11,17 +11,18 @@ from dataclasses import replace
 
 from seb_appliance import limits
 from seb_appliance.broker.access import audit
-from seb_appliance.broker.access.audit import THE_APPLIANCE, Action, Actor
+from seb_appliance.broker.access.audit import THE_APPLIANCE, Action, Actor, AuditedWrites
 from seb_appliance.broker.append.acknowledgement import AckCallback
 from seb_appliance.broker.append.window import Window
 from seb_appliance.broker.append.writes import Writes
 from seb_appliance.broker.groups.admission import Commit, GroupAdmission, NewPosition
-from seb_appliance.broker.groups.groups import Committed, Lease
-from seb_appliance.broker.groups.views import (
+from seb_appliance.broker.groups.groups import (
+    Committed,
     GroupRead,
     GroupTopicView,
     GroupView,
     Lag,
+    Lease,
     LeaseView,
     ResetRow,
     lease_held,
@@ -62,6 +63,7 @@ class ConsumerGroups:
         self._reads = reads
         self._index = index
         self._writes = writes
+        self._audited = AuditedWrites(writes)
         self._linger = writes.linger
         self._clock = writes.clock
         self._age_us = age_us
@@ -268,32 +270,29 @@ class ConsumerGroups:
         positions = [NewPosition(row.topic, row.topic_id, row.after) for row in rows]
         done: list[ResetRow] = []
 
-        def admit(window: Window) -> None:
+        def admit(window: Window) -> Action:
             stood = self._admission.offsets_of(group)
             self._admission.admit_reset(window, group, positions, by)
             done.extend(replace(row, before=stood.get(row.topic)) for row in rows)
             before = audit.of_offsets({row.topic: row.before for row in done})
             after = audit.of_offsets({row.topic: row.after for row in done})
-            self._note(window, by, Action("group_reset", "group", group, before, after))
+            return Action("group_reset", "group", group, before, after)
 
         if positions:
-            await self._writes.operate(admit, owner=by.owner)
+            await self._audited.store(admit, by)
         return done
 
     async def delete(self, group: str, by: Actor = THE_APPLIANCE) -> None:
-        """Its offsets and its lease are gone. Raises GroupNotFoundError."""
+        """Delete its offsets and its lease. Raises GroupNotFoundError."""
 
-        def admit(window: Window) -> None:
+        def admit(window: Window) -> Action:
             before = audit.of_offsets(self._admission.offsets_of(group))
             self._admission.admit_deleted(window, group)
-            self._note(window, by, Action("group_deleted", "group", group, before))
+            return Action("group_deleted", "group", group, before)
 
-        await self._writes.operate(admit, owner=by.owner)
+        await self._audited.store(admit, by)
 
     # --- inside ---
-
-    def _note(self, window: Window, by: Actor, action: Action) -> None:
-        audit.note(window, by, self._clock.wall_us(), action)
 
     def _committed(self, group: str, topic_id: int) -> Committed | None:
         found = self._catalog.groups.get(group)

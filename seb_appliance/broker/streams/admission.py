@@ -262,8 +262,7 @@ class StreamAdmission:
             )
         self._admission.admit_stream_set(window, name, stream)
         made = self._admission.find(name)
-        note = audit.note_topic_created if parent is None else audit.note_topic_forked
-        note(window, by, now_us, name, made)
+        audit.note(window, by, now_us, audit.topic_created(name, made))
         assert made is not None, name
         self._expiry.touch(made.topic_id, stream)
         if prepared is not None:

@@ -24,7 +24,7 @@ from seb_appliance.broker.topics.catalog import Catalog
 from seb_appliance.broker.topics.topic import Topic, pinned_below
 from seb_appliance.broker.upkeep.compaction import Compactions, place_of, tombstones_until_us
 from seb_appliance.broker.upkeep.due import due_entries, due_objects, kept_from, overdue_s
-from seb_appliance.broker.upkeep.external_compactions import CompactionsElsewhere
+from seb_appliance.broker.upkeep.external_compactions import ExternalCompactions
 from seb_appliance.broker.upkeep.rewrite_jobs import Compaction, RewriteJob, Rewritten, SectionPlace
 from seb_appliance.broker.upkeep.stored_objects import LivingObject
 from seb_appliance.errors import FencedError, TopicNotFoundError
@@ -62,11 +62,11 @@ class Tidying:
         epoch: Callable[[], int],
         linger: Linger,
         compactions: Compactions,
-        elsewhere: CompactionsElsewhere,
+        external: ExternalCompactions,
     ) -> None:
         self.settings = settings
         self.compactions = compactions
-        self.elsewhere = elsewhere
+        self.external = external
         self._catalog = catalog
         self._index = index
         self._admission = admission
@@ -172,7 +172,7 @@ class Tidying:
         return known is not None and known.effective.compression == "zstd"
 
     def _due_objects(self) -> list[LivingObject]:
-        held = self.elsewhere.inputs()
+        held = self.external.inputs()
         living = (found for found in self._catalog.stored.all() if found.sections)
         return due_objects((one for one in living if one.ref.key not in held), self.settings)
 
@@ -308,7 +308,7 @@ class Tidying:
         name, those that nothing refers to, nor may yet. Call it while no job is under way. Raises
         FencedError for the name of a later epoch."""
         stored = self._catalog.stored
-        living = {*stored.keys(), *self.elsewhere.keys()}
+        living = {*stored.keys(), *self.external.keys()}
         found = []
         for key, epoch in listed:
             if epoch is not None and epoch > self._epoch():

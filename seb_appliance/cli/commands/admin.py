@@ -18,7 +18,7 @@ import click
 
 from seb_appliance.cli.options import Flags, Result, settings_from, shows, with_settings
 from seb_appliance.cli.output import moment, table
-from seb_appliance.start_errors import StartError
+from seb_appliance.errors import StartError
 
 SOCKET_NAME: Final = "control.sock"
 ANSWER_BYTES_MAX: Final = 64 * 1024

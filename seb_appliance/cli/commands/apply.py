@@ -20,7 +20,7 @@ from seb_appliance.cli.options import (
     yes_option,
 )
 from seb_appliance.cli.output import say_json, tell, write
-from seb_appliance.start_errors import ConfigurationError
+from seb_appliance.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from seb_appliance.cli.apply_plan import Plan, Wanted

@@ -28,8 +28,9 @@ from seb_appliance.cli.options import (
     with_settings,
 )
 from seb_appliance.cli.output import Progress, say, say_json, tell
-from seb_appliance.settings import Settings, environment_without_settings
-from seb_appliance.start_errors import ConfigurationError, StartError
+from seb_appliance.errors import ConfigurationError, StartError
+from seb_appliance.setting_sources import environment_without_settings
+from seb_appliance.settings import Settings
 
 if TYPE_CHECKING:
     from seb_appliance.bench.result import Result

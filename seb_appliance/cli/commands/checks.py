@@ -10,9 +10,8 @@ import click
 from seb_appliance.cli.errors import check_server, need_server
 from seb_appliance.cli.options import BUCKET, Json, Result, settings_from, shows, with_settings
 from seb_appliance.cli.output import outline, printable
-from seb_appliance.errors import BadBatchError, ObjectMissingError
+from seb_appliance.errors import BadBatchError, ObjectMissingError, StartError
 from seb_appliance.settings import Settings
-from seb_appliance.start_errors import StartError
 
 
 @click.command

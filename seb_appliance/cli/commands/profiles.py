@@ -29,8 +29,8 @@ from seb_appliance.cli.profiles_file import (
     load,
     save,
 )
-from seb_appliance.settings import profiles_file
-from seb_appliance.start_errors import ConfigurationError
+from seb_appliance.errors import ConfigurationError
+from seb_appliance.setting_sources import profiles_file
 
 
 @click.group(cls=ListsByDefault)

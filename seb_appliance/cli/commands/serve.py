@@ -22,8 +22,9 @@ from seb_appliance.cli.options import (
     with_settings,
 )
 from seb_appliance.cli.output import outline, showing, size
-from seb_appliance.settings import Settings, load
-from seb_appliance.start_errors import ConfigurationError
+from seb_appliance.errors import ConfigurationError
+from seb_appliance.setting_sources import load
+from seb_appliance.settings import Settings
 
 if TYPE_CHECKING:
     from seb_appliance.cli.connection import HttpClient

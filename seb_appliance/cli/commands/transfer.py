@@ -37,7 +37,8 @@ from seb_appliance.cli.options import (
     with_settings,
 )
 from seb_appliance.cli.output import Counted, outline, say, showing, size, tell
-from seb_appliance.settings import Settings, load
+from seb_appliance.setting_sources import load
+from seb_appliance.settings import Settings
 
 if TYPE_CHECKING:
     from seb_appliance.cli.connection import HttpClient

@@ -34,7 +34,8 @@ from seb_appliance.ops.jobs.snapshot_job import SnapshotKeeper
 from seb_appliance.ops.jobs.standby_job import StandbyKeeper
 from seb_appliance.ops.jobs.tidier_job import TidierKeeper
 from seb_appliance.ops.jobs.tidier_process import ChildRewriter
-from seb_appliance.settings import Settings, environment_without_settings
+from seb_appliance.setting_sources import environment_without_settings
+from seb_appliance.settings import Settings
 from seb_appliance.state.database import StateDatabase
 from seb_appliance.state.follower import StateFollower
 from seb_appliance.state.key_index import SqliteKeyIndex

@@ -10,7 +10,7 @@ from seb_appliance.api.encoding.answers import SSE, Headers
 from seb_appliance.api.routes.records.live import LiveAnswer
 from seb_appliance.api.server.auth import Call
 from seb_appliance.broker.broker import Broker
-from seb_appliance.broker.read.followers import Follower, Part
+from seb_appliance.broker.read.waiting import Follower, Part
 from seb_appliance.broker.streams.admission import StreamView, is_json, media_type_of
 from seb_appliance.broker.values import ApiKeyView, From, ReadRequest, ReadResult
 from seb_appliance.protocols.durable_streams.answers import CROSS_ORIGIN

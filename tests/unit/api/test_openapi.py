@@ -12,7 +12,7 @@ import pytest
 from jsonschema import Draft202012Validator
 from openapi_spec_validator import OpenAPIV31SpecValidator
 
-from seb_appliance import errors, start_errors
+from seb_appliance import errors
 from seb_appliance.api.routes.manage.topics import TopicChanges
 from seb_appliance.api.server.app import all_routes, create_app
 from seb_appliance.api.server.options import ApiOptions
@@ -74,7 +74,7 @@ def test_every_route_that_a_sentence_names_is_there():
 def test_every_code_that_can_reach_a_client_is_documented():
     # Store errors become "retry" or 503 inside, start errors and those of old buckets are for the
     # terminal, and the admin page has some of its own.
-    inside = all_errors(errors.StoreError) | all_errors(start_errors.StartError)
+    inside = all_errors(errors.StoreError) | all_errors(errors.StartError)
     inside |= {errors.ImportRefusedError, errors.ExportRefusedError}
     reaching = all_errors(errors.SebError) - inside
     codes = {error.code for error in reaching if error.__module__ == errors.__name__}

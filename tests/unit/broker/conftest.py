@@ -13,7 +13,7 @@ from seb_appliance.broker.access.audit import THE_APPLIANCE
 from seb_appliance.broker.append.appends import NO_CONDITIONS, Conditions
 from seb_appliance.broker.broker import Broker
 from seb_appliance.broker.groups.admission import Commit
-from seb_appliance.broker.groups.views import GroupView
+from seb_appliance.broker.groups.groups import GroupView
 from seb_appliance.broker.ports import LoadedState
 from seb_appliance.broker.settings import BrokerSettings
 from seb_appliance.broker.shares import OPERATOR

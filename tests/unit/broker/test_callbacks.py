@@ -8,7 +8,7 @@ import pytest
 
 from seb_appliance import limits
 from seb_appliance.broker.callbacks import Turns
-from seb_appliance.broker.read.followers import Followers
+from seb_appliance.broker.read.waiting import Followers
 from seb_appliance.broker.shares import AllShares
 from seb_appliance.broker.values import From, ReadRequest
 from tests.support.fakes import FakeClock, settle

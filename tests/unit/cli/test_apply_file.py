@@ -17,9 +17,9 @@ from seb_appliance.cli import apply_file
 from seb_appliance.cli.apply_file import as_words, read_nodes, read_wanted, write_wanted
 from seb_appliance.cli.apply_plan import ApiKeyState, Wanted
 from seb_appliance.cli.errors import CommandError
+from seb_appliance.errors import ConfigurationError
 from seb_appliance.formats.api_key_members import Grant, Quotas
 from seb_appliance.formats.topic_settings import TopicSettings
-from seb_appliance.start_errors import ConfigurationError
 
 
 def wanted(text: str) -> Wanted:

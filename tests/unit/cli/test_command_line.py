@@ -15,7 +15,7 @@ from click.testing import CliRunner
 
 from seb_appliance import __version__
 from seb_appliance.cli import run, seb
-from seb_appliance.setting_table import SETTINGS
+from seb_appliance.settings import SETTINGS
 
 ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.startswith("SEB_")}
 
@@ -84,7 +84,7 @@ def test_the_base_install_says_what_the_server_needs() -> None:
         "import sys; sys.modules['rich.console'] = None\n"
         "sys.modules['seb_appliance.ops.serve.process'] = None\n"
         "from seb_appliance.cli.errors import need_server\n"
-        "from seb_appliance.start_errors import StartError\n"
+        "from seb_appliance.errors import StartError\n"
         "try:\n"
         "    with need_server():\n"
         "        raise ModuleNotFoundError('no', name='litestar')\n"

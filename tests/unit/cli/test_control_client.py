@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from seb_appliance.cli.commands.admin import ask
-from seb_appliance.start_errors import StartError
+from seb_appliance.errors import StartError
 
 
 @contextmanager

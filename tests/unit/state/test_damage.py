@@ -16,9 +16,8 @@ from pathlib import Path
 import pytest
 
 from seb_appliance import limits
-from seb_appliance.errors import CorruptObjectError
+from seb_appliance.errors import ConfigurationError, CorruptObjectError
 from seb_appliance.formats.entry import ORIGIN
-from seb_appliance.start_errors import ConfigurationError
 from seb_appliance.state.database import StateDatabase
 from seb_appliance.state.tables import state_digest
 from tests.unit.state.journal import Journal, sample
@@ -277,7 +276,7 @@ FULL_DISK = """
 import asyncio, resource, sys
 from pathlib import Path
 from seb_appliance import limits
-from seb_appliance.start_errors import (ConfigurationError)
+from seb_appliance.errors import (ConfigurationError)
 from seb_appliance.state.database import StateDatabase
 from tests.unit.state.journal import sample
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from seb_appliance.broker.ports import ApiKeyRow, EntryRef, EntryRow
-from seb_appliance.errors import CorruptObjectError
+from seb_appliance.errors import ConfigurationError, CorruptObjectError
 from seb_appliance.formats.entry import ORIGIN
 from seb_appliance.formats.operations import (
     ApiKeyRevoked,
@@ -23,7 +23,6 @@ from seb_appliance.formats.operations import (
     TopicDeleted,
 )
 from seb_appliance.formats.topic_settings import TopicSettings
-from seb_appliance.start_errors import ConfigurationError
 from seb_appliance.state.database import StateDatabase
 from seb_appliance.state.tables import state_digest
 from tests.unit.state.journal import (

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from seb_appliance.start_errors import ConfigurationError
+from seb_appliance.errors import ConfigurationError
 from seb_appliance.state.local import LocalFile
 
 

@@ -29,7 +29,7 @@ from seb_appliance.api.routes.route import (
 )
 from seb_appliance.api.server.auth import Call
 from seb_appliance.broker.broker import Broker
-from seb_appliance.broker.groups.views import GroupTopicView, GroupView, ResetRow
+from seb_appliance.broker.groups.groups import GroupTopicView, GroupView, ResetRow
 from seb_appliance.broker.topics.names import check_group_name, check_topic_name
 from seb_appliance.broker.values import ApiKeyView
 from seb_appliance.errors import (

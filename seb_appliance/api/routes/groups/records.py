@@ -32,7 +32,7 @@ from seb_appliance.api.routes.route import (
     RequestContext,
     route,
 )
-from seb_appliance.broker.groups.views import GroupRead
+from seb_appliance.broker.groups.groups import GroupRead
 from seb_appliance.broker.values import From
 from seb_appliance.errors import (
     OffsetOutOfRangeError,

@@ -18,7 +18,7 @@ from seb_appliance.api.routes.route import (
     no_content,
     route,
 )
-from seb_appliance.broker.upkeep.external_compactions import CompactionElsewhere, State
+from seb_appliance.broker.upkeep.external_compactions import ExternalCompaction, State
 from seb_appliance.errors import (
     BadRequestError,
     CompactionNotFoundError,
@@ -79,7 +79,7 @@ class HandOverIn(msgspec.Struct, forbid_unknown_fields=True):
     segments: list[str]
 
 
-def _compaction_out(found: CompactionElsewhere) -> CompactionOut:
+def _compaction_out(found: ExternalCompaction) -> CompactionOut:
     item = found.item
     return CompactionOut(
         found.compaction_id,
@@ -153,7 +153,7 @@ _REPLY: Final = {"application/json": Content(struct=CompactionOut, example=_COMP
     grant=_may_store,
 )
 async def begin_compaction(ctx: RequestContext) -> object:
-    begun = await ctx.broker.tidying.elsewhere.begin(ctx.topic, ctx.call.owner)
+    begun = await ctx.broker.tidying.external.begin(ctx.topic, ctx.call.owner)
     return _compaction_out(begun)
 
 
@@ -168,7 +168,7 @@ async def begin_compaction(ctx: RequestContext) -> object:
     grant="manage",
 )
 async def get_compaction(ctx: RequestContext) -> object:
-    return _compaction_out(ctx.broker.tidying.elsewhere.get(ctx.topic, ctx.path["compaction"]))
+    return _compaction_out(ctx.broker.tidying.external.get(ctx.topic, ctx.path["compaction"]))
 
 
 @route(
@@ -184,8 +184,8 @@ async def get_compaction(ctx: RequestContext) -> object:
     grant="manage",
 )
 async def give_up_compaction(ctx: RequestContext) -> None:
-    ctx.broker.tidying.elsewhere.give_up(
-        ctx.broker.tidying.elsewhere.get(ctx.topic, ctx.path["compaction"])
+    ctx.broker.tidying.external.give_up(
+        ctx.broker.tidying.external.get(ctx.topic, ctx.path["compaction"])
     )
 
 
@@ -224,8 +224,8 @@ async def name_segment(ctx: RequestContext) -> object:
     if not 0 < asked.size_bytes <= limits.HANDED_OVER_SEGMENT_BYTES_MAX:
         most = limits.HANDED_OVER_SEGMENT_BYTES_MAX
         raise BadRequestError(f"A segment has at most {most} bytes.")
-    name, upload = await ctx.broker.tidying.elsewhere.upload(
-        ctx.broker.tidying.elsewhere.get(ctx.topic, ctx.path["compaction"]),
+    name, upload = await ctx.broker.tidying.external.upload(
+        ctx.broker.tidying.external.get(ctx.topic, ctx.path["compaction"]),
         asked.base_offset,
         asked.last_offset,
         asked.size_bytes,
@@ -251,8 +251,8 @@ async def name_segment(ctx: RequestContext) -> object:
 )
 async def hand_over(ctx: RequestContext) -> object:
     asked: HandOverIn = ctx.body
-    found = ctx.broker.tidying.elsewhere.get(ctx.topic, asked.compaction)
-    ctx.broker.tidying.elsewhere.hand_over(found, asked.segments)
+    found = ctx.broker.tidying.external.get(ctx.topic, asked.compaction)
+    ctx.broker.tidying.external.hand_over(found, asked.segments)
     return _compaction_out(found)
 
 

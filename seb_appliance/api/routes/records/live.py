@@ -24,7 +24,7 @@ from seb_appliance.api.encoding.record_encoding import ValueShape, records
 from seb_appliance.api.server.auth import METER_STATE, Call, authenticated_again, within_quota
 from seb_appliance.broker.access.grants import grants_admin
 from seb_appliance.broker.broker import Broker
-from seb_appliance.broker.read.followers import Follower, Listener, Part
+from seb_appliance.broker.read.waiting import Follower, Listener, Part
 from seb_appliance.broker.values import ApiKeyView, From, ReadRequest, ReadResult
 from seb_appliance.errors import BadParameterError, FollowerTooSlowError, SebError
 

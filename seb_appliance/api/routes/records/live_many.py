@@ -34,7 +34,7 @@ from seb_appliance.api.routes.route import (
 )
 from seb_appliance.api.server.auth import Call
 from seb_appliance.broker.broker import Broker
-from seb_appliance.broker.read.followers import FollowerOfMany, Part, check_count
+from seb_appliance.broker.read.waiting import FollowerOfMany, Part, check_count
 from seb_appliance.broker.topics.topic import Topic
 from seb_appliance.broker.values import ApiKeyView, From, ReadRequest, ReadResult
 from seb_appliance.errors import (

@@ -22,8 +22,8 @@ from seb_appliance.api.encoding.record_encoding import RecordOut, ValueShape, nd
 from seb_appliance.api.routes.records.reading import encoded, value_shape
 from seb_appliance.api.server.auth import Call
 from seb_appliance.broker.broker import Broker
-from seb_appliance.broker.read.followers import FollowerOfMany
 from seb_appliance.broker.read.reads import bytes_of
+from seb_appliance.broker.read.waiting import FollowerOfMany
 from seb_appliance.broker.topics.names import Patterns, check_pattern
 from seb_appliance.broker.topics.topic import Topic
 from seb_appliance.broker.values import From, ReadRequest, ReadResult

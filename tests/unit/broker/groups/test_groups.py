@@ -8,8 +8,7 @@ import pytest
 
 from seb_appliance import limits
 from seb_appliance.broker.groups import groups as groups_module
-from seb_appliance.broker.groups.groups import Groups, offset_bytes
-from seb_appliance.broker.groups.views import ResetRow
+from seb_appliance.broker.groups.groups import Groups, ResetRow, offset_bytes
 from seb_appliance.broker.ports import GroupOffsetRow
 from seb_appliance.broker.values import From, ReadRequest
 from seb_appliance.errors import (

@@ -9,7 +9,7 @@ import pytest
 
 from seb_appliance import limits
 from seb_appliance.broker.broker import Broker
-from seb_appliance.broker.groups.views import LeaseView
+from seb_appliance.broker.groups.groups import LeaseView
 from seb_appliance.broker.ports import LeaseRow, LoadedState
 from seb_appliance.broker.settings import BrokerSettings
 from seb_appliance.broker.values import From

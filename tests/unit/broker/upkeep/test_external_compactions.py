@@ -16,7 +16,7 @@ from pyspark_seb.columns import STORED_SCHEMA, ArrowBatches, arrow_schema
 from pyspark_seb.new_segments import SegmentPlace, segment_of
 
 from seb_appliance import limits
-from seb_appliance.broker.upkeep.external_compactions import CompactionElsewhere
+from seb_appliance.broker.upkeep.external_compactions import ExternalCompaction
 from seb_appliance.broker.upkeep.tidying import Tidying
 from seb_appliance.errors import (
     BadRequestError,
@@ -67,7 +67,7 @@ async def filled(place: Place) -> None:
     await merged(place)
 
 
-async def stored(place: Place, found: CompactionElsewhere) -> Rows:
+async def stored(place: Place, found: ExternalCompaction) -> Rows:
     """The records of the range, as a cluster reads them."""
     schema = arrow_schema(STORED_SCHEMA)
     batches = ArrowBatches("t", schema)
@@ -97,18 +97,18 @@ def newest(rows: Rows, below: int) -> Rows:
     ]
 
 
-async def compacted(place: Place, found: CompactionElsewhere) -> Rows:
+async def compacted(place: Place, found: ExternalCompaction) -> Rows:
     return newest(await stored(place, found), found.item.tombstones_below)
 
 
-async def upload(place: Place, found: CompactionElsewhere, rows: Rows, **ends: int) -> str:
+async def upload(place: Place, found: ExternalCompaction, rows: Rows, **ends: int) -> str:
     """A segment of these rows, stored where we were told."""
     item = found.item
     base, last = ends.get("base", item.base_offset), ends.get("last", item.last_offset)
     where = SegmentPlace(item.topic_id, found.job.bucket_id, base, last)
     records = pa.RecordBatch.from_pylist(rows, arrow_schema(STORED_SCHEMA))
     body = segment_of(where, records)
-    elsewhere = place.broker.tidying.elsewhere
+    elsewhere = place.broker.tidying.external
     digest = hashlib.md5(body, usedforsecurity=False).digest()
     name, given = await elsewhere.upload(found, base, last, len(body), digest)
     await place.store.put(given.key, body)
@@ -117,7 +117,7 @@ async def upload(place: Place, found: CompactionElsewhere, rows: Rows, **ends: i
 
 async def made(place: Place, wrong: Callable[[Rows], Rows] = lambda rows: rows) -> str:
     """Make a compaction elsewhere and hand it over; what came of it."""
-    elsewhere = place.broker.tidying.elsewhere
+    elsewhere = place.broker.tidying.external
     found = await elsewhere.begin("t")
     rows = wrong(await compacted(place, found))
     elsewhere.hand_over(found, [await upload(place, found, rows)])
@@ -182,7 +182,7 @@ async def test_anything_else_than_compaction_leaves_is_refused(
 
 async def test_a_topic_that_changed_meanwhile_stays_as_it_is(place: Place) -> None:
     await filled(place)
-    elsewhere = place.broker.tidying.elsewhere
+    elsewhere = place.broker.tidying.external
     first, second = await elsewhere.begin("t"), await elsewhere.begin("t")
     for found in (first, second):
         rows = await compacted(place, found)
@@ -206,7 +206,7 @@ async def test_records_below_the_log_start_are_left_out(place: Place) -> None:
 
 async def test_a_trim_while_it_is_made_is_no_reason_to_refuse(place: Place) -> None:
     await filled(place)
-    elsewhere = place.broker.tidying.elsewhere
+    elsewhere = place.broker.tidying.external
     found = await elsewhere.begin("t")
     names = [await upload(place, found, await compacted(place, found))]
     await place.broker.topics.trim("t", 2)
@@ -219,7 +219,7 @@ async def test_a_trim_while_it_is_made_is_no_reason_to_refuse(place: Place) -> N
 
 async def test_several_segments_answer_for_the_range_together(place: Place) -> None:
     await filled(place)
-    elsewhere = place.broker.tidying.elsewhere
+    elsewhere = place.broker.tidying.external
     found = await elsewhere.begin("t")
     rows = await compacted(place, found)
     below = [row for row in rows if row["offset"] < 4]  # type: ignore[operator]
@@ -245,7 +245,7 @@ async def test_what_many_records_leave_is_what_a_dictionary_holds(place: Place) 
         await place.put("t", *batch)
         expected.update(batch)
     await merged(place)
-    elsewhere = place.broker.tidying.elsewhere
+    elsewhere = place.broker.tidying.external
     found = await elsewhere.begin("t")
     rows = await compacted(place, found)
     cuts = sorted(dice.sample(range(1, len(rows)), 3))
@@ -266,7 +266,7 @@ async def test_what_many_records_leave_is_what_a_dictionary_holds(place: Place) 
 
 async def test_a_gap_between_segments_is_refused(place: Place) -> None:
     await filled(place)
-    elsewhere = place.broker.tidying.elsewhere
+    elsewhere = place.broker.tidying.external
     found = await elsewhere.begin("t")
     rows = await compacted(place, found)
     elsewhere.hand_over(found, [await upload(place, found, rows, last=5)])
@@ -283,7 +283,7 @@ async def look_for_strays(place: Place) -> None:
 
 async def test_what_is_not_handed_over_is_removed_once_nobody_asks(place: Place) -> None:
     await filled(place)
-    elsewhere = place.broker.tidying.elsewhere
+    elsewhere = place.broker.tidying.external
     found = await elsewhere.begin("t")
     name = await upload(place, found, await compacted(place, found))
     key = found.given[name].key
@@ -299,7 +299,7 @@ async def test_what_is_not_handed_over_is_removed_once_nobody_asks(place: Place)
 async def test_after_a_restart_nothing_is_left_of_it(place: Place) -> None:
     await filled(place)
     before = await place.records("t")
-    found = await place.broker.tidying.elsewhere.begin("t")
+    found = await place.broker.tidying.external.begin("t")
     name = await upload(place, found, await compacted(place, found))
     key = found.given[name].key
     await place.restart(tidy_after="0ms")
@@ -308,14 +308,14 @@ async def test_after_a_restart_nothing_is_left_of_it(place: Place) -> None:
     assert key not in await place.keys("_seb/segments/")
     assert await place.records("t") == before
     with pytest.raises(CompactionNotFoundError):
-        place.broker.tidying.elsewhere.get("t", found.compaction_id)
+        place.broker.tidying.external.get("t", found.compaction_id)
 
 
 async def test_a_switch_whose_end_was_not_seen_is_found_in_force(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await filled(place)
-    elsewhere = place.broker.tidying.elsewhere
+    elsewhere = place.broker.tidying.external
     found = await elsewhere.begin("t")
     elsewhere.hand_over(found, [await upload(place, found, await compacted(place, found))])
     switch = Tidying.switch
@@ -339,7 +339,7 @@ async def test_what_cannot_be_checked_again_and_again_is_refused(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await filled(place)
-    elsewhere = place.broker.tidying.elsewhere
+    elsewhere = place.broker.tidying.external
     found = await elsewhere.begin("t")
     elsewhere.hand_over(found, [await upload(place, found, await compacted(place, found))])
 
@@ -356,7 +356,7 @@ async def test_what_cannot_be_checked_again_and_again_is_refused(
 
 async def test_a_name_that_was_not_given_is_refused(place: Place) -> None:
     await filled(place)
-    elsewhere = place.broker.tidying.elsewhere
+    elsewhere = place.broker.tidying.external
     found = await elsewhere.begin("t")
     with pytest.raises(BadRequestError):
         elsewhere.hand_over(found, ["00" * 8])
@@ -368,17 +368,17 @@ async def test_a_topic_that_keeps_everything_is_not_compacted_elsewhere(place: P
     await filled(place)
     await place.broker.topics.change("t", {"cleanup": "delete"})
     with pytest.raises(CompactionRefusedError, match="cleanup"):
-        await place.broker.tidying.elsewhere.begin("t")
+        await place.broker.tidying.external.begin("t")
 
 
 async def test_a_compaction_that_nobody_asks_for_is_forgotten(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await filled(place)
-    elsewhere = place.broker.tidying.elsewhere
+    elsewhere = place.broker.tidying.external
     found = await elsewhere.begin("t")
     assert elsewhere.holds(found.item.topic_id)
-    monkeypatch.setattr(limits, "COMPACTION_ELSEWHERE_IDLE_S", -1.0)
+    monkeypatch.setattr(limits, "EXTERNAL_COMPACTION_IDLE_S", -1.0)
     assert not elsewhere.holds(found.item.topic_id)
     with pytest.raises(CompactionNotFoundError):
         elsewhere.get("t", found.compaction_id)
@@ -389,23 +389,23 @@ async def test_what_may_come_into_force_yet_is_not_called_refused(
 ) -> None:
     await filled(place)
     tidying = place.broker.tidying
-    found = await tidying.elsewhere.begin("t")
+    found = await tidying.external.begin("t")
     rows = await compacted(place, found)
-    tidying.elsewhere.hand_over(found, [await upload(place, found, rows)])
-    submit, under_way = tidying._submit, []
+    tidying.external.hand_over(found, [await upload(place, found, rows)])
+    operate, under_way = tidying._writes.operate, []
 
     async def give_up_waiting(*arguments: Any) -> bool:
-        under_way.append(asyncio.ensure_future(submit(*arguments)))
+        under_way.append(asyncio.ensure_future(operate(*arguments)))
         await asyncio.sleep(0)
         raise OutcomeUnknownError("it took too long")
 
-    monkeypatch.setattr(tidying, "_submit", give_up_waiting)
+    monkeypatch.setattr(tidying._writes, "operate", give_up_waiting)
     found.attempts = 4
     with pytest.raises(OutcomeUnknownError):
         await place.tidier.step()
     assert found.state == "checking"
     await asyncio.gather(*under_way)
-    monkeypatch.setattr(tidying, "_submit", submit)
+    monkeypatch.setattr(tidying._writes, "operate", operate)
     while found.state == "checking" and await place.tidier.step():
         pass
     assert (found.state, found.reason) == ("in_force", "")

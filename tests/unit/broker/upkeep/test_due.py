@@ -12,7 +12,7 @@ from seb_appliance.broker.ports import ObjectRef
 from seb_appliance.broker.settings import TidySettings
 from seb_appliance.broker.upkeep.due import due_entries, due_objects, overdue_s
 from seb_appliance.broker.upkeep.stored_objects import LivingObject
-from seb_appliance.setting_table import SETTINGS
+from seb_appliance.settings import SETTINGS
 from seb_appliance.storage.objects.rewriting import _groups, _Input, _Run
 
 NOW_US = 1_800_000_000_000_000

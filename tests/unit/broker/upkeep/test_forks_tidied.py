@@ -136,7 +136,7 @@ async def test_what_a_fork_shares_is_not_compacted_while_it_lives(place: Place) 
     assert [offset for offset, _, _ in await place.records("base")][:20] == [*range(20)]
     for name in ("base", "fork"):
         with pytest.raises(CompactionRefusedError):
-            await place.broker.tidying.elsewhere.begin(name)
+            await place.broker.tidying.external.begin(name)
     await place.broker.topics.delete("fork")
     await place.compact()
     assert [offset for offset, _, _ in await place.records("base")] == [29]
