@@ -20,7 +20,7 @@
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run test lint bench demo slow neighbours measured coverage mutants proof proof-full soak screenshots wheel sbom audit pins clean
+.PHONY: help run test lint style types quick slow-ready bench demo slow neighbours measured coverage mutants proof proof-full soak screenshots wheel sbom audit pins clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -31,13 +31,13 @@ TEST_READY := $(VENV)/.ready-test
 export PIP_CONSTRAINT := constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_ROOT_USER_ACTION := ignore
+# Tests start hundreds of processes: without bytecode on the disk each compiles the package anew.
+unexport PYTHONDONTWRITEBYTECODE
 PYTEST := $(PY) -m pytest -q --numprocesses logical --maxprocesses 4 --dist worksteal
 PIP_COMPILE := PIP_CONSTRAINT= .state/pins/bin/pip-compile --quiet --generate-hashes --strip-extras \
     --no-header --no-annotate --no-emit-index-url --no-emit-find-links --constraint constraints.txt
 PIP_INSTALL := $(PY) -m pip install --quiet --editable
 TEST_PARTS := .[bench,server,spark,test]
-# What .ci/install-* install by apt, as they name it themselves.
-TEST_APT = $(shell sed -n "s/.*--no-install-recommends \([^']*\)'.*/\1/p" .ci/install-*)
 
 help:
 	@sed -n '2,19s/^#  //p' Makefile
@@ -45,13 +45,21 @@ help:
 run: $(RUN_READY)
 	@exec $(VENV)/bin/seb serve $(ARGS)
 
-test: lint
-	$(PYTEST) -m "not slow" $(ARGS)
+# The types are checked while tests wait.
+test: style
+	@$(MAKE) --no-print-directory --jobs=2 types quick
 
-lint: $(TEST_READY)
+lint: style types
+
+style: $(TEST_READY)
 	$(PY) -m ruff check
 	$(PY) -m ruff format --check
+
+types: $(TEST_READY)
 	$(PY) -m mypy
+
+quick: $(TEST_READY)
+	$(PYTEST) -m "not slow" $(ARGS)
 
 bench: $(TEST_READY)
 	@$(PY) benchmarks/ratios.py $(ARGS)
@@ -59,24 +67,25 @@ bench: $(TEST_READY)
 demo: $(RUN_READY)
 	@$(PY) examples/package-log/demo.py $(ARGS)
 
-slow: $(TEST_READY)
+slow: slow-ready
 	$(PYTEST) -m "slow and not measured and not alone and not neighbours" $(ARGS)
 
-neighbours: $(TEST_READY)
-	@sh tests/support/servers/install.sh neighbours
+neighbours: slow-ready
+	@sh .ci/install-node
 	@sh .ci/install-generators
+	@sh tests/support/servers/install.sh
 	$(PY) -m pytest -q -m neighbours -rs $(ARGS)
 
-measured: $(TEST_READY)
+measured: slow-ready
 	$(PY) -m pytest -q -m "(measured or alone) and not neighbours" -p rerunfailures -rR $(ARGS)
 
-proof: $(TEST_READY)
+proof: slow-ready
 	@$(PY) -m tests.proof run $(ARGS)
 
-proof-full: $(TEST_READY)
+proof-full: slow-ready
 	@$(PY) -m tests.proof run --full $(if $(MINUTES),--minutes $(MINUTES)) $(ARGS)
 
-soak: $(TEST_READY)
+soak: slow-ready
 	@$(PY) -m tests.proof soak $(or $(HOURS),8) $(ARGS)
 
 coverage: $(TEST_READY)
@@ -85,7 +94,7 @@ coverage: $(TEST_READY)
 mutants: $(TEST_READY)
 	$(PY) -m tests.paths.mutants $(ARGS)
 
-screenshots: $(TEST_READY)
+screenshots: slow-ready
 	$(PY) -m tests.ui.screenshots
 
 wheel:
@@ -122,17 +131,16 @@ $(RUN_READY): pyproject.toml constraints.txt | $(PY)
 	@touch $@
 
 $(TEST_READY): pyproject.toml constraints.txt | $(PY)
-	@echo "Before the first tests this installs, if missing:"
-	@echo "  with apt, as root or with passwordless sudo: $(TEST_APT)"
-	@echo "  with pip, into $(VENV): $(TEST_PARTS), as constraints.txt pins them"
-	@echo "  with npm, into .state/node: Node.js 20, if Debian's is older"
-	@echo "Without root, the tests that need the apt packages are skipped."
-	@sh .ci/install-java
-	@sh .ci/install-faults
-	@sh .ci/install-node
-	@echo "Installing what the tests need into $(VENV) …"
+	@echo "Installing $(TEST_PARTS) into $(VENV), as constraints.txt pins them …"
 	@$(PIP_INSTALL) '$(TEST_PARTS)'
 	@touch $@ $(RUN_READY)
+
+# Each says what it installs, or which tests are skipped where it may not.
+slow-ready: $(TEST_READY)
+	@sh .ci/install-java
+	@sh .ci/install-faults
+	@sh .ci/install-browser
+	$(if $(TEST_MACHINES),@sh .ci/install-debian "the tests of the Ansible role are skipped" systemd-container mmdebstrap openssh-client)
 
 $(PY):
 	@sh .ci/make-venv $(PYTHON) $(VENV)

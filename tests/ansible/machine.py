@@ -1,7 +1,7 @@
 """A machine to install on: Debian with a systemd that was really booted, by systemd-nspawn.
 
 It shares this machine's network, so each has ports of its own. Needs root, and the packages that
-tests/support/servers/install.sh installs.
+`TEST_MACHINES=install make slow` installs.
 """
 
 from __future__ import annotations

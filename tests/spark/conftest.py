@@ -113,16 +113,18 @@ class House:
         """A new one."""
         return f"{what}-{next(_names)}"
 
-    def produce(self, topic: str, count: int, *, size: int = 20, keys: int = 0) -> None:
-        """Records that say which they are, behind those that are there. `keys`: how many record
-        keys they have, 0 for none."""
+    def produce(
+        self, topic: str, count: int, *, size: int = 20, keys: int = 0, every_s: int = 1
+    ) -> None:
+        """Append records that contain their number. `keys`: how many record keys they have, 0 for
+        none. `every_s`: the seconds between their timestamps."""
         begin = self.log_end(topic) if self.exists(topic) else 0
         for at in range(begin, begin + count, APPEND_RECORDS):
             numbers = range(at, min(at + APPEND_RECORDS, begin + count))
             values = [value_of(n, size) for n in numbers]
             named = [b"key-%d" % (n % keys) for n in numbers] if keys else None
             columns = Columns(
-                int64s(START_US + n * 1_000_000 for n in numbers),
+                int64s(START_US + n * every_s * 1_000_000 for n in numbers),
                 BinaryColumn.of(values),
                 None if named is None else BinaryColumn.of(named),
             )

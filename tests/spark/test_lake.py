@@ -1,4 +1,7 @@
-"""A lake is read exactly by other engines, whenever the job that writes it is killed."""
+"""Other engines read each record of a lake once, whenever the job that writes it is killed.
+
+Only a job that is killed needs a process and a JVM, which take seconds to start. The runs after the
+kill use the session of the other tests, except one of each job."""
 
 from __future__ import annotations
 
@@ -12,11 +15,16 @@ from pathlib import Path
 import duckdb
 import polars
 import pytest
+from pyspark.sql import SparkSession
+from pyspark_seb.errors import LakeError
 
-from tests.spark.conftest import ENVIRONMENT, ROOT, House
+from tests.spark.conftest import ENVIRONMENT, House
+from tests.spark.test_jobs import JOBS, job
 
 PATIENCE_S = 300.0  # Spark starts in seconds, and much later on a busy machine
-DAY = 86_400  # records of the tests are a second apart
+DAYS = 3
+EVERY_S = 100  # seconds between the records of a topic that spans days
+OF_DAYS = DAYS * 86_400 // EVERY_S
 
 # Runs a job whose process is killed at a place: argv is what is patched, at which call, the job.
 KILLED = """
@@ -40,13 +48,17 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 
 
 class Job:
-    """One of the jobs, as a process of its own."""
+    """One of the jobs, in the session of the tests or as a process of its own."""
 
-    def __init__(self, house: House, name: str, topic: str, out: Path, *more: object) -> None:
+    def __init__(
+        self, spark: SparkSession, house: House, name: str, topic: str, out: Path, *more: object
+    ) -> None:
         self.out = out
-        self._command = [str(ROOT / "spark" / "jobs" / f"{name}.py"), "--url", house.url]
-        self._command += ["--token-file", house.token_file, "--topics", topic]
-        self._command += ["--group", f"of-{topic}", "--out", str(out), *map(str, more)]
+        self._spark, self._module = spark, job(name)
+        self._arguments = ["--url", house.url, "--token-file", house.token_file]
+        self._arguments += ["--topics", topic, "--group", f"of-{topic}"]
+        self._arguments += ["--out", str(out), *map(str, more)]
+        self._command = [str(JOBS / f"{name}.py"), *self._arguments]
         # It finds Spark's own environment: one core, so that two sessions fit on a machine.
         self._environment = {**os.environ, **ENVIRONMENT}
         self._environment["PYSPARK_SUBMIT_ARGS"] = (
@@ -54,26 +66,22 @@ class Job:
             "--driver-java-options '-XX:TieredStopAtLevel=1 -XX:+UseSerialGC' pyspark-shell"
         )
 
-    def run(self, *more: str, expected: int = 0) -> str:
+    def run(self, *more: str) -> None:
+        asked = self._module.arguments().parse_args([*self._arguments, *more])
+        self._module.run(self._spark, asked)
+
+    def run_as_process(self, *before: str, expected: int = 0) -> None:
         done = subprocess.run(
-            [sys.executable, *self._command, *more],
+            [sys.executable, *before, *self._command],
             capture_output=True,
             text=True,
             timeout=PATIENCE_S,
             env=self._environment,
         )
         assert done.returncode == expected, done.stderr[-3000:]
-        return done.stderr
 
     def killed_at(self, module: str, name: str, calls: int = 1) -> None:
-        done = subprocess.run(
-            [sys.executable, "-c", KILLED, module, name, str(calls), *self._command],
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE_S,
-            env=self._environment,
-        )
-        assert done.returncode == -9, done.stderr[-3000:]
+        self.run_as_process("-c", KILLED, module, name, str(calls), expected=-9)
 
     def killed_when(self, seen: Callable[[], object]) -> None:
         process = subprocess.Popen(
@@ -88,6 +96,7 @@ class Job:
             while not seen():
                 assert process.poll() is None, "it ended before it was killed"
                 assert time.monotonic() < until_s
+                time.sleep(0.005)  # Spark needs the processor
         finally:
             os.killpg(process.pid, 9)  # with its JVM, which would write on
             process.wait()
@@ -119,17 +128,17 @@ def assert_only_these(found: list[int], offsets: range) -> None:
 
 @pytest.mark.parametrize("name", ["pull_committed", "stream_to_parquet"])
 def test_a_job_that_is_killed_while_spark_writes_leaves_nothing_half_written(
-    house, tmp_path, name
+    spark, house, tmp_path, name
 ) -> None:
     topic = house.name()
     house.produce(topic, 200_000)
     of_stream = ["--once", "--checkpoint", tmp_path / "checkpoint"]
     more = of_stream if name == "stream_to_parquet" else []
-    job = Job(house, name, topic, tmp_path / "lake", *more)
+    job = Job(spark, house, name, topic, tmp_path / "lake", *more)
     job.killed_when(written_below(tmp_path))
     assert_only_these(job.read(), range(200_000))
     house.produce(topic, 1_000)
-    job.run()
+    job.run_as_process()
     job.run()
     assert job.read() == list(range(201_000))
     assert house.committed(f"of-{topic}", topic) == 201_000
@@ -137,27 +146,29 @@ def test_a_job_that_is_killed_while_spark_writes_leaves_nothing_half_written(
     assert left == []
 
 
-def test_a_job_that_is_killed_between_two_renames_is_finished_by_the_next(house, tmp_path) -> None:
+def test_a_job_that_is_killed_between_two_renames_is_finished_by_the_next(
+    spark, house, tmp_path
+) -> None:
     topic = house.name()
-    house.produce(topic, 3 * DAY)
-    job = Job(house, "pull_committed", topic, tmp_path / "lake")
+    house.produce(topic, OF_DAYS, every_s=EVERY_S)
+    job = Job(spark, house, "pull_committed", topic, tmp_path / "lake")
     job.killed_at("pathlib", "Path.rename", 3)
     found = job.read()
-    assert 0 < len(found) < 3 * DAY
-    assert_only_these(found, range(3 * DAY))
+    assert 0 < len(found) < OF_DAYS
+    assert_only_these(found, range(OF_DAYS))
     job.run()
-    assert job.read() == list(range(3 * DAY))
+    assert job.read() == list(range(OF_DAYS))
     assert [path.name for path in tmp_path.glob(".lake.unfinished/*/*")] != []
     job.run()
     assert list(tmp_path.glob(".lake.unfinished/*/*")) == []
 
 
 def test_records_that_are_lost_after_a_kill_are_neither_doubled_nor_taken_back(
-    house, tmp_path
+    spark, house, tmp_path
 ) -> None:
     topic = house.name()
     house.produce(topic, 2_000)
-    job = Job(house, "pull_committed", topic, tmp_path / "lake")
+    job = Job(spark, house, "pull_committed", topic, tmp_path / "lake")
     job.killed_at("pyspark_seb.stream_reader", "finish")
     house.trim(topic, 500)
     house.produce(topic, 1_000)
@@ -166,40 +177,44 @@ def test_records_that_are_lost_after_a_kill_are_neither_doubled_nor_taken_back(
     assert job.read() == list(range(3_000))
 
 
-def test_records_that_were_lost_at_first_are_not_doubled_by_the_next_run(house, tmp_path) -> None:
+def test_records_that_were_lost_at_first_are_not_doubled_by_the_next_run(
+    spark, house, tmp_path
+) -> None:
     topic = house.name()
     house.produce(topic, 2_000)
     house.commit(f"of-{topic}", topic, 100)
     house.trim(topic, 500)
-    job = Job(house, "pull_committed", topic, tmp_path / "lake", "--skip-lost")
+    job = Job(spark, house, "pull_committed", topic, tmp_path / "lake", "--skip-lost")
     job.killed_at("pyspark_seb.stream_reader", "finish")
     house.trim(topic, 700)
     job.run()
     assert job.read() == list(range(500, 2_000))
 
 
-def test_a_new_checkpoint_loses_and_doubles_nothing(house, tmp_path) -> None:
+def test_a_new_checkpoint_loses_and_doubles_nothing(spark, house, tmp_path) -> None:
     topic = house.name()
     house.produce(topic, 1_000)
     for number in range(2):
         of_stream = ["--once", "--checkpoint", tmp_path / f"checkpoint-{number}"]
-        Job(house, "stream_to_parquet", topic, tmp_path / "lake", *of_stream).run()
+        Job(spark, house, "stream_to_parquet", topic, tmp_path / "lake", *of_stream).run()
         house.produce(topic, 500)
     of_stream = ["--once", "--checkpoint", tmp_path / "checkpoint-2"]
-    job = Job(house, "stream_to_parquet", topic, tmp_path / "lake", *of_stream)
+    job = Job(spark, house, "stream_to_parquet", topic, tmp_path / "lake", *of_stream)
     job.run()
     assert job.read() == list(range(2_000))
     assert house.committed(f"of-{topic}", topic) == 2_000
 
 
-def test_a_folder_where_records_would_be_twice_or_unseen_is_refused(house, tmp_path) -> None:
+def test_a_folder_where_records_would_be_twice_or_unseen_is_refused(spark, house, tmp_path) -> None:
     topic, out = house.name(), tmp_path / "lake"
     house.produce(topic, 100)
-    job = Job(house, "pull_committed", topic, out)
+    job = Job(spark, house, "pull_committed", topic, out)
     job.run()
     house.appliance.request("DELETE", f"/v1/groups/of-{topic}")
     for _ in range(2):
-        assert "holds some of the offsets 0 to 100" in job.run(expected=1)
+        with pytest.raises(LakeError, match="holds some of the offsets 0 to 100"):
+            job.run()
     (out / "_spark_metadata").mkdir()
-    assert "_spark_metadata" in job.run(expected=1)
+    with pytest.raises(LakeError, match="_spark_metadata"):
+        job.run()
     assert job.read() == list(range(100))

@@ -32,7 +32,7 @@ FLAGS = [
 def chromium() -> Iterator[Browser]:
     """One browser for a module's tests; nothing is downloaded."""
     if not CHROMIUM.exists():
-        pytest.skip("no Chromium here; tests/support/servers/install.sh installs it")
+        pytest.skip("no Chromium here: sh .ci/install-browser")
     expect.set_options(timeout=60_000)  # instead of five seconds: a busy machine is no failure
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
@@ -44,7 +44,7 @@ def chromium() -> Iterator[Browser]:
 def axe() -> str:
     """The source of axe-core, which runs in the page (past its policy) and looks for barriers."""
     if not AXE.exists():
-        pytest.skip("no axe-core here; tests/support/servers/install.sh installs it")
+        pytest.skip("no axe-core here: sh .ci/install-browser")
     return AXE.read_text(encoding="utf-8")
 
 
