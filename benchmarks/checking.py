@@ -21,13 +21,8 @@ from crc32c import crc32c
 from seb_appliance.formats import batch
 from seb_appliance.formats.contents import Contents, Section
 from seb_appliance.formats.entry import ORIGIN, encode
-from seb_appliance.formats.operations import (
-    Append,
-    EpochStarted,
-    Operation,
-    TopicCreated,
-    TopicSettings,
-)
+from seb_appliance.formats.operations import Append, EpochStarted, Operation, TopicCreated
+from seb_appliance.formats.topic_settings import TopicSettings
 from seb_appliance.storage import layout
 from seb_appliance.storage.journal.bucket_info import BucketInfo, encode_bucket_info
 

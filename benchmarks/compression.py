@@ -21,10 +21,11 @@ from seb_appliance.broker.shares import OPERATOR
 from seb_appliance.broker.values import ApiKeyView, From, NewRecords, ReadRequest
 from seb_appliance.failpoints import NO_FAILPOINTS
 from seb_appliance.formats import batch
+from seb_appliance.formats.api_key_members import Grant
 from seb_appliance.formats.columns import BinaryColumn, Columns, int64s
-from seb_appliance.formats.operations import Compression, Grant, TopicSettings
+from seb_appliance.formats.topic_settings import Compression, TopicSettings
 from seb_appliance.ops.serve.assembly import Appliance
-from seb_appliance.settings import load
+from seb_appliance.setting_sources import load
 from seb_appliance.storage.stores.counted import CountedStore
 from seb_appliance.storage.stores.memory import MemoryStore
 
@@ -108,7 +109,9 @@ async def run(values: list[bytes], compression: Compression, seconds: float) -> 
             while time.monotonic() < until_s:
                 at = n * RECORDS_PER_REQUEST % (RECORDS - RECORDS_PER_REQUEST)
                 records = NewRecords(values[at : at + RECORDS_PER_REQUEST])
-                await broker.append(ADMIN, "t", records, broker.pending.reserve(OPERATOR, 1))
+                await broker.appends.append(
+                    ADMIN, "t", records, broker.pending.reserve(OPERATOR, 1)
+                )
                 n += REQUESTS_AT_ONCE
             return (n - number) // REQUESTS_AT_ONCE * RECORDS_PER_REQUEST
 

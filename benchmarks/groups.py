@@ -22,7 +22,7 @@ from seb_appliance.broker.groups.admission import Commit
 from seb_appliance.broker.groups.consumer_groups import Sees
 from seb_appliance.broker.shares import OPERATOR
 from seb_appliance.broker.values import ApiKeyView, NewRecords
-from seb_appliance.formats.operations import Grant
+from seb_appliance.formats.api_key_members import Grant
 from tests.support.appliance import running_appliance
 
 GROUPS = 100_000
@@ -108,7 +108,9 @@ async def main() -> None:
         async with running_appliance(Path(folder)) as running:
             broker, follower = running.appliance.broker, running.appliance.follower
             key = ApiKeyView("admin", "admin", (Grant(operation="admin"),), 0)
-            await broker.append(key, TOPIC, NewRecords([b"x"]), broker.pending.reserve(OPERATOR, 1))
+            await broker.appends.append(
+                key, TOPIC, NewRecords([b"x"]), broker.pending.reserve(OPERATOR, 1)
+            )
             before_mb = resident_mb()
             began = time.perf_counter()
             await fill(broker)

@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from seb_appliance.broker.access.grants import Authorizer
 from seb_appliance.broker.topics.names import Patterns
 from seb_appliance.broker.values import ApiKeyView
-from seb_appliance.formats.operations import Grant
+from seb_appliance.formats.api_key_members import Grant
 from tests.support.patterns import pattern_matches
 
 PATTERNS = 1_000

@@ -34,9 +34,9 @@ from seb_appliance.broker.shares import OPERATOR
 from seb_appliance.broker.topics.catalog import Catalog
 from seb_appliance.broker.values import ApiKeyView, From, NewRecords, ReadRequest, ReadResult
 from seb_appliance.clock import SystemClock
+from seb_appliance.formats.api_key_members import Grant
 from seb_appliance.formats.entry import ORIGIN
-from seb_appliance.formats.operations import Grant
-from seb_appliance.state import digest
+from seb_appliance.state import tables
 from seb_appliance.state.database import StateDatabase
 from tests.support.fakes import FakeJournal, FakeKeyIndex, FakeSource, FakeState
 from tests.unit.state.journal import Journal, section, topic_created
@@ -79,10 +79,10 @@ async def from_memory() -> None:
         value = msgspec.json.encode({"text": "x" * (VALUE_BYTES - 11)})
         for _ in range(ENTRIES_OF_RECORDS):
             records = NewRecords([value] * RECORDS)
-            await broker.append(ADMIN, "t", records, broker.pending.reserve(OPERATOR, 1))
+            await broker.appends.append(ADMIN, "t", records, broker.pending.reserve(OPERATOR, 1))
         request = ReadRequest(From(offset=RECORDS), max_records=RECORDS)
         await broker.read("t", request)
-        taken = seconds(lambda: broker.read_at_once("t", request), 5_000)
+        taken = seconds(lambda: broker.read_nowait("t", request), 5_000)
         print(f"{RECORDS:,} records of {VALUE_BYTES} B, from memory")
         _rate("stored batches", RECORDS, taken)
         result = await broker.read("t", request)
@@ -115,7 +115,7 @@ def synthesise(path: Path, records: int) -> None:
         end, total_bytes = page.end, page.total_bytes
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.executemany("INSERT INTO index_pages VALUES (?, ?, ?, ?, ?, ?)", rows)
-        checksum = digest.rows_checksum(connection)
+        checksum = tables.rows_checksum(connection)
         connection.execute("UPDATE journal_state SET checksum = ?", (checksum,))
 
 

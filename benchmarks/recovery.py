@@ -14,12 +14,12 @@ import sys
 import tempfile
 from pathlib import Path
 
-from seb_appliance import settings
+from seb_appliance import setting_sources
 from seb_appliance.broker.groups.admission import Commit
 from seb_appliance.broker.shares import OPERATOR
 from seb_appliance.broker.values import ApiKeyView, NewRecords
 from seb_appliance.failpoints import NO_FAILPOINTS
-from seb_appliance.formats.operations import Grant
+from seb_appliance.formats.api_key_members import Grant
 from seb_appliance.ops.host import restoring
 from seb_appliance.ops.host.stores import make_store
 from seb_appliance.ops.serve.assembly import Appliance
@@ -34,7 +34,7 @@ ADMIN = ApiKeyView("bench", "bench", (Grant(operation="admin"),), 0)
 
 def settings_of(folder: Path) -> Settings:
     flags = {"bucket": f"file:{folder / 'bucket'}", "data": str(folder / "data"), "tidier": "off"}
-    return settings.load(flags=flags, environment={})
+    return setting_sources.load(flags=flags, environment={})
 
 
 async def fill(folder: Path) -> None:
@@ -48,7 +48,7 @@ async def fill(folder: Path) -> None:
 
     async def append(number: int) -> None:
         records = NewRecords([b"a record of some eighty bytes " * 3] * RECORDS_EACH)
-        await broker.append(
+        await broker.appends.append(
             ADMIN, f"topic-{number % TOPICS}", records, broker.pending.reserve(OPERATOR, 1)
         )
 

@@ -1,4 +1,4 @@
-"""Alembic's environment: runs on the connection that seb_appliance/state/migrate.py hands over.
+"""Alembic's environment: runs on the connection that seb_appliance/state/checks.py hands over.
 
 Each migration is one transaction. There is no offline mode and no logging set-up here: migrations
 run inside the starting appliance.
@@ -6,11 +6,8 @@ run inside the starting appliance.
 
 from alembic import context
 
-from seb_appliance.state.schema import metadata
-
 context.configure(
     connection=context.config.attributes["connection"],
-    target_metadata=metadata,
     render_as_batch=True,  # SQLite changes a table by making a new one
     transaction_per_migration=True,
 )

@@ -6,7 +6,7 @@ import ipaddress
 from typing import Final
 from urllib.parse import SplitResult, quote, urlsplit
 
-from seb_appliance.start_errors import ConfigurationError
+from seb_appliance.errors import ConfigurationError
 
 # Of a topic or a group, which has at most limits.NAME_LENGTH_MAX characters.
 NAME_PATTERN: Final = r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*"

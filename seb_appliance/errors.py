@@ -1,8 +1,8 @@
-"""The error tree: every error knows its code, its HTTP status and what a caller may do next.
+"""Every error: its code, its HTTP status and what a caller may do next.
 
-`retryable` says that the same request may succeed later. `side_effects` says whether anything may
-have happened: "none" is a promise, "unknown" means that the effect may exist or may still come.
-The codes are the ones of docs/ERRORS.md; they are stable.
+`retryable`: the same request may succeed later. `side_effects`: "none" guarantees that nothing
+happened, "unknown" means that the request may have taken effect or still may. The codes are stable;
+docs/ERRORS.md lists them.
 """
 
 from __future__ import annotations
@@ -14,10 +14,8 @@ SideEffects = Literal["none", "unknown"]
 
 
 class SebError(Exception):
-    """Base of all our errors. `detail` is one sentence that tells the reader what to do.
-
-    Keyword data becomes members of the problem document (and of `self.data`).
-    """
+    """Base of all errors. `detail` is one sentence that says what to do; `data` becomes members of
+    the problem document."""
 
     code: ClassVar[str] = "internal"
     status: ClassVar[int] = 500
@@ -31,7 +29,7 @@ class SebError(Exception):
         self.data = data
 
     def again(self) -> Self:
-        """A copy without a traceback: one failure is told to many callers."""
+        """A copy without a traceback, since one failure is raised in many callers."""
         return copy.copy(self).with_traceback(None)
 
 
@@ -47,149 +45,112 @@ class RefusedError(SebError):
 
 
 class BadRequestError(RefusedError):
-    code = "bad_request"
-    title = "Bad request"
+    code, title = "bad_request", "Bad request"
 
 
 class BadJsonError(RefusedError):
-    code = "bad_json"
-    title = "Not the JSON that is expected here"
+    code, title = "bad_json", "Not the JSON that is expected here"
 
 
 class BadBatchError(RefusedError):
     """Bytes that are not a valid record batch, or a decoder's limit was passed."""
 
-    code = "bad_batch"
-    title = "Not a valid record batch"
+    code, title = "bad_batch", "Not a valid record batch"
 
 
 class BadCloudEventError(RefusedError):
-    code = "bad_cloud_event"
-    title = "Not a CloudEvent of version 1.0"
+    code, title = "bad_cloud_event", "Not a CloudEvent of version 1.0"
 
 
 class BadParameterError(RefusedError):
-    code = "bad_parameter"
-    title = "A query parameter or header is wrong"
+    code, title = "bad_parameter", "A query parameter or header is wrong"
 
 
 class BadNameError(RefusedError):
-    code = "bad_name"
-    title = "Not a name"
+    code, title = "bad_name", "Not a name"
 
 
 class UnauthenticatedError(RefusedError):
-    code = "unauthenticated"
-    status = 401
-    title = "No valid API key"
+    code, status, title = "unauthenticated", 401, "No valid API key"
 
 
 class ForbiddenError(RefusedError):
-    code = "forbidden"
-    status = 403
-    title = "The API key has no grant for this"
+    code, status, title = "forbidden", 403, "The API key has no grant for this"
 
 
 class NotFoundError(RefusedError):
-    code = "not_found"
-    status = 404
-    title = "No such resource"
+    code, status, title = "not_found", 404, "No such resource"
 
 
 class TopicNotFoundError(NotFoundError):
-    code = "topic_not_found"
-    title = "No such topic"
+    code, title = "topic_not_found", "No such topic"
 
 
 class TopicHeldError(TopicNotFoundError):
     """The topic was deleted while it had forks: its name stays taken until the last of them goes,
     and they still read what they share with it."""
 
-    code = "topic_held"
-    status = 410
-    title = "The topic was deleted, and has forks"
+    code, status, title = "topic_held", 410, "The topic was deleted, and has forks"
 
 
 class GroupNotFoundError(NotFoundError):
-    code = "group_not_found"
-    title = "No such consumer group"
+    code, title = "group_not_found", "No such consumer group"
 
 
 class ApiKeyNotFoundError(NotFoundError):
-    code = "api_key_not_found"
-    title = "No such API key"
+    code, title = "api_key_not_found", "No such API key"
 
 
 class RecordNotFoundError(NotFoundError):
-    code = "record_not_found"
-    title = "No such record"
+    code, title = "record_not_found", "No such record"
 
 
 class RecordKeyNotFoundError(NotFoundError):
     """No record has this record key, or the newest one is a tombstone; `indexed_offset` tells up to
     which offset that is known."""
 
-    code = "record_key_not_found"
-    title = "No live record has this record key"
+    code, title = "record_key_not_found", "No live record has this record key"
 
 
 class MethodNotAllowedError(RefusedError):
-    code = "method_not_allowed"
-    status = 405
-    title = "Method not allowed here"
+    code, status, title = "method_not_allowed", 405, "Method not allowed here"
 
 
 class TransferCodingError(RefusedError):
-    code = "transfer_coding_unsupported"
-    status = 501
-    title = "Transfer coding not supported"
+    code, status, title = "transfer_coding_unsupported", 501, "Transfer coding not supported"
 
 
 class NotAcceptableError(RefusedError):
-    code = "not_acceptable"
-    status = 406
-    title = "None of the accepted media types can be served"
+    code, status, title = "not_acceptable", 406, "None of the accepted media types can be served"
 
 
 class RequestTimeoutError(RefusedError):
-    code = "request_timeout"
-    status = 408
-    title = "The request did not arrive in time"
+    code, status, title = "request_timeout", 408, "The request did not arrive in time"
     retryable = True
 
 
 class TopicDiffersError(RefusedError):
-    code = "topic_differs"
-    status = 409
-    title = "The topic exists with other settings"
+    code, status, title = "topic_differs", 409, "The topic exists with other settings"
 
 
 class TopicReplacedError(RefusedError):
     """The topic that is meant was deleted, and another one has its name."""
 
-    code = "topic_replaced"
-    status = 409
-    title = "Another topic has this name now"
+    code, status, title = "topic_replaced", 409, "Another topic has this name now"
 
 
 class StreamConflictError(RefusedError):
-    code = "stream_conflict"
-    status = 409
-    title = "The stream is not what the request takes it for"
+    code, status, title = "stream_conflict", 409, "The stream is not what the request takes it for"
 
 
 class StreamClosedError(RefusedError):
     """Of the Durable Streams protocol; `log_end_offset` tells where the stream ended."""
 
-    code = "stream_closed"
-    status = 409
-    title = "The stream is closed"
+    code, status, title = "stream_closed", 409, "The stream is closed"
 
 
 class NameHeldError(RefusedError):
-    code = "name_held"
-    status = 409
-    title = "The name is that of a deleted topic with forks"
+    code, status, title = "name_held", 409, "The name is that of a deleted topic with forks"
 
 
 class ForkRefusedError(RefusedError):
@@ -197,76 +158,55 @@ class ForkRefusedError(RefusedError):
     be. Or it would begin within what compaction went over: `base_offset` and `next_offset` (or
     any offset outside them) are possible."""
 
-    code = "fork_refused"
-    status = 409
-    title = "The topic cannot be forked"
+    code, status, title = "fork_refused", 409, "The topic cannot be forked"
 
 
 class LastAdminKeyError(RefusedError):
-    code = "last_admin_key"
-    status = 409
-    title = "The last admin key cannot be taken away"
+    code, status, title = "last_admin_key", 409, "The last admin key cannot be taken away"
 
 
 class CommitBeyondEndError(RefusedError):
-    code = "commit_beyond_end"
-    title = "The offset is beyond the log end"
+    code, title = "commit_beyond_end", "The offset is beyond the log end"
 
 
 class OffsetConflictError(RefusedError):
     """A compare-and-set found something else; `committed` tells what is there."""
 
-    code = "offset_conflict"
-    status = 409
-    title = "The committed offset is not the expected one"
+    code, status, title = "offset_conflict", 409, "The committed offset is not the expected one"
 
 
 class CommitBackwardError(RefusedError):
-    code = "commit_backward"
-    status = 409
-    title = "The commit would move an offset back"
+    code, status, title = "commit_backward", 409, "The commit would move an offset back"
 
 
 class StaleGenerationError(RefusedError):
-    code = "stale_generation"
-    status = 409
-    title = "The lease of this consumer is not in force"
+    code, status, title = "stale_generation", 409, "The lease of this consumer is not in force"
 
 
 class LeaseHeldError(RefusedError):
-    code = "lease_held"
-    status = 409
-    title = "Somebody else holds the lease of this group"
+    code, status, title = "lease_held", 409, "Somebody else holds the lease of this group"
 
 
 class KeyIndexOffError(RefusedError):
     """The topic's setting `key_index` is `none`, or `latest` where `history` is needed."""
 
-    code = "key_index_off"
-    status = 409
-    title = "The topic's record keys are not indexed"
+    code, status, title = "key_index_off", 409, "The topic's record keys are not indexed"
 
 
 class StandbyError(RefusedError):
     """`epoch` and `writer` name who writes (its address is not in the bucket)."""
 
-    code = "standby"
-    status = 409
-    title = "This appliance follows another one, and takes no writes"
+    code, status, title = "standby", 409, "This appliance follows another one, and takes no writes"
 
 
 class StaleEpochError(RefusedError):
-    code = "stale_epoch"
-    status = 403
-    title = "A newer epoch of this producer is in force"
+    code, status, title = "stale_epoch", 403, "A newer epoch of this producer is in force"
 
 
 class SequenceGapError(RefusedError):
     """`expected` and `received` tell which seq was missed."""
 
-    code = "sequence_gap"
-    status = 409
-    title = "The producer's seq does not follow its last one"
+    code, status, title = "sequence_gap", 409, "The producer's seq does not follow its last one"
 
 
 class CompactionRefusedError(RefusedError):
@@ -276,23 +216,19 @@ class CompactionRefusedError(RefusedError):
 
 
 class CompactionNotFoundError(RefusedError):
-    code = "compaction_not_found"
-    status = 404
-    title = "No such compaction is under way"
+    code, status, title = "compaction_not_found", 404, "No such compaction is under way"
 
 
 class ImportRefusedError(RefusedError):
     """An old log cannot be imported, or not to its end; nothing of what is wrong with it was."""
 
-    code = "import_refused"
-    title = "Not a log that can be imported"
+    code, title = "import_refused", "Not a log that can be imported"
 
 
 class ExportRefusedError(RefusedError):
     """Something that the format cannot hold, or a place that holds something else."""
 
-    code = "export_refused"
-    title = "Not what this format can hold"
+    code, title = "export_refused", "Not what this format can hold"
 
 
 class PreconditionFailedError(RefusedError):
@@ -310,39 +246,27 @@ class IdempotencyMismatchError(RefusedError):
 
 
 class OffsetExpiredError(RefusedError):
-    code = "offset_expired"
-    status = 410
-    title = "The offset is below the log start"
+    code, status, title = "offset_expired", 410, "The offset is below the log start"
 
 
 class OffsetOutOfRangeError(RefusedError):
-    code = "offset_out_of_range"
-    status = 416
-    title = "The offset is beyond the log end"
+    code, status, title = "offset_out_of_range", 416, "The offset is beyond the log end"
 
 
 class RecordTooLargeError(RefusedError):
-    code = "record_too_large"
-    status = 413
-    title = "A record is too large"
+    code, status, title = "record_too_large", 413, "A record is too large"
 
 
 class RequestTooLargeError(RefusedError):
-    code = "request_too_large"
-    status = 413
-    title = "The request is too large"
+    code, status, title = "request_too_large", 413, "The request is too large"
 
 
 class UnsupportedMediaTypeError(RefusedError):
-    code = "unsupported_media_type"
-    status = 415
-    title = "The media type is not supported here"
+    code, status, title = "unsupported_media_type", 415, "The media type is not supported here"
 
 
 class HeadersTooLargeError(RefusedError):
-    code = "headers_too_large"
-    status = 431
-    title = "The request headers are too large"
+    code, status, title = "headers_too_large", 431, "The request headers are too large"
 
 
 # --- what the appliance cannot do now ---
@@ -358,25 +282,20 @@ class UnavailableError(SebError):
 
 
 class OverloadedError(UnavailableError):
-    code = "overloaded"
-    title = "Too much is waiting for the bucket"
+    code, title = "overloaded", "Too much is waiting for the bucket"
 
 
 class ShareExceededError(UnavailableError):
     """One API key holds its share of something that all API keys use together. `share`: its name
     in `broker/shares.py`; `held` and `limit`: in its unit."""
 
-    code = "share_exceeded"
-    status = 429
-    title = "The API key holds its share of a common resource"
+    code, status, title = "share_exceeded", 429, "The API key holds its share of a common resource"
 
 
 class QuotaExceededError(UnavailableError):
     """The API key used up what it may use a second; `retry_after_s` says when there is more."""
 
-    code = "quota_exceeded"
-    status = 429
-    title = "The API key's quota is used up"
+    code, status, title = "quota_exceeded", 429, "The API key's quota is used up"
 
     def __init__(self, detail: str, *, retry_after_s: int = 1, **data: object) -> None:
         super().__init__(detail, **data)
@@ -386,41 +305,34 @@ class QuotaExceededError(UnavailableError):
 class ApiKeyChangedError(UnavailableError):
     """The API key lost a grant while the request was under way; the next try is judged anew."""
 
-    code = "api_key_changed"
-    title = "The API key was changed while the request was under way"
+    code, title = "api_key_changed", "The API key was changed while the request was under way"
 
 
 class StoreUnavailableError(UnavailableError):
     """The object store does not answer, or refuses us."""
 
-    code = "store_unavailable"
-    title = "The object store is not available"
+    code, title = "store_unavailable", "The object store is not available"
 
 
 class NotReadyError(UnavailableError):
     """The answer of /readyz while reads or writes are refused."""
 
-    code = "not_ready"
-    title = "The appliance is not ready"
+    code, title = "not_ready", "The appliance is not ready"
 
 
 class FollowerTooSlowError(UnavailableError):
-    code = "follower_too_slow"
-    title = "The follower took nothing for too long"
+    code, title = "follower_too_slow", "The follower took nothing for too long"
 
 
 class ShuttingDownError(UnavailableError):
-    code = "shutting_down"
-    title = "The appliance is stopping"
+    code, title = "shutting_down", "The appliance is stopping"
 
 
 class FencedError(SebError):
     """Another writer has taken over. In fencing mode A ours can never land: side effects "none";
     in mode B the entry may be part of the new writer's log: "unknown" (fencing, docs/FORMAT.md)."""
 
-    code = "fenced"
-    status = 503
-    title = "Another appliance has taken over this bucket"
+    code, status, title = "fenced", 503, "Another appliance has taken over this bucket"
     retryable = True
     retry_after_s: int = 5
 
@@ -439,17 +351,15 @@ class OutcomeUnknownError(SebError):
 
 
 class CorruptObjectError(SebError):
-    """Bytes in the bucket or in the cache fail a check. Never served, never stepped over."""
+    """Bytes in the bucket or in the cache fail a check. They are never served nor skipped."""
 
-    code = "corrupt_object"
-    status = 500
-    title = "A stored object is damaged"
+    code, status, title = "corrupt_object", 500, "A stored object is damaged"
     retryable = False
     side_effects: SideEffects = "none"
 
 
 class InternalError(SebError):
-    """A bug of ours. The detail is kept for the log, never shown to a caller."""
+    """A bug. The detail is logged and never shown to a caller."""
 
 
 # --- answers of an object store (storage/ raises them, the journal and the readers handle them) ---
@@ -458,9 +368,7 @@ class InternalError(SebError):
 class StoreError(SebError):
     """A request to the object store did not succeed. `key` names the object."""
 
-    code = "store_unavailable"
-    status = 503
-    title = "The object store answered with an error"
+    code, status, title = "store_unavailable", 503, "The object store answered with an error"
     retryable = True
 
     def __init__(self, detail: str, *, key: str = "", **data: object) -> None:
@@ -498,3 +406,47 @@ class StoreClockSkewError(StoreError):
 
 class StoreUnsupportedError(StoreError):
     """501: the store does not know this kind of request (create-only PUT on Swift, B2)."""
+
+
+# --- reasons why `seb serve` cannot start or go on, each with its exit code ---
+
+
+class StartError(SebError):
+    """The appliance cannot start or go on. `detail` is printed on the terminal."""
+
+    exit_code: ClassVar[int] = 1
+
+
+class BucketInUseError(StartError):
+    """The bucket belongs to another appliance; `--take-over` would fence it."""
+
+    exit_code = 73
+
+
+class StoreUnusableError(StartError):
+    """The store fails its probe, or the journal is damaged."""
+
+    exit_code = 74
+
+
+class StoreAwayError(StoreUnusableError):
+    """The store did not answer during the whole start. No action is needed: a later start may
+    reach it."""
+
+    exit_code = 69
+
+
+class FencedStartError(StartError):
+    """Another appliance took over while this one started."""
+
+    exit_code = 75
+
+
+class ConfigurationError(StartError):
+    """A setting, a file or an argument is wrong."""
+
+    exit_code = 78
+
+
+class NewerReleaseError(ConfigurationError):
+    """A state file, or a snapshot of one, that a newer release than this one wrote."""

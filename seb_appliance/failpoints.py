@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import signal
 
-from seb_appliance.start_errors import ConfigurationError
+from seb_appliance.errors import ConfigurationError
 
 
 class Failpoints:

@@ -257,10 +257,10 @@ COMPACTION_READ_BYTES: Final = 2 * MIB  # one request
 COMPACTION_KEYS_BYTES: Final = 32 * MIB  # record keys in memory; more are sorted on disk
 COMPACTION_SORTED_FILES_MAX: Final = 64  # of record keys; more are merged
 COMPACTION_FAILED_REST_S: Final = 600.0  # before a topic that could not be compacted is tried again
-COMPACTIONS_ELSEWHERE_MAX: Final = 16  # under way on clusters
-COMPACTION_ELSEWHERE_IDLE_S: Final = 3600.0  # then one that nobody asks for is forgotten
-COMPACTION_ELSEWHERE_SECTIONS_MAX: Final = 100_000  # that one goes over: about 100 GB
-COMPACTION_ELSEWHERE_NAMES_MAX: Final = 10_000  # given for its segments, those of failed tasks too
+EXTERNAL_COMPACTIONS_MAX: Final = 16  # under way on clusters
+EXTERNAL_COMPACTION_IDLE_S: Final = 3600.0  # then one that nobody asks for is forgotten
+EXTERNAL_COMPACTION_SECTIONS_MAX: Final = 100_000  # that one goes over: about 100 GB
+EXTERNAL_COMPACTION_NAMES_MAX: Final = 10_000  # given for its segments, those of failed tasks too
 HANDED_OVER_SEGMENTS_MAX: Final = 512  # that it leaves; one entry names them all
 HANDED_OVER_SEGMENT_BYTES_MAX: Final = 1024 * MIB
 

@@ -1,15 +1,20 @@
-"""Durations and sizes as people write them: `250ms`, `7d`, `8MiB`.
+"""Values as people write them: `250ms`, `7d`, `8MiB`, `on`, `0.5`.
 
-One grammar for flags, `SEB_*` variables, the settings file and query parameters.
+One grammar for flags, `SEB_*` variables, the settings file, forms and query parameters.
 """
 
 from __future__ import annotations
 
 import re
-from typing import Final
+from collections.abc import Callable
+from typing import Any, Final
 
 _MS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _BYTES: Final = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
+_SWITCHES: Final = {
+    "true": True, "on": True, "yes": True, "1": True,
+    "false": False, "off": False, "no": False, "0": False,
+}  # fmt: skip
 _QUANTITY: Final = re.compile(r"(\d{1,15})([A-Za-z]*)", re.ASCII)
 
 
@@ -38,6 +43,42 @@ def format_size(size: int) -> str:
     return _format(size, _BYTES)
 
 
+def switch(text: str, *, lenient: bool = False) -> bool:
+    """`on` or `off`; `lenient`: also `true`, `yes`, `1` and their opposites. Raises ValueError."""
+    if text.lower() not in _SWITCHES or not (lenient or text in ("on", "off")):
+        raise ValueError(f"{text!r} is neither on nor off")
+    return _SWITCHES[text.lower()]
+
+
+def whole(text: str) -> int:
+    """Raises ValueError."""
+    if not (text.isascii() and text.isdigit()):
+        raise ValueError(f"{text[:100]!r} is not a whole number")
+    return int(text)
+
+
+def ratio(text: str) -> float:
+    """Raises ValueError."""
+    try:
+        number = float(text)
+    except ValueError:
+        raise ValueError(f"{text!r} is not a number such as 0.5") from None
+    if not 0 < number < 1:  # also refuses nan
+        raise ValueError(f"{text} is not between 0 and 1")
+    return number
+
+
+def format_value(kind: str, value: Any) -> str:
+    """`value` as the reader of its kind takes it."""
+    if kind == "duration":
+        return format_duration(value)
+    if kind == "size":
+        return format_size(value)
+    if kind == "switch":
+        return "on" if value else "off"
+    return f"{value:g}" if kind == "ratio" else str(value)
+
+
 def _parse(text: str, units: dict[str, int], what: str) -> int:
     match = _QUANTITY.fullmatch(text.strip())
     if match is None or (match[2] and match[2] not in units):
@@ -51,3 +92,12 @@ def _format(amount: int, units: dict[str, int]) -> str:
         (u for u, size in reversed(units.items()) if amount and amount % size == 0), smallest
     )
     return f"{amount // units[unit]}{unit}"
+
+
+READERS: Final[dict[str, Callable[[str], Any]]] = {
+    "duration": duration_ms,
+    "size": size_bytes,
+    "number": whole,
+    "switch": switch,
+    "ratio": ratio,
+}

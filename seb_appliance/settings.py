@@ -1,31 +1,128 @@
-"""The settings in force: flags, `SEB_*` variables and the settings file, read and checked.
+"""Every setting, declared once, and the settings that are in effect.
 
-A flag wins over a variable, a variable over the file, the file over the default; a name that
-setting_table.py does not know is an error wherever it stands. Nothing else in this package reads
-the environment.
+The fields of `Settings` declare name, kind, default, range and meaning; `SETTINGS` is made of them
+and feeds the command line's flags, the `SEB_*` variables, the settings file, the table in
+docs/OPERATIONS.md and `seb doctor`. Values are read and checked in setting_sources.py.
 """
 
 from __future__ import annotations
 
-import difflib
 import ipaddress
-import os
-import re
-import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, Literal
 
+from seb_appliance import limits
+from seb_appliance.errors import ConfigurationError
 from seb_appliance.ops.cost.prices import PROVIDERS, Money, Prices, own_prices, provider_at
-from seb_appliance.quantities import format_duration, format_size, size_bytes
-from seb_appliance.setting_table import SETTINGS, Setting, Value
-from seb_appliance.start_errors import ConfigurationError
+from seb_appliance.quantities import READERS, format_value, size_bytes, switch
 
-CONFIG_VARIABLE: Final = "SEB_CONFIG"
+Kind = Literal["text", "path", "number", "switch", "duration", "size"]
+Value = str | Path | int | bool | None
 
-_ORIGIN: Final = re.compile(r"https?://[a-z0-9.-]+(:[0-9]{1,5})?|\*")
-_BY_NAME: Final = {setting.name: setting for setting in SETTINGS}
+_GIB: Final = 1024 * limits.MIB
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One setting. `range` is inclusive, in ms for durations and in bytes for sizes.
+
+    A `secret` is never shown and has no flag (flags are in every process list). A `flag_only`
+    setting is a decision about one start and has neither a variable nor a place in the file; a
+    `variable_only` one is for our tests. A `client` setting is for the commands that talk HTTP to
+    an appliance (`seb topics`, …), and no flag of `seb serve`. A `word` is kept as it is.
+    """
+
+    name: str
+    kind: Kind
+    default: Value
+    help: str
+    range: tuple[int, int] | None = None
+    choices: tuple[str, ...] = ()
+    default_words: str = ""  # what None means
+    secret: bool = False
+    flag_only: bool = False
+    variable_only: bool = False
+    client: bool = False
+    word: str = ""  # that may stand where a value does
+
+    @property
+    def attribute(self) -> str:
+        """Its field in `Settings`: durations carry their unit there."""
+        return f"{self.name}_ms" if self.kind == "duration" else self.name
+
+    @property
+    def has_flag(self) -> bool:
+        return not (self.secret or self.variable_only)
+
+    @property
+    def flag(self) -> str:
+        return "--" + self.name.replace("_", "-")
+
+    @property
+    def variable(self) -> str:
+        return "SEB_" + self.name.upper()
+
+    def parse(self, text: str) -> Value:
+        """The value that `text` means. Raises ValueError with half a sentence."""
+        if self.word and text == self.word:
+            return text
+        if self.kind == "switch":
+            return switch(text, lenient=True)
+        if self.kind in ("text", "path"):
+            return self._checked_text(text)
+        number: int = READERS[self.kind](text)
+        if self.range is not None and not self.range[0] <= number <= self.range[1]:
+            raise ValueError(f"{text!r} is outside {self.range_words}")
+        return number
+
+    def _checked_text(self, text: str) -> Value:
+        if not text or "\0" in text:
+            raise ValueError(f"{text!r} is not a value")
+        if self.choices and text not in self.choices:
+            raise ValueError(f"{text!r} is none of {', '.join(self.choices)}")
+        return Path(text) if self.kind == "path" else text
+
+    def words(self, value: Value) -> str:
+        """`value` for people; a secret is only said to be there."""
+        if value is None:
+            return self.default_words
+        if self.secret:
+            return "(set, not shown)"
+        if self.word and value == self.word:
+            return self.word
+        return format_value(self.kind, value)
+
+    @property
+    def range_words(self) -> str:
+        if self.choices:
+            return ", ".join(self.choices)
+        if self.range is None:
+            return "on, off" if self.kind == "switch" else ""
+        also = f", or {self.word}" if self.word else ""
+        return f"{self.words(self.range[0])} to {self.words(self.range[1])}{also}"
+
+
+def _setting(
+    kind: Kind,
+    default: Value,
+    help: str,  # noqa: A002 - as the flag's
+    range: tuple[int, int] | None = None,  # noqa: A002
+    **options: Any,
+) -> Any:
+    """The field of `Settings` that declares a setting."""
+    setting = {"kind": kind, "default": default, "help": help, "range": range, **options}
+    return field(metadata=setting, repr=not options.get("secret", False))
+
+
+_text = partial(_setting, "text")
+_path = partial(_setting, "path")
+_number = partial(_setting, "number")
+_switch = partial(_setting, "switch")
+_duration = partial(_setting, "duration")
+_size = partial(_setting, "size")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,56 +158,229 @@ class BucketAddress:
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """The settings in force. `sources` says for each name where its value came from."""
+    """The settings in effect; a duration is in ms. `sources`: where each value came from."""
 
-    bucket: str
-    data: Path
-    host: str
-    port: int
-    linger_ms: int | Literal["auto"] | None
-    linger_max_ms: int
-    monthly_budget: str | None
-    prices: str
-    own_prices: str | None
-    early_flush: bool
-    auto_create_topics: bool
-    take_over: bool
-    follow: bool
-    follow_poll_ms: int
-    ack_timeout_ms: int
-    shutdown_grace_ms: int
-    max_record_bytes: int
-    compression: Literal["none", "zstd"]
-    max_request_bytes: int
-    max_pending_bytes: int
-    max_reading_bytes: int
-    cache_bytes: int
-    tidier: bool
-    segment_bytes: int
-    tidy_bytes: int
-    tidy_after_ms: int
-    tidy_young_ms: int
-    garbage_grace_ms: int
-    log_level: str
-    log_format: Literal["text", "json"]
-    cors_origins: str | None
-    trusted_proxies: str | None
-    durable_streams_open: bool
-    metrics_public: bool
-    otlp_endpoint: str | None
-    store_latency_ms: int
-    s3_endpoint: str | None
-    s3_region: str | None
-    s3_access_key_id: str | None
-    s3_secret_access_key: str | None = field(repr=False)
-    s3_checksums: str
-    s3_immediate_list: bool
-    s3_connect_timeout_ms: int
-    s3_read_timeout_ms: int
-    url: str
-    key_file: Path | None
-    profile: str | None
-    fail: str
+    bucket: str = _text(
+        "file:./seb-data/bucket",
+        "Where the journal lives: file:DIRECTORY, s3://BUCKET/PREFIX, or memory: for a try.",
+    )
+    data: Path = _path(  # noqa: RUF009 - a field
+        Path("./seb-data/local"),
+        "Directory of this machine's own files: SQLite, cache, admin key. May be lost.",
+    )
+    host: str = _text("127.0.0.1", "Address to listen on.")
+    port: int = _number(51313, "Port to listen on; 0 takes a free one.", (0, 65_535))
+    linger_ms: int | Literal["auto"] | None = _duration(
+        None,
+        "How long a window stays open to gather records of others; a topic may set its own. "
+        "auto: the default, stretched as monthly_budget asks.",
+        (0, limits.LINGER_MS_MAX),
+        default_words="10ms on a directory or in memory, 1s on S3",
+        word="auto",
+    )
+    linger_max_ms: int = _duration(
+        limits.LINGER_MS_MAX, "How far linger = auto may stretch it.", (10, limits.LINGER_MS_MAX)
+    )
+    monthly_budget: str | None = _text(
+        None,
+        "What the bucket may cost a calendar month, as 5 EUR, in the currency of the prices.",
+        default_words="none",
+    )
+    prices: str = _text(
+        "auto",
+        "Whose prices the bucket's requests and bytes are counted at; auto: by its address.",
+        choices=("auto", "aws", "hetzner", "r2", "b2", "own", "none"),
+    )
+    own_prices: str | None = _text(
+        None,
+        "For prices = own: a currency and amounts, as EUR fee=4.99 put=5 get=0.4 storage=0.02.",
+        default_words="none",
+    )
+    early_flush: bool = _switch(
+        False, "Close the window at once when only one caller waits on an idle system (more PUTs)."
+    )
+    auto_create_topics: bool = _switch(
+        True, "Producing to a missing topic creates it, if the API key may manage it."
+    )
+    take_over: bool = _switch(
+        False,
+        "Fence the appliance that uses this bucket now and become its writer.",
+        flag_only=True,
+    )
+    follow: bool = _switch(
+        False, "Be a standby of the appliance that writes to this bucket, until seb promote."
+    )
+    follow_poll_ms: int = _duration(
+        1_000,
+        "How long a standby that has read everything waits before it looks for the next entry.",
+        (100, 60_000),
+    )
+    ack_timeout_ms: int = _duration(
+        limits.ACK_TIMEOUT_MS_DEFAULT,
+        "How long a producer waits for the bucket before it is told 504 outcome_unknown.",
+        (100, limits.ACK_TIMEOUT_MS_MAX),
+    )
+    shutdown_grace_ms: int = _duration(
+        20_000, "How long a stop may take to store and answer what is waiting.", (0, 600_000)
+    )
+    max_record_bytes: int = _size(
+        limits.RECORD_BYTES_DEFAULT,
+        "Largest value of a record; a topic may set its own, up to 16MiB.",
+        (1, limits.RECORD_BYTES_MAX),
+    )
+    compression: Literal["none", "zstd"] = _text(
+        "zstd",
+        "How the records of a topic that sets none itself are stored; zstd only where it pays.",
+        choices=("none", "zstd"),
+    )
+    max_request_bytes: int = _size(
+        limits.REQUEST_BYTES_MAX,
+        "Largest body of a request, after inflating.",
+        (1, limits.REQUEST_BYTES_MAX),
+    )
+    max_pending_bytes: int = _size(
+        limits.PENDING_BYTES_DEFAULT,
+        "Memory for what waits for the bucket, at least twice max_request_bytes: an API key "
+        "may hold half; past it writes get 429 share_exceeded or 503 overloaded.",
+        (limits.MIB, 16 * _GIB),
+    )
+    max_reading_bytes: int = _size(
+        limits.READ_BYTES_DEFAULT,
+        "Memory for answers to readers that are being made or sent; an API key may hold half.",
+        (limits.FETCH_BYTES_MAX, 16 * _GIB),
+    )
+    cache_bytes: int = _size(
+        _GIB,
+        "Disk for records that were fetched from S3 before; a directory needs no cache.",
+        (0, 1024 * _GIB),
+    )
+    tidier: bool = _switch(
+        True, "Merge journal entries into segments, keep to topics' retention, remove what is gone."
+    )
+    segment_bytes: int = _size(
+        limits.SEGMENT_BYTES_DEFAULT,
+        "How large a segment becomes, and how much the tidier reads at once.",
+        (limits.SEGMENT_SECTION_BYTES, limits.SEGMENT_BYTES_MAX),
+    )
+    tidy_bytes: int = _size(
+        limits.TIDY_TRIGGER_BYTES_DEFAULT,
+        "Journal entries are merged once so many bytes of them wait.",
+        (limits.KIB, limits.SEGMENT_BYTES_MAX),
+    )
+    tidy_after_ms: int = _duration(
+        limits.TIDY_AFTER_MS_DEFAULT,
+        "They are merged as well once the oldest of at least 64 is so old.",
+        (0, 30 * 86_400_000),
+    )
+    tidy_young_ms: int = _duration(
+        limits.TIDY_YOUNG_MS,
+        "Younger entries stay as they are: readers that follow the log find them in memory.",
+        (0, 86_400_000),
+    )
+    garbage_grace_ms: int = _duration(
+        limits.GARBAGE_GRACE_MS_DEFAULT,
+        "How long a segment stays in the bucket after the last record in it is gone.",
+        (0, 30 * 86_400_000),
+    )
+    log_level: str = _text(
+        "info", "How much is logged to stderr.", choices=("debug", "info", "warning", "error")
+    )
+    log_format: Literal["text", "json"] = _text(
+        "text",
+        "One line each: for people, or a JSON object for programs.",
+        choices=("text", "json"),
+    )
+    cors_origins: str | None = _text(
+        None,
+        "Web pages of these origins may use /v1 from a browser: https://a.example, with "
+        "commas between several, or * for all.",
+        default_words="none",
+    )
+    trusted_proxies: str | None = _text(
+        None,
+        "Proxies whose X-Forwarded-For says who asks: addresses and networks, as 127.0.0.1 or "
+        "10.0.0.0/8, with commas between several. For log-ins and the audit.",
+        default_words="none",
+    )
+    # Of the Durable Streams protocol.
+    durable_streams_open: bool = _switch(
+        False,
+        "Whoever reaches /v1/stream needs no API key there. On a loopback host only.",
+        flag_only=True,
+    )
+    metrics_public: bool = _switch(
+        False, "Serve /metrics without an API key to other machines too."
+    )
+    otlp_endpoint: str | None = _text(
+        None,
+        "URL of an OpenTelemetry collector (OTLP over HTTP), as "
+        "http://127.0.0.1:4318/v1/traces, for traces of requests that came with a traceparent; "
+        "needs the extra otel.",
+        default_words="none",
+    )
+    store_latency_ms: int = _duration(
+        0,
+        "Delay of each request to a bucket that is a directory or memory, as if it were far "
+        "away: for measuring.",
+        (0, limits.STORE_LATENCY_MS_MAX),
+    )
+    s3_endpoint: str | None = _text(
+        None,
+        "URL of the S3 server, for any store but AWS.",
+        default_words="AWS, or what the AWS configuration says",
+    )
+    s3_region: str | None = _text(
+        None,
+        "Region of the bucket.",
+        default_words="what the AWS configuration says, else us-east-1",
+    )
+    s3_access_key_id: str | None = _text(
+        None, "Who we are to the S3 server.", default_words="what the AWS configuration says"
+    )
+    s3_secret_access_key: str | None = _text(
+        None,
+        "The secret that goes with it. Has no flag: flags are in every process list.",
+        default_words="what the AWS configuration says",
+        secret=True,
+    )
+    s3_checksums: str = _text(
+        "when_required",
+        "Checksums of the S3 client; many stores refuse when_supported, which AWS likes.",
+        choices=("when_required", "when_supported"),
+    )
+    s3_immediate_list: bool = _switch(
+        False,
+        "The store's LIST is known to show at once what was PUT (Ceph, Backblaze B2): "
+        "--take-over in fencing mode B then need not wait 60s.",
+    )
+    s3_connect_timeout_ms: int = _duration(
+        3_000, "How long a connection to the S3 server may take.", (100, 60_000)
+    )
+    s3_read_timeout_ms: int = _duration(
+        10_000,
+        "How long the S3 server may be silent before a request counts as unanswered.",
+        (100, 300_000),
+    )
+    url: str = _text(
+        "http://127.0.0.1:51313",
+        "Where the appliance is, for the commands that talk to it.",
+        client=True,
+    )
+    key_file: Path | None = _path(  # noqa: RUF009 - a field
+        None,
+        "File that holds the API key with which they talk.",
+        default_words="admin.key in the data directory, for an appliance on this machine",
+        client=True,
+    )
+    profile: str | None = _text(
+        None,
+        "Which of your profiles says where it is and with which API key (docs/CLI.md).",
+        default_words="the one that `seb profiles use` named",
+        client=True,
+    )
+    fail: str = _text(
+        "", "Kill this process at a failpoint (tests of crashes).", variable_only=True
+    )
     sources: Mapping[str, str] = field(default_factory=dict, compare=False)
 
     @property
@@ -151,185 +421,8 @@ class Settings:
         return PROVIDERS[provider_at(is_s3=is_s3, endpoint=self.s3_endpoint)]
 
 
-def load(
-    *,
-    flags: Mapping[str, str | bool] | None = None,
-    environment: Mapping[str, str] | None = None,
-    config: Path | None = None,
-) -> Settings:
-    """The settings of this process. `flags` holds those that were given, by name.
-
-    `environment` None means the process's own; `config` None means SEB_CONFIG, else no file.
-    Raises ConfigurationError that names the setting and where it stands.
-    """
-    variables = _variables(environment)
-    if config is None and CONFIG_VARIABLE in variables:
-        config = Path(variables[CONFIG_VARIABLE])
-    values: dict[str, Any] = {setting.attribute: setting.default for setting in SETTINGS}
-    sources = {setting.name: "default" for setting in SETTINGS}
-    for source, given in (
-        (str(config), _from_file(config) if config is not None else {}),
-        ("environment", _from_environment(variables)),
-        ("flag", flags or {}),
-    ):
-        for name, raw in given.items():
-            setting = _BY_NAME[name]
-            where = {"environment": setting.variable, "flag": setting.flag}.get(source, source)
-            values[setting.attribute] = _value(setting, raw, where)
-            sources[name] = where
-    settings = Settings(**values, sources=sources)
-    _check_relations(settings)
-    return settings
-
-
-def profiles_file(environment: Mapping[str, str] | None = None) -> Path:
-    """Where this user's profiles are: of the XDG base directories, the one for settings."""
-    variables = os.environ if environment is None else environment
-    configured = Path(variables.get("XDG_CONFIG_HOME", ""))
-    if not configured.is_absolute():  # a relative one counts as none, says the XDG specification
-        configured = Path(variables.get("HOME", "") or Path.home()) / ".config"
-    return configured / "seb" / "config.toml"
-
-
-def environment_without_settings() -> dict[str, str]:
-    """This process's variables, without ours: for an appliance that is told everything."""
-    return {name: value for name, value in os.environ.items() if not name.startswith("SEB_")}
-
-
-def _check_relations(settings: Settings) -> None:
-    """What must hold between settings; BucketAddress.parse checks the bucket."""
-    if settings.address.kind == "file":
-        # The data directory may be deleted at any time, the bucket never: neither holds the other.
-        data, bucket = settings.data.resolve(), settings.address.path.resolve()
-        if data.is_relative_to(bucket) or bucket.is_relative_to(data):
-            raise ConfigurationError(
-                f"data ({settings.data}) and bucket ({settings.bucket}) must lie side by side, "
-                "neither inside the other"
-            )
-    if settings.follow and settings.take_over:
-        raise ConfigurationError("follow and take_over exclude each other; seb promote takes over")
-    if settings.follow and settings.address.kind == "memory":
-        raise ConfigurationError("follow needs a bucket that another process can write to")
-    if settings.store_latency_ms and settings.address.kind == "s3":
-        raise ConfigurationError("store_latency is for a directory or memory, not for s3://")
-    if settings.window_linger_ms > settings.ack_timeout_ms // 2:
-        raise ConfigurationError(
-            f"linger ({format_duration(settings.window_linger_ms)}) must be at most half of "
-            f"ack_timeout ({format_duration(settings.ack_timeout_ms)})"
-        )
-    if settings.max_record_bytes > settings.max_request_bytes:
-        raise ConfigurationError(
-            f"max_record_bytes ({format_size(settings.max_record_bytes)}) is more than "
-            f"max_request_bytes ({format_size(settings.max_request_bytes)})"
-        )
-    if 2 * settings.max_request_bytes > settings.max_pending_bytes:
-        raise ConfigurationError(
-            f"max_pending_bytes ({format_size(settings.max_pending_bytes)}) must be at least twice "
-            f"max_request_bytes ({format_size(settings.max_request_bytes)}): one API key may hold "
-            "half of it"
-        )
-    for origin in settings.web_origins:
-        if not _ORIGIN.fullmatch(origin):
-            raise ConfigurationError(
-                f"cors_origins: {origin!r} is neither an origin, as https://a.example, nor *"
-            )
-    _check_proxies(settings)
-    # Durable Streams without an API key are for programs of this machine.
-    if settings.durable_streams_open and not _is_loopback(settings.host):
-        raise ConfigurationError(
-            f"durable_streams_open is for this machine alone, and host {settings.host!r} is no "
-            "loopback address, as 127.0.0.1"
-        )
-    _check_money(settings)
-
-
-def _check_proxies(settings: Settings) -> None:
-    try:
-        _ = settings.proxies
-    except ValueError as error:
-        raise ConfigurationError(
-            f"trusted_proxies: {error}; give addresses and networks, as 127.0.0.1,10.0.0.0/8"
-        ) from error
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
-
-
-def _check_money(settings: Settings) -> None:
-    if (settings.prices == "own") != (settings.own_prices is not None):
-        raise ConfigurationError("prices = own and own_prices go together: set both, or neither")
-    for name, check in (
-        ("own_prices", lambda: settings.price_list),
-        ("monthly_budget", lambda: settings.budget),
-    ):
-        try:
-            check()
-        except ValueError as error:
-            raise ConfigurationError(f"{name}: {error}") from None
-    budget, prices = settings.budget, settings.price_list
-    if budget is not None and budget.currency != prices.currency:
-        raise ConfigurationError(
-            f"monthly_budget is in {budget.currency}, and the prices ({prices.name}) are in "
-            f"{prices.currency}"
-        )
-    if settings.linger_ms != "auto":
-        return
-    if budget is None:
-        raise ConfigurationError("linger = auto needs a monthly_budget to keep to")
-    if not settings.window_linger_ms <= settings.linger_max_ms <= settings.ack_timeout_ms // 2:
-        raise ConfigurationError(
-            f"linger_max ({format_duration(settings.linger_max_ms)}) must be at least the default "
-            f"linger ({format_duration(settings.window_linger_ms)}) and at most half of "
-            f"ack_timeout ({format_duration(settings.ack_timeout_ms)})"
-        )
-
-
-def _variables(environment: Mapping[str, str] | None) -> dict[str, str]:
-    given = os.environ if environment is None else environment
-    return {name: value for name, value in given.items() if name.startswith("SEB_")}
-
-
-def _from_environment(variables: Mapping[str, str]) -> dict[str, str]:
-    known = {s.variable: s.name for s in SETTINGS if not s.flag_only}
-    for variable in variables:
-        if variable not in known and variable != CONFIG_VARIABLE:
-            raise ConfigurationError(_unknown(f"variable {variable}", variable, known))
-    return {known[v]: text for v, text in variables.items() if v != CONFIG_VARIABLE}
-
-
-def _from_file(path: Path) -> dict[str, object]:
-    try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ConfigurationError(f"cannot read settings from {path} ({error.strerror})") from error
-    except ValueError as error:  # no TOML, no UTF-8, or a number of thousands of digits
-        raise ConfigurationError(f"{path} is not a TOML file: {error}") from error
-    known = [s.name for s in SETTINGS if not (s.flag_only or s.variable_only)]
-    for name in table:
-        if name not in known:
-            raise ConfigurationError(_unknown(f"setting {name!r} in {path}", name, known))
-    return table
-
-
-def _value(setting: Setting, raw: object, where: str) -> Value:
-    """`raw` is text, or what TOML made of it."""
-    try:
-        if isinstance(raw, bool) and setting.kind == "switch":
-            return raw
-        if isinstance(raw, str) or (
-            type(raw) is int and setting.kind in ("number", "duration", "size")
-        ):
-            return setting.parse(str(raw))
-        raise ValueError(f"{raw!r} has the wrong type")  # noqa: TRY301
-    except ValueError as error:
-        shown = "its value is not valid" if setting.secret else str(error)
-        raise ConfigurationError(f"{setting.name} ({where}): {shown}") from None
-
-
-def _unknown(what: str, name: str, known: Mapping[str, str] | list[str]) -> str:
-    near = difflib.get_close_matches(name, list(known), n=1)
-    return f"unknown {what}" + (f"; do you mean {near[0]}?" if near else "")
+SETTINGS: Final[tuple[Setting, ...]] = tuple(
+    Setting(name=declared.name.removesuffix("_ms"), **declared.metadata)
+    for declared in fields(Settings)
+    if declared.metadata
+)

@@ -1,6 +1,6 @@
 """Topics, journal entries, API keys, and the position in the journal.
 
-The checksum in `journal_state` is set by whoever runs the migrations (state/migrate.py).
+The checksum in `journal_state` is set by whoever runs the migrations (state/checks.py).
 """
 
 import sqlalchemy as sa

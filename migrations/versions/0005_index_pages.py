@@ -5,6 +5,7 @@ from alembic import op
 
 from seb_appliance.formats.contents import decode_sections
 from seb_appliance.state.index_pages import is_long, make_pages
+from seb_appliance.state.tables import Tables
 
 revision = "0005"
 down_revision = "0004"
@@ -77,11 +78,12 @@ def upgrade() -> None:
 def _make_pages(connection: sa.Connection) -> tuple[int, int]:
     """The pages that there would be had there always been pages: they are a view of the rows of
     entries, so a release that wants others makes them anew from there, too."""
+    tables = Tables(connection.connection.driver_connection)
     paged_seq = waiting_sections = 0
     found = connection.exec_driver_sql("SELECT seq, contents FROM journal_entries ORDER BY seq")
     for seq, contents in found:
         waiting_sections += len(decode_sections(contents))
         if is_long(seq - paged_seq, waiting_sections):
-            make_pages(connection, paged_seq, seq)
+            make_pages(tables, paged_seq, seq)
             paged_seq, waiting_sections = seq, 0
     return paged_seq, waiting_sections

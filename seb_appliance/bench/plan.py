@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from seb_appliance import limits
-from seb_appliance.start_errors import ConfigurationError
+from seb_appliance.errors import ConfigurationError
 
 Workload = Literal["produce", "consume", "e2e", "mixed", "fan"]
 BodyKind = Literal["single", "json", "ndjson", "batch"]

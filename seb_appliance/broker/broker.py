@@ -1,7 +1,7 @@
-"""The facade that `api/`, `ui/` and the command socket call.
+"""Puts the parts of the broker together; `api/`, `ui/` and the command socket call the parts.
 
-Writes go: admission (here and in admission.py) → open window → sequencer → bucket → applied →
-acknowledged. Reads see only what is applied.
+A write goes: admission → open window → sequencer → bucket → applied → acknowledged. Reads see only
+what is applied.
 """
 
 from __future__ import annotations
@@ -14,57 +14,57 @@ from seb_appliance.broker.access.access import Access
 from seb_appliance.broker.access.accounts import Accounts
 from seb_appliance.broker.access.api_keys import LastUsed
 from seb_appliance.broker.access.grants import Authorizer
-from seb_appliance.broker.append.acknowledgement import Told
-from seb_appliance.broker.append.appends import NO_CONDITIONS, Conditions, Transacted, Transaction
+from seb_appliance.broker.append.admission import Admission
+from seb_appliance.broker.append.appends import Appends
+from seb_appliance.broker.append.deduplication import Deduplication
 from seb_appliance.broker.append.sequencer import Sequencer
 from seb_appliance.broker.append.window import Linger
-from seb_appliance.broker.append.writes import ByHand, Writes
+from seb_appliance.broker.append.writes import Writes
 from seb_appliance.broker.callbacks import tell
 from seb_appliance.broker.counters import Counters
 from seb_appliance.broker.gauges import Gauges
+from seb_appliance.broker.groups.admission import GroupAdmission
 from seb_appliance.broker.groups.consumer_groups import ConsumerGroups
 from seb_appliance.broker.log_clock import LogClock
 from seb_appliance.broker.ports import (
-    AuditQuery,
-    AuditRow,
     Journal,
     LoadedState,
     SectionSource,
     State,
 )
-from seb_appliance.broker.read.followers import Follower, FollowerOfMany, Followers, check_count
 from seb_appliance.broker.read.index import SectionIndex
 from seb_appliance.broker.read.manifest import Manifests
 from seb_appliance.broker.read.reads import Reads
 from seb_appliance.broker.read.sections import SectionReader
-from seb_appliance.broker.read.waiting import Waiter, WaitingReaders
+from seb_appliance.broker.read.waiting import (
+    Follower,
+    FollowerOfMany,
+    Followers,
+    WaitingReaders,
+    check_count,
+)
 from seb_appliance.broker.readiness import ReadinessCheck
 from seb_appliance.broker.record_keys.key_index import KeyIndex
 from seb_appliance.broker.record_keys.queries import RecordKeys, read_key
 from seb_appliance.broker.settings import BrokerSettings
-from seb_appliance.broker.shares import AllShares, Reservation
+from seb_appliance.broker.shares import AllShares
 from seb_appliance.broker.streams.streams import Streams
 from seb_appliance.broker.topics.catalog import Catalog
 from seb_appliance.broker.topics.topic import Topic
 from seb_appliance.broker.topics.topics import TopicLists, Topics
 from seb_appliance.broker.upkeep.adopting import Adopting
 from seb_appliance.broker.upkeep.compaction import Compactions
-from seb_appliance.broker.upkeep.external_compactions import CompactionsElsewhere
+from seb_appliance.broker.upkeep.external_compactions import ExternalCompactions
 from seb_appliance.broker.upkeep.tidying import Tidying
 from seb_appliance.broker.values import (
-    ApiKeyView,
-    Appended,
-    NewBatches,
-    NewRecords,
     Readiness,
     ReadRequest,
     ReadResult,
     Remembered,
 )
 from seb_appliance.clock import Clock
-from seb_appliance.errors import StandbyError
+from seb_appliance.errors import SebError, StandbyError
 from seb_appliance.failpoints import NO_FAILPOINTS, Failpoints
-from seb_appliance.formats.entry import Entry
 from seb_appliance.tasks import Supervisor, in_slices
 
 
@@ -96,191 +96,162 @@ class Broker:
         self.shares = shares = AllShares()
         self.pending = shares.declare("pending", settings.max_pending_bytes, "bytes that wait")
         self.reading = shares.declare("reading", settings.max_reading_bytes, "bytes of answers")
-        self.counters = Counters()
+        self.counters = counters = Counters()
+        self.linger = Linger(settings.linger_ms)
         self._settings = settings
         self._supervisor = supervisor or Supervisor(clock)
-        self.linger = Linger(settings.linger_ms)
         self._journal = journal
         self._clock = clock
         self._state = state
+        self._random_bytes = random_bytes
         self._after_apply = on_applied
-        self._catalog = Catalog(loaded, clock.monotonic_s, self.shares)
-        self.log_clock = LogClock(clock, lambda: self._catalog.position.created_us, before_us)
-        self._waiting = WaitingReaders(clock, self.shares)
-        self.followers = Followers(clock, self.shares)
-        self._sequencer = self._make_sequencer(journal, source, executor, failpoints)
-        index = SectionIndex(state, self.counters)
-        sections = SectionReader(source, executor, self.counters)
-        self._reads = Reads(self._catalog, index, sections, self._waiting, clock, self.counters)
-        self.manifests = Manifests(self._catalog, self._reads, source, settings.tidy.grace_ms)
-        self.record_keys = self._make_record_keys(key_index, index, sections)
-        authorizer = Authorizer()
-        self._writes = self._make_writes(loaded.next_topic_id, authorizer, failpoints)
-        self.topics = Topics(self._catalog, self._writes, settings, self.linger, clock)
-        self.streams = self._make_streams()
-        self.gauges = Gauges(self._catalog, self._sequencer, self.shares)
-        self.by_hand = ByHand(self._writes, clock)
-        self.groups = self._make_groups(index)
-        self.topic_lists = TopicLists(self._catalog, index)
-        self.tidying = self._make_tidying(index, journal, source, random_bytes)
-        self.adopting = Adopting(self._catalog, self._writes.admission, self._writes.operate)
-        self.access = self._make_access(last_used, authorizer, random_bytes)
-        self.accounts = Accounts(self._catalog.users, self._writes.operate, clock=clock)
-        self._readiness = ReadinessCheck(
-            journal,
-            state,
-            self.pending,
-            clock,
-            self._sequencer,
-            ack_timeout_ms=settings.ack_timeout_ms,
-        )
-
-    def _make_writes(
-        self, next_topic_id: int, authorizer: Authorizer, failpoints: Failpoints
-    ) -> Writes:
-        return Writes(
-            self._catalog,
-            next_topic_id,
-            self._sequencer,
-            self._state,
-            self._settings,
-            self.linger,
-            authorizer,
-            durability=self._journal.durability,
-            clock=self._clock,
-            log_clock=self.log_clock,
-            counters=self.counters,
-            failpoints=failpoints,
-            pending=self.pending,
-            shares=self.shares,
-        )
-
-    def _make_record_keys(
-        self, key_index: KeyIndex, index: SectionIndex, sections: SectionReader
-    ) -> RecordKeys:
-        # What the key index reads is no consumer's read, and is counted apart.
-        unseen = Reads(self._catalog, index, sections, self._waiting, self._clock, Counters())
-        return RecordKeys(self._catalog, unseen, key_index, self.counters, self._clock, self.shares)
-
-    def _make_streams(self) -> Streams:
-        """Of the Durable Streams protocol."""
-        return Streams(
-            self._catalog,
-            self._writes,
-            self._reads,
-            self._sequencer,
-            self._waiting,
-            self.linger,
-            self._clock,
-        )
-
-    def _make_groups(self, index: SectionIndex) -> ConsumerGroups:
-        return ConsumerGroups(
-            self._catalog,
-            self._writes.group_admission,
-            self._reads,
-            index,
-            self._writes.operate,
-            self._writes.operate_at_once,
-            linger=self.linger,
-            clock=self._clock,
-            age_us=self.log_clock.age_us,
-        )
-
-    def _make_sequencer(
-        self,
-        journal: Journal,
-        source: SectionSource,
-        executor: Executor,
-        failpoints: Failpoints,
-    ) -> Sequencer:
-        return Sequencer(
-            self._catalog,
+        self._catalog = catalog = Catalog(loaded, clock.monotonic_s, shares)
+        self.log_clock = LogClock(clock, lambda: catalog.position.created_us, before_us)
+        self._sequencer = Sequencer(
+            catalog,
             journal,
             source,
-            self._state,
+            state,
             clock=self.log_clock,
             failpoints=failpoints,
             executor=executor,
-            counters=self.counters,
+            counters=counters,
             on_applied=self._applied,
         )
+        index = SectionIndex(state, counters)
+        self._make_reading(index, SectionReader(source, executor, counters), source, key_index)
+        self._make_writing(loaded.next_topic_id, last_used, failpoints, index)
+        self._make_upkeep(index, source)
+        self._make_readiness()
+        self.gauges = Gauges(catalog, self._sequencer, shares)
 
-    def _make_tidying(
+    def _make_reading(
         self,
         index: SectionIndex,
-        journal: Journal,
+        sections: SectionReader,
         source: SectionSource,
-        random_bytes: Callable[[int], bytes],
-    ) -> Tidying:
-        elsewhere = CompactionsElsewhere(
-            self._catalog,
+        key_index: KeyIndex,
+    ) -> None:
+        catalog, clock, shares = self._catalog, self._clock, self.shares
+        self._waiting = waiting = WaitingReaders(clock, shares)
+        self.followers = Followers(clock, shares)
+        self._reads = Reads(catalog, index, sections, waiting, clock, self.counters)
+        self.manifests = Manifests(catalog, self._reads, source, self._settings.tidy.grace_ms)
+        # Reads of the key index are no consumer's reads, and are counted apart.
+        uncounted = Reads(catalog, index, sections, waiting, clock, Counters())
+        self.record_keys = RecordKeys(catalog, uncounted, key_index, self.counters, clock, shares)
+        self.topic_lists = TopicLists(catalog, index)
+
+    def _make_writing(
+        self,
+        next_topic_id: int,
+        last_used: LastUsed | None,
+        failpoints: Failpoints,
+        index: SectionIndex,
+    ) -> None:
+        catalog, settings, clock, shares = self._catalog, self._settings, self._clock, self.shares
+        authorizer, log_clock = Authorizer(), self.log_clock
+        admission = Admission(
+            catalog, next_topic_id, settings.effective, log_clock.created_us, shares
+        )
+        self._writes = writes = Writes(
+            admission,
+            self._sequencer,
+            self._state,
+            self.pending,
+            self.linger,
+            ack_timeout_ms=settings.ack_timeout_ms,
+            clock=clock,
+            counters=self.counters,
+        )
+        self.access = Access(
+            catalog.api_keys,
+            writes,
+            last_used or LastUsed({}, clock, lambda: None),
+            authorizer,
+            clock=clock,
+            random_bytes=self._random_bytes,
+            shares=shares,
+        )
+        self.authorize, self.may = self.access.authorize, self.access.may
+        self.accounts = Accounts(catalog.users, writes, clock=clock)
+        group_admission = GroupAdmission(admission, catalog.groups, clock)
+        self.appends = Appends(
+            catalog,
+            writes,
+            Deduplication(catalog.requests, catalog.producers),
+            group_admission,
+            authorizer,
+            settings,
+            self.access.last_used.note,
+            durability=self._journal.durability,
+            failpoints=failpoints,
+        )
+        self.topics = Topics(catalog, writes, settings, self.linger, clock)
+        self.streams = Streams(catalog, writes, self.appends, self._reads, self._waiting, log_clock)
+        self.groups = ConsumerGroups(
+            catalog, group_admission, self._reads, index, writes, log_clock.age_us
+        )
+
+    def _make_upkeep(self, index: SectionIndex, source: SectionSource) -> None:
+        catalog, settings, journal = self._catalog, self._settings, self._journal
+        external = ExternalCompactions(
+            catalog,
             source,
             self.log_clock,
-            self._settings,
-            random_bytes,
+            settings,
+            self._random_bytes,
             self.shares,
             bucket_id=journal.bucket_id,
             epoch=lambda: journal.epoch,
         )
-        return Tidying(
-            self._catalog,
+        self.tidying = Tidying(
+            catalog,
             index,
             self._writes.admission,
-            self._writes.operate,
+            self._writes,
             self.log_clock,
-            self._settings.tidy,
-            random_bytes,
+            settings.tidy,
+            self._random_bytes,
             bucket_id=journal.bucket_id,
             epoch=lambda: journal.epoch,
             linger=self.linger,
             compactions=Compactions(
-                self._catalog,
-                self.log_clock,
-                self._settings,
-                self._settings.tidy.segment_bytes,
-                elsewhere.holds,
+                catalog, self.log_clock, settings, settings.tidy.segment_bytes, external.holds
             ),
-            elsewhere=elsewhere,
+            external=external,
         )
+        self.adopting = Adopting(catalog, self._writes.admission, self._writes)
 
-    def _make_access(
-        self,
-        last_used: LastUsed | None,
-        authorizer: Authorizer,
-        random_bytes: Callable[[int], bytes],
-    ) -> Access:
-        return Access(
-            self._catalog.api_keys,
-            self._writes.operate,
-            self._writes.once_stored,
-            last_used or LastUsed({}, self._clock, lambda: None),
-            authorizer,
-            clock=self._clock,
-            random_bytes=random_bytes,
-            shares=self.shares,
+    def _make_readiness(self) -> None:
+        self._readiness = ReadinessCheck(
+            self._journal,
+            self._state,
+            self.pending,
+            self._clock,
+            self._sequencer,
+            ack_timeout_ms=self._settings.ack_timeout_ms,
         )
+        self.look_for_newer_writer = self._readiness.look_for_newer_writer
+        self.wait_at_end = self._reads.wait_at_end
+        self.replicate = self._sequencer.replicate
+        self.audit = self._state.audit
 
     # --- life ---
 
     def start(self) -> asyncio.Task[None]:
-        """Begin to write. The task ends only when nothing can be written any more: `failure`."""
+        """Begin to write. The task ends only once nothing can be written any more: `failure`."""
         self._writer = asyncio.create_task(self._sequencer.run(), name="sequencer")
         self.record_keys.start(self._supervisor)
         self.streams.start(self._supervisor)
         return self._writer
 
     def stand_by(self, refusal: StandbyError) -> None:
-        """Instead of `start`: take no writes, they are refused so, and serve what `follow_writer`
-        is given. Again when the refusal has something else to say."""
-        if self.failure is None:
+        """Instead of `start`: refuse writes with `refusal`, and serve what `replicate` is given.
+        Called again, it replaces the refusal."""
+        if self._sequencer.standby is None:
             self.record_keys.start(self._supervisor)
         self._sequencer.stand_by(refusal)
-
-    async def follow_writer(self, entry: Entry) -> None:
-        """Put the next entry of the journal in force, which another appliance wrote; who waits for
-        it is woken. For a standby; one call at a time."""
-        await self._sequencer.follow(entry)
 
     @property
     def durability(self) -> str:
@@ -293,9 +264,14 @@ class Broker:
         return self._writes.stopping
 
     @property
-    def failure(self) -> Exception | None:
-        """Why nothing is written any more (FencedError, or a bug); None while all is well."""
+    def failure(self) -> SebError | None:
+        """Why nothing can be written any more (FencedError, or a bug)."""
         return self._sequencer.failure
+
+    @property
+    def standby(self) -> StandbyError | None:
+        """The refusal of every write, if this appliance is a standby."""
+        return self._sequencer.standby
 
     def stop_accepting(self) -> None:
         """New writes are refused, waiting readers go, what is in the window is sealed now."""
@@ -306,9 +282,9 @@ class Broker:
 
     async def drain(self, grace_s: float) -> bool:
         """Whether everything admitted was stored and acknowledged within `grace_s` seconds."""
-        give_up_s = self._clock.monotonic_s() + grace_s
+        until_s = self._clock.monotonic_s() + grace_s
         while not self._sequencer.is_idle and self.failure is None:
-            if self._clock.monotonic_s() >= give_up_s:
+            if self._clock.monotonic_s() >= until_s:
                 return False
             await self._clock.sleep(0.01)
         return self.failure is None
@@ -343,65 +319,6 @@ class Broker:
 
     # --- records ---
 
-    async def append(
-        self,
-        key: ApiKeyView,
-        topic: str,
-        records: NewRecords | NewBatches,
-        reservation: Reservation,
-        timeout_ms: int | None = None,
-        conditions: Conditions = NO_CONDITIONS,
-        *,
-        address: str = "",
-    ) -> Appended:
-        """Admit, and answer when the bucket has them (all of them, in order, in one entry).
-        `address`: the producer's, for the audit of a topic that is made for the records.
-
-        Takes `reservation` over: it is released when the records wait no longer. Raises
-        TopicNotFoundError, RecordTooLargeError, BadBatchError, OverloadedError,
-        ShuttingDownError, FencedError; OutcomeUnknownError after `timeout_ms`; for `conditions`
-        IdempotencyMismatchError, SequenceGapError, StaleEpochError, PreconditionFailedError.
-        """
-        return await self._writes.append(
-            key, topic, records, reservation, timeout_ms, conditions, address
-        )
-
-    def append_at_once(
-        self,
-        key: ApiKeyView,
-        topic: str,
-        records: bytes | NewRecords | NewBatches,
-        size_bytes: int,
-        told: Told,
-    ) -> bool:
-        """The short way of `append`, for records without conditions (bytes: one record that is
-        nothing but its value) to a topic that is there: admitted before this returns True, and
-        `told` is called when they are stored, never will be, or the time is up. What they hold
-        (`size_bytes`: of the body) is taken of `pending` until then.
-
-        False: nothing happened; `append` knows why and says it.
-        """
-        now_us = self._clock.wall_us()
-        owner = key.api_key_id
-        self.access.last_used.note(owner, now_us)
-        return self._writes.append_at_once(owner, topic, records, size_bytes, now_us, told)
-
-    async def transact(
-        self,
-        key: ApiKeyView,
-        transaction: Transaction,
-        reservation: Reservation,
-        timeout_ms: int | None = None,
-        *,
-        address: str = "",
-    ) -> Transacted:
-        """Records to several topics and a group's offsets, in one entry or not at all.
-        `address`: as in `append`.
-
-        Raises what `append` and `ConsumerGroups.commit` raise. Takes `reservation` over.
-        """
-        return await self._writes.transact(key, transaction, reservation, timeout_ms, address)
-
     async def read(self, topic: str, request: ReadRequest) -> ReadResult:
         """Records as of the last applied entry; see `Reads.read` for what is raised."""
         self._readiness.look_for_newer_writer()
@@ -412,19 +329,13 @@ class Broker:
         self._readiness.look_for_newer_writer()
         return await read_key(self._reads, topic, request, key)
 
-    def read_at_once(
+    def read_nowait(
         self, topic: str, request: ReadRequest, *, waits: bool = True
     ) -> ReadResult | None:
         """As `read`, if it need not wait for anything: neither for a record (which it never does
         unless it `waits`) nor for bytes that are not in memory. Else None. Does no I/O."""
         self._readiness.look_for_newer_writer()
-        return self._reads.read_at_once(topic, request, waits=waits)
-
-    def wait_at_end(
-        self, topic: str, offset: int, seconds: float, owner: str, woken: Callable[[], None]
-    ) -> Waiter | None:
-        """For who was told None by `read_at_once`: see `Reads.wait_at_end`."""
-        return self._reads.wait_at_end(topic, offset, seconds, owner, woken)
+        return self._reads.read_nowait(topic, request, waits=waits)
 
     def follow(self, topic: str, owner: str) -> Follower:
         """Be woken whenever the topic changes; `owner`: on whose behalf. Raises
@@ -450,27 +361,6 @@ class Broker:
         async for topic in in_slices(self._catalog.topics()):
             follower.meet(topic)
             check_count(follower.topics)
-
-    def look_for_newer_writer(self) -> None:
-        """Somebody still listens; see `ReadinessCheck.look_for_newer_writer`. Does not wait."""
-        self._readiness.look_for_newer_writer()
-
-    # --- who may, and who did ---
-
-    def authorize(
-        self, key: ApiKeyView, operation: str, topic: str | None = None, group: str | None = None
-    ) -> None:
-        """Raises ForbiddenError that names the missing grant. `admin` grants everything."""
-        self.access.authorize(key, operation, topic, group)
-
-    def may(
-        self, key: ApiKeyView, operation: str, topic: str | None = None, group: str | None = None
-    ) -> bool:
-        return self.access.may(key, operation, topic, group)
-
-    async def audit(self, query: AuditQuery) -> list[AuditRow]:
-        """What operators did, newest first. Raises OverloadedError while SQLite does not follow."""
-        return await self._state.audit(query)
 
     # --- inside ---
 

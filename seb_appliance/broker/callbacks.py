@@ -1,4 +1,4 @@
-"""Calling those who wait, one after the other: one that raises keeps no other from being told."""
+"""Calls to many waiting callers; one that raises does not stop the others."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ P = ParamSpec("P")
 
 
 def tell(callback: Callable[P, object], *args: P.args, **kwargs: P.kwargs) -> None:
-    """Call it. An exception is a bug of ours, and what is told has happened all the same: the
-    event loop's handler counts, logs and shows it."""
+    """Call it. An exception is a bug, and the event has happened all the same: the event loop's
+    handler counts, logs and shows it."""
     try:
         callback(*args, **kwargs)
     except Exception as error:
@@ -23,12 +23,9 @@ def tell(callback: Callable[P, object], *args: P.args, **kwargs: P.kwargs) -> No
         )
 
 
-# Many who are woken by one event: a few in each turn of the event loop.
-
-
 class Turns:
-    """Calls what it is given, `limits.WAKES_PER_TURN` in each turn of the loop, so that others run
-    in between. Owners take turns: many calls of one do not delay those of the others."""
+    """Runs `limits.WAKES_PER_TURN` calls in each turn of the loop, so that others run in between.
+    Owners take turns: many calls of one owner do not delay those of the others."""
 
     def __init__(self) -> None:
         self._due: OrderedDict[str, deque[Callable[[], None]]] = OrderedDict()

@@ -1,8 +1,8 @@
-"""The log's clock: `created` is taken from it, and everything that is deleted by age goes by it.
+"""The log's clock: the source of `created`, and the measure of age for every deletion.
 
-It never jumps and never stops. The wall clock only steers it: it runs between half as fast and a
-tenth faster than the monotonic clock, toward the wall clock. So a wall clock that is wrong for an
-hour moves it by six minutes, and a log whose `created` lies in the future still gets older.
+It never jumps and never stops. It runs toward the wall clock, between half as fast and a tenth
+faster than the monotonic clock. A wall clock that is wrong for an hour moves it by six minutes, and
+a log with `created` in the future still ages.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from seb_appliance.clock import Clock, Timer
 
 
 def warnings(last_us: int, now_us: int) -> list[str]:
-    """What an operator has to know if the last entry was created in the future."""
+    """Warns the operator if the last entry was created in the future."""
     if last_us - now_us < limits.CLOCK_JUMP_US_MAX:
         return []
     hours = (last_us - now_us) / 3.6e9
@@ -28,8 +28,8 @@ def warnings(last_us: int, now_us: int) -> list[str]:
 
 
 def idle_warnings(before_us: int | None, now_us: int) -> list[str]:
-    """What an operator has to know if only this machine's clock tells how long the log was idle.
-    `before_us`: `created` of the last entry before the start; None if there was none."""
+    """Warns the operator if only this machine's clock tells how long the log was idle. `before_us`:
+    `created` of the last entry before the start."""
     if before_us is None or now_us - before_us <= limits.IDLE_US_BELIEVED:
         return []
     days = (now_us - before_us) / 8.64e10
@@ -43,13 +43,13 @@ def idle_warnings(before_us: int | None, now_us: int) -> list[str]:
 
 
 class LogClock:
-    """A `Clock`. Its wall time is the wall clock's, but never ahead of the log's: what is not
-    over by `wall_us` may not be deleted. `last_us`: `created` of the last entry.
+    """A `Clock`. Its wall time is the wall clock's, but never ahead of the log's: what has not
+    expired by `wall_us` may not be deleted. `last_us`: `created` of the last entry.
 
-    The start of a process is the only time when the log's clock takes over a later wall clock at
-    once: the log may have been idle for months. If it seems to have been for over a day, nothing
-    gets older by that for an hour, in which a clock that is wrong can be set. `before_us`:
-    `created` of the last entry before the start; None if there was none.
+    Only at the start of a process the log's clock jumps forward to the wall clock, because the log
+    may have been idle for months. If it seems to have been idle for over a day, nothing ages by
+    that for an hour, in which a wrong clock can be corrected. `before_us`: `created` of the last
+    entry before the start.
     """
 
     def __init__(
@@ -60,12 +60,12 @@ class LogClock:
         wall_us = clock.wall_us()
         self._now_us: float = max(wall_us, last_us())
         self._at_s = self._began_s = clock.monotonic_s()
-        self._held_us: int | None = None  # what the wall clock counts as at first
+        self._held_us: int | None = None  # stands for the wall clock at first
         if before_us is not None and wall_us - before_us > limits.IDLE_US_BELIEVED:
             self._held_us = before_us
 
     def created_us(self) -> int:
-        """The time on the log's clock. Never goes back, and is never before the last entry."""
+        """The log's time. It never goes back, and is never before the last entry."""
         at_s, wall_us = self._clock.monotonic_s(), self._clock.wall_us()
         passed_us = (at_s - self._at_s) * 1e6
         least_us = self._now_us + limits.LOG_CLOCK_SLOWEST * passed_us
@@ -90,15 +90,15 @@ class LogClock:
         return (self.created_us() - self._clock.wall_us()) / 1e6
 
     def age_us(self, created_us: int) -> int:
-        """How long ago something of this `created` was stored. What the wall clock says is in the
-        future was stored while the log's clock was ahead: the log's clock tells its age."""
+        """How long ago something with this `created` was stored; by the log's clock if the wall
+        clock says that it is in the future."""
         wall_us = self.wall_us()
         return (wall_us if created_us <= wall_us else self.created_us()) - created_us
 
     def cutoff_us(self, age_us: int, oldest_us: int) -> int:
-        """Of a row of things whose `created` never decreases, the first one's being `oldest_us`:
-        those with a `created` up to this are at least `age_us` old. Of a row that begins before a
-        jump of the log's clock and ends behind it, only the part before it is told."""
+        """Items with `created` up to this are at least `age_us` old, in a sequence of items that
+        begins at `oldest_us`. If the log's clock jumped within the sequence, this covers only the
+        items before the jump."""
         return oldest_us + self.age_us(oldest_us) - age_us
 
     def monotonic_s(self) -> float:

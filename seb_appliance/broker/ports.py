@@ -10,11 +10,13 @@ from typing import Protocol
 from seb_appliance import limits
 from seb_appliance.broker.append.retry_results import Producer, RememberedRequest
 from seb_appliance.broker.read.index_rows import IndexRows
+from seb_appliance.formats.api_key_members import Grant, Quotas
 from seb_appliance.formats.columns import Bytes
 from seb_appliance.formats.contents import Contents, Section
 from seb_appliance.formats.durable_streams import StreamState
 from seb_appliance.formats.entry import EncodedEntry, Entry, Position
-from seb_appliance.formats.operations import Grant, Quotas, Role, StoredSection, TopicSettings
+from seb_appliance.formats.operations import Role, StoredSection
+from seb_appliance.formats.topic_settings import TopicSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +146,7 @@ class SectionSource(Protocol):
     def keep(self, entry: EncodedEntry) -> None:
         """An entry of ours was stored: its sections are at hand now."""
 
-    def at_hand(self, ref: SectionRef) -> bytes | None:
+    def cached(self, ref: SectionRef) -> bytes | None:
         """The section's bytes if they are in memory and their CRC agrees; else None. No I/O."""
 
     async def read(self, ref: SectionRef) -> bytes:

@@ -1,4 +1,4 @@
-"""Whether this appliance may still write, and what an operator should know when it may not."""
+"""Readiness: whether this appliance can write, and if not, why."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from seb_appliance.broker.ports import Journal, State
 from seb_appliance.broker.shares import Shares
 from seb_appliance.broker.values import Readiness
 from seb_appliance.clock import Clock
-from seb_appliance.errors import FencedError, StandbyError, StoreError
+from seb_appliance.errors import FencedError, StoreError
 
-# The bucket's last answer is proof enough for so long; older, it is asked again (docs/FORMAT.md).
+# An answer of the bucket proves for so long that no newer writer exists (docs/FORMAT.md).
 ANSWER_FRESH_S = 30.0
 ANSWER_WITHIN_S = 3.0  # a health check must not hang because the bucket does
-FAILING_FOR_S = 5.0  # one failed attempt that was retried with success is nobody's concern
+FAILING_FOR_S = 5.0  # shorter failures were retried with success and need no attention
 
 
 class ReadinessCheck:
@@ -37,34 +37,36 @@ class ReadinessCheck:
         self._asking: asyncio.Task[str] | None = None
 
     async def check(self) -> Readiness:
-        """Asks the bucket only when its last answer is over 30 s old."""
+        """Asks the bucket only if its last answer is over 30 s old."""
         problems: list[str] = []
         if self._is_stale:
             problems += await self._answer()
-        failure = self._sequencer.failure
-        standby = failure.detail if isinstance(failure, StandbyError) else ""
-        if failure is not None and not standby:
+        failure, standby = self._sequencer.failure, self._sequencer.standby
+        if failure is not None:
             problems.append(f"nothing can be written any more: {failure}")
         health = self._journal.health
         if health.failing_since_s is not None:
             failing_s = self._clock.monotonic_s() - health.failing_since_s
             if health.denied or failing_s >= FAILING_FOR_S:
-                problems.append(f"the bucket fails since {failing_s:.0f} s: {health.failure}")
-        # A slow bucket makes windows late, too: that alone is for those who wait to judge.
+                problems.append(
+                    f"the bucket has been failing for {failing_s:.0f} s: {health.failure}"
+                )
+        # A slow bucket makes windows late too; the callers judge that by their timeout.
         late_s = self._sequencer.late_s
         if late_s >= (self._ack_timeout_s if self._sequencer.is_storing else FAILING_FOR_S):
             problems.append(f"writes are not stored: a window is {late_s:.0f} s past its deadline")
         if self._pending.used >= self._pending.limit:
-            problems.append("as much waits for the bucket as is allowed")
+            problems.append("pending-bytes limit reached")
         if self._state.failure:
-            problems.append(f"SQLite does not follow: {self._state.failure}")
+            problems.append(f"SQLite cannot be updated: {self._state.failure}")
         if self._state.is_far_behind:
             problems.append(f"SQLite is {self._state.lag_entries} entries behind")
-        return Readiness(problems, standby)
+        return Readiness(problems, standby.detail if standby is not None else "")
 
     def look_for_newer_writer(self) -> None:
-        """A reader came by: an idle zombie must not serve old data for ever. Does not wait."""
-        if self._is_stale and self._sequencer.failure is None:
+        """Called on reads, so that an idle fenced appliance does not serve old data for ever. Does
+        not wait."""
+        if self._is_stale and self._sequencer.refusal is None:
             self._ask()
 
     @property
@@ -77,8 +79,8 @@ class ReadinessCheck:
         return self._asking
 
     async def _answer(self) -> list[str]:
-        """What the bucket says within a moment. The question itself goes on: it is asked until it
-        is answered, and whoever comes next gets that answer."""
+        """The bucket's answer, if it comes soon. Otherwise the question goes on, and the next
+        check gets its answer."""
         asking = self._ask()
         await asyncio.wait({asking}, timeout=ANSWER_WITHIN_S)
         if not asking.done():
@@ -86,11 +88,11 @@ class ReadinessCheck:
         return [asking.result()] if asking.result() else []
 
     async def _confirm(self) -> str:
-        """ "" when this appliance is in force, else what is wrong."""
+        """What is wrong; "" if this appliance is still the writer."""
         try:
             await self._journal.confirm_in_force()
         except FencedError as error:
-            self._sequencer.give_up(error)
+            self._sequencer.fail(error)
             return error.detail
         except StoreError as error:
             return f"the bucket does not answer: {error.detail}"

@@ -1,8 +1,8 @@
-"""What each API key may hold of a resource that all API keys use together.
+"""What each API key may hold of a resource that all API keys share.
 
-The rule: after it has taken something, an API key holds at most as much as is still free. A single
-greedy key therefore gets half of the resource, two get a third each, and whoever comes next always
-finds room. Operators may use whatever is free. The rule needs no setting and no list of keys.
+After taking something, an API key holds at most as much as is still free. One greedy key gets half
+of a resource, two get a third each, and a new one always finds room. Operators may use whatever is
+free. The rule needs no setting and no list of keys.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Final, Self, TypeVar
 
 from seb_appliance.errors import BadRequestError, OverloadedError, ShareExceededError
 
-OPERATOR: Final = ""  # the owner of what operators and the appliance itself hold
+OPERATOR: Final = ""  # owns what operators and the appliance itself hold
 
 S = TypeVar("S", bound="Shares")
 
@@ -23,8 +23,8 @@ class Shares:
     """At most `limit` is held at any time, of `what` (a plural noun with its unit)."""
 
     def __init__(self, name: str, limit: int, what: str, remedy: str = "") -> None:
-        """`name`: of the metric and of the row in the status. `remedy`: what makes room when time
-        alone does not, because what is held is stored."""
+        """`name`: of the metric and of the row in the status. `remedy`: how to make room, where
+        waiting does not because what is held is stored."""
         self.name = name
         self.limit = limit
         self.used = 0
@@ -37,7 +37,7 @@ class Shares:
         return self._held.get(owner, 0)
 
     def largest(self) -> tuple[str, int]:
-        """Who holds most, and how much; (OPERATOR, 0) when nothing is held."""
+        """The owner that holds most, and how much; (OPERATOR, 0) if nothing is held."""
         return max(self._held.items(), key=lambda item: item[1], default=(OPERATOR, 0))
 
     def has_room(self, owner: str, amount: int) -> bool:
@@ -45,19 +45,19 @@ class Shares:
         return free_after >= (0 if owner == OPERATOR else self.held_by(owner) + amount)
 
     def check(self, owner: str, amount: int) -> None:
-        """Raises ShareExceededError or OverloadedError where `take` would; BadRequestError instead
-        of the latter if there is a remedy."""
+        """Raises ShareExceededError or OverloadedError where `take` would; with a remedy
+        BadRequestError instead of the latter."""
         if not self.has_room(owner, amount):
             self._refuse(owner, amount)
 
     def take(self, owner: str, amount: int) -> None:
-        """Raises as `check`, and takes nothing then."""
+        """Raises as `check`, and then takes nothing."""
         self.check(owner, amount)
         self.take_anyway(owner, amount)
 
     def try_take(self, owner: str, amount: int) -> bool:
-        """As `take`; False where it would raise."""
-        # The fast lane asks for each append: `has_room` and `take_anyway` in one step.
+        """`take`; False where it would raise."""
+        # Called for each append of the fast lane: `has_room` and `take_anyway` in one step.
         held = self._held.get(owner, 0) + amount
         used = self.used + amount
         if self.limit - used < (held if owner else 0):
@@ -67,12 +67,12 @@ class Shares:
         return True
 
     def take_anyway(self, owner: str, amount: int) -> None:
-        """For what has been admitted already, and turned out to be larger."""
+        """For what is admitted already and turned out to be larger."""
         self.used += amount
         self._held[owner] = self._held.get(owner, 0) + amount
 
     def reserve(self, owner: str, amount: int) -> Reservation:
-        """For one request; give it back with `release`. Raises as `take`."""
+        """A reservation for one request. Raises as `take`."""
         reservation = Reservation(self, owner)
         reservation.grow(amount)
         return reservation
@@ -105,14 +105,14 @@ class Shares:
 
 
 class ForgettingShares(Shares):
-    """Of a table that refuses nothing: when it is full, it forgets the oldest row of who holds
-    most, until a hundredth of it is free. While nobody holds more than a thousandth, it forgets
-    the oldest row of all."""
+    """Of a table that refuses nothing: when it is full, it forgets the oldest row of the owner
+    that holds most, until a hundredth of it is free. While no owner holds more than a thousandth,
+    it forgets the oldest row of all."""
 
     def __init__(self, name: str, limit: int, what: str) -> None:
         super().__init__(name, limit, what)
-        # (minus amount, owner), of each owner the one that is noted: what it holds, or more. Others
-        # are left from before.
+        # (minus amount, owner). The entry of each owner in `_noted` is valid: what it holds, or
+        # more. All others are outdated.
         self._heap: list[tuple[int, str]] = []
         self._noted: dict[str, int] = {}
 
@@ -128,8 +128,8 @@ class ForgettingShares(Shares):
             heapify(self._heap)
 
     def losers(self) -> Iterator[str | None]:
-        """Whose oldest row is to be forgotten (None: that of all), one after the other: each row
-        must have been given back before the next is asked for."""
+        """The owners whose oldest row is to be forgotten (None: the oldest of all). Each row must
+        be given back before the next owner is taken."""
         if self.used <= self.limit:
             return
         while self.used > self.limit - self.limit // 100:
@@ -137,7 +137,7 @@ class ForgettingShares(Shares):
             yield owner if held > max(1, self.limit // 1_000) else None
 
     def largest(self) -> tuple[str, int]:
-        """As `Shares.largest`; of several the first in order of their names."""
+        """As `Shares.largest`; of several the first by name."""
         while self._heap:
             amount, owner = self._heap[0]
             held = self._held.get(owner, 0)
@@ -155,17 +155,15 @@ class ForgettingShares(Shares):
 
 
 class AllShares:
-    """Those of one appliance: who declares a share here has it in the status and the metrics."""
+    """The shares of one appliance; those declared here appear in the status and the metrics."""
 
     def __init__(self) -> None:
         self._all: dict[str, Shares] = {}
 
     def declare(self, name: str, limit: int, what: str, remedy: str = "") -> Shares:
-        """See `Shares`."""
         return self._add(Shares(name, limit, what, remedy))
 
     def declare_forgetting(self, name: str, limit: int, what: str) -> ForgettingShares:
-        """See `ForgettingShares`."""
         return self._add(ForgettingShares(name, limit, what))
 
     def _add(self, shares: S) -> S:
@@ -178,26 +176,29 @@ class AllShares:
 
 
 class Reservation:
-    """What one request of `owner` holds. Releasing twice is harmless."""
+    """What one request of `owner` holds. It may be released twice."""
 
-    def __init__(self, shares: Shares, owner: str) -> None:
+    __slots__ = ("_shares", "held", "owner")
+
+    def __init__(self, shares: Shares, owner: str, held: int = 0) -> None:
+        """`held`: what was taken for it before."""
         self.owner = owner
-        self.held = 0
+        self.held = held
         self._shares = shares
 
     def grow(self, amount: int) -> None:
-        """Hold so much more. Raises as `Shares.take`."""
+        """Raises as `Shares.take`."""
         self._shares.take(self.owner, amount)
         self.held += amount
 
     def try_grow(self, amount: int) -> bool:
-        """As `grow`; False where it would raise."""
+        """`grow`; False where it would raise."""
         is_taken = self._shares.try_take(self.owner, amount)
         self.held += amount if is_taken else 0
         return is_taken
 
     def grow_anyway(self, amount: int) -> None:
-        """As `Shares.take_anyway`."""
+        """See `Shares.take_anyway`."""
         self._shares.take_anyway(self.owner, amount)
         self.held += amount
 

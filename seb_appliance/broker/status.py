@@ -14,8 +14,7 @@ import msgspec
 
 from seb_appliance import limits
 from seb_appliance.broker.counters import Counters, Label, Metric, RequestCount
-from seb_appliance.broker.gauges import GroupLag
-from seb_appliance.broker.share_views import ShareView
+from seb_appliance.broker.gauges import GroupLag, ShareView
 
 
 def _sections(source: str) -> Metric:

@@ -1,4 +1,4 @@
-"""What goes into the broker and what comes out of it: frozen values, no behaviour.
+"""What goes into the broker and what comes out of it, and the checks of new records.
 
 Times are µs since the epoch, UTC. Offsets are inclusive unless the name says `until` or `end`.
 """
@@ -9,9 +9,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+import msgspec
+
+from seb_appliance import limits
 from seb_appliance.broker.shares import OPERATOR
-from seb_appliance.formats.batch import Batch, BatchHeader
-from seb_appliance.formats.operations import Grant, Quotas, TopicSettings
+from seb_appliance.errors import BadBatchError, BadParameterError, RecordTooLargeError
+from seb_appliance.formats.api_key_members import Grant, Quotas
+from seb_appliance.formats.batch import EXPLICIT_OFFSETS, HEADER_BYTES, Batch, BatchHeader
+from seb_appliance.formats.topic_settings import TopicSettings
 
 NO_QUOTAS: Final = Quotas()
 
@@ -45,6 +50,105 @@ class NewBatches:
     @property
     def count(self) -> int:
         return sum(header.count for header, _ in self.batches)
+
+
+# A record in a batch, besides its own bytes: timestamp, three starts, bits of two bitmaps.
+RECORD_OVERHEAD_BYTES: Final = 24
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """Checked records with timestamps, without offsets. `size_bytes`: an estimate of their encoded
+    size. `timestamps_us` is empty for batches, which have their own; `timestamp_us` is the last
+    record's."""
+
+    records: NewRecords | NewBatches
+    count: int
+    size_bytes: int
+    timestamps_us: list[int]
+    timestamp_us: int
+
+
+def prepare(
+    records: NewRecords | NewBatches, max_record_bytes: int, timestamp_us: int, now_us: int
+) -> Prepared:
+    """Records without a timestamp get `timestamp_us`. Raises RecordTooLargeError, BadBatchError,
+    BadParameterError."""
+    if isinstance(records, NewBatches):
+        _check_size(records.largest_value_bytes, max_record_bytes)
+        for header, _ in records.batches:
+            if header.flags & EXPLICIT_OFFSETS or header.base_offset != 0:
+                raise BadBatchError("Leave the offsets of new batches 0: the appliance gives them.")
+            _check_timestamps(header.smallest_timestamp_us, header.largest_timestamp_us, now_us)
+        size_bytes = sum(len(stored) + HEADER_BYTES for _, stored in records.batches)
+        last_us = records.batches[-1][0].largest_timestamp_us
+        return Prepared(records, records.count, size_bytes, [], last_us)
+    size_bytes = _size(records, max_record_bytes)
+    timestamps_us = _timestamps(records, timestamp_us, now_us)
+    return Prepared(records, len(records.values), size_bytes, timestamps_us, timestamps_us[-1])
+
+
+def _timestamps(records: NewRecords, timestamp_us: int, now_us: int) -> list[int]:
+    if records.timestamps_us is None:
+        return [timestamp_us] * len(records.values)
+    given = [t for t in records.timestamps_us if t is not None]
+    if given:
+        _check_timestamps(min(given), max(given), now_us)
+    return [timestamp_us if t is None else t for t in records.timestamps_us]
+
+
+def _size(records: NewRecords, max_record_bytes: int) -> int:
+    sizes = [len(value) for value in records.values if value is not None]
+    _check_size(max(sizes, default=0), max_record_bytes)
+    size_bytes = sum(sizes) + RECORD_OVERHEAD_BYTES * len(records.values)
+    if records.keys is not None:
+        size_bytes += sum(len(key) for key in records.keys if key is not None)
+    if records.headers is not None:
+        size_bytes += sum(map(len, records.headers))
+    return size_bytes
+
+
+def _check_size(largest_bytes: int, max_record_bytes: int) -> None:
+    if largest_bytes > max_record_bytes:
+        raise RecordTooLargeError(
+            f"A record has {largest_bytes} bytes; this topic takes {max_record_bytes} at most.",
+            max_record_bytes=max_record_bytes,
+        )
+
+
+def _check_timestamps(smallest_us: int, largest_us: int, now_us: int) -> None:
+    if smallest_us < 0 or largest_us > now_us + limits.TIMESTAMP_AHEAD_US_MAX:
+        raise BadParameterError(
+            "A record's timestamp is before 1970 or over 24 hours ahead of now."
+        )
+
+
+def check_key(key: bytes) -> bytes:
+    """Returns `key`. Raises RecordTooLargeError."""
+    if len(key) > limits.RECORD_KEY_BYTES_MAX:
+        raise RecordTooLargeError(
+            f"A record key has {len(key)} bytes; at most {limits.RECORD_KEY_BYTES_MAX} are allowed."
+        )
+    return key
+
+
+def pack_headers(headers: dict[str, bytes]) -> bytes:
+    """Record headers as they are stored: a msgpack map, or no bytes for none. Raises
+    RecordTooLargeError."""
+    if not headers:
+        return b""
+    packed = msgspec.msgpack.encode(headers)
+    check_headers(len(headers), len(packed))
+    return packed
+
+
+def check_headers(count: int, size_bytes: int) -> None:
+    """`size_bytes`: as stored. Raises RecordTooLargeError."""
+    if count > limits.RECORD_HEADERS_MAX or size_bytes > limits.RECORD_HEADERS_BYTES_MAX:
+        raise RecordTooLargeError(
+            f"A record has {count} headers of {size_bytes} bytes; at most "
+            f"{limits.RECORD_HEADERS_MAX} of {limits.RECORD_HEADERS_BYTES_MAX} are allowed."
+        )
 
 
 @dataclass(frozen=True, slots=True)

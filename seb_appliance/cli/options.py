@@ -1,68 +1,85 @@
-"""Flags made from the table of settings, and the settings made from the flags."""
+"""What commands share: flags made from settings, the connection, --json, questions, completion."""
 
 from __future__ import annotations
 
+import asyncio
+import functools
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import click
+from click.shell_completion import CompletionItem
 
-from seb_appliance.cli.completing import profile_names
-from seb_appliance.quantities import duration_ms, size_bytes
-from seb_appliance.setting_table import SETTINGS, Setting
-from seb_appliance.settings import Settings, load
+from seb_appliance.cli.errors import CommandError
+from seb_appliance.cli.output import say, say_json, tell
+from seb_appliance.quantities import READERS
+from seb_appliance.setting_sources import load
+from seb_appliance.settings import SETTINGS, Setting, Settings
 
 Command = TypeVar("Command", bound=Callable[..., Any])
+T = TypeVar("T")
+Json = dict[str, Any]
+Flags = dict[str, str | bool | None]
+Offer = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
+
+CONNECTION: Final = ("url", "key_file", "profile")
+BUCKET: Final = ("bucket", "s3_endpoint", "s3_region", "s3_access_key_id", "s3_checksums")
+TIMEOUTS: Final = ("s3_connect_timeout", "s3_read_timeout")
+COMPLETION_S: Final = 0.25  # a person is typing; the interpreter's start comes on top
+
+json_option = click.option("--json", "as_json", is_flag=True, help="JSON, for programs.")
+yes_option = click.option("--yes", is_flag=True, help="Do not ask.")
+
+
+class ListsByDefault(click.Group):
+    """A group that lists when it is given no command: `seb topics` is `seb topics list`."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        is_help = bool(args) and args[0] in ctx.help_option_names
+        has_command = bool(args) and not args[0].startswith("-")
+        if not (has_command or is_help or ctx.resilient_parsing):  # resilient: completion
+            args = ["list", *args]
+        return super().parse_args(ctx, args)
+
+
+# Settings as flags.
 
 
 def with_settings(*names: str) -> Callable[[Command], Command]:
-    """Add `--config` and the flags of the named settings (when none is named: of all that the
-    appliance itself has)."""
+    """Add `--config` and the flags of the named settings (without names: all of the appliance)."""
     chosen = [s for s in SETTINGS if s.has_flag and (s.name in names if names else not s.client)]
 
     def add(command: Command) -> Command:
         for setting in reversed(chosen):
             command = _option(setting)(command)
-        return click.option(
-            "--config",
-            type=click.Path(path_type=Path, dir_okay=False),
-            help="Settings file (TOML). Also SEB_CONFIG.",
-        )(command)
+        return file_option("--config", "Settings file (TOML). Also SEB_CONFIG.")(command)
 
     return add
 
 
-def settings_from(config: Path | None, flags: dict[str, str | bool | None]) -> Settings:
-    """The settings in force with the flags that were given (None: not given)."""
+def settings_from(config: Path | None, flags: Flags) -> Settings:
+    """The settings that apply; a flag that is None was not given."""
     given = {name: value for name, value in flags.items() if value is not None}
     return load(flags=given, config=config)
 
 
 def _option(setting: Setting) -> Callable[[Command], Command]:
     default = setting.words(setting.default)
+    text = setting.help if setting.flag_only else f"{setting.help} [{default}]"
     if setting.kind == "switch":
-        spelled = setting.flag
-        if not setting.flag_only:
-            spelled += f"/--no-{setting.flag[2:]}"
-        return click.option(
-            spelled, setting.name, default=None, is_flag=True, help=_help(setting, default)
-        )
+        both = setting.flag if setting.flag_only else f"{setting.flag}/--no-{setting.flag[2:]}"
+        return click.option(both, setting.name, default=None, is_flag=True, help=text)
     metavar = "|".join(setting.choices) or setting.kind.upper()
+    complete = profile_names if setting.name == "profile" else None
     return click.option(
-        setting.flag,
-        setting.name,
-        metavar=metavar,
-        help=_help(setting, default),
-        shell_complete=profile_names if setting.name == "profile" else None,
+        setting.flag, setting.name, metavar=metavar, help=text, shell_complete=complete
     )
 
 
-def _help(setting: Setting, default: str) -> str:
-    return setting.help if setting.flag_only else f"{setting.help} [{default}]"
-
-
-# Durations and sizes as the arguments of flags.
+def file_option(flag: str, text: str, **more: Any) -> Callable[[Command], Command]:
+    kind = click.Path(path_type=Path, dir_okay=False)
+    return click.option(flag, type=kind, help=text, **more)
 
 
 class Quantity(click.ParamType[int]):
@@ -74,9 +91,148 @@ class Quantity(click.ParamType[int]):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         try:
-            number = (duration_ms if self.name == "DURATION" else size_bytes)(str(value))
+            number: int = READERS[self.name.lower()](str(value))
         except ValueError as error:
             self.fail(str(error), param, ctx)
         if not self._smallest <= number <= self._largest:
             self.fail(f"{value!r} is too small or too large", param, ctx)
         return number
+
+
+# A command returns what it found; `--json` decides how it is printed.
+
+
+class Result:
+    """`data`: for programs; `text`: for people, or what makes it; `note`: goes to stderr."""
+
+    def __init__(
+        self, data: Any, text: str | Callable[[], str], exit_code: int = 0, note: str = ""
+    ) -> None:
+        self.data, self.text, self.exit_code, self.note = data, text, exit_code, note
+
+    def show(self, *, as_json: bool) -> int:
+        if as_json:
+            say_json(self.data)
+        else:
+            say(self.text if isinstance(self.text, str) else self.text())
+            if self.note:
+                tell(self.note)
+        return self.exit_code
+
+
+def shows(command: Callable[..., Result]) -> Callable[..., int]:
+    """Print the command's result, with `--json` as JSON."""
+
+    @json_option
+    @functools.wraps(command)
+    def showing(as_json: bool, **given: Any) -> int:
+        return command(**given).show(as_json=as_json)
+
+    return showing
+
+
+def connects(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Hand the command an HttpClient as `client` and the flag `as_json`."""
+
+    @with_settings(*CONNECTION)
+    @json_option
+    @functools.wraps(command)
+    def connected(config: Path | None, **given: Any) -> Any:
+        from seb_appliance.cli.connection import HttpClient
+
+        flags = {name: given.pop(name) for name in CONNECTION}
+        with HttpClient.of(settings_from(config, flags)) as client:
+            return command(client=client, **given)
+
+    return connected
+
+
+def talks(command: Callable[..., Result]) -> Callable[..., Any]:
+    """Hand the command an HttpClient as `client`, and print its result."""
+
+    @connects
+    @functools.wraps(command)
+    def talking(as_json: bool, **given: Any) -> int:
+        return command(**given).show(as_json=as_json)
+
+    return talking
+
+
+# Questions before something is taken away: a person is asked, a program says --yes.
+
+
+def ask_for_the_name(what: str, name: str) -> None:
+    """Raises CommandError unless the person types `name`; Abort at Ctrl-C."""
+    question = f"Type {name} to delete {what}"
+    if _answer(lambda: click.prompt(question, err=True, default="", show_default=False)) != name:
+        raise CommandError("not the name; nothing was deleted")
+
+
+def ask(question: str) -> None:
+    """Raises CommandError unless the person says yes; Abort at Ctrl-C."""
+    if not _answer(lambda: click.confirm(question, err=True)):
+        raise CommandError("not confirmed; nothing was changed")
+
+
+def _answer(put: Callable[[], T]) -> T | None:
+    """None at the end of input, for which click raises Abort as it does for Ctrl-C."""
+    try:
+        return put()
+    except click.Abort as error:
+        click.echo(err=True)  # ends the line of the question
+        if isinstance(error.__context__, KeyboardInterrupt):
+            raise
+        return None
+
+
+# Names that the shell can complete. A completion takes a moment or offers nothing.
+
+
+def _offers(find: Callable[[click.Context], list[str]]) -> Offer:
+    def offer(context: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        try:
+            names = find(context)
+        except Exception:
+            return []  # nobody could read an error here
+        return [CompletionItem(name) for name in names if name.startswith(incomplete)]
+
+    return offer
+
+
+def _listed(path: str, rows: str, member: str) -> Callable[[click.Context], list[str]]:
+    """Names out of a list of the HTTP API, in `member` of each of its `rows`."""
+
+    def find(context: click.Context) -> list[str]:
+        from seb_appliance.cli.connection import url_and_key
+        from seb_appliance.client.calling import Connection
+        from seb_appliance.client.exchange import Endpoint
+
+        given = {name: context.params.get(name) for name in CONNECTION}
+        settings = settings_from(context.params.get("config"), given)
+        endpoint = Endpoint(*url_and_key(settings, runs_commands=False))
+
+        async def request() -> Any:
+            connection = Connection(endpoint)
+            async with asyncio.timeout(COMPLETION_S):
+                await connection.open()
+                await connection.send(endpoint.request("GET", path))
+                answer = await connection.receive()
+            connection.close()
+            return answer.json()
+
+        return [row[member] for row in asyncio.run(request())[rows]]
+
+    return find
+
+
+def _profiles(_: click.Context) -> list[str]:
+    from seb_appliance.cli.profiles_file import load as load_profiles
+    from seb_appliance.setting_sources import profiles_file
+
+    return sorted(load_profiles(profiles_file()).profiles)
+
+
+topic_names: Final = _offers(_listed("/v1/topics", "topics", "topic"))
+group_names: Final = _offers(_listed("/v1/groups", "groups", "group"))
+profile_names: Final = _offers(_profiles)
+topic_argument = click.argument("topic", shell_complete=topic_names)

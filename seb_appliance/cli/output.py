@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import select
 import stat
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, Self
 
-from seb_appliance.cli.remote import OutputError
+from seb_appliance.cli.errors import OutputError
 
 Cell = str | int | None
 
@@ -25,15 +24,14 @@ class Quantity(str):
 
 
 def write(data: bytes) -> None:
-    """To stdout, at once: whoever reads us gets it now, or we learn that nobody does. Raises
-    OutputError, BrokenPipeError."""
+    """To stdout, unbuffered. Raises OutputError, BrokenPipeError."""
     sys.stdout.flush()
-    sink = getattr(sys.stdout.buffer, "raw", sys.stdout.buffer)  # unbuffered: so many are written
+    sink = getattr(sys.stdout.buffer, "raw", sys.stdout.buffer)  # counts written bytes
     left = memoryview(data)
     try:
         while left:
             taken = sink.write(left)
-            if taken is None:  # it does not block; whoever started us shares it
+            if taken is None:  # non-blocking, shared with another process
                 select.select([], [sink], [])
             else:
                 left = left[taken:]
@@ -45,18 +43,11 @@ def write(data: bytes) -> None:
 
 
 def goes_to_a_file() -> bool:
-    """Whether stdout does. At the other end of a pipe somebody may draw on the same terminal."""
+    """Whether stdout is a file. The reader of a pipe may draw on the same terminal."""
     try:
         return stat.S_ISREG(os.fstat(sys.stdout.fileno()).st_mode)
-    except OSError:  # there is none, as in a test
+    except OSError:  # no descriptor, as in a test
         return False
-
-
-def as_utf8() -> None:
-    """What is printed is UTF-8 whatever the locale says."""
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(encoding="utf-8", errors="backslashreplace")
 
 
 def say(text: str) -> None:
@@ -68,19 +59,23 @@ def say_json(value: Any) -> None:
 
 
 def tell(text: str) -> None:
-    """To stderr: what is not the result itself."""
+    """To stderr."""
     sys.stderr.write(f"{text}\n")
     sys.stderr.flush()
 
 
-def table(names: Sequence[str], rows: Sequence[Sequence[Cell]], nothing: str) -> str:
+def table(names: Sequence[str], rows: Iterable[Sequence[Cell]], nothing: str) -> str:
     """Columns under their names, numbers to the right with their thousands marked; `nothing` when
     there is no row."""
+    rows = list(rows)
     if not rows:
         return nothing
     shown = [[cell_text(cell) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(names, *shown, strict=True)]
-    right = [_is_right(column) for column in zip(*rows, strict=True)]
+    right = [
+        all(not isinstance(cell, str) or isinstance(cell, Quantity) for cell in column)
+        for column in zip(*rows, strict=True)
+    ]
     return "\n".join(
         "  ".join(
             text.rjust(width) if is_right else text.ljust(width)
@@ -96,28 +91,24 @@ def cell_text(cell: Cell) -> str:
     return f"{cell:,}" if isinstance(cell, int) else printable(cell)
 
 
-def _is_right(column: Sequence[Cell]) -> bool:
-    return all(cell is None or isinstance(cell, int | Quantity) for cell in column)
-
-
 def printable(text: str) -> str:
-    """Control characters come escaped: a name may hold a terminal's commands."""
+    """With control characters escaped: a name may hold a terminal's commands."""
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
 def size(count: int) -> Quantity:
-    """About so many bytes, in the unit that a person would take."""
-    amount = float(count)
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if amount < 1024:
-            digits = 0 if unit == "B" else 1
-            return Quantity(f"{amount:.{digits}f} {unit}")
+    """Rounded, in a readable unit."""
+    if count < 1024:
+        return Quantity(f"{count} B")
+    amount, units = count / 1024, ["KiB", "MiB", "GiB", "TiB"]
+    while amount >= 1024 and len(units) > 1:
         amount /= 1024
-    return Quantity(f"{amount:.1f} TiB")
+        del units[0]
+    return Quantity(f"{amount:.1f} {units[0]}")
 
 
 def span(seconds: float) -> Quantity:
-    """About how long, in the unit that a person would take."""
+    """Rounded, in a readable unit."""
     for unit, length in (("d", 86_400), ("h", 3_600), ("min", 60)):
         if seconds >= 2 * length:
             return Quantity(f"{seconds / length:.0f} {unit}")
@@ -129,14 +120,9 @@ def moment(time: str | None) -> str | None:
     return None if time is None else f"{time[:19].replace('T', ' ')}Z"
 
 
-# Plain data as an indented outline, safe to print to a terminal.
-
-
 def outline(value: dict[str, Any] | list[Any], indent: str = "") -> str:
-    """One member a line, names aligned, nested ones below it; empty lists and maps are left out.
-
-    Control characters come escaped: a record may hold a terminal's commands.
-    """
+    """One member a line, names aligned, nested members indented; without empty lists and maps, and
+    with control characters escaped."""
     if isinstance(value, list):
         return "\n".join(_item(item, indent) for item in value)
     shown = {name: item for name, item in value.items() if item not in ([], {})}
@@ -156,7 +142,7 @@ def _item(item: Any, indent: str) -> str:
 
 
 def _is_nested(value: object) -> bool:
-    """Whether it needs lines of its own; a list of words does not."""
+    """Whether it needs lines of its own; a list of scalars does not."""
     if isinstance(value, list):
         return any(isinstance(item, dict | list) for item in value)
     return isinstance(value, dict)
@@ -172,9 +158,6 @@ def _plain(value: object) -> str:
     return printable(str(value))
 
 
-# The line that moves while something takes long: on a terminal, nothing elsewhere.
-
-
 Counted = Callable[[int, int, str], None]
 
 BAR_CELLS: Final = 30
@@ -182,7 +165,7 @@ EVERY_S: Final = 0.1
 
 
 class Progress:
-    """On stderr, if that is a terminal and `wanted`. Gone when the work is over."""
+    """A progress line on stderr, if that is a terminal and `wanted`. Erased at the end."""
 
     def __init__(
         self, *, wanted: bool = True, monotonic_s: Callable[[], float] = time.monotonic
@@ -195,7 +178,7 @@ class Progress:
         return self
 
     def show(self, phase: str, done: float | None) -> None:
-        """`done`: 0 to 1; None: nobody knows."""
+        """`done`: 0 to 1; None: unknown."""
         if not self._is_shown or self._monotonic_s() < self._next_s:
             return
         self._next_s = self._monotonic_s() + EVERY_S
@@ -212,8 +195,7 @@ class Progress:
 
 @contextmanager
 def showing(first: str) -> Iterator[Counted]:
-    """A line for work that counts what is done, of how many in all (0: nobody knows), and says what
-    that is; before it counts, `first`."""
+    """A progress line: `first`, then what the work reports (done, total or 0 if unknown, phase)."""
     with Progress() as progress:
         progress.show(first, None)
         yield lambda done, total, phase: progress.show(

@@ -1,7 +1,7 @@
 """Profiles: named appliances, each with its url and where its API key comes from.
 
-They lie in one TOML file of the user, which may hold API keys: it is written for the user alone,
-and one with a key that others may read is not used.
+They are in one TOML file of the user, which may hold API keys: it is written with mode 0600, and
+refused if it holds a key and others may read it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from seb_appliance.addresses import parse_url
-from seb_appliance.start_errors import ConfigurationError
+from seb_appliance.errors import ConfigurationError
 
 FILE_BYTES_MAX: Final = 1 << 20
 KEY_BYTES_MAX: Final = 4096
@@ -30,7 +30,7 @@ _KEYS: Final = ("key", "key_file", "key_command")
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """At most one of the three is given. `key_command`: words, of which no shell makes anything."""
+    """At most one of the three is given. `key_command` is run without a shell."""
 
     url: str
     key: str | None = field(default=None, repr=False)
@@ -47,11 +47,11 @@ class Profile:
         return "this file" if self.key is not None else "-"
 
     def api_key(self, *, ours: bool = True) -> str:
-        """Raises ConfigurationError; what was found is never shown."""
+        """Raises ConfigurationError, which never shows a key."""
         if self.key_file is not None:
             return read_key(self.key_file, ours=ours)
         if self.key_command is not None:
-            return _told(self.key_command, ours=ours)
+            return _output_of(self.key_command, ours=ours)
         if self.key is None:
             raise ConfigurationError("the profile names no API key")
         return checked_key(self.key.encode(), "the profile's key", ours=ours)
@@ -59,7 +59,7 @@ class Profile:
 
 @dataclass(frozen=True, slots=True)
 class Profiles:
-    """`default`: which one counts where nothing else is said."""
+    """`default`: the profile that is used if nothing else is said."""
 
     default: str | None = None
     profiles: Mapping[str, Profile] = field(default_factory=dict)
@@ -80,7 +80,7 @@ def check_name(name: str) -> str:
 
 
 def load(path: Path) -> Profiles:
-    """Those of the file; none where it is not there. Raises ConfigurationError."""
+    """No profiles if the file does not exist. Raises ConfigurationError."""
     try:
         with path.open("rb") as file:
             mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
@@ -100,8 +100,7 @@ def load(path: Path) -> Profiles:
 
 
 def save(path: Path, profiles: Profiles) -> None:
-    """Whole or not at all, for this user alone. Comments in it are lost. Raises
-    ConfigurationError."""
+    """Atomically, with mode 0600. Comments in the file are lost. Raises ConfigurationError."""
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -114,7 +113,7 @@ def save(path: Path, profiles: Profiles) -> None:
 
 
 def read_key(path: Path, *, ours: bool = True) -> str:
-    """The API key in a file. Raises ConfigurationError; what the file holds is never shown."""
+    """The API key in a file. Raises ConfigurationError, which never shows a key."""
     try:
         with path.open("rb") as file:
             content = file.read(KEY_BYTES_MAX)
@@ -126,7 +125,7 @@ def read_key(path: Path, *, ours: bool = True) -> str:
 
 
 def checked_key(content: bytes, source: str, *, ours: bool = True) -> str:
-    """Raises ConfigurationError. `ours` False: a key of another broker, whatever it looks like."""
+    """Raises ConfigurationError. `ours` False: a key of another broker, in any format."""
     text = content.decode("ascii", "replace").strip()
     is_ours = text.startswith("seb_") or not ours
     if not text or not is_ours or not text.isascii() or not text.isprintable() or " " in text:
@@ -134,8 +133,8 @@ def checked_key(content: bytes, source: str, *, ours: bool = True) -> str:
     return text
 
 
-def _told(command: str, *, ours: bool) -> str:
-    """What a command says. Its stderr, and its questions, go to the terminal."""
+def _output_of(command: str, *, ours: bool) -> str:
+    """The output of a command. Its stderr, and its questions, go to the terminal."""
     try:
         told = subprocess.run(  # noqa: S603 - the user's own
             shlex.split(command), stdout=subprocess.PIPE, timeout=COMMAND_S, check=True
@@ -185,5 +184,5 @@ def _toml(profiles: Profiles) -> str:
 
 
 def _text(text: str) -> str:
-    """A basic string of TOML, which JSON's are but for one character."""
+    """A basic string of TOML: that of JSON, with one more character escaped."""
     return json.dumps(text).replace("\x7f", "\\u007f")

@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 
 import msgspec
 
-from seb_appliance import __version__, limits, start_errors
+from seb_appliance import __version__, errors, limits
 from seb_appliance.addresses import parse_url
 from seb_appliance.client.failures import ConfigurationError
 
@@ -55,7 +55,7 @@ class Endpoint:
     def __init__(self, url: str, api_key: str, agent: str = "seb-client") -> None:
         try:
             parts = parse_url(url)
-        except start_errors.ConfigurationError as error:
+        except errors.ConfigurationError as error:
             raise ConfigurationError(error.detail) from error
         if not api_key.isascii() or not api_key.isprintable() or " " in api_key or not api_key:
             raise ConfigurationError("the API key is not one: seb_… and nothing else")

@@ -7,7 +7,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from seb_appliance import start_errors
+from seb_appliance import errors
 
 SideEffects = Literal["none", "unknown"]
 RETRY_AFTER_S_MAX: Final = 60.0
@@ -17,7 +17,7 @@ class ClientError(Exception):
     """Base of all errors of the client."""
 
 
-class ConfigurationError(ClientError, start_errors.ConfigurationError):
+class ConfigurationError(ClientError, errors.ConfigurationError):
     """A URL, an API key or an option is wrong."""
 
 

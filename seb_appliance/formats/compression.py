@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from seb_appliance.formats import batch
-from seb_appliance.formats.operations import TopicSettings
+from seb_appliance.formats.topic_settings import TopicSettings
 
 # Level 3 takes up to half as long again, for bytes that are no fewer (benchmarks/compression.py).
 LEVEL: Final = 1

@@ -58,7 +58,7 @@ class Section(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_field
     producers: tuple[ProducerAppend, ...] = ()  # no list: a start reads a million sections
 
 
-class Produced(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+class Produced(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, gc=False):
     """What one request appended to one topic: `offset` is the first of `count`."""
 
     topic_id: Whole

@@ -7,71 +7,14 @@ instead of misreading it. Sections are msgpack arrays (there are many), events a
 
 from __future__ import annotations
 
-from typing import Annotated, Final, Literal, get_args
+from typing import Final, Literal
 
 import msgspec
 
-from seb_appliance import limits
+from seb_appliance.formats.api_key_members import Grant, Quotas
 from seb_appliance.formats.durable_streams import StreamState
 from seb_appliance.formats.numbers import FarTime, Whole
-
-# What is kept of record keys: the newest record of each, each record of each, or nothing.
-KeyIndexMode = Literal["latest", "history", "none"]
-# How the batches of a topic that the appliance makes are stored.
-Compression = Literal["none", "zstd"]
-# What may be taken away of a topic: what its retention lets go, what newer records of the same
-# record key have replaced, both, or nothing.
-Cleanup = Literal["delete", "compact", "compact,delete", "none"]
-
-
-class TopicSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Settings of a topic; None means the appliance's default."""
-
-    linger_ms: Whole | None = None
-    early_flush: bool | None = None
-    max_record_bytes: Whole | None = None
-    retention_ms: Whole | None = None
-    retention_bytes: Whole | None = None
-    key_index: KeyIndexMode | None = None
-    compression: Compression | None = None
-    cleanup: Cleanup | None = None
-    min_compaction_lag_ms: Whole | None = None
-    tombstone_retention_ms: Whole | None = None
-    dirty_ratio: float | None = None
-
-    @property
-    def compacts(self) -> bool:
-        """Whether newer records of a record key may replace older ones."""
-        return self.cleanup in ("compact", "compact,delete")
-
-    @property
-    def deletes(self) -> bool:
-        """Whether records may go by age or by bytes."""
-        return self.cleanup in (None, "delete", "compact,delete")
-
-
-GrantOperation = Literal["produce", "consume", "manage", "admin"]
-GRANT_OPERATIONS: Final[tuple[GrantOperation, ...]] = get_args(GrantOperation)
-
-
-class Grant(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What an API key may do, on topics that match a pattern (`*` one word, `**` zero or more), and
-    for consumer groups that match another."""
-
-    operation: GrantOperation
-    topics: str = "**"
-    groups: str = "**"
-
-
-PerSecond = Annotated[int, msgspec.Meta(ge=1, le=limits.OFFSET_MAX)]
-
-
-class Quotas(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What an API key may use a second, on the mean; None: as much as it likes."""
-
-    requests_per_second: PerSecond | None = None
-    bytes_in_per_second: PerSecond | None = None
-    bytes_out_per_second: PerSecond | None = None
+from seb_appliance.formats.topic_settings import TopicSettings
 
 
 class _Operation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -1,55 +1,55 @@
-"""Whether a state file can be trusted: its own position, rows and shape, and nothing foreign.
+"""Whether a state file can be trusted (its position, rows and schema), and its migration.
 
-A file is trusted whole or not at all. What fails here is moved aside (database.py) and had again
-from the bucket.
+A file is trusted as a whole or not at all. One that fails is moved aside (database.py) and rebuilt
+from the bucket. SQLAlchemy and Alembic take 0.3 s and 30 MB, so they are imported only for a file
+of an older release.
 """
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from contextlib import closing
 from functools import cache
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from sqlalchemy import create_engine
-
-from seb_appliance.errors import CorruptObjectError
-from seb_appliance.state import files, migrate
-from seb_appliance.state.digest import rows_checksum
-from seb_appliance.state.failures import told_of
-from seb_appliance.state.schema import create
+from seb_appliance.bundled import bundled
+from seb_appliance.errors import CorruptObjectError, NewerReleaseError
+from seb_appliance.state import files
+from seb_appliance.state.schema import NEWEST_REVISION, create, set_up
+from seb_appliance.state.tables import rows_checksum
 
 _HEADER_BYTES: Final = 20
 _MAGIC: Final = b"SQLite format 3\0"
 _FORMATS: Final = (b"\1\1", b"\2\2")  # write and read version: rollback journal, or WAL
+_REVISION: Final = re.compile(r"[0-9]{4}")
 
 Shape: TypeAlias = set[tuple[object, ...]]
 
 
 def prepare(path: Path, *, keep_older: bool = False) -> None:
-    """Check the state file `path`, which nobody has open, and bring it to the newest revision.
+    """Check the closed state file `path`, and migrate it to the newest revision.
 
-    With `keep_older`, one of an older revision is kept beside it as it was, for the release that
-    wrote it: `<name>.revision-<revision>`.
-    Raises CorruptObjectError if it cannot be trusted; ConfigurationError if a newer release wrote
-    it, or if the machine does not let us read it.
+    With `keep_older`, a copy of an older file is kept for the release that wrote it:
+    `<name>.revision-<revision>`. Raises CorruptObjectError if the file cannot be trusted;
+    ConfigurationError if a newer release wrote it, or if the machine does not let us read it.
     """
-    with told_of(path):
+    with files.sqlite_errors(path):
         _check_header(path)
         with closing(sqlite3.connect(path)) as connection:
             revision = read_checked_revision(connection)
-        if migrate.needs_upgrade(revision):
+        if needs_upgrade(revision):
             if keep_older:
                 files.keep_revision(path, revision)
-            migrate.upgrade(path)
+            upgrade(path)
         with closing(sqlite3.connect(path)) as connection:
             _check_shape(connection)
 
 
 def _check_header(path: Path) -> None:
-    """SQLite would take an empty file for a new one, and a flipped format version for a file that
-    is read-only: both are damage here."""
+    """SQLite takes an empty file for a new one, and a flipped format version for a read-only file:
+    both are damage here."""
     with path.open("rb") as file:
         header = file.read(_HEADER_BYTES)
     if header[:16] != _MAGIC or header[18:20] not in _FORMATS:
@@ -57,7 +57,7 @@ def _check_header(path: Path) -> None:
 
 
 def read_checked_revision(connection: sqlite3.Connection) -> str:
-    """The revision, once the pages, the rows and the position have been found sound."""
+    """The revision of a file whose pages, rows and position are sound."""
     connection.execute("PRAGMA busy_timeout = 5000")
     connection.execute("PRAGMA trusted_schema = OFF")
     connection.execute("PRAGMA cell_size_check = ON")
@@ -67,7 +67,7 @@ def read_checked_revision(connection: sqlite3.Connection) -> str:
     ).fetchone()
     if strange:
         raise CorruptObjectError(f"its schema holds a {strange[0]} {strange[1]!r}")
-    # quick_check and more: it compares the indexes with their tables too.
+    # Unlike quick_check, this compares the indexes with their tables.
     problems = connection.execute("PRAGMA integrity_check(1)").fetchall()
     if problems != [("ok",)]:
         raise CorruptObjectError(f"its pages do not agree: {problems[0][0]}")
@@ -88,8 +88,8 @@ def _check_shape(connection: sqlite3.Connection) -> None:
 
 
 def _shape(connection: sqlite3.Connection) -> Shape:
-    """Tables and their kind, indexes, columns; not the wording of the SQL that made them, which may
-    differ between a migrated and a new file."""
+    """Tables and their kind, indexes, columns; not the wording of the SQL, which may differ between
+    a migrated and a new file."""
     objects = connection.execute("SELECT type, name, tbl_name FROM sqlite_schema").fetchall()
     kinds = "SELECT name, type, wr, strict FROM pragma_table_list WHERE schema = 'main'"
     shape: Shape = {*objects, *connection.execute(kinds)}
@@ -102,12 +102,61 @@ def _shape(connection: sqlite3.Connection) -> Shape:
 
 @cache
 def _wanted_shape() -> Shape:
-    engine = create_engine("sqlite://")
+    with closing(sqlite3.connect(":memory:")) as connection:
+        create(connection)
+        return _shape(connection)
+
+
+# --- migration ---
+
+
+def needs_upgrade(revision: str) -> bool:
+    """Whether a file of this revision is older than this release.
+
+    Raises NewerReleaseError for one of a newer release, CorruptObjectError for an invalid revision.
+    """
+    if not _REVISION.fullmatch(revision):
+        raise CorruptObjectError(f"the state has a revision {revision!r}")
+    if revision > NEWEST_REVISION:
+        raise NewerReleaseError(
+            f"the state was written by a newer release (revision {revision}, this one knows"
+            f" {NEWEST_REVISION}): install that release again, or move the state file away; it is"
+            " rebuilt from the bucket"
+        )
+    return revision < NEWEST_REVISION
+
+
+def upgrade(path: Path, *, to: str = "head", migrations: Path | None = None) -> None:
+    """Migrate the file to revision `to`. Each migration is done completely or not at all.
+
+    A kill before the checksum is set leaves a file that counts as damaged: it is rebuilt.
+    """
+    from alembic import command
+    from alembic.config import Config
+    from sqlalchemy import URL, create_engine, event
+    from sqlalchemy.exc import DBAPIError
+
+    config = Config()
+    folder = str(migrations or bundled("migrations"))
+    config.set_main_option("script_location", folder.replace("%", "%%"))
+    config.set_main_option("path_separator", "os")
+    engine = create_engine(URL.create("sqlite", database=str(path)), pool_size=1, max_overflow=0)
+    event.listen(engine, "connect", lambda connection, _: set_up(connection))
+    event.listen(engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN IMMEDIATE"))
     try:
-        with engine.begin() as connection:
-            create(connection)
-            raw = connection.connection.driver_connection
-            assert isinstance(raw, sqlite3.Connection)
-            return _shape(raw)
+        with engine.connect() as connection:
+            config.attributes["connection"] = connection
+            command.upgrade(config, to)
+            connection.commit()
+    except DBAPIError as error:
+        raise error.orig or error from error
     finally:
         engine.dispose()
+    _seal(path)
+
+
+def _seal(path: Path) -> None:
+    """Set the checksum anew: a migration changes rows without it."""
+    with closing(sqlite3.connect(path)) as connection, connection:
+        checksum = rows_checksum(connection)
+        connection.execute("UPDATE journal_state SET checksum = ?", (checksum,))

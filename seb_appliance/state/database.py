@@ -1,56 +1,54 @@
 """The local state: one SQLite file and the one connection that ever writes to it.
 
 Fulfils `broker.ports.Replica`. The file follows the journal and is never ahead of it, so nothing
-here waits for the disk: what a power cut takes is replayed.
+here waits for the disk: what a power cut loses is replayed.
 """
 
 from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from functools import partial
 from pathlib import Path
-from typing import Any, Final, TypeVar
-
-from sqlalchemy.ext.asyncio import AsyncConnection
+from typing import Concatenate, ParamSpec, TypeVar
 
 from seb_appliance.broker.ports import AuditQuery, AuditRow, LoadedState
 from seb_appliance.broker.read.index_rows import IndexRows
 from seb_appliance.errors import CorruptObjectError
 from seb_appliance.failpoints import NO_FAILPOINTS, Failpoints
 from seb_appliance.formats.entry import ORIGIN, Entry, Position
-from seb_appliance.state import audit, checks, files, migrate, queries
-from seb_appliance.state.connection import writer_engine
-from seb_appliance.state.failures import told_of
-from seb_appliance.state.page_reader import PageReader
+from seb_appliance.state import checks, files, loading
+from seb_appliance.state.files import sqlite_errors
+from seb_appliance.state.index_pages import PageReader
 from seb_appliance.state.projection import project
+from seb_appliance.state.schema import connect, make
+from seb_appliance.state.tables import JournalState
 
-_Result = TypeVar("_Result")
-
-_POSITION: Final = (
-    "SELECT applied_seq, epoch, writer_id, entry_id, header_crc, created_us FROM journal_state"
-)
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class StateDatabase:
-    """Made by `open`. `set_aside` says, for people, why the file found at `open` was not used; ""
-    when it was, or when there was none. `paged_seq` is the last entry whose sections are known to
-    be in pages of the index."""
+    """Made by `open`. `set_aside` tells people why the file found by `open` was not used; "" if it
+    was used, or if there was none. `paged_seq`: the last entry whose sections are known to be in
+    pages of the index."""
 
     def __init__(self, path: Path, *, set_aside: str = "") -> None:
         """For `open` only: `path` has been checked."""
         self.set_aside = set_aside
-        self._path = path
-        self._engine = writer_engine(path)
-        self._pages = PageReader(path)
         self.paged_seq = 0
-        self._turn = asyncio.Lock()  # the connection is used by one at a time
+        self._path = path
+        self._pages = PageReader(path)
+        # One thread uses the connection: transactions follow one another in the order of the calls.
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="state")
+        self._connection: sqlite3.Connection | None = None
+        self._closed = False
 
     @classmethod
     async def open(cls, path: Path) -> StateDatabase:
-        """Open the state file, or begin empty where there is none or it cannot be trusted.
+        """Open the state file, or begin empty if there is none or it cannot be trusted.
 
         Raises ConfigurationError if the machine does not let us use it, or if a newer release
         wrote it.
@@ -58,31 +56,36 @@ class StateDatabase:
         return cls(path, set_aside=await asyncio.to_thread(_ready, path))
 
     async def close(self) -> None:
-        """Close the connection, which moves the whole log into the file."""
-        await _whole(self._while_closed(lambda _: self._pages.close()))
+        """Close the connections, which moves the whole write-ahead log into the file."""
+        if self._closed:
+            return
+        self._closed = True
+        await self._pages.close()
+        await self._run(self._disconnect)
+        self._thread.shutdown(wait=False)
 
     # --- Replica ---
 
     async def position(self) -> Position:
-        """The last entry projected; ORIGIN when there is none."""
-        return await self._transact(queries.read_position)
+        """The last entry projected; ORIGIN if there is none."""
+        return (await self._transact(JournalState.read)).position
 
     async def bucket_id(self) -> bytes | None:
-        """The bucket of the entries projected so far; None when there is none."""
-        return await self._transact(queries.read_bucket_id)
+        """The bucket of the entries projected so far; None if there is none."""
+        return (await self._transact(JournalState.read)).bucket_id
 
     async def clear(self) -> None:
         """Move the file aside and begin empty, at ORIGIN. An empty one stays as it is."""
         if await self.position() != ORIGIN:
-            await _whole(self._while_closed(_begin_again))
+            await self._while_closed(_begin_again, self._path)
 
     async def restore(self, snapshot: Path) -> Position:
-        """Replace the state by a copy of the SQLite file `snapshot`, once that was checked.
+        """Replace the state by a copy of the SQLite file `snapshot`, after checking the copy.
 
         Raises CorruptObjectError if it fails a check, ConfigurationError if a newer release wrote
         it; the state is then as before.
         """
-        await _whole(self._while_closed(partial(_install_copy, snapshot)))
+        await self._while_closed(_install_copy, snapshot, self._path)
         return await self.position()
 
     async def apply(
@@ -94,8 +97,8 @@ class StateDatabase:
         ConfigurationError if SQLite cannot write. Nothing is changed then.
         """
 
-        async def projected(connection: AsyncConnection) -> int:
-            paged_seq = await connection.run_sync(project, entries)
+        def projected(connection: sqlite3.Connection) -> int:
+            paged_seq = project(connection, entries)
             failpoints.reach("K8")
             return paged_seq
 
@@ -105,17 +108,15 @@ class StateDatabase:
 
     @staticmethod
     async def check(path: Path) -> None:
-        """Check the SQLite file `path`, which nobody has open, as `restore` does.
-
-        It is migrated if it is older. Raises CorruptObjectError, ConfigurationError.
-        """
+        """Check the closed SQLite file `path` as `restore` does, which migrates an older one.
+        Raises CorruptObjectError, ConfigurationError."""
         await asyncio.to_thread(checks.prepare, path)
 
     async def save(self, target: Path) -> Position:
-        """Write a consistent copy of the committed state to `target`; the position it is as of.
+        """Write a consistent copy of the committed state to `target`; the position of the copy.
 
-        The copy is made by a connection of its own that only reads, so that entries go on being
-        projected meanwhile. Raises ConfigurationError if the disk does not take it.
+        A read-only connection makes the copy, so that entries are projected meanwhile. Raises
+        ConfigurationError if the disk does not take it.
         """
         return await asyncio.to_thread(_copy_committed, self._path, target)
 
@@ -123,7 +124,7 @@ class StateDatabase:
 
     async def load(self) -> LoadedState:
         """Everything the broker keeps in memory. Raises CorruptObjectError."""
-        return await self._transact(queries.load)
+        return await self._transact(loading.load)
 
     async def index_page(self, topic_id: int, offset: int) -> IndexRows | None:
         """See `broker.ports.State`."""
@@ -135,42 +136,60 @@ class StateDatabase:
 
     async def audit(self, query: AuditQuery) -> list[AuditRow]:
         """Actions in the entries projected so far, newest first."""
-        return await self._transact(partial(audit.read, query=query))
+        return await self._transact(loading.audit, query)
 
-    async def _transact(self, work: Callable[[AsyncConnection], Awaitable[_Result]]) -> _Result:
+    # --- the thread ---
+
+    async def _transact(
+        self,
+        work: Callable[Concatenate[sqlite3.Connection, P], T],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> T:
         """What `work` returns for the connection, in one transaction that is committed after it."""
 
-        async def transaction() -> _Result:
-            async with self._turn:
-                with told_of(self._path):
-                    async with self._engine.begin() as connection:
-                        return await work(connection)
+        def transaction() -> T:
+            with sqlite_errors(self._path):
+                if self._connection is None:
+                    self._connection = connect(self._path)
+                connection = self._connection
+                # IMMEDIATE: a transaction that reads first could not become a writer otherwise.
+                connection.execute("BEGIN IMMEDIATE")
+                try:
+                    found = work(connection, *args, **kwargs)
+                    connection.execute("COMMIT")
+                finally:
+                    if connection.in_transaction:
+                        connection.execute("ROLLBACK")
+                return found
 
-        return await _whole(transaction())
+        return await self._run(transaction)
 
-    async def _while_closed(self, change: Callable[[Path], object]) -> None:
-        """Close the connection, and let `change` do something to the file before it is reopened."""
-        async with self._turn:
-            await asyncio.to_thread(self._pages.disconnect)
-            await self._engine.dispose()
-            await asyncio.to_thread(change, self._path)
+    async def _while_closed(
+        self, change: Callable[P, object], *args: P.args, **kwargs: P.kwargs
+    ) -> None:
+        """Close the connections, and let `change` replace the file before it is reopened."""
 
+        def changed() -> None:
+            self._disconnect()
+            change(*args, **kwargs)
 
-async def _whole(work: Coroutine[Any, Any, _Result]) -> _Result:
-    """Await `work`, which a cancelled caller does not tear: an abandoned transaction would keep
-    SQLite's lock, an abandoned thread would go on with the file under the next user's feet."""
-    task = asyncio.create_task(work)
-    try:
-        return await asyncio.shield(task)
-    except asyncio.CancelledError:
-        await asyncio.wait([task])
-        task.cancelled() or task.exception()  # nobody is left to hear of it
-        raise
+        await self._pages.disconnect()
+        await self._run(changed)
+
+    async def _run(self, work: Callable[[], T]) -> T:
+        """`work` in the thread. It is done completely, also if the caller is cancelled."""
+        return await asyncio.shield(asyncio.get_running_loop().run_in_executor(self._thread, work))
+
+    def _disconnect(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
 
 
 def _ready(path: Path) -> str:
-    """Make sure that `path` is a state file to be trusted; why an earlier one was not, or ""."""
-    with told_of(path):
+    """Make sure that `path` is a trusted state file; why an earlier one was not, or ""."""
+    with sqlite_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         files.remove(_scratch(path))
         if not path.exists():
@@ -185,30 +204,31 @@ def _ready(path: Path) -> str:
 
 
 def _begin(path: Path) -> None:
-    """Put an empty state in place. It is made beside, so that half of one is never found."""
+    """Put an empty state in place. It is made under another name, so that half of one is never
+    found."""
     candidate = _scratch(path)
-    with told_of(path):
+    with sqlite_errors(path):
         files.create_private(candidate)
-        migrate.make(candidate)
+        make(candidate)
         files.install(candidate, path)
 
 
 def _begin_again(path: Path) -> Path:
-    """Move the state file aside and put an empty one in place; where the old one is now."""
-    with told_of(path):
+    """Move the state file aside and put an empty one in place; the new path of the old one."""
+    with sqlite_errors(path):
         moved_to = files.move_aside(path)
     _begin(path)
     return moved_to
 
 
 def _install_copy(snapshot: Path, path: Path) -> None:
-    """Put a copy of `snapshot` in place, once it is fit to be the state."""
+    """Put a checked copy of `snapshot` in place."""
     candidate = _scratch(path)
     try:
-        with told_of(candidate):
+        with sqlite_errors(candidate):
             files.copy_private(snapshot, candidate)
         checks.prepare(candidate)
-        with told_of(path):
+        with sqlite_errors(path):
             files.install(candidate, path)
     finally:
         files.remove(candidate)
@@ -217,22 +237,25 @@ def _install_copy(snapshot: Path, path: Path) -> None:
 def last_created_us(path: Path) -> int:
     """`created` of the last entry that the state file at `path` knows; 0 if there is none."""
     try:
-        address = f"{path.absolute().as_uri()}?mode=ro"
-        with closing(sqlite3.connect(address, uri=True)) as connection:
-            return Position(*connection.execute(_POSITION).fetchone()).created_us
+        with closing(_read_only(path)) as connection:
+            row = connection.execute("SELECT created_us FROM journal_state").fetchone()
+            return int(row[0])
     except (sqlite3.Error, TypeError):
         return 0
 
 
 def _copy_committed(path: Path, target: Path) -> Position:
-    with told_of(target):
+    with sqlite_errors(target):
         files.create_private(target)
-        address = f"{path.absolute().as_uri()}?mode=ro"
-        with closing(sqlite3.connect(address, uri=True)) as connection:
+        with closing(_read_only(path)) as connection:
             connection.execute("PRAGMA busy_timeout = 5000")
             connection.execute("VACUUM INTO ?", (str(target),))
         with closing(sqlite3.connect(target)) as connection:
-            return Position(*connection.execute(_POSITION).fetchone())
+            return JournalState.read(connection).position
+
+
+def _read_only(path: Path) -> sqlite3.Connection:
+    return sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
 
 
 def _scratch(path: Path) -> Path:

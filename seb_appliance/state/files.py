@@ -1,19 +1,58 @@
-"""The state file and what SQLite keeps beside it, as files: moved aside, put in place, private."""
+"""SQLite files and what SQLite keeps beside them: created private, moved aside, put in place; and
+what an error of SQLite or of the file system means."""
 
 from __future__ import annotations
 
 import os
 import shutil
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
+
+from seb_appliance.errors import ConfigurationError, CorruptObjectError
 
 DAMAGED_KEPT: Final = 3
 
 _BESIDE: Final = ("-wal", "-shm")
+# The operator must correct these. Every other error of SQLite says something about the file.
+_OPERATOR: Final = (
+    sqlite3.SQLITE_BUSY,
+    sqlite3.SQLITE_CANTOPEN,
+    sqlite3.SQLITE_FULL,
+    sqlite3.SQLITE_IOERR,
+    sqlite3.SQLITE_LOCKED,
+    sqlite3.SQLITE_NOMEM,
+    sqlite3.SQLITE_PERM,
+    sqlite3.SQLITE_READONLY,
+)
+
+
+@contextmanager
+def sqlite_errors(path: Path) -> Iterator[None]:
+    """Translate errors of SQLite and of the file system.
+
+    CorruptObjectError: the file is damaged, or contradicts what is projected.
+    ConfigurationError: the machine does not let us use it (disk full, no permission, in use).
+    """
+    try:
+        yield
+    # A damaged file can make SQLite ask for more memory than there is.
+    except (sqlite3.Error, UnicodeError, OSError, MemoryError) as error:
+        # An error without a code of SQLite comes from Python (text that is not UTF-8): the content.
+        code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF
+        if isinstance(error, OSError) or code in _OPERATOR:
+            raise ConfigurationError(
+                f"the local state {path} cannot be used: {error}. Check the disk, its free space,"
+                " the owner of the directory, and that no other appliance uses this data directory"
+            ) from error
+        sentence = f"{path} is not a sound state: {str(error) or type(error).__name__}"
+        raise CorruptObjectError(sentence) from error
 
 
 def create_private(path: Path) -> None:
-    """Make an empty file that only its owner may read; one that is there is removed first.
+    """Make an empty file that only its owner may read; an existing one is removed first.
 
     SQLite gives its own files beside it the same mode.
     """
@@ -28,15 +67,15 @@ def copy_private(source: Path, target: Path) -> None:
 
 
 def remove(path: Path) -> None:
-    """Remove a state file and what lies beside it, whatever of that exists."""
+    """Remove a state file and the files beside it, if they exist."""
     for suffix in (*_BESIDE, ""):
         _with(path, suffix).unlink(missing_ok=True)
 
 
 def move_aside(path: Path) -> Path:
-    """Move the state file to `<name>.damaged-<n>`, with what lies beside it, for people to look at.
+    """Move the state file, and the files beside it, to `<name>.damaged-<n>` for inspection.
 
-    Only the newest few are kept.
+    Only the newest `DAMAGED_KEPT` of them are kept.
     """
     kept = sorted(_damaged_numbers(path))
     target = path.with_name(f"{path.name}.damaged-{kept[-1] + 1 if kept else 1}")
@@ -50,7 +89,7 @@ def move_aside(path: Path) -> Path:
 
 
 def keep_revision(path: Path, revision: str) -> Path:
-    """Keep the state file, which is closed, as it is before a migration; earlier such copies go."""
+    """Copy the closed state file before a migration; earlier such copies are removed."""
     for earlier in path.parent.glob(f"{path.name}.revision-*"):
         earlier.unlink()
     kept = path.with_name(f"{path.name}.revision-{revision}")
@@ -61,7 +100,7 @@ def keep_revision(path: Path, revision: str) -> Path:
 
 
 def install(candidate: Path, path: Path) -> None:
-    """Put `candidate`, which is closed, in the place of the state file, which is closed too."""
+    """Replace the state file by `candidate`; both are closed."""
     for suffix in _BESIDE:
         _with(candidate, suffix).unlink(missing_ok=True)
         _with(path, suffix).unlink(missing_ok=True)

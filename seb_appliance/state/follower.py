@@ -1,11 +1,11 @@
-"""SQLite behind the acknowledgement: takes applied entries at once, projects them soon after.
+"""SQLite behind the acknowledgement: takes applied entries, and projects them soon after.
 
 Fulfils `broker.ports.State`. The acknowledgement never waits for this. While SQLite fails, entries
-wait here, in order, and the same ones are tried again; the broker takes no more appends when more
-than `limits.STATE_LAG_ENTRIES_MAX` wait, or `STATE_LAG_BYTES_MAX`. A busy event loop makes SQLite
-slow: each statement waits for the loop, and for the interpreter's lock. So a transaction costs
-some milliseconds, whatever is in it, and begins `STATE_GATHER_S` after the one before, unless
-somebody waits for it.
+wait here, in order, and are tried again; the broker admits no appends while more than
+`limits.STATE_LAG_ENTRIES_MAX` entries wait, or `STATE_LAG_BYTES_MAX`. A busy event loop makes
+SQLite slow, because each statement waits for the interpreter's lock: a transaction takes some
+milliseconds, whatever is in it. So it begins `STATE_GATHER_S` after the one before, unless somebody
+waits for it.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class StateFollower:
         self._behind_bytes = 0
         self._failure = ""
         self._arrived = asyncio.Event()
-        self._hurry = asyncio.Event()  # nobody should gather longer; until the next attempt
+        self._hurry = asyncio.Event()  # do not gather longer; until the next attempt
         self._committed_s = -limits.STATE_GATHER_S  # on the clock
         self._tried = asyncio.Event()  # set, and replaced, after each attempt to commit
         supervisor = supervisor or Supervisor(clock)
@@ -56,7 +56,7 @@ class StateFollower:
         return await self._database.load()
 
     def follow(self, entry: Entry) -> None:
-        """Take an applied entry; it is projected soon, in order, several in one transaction."""
+        """Take an applied entry. It is projected soon, in order, several in one transaction."""
         self._behind.append(entry)
         self._behind_bytes += entry.header.contents_bytes
         self._arrived.set()
@@ -80,7 +80,7 @@ class StateFollower:
         return self._behind_part() >= 1
 
     def _behind_part(self) -> float:
-        """How far it is behind, as a part of how far it may be."""
+        """The backlog as a fraction of its limit."""
         return max(
             len(self._behind) / limits.STATE_LAG_ENTRIES_MAX,
             self._behind_bytes / limits.STATE_LAG_BYTES_MAX,
@@ -88,7 +88,7 @@ class StateFollower:
 
     @property
     def failure(self) -> str:
-        """Why SQLite does not follow, in words; "" while it does."""
+        """Why SQLite does not follow; "" while it does."""
         return self._failure
 
     @property
@@ -120,7 +120,7 @@ class StateFollower:
         return await self._database.audit(query)
 
     async def close(self) -> None:
-        """Project what is behind, if SQLite lets us, and end."""
+        """Project what waits, if SQLite lets us, and end."""
         await self.drain()
         await self._task.close()
 
@@ -142,7 +142,7 @@ class StateFollower:
         await self._tried.wait()
 
     async def _gather(self) -> None:
-        """Let more entries come while the last commit is young."""
+        """Wait for more entries until `STATE_GATHER_S` after the last commit."""
         left_s = self._committed_s + limits.STATE_GATHER_S - self._clock.monotonic_s()
         if left_s > 0 and not self._hurry.is_set():
             timer = self._clock.call_later(left_s, self._hurry.set)
@@ -154,7 +154,7 @@ class StateFollower:
         entries = list(self._behind)
         try:
             await self._database.apply(entries, failpoints=self._failpoints)
-        except Exception as error:  # whatever it is: readiness shows it, the entries wait
+        except Exception as error:  # any error: readiness shows it, the entries wait
             seq = entries[0].header.seq
             self._failure = f"the local state does not follow from entry {seq} on: {error}"
             if isinstance(error, CorruptObjectError):

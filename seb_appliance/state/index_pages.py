@@ -2,46 +2,48 @@
 journal.
 
 A stretch ends with the entry that makes it long enough, wherever a transaction ends, so that the
-pages follow from the journal alone. Until then its sections are known from the rows of its entries;
-that is all that a start has to load.
+pages follow from the journal alone. Until then its sections are known from the rows of its entries.
+A start loads only these.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Final, TypeAlias
-
-from sqlalchemy import Connection, func, insert, select
+import asyncio
+import sqlite3
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Final, ParamSpec, TypeVar
 
 from seb_appliance import limits
 from seb_appliance.broker.ports import PagedRow
 from seb_appliance.broker.read.index_rows import EntryPlace, IndexRows
+from seb_appliance.errors import CorruptObjectError
 from seb_appliance.formats.contents import Section, decode_sections
 from seb_appliance.formats.entry import Entry
-from seb_appliance.state import rows
-from seb_appliance.state.found import checksum_of
-from seb_appliance.state.schema import index_pages, journal_entries, topics
+from seb_appliance.state.files import sqlite_errors
+from seb_appliance.state.tables import Row, Tables
 
-_newest: Final = index_pages.alias("newest")
-_LAST_PAGES: Final = (
-    select(
-        index_pages.c.topic_id,
-        index_pages.c.end_offset,
-        index_pages.c.newest_us,
-        index_pages.c.total_bytes,
-    )
-    .join(topics, topics.c.topic_id == index_pages.c.topic_id)
-    .where(
-        index_pages.c.base_offset
-        == select(func.max(_newest.c.base_offset))
-        .where(_newest.c.topic_id == topics.c.topic_id)
-        .scalar_subquery()
-    )
-    .order_by(index_pages.c.topic_id)
+P = ParamSpec("P")
+T = TypeVar("T")
+
+LAST_PAGES: Final = """
+SELECT topic_id, end_offset, newest_us, total_bytes FROM index_pages JOIN topics USING (topic_id)
+WHERE base_offset = (
+    SELECT max(newest.base_offset) FROM index_pages AS newest
+    WHERE newest.topic_id = topics.topic_id
 )
+ORDER BY topic_id
+"""
+"""What the pages of each topic that has some add up to: a `PagedRow` each."""
 
-# Of one topic: an entry for each section.
-_Found: TypeAlias = tuple[list[EntryPlace], list[Section]]
+_ENTRIES: Final = """
+SELECT seq, sections_at, created_us, contents FROM journal_entries
+WHERE seq > :after_seq AND seq <= :seq ORDER BY seq
+"""
+_PAGE: Final = "SELECT end_offset, total_bytes, sections FROM index_pages WHERE topic_id = ?"
+_OF_OFFSET: Final = f"{_PAGE} AND base_offset <= ? ORDER BY base_offset DESC LIMIT 1"
+_AT_TIME: Final = f"{_PAGE} AND newest_us >= ? ORDER BY newest_us, base_offset LIMIT 1"
 
 
 def stretches(
@@ -65,53 +67,83 @@ def is_long(entries: int, sections: int) -> bool:
     return entries >= limits.INDEX_PAGE_ENTRIES or sections >= limits.INDEX_PAGE_SECTIONS
 
 
-def make_pages(connection: Connection, after_seq: int, seq: int) -> int:
-    """Write the pages of the entries behind `after_seq`, up to and with `seq`; what they add to
-    the checksum."""
-    living = connection.execute(select(topics.c.topic_id)).scalars()
-    found: dict[int, _Found] = {topic_id: ([], []) for topic_id in living}
-    columns = journal_entries.c
-    query = (
-        select(columns.seq, columns.sections_at, columns.created_us, columns.contents)
-        .where(columns.seq > after_seq, columns.seq <= seq)
-        .order_by(columns.seq)
-    )
-    for *place, contents in connection.execute(query):
+def make_pages(tables: Tables, after_seq: int, seq: int) -> None:
+    """Write the pages of the entries behind `after_seq`, up to and with `seq`."""
+    found: dict[int, tuple[list[EntryPlace], list[Section]]] = {
+        topic_id: ([], []) for (topic_id,) in tables.rows("SELECT topic_id FROM topics")
+    }
+    for *place, contents in tables.each(_ENTRIES, after_seq=after_seq, seq=seq):
         entry = tuple(place)
         for section in decode_sections(contents):
             of_topic = found.get(section.topic_id)
             if of_topic is not None:
                 of_topic[0].append(entry)
                 of_topic[1].append(section)
-    last = {row.topic_id: row for row in last_pages(connection)}
-    fresh = [
-        _page(topic_id, last.get(topic_id, PagedRow(topic_id, 0, 0, 0)), *of_topic)
+    last = {row[0]: PagedRow(*row) for row in tables.rows(LAST_PAGES)}
+    fresh = (
+        _page(last.get(topic_id, PagedRow(topic_id, 0, 0, 0)), *of_topic)
         for topic_id, of_topic in found.items()
         if of_topic[0]
-    ]
-    if fresh:
-        connection.execute(insert(index_pages), fresh)
-    return checksum_of(index_pages, (row.values() for row in fresh))
+    )
+    tables.insert("index_pages", fresh)
 
 
-def last_pages(connection: Connection) -> list[PagedRow]:
-    """What the pages of each topic that has some add up to."""
-    return [PagedRow(*row) for row in connection.execute(_LAST_PAGES)]
-
-
-def _page(
-    topic_id: int, before: PagedRow, entries: list[EntryPlace], sections: list[Section]
-) -> rows.Row:
+def _page(before: PagedRow, entries: list[EntryPlace], sections: list[Section]) -> Row:
     """The page of these sections, which follow what is paged of the topic."""
     page = IndexRows(
         end=before.end_offset, newest_us=before.newest_us, total_bytes=before.total_bytes
     )
     page.add_all(entries, sections)
-    return {
-        "topic_id": topic_id,
-        "base_offset": page.begin,
-        "end_offset": page.end,
-        "newest_us": page.newest,
-        "total_bytes": page.total_bytes,
-        "sections": page.pack(),
-    }
+    return (before.topic_id, page.begin, page.end, page.newest, page.total_bytes, page.pack())
+
+
+class PageReader:
+    """A read-only connection in a thread of its own: a lookup waits for no transaction. It sees
+    what is committed."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="index")
+        self._connection: sqlite3.Connection | None = None
+
+    async def of_offset(self, topic_id: int, offset: int) -> IndexRows | None:
+        """The page that answers for `offset`. Raises CorruptObjectError, ConfigurationError."""
+        page = await self._run(self._find, _OF_OFFSET, topic_id, offset)
+        return page if page is not None and offset < page.end else None
+
+    async def at_time(self, topic_id: int, timestamp_us: int) -> IndexRows | None:
+        """The first page with a record of that timestamp or later."""
+        return await self._run(self._find, _AT_TIME, topic_id, timestamp_us)
+
+    async def disconnect(self) -> None:
+        """Let go of the file until the next lookup."""
+        await self._run(self._disconnect)
+
+    async def close(self) -> None:
+        """Nothing can be looked up any more."""
+        await self.disconnect()
+        self._thread.shutdown(wait=False)
+
+    async def _run(self, work: Callable[P, T], *arguments: P.args, **_: P.kwargs) -> T:
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._thread, work, *arguments)
+
+    def _find(self, query: str, *parameters: int) -> IndexRows | None:
+        with sqlite_errors(self._path):
+            if self._connection is None:
+                address = f"{self._path.absolute().as_uri()}?mode=ro"
+                self._connection = sqlite3.connect(address, uri=True)
+                self._connection.execute("PRAGMA busy_timeout = 5000")
+            row = self._connection.execute(query, parameters).fetchone()
+        if row is None:
+            return None
+        end_offset, total_bytes, sections = row
+        try:
+            return IndexRows.unpack(sections, end=end_offset, total_bytes=total_bytes)
+        except ValueError as error:
+            raise CorruptObjectError(f"a page of the local index: {error}") from error
+
+    def _disconnect(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None

@@ -1,7 +1,7 @@
 """keyindex.sqlite: a view of the log by record key, which may be lost at any time.
 
-One thread holds the one connection that writes and checkpoints; two others read. What fails a check
-is never answered: the broker throws the file away and has it filled again from the log.
+One thread holds the connection that writes and checkpoints; two others read. A row that fails a
+check is never returned: the broker deletes the file and fills it again from the log.
 """
 
 from __future__ import annotations
@@ -19,9 +19,8 @@ from seb_appliance import limits
 from seb_appliance.broker.record_keys.key_index import IndexedTopic, IndexRange, KeyOffsets, KeyRows
 from seb_appliance.errors import CorruptObjectError
 from seb_appliance.state import files
-from seb_appliance.state import key_index_queries as queries
 from seb_appliance.state import key_index_rows as rows
-from seb_appliance.state.failures import told_of
+from seb_appliance.state.files import sqlite_errors
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -39,7 +38,7 @@ _PRAGMAS: Final = ("PRAGMA busy_timeout = 5000", "PRAGMA trusted_schema = OFF")
 
 
 class SqliteKeyIndex:
-    """See `broker.key_index.KeyIndex`. `close` once nothing is asked any more."""
+    """See `broker.record_keys.key_index.KeyIndex`. Call `close` after the last query."""
 
     def __init__(self, path: Path, bucket_id: bytes) -> None:
         """For `open` only."""
@@ -48,7 +47,7 @@ class SqliteKeyIndex:
         self._connection: sqlite3.Connection | None = None
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="key-index")
         self._readers = ThreadPoolExecutor(_READERS, thread_name_prefix="key-index-reader")
-        # A file that was thrown away is read no more: readers open the one in force.
+        # Readers reopen when a new file has replaced the one they read.
         self._number = 0
         self._of_thread = threading.local()
         self._open_readers: list[sqlite3.Connection] = []
@@ -116,20 +115,20 @@ class SqliteKeyIndex:
     # --- KeyIndex: what reads ---
 
     async def latest(self, topic_id: int, key: bytes, log_start: int) -> KeyRows:
-        return await self._read(queries.latest, topic_id, key, log_start)
+        return await self._read(rows.latest, topic_id, key, log_start)
 
     async def page(
         self, topic_id: int, prefix: bytes, after: bytes | None, most: int, log_start: int
     ) -> KeyRows:
-        return await self._read(queries.page, topic_id, prefix, after, most, log_start)
+        return await self._read(rows.page, topic_id, prefix, after, most, log_start)
 
     async def history(
         self, topic_id: int, key: bytes, before: int | None, most: int, log_start: int
     ) -> KeyOffsets:
-        return await self._read(queries.history, topic_id, key, before, most, log_start)
+        return await self._read(rows.history, topic_id, key, before, most, log_start)
 
     async def live(self, topic_id: int, as_of: int, begin: int, most: int) -> KeyOffsets:
-        return await self._read(queries.live, topic_id, as_of, begin, most)
+        return await self._read(rows.live, topic_id, as_of, begin, most)
 
     # --- threads ---
 
@@ -147,7 +146,7 @@ class SqliteKeyIndex:
 
         def changing() -> T:
             assert self._connection is not None
-            with told_of(self._path), _transaction(self._connection, "BEGIN IMMEDIATE"):
+            with sqlite_errors(self._path), _transaction(self._connection, "BEGIN IMMEDIATE"):
                 return work(self._connection, *args, **kwargs)
 
         return await self._write(changing)
@@ -161,7 +160,7 @@ class SqliteKeyIndex:
         """`work` in a read transaction: all that it sees is of one moment."""
 
         def reading() -> T:
-            with told_of(self._path):
+            with sqlite_errors(self._path):
                 while True:
                     number = self._number
                     connection = self._reader(number)
@@ -197,7 +196,7 @@ class SqliteKeyIndex:
 
     def _make(self) -> None:
         """An empty index, in the place of whatever is there."""
-        with told_of(self._path):
+        with sqlite_errors(self._path):
             if self._connection is not None:
                 self._connection.close()
                 self._connection = None
@@ -211,7 +210,7 @@ class SqliteKeyIndex:
         """Open what is there. Raises CorruptObjectError if it is not an index of this bucket."""
         if not self._path.exists():
             raise CorruptObjectError("there is no key index")
-        with told_of(self._path):
+        with sqlite_errors(self._path):
             connection = self._connection = _connect(self._path)
             (version,) = connection.execute("PRAGMA user_version").fetchone()
             if version != rows.VERSION:
@@ -223,11 +222,11 @@ class SqliteKeyIndex:
 
     def _load(self) -> dict[int, IndexedTopic]:
         assert self._connection is not None
-        with told_of(self._path):
+        with sqlite_errors(self._path):
             problems = self._connection.execute("PRAGMA integrity_check(1)").fetchall()
             if problems != [("ok",)]:
                 raise CorruptObjectError(f"its pages do not agree: {problems[0][0]}")
-            return queries.topics(self._connection)
+            return rows.topics(self._connection)
 
 
 def _connect(path: Path) -> sqlite3.Connection:
@@ -277,7 +276,7 @@ def _add(
     connection: sqlite3.Connection, ranges: Sequence[IndexRange], kept_below: Mapping[int, int]
 ) -> None:
     for records in ranges:
-        topic = queries.topic(connection, records.topic_id)
+        topic = rows.topic(connection, records.topic_id)
         assert topic is not None, records.topic_id
         assert records.offset == topic.indexed_offset, (records.offset, topic)
         add = rows.add_history if topic.mode == "history" else rows.add_latest

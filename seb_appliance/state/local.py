@@ -1,19 +1,21 @@
-"""local.sqlite: what this machine remembers for itself and no journal holds. May be lost.
+"""local.sqlite: what this machine keeps for itself and no journal holds. It may be lost.
 
-Blocking; called in threads. A file that cannot be read is begun anew.
+A file that cannot be read is replaced by an empty one.
 """
 
 from __future__ import annotations
 
-import sqlite3
-from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import closing, contextmanager
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final, TypeVar
 
+import aiosqlite
+
 from seb_appliance.errors import CorruptObjectError
 from seb_appliance.state import files
-from seb_appliance.state.failures import told_of
+from seb_appliance.state.files import sqlite_errors
 
 _T = TypeVar("_T")
 
@@ -35,64 +37,70 @@ CREATE TABLE documents (
 
 
 class LocalFile:
+    """Every method raises ConfigurationError if the machine refuses access to the file; the methods
+    that save also raise CorruptObjectError."""
+
     def __init__(self, path: Path) -> None:
         self._path = path
 
-    def load_last_used(self, api_key_ids: Collection[str]) -> dict[str, int]:
-        """µs since the epoch, by API key id; others than these are forgotten. Raises
-        ConfigurationError if the machine does not let us use the file."""
-        return self._anew_if_damaged(lambda: self._load(api_key_ids))
+    async def load_last_used(self, api_key_ids: Collection[str]) -> dict[str, int]:
+        """µs since the epoch, by API key id. Others than these are deleted."""
 
-    def save_last_used(self, used_us: Mapping[str, int]) -> None:
-        """Put these in the place of what was known of the same keys. Raises ConfigurationError,
-        CorruptObjectError."""
-        with self._opened() as connection:
-            connection.executemany(
+        async def load() -> dict[str, int]:
+            async with self._opened() as connection:
+                rows = await connection.execute_fetchall(
+                    "SELECT api_key_id, used_us FROM last_used"
+                )
+                found: dict[str, int] = dict(rows)  # type: ignore[arg-type]
+                gone = [(api_key_id,) for api_key_id in found.keys() - set(api_key_ids)]
+                await connection.executemany("DELETE FROM last_used WHERE api_key_id = ?", gone)
+                return {known: used_us for known, used_us in found.items() if known in api_key_ids}
+
+        return await self._anew_if_damaged(load)
+
+    async def save_last_used(self, used_us: Mapping[str, int]) -> None:
+        """Replace the times of these keys."""
+        async with self._opened() as connection:
+            await connection.executemany(
                 "INSERT OR REPLACE INTO last_used VALUES (?, ?)", used_us.items()
             )
 
-    def load_document(self, name: str) -> bytes | None:
-        """What `save_document` was given last. Raises ConfigurationError."""
+    async def load_document(self, name: str) -> bytes | None:
+        """The document that was saved last."""
 
-        def load() -> bytes | None:
-            with self._opened() as connection:
-                rows = connection.execute("SELECT body FROM documents WHERE name = ?", (name,))
-                found = rows.fetchone()
-            return None if found is None else bytes(found[0])
+        async def load() -> bytes | None:
+            async with self._opened() as connection:
+                statement = "SELECT body FROM documents WHERE name = ?"
+                found = list(await connection.execute_fetchall(statement, (name,)))
+            return bytes(found[0][0]) if found else None
 
-        return self._anew_if_damaged(load)
+        return await self._anew_if_damaged(load)
 
-    def save_document(self, name: str, body: bytes) -> None:
-        """Put a document in the place of the one before. Raises ConfigurationError,
-        CorruptObjectError."""
-        with self._opened() as connection:
-            connection.execute("INSERT OR REPLACE INTO documents VALUES (?, ?)", (name, body))
+    async def save_document(self, name: str, body: bytes) -> None:
+        """Replace a document."""
+        async with self._opened() as connection:
+            await connection.execute("INSERT OR REPLACE INTO documents VALUES (?, ?)", (name, body))
 
-    def _anew_if_damaged(self, load: Callable[[], _T]) -> _T:
+    async def _anew_if_damaged(self, load: Callable[[], Awaitable[_T]]) -> _T:
         try:
-            return load()
+            return await load()
         except CorruptObjectError:
-            with told_of(self._path):
-                files.create_private(self._path)
-            return load()
+            with sqlite_errors(self._path):
+                await asyncio.to_thread(files.create_private, self._path)
+            return await load()
 
-    def _load(self, api_key_ids: Collection[str]) -> dict[str, int]:
-        with self._opened() as connection:
-            found = dict(connection.execute("SELECT api_key_id, used_us FROM last_used"))
-            gone = [(api_key_id,) for api_key_id in found.keys() - set(api_key_ids)]
-            connection.executemany("DELETE FROM last_used WHERE api_key_id = ?", gone)
-            return {known: used_us for known, used_us in found.items() if known in api_key_ids}
-
-    @contextmanager
-    def _opened(self) -> Iterator[sqlite3.Connection]:
-        """A connection in a transaction; the file is made if it is missing."""
-        with told_of(self._path):
-            if not self._path.exists():
-                files.create_private(self._path)
-            with closing(sqlite3.connect(self._path)) as connection, connection:
-                (version,) = connection.execute("PRAGMA user_version").fetchone()
+    @asynccontextmanager
+    async def _opened(self) -> AsyncIterator[aiosqlite.Connection]:
+        """A connection in a transaction, which is committed at the end; the file is made if it is
+        missing."""
+        with sqlite_errors(self._path):
+            if not await asyncio.to_thread(self._path.exists):
+                await asyncio.to_thread(files.create_private, self._path)
+            async with aiosqlite.connect(self._path) as connection:
+                ((version,),) = await connection.execute_fetchall("PRAGMA user_version")
                 if version > len(_STEPS):
                     raise CorruptObjectError(f"it is of version {version}")
                 for number, step in enumerate(_STEPS[version:], version + 1):
-                    connection.executescript(f"{step}PRAGMA user_version = {number};")
+                    await connection.executescript(f"{step}PRAGMA user_version = {number};")
                 yield connection
+                await connection.commit()

@@ -1,348 +1,307 @@
-"""The tables of state.sqlite, as the newest migration leaves them.
+"""The tables of state.sqlite as the newest migration leaves them; connections that write.
 
-A test holds this file and migrations/ together: a new file is made from here and stamped with
-`NEWEST_REVISION`, an older file is brought here by Alembic, and the two must be alike.
+A new file is made from this text, so that it needs neither SQLAlchemy nor Alembic. An older file is
+migrated by Alembic. A test compares the two: both must give the same schema.
 """
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
+from pathlib import Path
 from typing import Final
 
-from sqlalchemy import (
-    CheckConstraint,
-    Column,
-    Connection,
-    Index,
-    Integer,
-    LargeBinary,
-    MetaData,
-    String,
-    Table,
-    Text,
-    insert,
-)
-
-from seb_appliance.formats.entry import ORIGIN
-from seb_appliance.state.digest import CHECKSUM_MODULUS, row_checksum
+from seb_appliance.errors import ConfigurationError
+from seb_appliance.state.tables import CHECKSUM_MODULUS, JournalState, row_checksum
 
 NEWEST_REVISION: Final = "0012"
 
-metadata: Final = MetaData(
-    naming_convention={
-        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
-        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
-        "ck": "ck_%(table_name)s_%(constraint_name)s",
-        "fk": "fk_%(table_name)s_%(column_0_N_name)s_%(referred_table_name)s",
-        "pk": "pk_%(table_name)s",
+_SCHEMA: Final = """
+-- A fork has `parent_id` and `fork_offset`: below that offset it reads the records of its parent.
+-- `deleted`: only its forks read its records. `held_offset`: neither the topic nor a fork of it
+-- needs rows wholly below this offset (broker/lineage.py). `owner`: who created it, by the name in
+-- the audit; "" if unknown. `settings`: JSON of the settings that were set.
+CREATE TABLE topics (
+    topic_id INTEGER NOT NULL,
+    name TEXT NOT NULL,
+    created_us INTEGER NOT NULL,
+    settings TEXT NOT NULL,
+    log_start_offset INTEGER NOT NULL,
+    parent_id INTEGER,
+    fork_offset INTEGER NOT NULL,
+    deleted INTEGER NOT NULL,
+    held_offset INTEGER NOT NULL,
+    owner TEXT NOT NULL,
+    CONSTRAINT pk_topics PRIMARY KEY (topic_id),
+    CONSTRAINT uq_topics_name UNIQUE (name)
+) STRICT;
+CREATE INDEX ix_topics_parent_id ON topics (parent_id);
+
+-- Topics that are streams of the Durable Streams protocol. `state`: JSON of `StreamState`.
+CREATE TABLE streams (
+    topic_id INTEGER NOT NULL,
+    state TEXT NOT NULL,
+    CONSTRAINT pk_streams PRIMARY KEY (topic_id)
+) STRICT;
+
+-- Journal entries that are not tidied, or whose sections are in no page of the index yet.
+-- `contents`: the msgpack table of contents. `sections_at`: where in the object its first section
+-- begins.
+CREATE TABLE journal_entries (
+    seq INTEGER NOT NULL,
+    epoch INTEGER NOT NULL,
+    writer_id BLOB NOT NULL,
+    created_us INTEGER NOT NULL,
+    length INTEGER NOT NULL,
+    sections_at INTEGER NOT NULL,
+    contents BLOB NOT NULL,
+    CONSTRAINT pk_journal_entries PRIMARY KEY (seq)
+) STRICT;
+
+-- Who wrote the entries from `first_seq` on, up to the first entry of the next writer.
+CREATE TABLE writers (
+    first_seq INTEGER NOT NULL,
+    epoch INTEGER NOT NULL,
+    writer_id BLOB NOT NULL,
+    CONSTRAINT pk_writers PRIMARY KEY (first_seq)
+) STRICT;
+
+-- Where the sections of one topic lie that were stored in one stretch of the journal: the offsets
+-- from `base_offset` up to `end_offset`. `newest_us` is the largest timestamp, and `total_bytes`
+-- counts all bytes, from the first section of the log up to the last of this page. `sections` is
+-- packed by broker/index_rows.py.
+CREATE TABLE index_pages (
+    topic_id INTEGER NOT NULL,
+    base_offset INTEGER NOT NULL,
+    end_offset INTEGER NOT NULL,
+    newest_us INTEGER NOT NULL,
+    total_bytes INTEGER NOT NULL,
+    sections BLOB NOT NULL,
+    CONSTRAINT pk_index_pages PRIMARY KEY (topic_id, base_offset)
+) STRICT;
+CREATE INDEX ix_index_pages_topic_id_newest_us_base_offset
+    ON index_pages (topic_id, newest_us, base_offset);
+
+-- Segments and packed objects that are not condemned.
+CREATE TABLE stored_objects (
+    object_id INTEGER NOT NULL,
+    "key" TEXT NOT NULL,
+    length INTEGER NOT NULL,
+    CONSTRAINT pk_stored_objects PRIMARY KEY (object_id),
+    CONSTRAINT uq_stored_objects_key UNIQUE ("key")
+) STRICT;
+
+-- Their sections that readers use. `at` counts from the beginning of the object.
+CREATE TABLE stored_sections (
+    topic_id INTEGER NOT NULL,
+    base_offset INTEGER NOT NULL,
+    last_offset INTEGER NOT NULL,
+    record_count INTEGER NOT NULL,
+    object_id INTEGER NOT NULL,
+    at INTEGER NOT NULL,
+    length INTEGER NOT NULL,
+    crc INTEGER NOT NULL,
+    created_us INTEGER NOT NULL,
+    largest_timestamp_us INTEGER NOT NULL,
+    CONSTRAINT pk_stored_sections PRIMARY KEY (topic_id, base_offset)
+) WITHOUT ROWID, STRICT;
+
+-- Ranges of offsets that were compacted: no record key occurs twice in one of them.
+CREATE TABLE compacted_runs (
+    topic_id INTEGER NOT NULL,
+    base_offset INTEGER NOT NULL,
+    last_offset INTEGER NOT NULL,
+    CONSTRAINT pk_compacted_runs PRIMARY KEY (topic_id, base_offset)
+) WITHOUT ROWID, STRICT;
+
+-- Condemned objects, and when they were condemned. They are deleted after the grace time.
+CREATE TABLE garbage (
+    "key" TEXT NOT NULL,
+    since_us INTEGER NOT NULL,
+    CONSTRAINT pk_garbage PRIMARY KEY ("key")
+) WITHOUT ROWID, STRICT;
+
+-- No reader needs the objects of entries up to `tidied_seq`.
+CREATE TABLE tidy_state (
+    id INTEGER NOT NULL,
+    tidied_seq INTEGER NOT NULL,
+    CONSTRAINT pk_tidy_state PRIMARY KEY (id),
+    CONSTRAINT ck_tidy_state_one_row CHECK (id = 1)
+) STRICT;
+
+-- `previous_sha256` is the secret before the last rotation. It works until `overlap_until_us`.
+-- `grants` and `quotas` are JSON; `disabled` is 0 or 1.
+CREATE TABLE api_keys (
+    api_key_id TEXT NOT NULL,
+    name TEXT NOT NULL,
+    secret_sha256 BLOB NOT NULL,
+    grants TEXT NOT NULL,
+    created_us INTEGER NOT NULL,
+    expires_us INTEGER,
+    description TEXT NOT NULL,
+    disabled INTEGER NOT NULL,
+    quotas TEXT NOT NULL,
+    previous_sha256 BLOB,
+    overlap_until_us INTEGER,
+    CONSTRAINT pk_api_keys PRIMARY KEY (api_key_id)
+) WITHOUT ROWID, STRICT;
+
+-- Users of the admin page.
+CREATE TABLE users (
+    name TEXT NOT NULL,
+    role TEXT NOT NULL,
+    password_hash TEXT NOT NULL,
+    set_us INTEGER NOT NULL,
+    CONSTRAINT pk_users PRIMARY KEY (name)
+) WITHOUT ROWID, STRICT;
+
+-- Who created which group, if it is known. Deleted groups have no row.
+CREATE TABLE group_owners (
+    group_name TEXT NOT NULL,
+    owner TEXT NOT NULL,
+    CONSTRAINT pk_group_owners PRIMARY KEY (group_name)
+) WITHOUT ROWID, STRICT;
+
+-- The next offset of a topic that a group reads.
+CREATE TABLE group_offsets (
+    group_name TEXT NOT NULL,
+    topic_id INTEGER NOT NULL,
+    next_offset INTEGER NOT NULL,
+    metadata TEXT NOT NULL,
+    committed_us INTEGER NOT NULL,
+    CONSTRAINT pk_group_offsets PRIMARY KEY (group_name, topic_id)
+) WITHOUT ROWID, STRICT;
+
+-- `generation` is the seq of the entry that granted the lease; memory knows the remaining time.
+CREATE TABLE leases (
+    group_name TEXT NOT NULL,
+    generation INTEGER NOT NULL,
+    holder TEXT NOT NULL,
+    ttl_ms INTEGER NOT NULL,
+    CONSTRAINT pk_leases PRIMARY KEY (group_name)
+) WITHOUT ROWID, STRICT;
+
+-- Results of requests with an Idempotency-Key, ordered by `place`. `scope` is in hex, `result` is
+-- msgpack; `owner` and `weight` follow from it (broker/remembered.py).
+CREATE TABLE requests (
+    scope TEXT NOT NULL,
+    place INTEGER NOT NULL,
+    created_us INTEGER NOT NULL,
+    result BLOB NOT NULL,
+    owner TEXT NOT NULL,
+    weight INTEGER NOT NULL,
+    CONSTRAINT pk_requests PRIMARY KEY (scope),
+    CONSTRAINT uq_requests_place UNIQUE (place)
+) STRICT;
+CREATE INDEX ix_requests_owner_place_weight ON requests (owner, place, weight);
+
+-- Idempotent producers on one topic. `place` orders them by their last request; `recent` is the
+-- msgpack of their last requests.
+CREATE TABLE producers (
+    topic_id INTEGER NOT NULL,
+    producer_id TEXT NOT NULL,
+    place INTEGER NOT NULL,
+    epoch INTEGER NOT NULL,
+    recent BLOB NOT NULL,
+    used_us INTEGER NOT NULL,
+    CONSTRAINT pk_producers PRIMARY KEY (topic_id, producer_id),
+    CONSTRAINT uq_producers_place UNIQUE (place)
+) STRICT;
+CREATE INDEX ix_producers_topic_id_place ON producers (topic_id, place);
+
+-- The newest actions, numbered from 1 on (bounded.py). `before` and `after` are JSON.
+CREATE TABLE audit (
+    number INTEGER NOT NULL,
+    at_us INTEGER NOT NULL,
+    actor TEXT NOT NULL,
+    address TEXT NOT NULL,
+    action TEXT NOT NULL,
+    subject_kind TEXT NOT NULL,
+    subject TEXT NOT NULL,
+    "before" TEXT,
+    "after" TEXT,
+    user_agent TEXT NOT NULL,
+    CONSTRAINT pk_audit PRIMARY KEY (number)
+) STRICT;
+CREATE INDEX ix_audit_actor_action_number ON audit (actor, action, number);
+
+-- The position: the last entry that is projected into this file (`JournalState` in tables.py).
+CREATE TABLE journal_state (
+    id INTEGER NOT NULL,
+    bucket_id BLOB,
+    applied_seq INTEGER NOT NULL,
+    epoch INTEGER NOT NULL,
+    writer_id BLOB NOT NULL,
+    entry_id BLOB NOT NULL,
+    header_crc INTEGER NOT NULL,
+    created_us INTEGER NOT NULL,
+    next_topic_id INTEGER NOT NULL,
+    paged_seq INTEGER NOT NULL,
+    waiting_sections INTEGER NOT NULL,
+    requests_place INTEGER NOT NULL,
+    checksum INTEGER NOT NULL,
+    CONSTRAINT pk_journal_state PRIMARY KEY (id),
+    CONSTRAINT ck_journal_state_one_row CHECK (id = 1)
+) STRICT;
+
+-- Alembic's own table.
+CREATE TABLE alembic_version (
+    version_num VARCHAR(32) NOT NULL,
+    CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num)
+);
+"""
+
+# NORMAL: a commit does not wait for the disk. A power cut may lose the last transactions, never the
+# file's consistency, and the lost ones are replayed from the journal. trusted_schema: a file from
+# elsewhere must not make us run anything.
+_PRAGMAS: Final = (
+    "PRAGMA synchronous = NORMAL",
+    "PRAGMA busy_timeout = 5000",
+    "PRAGMA trusted_schema = OFF",
+)
+
+
+def connect(path: Path) -> sqlite3.Connection:
+    """A connection that writes. Threads may share it, one at a time."""
+    connection = sqlite3.connect(path, check_same_thread=False)
+    try:
+        set_up(connection)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def set_up(connection: sqlite3.Connection) -> None:
+    """The settings of every connection that writes."""
+    # Otherwise Python's sqlite3 begins transactions by rules of its own, and not before DDL.
+    connection.isolation_level = None
+    (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
+    if mode != "wal":
+        raise ConfigurationError(
+            f"SQLite cannot keep a write-ahead log in the data directory (it offers {mode!r}):"
+            " use a directory on a local disk"
+        )
+    for pragma in _PRAGMAS:
+        connection.execute(pragma)
+
+
+def make(path: Path) -> None:
+    """Make the state file `path` (absent or empty before) at ORIGIN and the newest revision."""
+    with closing(connect(path)) as connection:
+        create(connection)
+
+
+def create(connection: sqlite3.Connection) -> None:
+    """Make an empty state at ORIGIN."""
+    connection.executescript(f"BEGIN IMMEDIATE; {_SCHEMA} COMMIT;")
+    first_rows: dict[str, tuple[object, ...]] = {
+        "alembic_version": (NEWEST_REVISION,),
+        "tidy_state": (1, 0),
+        "journal_state": JournalState().row,
     }
-)
-
-# `parent_id` and `fork_offset` of a fork: below that offset it reads its parent's records.
-# `deleted`: only its forks read its records. `held_offset`: rows wholly below are in force no more,
-# since neither it nor a fork of it needs them (broker/lineage.py). `owner`: who made it, by the
-# name in the audit; "" if that is not known.
-topics: Final = Table(
-    "topics",
-    metadata,
-    Column("topic_id", Integer, primary_key=True, autoincrement=False),
-    Column("name", Text, nullable=False, unique=True),
-    Column("created_us", Integer, nullable=False),
-    Column("settings", Text, nullable=False),  # JSON of what was set; what was not is left out
-    Column("log_start_offset", Integer, nullable=False),
-    Column("parent_id", Integer),
-    Column("fork_offset", Integer, nullable=False),
-    Column("deleted", Integer, nullable=False),
-    Column("held_offset", Integer, nullable=False),
-    Column("owner", Text, nullable=False),
-    sqlite_strict=True,
-)
-Index("ix_topics_parent_id", topics.c.parent_id)
-
-# Topics that are streams of the Durable Streams protocol. `state`: JSON of `StreamState`.
-streams: Final = Table(
-    "streams",
-    metadata,
-    Column("topic_id", Integer, primary_key=True, autoincrement=False),
-    Column("state", Text, nullable=False),
-    sqlite_strict=True,
-)
-
-# One row per journal entry that is not tidied, or whose sections are in no page of the index yet,
-# as a range read of it would tell again. `contents` is the msgpack table of contents; `sections_at`
-# is where in the object its first section begins.
-journal_entries: Final = Table(
-    "journal_entries",
-    metadata,
-    Column("seq", Integer, primary_key=True, autoincrement=False),
-    Column("epoch", Integer, nullable=False),
-    Column("writer_id", LargeBinary, nullable=False),
-    Column("created_us", Integer, nullable=False),
-    Column("length", Integer, nullable=False),
-    Column("sections_at", Integer, nullable=False),
-    Column("contents", LargeBinary, nullable=False),
-    sqlite_strict=True,
-)
-
-# Who wrote the entries from `first_seq` on, up to the next writer's first.
-writers: Final = Table(
-    "writers",
-    metadata,
-    Column("first_seq", Integer, primary_key=True, autoincrement=False),
-    Column("epoch", Integer, nullable=False),
-    Column("writer_id", LargeBinary, nullable=False),
-    sqlite_strict=True,
-)
-
-# Where the sections of one topic lie that were stored in one stretch of the journal: the offsets
-# from `base_offset` up to `end_offset`. `newest_us` is the largest timestamp, and `total_bytes` are
-# all bytes, from the log's first section up to this page's last; `sections` is what
-# broker/index_rows.py packs.
-index_pages: Final = Table(
-    "index_pages",
-    metadata,
-    Column("topic_id", Integer, primary_key=True, autoincrement=False),
-    Column("base_offset", Integer, primary_key=True, autoincrement=False),
-    Column("end_offset", Integer, nullable=False),
-    Column("newest_us", Integer, nullable=False),
-    Column("total_bytes", Integer, nullable=False),
-    Column("sections", LargeBinary, nullable=False),
-    Index(None, "topic_id", "newest_us", "base_offset"),
-    sqlite_strict=True,
-)
-
-# Segments and packed objects that are not condemned.
-stored_objects: Final = Table(
-    "stored_objects",
-    metadata,
-    Column("object_id", Integer, primary_key=True, autoincrement=False),
-    Column("key", Text, nullable=False, unique=True),
-    Column("length", Integer, nullable=False),
-    sqlite_strict=True,
-)
-
-# Their sections in force. `at` counts from the object's beginning.
-stored_sections: Final = Table(
-    "stored_sections",
-    metadata,
-    Column("topic_id", Integer, primary_key=True, autoincrement=False),
-    Column("base_offset", Integer, primary_key=True, autoincrement=False),
-    Column("last_offset", Integer, nullable=False),
-    Column("record_count", Integer, nullable=False),
-    Column("object_id", Integer, nullable=False),
-    Column("at", Integer, nullable=False),
-    Column("length", Integer, nullable=False),
-    Column("crc", Integer, nullable=False),
-    Column("created_us", Integer, nullable=False),
-    Column("largest_timestamp_us", Integer, nullable=False),
-    sqlite_strict=True,
-    sqlite_with_rowid=False,
-)
-
-# What compaction went over: in these offsets no record key is there twice.
-compacted_runs: Final = Table(
-    "compacted_runs",
-    metadata,
-    Column("topic_id", Integer, primary_key=True, autoincrement=False),
-    Column("base_offset", Integer, primary_key=True, autoincrement=False),
-    Column("last_offset", Integer, nullable=False),
-    sqlite_strict=True,
-    sqlite_with_rowid=False,
-)
-
-# Objects that were condemned, and when; they go once the grace time is over.
-garbage: Final = Table(
-    "garbage",
-    metadata,
-    Column("key", Text, primary_key=True),
-    Column("since_us", Integer, nullable=False),
-    sqlite_strict=True,
-    sqlite_with_rowid=False,
-)
-
-# Entries up to `tidied_seq` hold nothing in force.
-tidy_state: Final = Table(
-    "tidy_state",
-    metadata,
-    Column("id", Integer, primary_key=True),
-    Column("tidied_seq", Integer, nullable=False),
-    CheckConstraint("id = 1", name="one_row"),
-    sqlite_strict=True,
-)
-
-# `previous_sha256` is the secret before the last rotation, which works until `overlap_until_us`.
-api_keys: Final = Table(
-    "api_keys",
-    metadata,
-    Column("api_key_id", Text, primary_key=True),
-    Column("name", Text, nullable=False),
-    Column("secret_sha256", LargeBinary, nullable=False),
-    Column("grants", Text, nullable=False),  # JSON
-    Column("created_us", Integer, nullable=False),
-    Column("expires_us", Integer),
-    Column("description", Text, nullable=False),
-    Column("disabled", Integer, nullable=False),  # 0 or 1
-    Column("quotas", Text, nullable=False),  # JSON of those that there are
-    Column("previous_sha256", LargeBinary),
-    Column("overlap_until_us", Integer),
-    sqlite_strict=True,
-    sqlite_with_rowid=False,
-)
-
-# Users of the admin page.
-users: Final = Table(
-    "users",
-    metadata,
-    Column("name", Text, primary_key=True),
-    Column("role", Text, nullable=False),
-    Column("password_hash", Text, nullable=False),
-    Column("set_us", Integer, nullable=False),
-    sqlite_strict=True,
-    sqlite_with_rowid=False,
-)
-
-# Who made which group, if it is known; without those that are gone.
-group_owners: Final = Table(
-    "group_owners",
-    metadata,
-    Column("group_name", Text, primary_key=True),
-    Column("owner", Text, nullable=False),
-    sqlite_strict=True,
-    sqlite_with_rowid=False,
-)
-
-# The next offset that a group reads of a topic.
-group_offsets: Final = Table(
-    "group_offsets",
-    metadata,
-    Column("group_name", Text, primary_key=True),
-    Column("topic_id", Integer, primary_key=True, autoincrement=False),
-    Column("next_offset", Integer, nullable=False),
-    Column("metadata", Text, nullable=False),
-    Column("committed_us", Integer, nullable=False),
-    sqlite_strict=True,
-    sqlite_with_rowid=False,
-)
-
-# `generation` is the seq of the entry that granted the lease; how much of its time is left is known
-# in memory only.
-leases: Final = Table(
-    "leases",
-    metadata,
-    Column("group_name", Text, primary_key=True),
-    Column("generation", Integer, nullable=False),
-    Column("holder", Text, nullable=False),
-    Column("ttl_ms", Integer, nullable=False),
-    sqlite_strict=True,
-    sqlite_with_rowid=False,
-)
-
-# What requests with an Idempotency-Key did, in the order of their `place`. `result` is the msgpack
-# of what the entry holds, `owner` and `weight` follow from it (broker/remembered.py).
-requests: Final = Table(
-    "requests",
-    metadata,
-    Column("scope", Text, primary_key=True),  # in hex
-    Column("place", Integer, nullable=False, unique=True),
-    Column("created_us", Integer, nullable=False),
-    Column("result", LargeBinary, nullable=False),
-    Column("owner", Text, nullable=False),
-    Column("weight", Integer, nullable=False),
-    Index(None, "owner", "place", "weight"),
-    sqlite_strict=True,
-)
-
-# Idempotent producers on one topic. `place` orders them by their last request; `recent` is the
-# msgpack of their last requests.
-producers: Final = Table(
-    "producers",
-    metadata,
-    Column("topic_id", Integer, primary_key=True, autoincrement=False),
-    Column("producer_id", Text, primary_key=True),
-    Column("place", Integer, nullable=False, unique=True),
-    Column("epoch", Integer, nullable=False),
-    Column("recent", LargeBinary, nullable=False),
-    Column("used_us", Integer, nullable=False),
-    Index(None, "topic_id", "place"),
-    sqlite_strict=True,
-)
-
-# Who did what, numbered from 1 on; not all are kept (audit.py). `before` and `after` are JSON.
-audit: Final = Table(
-    "audit",
-    metadata,
-    Column("number", Integer, primary_key=True, autoincrement=False),
-    Column("at_us", Integer, nullable=False),
-    Column("actor", Text, nullable=False),
-    Column("address", Text, nullable=False),
-    Column("action", Text, nullable=False),
-    Column("subject_kind", Text, nullable=False),
-    Column("subject", Text, nullable=False),
-    Column("before", Text),
-    Column("after", Text),
-    Column("user_agent", Text, nullable=False),
-    Index(None, "actor", "action", "number"),
-    sqlite_strict=True,
-)
-
-# The position: the last entry that is projected into this file. `bucket_id` is known with the first
-# entry; the sections of entries up to `paged_seq` are in pages of the index, the `waiting_sections`
-# of later ones are not yet; `requests_place` is that of the newest request ever; `checksum` is
-# explained in digest.py.
-journal_state: Final = Table(
-    "journal_state",
-    metadata,
-    Column("id", Integer, primary_key=True),
-    Column("bucket_id", LargeBinary),
-    Column("applied_seq", Integer, nullable=False),
-    Column("epoch", Integer, nullable=False),
-    Column("writer_id", LargeBinary, nullable=False),
-    Column("entry_id", LargeBinary, nullable=False),
-    Column("header_crc", Integer, nullable=False),
-    Column("created_us", Integer, nullable=False),
-    Column("next_topic_id", Integer, nullable=False),
-    Column("paged_seq", Integer, nullable=False),
-    Column("waiting_sections", Integer, nullable=False),
-    Column("requests_place", Integer, nullable=False),
-    Column("checksum", Integer, nullable=False),
-    CheckConstraint("id = 1", name="one_row"),
-    sqlite_strict=True,
-)
-
-# Alembic's own table, made here too so that a new file needs no Alembic (11 MB of memory).
-_alembic: Final = MetaData()
-alembic_version: Final = Table(
-    "alembic_version",
-    _alembic,
-    Column("version_num", String(32), primary_key=True),
-)
-alembic_version.primary_key.name = "alembic_version_pkc"
-
-
-_NOTHING_TIDIED: Final = {"id": 1, "tidied_seq": ORIGIN.seq}
-
-
-def create(connection: Connection) -> None:
-    """Make an empty state at ORIGIN, in the caller's transaction."""
-    metadata.create_all(connection)
-    _alembic.create_all(connection)
-    connection.execute(insert(alembic_version).values(version_num=NEWEST_REVISION))
-    row: dict[str, int | bytes | None] = {
-        "id": 1,
-        "bucket_id": None,
-        "applied_seq": ORIGIN.seq,
-        "epoch": ORIGIN.epoch,
-        "writer_id": ORIGIN.writer_id,
-        "entry_id": ORIGIN.entry_id,
-        "header_crc": ORIGIN.header_crc,
-        "created_us": ORIGIN.created_us,
-        "next_topic_id": 1,
-        "paged_seq": ORIGIN.seq,
-        "waiting_sections": 0,
-        "requests_place": 0,
-    }
-    checksum = row_checksum("journal_state", row.values())
-    checksum += row_checksum("alembic_version", [NEWEST_REVISION])
-    checksum += row_checksum("tidy_state", _NOTHING_TIDIED.values())
-    connection.execute(insert(tidy_state), _NOTHING_TIDIED)
-    row["checksum"] = checksum % CHECKSUM_MODULUS
-    connection.execute(insert(journal_state), row)
+    checksum = sum(row_checksum(table, row) for table, row in first_rows.items())
+    first_rows["journal_state"] += (checksum % CHECKSUM_MODULUS,)
+    for table, row in first_rows.items():
+        marks = ", ".join("?" * len(row))
+        connection.execute(f"INSERT INTO {table} VALUES ({marks})", row)  # noqa: S608 - our names

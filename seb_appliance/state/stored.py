@@ -1,32 +1,24 @@
-"""Segments, packed objects and garbage as rows: projected in order.
+"""Segments, packed objects, garbage and forks as rows.
 
-What is left in force by many events is the same whether they come one by one or together: rows of
-topics that are gone, or below a log start, are left out by the tables as they are at the end.
+The rows are the same whether events come one by one or together: rows that no topic needs any more
+are left out by the tables as they are at the end. What a topic must keep for its forks follows from
+the rows of `topics` alone.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
-from typing import Any, Final
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final, TypeAlias
 
-from sqlalchemy import (
-    ColumnElement,
-    Connection,
-    Table,
-    and_,
-    delete,
-    exists,
-    func,
-    insert,
-    or_,
-    select,
-    update,
+from seb_appliance.broker.topics.topic import (
+    Need,
+    Run,
+    held_offset,
+    holes,
+    with_run,
+    without_below,
 )
-
-from seb_appliance.broker.topics.topic import Need, Run, holes, with_run, without_below
-from seb_appliance.errors import CorruptObjectError
 from seb_appliance.formats.entry import Entry
 from seb_appliance.formats.operations import (
     ObjectsAdopted,
@@ -37,202 +29,244 @@ from seb_appliance.formats.operations import (
     SegmentsReplaced,
     StoredObject,
     TopicCompacted,
+    TopicDeleted,
+    TopicForked,
+    TopicTrimmed,
     object_id_of,
 )
-from seb_appliance.state import rows
-from seb_appliance.state.found import checksum_of, one_of, rows_with
-from seb_appliance.state.lineage import Parents, concerned, forks_of
-from seb_appliance.state.schema import (
-    compacted_runs,
-    garbage,
-    index_pages,
-    journal_entries,
-    stored_objects,
-    stored_sections,
-    tidy_state,
-    topics,
-)
+from seb_appliance.state.tables import Row, Tables, one_of
 
-_ROWS_AT_ONCE: Final = 200
-_OURS: Final = (SegmentsReplaced, TopicCompacted, ObjectsCondemned, ObjectsRemoved)
+Parents: TypeAlias = Mapping[int, int | None]
+"""The parents of topics, by topic id."""
+
+# A topic that is marked as deleted goes if it has no forks, and so do the deleted topics above it
+# of which it was the last fork.
+DELETED_WITHOUT_FORKS: Final = """topic_id IN (
+    WITH RECURSIVE gone(topic_id, parent_id) AS (
+        SELECT topic_id, parent_id FROM topics
+        WHERE topic_id = :topic_id
+            AND NOT EXISTS (SELECT 1 FROM topics AS fork WHERE fork.parent_id = topics.topic_id)
+        UNION ALL
+        SELECT above.topic_id, above.parent_id FROM topics AS above JOIN gone
+        WHERE above.topic_id = gone.parent_id AND above.deleted = 1
+            AND NOT EXISTS (
+                SELECT 1 FROM topics AS other
+                WHERE other.parent_id = above.topic_id AND other.topic_id <> gone.topic_id
+            )
+    )
+    SELECT topic_id FROM gone
+)"""
+# But each topic's last page, because later pages add up from it.
+_PAGES_WITHOUT_READERS: Final = """
+EXISTS (
+    SELECT 1 FROM index_pages AS later
+    WHERE later.topic_id = this.topic_id AND later.base_offset > this.base_offset
+) AND (
+    end_offset <= (
+        SELECT coalesce(max(last_offset), -1) + 1 FROM stored_sections
+        WHERE stored_sections.topic_id = this.topic_id
+    )
+    OR end_offset <= (SELECT held_offset FROM topics WHERE topics.topic_id = this.topic_id)
+)"""
+_UNREAD_BY_FORKS: Final = """
+topic_id = :topic_id AND base_offset >= :begin AND last_offset < :end
+AND EXISTS (
+    SELECT 1 FROM stored_sections AS later
+    WHERE later.topic_id = this.topic_id AND later.base_offset > this.base_offset
+)"""
+# Most ranges of a switch have no rows: one query finds those that have.
+_IN_RANGES: Final = """(topic_id, base_offset) IN (
+    SELECT topic_id, base_offset FROM json_each(:ranges) JOIN stored_sections
+    ON topic_id = json_extract(value, '$[0]')
+        AND base_offset BETWEEN json_extract(value, '$[1]') AND json_extract(value, '$[2]')
+)"""
+_OF_KEYS: Final = '"key" IN (SELECT value FROM json_each(:keys))'
 
 
-def project(connection: Connection, entries: Sequence[Entry], parents: Parents) -> int:
-    """Apply what `entries` say, once topics and entries have their rows; how much the file's
-    checksum grows by it. `parents`: of the topics that they trim or delete."""
-    added = 0
+# --- forks ---
+
+
+def parents_of(tables: Tables, operations: Iterable[Operation]) -> Parents:
+    """Of the topics that `operations` fork, trim or delete, and of all above them; read before
+    they are applied."""
+    named: set[int] = set()
+    made: dict[int, int | None] = {}
+    for operation in operations:
+        if isinstance(operation, TopicForked):
+            made[operation.topic_id] = operation.parent_id
+            named.add(operation.parent_id)
+        elif isinstance(operation, TopicDeleted | TopicTrimmed):
+            named.add(operation.topic_id)
+    found: dict[int, int | None] = {}
+    query = (
+        "SELECT topic_id, parent_id FROM topics"
+        " WHERE topic_id IN (SELECT value FROM json_each(:ids))"
+    )
+    while named:
+        fresh: dict[int, int | None] = dict(tables.rows(query, ids=one_of(sorted(named))))
+        found |= fresh
+        named = {parent for parent in fresh.values() if parent is not None} - found.keys()
+    return found | made
+
+
+def concerned(operations: Iterable[Operation], parents: Parents) -> list[int]:
+    """The topics that these operations trim or delete, and all above them, forks first."""
+    found: set[int] = set()
+    for operation in operations:
+        if isinstance(operation, TopicDeleted | TopicTrimmed):
+            topic_id: int | None = operation.topic_id
+            while topic_id is not None and topic_id not in found:
+                found.add(topic_id)
+                topic_id = parents.get(topic_id)
+    return sorted(found, reverse=True)  # a fork is younger than its parent
+
+
+def hold(tables: Tables, topic_ids: Sequence[int]) -> None:
+    """Bring `held_offset` of these topics up to date; forks come first."""
+    forks = _forks_of(tables, topic_ids)
+    query = (
+        "SELECT deleted, log_start_offset, held_offset, parent_id, fork_offset FROM topics"
+        " WHERE topic_id = :topic_id"
+    )
+    for topic_id in topic_ids:
+        for deleted, start, known, parent_id, fork_offset in tables.rows(query, topic_id=topic_id):
+            held = held_offset(None if deleted else start, forks[topic_id].values())
+            if held != known:
+                of_topic = {"topic_id": topic_id, "held": held}
+                tables.update("topics", "held_offset = :held", "topic_id = :topic_id", **of_topic)
+                if parent_id in forks:
+                    forks[parent_id][topic_id] = held, fork_offset
+
+
+def _forks_of(tables: Tables, topic_ids: Sequence[int]) -> dict[int, dict[int, Need]]:
+    """By topic id, what the forks of it need, by their topic ids."""
+    found: dict[int, dict[int, Need]] = defaultdict(dict)
+    query = (
+        "SELECT parent_id, topic_id, held_offset, fork_offset FROM topics"
+        " WHERE parent_id IN (SELECT value FROM json_each(:ids))"
+    )
+    for parent_id, topic_id, held, fork_offset in tables.rows(query, ids=one_of(topic_ids)):
+        found[parent_id][topic_id] = held, fork_offset
+    return found
+
+
+# --- objects ---
+
+
+def project(tables: Tables, entries: Sequence[Entry], parents: Parents) -> None:
+    """Apply what `entries` say, once topics and entries have their rows. `parents`: of the topics
+    that they trim or delete."""
     for entry in entries:
-        operations = entry.contents.operations
-        # In memory's order: what is adopted may go again in the same entry, what is switched not.
+        operations, seq = entry.contents.operations, entry.header.seq
+        # In the order of the broker's memory: what is adopted may be deleted in the same entry.
         for operation in operations:
             if isinstance(operation, ObjectsAdopted):
-                added += _put_in_force(connection, operation.objects, entry.header.seq)
-        added += _settle(connection, concerned(operations, parents))
+                _add_objects(tables, operation.objects, seq)
+        _delete_unneeded(tables, concerned(operations, parents))
         for operation in operations:
-            if isinstance(operation, _OURS):
-                added += _apply(connection, operation, entry)
-    return added
+            _apply(tables, operation, entry)
 
 
-def _apply(connection: Connection, operation: Operation, entry: Entry) -> int:
+def forget_tidied(tables: Tables, paged_seq: int, *, pages_too: bool) -> None:
+    """Delete the rows of entries that are tidied and, up to `paged_seq`, in pages; and the pages
+    that no reader looks up any more."""
+    tidied = "seq <= (SELECT tidied_seq FROM tidy_state) AND seq <= :paged_seq"
+    tables.delete("journal_entries", tidied, paged_seq=paged_seq)
+    if pages_too:
+        tables.delete("index_pages", _PAGES_WITHOUT_READERS)
+
+
+def _apply(tables: Tables, operation: Operation, entry: Entry) -> None:
     match operation:
         case SegmentsReplaced():
-            return _switch(connection, operation, entry.header.seq)
+            if operation.entries_until:
+                tables.update("tidy_state", "tidied_seq = :s", "id = 1", s=operation.entries_until)
+            _delete_replaced(tables, operation.replaced)
+            _add_objects(tables, operation.objects, entry.header.seq)
         case TopicCompacted(topic_id=topic_id, base_offset=base, last_offset=last):
-            return _set_runs(connection, topic_id, (base, last))
+            _set_runs(tables, topic_id, (base, last))
         case ObjectsCondemned(keys=keys):
-            gone = _delete(connection, stored_objects, stored_objects.c.key.in_(keys))
-            since_us = entry.header.created_us
-            fresh = [{"key": key, "since_us": since_us} for key in keys]
-            return _insert(connection, garbage, fresh) - gone
+            tables.delete("stored_objects", _OF_KEYS, keys=one_of(keys))
+            tables.insert("garbage", ((key, entry.header.created_us) for key in keys))
         case ObjectsRemoved(keys=keys):
-            return -_delete(connection, garbage, garbage.c.key.in_(keys))
-    raise AssertionError(operation)
+            tables.delete("garbage", _OF_KEYS, keys=one_of(keys))
 
 
-def _settle(connection: Connection, topic_ids: Sequence[int]) -> int:
-    """Delete the rows of these topics that nobody needs any more (`broker.lineage.settle`), and
-    bring their runs up to date; how much the checksum grows by it."""
-    if not topic_ids:
-        return 0
-    found = {row.topic_id: row for row in rows_with(connection, topics.c.topic_id, topic_ids)}
-    forks = forks_of(connection, topic_ids)
-    of = stored_sections.c
-    added = 0
-    for topic_id in topic_ids:
-        row = found.get(topic_id)
-        which = of.topic_id == topic_id
-        if row is None:
-            added -= _delete(connection, index_pages, index_pages.c.topic_id == topic_id)
-        else:
-            which = and_(which, of.last_offset < row.held_offset)
-        added -= _delete(connection, stored_sections, which)
-        added += _set_runs(connection, topic_id)
-        if row is not None and (needs := list(forks[topic_id].values())):
-            added -= _delete_in_holes(connection, row, needs)
-    return added
-
-
-def _delete_in_holes(connection: Connection, topic: rows.ResultRow, needs: Sequence[Need]) -> int:
-    """Delete what lies where nobody needs it, but the topic's last row; its checksum."""
-    of, later = stored_sections.c, stored_sections.alias("later")
-    has_later = exists().where(
-        later.c.topic_id == of.topic_id, later.c.base_offset > of.base_offset
+def _add_objects(tables: Tables, objects: Sequence[StoredObject], seq: int) -> None:
+    tables.insert(
+        "stored_objects",
+        ((object_id_of(seq, i), stored.key, stored.length) for i, stored in enumerate(objects)),
     )
-    gone = 0
-    for begin, end in holes(None if topic.deleted else topic.log_start_offset, needs):
-        within = and_(of.base_offset >= begin, of.last_offset < end)
-        which = and_(of.topic_id == topic.topic_id, within, has_later)
-        gone += _delete(connection, stored_sections, which)
-    return gone
+    tables.insert("stored_sections", _readable_sections(tables, objects, seq))
 
 
-def _set_runs(connection: Connection, topic_id: int, added: Run | None = None) -> int:
-    """Bring the topic's runs up to date with one more of them, and with its log start; how much
-    the checksum grows by it."""
-    found = rows_with(connection, topics.c.topic_id, [topic_id])
-    of_topic = compacted_runs.c.topic_id == topic_id
-    query = select(compacted_runs).where(of_topic).order_by(compacted_runs.c.base_offset)
-    before = [(row.base_offset, row.last_offset) for row in connection.execute(query)]
-    after = before if added is None else with_run(before, *added)
-    starts = [topic.log_start_offset for topic in found if not topic.deleted]
-    after = [run for start in starts for run in without_below(after, start)]
-    if after == before:
-        return 0
-    fresh = [{"topic_id": topic_id, "base_offset": run[0], "last_offset": run[1]} for run in after]
-    return -_delete(connection, compacted_runs, of_topic) + _insert(
-        connection, compacted_runs, fresh
-    )
-
-
-def forget_tidied(connection: Connection, paged_seq: int, *, pages_too: bool) -> int:
-    """Delete the rows of entries that are tidied and, up to `paged_seq`, in pages; and the pages
-    that nobody will look up any more (but each topic's last, which later ones add up from). How
-    much the checksum grows by it."""
-    tidied_seq = select(tidy_state.c.tidied_seq).scalar_subquery()
-    seq = journal_entries.c.seq
-    added = -_delete(connection, journal_entries, and_(seq <= tidied_seq, seq <= paged_seq))
-    if pages_too:
-        added -= _delete(connection, index_pages, _is_dead_page())
-    return added
-
-
-def _is_dead_page() -> ColumnElement[bool]:
-    of, later = index_pages.c, index_pages.alias("later")
-    stored_end = (
-        select(func.coalesce(func.max(stored_sections.c.last_offset), -1) + 1)
-        .where(stored_sections.c.topic_id == of.topic_id)
-        .scalar_subquery()
-    )
-    held = select(topics.c.held_offset).where(topics.c.topic_id == of.topic_id).scalar_subquery()
-    has_later = exists().where(
-        later.c.topic_id == of.topic_id, later.c.base_offset > of.base_offset
-    )
-    return and_(has_later, or_(of.end_offset <= stored_end, of.end_offset <= held))
-
-
-def _switch(connection: Connection, switch: SegmentsReplaced, seq: int) -> int:
-    added = 0
-    if switch.entries_until:
-        before = connection.execute(select(tidy_state)).one()
-        after = before._asdict() | {"tidied_seq": switch.entries_until}
-        connection.execute(update(tidy_state), after)
-        added = checksum_of(tidy_state, [after.values()]) - checksum_of(tidy_state, [before])
-    added -= _delete_replaced(connection, switch.replaced)
-    return added + _put_in_force(connection, switch.objects, seq)
-
-
-def _put_in_force(connection: Connection, objects: Sequence[StoredObject], seq: int) -> int:
-    fresh = [
-        {"object_id": object_id_of(seq, i), "key": stored.key, "length": stored.length}
-        for i, stored in enumerate(objects)
-    ]
-    added = _insert(connection, stored_objects, fresh)
-    return added + _insert(connection, stored_sections, _in_force(connection, objects, seq))
-
-
-def _delete_replaced(connection: Connection, replaced: Sequence[ReplacedRange]) -> int:
-    """Delete the rows in these ranges; their checksum. Most ranges of a switch have none: one
-    question finds those that do."""
-    of = stored_sections.c
-    ranges = [(item.topic_id, item.base_offset, item.last_offset) for item in replaced]
-    asked = func.json_each(json.dumps(ranges)).table_valued("value")
-    topic_id, base, last = (func.json_extract(asked.c.value, f"$[{i}]") for i in range(3))
-    inside = and_(of.topic_id == topic_id, of.base_offset.between(base, last))
-    found = connection.execute(select(of.topic_id, of.base_offset).join(asked, inside)).all()
-    added = 0
-    for topic_id, base in found:
-        which = and_(of.topic_id == topic_id, of.base_offset == base)
-        added += _delete(connection, stored_sections, which)
-    return added
-
-
-def _in_force(
-    connection: Connection, objects: Sequence[StoredObject], seq: int
-) -> Iterator[rows.Row]:
-    """Rows of the objects' sections that somebody can still read."""
+def _readable_sections(tables: Tables, objects: Sequence[StoredObject], seq: int) -> Iterator[Row]:
+    """Rows of the objects' sections that some topic can still read."""
     named = sorted({section.topic_id for stored in objects for section in stored.sections})
-    asked = select(topics.c.topic_id, topics.c.held_offset)
-    found = connection.execute(asked.where(one_of(topics.c.topic_id, named)))
-    held: dict[int, int] = {topic_id: offset for topic_id, offset in found}  # noqa: C416
+    query = (
+        "SELECT topic_id, held_offset FROM topics"
+        " WHERE topic_id IN (SELECT value FROM json_each(:ids))"
+    )
+    held: dict[int, int] = dict(tables.rows(query, ids=one_of(named)))
     for i, stored in enumerate(objects):
         for section in stored.sections:
             if section.last_offset >= held.get(section.topic_id, section.last_offset + 1):
-                yield rows.of_stored_section(object_id_of(seq, i), section)
+                yield (
+                    section.topic_id,
+                    section.base_offset,
+                    section.last_offset,
+                    section.record_count,
+                    object_id_of(seq, i),
+                    section.at,
+                    section.length,
+                    section.crc,
+                    section.created_us,
+                    section.largest_timestamp_us,
+                )
 
 
-def _insert(connection: Connection, table: Table, fresh: Iterable[rows.Row]) -> int:
-    """Insert rows, some at a time, as the event loop makes them; their checksum."""
-    added, left = 0, iter(fresh)
-    while some := list(islice(left, _ROWS_AT_ONCE)):
-        connection.execute(insert(table), some)
-        added += checksum_of(table, (row.values() for row in some))
-    return added
+def _delete_replaced(tables: Tables, replaced: Sequence[ReplacedRange]) -> None:
+    ranges = [(item.topic_id, item.base_offset, item.last_offset) for item in replaced]
+    tables.delete("stored_sections", _IN_RANGES, ranges=one_of(ranges))
 
 
-def _delete(connection: Connection, table: Table, which: ColumnElement[bool]) -> int:
-    """Delete rows; their checksum."""
-    gone: Sequence[Any] = connection.execute(select(table).where(which)).all()
-    if gone and connection.execute(delete(table).where(which)).rowcount != len(gone):
-        raise CorruptObjectError(f"rows of {table.name} could not be deleted")
-    return checksum_of(table, gone)
+def _delete_unneeded(tables: Tables, topic_ids: Sequence[int]) -> None:
+    """Delete the rows of these topics that nobody needs any more (`settle` in
+    broker/topics/topic.py), and bring their runs up to date."""
+    if not topic_ids:
+        return
+    forks = _forks_of(tables, topic_ids)
+    query = "SELECT deleted, log_start_offset, held_offset FROM topics WHERE topic_id = :topic_id"
+    for topic_id in topic_ids:
+        of_topic = {"topic_id": topic_id}
+        rows = tables.rows(query, **of_topic)
+        if not rows:
+            tables.delete("index_pages", "topic_id = :topic_id", **of_topic)
+            tables.delete("stored_sections", "topic_id = :topic_id", **of_topic)
+        for _, _, held in rows:
+            unheld = "topic_id = :topic_id AND last_offset < :held"
+            tables.delete("stored_sections", unheld, held=held, **of_topic)
+        _set_runs(tables, topic_id)
+        needs = list(forks[topic_id].values())
+        for deleted, start, _ in rows if needs else ():
+            for begin, end in holes(None if deleted else start, needs):
+                tables.delete("stored_sections", _UNREAD_BY_FORKS, begin=begin, end=end, **of_topic)
+
+
+def _set_runs(tables: Tables, topic_id: int, added: Run | None = None) -> None:
+    """Bring the topic's runs up to date with its log start, and with one more of them."""
+    of_topic = {"topic_id": topic_id}
+    start = tables.value(
+        "SELECT log_start_offset FROM topics WHERE topic_id = :topic_id AND NOT deleted",
+        **of_topic,
+    )
+    before = tables.rows(
+        "SELECT base_offset, last_offset FROM compacted_runs WHERE topic_id = :topic_id"
+        " ORDER BY base_offset",
+        **of_topic,
+    )
+    after = before if added is None else with_run(before, *added)
+    after = [] if start is None else list(without_below(after, start))
+    if after != before:
+        tables.delete("compacted_runs", "topic_id = :topic_id", **of_topic)
+        tables.insert("compacted_runs", ((topic_id, *run) for run in after))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from datetime import UTC, datetime, timedelta
-from typing import Final
+from typing import Any, Final
 from urllib.parse import parse_qsl
 
 from litestar.types import Receive
@@ -17,6 +17,7 @@ from seb_appliance.errors import (
     RequestTooLargeError,
     UnsupportedMediaTypeError,
 )
+from seb_appliance.formats.declared import Declared
 
 CONTENT_TYPE = b"application/x-www-form-urlencoded"
 
@@ -99,6 +100,20 @@ async def read(
 
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def parsed(one: Declared, form: Form) -> Any:
+    """The value of its field; None if that is empty. Raises BadRequestError."""
+    text = form.text(one.name)
+    if one.choices and text and text not in one.choices:
+        raise BadRequestError(f"{one.label} is one of {', '.join(one.choices)}.")
+    try:
+        value = one.parse(text) if text else None
+    except ValueError as error:
+        raise BadRequestError(f"{one.label}: {error}.") from error
+    if allowed := one.out_of_bounds(value):
+        raise BadRequestError(f"{one.label}: {allowed}.")
+    return value
 
 
 def time_us(text: str, name: str) -> int | None:

@@ -12,7 +12,7 @@ from urllib.parse import quote, urlencode
 from backports import zstd
 
 from seb_appliance import limits
-from seb_appliance.api.openapi.routes import openapi_json
+from seb_appliance.ops.serve.protocols import openapi_json
 
 DOCUMENT: Final[dict[str, Any]] = json.loads(openapi_json())
 TOPIC: Final = "big"  # it has records: see test_slices.py

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from seb_appliance.setting_table import SETTINGS
+from seb_appliance.settings import SETTINGS
 from tests.ansible.playing import PLAYBOOKS, ROLE, ROOT, play
 
 VARIABLES = {

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from seb_appliance.formats.operations import GRANT_OPERATIONS
+from seb_appliance.formats.api_key_members import GRANT_OPERATIONS
 
 
 def test_an_api_key_is_made_listed_shown_and_revoked(seb):

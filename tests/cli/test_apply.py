@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from seb_appliance.cli import remote as asking
+from seb_appliance.cli import options as asking
 from seb_appliance.client import Admin, ApplianceError
 from tests.cli.conftest import Seb
 from tests.support.servers.s3_server import free_port
@@ -178,7 +178,7 @@ def test_the_api_key_in_use_is_never_deleted(seb: Seb) -> None:
 def test_the_secret_of_a_new_api_key_is_shown_once_and_works(seb: Seb) -> None:
     path = write(seb, "api_keys: {shown: {grants: [admin]}}\n")
     told = seb.good("apply", path)
-    assert "shown this once" in told.err
+    assert "shown only once" in told.err
     key = seb.folder / "shown.key"
     key.write_text(told.out.split()[-1])
     assert seb.good("apply", path, "--key-file", str(key)).out == ""
@@ -223,7 +223,7 @@ def test_no_secret_goes_into_a_file_of_somebody_else(
     secrets = seb.folder / "secrets"
     secrets.touch(mode=0o600)
     with monkeypatch.context() as patched:
-        patched.setattr("seb_appliance.cli.applying.report.os.geteuid", lambda: os.getuid() + 1)
+        patched.setattr("seb_appliance.cli.apply_changes.os.geteuid", lambda: os.getuid() + 1)
         seb.refused("apply", path, "--secrets-file", str(secrets), code=78)
     assert changes(seb, path) == [("create", "api_key", "theirs")]
 
@@ -236,7 +236,7 @@ def test_a_secret_that_cannot_be_written_is_told_of_with_the_way_out(
 
     path = write(seb, "api_keys: {full: {grants: [admin]}}\n")
     with monkeypatch.context() as patched:
-        patched.setattr("seb_appliance.cli.applying.report.os.write", full)
+        patched.setattr("seb_appliance.cli.apply_changes.os.write", full)
         sentence = seb.refused("apply", path, "--secrets-file", str(seb.folder / "secrets"))
     key = api_key(seb, "full")["api_key_id"]
     assert f"the API key {key} is made, but its secret could not be written" in sentence

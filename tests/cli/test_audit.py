@@ -42,7 +42,7 @@ def test_pages_follow_one_another(seb, done, monkeypatch):
     every = seb.good("audit", "--json", "--max", "10000").json
     assert [one["number"] for one in every["audit"]] == list(range(len(every["audit"]), 0, -1))
     assert every["next_before"] is None
-    monkeypatch.setattr(sys.modules["seb_appliance.cli.commands.audit"], "PAGE", 2)
+    monkeypatch.setattr(sys.modules["seb_appliance.cli.commands.status"], "PAGE", 2)
     assert seb.good("audit", "--json", "--max", "10000").json == every
     three = seb.good("audit", "--json", "--max", "3").json
     assert three["audit"] == every["audit"][:3]

@@ -89,7 +89,7 @@ def test_a_reset_for_programs_asks_nothing(seb, group):
 
 def test_deleting_asks_for_the_name(seb, group):
     assert "nothing was deleted" in seb.refused("groups", "delete", group, stdin=b"y\n")
-    assert seb.good("groups", "delete", group, stdin=group.encode()).out == f"{group} is deleted\n"
+    assert seb.good("groups", "delete", group, stdin=group.encode()).out == f"{group} deleted\n"
     assert "(group_not_found)" in seb.refused("groups", "show", group)
     assert "(group_not_found)" in seb.refused("groups", "delete", group, "--yes")
 

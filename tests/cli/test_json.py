@@ -54,7 +54,10 @@ ENDLESS = {"tail"}  # as `consume --follow`
 
 
 def commands() -> Iterator[tuple[str, click.Command]]:
-    for name, command in program.commands.items():
+    context = click.Context(program)
+    for name in program.list_commands(context):
+        command = program.get_command(context, name)
+        assert command is not None
         if isinstance(command, click.Group):
             yield from ((f"{name} {below}", found) for below, found in command.commands.items())
         else:

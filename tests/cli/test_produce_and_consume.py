@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from seb_appliance.cli import record_lines
-from seb_appliance.cli.remote import OutputError
+from seb_appliance.cli.errors import OutputError
 from seb_appliance.client import Admin, Producer
 from seb_appliance.client.leasing import Commits
 

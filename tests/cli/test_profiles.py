@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from seb_appliance.settings import profiles_file
+from seb_appliance.setting_sources import profiles_file
 
 ELSEWHERE = "http://192.0.2.1:51313"
 
@@ -33,9 +33,7 @@ def write(seb, text: str, mode: int = 0o600) -> None:
 
 def test_the_first_profile_is_the_default_and_says_where_and_who(seb):
     url, key = seb.appliance.base_url, seb.appliance.admin_key.encode()
-    assert (
-        "is added, the default" in seb.good("profiles", "add", "here", "--url", url, stdin=key).out
-    )
+    assert "added, the default" in seb.good("profiles", "add", "here", "--url", url, stdin=key).out
     assert seb.good("status")
     assert stat.S_IMODE(path(seb).stat().st_mode) == 0o600
     assert stat.S_IMODE(path(seb).parent.stat().st_mode) == 0o700

@@ -38,7 +38,7 @@ def test_the_newest_value_is_written_as_it_is(seb, stock):
 def test_a_deleted_key_has_a_history_that_ends_in_a_tombstone(seb, stock):
     assert "nothing was deleted" in seb.refused("record-keys", "delete", stock, "apple")
     told = seb.good("record-keys", "delete", stock, "apple", "--yes")
-    assert told.out.startswith("apple is deleted, at offset ")
+    assert told.out.startswith("apple deleted, at offset ")
     rows = seb.good("record-keys", "history", stock, "apple", "--fresh", "--max", "2").rows
     assert [row[-1] for row in rows] == ["-", "3"]
     found = seb.good("record-keys", "history", stock, "apple", "--before", "2", "--json").json

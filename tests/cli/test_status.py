@@ -53,7 +53,7 @@ def test_a_key_file_that_is_not_there_is_told(seb):
 def test_without_a_key_file_the_admin_key_of_the_data_directory_is_used(seb, monkeypatch):
     monkeypatch.delenv("SEB_KEY_FILE")
     monkeypatch.setenv("SEB_DATA", str(seb.folder))
-    assert "admin.key is not there" in seb.refused("status", code=78)
+    assert "admin.key does not exist" in seb.refused("status", code=78)
     (seb.folder / "admin.key").write_text(seb.appliance.admin_key)
     assert seb.good("status")
 

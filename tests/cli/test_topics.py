@@ -6,7 +6,7 @@ import pytest
 
 
 def test_a_topic_is_made_listed_changed_shown_and_deleted(seb):
-    assert seb.good("topics", "create", "a.one", "--linger", "20ms").out == "a.one is made\n"
+    assert seb.good("topics", "create", "a.one", "--linger", "20ms").out == "a.one: created\n"
     assert seb.good("topics", "list", "--pattern", "a.*").rows[0][:7] == [
         "a.one", "0", "0", "B", "0", "0", "20ms",
     ]  # fmt: skip
@@ -14,8 +14,8 @@ def test_a_topic_is_made_listed_changed_shown_and_deleted(seb):
         "topics", "change", "a.one", "linger=default", "early_flush=on", "max_record_bytes=64KiB",
         "compression=none",
     )  # fmt: skip
-    assert "64KiB  (its own)" in changed.out
-    assert "none  (its own)" in changed.out
+    assert "64KiB  (set)" in changed.out
+    assert "none  (set)" in changed.out
     shown = seb.good("topics", "show", "a.one", "--json").json
     assert shown["settings"] == {
         "linger_ms": None,
@@ -30,7 +30,7 @@ def test_a_topic_is_made_listed_changed_shown_and_deleted(seb):
         "tombstone_retention_ms": None,
         "dirty_ratio": None,
     }
-    assert seb.good("topics", "delete", "a.one", "--yes").out == "a.one is deleted\n"
+    assert seb.good("topics", "delete", "a.one", "--yes").out == "a.one deleted\n"
     assert seb.good("topics", "list", "--pattern", "a.*").out == "no topics\n"
 
 
@@ -53,7 +53,7 @@ def test_numbers_stand_to_the_right(seb):
 def test_a_topic_that_is_there_with_the_same_settings_is_fine(seb):
     seb.good("topics", "create", "twice", "--early-flush", "on")
     again = seb.good("topics", "create", "twice", "--early-flush", "on")
-    assert "there already" in again.out
+    assert "already exists" in again.out
     assert "(topic_differs)" in seb.refused("topics", "create", "twice")
 
 
@@ -65,19 +65,19 @@ def test_a_topic_is_trimmed_and_its_retention_set(seb):
     assert seb.good("consume", "trimmed").out == "c\n"
     assert "(offset_out_of_range)" in seb.refused(*asked[:3], "--before", "4", "--yes")
     shown = seb.good("topics", "change", "trimmed", "retention=7d", "retention_bytes=1GiB").out
-    assert "7d  (its own)" in shown
-    assert "1GiB  (its own)" in shown
-    assert "for ever" in seb.good("topics", "change", "trimmed", "retention=default").out
+    assert "7d  (set)" in shown
+    assert "1GiB  (set)" in shown
+    assert "unlimited" in seb.good("topics", "change", "trimmed", "retention=default").out
 
 
 def test_a_topic_is_compacted_as_it_was_asked_for(seb):
     options = ("--cleanup", "compact", "--tombstone-retention", "7d", "--dirty-ratio", "0.2")
     seb.good("topics", "create", "compacted", *options)
     shown = seb.good("topics", "change", "compacted", "min_compaction_lag=1h").out
-    assert "compact  (its own)" in shown
-    assert "7d  (its own)" in shown
-    assert "0.2  (its own)" in shown
-    assert "1h  (its own)" in shown
+    assert "compact  (set)" in shown
+    assert "7d  (set)" in shown
+    assert "0.2  (set)" in shown
+    assert "1h  (set)" in shown
 
 
 def test_deleting_asks_for_the_name(seb):
@@ -135,9 +135,9 @@ def test_a_fork_is_made_shown_and_found_again(seb):
     seb.good("topics", "create", "forked")
     seb.good("produce", "forked", stdin=b"a")
     made = seb.good("topics", "fork", "forked.x", "--from", "forked", "--at", "1")
-    assert made.out == "forked.x is made: it shares forked below offset 1\n"
+    assert made.out == "forked.x: created, shares forked below offset 1\n"
     again = seb.good("topics", "fork", "forked.x", "--from", "forked")
-    assert again.out == "forked.x is there already: it shares forked below offset 1\n"
+    assert again.out == "forked.x: already exists, shares forked below offset 1\n"
     shown = seb.good("topics", "show", "forked.x").out
     assert "forked, at offset 1" in shown
     assert seb.good("topics", "show", "forked", "--json").json["forks"] == 1

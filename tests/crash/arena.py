@@ -15,7 +15,7 @@ from seb_appliance.failpoints import NO_FAILPOINTS
 from seb_appliance.formats.entry import ORIGIN
 from seb_appliance.ops.checks.check import CheckOptions, check_bucket
 from seb_appliance.state.database import StateDatabase
-from seb_appliance.state.digest import state_digest
+from seb_appliance.state.tables import state_digest
 from seb_appliance.storage.journal.bases import BaseChain, ClaimedLog
 from seb_appliance.storage.journal.bucket_info import read_bucket_info
 from seb_appliance.storage.journal.create_only import CreateOnlyLog

@@ -19,15 +19,14 @@ import pyarrow as pa
 from backports import zstd
 
 from seb_appliance.api.encoding.record_bodies import parse_batches
-from seb_appliance.errors import BadBatchError, CorruptObjectError, RefusedError
+from seb_appliance.errors import BadBatchError, CorruptObjectError, NewerReleaseError, RefusedError
 from seb_appliance.formats import arrow, batch, batch_v1, entry, segment
 from seb_appliance.formats.columns import BinaryColumn, Columns, int64s
 from seb_appliance.formats.contents import decode_contents, encode_contents
 from seb_appliance.limits import REQUEST_BYTES_MAX
-from seb_appliance.start_errors import NewerReleaseError
-from seb_appliance.state import migrate
-from seb_appliance.state.checks import read_checked_revision
-from seb_appliance.state.failures import told_of
+from seb_appliance.state import schema
+from seb_appliance.state.checks import needs_upgrade, read_checked_revision
+from seb_appliance.state.files import sqlite_errors
 from seb_appliance.storage import layout
 from tests.fuzz.target import Target, tried
 from tests.unit.formats.samples import body_of, plain, recrc, segment_recrc, with_body
@@ -140,7 +139,7 @@ def state_file() -> bytes:
     """An empty state, as a snapshot holds it."""
     with TemporaryDirectory() as folder:
         path = Path(folder) / "state.sqlite"
-        migrate.make(path)
+        schema.make(path)
         return path.read_bytes()
 
 
@@ -154,9 +153,9 @@ def check_snapshot(data: bytes) -> None:
         changed[place : place + len(new)] = new
         at += 4 + data[at + 3]
     changed[18:20] = b"\1\1"  # a file in memory has no WAL beside it
-    with told_of(Path("snapshot")), closing(sqlite3.connect(":memory:")) as connection:
+    with sqlite_errors(Path("snapshot")), closing(sqlite3.connect(":memory:")) as connection:
         connection.deserialize(bytes(changed))
-        migrate.needs_upgrade(read_checked_revision(connection))
+        needs_upgrade(read_checked_revision(connection))
 
 
 def check_bucket_keys(data: bytes) -> None:

@@ -14,21 +14,21 @@ import msgspec
 from backports import zstd
 
 from seb_appliance import limits
-from seb_appliance.api.encoding.media_types import media_type, negotiate
+from seb_appliance.api.encoding.formats import media_type, negotiate
 from seb_appliance.api.encoding.parameters import read_headers
 from seb_appliance.api.encoding.record_bodies import parse_batches, parse_single
 from seb_appliance.api.encoding.record_json import parse_json, parse_ndjson
 from seb_appliance.api.encoding.trace_context import keep_traceparent
-from seb_appliance.api.encoding.transaction_bodies import parse_transaction
 from seb_appliance.api.routes.groups.offsets import parse_offsets
+from seb_appliance.api.routes.records.transactions import parse_transaction
 from seb_appliance.api.server.auth import token_of
 from seb_appliance.api.server.bodies import GzipMember, ZstdFrame
 from seb_appliance.broker.access.api_keys import ApiKeys
 from seb_appliance.broker.values import NewRecords
 from seb_appliance.errors import RefusedError
 from seb_appliance.protocols.cloud_events.requests import mode_of, parse_events, to_records
-from seb_appliance.protocols.go import multipart as go_multipart
-from seb_appliance.protocols.go.parameters import go_token_of
+from seb_appliance.protocols.go import wire as go_multipart
+from seb_appliance.protocols.go.wire import go_token_of
 from seb_appliance.ui import forms
 from tests.fuzz.formats import NUMBERS, SENT
 from tests.fuzz.target import Target, tried

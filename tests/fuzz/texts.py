@@ -8,21 +8,20 @@ from pathlib import Path
 from tempfile import gettempdir
 from typing import Final
 
-from seb_appliance import limits, quantities, settings
+from seb_appliance import limits, quantities, setting_sources
 from seb_appliance.api.encoding import parameters
 from seb_appliance.api.encoding.times import format_time, parse_time
 from seb_appliance.api.routes.records import many as places_of_many
 from seb_appliance.api.routes.records import views as record_views
-from seb_appliance.api.routes.records.consume import READ_QUERY, read_request
 from seb_appliance.api.routes.records.key_parameters import history_question, keys_question
+from seb_appliance.api.routes.records.reading import READ_QUERY, read_request
 from seb_appliance.api.server.auth import Call
 from seb_appliance.broker.shares import OPERATOR
 from seb_appliance.broker.topics.names import Patterns, check_pattern, check_topic_name
 from seb_appliance.broker.values import ApiKeyView, From
 from seb_appliance.client.exchange import AnswerReader, MalformedAnswerError
-from seb_appliance.errors import RefusedError
-from seb_appliance.protocols.go import parameters as go
-from seb_appliance.start_errors import ConfigurationError
+from seb_appliance.errors import ConfigurationError, RefusedError
+from seb_appliance.protocols.go import wire as go
 from tests.fuzz.target import Target
 from tests.support.patterns import pattern_matches
 
@@ -103,7 +102,7 @@ def check_settings(data: bytes) -> None:
     path = Path(gettempdir()) / f"seb-fuzzed-settings-{os.getpid()}.toml"
     path.write_bytes(data)
     try:
-        found = settings.load(environment={}, config=path)
+        found = setting_sources.load(environment={}, config=path)
     except ConfigurationError as error:
         assert error.detail  # noqa: PT017 - what it raises is the subject
         return
@@ -116,7 +115,7 @@ def check_variables(data: bytes) -> None:
     """`NAME=value` lines of the environment."""
     lines = (line.partition("=") for line in text_of(data).split("\n"))
     given = {f"SEB_{name}": value for name, _, value in lines if name != "CONFIG"}
-    settings.load(environment=given)
+    setting_sources.load(environment=given)
 
 
 def check_cursors(data: bytes) -> None:

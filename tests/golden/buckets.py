@@ -22,7 +22,7 @@ from unittest import mock
 import msgspec
 
 from seb_appliance import limits
-from seb_appliance.formats.operations import TopicSettings
+from seb_appliance.formats.topic_settings import TopicSettings
 from seb_appliance.storage.layout import Mode
 from seb_appliance.storage.stores.memory import MemoryStore
 from tests.support.appliance import running_appliance

@@ -19,9 +19,9 @@ from pathlib import Path
 import click
 import httpx2
 
-from seb_appliance import errors, start_errors
+from seb_appliance import errors
 from seb_appliance.cli import seb
-from seb_appliance.setting_table import SETTINGS
+from seb_appliance.settings import SETTINGS
 from tests.support.appliance import running_appliance
 from tests.support.tidied import FLAGS
 
@@ -134,12 +134,12 @@ def error_catalogue() -> str:
         f"{kind.__name__}: {kind.code} {kind.status} retryable={kind.retryable} "
         f"side_effects={kind.side_effects}"
         for kind in _below(errors.SebError)
-        if kind.__module__ == errors.__name__
+        if kind.__module__ == errors.__name__ and not issubclass(kind, errors.StartError)
     }
     exits = {
         f"{kind.__name__}: exit code {kind.exit_code}"
-        for kind in (start_errors.StartError, *_below(start_errors.StartError))
-        if kind.__module__ == start_errors.__name__
+        for kind in (errors.StartError, *_below(errors.StartError))
+        if kind.__module__ == errors.__name__
     }
     return "\n".join([*sorted(rows), *sorted(exits)])
 

@@ -14,7 +14,7 @@ import pytest
 import pytest_asyncio
 
 from seb_appliance.api.routes.records import ranges as range_answers
-from seb_appliance.protocols.arrow import encoding as records_arrow
+from seb_appliance.protocols import arrow as records_arrow
 
 pa = pytest.importorskip("pyarrow")
 pytestmark = pytest.mark.asyncio(loop_scope="module")

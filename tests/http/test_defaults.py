@@ -9,7 +9,7 @@ import msgspec
 import pytest
 import pytest_asyncio
 
-from seb_appliance.api.openapi.routes import openapi_json
+from seb_appliance.ops.serve.protocols import openapi_json
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

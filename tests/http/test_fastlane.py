@@ -224,7 +224,7 @@ async def test_a_body_that_stays_away_is_timed_out(
 async def test_more_heads_than_are_kept_are_answered_as_well(
     seb: RunningAppliance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("seb_appliance.api.server.plain_heads.HEADS_KEPT", 3)
+    monkeypatch.setattr("seb_appliance.api.server.plain_requests.HEADS_KEPT", 3)
     await seb.client.put("/v1/topics/t", json={})
     lane = Lane(seb)
     for i in range(10):

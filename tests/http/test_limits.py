@@ -168,7 +168,7 @@ FULL: dict[str, tuple[Callable[[RunningAppliance], Awaitable[httpx2.Response]], 
     "KEY_VIEWS_MAX": (
         lambda seb: seb.client.get(f"{RECORDS}?view=latest&max_records=1"), 503, "overloaded",
     ),
-    "COMPACTIONS_ELSEWHERE_MAX": (
+    "EXTERNAL_COMPACTIONS_MAX": (
         lambda seb: seb.client.post("/v1/topics/limited/compactions"), 409, "compaction_refused",
     ),
 }  # fmt: skip

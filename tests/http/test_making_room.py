@@ -10,7 +10,7 @@ import pytest
 from seb_appliance import limits
 from seb_appliance.api.server import http_protocol as making_room
 from seb_appliance.broker.access.audit import AT_THE_MACHINE
-from seb_appliance.formats.operations import TopicSettings
+from seb_appliance.formats.topic_settings import TopicSettings
 from tests.support.appliance import RunningAppliance, running_appliance
 from tests.support.raw_http import RawConnection, exchange
 

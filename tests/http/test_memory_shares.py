@@ -227,10 +227,10 @@ async def test_small_appends_are_charged_what_they_hold(small: RunningAppliance)
     async with stuck(small):
         one, other = (broker.access.authenticate(token) for token in (attacker, victim))
         admitted = 0
-        while admitted < 20_000 and broker.append_at_once(one, "t", b"123456", 6, Told()):
+        while admitted < 20_000 and broker.appends.append_nowait(one, "t", b"123456", 6, Told()):
             admitted += 1
         assert admitted < 2_000  # of 1 MiB: 500 bytes each at the most
-        assert broker.append_at_once(other, "t", b"123456", 6, Told())
+        assert broker.appends.append_nowait(other, "t", b"123456", 6, Told())
         lane = Lane(small)
         assert b'"code":"share_exceeded"' in await lane.answers(produce(attacker))
         lane.leave()

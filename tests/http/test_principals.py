@@ -15,8 +15,8 @@ import msgspec
 import pytest
 import pytest_asyncio
 
-from seb_appliance.api.openapi.routes import openapi_json
 from seb_appliance.clock import Clock, SystemClock
+from seb_appliance.ops.serve.protocols import openapi_json
 from tests.http.bad_input import nothing_happens
 from tests.http.principals import ASKS, GRANTS, LET_IN, PRINCIPALS, STRANGERS, Ask
 from tests.support.appliance import RunningAppliance, running_appliance

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from seb_appliance.api.openapi.routes import openapi_json
 from seb_appliance.broker.access.audit import AT_THE_MACHINE
+from seb_appliance.ops.serve.protocols import openapi_json
 from tests.support.appliance import RunningAppliance, running_appliance
 from tests.support.canaries import children, files_below
 from tests.ui.pages import Visitor, visitor

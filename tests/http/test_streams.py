@@ -9,8 +9,8 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from seb_appliance import limits, settings
-from seb_appliance.start_errors import ConfigurationError
+from seb_appliance import limits, setting_sources
+from seb_appliance.errors import ConfigurationError
 from tests.support.appliance import running_appliance
 from tests.support.lanes import Lane, masked
 
@@ -273,6 +273,6 @@ async def test_an_open_door_is_for_origins_that_are_named(tmp_path: Path, origin
 async def test_the_door_opens_on_loopback_only(tmp_path: Path):
     for host in ("0.0.0.0", "::", "192.0.2.1", "appliance.example"):
         with pytest.raises(ConfigurationError, match="loopback"):
-            settings.load(flags={"durable_streams_open": True, "host": host}, environment={})
+            setting_sources.load(flags={"durable_streams_open": True, "host": host}, environment={})
     for host in ("127.0.0.1", "::1", "localhost"):
-        settings.load(flags={"durable_streams_open": True, "host": host}, environment={})
+        setting_sources.load(flags={"durable_streams_open": True, "host": host}, environment={})

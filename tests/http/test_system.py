@@ -11,7 +11,7 @@ import sys
 
 import pytest
 
-from seb_appliance.api.openapi.routes import ASSETS
+from seb_appliance.api.routes.schema import ASSETS
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

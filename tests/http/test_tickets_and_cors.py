@@ -10,9 +10,8 @@ import pytest_asyncio
 from seb_appliance import limits
 from seb_appliance.api.server.auth import Call, authenticated_again
 from seb_appliance.broker.topics.names import Patterns
-from seb_appliance.errors import UnauthenticatedError
-from seb_appliance.settings import load
-from seb_appliance.start_errors import ConfigurationError
+from seb_appliance.errors import ConfigurationError, UnauthenticatedError
+from seb_appliance.setting_sources import load
 from tests.support.appliance import running_appliance
 from tests.support.documented import check_documented
 from tests.support.events import Events

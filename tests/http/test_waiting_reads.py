@@ -116,9 +116,9 @@ async def test_bytes_that_are_not_at_hand_come_by_the_application(
     lane = await waiting(seb, "away")
     lane.protocol.data_received(consume(seb.admin_key, "?offset=0", "away"))
     broker, once = seb.appliance.broker, [None]
-    at_once = broker.read_at_once
+    at_once = broker.read_nowait
     monkeypatch.setattr(
-        broker, "read_at_once", lambda *a, **more: once.pop() if once else at_once(*a, **more)
+        broker, "read_nowait", lambda *a, **more: once.pop() if once else at_once(*a, **more)
     )
     await seb.client.post("/v1/topics/away/records", content=b"news")
     said = await lane.answers(b"", count=2)

@@ -6,7 +6,6 @@ import asyncio
 import os
 import shutil
 import tempfile
-from functools import cache
 from pathlib import Path
 from unittest import mock
 
@@ -22,7 +21,6 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
-from sqlalchemy.ext.asyncio import AsyncEngine
 
 from seb_appliance import limits
 from seb_appliance.broker.ports import AuditQuery
@@ -31,13 +29,13 @@ from seb_appliance.broker.values import ApiKeyView, From, NewBatches, NewRecords
 from seb_appliance.errors import StoreUnsupportedError, TopicNotFoundError
 from seb_appliance.failpoints import NO_FAILPOINTS
 from seb_appliance.formats import batch
+from seb_appliance.formats.api_key_members import Grant
 from seb_appliance.formats.columns import BinaryColumn, Columns, int64s
-from seb_appliance.formats.operations import Grant, TopicSettings
+from seb_appliance.formats.topic_settings import TopicSettings
 from seb_appliance.ops.serve import assembly
 from seb_appliance.ops.serve.assembly import Appliance
-from seb_appliance.settings import Settings, load
-from seb_appliance.state import database
-from seb_appliance.state.connection import writer_engine
+from seb_appliance.setting_sources import load
+from seb_appliance.settings import Settings
 from seb_appliance.storage.recovery.opening import StartOptions
 from seb_appliance.storage.stores.counted import CountedStore
 from seb_appliance.storage.stores.memory import MemoryStore
@@ -56,13 +54,6 @@ record_lists = st.lists(
 def start_options(settings: Settings) -> StartOptions:
     """As the appliance's own, but quick: that LIST shows what was PUT is no question here."""
     return StartOptions(take_over=settings.take_over, list_rounds=1)
-
-
-@cache
-def kept_engine(path: Path) -> AsyncEngine:
-    """An engine without connections, as each close leaves it, keeps the statements it compiled:
-    most of what a start costs."""
-    return writer_engine(path)
 
 
 class PlainPutStore(MemoryStore):
@@ -115,10 +106,7 @@ class LogMachine(RuleBasedStateMachine):
             await appliance.start()
             return appliance
 
-        with (
-            mock.patch.object(assembly, "_start_options", start_options),
-            mock.patch.object(database, "writer_engine", kept_engine),
-        ):
+        with mock.patch.object(assembly, "_start_options", start_options):
             self.appliance = self.run(start())
         self.broker = self.appliance.broker
         self.check_audit()
@@ -164,7 +152,7 @@ class LogMachine(RuleBasedStateMachine):
         async def all_of_them() -> list[int]:
             answers = await asyncio.gather(
                 *(
-                    self.broker.append(
+                    self.broker.appends.append(
                         ADMIN, name, NewRecords([body]), self.broker.pending.reserve(OPERATOR, 9)
                     )
                     for body in bodies
@@ -178,7 +166,9 @@ class LogMachine(RuleBasedStateMachine):
 
     def _append(self, name: str, records, items: list[bytes | None]) -> None:
         answer = self.run(
-            self.broker.append(ADMIN, name, records, self.broker.pending.reserve(OPERATOR, 1))
+            self.broker.appends.append(
+                ADMIN, name, records, self.broker.pending.reserve(OPERATOR, 1)
+            )
         )
         known = self.model.setdefault(name, [])
         assert (answer.offset, answer.count) == (len(known), len(items))

@@ -16,12 +16,12 @@ from seb_appliance import limits
 from seb_appliance.broker.upkeep.tidying import SwitchRefusedError
 from seb_appliance.clock import SystemClock
 from seb_appliance.errors import ForkRefusedError, NameHeldError, TopicHeldError
-from seb_appliance.formats.operations import TopicSettings
+from seb_appliance.formats.topic_settings import TopicSettings
 from seb_appliance.ops.checks.check import CheckOptions, check_bucket
 from seb_appliance.ops.checks.findings import Findings
 from seb_appliance.ops.checks.listing import list_bucket
 from seb_appliance.ops.checks.reference import Reference
-from seb_appliance.state.digest import state_digest
+from seb_appliance.state.tables import state_digest
 from seb_appliance.storage.journal.retry import RetryingStore
 from seb_appliance.storage.stores.counted import CountedStore
 from tests.support.tidied import Place, Record

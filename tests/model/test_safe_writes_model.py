@@ -74,7 +74,7 @@ class SafeWritesMachine(LogMachine):
 
     def sent(self, name: str, value: bytes, conditions: Conditions):
         reservation = self.broker.pending.reserve(OPERATOR, 1)
-        return self.broker.append(
+        return self.broker.appends.append(
             ADMIN, name, NewRecords([value]), reservation, conditions=conditions
         )
 
@@ -198,7 +198,7 @@ class SafeWritesMachine(LogMachine):
 
     def transact(self, asked: Transaction):
         return self.run(
-            self.broker.transact(ADMIN, asked, self.broker.pending.reserve(OPERATOR, 1))
+            self.broker.appends.transact(ADMIN, asked, self.broker.pending.reserve(OPERATOR, 1))
         )
 
     def refusal_of(self, name: str, offset: int, *, below: int) -> type[Exception] | None:

@@ -6,7 +6,6 @@ import os
 import shutil
 import tempfile
 from pathlib import Path
-from unittest import mock
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -21,8 +20,7 @@ from seb_appliance.broker.values import From, NewRecords, ReadRequest
 from seb_appliance.errors import StandbyError
 from seb_appliance.failpoints import NO_FAILPOINTS
 from seb_appliance.ops.serve.assembly import Appliance
-from seb_appliance.settings import load
-from seb_appliance.state import database
+from seb_appliance.setting_sources import load
 from seb_appliance.storage.journal import followed
 from seb_appliance.storage.journal.replay import ReplayError
 from seb_appliance.storage.stores.counted import CountedStore
@@ -32,7 +30,6 @@ from tests.model.test_appliance_model import (
     ApplianceMachine,
     PlainPutStore,
     _values,
-    kept_engine,
     names,
 )
 
@@ -80,8 +77,7 @@ class StandbyMachine(ApplianceMachine):
                 found.broker.stand_by(StandbyError("a standby"))
             return found
 
-        with mock.patch.object(database, "writer_engine", kept_engine):
-            self.standby = self.run(start())
+        self.standby = self.run(start())
         assert self.standby is not None
         return self.standby
 
@@ -119,7 +115,9 @@ class StandbyMachine(ApplianceMachine):
         broker = self._caught_up()
         with pytest.raises(StandbyError):
             self.run(
-                broker.append(ADMIN, name, NewRecords([b"x"]), broker.pending.reserve(OPERATOR, 1))
+                broker.appends.append(
+                    ADMIN, name, NewRecords([b"x"]), broker.pending.reserve(OPERATOR, 1)
+                )
             )
         with pytest.raises(StandbyError):
             self.run(broker.topics.delete(name))

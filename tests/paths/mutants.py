@@ -48,7 +48,7 @@ from tests.paths.trying import (
 
 RESULTS = ROOT / ".state" / "mutants.json"
 # Imported once, before the forks: what takes longest and is not ours.
-FOREIGN = ("hypothesis", "httpx2", "litestar", "msgspec", "sqlalchemy.ext.asyncio", "yaml")
+FOREIGN = ("hypothesis", "httpx2", "litestar", "msgspec", "yaml")
 OPTIONS = (
     *("-q", "-s", "-m", "not slow", "--tb=no", "--assert=plain"),
     *("-p", "no:cacheprovider", "-p", "no:xdist"),

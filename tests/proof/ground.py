@@ -15,7 +15,7 @@ from typing import Any
 
 from seb_appliance.errors import BadBatchError
 from seb_appliance.formats import entry
-from seb_appliance.state.digest import state_digest
+from seb_appliance.state.tables import state_digest
 from seb_appliance.storage.layout import Mode
 from tests.crash.arena import Arena, Place, directory_arena, s3_arena
 from tests.proof import workers

@@ -19,7 +19,7 @@ import pytest
 
 from seb_appliance.cli import run
 from seb_appliance.ops.serve import process
-from seb_appliance.state.digest import rows_checksum
+from seb_appliance.state.tables import rows_checksum
 from seb_appliance.storage.recovery import opening
 from tests.support.bucket_server import BucketServer
 from tests.support.faultproxy import FaultProxy, Rule

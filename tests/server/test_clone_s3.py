@@ -15,11 +15,12 @@ import pytest
 
 from seb_appliance import limits
 from seb_appliance.clock import SystemClock
+from seb_appliance.errors import ConfigurationError, StoreUnusableError
 from seb_appliance.ops.checks.check import CheckOptions, check_bucket
 from seb_appliance.ops.host import restoring
 from seb_appliance.ops.host.stores import make_store
-from seb_appliance.settings import Settings, load
-from seb_appliance.start_errors import ConfigurationError, StoreUnusableError
+from seb_appliance.setting_sources import load
+from seb_appliance.settings import Settings
 from seb_appliance.storage.journal.retry import RetryingStore
 from seb_appliance.storage.stores.directory import DirectoryStore
 from seb_appliance.storage.stores.object_store import ObjectStore, list_all

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from seb_appliance import limits
 from seb_appliance.broker.append.admission import Admission
 from seb_appliance.broker.append.sealing import seal
 from seb_appliance.broker.append.window import Window
@@ -19,6 +18,7 @@ from seb_appliance.broker.values import NewRecords
 from seb_appliance.clock import SystemClock
 from seb_appliance.failpoints import NO_FAILPOINTS
 from seb_appliance.formats.entry import encode
+from seb_appliance.formats.topic_settings import TopicSettings
 from seb_appliance.state.database import StateDatabase
 from seb_appliance.storage import layout
 from seb_appliance.storage.recovery.opening import StartOptions, open_journal
@@ -63,9 +63,8 @@ async def write_entries(folder: Path, count: int) -> None:
     for i in range(count):
         window, now_us = Window(), clock.wall_us()
         for topic in {i % TOPICS, 7 * i % TOPICS}:
-            prepared = admission.prepare(
-                NewRecords([b"x" * 100] * 5), limits.RECORD_BYTES_MAX, now_us
-            )
+            records, effective = NewRecords([b"x" * 100] * 5), admission.effective(TopicSettings())
+            prepared = admission.prepare(records, effective, now_us)
             admission.place(window, f"topic-{topic}", prepared, now_us)
         sealed = seal(window, now_us)
         encoded = encode(

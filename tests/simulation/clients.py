@@ -19,7 +19,8 @@ from seb_appliance.broker.groups.admission import Commit as GroupCommit
 from seb_appliance.broker.shares import OPERATOR
 from seb_appliance.broker.values import ApiKeyView, From, NewRecords, ReadRequest, ReadResult
 from seb_appliance.errors import CorruptObjectError, OffsetExpiredError, SebError
-from seb_appliance.formats.operations import Grant, TopicSettings
+from seb_appliance.formats.api_key_members import Grant
+from seb_appliance.formats.topic_settings import TopicSettings
 from tests.simulation.history import Call, Commit, Row
 from tests.simulation.process import NotServingError
 from tests.simulation.world import Machine, NoAnswerError, World
@@ -134,7 +135,7 @@ class Clients:
 
         def work(broker: Broker) -> Coroutine[Any, Any, Any]:
             room = broker.pending.reserve(OPERATOR, 100)
-            return broker.append(ADMIN, call.topic, records, room, timeout_ms, conditions)
+            return broker.appends.append(ADMIN, call.topic, records, room, timeout_ms, conditions)
 
         appended, process = await self._world.ask(work, machine)
         call.outcome, call.epoch = "acked", process.epoch
@@ -170,7 +171,7 @@ class Clients:
             timeout_ms = self._draws.choice(TIMEOUTS_MS)
 
             def work(broker: Broker, ms: int | None = timeout_ms) -> Coroutine[Any, Any, Any]:
-                return broker.transact(
+                return broker.appends.transact(
                     ADMIN, transaction, broker.pending.reserve(OPERATOR, 100), ms
                 )
 

@@ -16,7 +16,7 @@ from unittest import mock
 import msgspec
 
 from seb_appliance.broker.access.api_keys import ApiKeys
-from seb_appliance.broker.append.deduplication import Repeats
+from seb_appliance.broker.append.deduplication import Deduplication
 from seb_appliance.broker.append.window import Window
 from seb_appliance.broker.groups.admission import GroupAdmission
 from seb_appliance.broker.log_clock import LogClock
@@ -120,7 +120,7 @@ def unknown_told_as_refused() -> contextlib.AbstractContextManager[Any]:
 
 def repeats_not_known() -> contextlib.AbstractContextManager[Any]:
     """An idempotent producer's request is stored each time that it is sent."""
-    return mock.patch.object(Repeats, "earlier_append", return_value=None)
+    return mock.patch.object(Deduplication, "find_append", return_value=None)
 
 
 def commits_go_backward() -> contextlib.AbstractContextManager[Any]:
@@ -247,12 +247,13 @@ def standby_serves_what_is_not_settled() -> contextlib.AbstractContextManager[An
 
 def sqlite_forgets_trims() -> contextlib.AbstractContextManager[Any]:
     """SQLite does not hear that a log begins later."""
-    changes_of = projection.changes_of
+    apply_event = projection.apply_event
 
-    def changes(event: Any, header: Any) -> list[Any]:
-        return [] if isinstance(event, TopicTrimmed) else changes_of(event, header)
+    def applied(tables: Any, event: Any, header: Any) -> None:
+        if not isinstance(event, TopicTrimmed):
+            apply_event(tables, event, header)
 
-    return mock.patch.object(projection, "changes_of", changes)
+    return mock.patch.object(projection, "apply_event", applied)
 
 
 def pages_end_with_transactions() -> contextlib.AbstractContextManager[Any]:

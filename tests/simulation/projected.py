@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from seb_appliance.formats.entry import Entry
-from seb_appliance.state import migrate
-from seb_appliance.state.connection import short_lived_engine
+from seb_appliance.state import schema
 from seb_appliance.state.projection import project
 
 Tables = dict[str, list[tuple[Any, ...]]]
@@ -23,13 +22,11 @@ Tables = dict[str, list[tuple[Any, ...]]]
 def project_anew(path: Path, entries: Sequence[Entry]) -> None:
     """Go on with the file at `path`, or make it."""
     if not path.exists():
-        migrate.make(path)
-    engine = short_lived_engine(path)
-    try:
-        with engine.begin() as connection:
-            project(connection, entries)
-    finally:
-        engine.dispose()
+        schema.make(path)
+    with closing(schema.connect(path)) as connection:
+        connection.execute("BEGIN IMMEDIATE")
+        project(connection, entries)
+        connection.execute("COMMIT")
 
 
 def differences(found: Path, anew: Path) -> list[str]:

@@ -28,7 +28,6 @@ from tests.simulation.clients import Clients, Failed, is_refusal, rows_of
 from tests.simulation.clock import START_US
 from tests.simulation.fold import folded
 from tests.simulation.history import Call, Row
-from tests.simulation.inline_sqlite import nothing_heard_of_pools, sqlite_on_the_loop
 from tests.simulation.log import Log, read_log
 from tests.simulation.loop import DeadlockError, running
 from tests.simulation.nemesis import Nemesis
@@ -99,8 +98,7 @@ def run_seed(
                     found = run.to_the_end()
                     callbacks, ended_s = world.loop.callbacks_run, world.loop.time()
             finally:
-                with nothing_heard_of_pools():
-                    world.loop.end(world.owners)
+                world.loop.end(world.owners)
     return Outcome(
         seed,
         trace.digest,
@@ -159,7 +157,7 @@ def _local_state(world: World) -> Iterator[None]:
         return
     pages = mock.patch.object(limits, "INDEX_PAGE_ENTRIES", 16)
     gathers = mock.patch.object(limits, "STATE_GATHER_S", 0.5)  # a transaction costs the most here
-    with sqlite_on_the_loop(), pages, gathers:
+    with pages, gathers:
         yield
 
 

@@ -6,12 +6,9 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from random import Random
 
 import pytest
 
-from tests.simulation.inline_sqlite import InlineConnection
-from tests.simulation.loop import Owner, SimulatedLoop, running
 from tests.simulation.sqlite_state import KnownEntries, SqliteDisk
 
 
@@ -77,28 +74,6 @@ def test_a_power_failure_takes_what_came_after_a_checkpoint(
     disk.killed()
     disk.set_back(19)
     assert numbers(disk) == [1, 2, 3]
-
-
-def test_a_process_that_is_killed_in_a_transaction_never_ends_it(disk: SqliteDisk) -> None:
-    loop, owner = SimulatedLoop(Random(1), in_order=True), Owner("A1")
-    owner.on_killed = disk.killed
-
-    async def work() -> None:
-        connection = await InlineConnection(disk.path)
-        await connection.execute("PRAGMA journal_mode = WAL")
-        await connection.execute("CREATE TABLE t (n INTEGER)")
-        await connection.execute("BEGIN")
-        await connection.execute("INSERT INTO t VALUES (1)")
-        owner.kill()
-        await connection.commit()
-
-    with running(loop):
-        task = loop.task_of(owner, work())
-        while not owner.dead:
-            loop._run_once()
-        assert numbers(disk) == []
-        loop.end([owner])
-    assert task.done()
 
 
 def test_another_disk_is_empty(disk: SqliteDisk, writer: sqlite3.Connection) -> None:

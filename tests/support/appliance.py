@@ -12,7 +12,7 @@ from pathlib import Path
 
 import httpx2
 
-from seb_appliance import settings
+from seb_appliance import setting_sources
 from seb_appliance.failpoints import NO_FAILPOINTS
 from seb_appliance.ops.host.stores import make_store
 from seb_appliance.ops.serve.assembly import Appliance
@@ -81,7 +81,7 @@ async def running_appliance(
     A `standby` needs the admin.key of the appliance that it follows. `flags` are settings, as on
     the command line."""
     data.mkdir(parents=True, exist_ok=True)
-    in_force = settings.load(
+    in_force = setting_sources.load(
         flags={"bucket": "memory:", "data": str(data), "linger": "1ms", **flags}, environment={}
     )
     counted = make_store(in_force, NO_FAILPOINTS) if store is None else CountedStore(store)

@@ -14,12 +14,11 @@ from pathlib import Path
 
 import msgspec
 
-from seb_appliance.errors import CorruptObjectError, StoreError
+from seb_appliance.errors import CorruptObjectError, StoreError, StoreUnusableError
 from seb_appliance.failpoints import NO_FAILPOINTS
 from seb_appliance.formats.contents import Contents
 from seb_appliance.formats.entry import ORIGIN, Entry, Position
 from seb_appliance.formats.operations import TopicDeleted
-from seb_appliance.start_errors import StoreUnusableError
 from seb_appliance.storage.journal.journal import StoredJournal
 from seb_appliance.storage.journal.retry import RetryingStore
 from seb_appliance.storage.layout import SnapshotName

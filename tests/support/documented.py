@@ -8,7 +8,7 @@ from typing import Any
 import httpx2
 import msgspec
 
-from seb_appliance.api.openapi.routes import openapi_json
+from seb_appliance.ops.serve.protocols import openapi_json
 
 DOCUMENT = msgspec.json.decode(openapi_json())
 _PATHS = [(re.compile(re.sub(r"\{[a-z_]+\}", "[^/]+", path)), path) for path in DOCUMENT["paths"]]

@@ -154,7 +154,7 @@ class FakeSource:
     def keep(self, entry: EncodedEntry) -> None:
         self.bodies[entry.entry.header.seq] = entry.body
 
-    def at_hand(self, ref: SectionRef) -> bytes | None:
+    def cached(self, ref: SectionRef) -> bytes | None:
         return self.bodies[ref.entry.seq][ref.at : ref.at + ref.length] if self.in_memory else None
 
     async def signed_urls(self, objects: Sequence[ObjectRef], valid_s: int) -> list[str] | None:

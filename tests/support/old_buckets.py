@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from seb_appliance import settings
+from seb_appliance import setting_sources
 from seb_appliance.formats import batch_v1
 from seb_appliance.ops.serve.go_import import Imported, ImportOptions, import_old_log
 from seb_appliance.settings import Settings
@@ -91,4 +91,4 @@ class OldPlace:
 
 def of_directory(bucket: Path, data: Path, **more: str | bool) -> Settings:
     flags: dict[str, str | bool] = {"bucket": f"file:{bucket}", "data": str(data), "linger": "0ms"}
-    return settings.load(flags={**flags, **more}, environment={})
+    return setting_sources.load(flags={**flags, **more}, environment={})

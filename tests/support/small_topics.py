@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from seb_appliance import limits, settings
+from seb_appliance import limits, setting_sources
 from seb_appliance.broker.shares import OPERATOR
 from seb_appliance.broker.values import ApiKeyView, From, NewRecords, ReadRequest
 from seb_appliance.failpoints import NO_FAILPOINTS
-from seb_appliance.formats.operations import Grant
+from seb_appliance.formats.api_key_members import Grant
 from seb_appliance.ops.serve import assembly
 from seb_appliance.ops.serve.assembly import Appliance
 from seb_appliance.storage import layout
@@ -50,7 +50,7 @@ class SmallTopics:
         clock, store = FakeClock(), NotingStore()
         patch.setattr(assembly, "SystemClock", lambda: clock)
         given = {"data": str(folder), "bucket": "memory:", "linger": linger, "tidier": "off"}
-        chosen = settings.load(flags=given, environment={})
+        chosen = setting_sources.load(flags=given, environment={})
         appliance = await Appliance.open(
             chosen, CountedStore(store), NO_FAILPOINTS, lambda *_: None
         )
@@ -79,7 +79,9 @@ class SmallTopics:
         broker = self.appliance.broker
         sent = [
             asyncio.ensure_future(
-                broker.append(ADMIN, name, NewRecords([value]), broker.pending.reserve(OPERATOR, 1))
+                broker.appends.append(
+                    ADMIN, name, NewRecords([value]), broker.pending.reserve(OPERATOR, 1)
+                )
             )
             for name in names
         ]

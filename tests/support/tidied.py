@@ -6,12 +6,13 @@ from pathlib import Path
 
 from crc32c import crc32c
 
-from seb_appliance import settings
+from seb_appliance import setting_sources
 from seb_appliance.broker.shares import OPERATOR
 from seb_appliance.broker.values import ApiKeyView, From, NewRecords, ReadRequest
 from seb_appliance.failpoints import NO_FAILPOINTS
 from seb_appliance.formats import batch_v1
-from seb_appliance.formats.operations import Grant, StoredObject, StoredSection
+from seb_appliance.formats.api_key_members import Grant
+from seb_appliance.formats.operations import StoredObject, StoredSection
 from seb_appliance.ops.serve.assembly import Appliance
 from seb_appliance.storage.stores.counted import CountedStore
 from seb_appliance.storage.stores.memory import MemoryStore
@@ -34,7 +35,7 @@ class Place:
 
     async def start(self, **flags: str) -> None:
         given = {"bucket": "memory:", "linger": "0ms", "take_over": True, **FLAGS, **flags}
-        chosen = settings.load(flags={"data": str(self.folder), **given}, environment={})
+        chosen = setting_sources.load(flags={"data": str(self.folder), **given}, environment={})
         store = CountedStore(self.store)
         self.appliance = await Appliance.open(chosen, store, NO_FAILPOINTS, lambda *_: None)
         await self.appliance.start()
@@ -49,14 +50,16 @@ class Place:
         values = [b"%d " % n + b"x" * size for n in range(count)]
         for value in values:
             reservation = self.broker.pending.reserve(OPERATOR, 1)
-            await self.broker.append(ADMIN, topic, NewRecords([value]), reservation)
+            await self.broker.appends.append(ADMIN, topic, NewRecords([value]), reservation)
         return values
 
     async def put(self, topic: str, *records: tuple[bytes | None, bytes | None]) -> None:
         """Append (record key, value) each."""
         keys, values = [key for key, _ in records], [value for _, value in records]
         new = NewRecords(values, keys=keys)
-        await self.broker.append(ADMIN, topic, new, self.broker.pending.reserve(OPERATOR, 1))
+        await self.broker.appends.append(
+            ADMIN, topic, new, self.broker.pending.reserve(OPERATOR, 1)
+        )
 
     async def old_files(self, topic: str, base: int, *counts: int) -> list[StoredObject]:
         """A file of a Go broker for each count of records, from the offset `base` on, which the

@@ -8,12 +8,13 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from seb_appliance import settings
+from seb_appliance import setting_sources
 from seb_appliance.broker.shares import OPERATOR
 from seb_appliance.broker.values import ApiKeyView, NewRecords
 from seb_appliance.clock import SystemClock
 from seb_appliance.failpoints import NO_FAILPOINTS
-from seb_appliance.formats.operations import Grant, TopicSettings
+from seb_appliance.formats.api_key_members import Grant
+from seb_appliance.formats.topic_settings import TopicSettings
 from seb_appliance.ops.checks.check import CheckOptions, CheckReport, check_bucket
 from seb_appliance.ops.host.stores import make_store
 from seb_appliance.ops.serve.assembly import Appliance
@@ -84,7 +85,9 @@ async def make_whole(folder: Path, mode: Mode, *, tidied: bool) -> Whole:
         for n in range(12):
             for topic in ("orders", "iot.kitchen"):
                 records = NewRecords([b"%d " % n + b"x" * 40], keys=[b"key %d" % (n % 5)])
-                await broker.append(ADMIN, topic, records, broker.pending.reserve(OPERATOR, 1))
+                await broker.appends.append(
+                    ADMIN, topic, records, broker.pending.reserve(OPERATOR, 1)
+                )
         for topic in ("orders", "iot.kitchen"):
             await broker.record_keys.latest(topic, b"key 0", fresh=True)
         while tidied and await appliance.tidier.step():
@@ -102,7 +105,7 @@ async def make_whole(folder: Path, mode: Mode, *, tidied: bool) -> Whole:
 
 async def _open(whole: Whole) -> Appliance:
     given = {"bucket": f"file:{whole.bucket}", "data": str(whole.data), "linger": "0ms", **TIDY}
-    chosen = settings.load(flags={**given, "take_over": True}, environment={})
+    chosen = setting_sources.load(flags={**given, "take_over": True}, environment={})
     store = make_store(chosen, NO_FAILPOINTS)
     appliance = await Appliance.open(chosen, store, NO_FAILPOINTS, lambda *_: None)
     await appliance.start()

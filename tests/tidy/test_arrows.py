@@ -20,11 +20,10 @@ LEAVES = {
     "failpoints",
     "limits",
     "quantities",
-    "start_errors",
     "tasks",
     "traces",
 }
-SETTINGS = {"setting_table", "settings"}
+SETTINGS = {"setting_sources", "settings"}
 ROOMS = {
     "api",
     "bench",
@@ -50,7 +49,7 @@ MAY_IMPORT = {
     "broker": {"leaf", "formats", "broker"},
     "storage": {"leaf", "formats", "broker", "storage"},
     "state": {"leaf", "formats", "broker", "state"},
-    "api": {"leaf", "formats", "broker", "api", "protocols"},
+    "api": {"leaf", "formats", "broker", "api"},
     "ui": {"leaf", "formats", "broker", "ui"},
     "protocols": {"leaf", "formats", "broker", "storage", "api", "protocols"},
     "ops.cost": {"leaf", "ops.cost"},

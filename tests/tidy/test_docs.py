@@ -14,11 +14,10 @@ import yaml
 
 from seb_appliance import __version__, errors
 from seb_appliance.cli import seb
-from seb_appliance.errors import SebError, StoreError
+from seb_appliance.errors import SebError, StartError, StoreError
 from seb_appliance.ops.checks.findings import CODES
 from seb_appliance.ops.cost.prices import PROVIDERS
-from seb_appliance.setting_table import SETTINGS, Setting
-from seb_appliance.start_errors import StartError
+from seb_appliance.settings import SETTINGS, Setting
 
 ARCHITECTURE_LINES_MAX = 150
 ARCHITECTURE_WORDS_MAX = 1_800
@@ -181,8 +180,9 @@ def test_a_command_that_the_docs_name_exists(name: str) -> None:
 def check_seb(words: list[str], line: str) -> None:
     command: click.Command = seb
     while isinstance(command, click.Group) and words and not words[0].startswith(("-", "…")):
-        assert words[0] in command.commands, line
-        command = command.commands[words.pop(0)]
+        found = command.get_command(click.Context(command), words.pop(0))
+        assert found is not None, line
+        command = found
     flags = {flag for option in command.params for flag in (*option.opts, *option.secondary_opts)}
     for word in words:
         if word.startswith("--"):

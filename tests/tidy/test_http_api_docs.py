@@ -6,7 +6,7 @@ import json
 import re
 from pathlib import Path
 
-from seb_appliance.api.openapi.routes import openapi_json
+from seb_appliance.ops.serve.protocols import openapi_json
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = (DOCS / "HTTP_API.md").read_text(encoding="utf-8")

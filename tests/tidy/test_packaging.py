@@ -62,4 +62,4 @@ def test_what_is_installed_on_a_machine_has_the_pins_and_their_hashes(name: str)
 
 def test_the_base_install_is_light() -> None:
     names = {re.split(r"[<>=;]", line)[0] for line in PROJECT["project"]["dependencies"]}
-    assert names == {"backports.zstd", "click", "crc32c", "msgspec", "pyyaml", "rich"}
+    assert names == {"backports.zstd", "click", "crc32c", "msgspec", "pyyaml"}

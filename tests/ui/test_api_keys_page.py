@@ -11,7 +11,7 @@ import pytest
 import pytest_asyncio
 
 from seb_appliance.broker.ports import AuditQuery
-from seb_appliance.formats.operations import Grant
+from seb_appliance.formats.api_key_members import Grant
 from seb_appliance.ui.forms import Form
 from seb_appliance.ui.pages import api_keys as key_forms
 from tests.support.appliance import RunningAppliance
@@ -30,7 +30,16 @@ async def seb(seb: RunningAppliance) -> RunningAppliance:
 
 
 def fields(**more: str) -> dict[str, str]:
-    empty = dict.fromkeys(("description", "expires", "requests", "bytes_in", "bytes_out"), "")
+    empty = dict.fromkeys(
+        (
+            "description",
+            "expires",
+            "requests_per_second",
+            "bytes_in_per_second",
+            "bytes_out_per_second",
+        ),
+        "",
+    )
     return {"name": "billing", **empty, **GRANT, "step": "save", **more}
 
 
@@ -108,9 +117,9 @@ async def test_each_grant_tells_which_topics_it_matches_now(admin: Visitor) -> N
         ({"expires": "2001-01-01T00:00"}, "would have expired already"),
         ({"expires": "soon"}, "The expiry is a time"),
         ({"expires": "9999-12-31T23:59:59-01:00"}, "The expiry is a time"),
-        ({"requests": "0"}, "Requests is a whole number"),
-        ({"bytes_in": "many"}, "Bytes in: "),
-        ({"bytes_out": "0B"}, "at least one byte"),
+        ({"requests_per_second": "0"}, "Requests a second: 1 to"),
+        ({"bytes_in_per_second": "many"}, "Bytes in a second: "),
+        ({"bytes_out_per_second": "0B"}, "Bytes out a second: 1 to"),
     ],
 )
 async def test_a_form_that_makes_no_sense_is_shown_again(
@@ -127,7 +136,11 @@ async def test_a_form_that_makes_no_sense_is_shown_again(
 async def test_what_is_changed_is_in_force(seb: RunningAppliance, admin: Visitor) -> None:
     key_id, secret = await create(admin, name="changing")
     changed = fields(
-        name="changed", topics="bills", requests="7", bytes_in="2MiB", expires="2999-01-01T00:00"
+        name="changed",
+        topics="bills",
+        requests_per_second="7",
+        bytes_in_per_second="2MiB",
+        expires="2999-01-01T00:00",
     )
     answer = await admin.post(f"/ui/api-keys/{key_id}", **changed)
     assert (answer.status_code, answer.headers["location"]) == (303, f"/ui/api-keys/{key_id}")

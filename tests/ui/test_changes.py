@@ -14,7 +14,7 @@ from litestar.types import ASGIApp
 from seb_appliance.api.server.app import create_app
 from seb_appliance.api.server.options import ApiOptions
 from seb_appliance.broker.ports import AuditQuery
-from seb_appliance.formats.operations import TopicSettings
+from seb_appliance.formats.topic_settings import TopicSettings
 from seb_appliance.ops.serve.http_server import ui_options
 from seb_appliance.ui import refusals
 from seb_appliance.ui.assets import Assets

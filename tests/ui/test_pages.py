@@ -11,7 +11,7 @@ import pytest_asyncio
 from msgspec.structs import replace
 
 from seb_appliance.broker.access.audit import Actor
-from seb_appliance.formats.operations import TopicSettings
+from seb_appliance.formats.topic_settings import TopicSettings
 from seb_appliance.ui.history import Sample
 from tests.support.appliance import RunningAppliance, running_appliance
 from tests.ui.pages import Visitor, add_user, visitor

@@ -13,7 +13,7 @@ import pytest_asyncio
 
 from seb_appliance import limits
 from seb_appliance.broker.access.audit import Actor
-from seb_appliance.formats.operations import TopicSettings
+from seb_appliance.formats.topic_settings import TopicSettings
 from tests.support.appliance import RunningAppliance, running_appliance
 from tests.support.raw_http import RawConnection
 from tests.ui.pages import PASSWORD, Visitor, add_user, visitor

@@ -17,7 +17,7 @@ import pytest_asyncio
 
 from seb_appliance import limits
 from seb_appliance.broker.access.audit import Actor
-from seb_appliance.formats.operations import TopicSettings
+from seb_appliance.formats.topic_settings import TopicSettings
 from seb_appliance.ops.serve import http_server
 from seb_appliance.ops.serve.assembly import Appliance
 from seb_appliance.ui.facts import CheckShown, Figure, Remark

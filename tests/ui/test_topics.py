@@ -18,7 +18,7 @@ from seb_appliance.broker.access.audit import THE_APPLIANCE
 from seb_appliance.broker.groups.admission import Commit
 from seb_appliance.broker.ports import AuditQuery
 from seb_appliance.broker.shares import OPERATOR
-from seb_appliance.formats.operations import TopicSettings
+from seb_appliance.formats.topic_settings import TopicSettings
 from seb_appliance.ops.serve.http_server import ui_options
 from seb_appliance.ui.app import router
 from seb_appliance.ui.options import TopicChanges
@@ -93,7 +93,7 @@ async def test_what_comes_into_a_topic_is_told_in_the_list_and_on_its_page(
     assert "2.9 KiB/s in the last 15 s" in shown.text
     seb.appliance.history.rates.add(15.0, {})
     assert "0/s" in (await olga.get("/ui/topics/rated", **part)).text
-    assert "for ever" in row
+    assert "unlimited" in row
 
 
 async def test_the_list_looks_for_news_by_itself_and_keeps_nobody_logged_in(
@@ -126,7 +126,7 @@ async def test_an_admin_creates_a_topic_and_a_viewer_does_not(
         ({"name": "a..b"}, "empty word between its dots"),
         ({"name": "<script>alert(1)</script>"}, "name"),
         ({"name": "refused", "linger_ms": "20"}, "has no unit"),
-        ({"name": "refused", "linger_ms": "9h"}, "linger_ms: 0 to"),
+        ({"name": "refused", "linger_ms": "9h"}, "Linger: 0 to"),
         ({"name": "refused", "compression": "<b>"}, "Compression is one of"),
     ],
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from seb_appliance.ops.serve.assembly import _start_options
-from seb_appliance.settings import load
+from seb_appliance.setting_sources import load
 
 
 @pytest.mark.parametrize(

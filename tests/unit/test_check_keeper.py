@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from seb_appliance import limits, settings
+from seb_appliance import limits, setting_sources
 from seb_appliance.ops.jobs.check_job import CheckKeeper
 from tests.support.fakes import FakeClock
 
@@ -16,7 +16,7 @@ from tests.support.fakes import FakeClock
 def keeper_of(folder: Path, bucket: str, **flags: str) -> CheckKeeper:
     folder.mkdir()
     given = {"bucket": bucket, "data": str(folder), **flags}
-    in_force = settings.load(flags=given, environment={})
+    in_force = setting_sources.load(flags=given, environment={})
     return CheckKeeper(in_force, FakeClock())
 
 

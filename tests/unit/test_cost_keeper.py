@@ -14,9 +14,9 @@ from seb_appliance import limits
 from seb_appliance.broker.append.window import Linger
 from seb_appliance.broker.upkeep.rewrite_jobs import Asked
 from seb_appliance.clock import SystemClock
+from seb_appliance.errors import ConfigurationError
 from seb_appliance.ops.cost.prices import PROVIDERS, Money
 from seb_appliance.ops.jobs.cost_job import CostKeeper
-from seb_appliance.start_errors import ConfigurationError
 from seb_appliance.state.local import LocalFile
 from seb_appliance.storage.stores.counted import RequestCount, RequestCounts
 from seb_appliance.tasks import Supervisor
@@ -114,10 +114,10 @@ async def test_what_was_counted_is_written_every_five_minutes(tmp_path: Path) ->
     keeper = await opened(path, clock, FakeSources(puts=98))
     keeper.start(Supervisor(clock))
     await clock.advance(limits.COST_WRITTEN_EVERY_S - 1)
-    assert LocalFile(path).load_document("cost") is None
+    assert await LocalFile(path).load_document("cost") is None
     for _ in range(50):  # the writing is a thread's work
         await clock.advance(limits.COST_TICK_S)
-        if LocalFile(path).load_document("cost") is not None:
+        if await LocalFile(path).load_document("cost") is not None:
             break
     killed = await opened(path, clock, FakeSources())
     assert killed.report().requests["journal PUT"] == 100 + 2
@@ -130,7 +130,7 @@ async def test_a_file_that_cannot_be_written_is_told_and_nothing_else_happens(
     clock = FakeClock()
     keeper = await opened(tmp_path / "local.sqlite", clock, FakeSources())
 
-    def full(*_: object) -> None:
+    async def full(*_: object) -> None:
         raise ConfigurationError("the disk is full")
 
     monkeypatch.setattr(keeper._file, "save_document", full)
@@ -143,7 +143,7 @@ async def test_a_file_that_cannot_be_written_is_told_and_nothing_else_happens(
 
 async def test_a_document_that_cannot_be_read_begins_anew(tmp_path: Path) -> None:
     clock, path = FakeClock(), tmp_path / "local.sqlite"
-    LocalFile(path).save_document("cost", b'{"month": 1}')
+    await LocalFile(path).save_document("cost", b'{"month": 1}')
     keeper = await opened(path, clock, FakeSources(puts=1))
     assert keeper.report().requests["journal PUT"] == 3
 

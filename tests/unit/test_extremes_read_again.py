@@ -10,9 +10,9 @@ import pytest
 from seb_appliance.api.encoding.times import parse_time
 from seb_appliance.broker.access.audit import THE_APPLIANCE
 from seb_appliance.broker.shares import OPERATOR
-from seb_appliance.broker.streams.values import WantedStream
+from seb_appliance.broker.streams.admission import WantedStream
 from seb_appliance.errors import BadRequestError
-from seb_appliance.formats.operations import Grant, Quotas
+from seb_appliance.formats.api_key_members import Grant, Quotas
 from seb_appliance.limits import OFFSET_MAX
 from tests.support.tidied import Place
 

@@ -10,19 +10,20 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from seb_appliance import settings
+from seb_appliance import setting_sources
+from seb_appliance.errors import StoreUnusableError
 from seb_appliance.failpoints import NO_FAILPOINTS
-from seb_appliance.formats.operations import TopicSettings
+from seb_appliance.formats.topic_settings import TopicSettings
 from seb_appliance.ops.host.stores import make_store
 from seb_appliance.ops.serve import process
 from seb_appliance.ops.serve.assembly import Appliance
-from seb_appliance.start_errors import StoreUnusableError
+from seb_appliance.settings import Settings
 from seb_appliance.storage import layout
 
 pytestmark = pytest.mark.slow
 
 
-def chosen(folder: Path, name: str) -> settings.Settings:
+def chosen(folder: Path, name: str) -> Settings:
     (folder / name).mkdir(exist_ok=True)
     flags: dict[str, str | bool] = {
         "bucket": f"file:{folder / 'bucket'}",
@@ -30,7 +31,7 @@ def chosen(folder: Path, name: str) -> settings.Settings:
         "linger": "0ms",
         "follow_poll": "100ms",
     }
-    return settings.load(flags=flags, environment={})
+    return setting_sources.load(flags=flags, environment={})
 
 
 async def until(condition) -> None:

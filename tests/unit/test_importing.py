@@ -14,20 +14,21 @@ import pytest
 
 from seb_appliance.broker.access.audit import THE_APPLIANCE
 from seb_appliance.broker.shares import OPERATOR
-from seb_appliance.broker.streams.values import WantedStream
+from seb_appliance.broker.streams.admission import WantedStream
 from seb_appliance.broker.values import ApiKeyView, From, NewRecords, ReadRequest
 from seb_appliance.clock import SystemClock
-from seb_appliance.errors import CorruptObjectError, ImportRefusedError
+from seb_appliance.errors import ConfigurationError, CorruptObjectError, ImportRefusedError
 from seb_appliance.failpoints import NO_FAILPOINTS
 from seb_appliance.formats import batch_v1
-from seb_appliance.formats.operations import Grant, StoredObject, StoredSection, TopicSettings
+from seb_appliance.formats.api_key_members import Grant
+from seb_appliance.formats.operations import StoredObject, StoredSection
+from seb_appliance.formats.topic_settings import TopicSettings
 from seb_appliance.ops.checks.check import CheckOptions, check_bucket
 from seb_appliance.ops.host import restoring
 from seb_appliance.ops.host.data_directory import own_data_directory
 from seb_appliance.ops.host.stores import make_store
 from seb_appliance.ops.serve.assembly import Appliance
 from seb_appliance.ops.serve.go_import import ImportOptions, import_old_log
-from seb_appliance.start_errors import ConfigurationError
 from seb_appliance.storage.journal.retry import RetryingStore
 from tests.support import go_client
 from tests.support.appliance import running_appliance
@@ -60,7 +61,7 @@ async def stopped(appliance: Appliance) -> None:
 async def append(appliance: Appliance, topic: str, *values: bytes) -> int:
     """The first offset."""
     records = NewRecords(list(values))
-    appended = await appliance.broker.append(
+    appended = await appliance.broker.appends.append(
         ADMIN, topic, records, appliance.broker.pending.reserve(OPERATOR, 1)
     )
     return appended.offset

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from seb_appliance.broker.access.api_keys import LastUsed
+from seb_appliance.errors import ConfigurationError
 from seb_appliance.ops.jobs.last_used_job import LastUsedKeeper
-from seb_appliance.start_errors import ConfigurationError
 from seb_appliance.state.local import LocalFile
 from tests.support.fakes import FakeClock
 
@@ -19,11 +19,11 @@ class CountingFile(LocalFile):
         self.writes: list[dict[str, int]] = []
         self.full = False
 
-    def save_last_used(self, used_us: Mapping[str, int]) -> None:
+    async def save_last_used(self, used_us: Mapping[str, int]) -> None:
         if self.full:
             raise ConfigurationError("the disk is full")
         self.writes.append(dict(used_us))
-        super().save_last_used(used_us)
+        await super().save_last_used(used_us)
 
 
 async def _passed(keeper: LastUsedKeeper, clock: FakeClock, seconds: float) -> None:

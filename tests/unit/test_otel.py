@@ -18,12 +18,12 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from seb_appliance import settings
+from seb_appliance import setting_sources
 from seb_appliance.clock import SystemClock
+from seb_appliance.errors import ConfigurationError
 from seb_appliance.ops.host import otel
 from seb_appliance.ops.host.otel import OtelTraces
 from seb_appliance.ops.serve import assembly
-from seb_appliance.start_errors import ConfigurationError
 from tests.support.appliance import RunningAppliance, running_appliance
 from tests.support.servers.s3_server import free_port
 
@@ -205,7 +205,7 @@ def test_without_the_extra_the_sentence_says_how_to_get_it(
 
 
 def test_nothing_of_it_is_imported_unless_the_setting_asks() -> None:
-    assert settings.load(flags={}, environment={}).otlp_endpoint is None
+    assert setting_sources.load(flags={}, environment={}).otlp_endpoint is None
     program = (
         "import sys, seb_appliance.ops.serve.process, seb_appliance.ops.host.otel;"
         "sys.exit(any(name.startswith('opentelemetry') for name in sys.modules))"

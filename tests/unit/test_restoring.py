@@ -14,15 +14,19 @@ from pathlib import Path
 
 import pytest
 
-from seb_appliance import settings
+from seb_appliance import setting_sources
 from seb_appliance.clock import SystemClock
-from seb_appliance.errors import CorruptObjectError
+from seb_appliance.errors import (
+    BucketInUseError,
+    ConfigurationError,
+    CorruptObjectError,
+    StoreUnusableError,
+)
 from seb_appliance.failpoints import NO_FAILPOINTS
 from seb_appliance.ops.host import restoring
 from seb_appliance.ops.host.data_directory import own_data_directory
 from seb_appliance.ops.host.stores import make_store
 from seb_appliance.settings import Settings
-from seb_appliance.start_errors import BucketInUseError, ConfigurationError, StoreUnusableError
 from seb_appliance.state.database import StateDatabase
 from seb_appliance.storage.layout import Mode
 from seb_appliance.storage.recovery import copying, opening
@@ -52,7 +56,7 @@ def mode(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Mod
 
 def of(folder: Path, name: str = "bucket") -> Settings:
     flags = {"bucket": f"file:{folder / name}", "data": str(folder / f"{name}-data")}
-    return settings.load(flags=flags, environment={})
+    return setting_sources.load(flags=flags, environment={})
 
 
 @asynccontextmanager
@@ -367,7 +371,7 @@ async def test_a_place_without_an_appliance_is_refused(tmp_path: Path) -> None:
 )
 async def test_a_copy_into_the_source_is_refused(one: str, other: str, tmp_path: Path) -> None:
     both = [
-        settings.load(flags={"bucket": name, "data": str(tmp_path)}, environment={})
+        setting_sources.load(flags={"bucket": name, "data": str(tmp_path)}, environment={})
         for name in (one, other)
     ]
     with pytest.raises(ConfigurationError, match="side by side"):

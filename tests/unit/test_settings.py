@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from seb_appliance.errors import ConfigurationError
 from seb_appliance.ops.cost.prices import Money
-from seb_appliance.setting_table import SETTINGS
-from seb_appliance.settings import BucketAddress, Settings, load
-from seb_appliance.start_errors import ConfigurationError
+from seb_appliance.setting_sources import load
+from seb_appliance.settings import SETTINGS, BucketAddress, Settings
 
 
 def config_file(folder: Path, text: str) -> Path:

@@ -9,19 +9,20 @@ from pathlib import Path
 
 import pytest
 
-from seb_appliance import settings
+from seb_appliance import setting_sources
 from seb_appliance.broker.access.audit import AT_THE_MACHINE
 from seb_appliance.broker.groups.admission import Commit
 from seb_appliance.broker.shares import OPERATOR
-from seb_appliance.broker.streams.values import StreamAppend, WantedStream
+from seb_appliance.broker.streams.admission import StreamAppend, WantedStream
 from seb_appliance.broker.values import ApiKeyView, From, NewRecords, ReadRequest
-from seb_appliance.errors import StandbyError, TopicNotFoundError
+from seb_appliance.errors import ConfigurationError, StandbyError, TopicNotFoundError
 from seb_appliance.failpoints import NO_FAILPOINTS
-from seb_appliance.formats.operations import Grant, TopicSettings
+from seb_appliance.formats.api_key_members import Grant
+from seb_appliance.formats.topic_settings import TopicSettings
 from seb_appliance.ops.serve.assembly import Appliance
 from seb_appliance.ops.serve.samples import samples
 from seb_appliance.ops.serve.status import status, telemetry
-from seb_appliance.start_errors import ConfigurationError
+from seb_appliance.settings import Settings
 from seb_appliance.storage.stores.counted import CountedStore
 from seb_appliance.storage.stores.memory import MemoryStore
 from seb_appliance.ui.pages.overview import _figures
@@ -31,10 +32,10 @@ ADMIN = ApiKeyView("test", "test", (Grant(operation="admin"),), 0)
 SAFE = {"get", "get_range", "head", "list_after"}
 
 
-def flags_of(data: Path) -> settings.Settings:
+def flags_of(data: Path) -> Settings:
     data.mkdir(exist_ok=True)
     flags = {"bucket": "memory:", "data": str(data), "linger": "0ms", "follow_poll": "100ms"}
-    return settings.load(flags=flags, environment={})
+    return setting_sources.load(flags=flags, environment={})
 
 
 @pytest.fixture
@@ -75,7 +76,7 @@ async def standby(writer: Appliance, seen: FaultyStore, tmp_path: Path) -> Async
 async def produce(appliance: Appliance, value: bytes, key: bytes | None = None) -> int:
     new = NewRecords([value], keys=[key] if key else None)
     reservation = appliance.broker.pending.reserve(OPERATOR, 9)
-    return (await appliance.broker.append(ADMIN, "orders", new, reservation)).offset
+    return (await appliance.broker.appends.append(ADMIN, "orders", new, reservation)).offset
 
 
 async def test_who_waits_at_a_standby_is_woken_by_what_the_writer_stored(
@@ -187,4 +188,4 @@ async def test_it_says_that_it_is_one_and_how_far_it_is(
 )
 def test_what_cannot_be_followed_is_refused(flags: dict[str, str | bool], said: str) -> None:
     with pytest.raises(ConfigurationError, match=said):
-        settings.load(flags={"follow": True, **flags}, environment={})
+        setting_sources.load(flags={"follow": True, **flags}, environment={})

@@ -26,7 +26,7 @@ from seb_appliance.errors import (
 )
 from seb_appliance.failpoints import NO_FAILPOINTS
 from seb_appliance.formats import batch, segment
-from seb_appliance.formats.operations import TopicSettings
+from seb_appliance.formats.topic_settings import TopicSettings
 from seb_appliance.storage import layout
 from seb_appliance.storage.journal.retry import RetryingStore
 from seb_appliance.storage.objects.disk_cache import DiskCache, EntriesOnDisk, entry_name
@@ -142,7 +142,9 @@ async def test_entries_come_from_the_disk_unless_they_are_damaged_or_missing_the
 
 async def test_a_fetch_by_time_finds_records_in_segments(place: Place) -> None:
     records = NewRecords([b"1", b"2", b"3"], timestamps_us=[1_000, 3_000, 2_000])
-    await place.broker.append(ADMIN, "t", records, place.broker.pending.reserve(OPERATOR, 1))
+    await place.broker.appends.append(
+        ADMIN, "t", records, place.broker.pending.reserve(OPERATOR, 1)
+    )
     await place.produce("t", 20)
     await place.tidy()
     assert (await place.values("t", From(timestamp_us=1_500)))[0] == b"2"

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from seb_appliance import settings
+from seb_appliance import setting_sources
 from seb_appliance.broker.ports import LoadedState, TopicRow
 from seb_appliance.broker.values import From, ReadRequest, TopicView
 from seb_appliance.errors import RecordKeyNotFoundError
@@ -23,7 +23,7 @@ TIDY = {"tidier": "off", "tidy_bytes": "1KiB", "tidy_young": "0ms", "garbage_gra
 
 def settings_of(bucket: Path, data: Path) -> Settings:
     flags = {"bucket": f"file:{bucket}", "data": str(data), "linger": "0ms", **TIDY}
-    return settings.load(flags={**flags, "take_over": True}, environment={})
+    return setting_sources.load(flags={**flags, "take_over": True}, environment={})
 
 
 @asynccontextmanager

@@ -6,7 +6,7 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-from seb_appliance.state import migrate
+from seb_appliance.state import checks
 from seb_appliance.state.schema import NEWEST_REVISION
 
 REVISIONS = tuple(f"{number:04}" for number in range(1, int(NEWEST_REVISION) + 1))
@@ -16,7 +16,7 @@ def write_as_of(revision: str, newest: Path, path: Path) -> None:
     """What `newest` holds, in a file `path` of an older revision; what that one has no place for
     is left out."""
     sqlite3.connect(path).close()
-    migrate.upgrade(path, to=revision)
+    checks.upgrade(path, to=revision)
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("ATTACH ? AS newest", (str(newest),))
         tables = connection.execute(
@@ -32,4 +32,4 @@ def write_as_of(revision: str, newest: Path, path: Path) -> None:
             connection.execute(
                 """UPDATE api_keys SET grants = replace(grants, ',"groups":"**"', '')"""
             )
-    migrate.upgrade(path, to=revision)  # sets the checksum of these rows
+    checks.upgrade(path, to=revision)  # sets the checksum of these rows

@@ -14,32 +14,29 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from alembic.autogenerate import compare_metadata
 from alembic.config import Config
-from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from backports import zstd
-from sqlalchemy import create_engine
 
-from seb_appliance import limits, settings
+from seb_appliance import limits, setting_sources
 from seb_appliance.broker.append.retry_results import RememberedRequest
 from seb_appliance.broker.ports import AuditQuery, GroupOffsetRow, UserRow
 from seb_appliance.bundled import bundled
-from seb_appliance.errors import CorruptObjectError
+from seb_appliance.errors import ConfigurationError, CorruptObjectError
+from seb_appliance.formats.api_key_members import Quotas
 from seb_appliance.formats.contents import Produced, ProducerAppend, RequestResult
 from seb_appliance.formats.operations import (
     CommittedOffset,
     OffsetsCommitted,
-    Quotas,
     TopicDeleted,
     UserSet,
 )
 from seb_appliance.ops.host import restoring
-from seb_appliance.start_errors import ConfigurationError
-from seb_appliance.state import checks, files, migrate
+from seb_appliance.settings import Settings
+from seb_appliance.state import checks, files, schema
 from seb_appliance.state.database import StateDatabase
-from seb_appliance.state.digest import rows_checksum, state_digest
-from seb_appliance.state.schema import NEWEST_REVISION, metadata
+from seb_appliance.state.schema import NEWEST_REVISION
+from seb_appliance.state.tables import rows_checksum, state_digest
 from tests.support.appliance import running_appliance
 from tests.unit.state.journal import Journal, audit_noted, sample, section
 from tests.upgrade.old_states import write_as_of
@@ -88,31 +85,27 @@ def test_the_newest_revision_is_the_one_that_the_code_names() -> None:
 
 
 def test_all_migrations_make_the_same_file_as_the_schema_in_code(tmp_path: Path) -> None:
-    migrate.make(tmp_path / "made")
+    schema.make(tmp_path / "made")
     sqlite3.connect(tmp_path / "migrated").close()
-    migrate.upgrade(tmp_path / "migrated")
+    checks.upgrade(tmp_path / "migrated")
     with _reading(tmp_path / "made") as made, _reading(tmp_path / "migrated") as migrated:
         wording = "SELECT type, name, sql FROM sqlite_schema ORDER BY name"
-        assert made.execute(wording).fetchall() == migrated.execute(wording).fetchall()
+        made_rows, migrated_rows = made.execute(wording), migrated.execute(wording)
+        assert [_in_one_line(row) for row in made_rows] == [_in_one_line(r) for r in migrated_rows]
     checks.prepare(tmp_path / "migrated")
     assert state_digest(tmp_path / "made") == state_digest(tmp_path / "migrated")
 
 
-def test_alembic_finds_nothing_to_change_in_a_migrated_file(tmp_path: Path) -> None:
-    sqlite3.connect(tmp_path / "migrated").close()
-    migrate.upgrade(tmp_path / "migrated")
-    engine = create_engine(f"sqlite:///{tmp_path / 'migrated'}")
-    with engine.connect() as connection:
-        context = MigrationContext.configure(connection)
-        assert compare_metadata(context, metadata) == []
-    engine.dispose()
+def _in_one_line(row: tuple[str | None, ...]) -> list[str]:
+    words = " ".join(str(row[2]).split()).replace("( ", "(").replace(" )", ")")
+    return [str(row[0]), str(row[1]), words]
 
 
 async def test_a_migration_keeps_the_rows_and_sets_the_checksum_anew(tmp_path: Path) -> None:
     path = await _state(tmp_path / "state.sqlite")
     with _reading(path) as connection:
         names = connection.execute("SELECT topic_id, name FROM topics").fetchall()
-    migrate.upgrade(path, migrations=_migrations_with(tmp_path, ADD_A_COLUMN))
+    checks.upgrade(path, migrations=_migrations_with(tmp_path, ADD_A_COLUMN))
     with _reading(path) as connection:
         assert connection.execute("SELECT topic_id, name FROM topics").fetchall() == names
         assert connection.execute("SELECT DISTINCT colour FROM topics").fetchall() == [("red",)]
@@ -126,7 +119,7 @@ async def test_a_migration_that_fails_midway_changes_nothing(tmp_path: Path) -> 
         ADD_A_COLUMN + '    op.execute("DELETE FROM journal_entries")\n    raise RuntimeError\n'
     )
     with pytest.raises(RuntimeError):
-        migrate.upgrade(path, migrations=_migrations_with(tmp_path, script))
+        checks.upgrade(path, migrations=_migrations_with(tmp_path, script))
     assert state_digest(path) == before
     checks.prepare(path)
 
@@ -137,8 +130,8 @@ async def test_an_older_file_is_migrated_when_it_is_opened(
     path = await _state(tmp_path / "state.sqlite")
     before = state_digest(path)
     folder = _migrations_with(tmp_path, ADD_A_COLUMN)
-    monkeypatch.setattr(migrate, "NEWEST_REVISION", LATER_REVISION)
-    monkeypatch.setattr(migrate, "bundled", lambda name: tmp_path / name)
+    monkeypatch.setattr(checks, "NEWEST_REVISION", LATER_REVISION)
+    monkeypatch.setattr(checks, "bundled", lambda name: tmp_path / name)
     assert folder == tmp_path / "migrations"
     monkeypatch.setattr(checks, "_check_shape", lambda connection: None)  # the code's is older
     database = await StateDatabase.open(path)
@@ -165,8 +158,8 @@ async def test_a_migration_that_fails_at_a_start_leaves_the_old_state(
     before = state_digest(path)
     _migrations_with(tmp_path, ADD_A_COLUMN + "    raise RuntimeError\n")
     with monkeypatch.context() as later:
-        later.setattr(migrate, "NEWEST_REVISION", LATER_REVISION)
-        later.setattr(migrate, "bundled", lambda name: tmp_path / name)
+        later.setattr(checks, "NEWEST_REVISION", LATER_REVISION)
+        later.setattr(checks, "bundled", lambda name: tmp_path / name)
         with pytest.raises(RuntimeError):
             await StateDatabase.open(path)
     database = await StateDatabase.open(path)
@@ -192,9 +185,9 @@ async def test_after_going_back_a_release_older_snapshots_are_begun_from(tmp_pat
         await restoring.verify(_settings(tmp_path), lambda *_: None)
 
 
-def _settings(tmp_path: Path) -> settings.Settings:
+def _settings(tmp_path: Path) -> Settings:
     flags = {"bucket": f"file:{tmp_path / 'bucket'}", "data": str(tmp_path / "other")}
-    return settings.load(flags=flags, environment={})
+    return setting_sources.load(flags=flags, environment={})
 
 
 def _write_as_a_later_release(bucket: Path, newest: int) -> None:
@@ -337,14 +330,14 @@ async def test_the_audit_from_before_there_were_users_knows_no_client(tmp_path: 
 @pytest.mark.parametrize("revision", ["", "1", "00001", "abcd", "0001 "])
 def test_a_revision_that_no_release_wrote_is_damage(revision: str) -> None:
     with pytest.raises(CorruptObjectError):
-        migrate.needs_upgrade(revision)
+        checks.needs_upgrade(revision)
 
 
 def test_only_an_older_revision_needs_an_upgrade() -> None:
-    assert migrate.needs_upgrade("0000")
-    assert not migrate.needs_upgrade(NEWEST_REVISION)
+    assert checks.needs_upgrade("0000")
+    assert not checks.needs_upgrade(NEWEST_REVISION)
     with pytest.raises(ConfigurationError, match="newer release"):
-        migrate.needs_upgrade(LATER_REVISION)
+        checks.needs_upgrade(LATER_REVISION)
 
 
 def test_making_and_opening_a_state_does_not_import_alembic(tmp_path: Path) -> None:

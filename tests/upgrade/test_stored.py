@@ -24,13 +24,13 @@ from crc32c import crc32c
 
 from seb_appliance import limits
 from seb_appliance.clock import SystemClock
+from seb_appliance.errors import StartError
 from seb_appliance.formats import entry
 from seb_appliance.ops.checks.check import CheckOptions, check_bucket
 from seb_appliance.ops.host import restoring
-from seb_appliance.start_errors import StartError
 from seb_appliance.state.database import StateDatabase
-from seb_appliance.state.digest import rows_checksum
 from seb_appliance.state.schema import NEWEST_REVISION
+from seb_appliance.state.tables import rows_checksum
 from seb_appliance.storage import layout
 from seb_appliance.storage.journal.retry import RetryingStore
 from seb_appliance.storage.stores.directory import DirectoryStore

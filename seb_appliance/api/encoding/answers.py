@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import http
+import itertools
+import os
+from collections.abc import Iterable, Sequence
 from typing import Any, Final, cast
 
 import msgspec
 from litestar.types import HTTPResponseBodyEvent, Message, Receive, Scope, Send
 
-from seb_appliance import limits
+from seb_appliance import __version__, limits
+from seb_appliance.api.encoding.times import format_time
 from seb_appliance.broker.shares import Reservation
 from seb_appliance.failpoints import Failpoints
 from seb_appliance.formats.columns import Bytes
 
 Headers = list[tuple[bytes, bytes]]
-
 JSON: Final = b"application/json"
 NDJSON: Final = b"application/x-ndjson"
 CSV: Final = b"text/csv"
@@ -22,7 +25,20 @@ BATCH: Final = b"application/vnd.seb.batch"
 RAW: Final = b"application/octet-stream"
 SSE: Final = b"text/event-stream"
 ARROW: Final = b"application/vnd.apache.arrow.stream"
+EVENT: Final = b"application/cloudevents+json"
 EVENTS: Final = b"application/cloudevents-batch+json"
+
+# The formats of a read, by their name in the query.
+FORMATS: Final = {
+    "json": JSON.decode(),
+    "ndjson": NDJSON.decode(),
+    "csv": CSV.decode(),
+    "batch": BATCH.decode(),
+    "cloudevents": EVENTS.decode(),
+}
+LIVE: Final = SSE.decode()
+COLUMNS: Final = ARROW.decode()
+ALL_FORMATS: Final = {**FORMATS, "sse": LIVE, "arrow": COLUMNS}
 
 # No answer is a page: a browser that is led to one runs nothing of it, and sends no form of it.
 POLICY: Final = b"default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -34,8 +50,33 @@ DEFAULT_HEADERS: Final = (
     (b"cache-control", b"no-store"),
 )
 
+VERSION_HEADER: Final = (b"seb-version", __version__.encode())
+REQUEST_ID_HEADER: Final = b"seb-request-id"
+_PROCESS: Final = os.urandom(4).hex()
+_requests: Final = itertools.count()
+
 # A part is written at once; before the next one the client has to have taken it.
 _PART_BYTES: Final = 256 * 1024
+
+
+def new_request_id() -> str:
+    """16 hexadecimal digits: half of them the process's, half a count."""
+    return f"{_PROCESS}{next(_requests) & 0xFFFFFFFF:08x}"
+
+
+def status_line(status: int) -> bytes:
+    return f"HTTP/1.1 {status} {http.HTTPStatus(status).phrase}\r\n".encode()
+
+
+def header_lines(headers: Iterable[tuple[bytes, bytes]]) -> bytes:
+    return b"".join(b"%b: %b\r\n" % header for header in headers)
+
+
+def with_defaults(headers: Headers, request_id: bytes) -> Headers:
+    """Adds the headers of every answer where they are not given."""
+    given = {name for name, _ in headers}
+    defaults = [default for default in DEFAULT_HEADERS if default[0] not in given]
+    return [*headers, *defaults, (REQUEST_ID_HEADER, request_id), VERSION_HEADER]
 
 
 async def send_part(send: Send, content: Bytes) -> None:
@@ -124,3 +165,15 @@ def json_line(content: Any) -> bytes:
 def json_answer(status: int, content: Any, headers: Headers | None = None) -> Answer:
     """`content` (anything msgspec can encode) as JSON."""
     return Answer(status, [(b"content-type", JSON), *(headers or [])], json_line(content))
+
+
+def produced_body(topic: str, topic_id: int, offset: int, count: int, timestamp_us: int) -> bytes:
+    """`Produced` as JSON. Topic names need no escapes."""
+    return (
+        f'{{"topic":"{topic}","topic_id":{topic_id},"offset":{offset},"count":{count},'
+        f'"last_offset":{offset + count - 1},"timestamp":"{format_time(timestamp_us)}"}}\n'
+    ).encode()
+
+
+def produced_timing(window_s: float, put_s: float) -> bytes:
+    return f"window;dur={window_s * 1000:.1f}, put;dur={put_s * 1000:.1f}".encode()

@@ -1,21 +1,23 @@
-"""Query parameters and request headers: read once, all of them known, each checked."""
+"""Paths, query parameters and request headers: all of them known, each checked."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Final, TypeVar
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, unquote
 
 from seb_appliance import limits, quantities
 from seb_appliance.api.encoding.times import parse_time
+from seb_appliance.broker.access.api_keys import no_such_api_key
+from seb_appliance.broker.topics.names import check_group_name, check_topic_name
 from seb_appliance.broker.values import From
-from seb_appliance.errors import BadParameterError, UnauthenticatedError
+from seb_appliance.errors import BadParameterError, NotFoundError, UnauthenticatedError
 
 T = TypeVar("T", bound=str)
 
 # What parameters of reads mean when they are not sent.
 DEFAULTS: Final = {"offset": "earliest", "wait": "0", "values": "text", "fresh": "false"}
-
 _DIGITS: Final = re.compile(r"[0-9]{1,16}")
 _API_KEY_START: Final = "seb_"
 _NO_QUERY: Final[dict[str, str]] = {}
@@ -178,3 +180,40 @@ def topic_id(query: dict[str, str]) -> int | None:
     if text is None:
         return None
     return integer(text, "topic_id", smallest=0, largest=limits.OFFSET_MAX)
+
+
+def _no_api_key(name: str) -> str:
+    raise no_such_api_key(name)
+
+
+_NAMED: Final = (  # the segments of a path that come before a name
+    (b"/v1/topics/", check_topic_name),
+    (b"/v1/groups/", check_group_name),
+    (b"/v1/api-keys/", _no_api_key),
+)
+_TOPIC_OF_GROUP: Final = re.compile(rb"/v1/groups/[^/]*/topics/([^/]*)")
+_PLAIN_NAME: Final = re.compile(rb"[A-Za-z0-9_-]{1,128}")
+_PLAIN_PATH: Final = re.compile(rb"(?:/[A-Za-z0-9_.~-]+)+|/")
+
+
+def check_raw_path(raw_path: bytes, others: tuple[bytes, ...] = ()) -> None:
+    """`others`: beginnings of paths that a protocol checks itself. Raises
+    BadNameError for what is no name, NotFoundError for what no route can match."""
+    if raw_path.startswith(others):
+        return
+    for prefix, check in _NAMED:
+        if raw_path.startswith(prefix):
+            _check_name(raw_path[len(prefix) :].partition(b"/")[0], check)
+    if of_group := _TOPIC_OF_GROUP.match(raw_path):
+        _check_name(of_group[1], check_topic_name)
+    if not _PLAIN_PATH.fullmatch(raw_path):
+        raise NotFoundError(
+            "There is nothing at this path: paths here have no escapes, no empty parts and no "
+            "slash at their end. /schema lists what there is."
+        )
+
+
+def _check_name(name: bytes, check: Callable[[str], str]) -> None:
+    if not _PLAIN_NAME.fullmatch(name):
+        check(unquote(name.decode("latin-1")))  # the error shows the name that was meant
+        check(name.decode("latin-1"))

@@ -28,7 +28,6 @@ REQUEST_ID_STATE: Final = "seb_request_id"
 API_KEY_STATE: Final = "seb_api_key"
 _RETRY_LATER: Final = (http.HTTPStatus.TOO_MANY_REQUESTS, http.HTTPStatus.SERVICE_UNAVAILABLE)
 _RETRY_AFTER_S: Final = 1  # where the error itself does not say
-
 _log = logging.getLogger("seb.api")
 
 # What anybody may know of the errors that speak of our inside: the rest is for an admin key.
@@ -84,7 +83,7 @@ def problem_headers(error: SebError) -> Headers:
 
 
 def answer_exception(request: Request[Any, Any, Any], exception: Exception) -> Response[bytes]:
-    """Litestar's exception handler, but for routes with words of their own (go/errors.py)."""
+    """The exception handler of all routes, unless a protocol has its own."""
     error = error_of(request, exception)
     body = problem_body(error, _request_id(request), to_admin=is_for_admin(request))
     headers = {name.decode(): value.decode() for name, value in problem_headers(error)}

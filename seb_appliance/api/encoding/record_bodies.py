@@ -1,22 +1,36 @@
-"""What a producer sends, as columns of records: free functions on bytes."""
+"""The records in the body of a produce request, by what its headers say it is.
+
+The parsers are functions of a body alone, and run in a child process where it is large.
+"""
 
 from __future__ import annotations
 
 import re
-from typing import Final
+from collections.abc import Sequence
+from typing import Final, Literal
 from urllib.parse import unquote_to_bytes
 
 import msgspec
 
 from seb_appliance import limits
+from seb_appliance.api.encoding.formats import BODY_FORMATS, BodyFormat, media_type
+from seb_appliance.api.encoding.record_json import parse_json, parse_ndjson, too_many_records
 from seb_appliance.api.encoding.times import parse_time
-from seb_appliance.broker.append.prepared import check_headers, check_key, pack_headers
-from seb_appliance.broker.values import NewBatches, NewRecords
+from seb_appliance.api.encoding.trace_context import keep_traceparent
+from seb_appliance.api.server.parsing import Parser
+from seb_appliance.broker.values import (
+    NewBatches,
+    NewRecords,
+    check_headers,
+    check_key,
+    pack_headers,
+)
 from seb_appliance.errors import (
     BadBatchError,
     BadParameterError,
     RecordTooLargeError,
     RequestTooLargeError,
+    UnsupportedMediaTypeError,
 )
 from seb_appliance.formats import batch
 from seb_appliance.formats.columns import BinaryColumn, Bytes
@@ -24,14 +38,7 @@ from seb_appliance.formats.columns import BinaryColumn, Bytes
 _BAD_ESCAPE: Final = re.compile(rb"%(?![0-9A-Fa-f]{2})")
 _HEADER_PREFIX: Final = b"seb-header-"
 _GENERAL: Final = frozenset({b"seb-timeout"})  # understood whatever the body is
-
 _headers_decoder: Final = msgspec.msgpack.Decoder(dict[str, bytes])
-
-
-def too_many_records(most: int = limits.RECORDS_PER_REQUEST_MAX) -> RequestTooLargeError:
-    return RequestTooLargeError(
-        f"A request holds at most {most} records; send smaller ones.", max_records=most
-    )
 
 
 # --- one record: the body is its value ---
@@ -175,3 +182,67 @@ def _check_header_column(headers: BinaryColumn) -> None:
                 f"The headers of record {i} are no msgpack map of text to bytes: {error}"
             ) from error
         check_headers(len(unpacked), len(packed))
+
+
+BodyKind = Literal["single", "json", "ndjson", "batch"]
+
+_KINDS: Final[dict[str, BodyKind]] = {
+    "application/json": "json",
+    "application/x-ndjson": "ndjson",
+    "application/ndjson": "ndjson",
+    "application/jsonl": "ndjson",
+    "application/vnd.seb.batch": "batch",
+    "application/octet-stream": "single",
+    "application/x-www-form-urlencoded": "single",  # what plain `curl -d` sends
+    "": "single",
+}
+_SINGLE_FAMILIES: Final = ("text/", "image/")
+
+
+def body_kind(content_type: bytes | None) -> BodyKind:
+    """Raises UnsupportedMediaTypeError that says which would do."""
+    named = media_type(content_type or b"")
+    if named.startswith(_SINGLE_FAMILIES):
+        return "single"
+    if named not in _KINDS:
+        raise UnsupportedMediaTypeError(
+            f"{named[:100]!r} is not taken here. application/octet-stream, text/* and image/* make "
+            "the body one record; application/json, application/x-ndjson and "
+            "application/vnd.seb.batch hold many; so do CloudEvents.",
+            supported=[*filter(None, _KINDS), *(t for f in BODY_FORMATS for t in f.media_types)],
+        )
+    return _KINDS[named]
+
+
+async def parse_records(
+    parser: Parser,
+    owner: str,
+    kind: BodyKind,
+    body: bytes,
+    headers: dict[bytes, bytes],
+    max_bytes: int,
+) -> NewRecords | NewBatches:
+    """The records of a body of the API key `owner`. Raises what the parsers raise."""
+    if kind == "single":
+        return keep_traceparent(parse_single(body, headers), headers)
+    refuse_record_headers(headers)
+    if kind == "batch":
+        return batches_at(body, await parser.parse(owner, check_batches, body, max_bytes))
+    return await parser.parse(owner, _of_json, body, kind, headers)
+
+
+async def parse_registered(
+    parser: Parser,
+    owner: str,
+    body_format: BodyFormat,
+    mode: str,
+    body: bytes,
+    headers: dict[bytes, bytes],
+) -> tuple[NewRecords, Sequence[bytes]]:
+    """The records, and what identifies each. Raises what the parsers raise."""
+    refuse_record_headers(headers)
+    return await parser.parse(owner, body_format.parse, body, mode, headers)
+
+
+def _of_json(body: bytes, kind: BodyKind, headers: dict[bytes, bytes]) -> NewRecords:
+    return keep_traceparent(parse_json(body) if kind == "json" else parse_ndjson(body), headers)

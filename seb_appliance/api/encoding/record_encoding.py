@@ -25,7 +25,6 @@ VALUE_SHAPES: Final[tuple[ValueShape, ...]] = ("text", "json", "base64")
 # A part is made without a break: at most about a millisecond.
 _PART_RECORDS: Final = 512
 _PART_BYTES: Final = 256 * 1024
-
 _encoder: Final = msgspec.json.Encoder()
 _headers_decoder: Final = msgspec.msgpack.Decoder(dict[str, bytes])
 _NO_RECORDS: Final = b'"records":[]'
@@ -215,7 +214,6 @@ def _parsed(value: bytes) -> Raw | None:
 
 
 HEADER_ROW: Final = b",".join(map(str.encode, RecordOut.__struct_fields__)) + b"\r\n"
-
 _encode: Final = msgspec.json.Encoder().encode
 
 

@@ -12,11 +12,9 @@ import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 from seb_appliance import limits
-from seb_appliance.api.encoding.record_bodies import too_many_records
 from seb_appliance.api.encoding.times import AwareTime, to_us
-from seb_appliance.broker.append.prepared import check_key, pack_headers
-from seb_appliance.broker.values import NewRecords
-from seb_appliance.errors import BadJsonError
+from seb_appliance.broker.values import NewRecords, check_key, pack_headers
+from seb_appliance.errors import BadJsonError, RequestTooLargeError
 
 T = TypeVar("T")
 
@@ -31,6 +29,12 @@ _TEXT_OR_HUGE: Final = re.compile(
     rb'"(?:[^"\\]++|\\.)*+"'
     rb"|(?<![0-9.eE+-])-?[0-9](?:[0-9.]*+[eE]\+?[0-9]{3}[0-9]*+|[0-9]{308}[0-9.]*+(?:[eE][+-]?[0-9]++)?)"
 )
+
+
+def too_many_records(most: int = limits.RECORDS_PER_REQUEST_MAX) -> RequestTooLargeError:
+    return RequestTooLargeError(
+        f"A request holds at most {most} records; send smaller ones.", max_records=most
+    )
 
 
 class Record(msgspec.Struct, forbid_unknown_fields=True):

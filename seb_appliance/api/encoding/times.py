@@ -15,7 +15,6 @@ EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
 _FIRST_US: Final = (datetime.min.replace(tzinfo=UTC) - EPOCH) // _MICROSECOND
 _LAST_US: Final = (datetime.max.replace(tzinfo=UTC) - EPOCH) // _MICROSECOND
-
 AwareTime: TypeAlias = Annotated[datetime, msgspec.Meta(tz=True)]
 
 

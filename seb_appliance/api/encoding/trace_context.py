@@ -12,15 +12,13 @@ from typing import Final
 
 import msgspec
 
-from seb_appliance.broker.append.prepared import pack_headers
-from seb_appliance.broker.values import Appended, NewRecords
+from seb_appliance.broker.values import Appended, NewRecords, pack_headers
 from seb_appliance.errors import RecordTooLargeError, SebError
 from seb_appliance.traces import Span, Traces
 
 TRACEPARENT: Final = b"traceparent"
 _NAME: Final = "traceparent"
 _FORM: Final = re.compile(rb"00-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
-
 _headers_decoder: Final = msgspec.msgpack.Decoder(dict[str, bytes])
 
 

@@ -1,64 +1,23 @@
-"""The OpenAPI 3.1 document, built from the operations that the files beside this one describe.
+"""The OpenAPI 3.1 document, built from the declarations of the routes.
 
-Written down by hand beside the handlers, because they read bytes that no annotation can describe;
-a test compares both lists of routes, and the HTTP tests check each answer against this document.
+Tests check each answer of the HTTP tests against this document.
 """
 
 from __future__ import annotations
 
 import http
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
 
 from seb_appliance import __version__
 from seb_appliance.api.encoding.problems import problem
-from seb_appliance.errors import (
-    ApiKeyChangedError,
-    BadParameterError,
-    BadRequestError,
-    ForbiddenError,
-    HeadersTooLargeError,
-    InternalError,
-    MethodNotAllowedError,
-    OverloadedError,
-    QuotaExceededError,
-    RequestTimeoutError,
-    SebError,
-    ShareExceededError,
-    TopicHeldError,
-    TopicNotFoundError,
-    TransferCodingError,
-    UnauthenticatedError,
-)
-
-Json = dict[str, Any]
-ErrorTypes = tuple[type[SebError], ...]
+from seb_appliance.api.openapi.parameters import Json
+from seb_appliance.api.routes.route import Content, Route
+from seb_appliance.errors import SebError
 
 _TEXT: Final[Json] = {"text/plain": {"schema": {"type": "string"}}}
-
-# What any request can be answered with, whatever its route.
-EVERYWHERE: Final[ErrorTypes] = (
-    BadRequestError,
-    MethodNotAllowedError,
-    RequestTimeoutError,
-    HeadersTooLargeError,
-    InternalError,
-    OverloadedError,
-    TransferCodingError,
-)
-WITH_API_KEY: Final[ErrorTypes] = (
-    ApiKeyChangedError,
-    BadParameterError,
-    TopicHeldError,
-    TopicNotFoundError,
-    UnauthenticatedError,
-    ForbiddenError,
-    QuotaExceededError,
-    ShareExceededError,
-)
 
 DESCRIPTION: Final = """\
 Records go in by POST and are acknowledged once the bucket has them; they come out by GET, at \
@@ -71,61 +30,14 @@ Unknown query parameters and body fields are errors. Times are RFC 3339 in UTC w
 ranges include `offset` and exclude `until`; offsets stay below 2^53."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Content:
-    """One media type of a body: a JSON schema and an example."""
-
-    schema: Json
-    example: Any = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Reply:
-    """A success. `headers`: name → what it says."""
-
-    description: str
-    content: Mapping[str, Content] = field(default_factory=dict)
-    headers: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Operation:
-    """One method of one path. `parameters` are OpenAPI parameter objects."""
-
-    method: str
-    path: str
-    operation_id: str
-    tag: str
-    summary: str
-    description: str = ""
-    parameters: Sequence[Json] = ()
-    body: Mapping[str, Content] = field(default_factory=dict)
-    body_required: bool = True
-    replies: Mapping[int, Reply]
-    errors: ErrorTypes = ()
-    api_key: bool = True
-    text_errors: bool = False  # not problem documents: routes that speak as another broker does
-
-    @property
-    def all_errors(self) -> ErrorTypes:
-        """Every error that this operation can answer with."""
-        held = (TopicHeldError,) if TopicNotFoundError in self.errors else ()
-        return (*(WITH_API_KEY if self.api_key else ()), *EVERYWHERE, *self.errors, *held)
-
-
-def ref(schema: type) -> Json:
-    return {"$ref": f"#/components/schemas/{schema.__name__}"}
-
-
-def document(operations: Iterable[Operation], schemas: Sequence[type]) -> Json:
-    """The whole document; `schemas` are the structs that `ref` names."""
-    listed = list(operations)
-    errors = {error.code: error for operation in listed for error in operation.all_errors}
+def document(routes: Sequence[Route]) -> Json:
+    """The whole document."""
+    errors = {error.code: error for route in routes for error in route.all_errors}
     paths: dict[str, Json] = {}
-    for operation in listed:
-        paths.setdefault(operation.path, {})[operation.method.lower()] = _operation(operation)
+    for route in routes:
+        paths.setdefault(route.path, {})[route.method.lower()] = _operation(route)
     _, components = msgspec.json.schema_components(
-        schemas, ref_template="#/components/schemas/{name}"
+        _structs(routes), ref_template="#/components/schemas/{name}"
     )
     for schema in components.values():
         _leave_out_empty_defaults(schema)
@@ -138,7 +50,7 @@ def document(operations: Iterable[Operation], schemas: Sequence[type]) -> Json:
             "license": {"name": "MIT", "identifier": "MIT"},
         },
         "servers": [{"url": "/"}],
-        "tags": [{"name": tag} for tag in dict.fromkeys(op.tag for op in listed)],
+        "tags": [{"name": tag} for tag in dict.fromkeys(route.tag for route in routes)],
         "security": [{"bearer": []}, {"basic": []}],
         "paths": paths,
         "components": {
@@ -160,6 +72,16 @@ def document(operations: Iterable[Operation], schemas: Sequence[type]) -> Json:
     }
 
 
+def _structs(routes: Sequence[Route]) -> list[Any]:
+    contents = [
+        content
+        for route in routes
+        for bodies in (route.body, *(reply.content for reply in route.replies.values()))
+        for content in bodies.values()
+    ]
+    return list(dict.fromkeys(struct for content in contents for struct in content.structs))
+
+
 def _leave_out_empty_defaults(schema: Json) -> None:
     """A default of null, false or nothing says no more than that the field may be left out; and
     openapi-typescript takes a field with a default for one that has to be sent."""
@@ -168,39 +90,33 @@ def _leave_out_empty_defaults(schema: Json) -> None:
             del field_schema["default"]
 
 
-def _operation(operation: Operation) -> Json:
+def _operation(route: Route) -> Json:
     made: Json = {
-        "operationId": operation.operation_id,
-        "tags": [operation.tag],
-        "summary": operation.summary,
-        "description": operation.description or operation.summary,
-        "responses": _responses(operation),
+        "operationId": route.operation_id,
+        "tags": [route.tag],
+        "summary": route.summary,
+        "description": route.description or route.summary,
+        "responses": _responses(route),
     }
-    if operation.parameters:
-        made["parameters"] = list(operation.parameters)
-    if operation.body:
+    if route.all_parameters:
+        made["parameters"] = list(route.all_parameters)
+    if route.body:
         made["requestBody"] = {
-            "required": operation.body_required,
-            "content": _content(operation.body),
+            "required": route.body_required,
+            "content": _content(route.body),
         }
-    if not operation.api_key:
+    if not route.api_key:
         made["security"] = []
     return made
 
 
 def _content(content: Mapping[str, Content]) -> Json:
-    return {
-        media_type: {
-            "schema": item.schema,
-            **({} if item.example is None else {"example": item.example}),
-        }
-        for media_type, item in content.items()
-    }
+    return {media_type: item.documented() for media_type, item in content.items()}
 
 
-def _responses(operation: Operation) -> Json:
+def _responses(route: Route) -> Json:
     responses: Json = {}
-    for status, reply in operation.replies.items():
+    for status, reply in route.replies.items():
         made: Json = {"description": reply.description}
         if reply.content:
             made["content"] = _content(reply.content)
@@ -211,14 +127,14 @@ def _responses(operation: Operation) -> Json:
             }
         responses[str(status)] = made
     by_status: dict[int, list[str]] = {}
-    for error in operation.all_errors:
+    for error in route.all_errors:
         codes = by_status.setdefault(error.status, [])
         if error.code not in codes:
             codes.append(error.code)
     for status, codes in sorted(by_status.items()):
         responses[str(status)] = {
             "description": f"{http.HTTPStatus(status).phrase}: {', '.join(sorted(codes))}",
-            "content": _TEXT if operation.text_errors else _problems(sorted(codes)),
+            "content": _TEXT if route.text_errors else _problems(sorted(codes)),
         }
     return responses
 

@@ -7,10 +7,11 @@ from typing import Any, Final
 
 from seb_appliance import limits
 from seb_appliance.addresses import NAME_PATTERN
+from seb_appliance.api.encoding.answers import ALL_FORMATS, FORMATS
 from seb_appliance.api.encoding.parameters import DEFAULTS
 from seb_appliance.api.encoding.record_encoding import VALUE_SHAPES
-from seb_appliance.api.openapi.document import Json
-from seb_appliance.api.routes.records.consume import ALL_FORMATS, FORMATS
+
+Json = dict[str, Any]
 
 
 def _parameter(place: str, name: str, description: str, schema: Json, example: Any) -> Json:
@@ -42,22 +43,25 @@ _NAME: Final[Json] = {
     "pattern": f"^{NAME_PATTERN}$",
     "maxLength": limits.NAME_LENGTH_MAX,
 }
-TOPIC: Final = _parameter("path", "topic", "Name of the topic.", _NAME, "orders.eu")
-GROUP: Final = _parameter("path", "group", "Name of the consumer group.", _NAME, "lake.orders")
-RECORD_OFFSET: Final = _parameter(
-    "path",
-    "offset",
-    "An offset, or -N: the N-th record from the end (-1 is the newest).",
-    {"type": "string", "pattern": r"^-?[0-9]{1,16}$"},
-    "17",
-)
-API_KEY_ID: Final = _parameter(
-    "path", "api_key_id", "Id of the API key (not its secret).", {"type": "string"}, "k3m9x2ap"
-)
-COMPACTION: Final = _parameter(
-    "path", "compaction", "Id of the compaction.", {"type": "string"}, "9f86d081884c7d65"
-)
-ASSET: Final = _parameter("path", "asset", "Name of the file.", {"type": "string"}, "schema.js")
+# The parameters of paths, by name.
+OF_PATH: Final[dict[str, Json]] = {
+    "topic": _parameter("path", "topic", "Name of the topic.", _NAME, "orders.eu"),
+    "group": _parameter("path", "group", "Name of the consumer group.", _NAME, "lake.orders"),
+    "offset": _parameter(
+        "path",
+        "offset",
+        "An offset, or -N: the N-th record from the end (-1 is the newest).",
+        {"type": "string", "pattern": r"^-?[0-9]{1,16}$"},
+        "17",
+    ),
+    "api_key_id": _parameter(
+        "path", "api_key_id", "Id of the API key (not its secret).", {"type": "string"}, "k3m9x2ap"
+    ),
+    "compaction": _parameter(
+        "path", "compaction", "Id of the compaction.", {"type": "string"}, "9f86d081884c7d65"
+    ),
+    "asset": _parameter("path", "asset", "Name of the file.", {"type": "string"}, "schema.js"),
+}
 
 VALUES: Final = query(
     "values",

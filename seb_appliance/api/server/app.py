@@ -6,8 +6,9 @@ be): request id, version, security headers, HEAD, and the check of the raw path.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from litestar import Litestar, Router
 from litestar.enums import ScopeType
@@ -22,42 +23,82 @@ from litestar.types import (
     WebSocketReceiveMessage,
 )
 
-from seb_appliance.api.encoding.answers import Answer, Headers
-from seb_appliance.api.encoding.paths import check_raw_path
+from seb_appliance.api.encoding.answers import Answer, Headers, json_line, with_defaults
+from seb_appliance.api.encoding.parameters import check_raw_path
 from seb_appliance.api.encoding.problems import (
     REQUEST_ID_STATE,
     answer_exception,
     problem_body,
     problem_headers,
 )
-from seb_appliance.api.openapi import routes as schema
-from seb_appliance.api.routes.groups import groups
-from seb_appliance.api.routes.groups import offsets as group_leases
-from seb_appliance.api.routes.groups import offsets as group_offsets
+from seb_appliance.api.openapi.document import document
+from seb_appliance.api.routes import schema
+from seb_appliance.api.routes.groups import groups, offsets
 from seb_appliance.api.routes.groups import records as group_records
-from seb_appliance.api.routes.manage import api_keys, audit, compactions, cost, health, topics
-from seb_appliance.api.routes.manage import api_keys as tickets
-from seb_appliance.api.routes.manage import cost as snapshots
-from seb_appliance.api.routes.manage import health as metrics
-from seb_appliance.api.routes.manage import status as status_api
+from seb_appliance.api.routes.manage import (
+    api_keys,
+    audit,
+    compactions,
+    cost,
+    health,
+    status,
+    topics,
+)
 from seb_appliance.api.routes.manage.cost import CostOut
 from seb_appliance.api.routes.manage.health import Sample
-from seb_appliance.api.routes.records import consume as records_consume
-from seb_appliance.api.routes.records import live_many as records_live_many
-from seb_appliance.api.routes.records import manifest, record_keys, transactions
-from seb_appliance.api.routes.records import produce as records_produce
+from seb_appliance.api.routes.records import (
+    consume,
+    live_many,
+    manifest,
+    produce,
+    record_keys,
+    transactions,
+)
 from seb_appliance.api.routes.records.live import HEAD_STATE
-from seb_appliance.api.server.auth import METER_STATE, look_again
-from seb_appliance.api.server.cors import ORIGINS_STATE, Cors
+from seb_appliance.api.routes.route import Route, Services
+from seb_appliance.api.server.auth import (
+    METER_STATE,
+    ORIGINS_STATE,
+    Cors,
+    Network,
+    forwarded_for,
+    look_again,
+)
 from seb_appliance.api.server.options import ApiOptions
-from seb_appliance.api.server.peers import Network, forwarded_for
-from seb_appliance.api.server.wire import with_defaults
+from seb_appliance.api.server.protocol import Protocol
 from seb_appliance.broker.append.quotas import Meter
 from seb_appliance.broker.broker import Broker
 from seb_appliance.broker.status import Status
 from seb_appliance.errors import RefusedError
-from seb_appliance.protocols.durable_streams import routes as streams
-from seb_appliance.protocols.go import routes as go_api
+
+_ROUTES: Final[tuple[Route, ...]] = (
+    *produce.ROUTES,
+    *consume.ROUTES,
+    *live_many.ROUTES,
+    *record_keys.ROUTES,
+    *transactions.ROUTES,
+    *groups.ROUTES,
+    *offsets.ROUTES,
+    *group_records.ROUTES,
+    *api_keys.ROUTES,
+    *audit.ROUTES,
+    *topics.ROUTES,
+    *manifest.ROUTES,
+    *compactions.ROUTES,
+    *status.ROUTES,
+    *cost.ROUTES,
+    *health.ROUTES,
+    *schema.ROUTES,
+)
+
+
+def all_routes(protocols: Sequence[Protocol]) -> list[Route]:
+    return [*_ROUTES, *(route for protocol in protocols for route in protocol.routes)]
+
+
+def openapi(protocols: Sequence[Protocol]) -> bytes:
+    """The document as JSON."""
+    return json_line(document(all_routes(protocols)))
 
 
 def create_app(
@@ -68,46 +109,30 @@ def create_app(
     costs: Callable[[], CostOut],
     snapshot: Callable[[], Awaitable[int]],
     samples: Callable[[], Iterable[Sample]] = tuple,
+    protocols: Sequence[Protocol] = (),
     pages: Sequence[Router] = (),
 ) -> Api:
-    """The ASGI application. `samples` are what /metrics shows, `status` what /v1/status does,
-    `costs` what /v1/cost does; `snapshot` makes one, and says up to which entry it reaches; `pages`
-    are no part of the API, and refuse in their own words."""
+    """The ASGI application. `pages` are no part of the API, and have errors of their own."""
+    described = functools.cache(lambda: openapi(protocols))
+    services = Services(broker, options, status, costs, snapshot, samples, described)
     handlers: list[HTTPRouteHandler | Router] = [
-        *records_produce.routes(broker, options),
-        *transactions.routes(broker, options),
-        *records_consume.routes(broker, options.traces),
-        *records_live_many.routes(broker),
-        *tickets.ticket_routes(broker),
-        *record_keys.routes(broker),
-        *topics.routes(broker),
-        *manifest.routes(broker),
-        *compactions.routes(broker),
-        *groups.routes(broker),
-        *group_records.routes(broker),
-        *group_offsets.routes(broker, options),
-        *group_leases.lease_routes(broker),
-        *api_keys.routes(broker),
-        *audit.routes(broker),
-        *status_api.routes(broker, status),
-        *cost.routes(broker, costs),
-        *snapshots.snapshot_routes(broker, snapshot),
-        *health.routes(broker),
-        *metrics.metrics_routes(broker, samples, options),
-        *schema.routes(options),
-        go_api.router(broker, options),
-        streams.router(broker, options),
+        *(route.served(services) for route in _ROUTES),
+        *(protocol.router(services) for protocol in protocols),
         *pages,
     ]
     litestar = Litestar(
         route_handlers=handlers,
-        openapi_config=None,  # ours is in schema.py
+        openapi_config=None,  # routes/schema.py has it
         logging_config=None,  # the process sets logging up, once
         exception_handlers={Exception: answer_exception},
         request_max_body_size=None,  # bodies.py counts, inflated bytes too
     )
     return Api(
-        litestar, options.new_request_id, Cors(options.cors_origins), options.trusted_proxies
+        litestar,
+        options.new_request_id,
+        Cors(options.cors_origins),
+        options.trusted_proxies,
+        tuple(protocol.path_prefix for protocol in protocols if protocol.path_prefix),
     )
 
 
@@ -121,8 +146,10 @@ class Api:
         new_request_id: Callable[[], str],
         cors: Cors,
         trusted_proxies: Sequence[Network] = (),
+        path_prefixes: tuple[bytes, ...] = (),
     ) -> None:
         self.litestar = litestar
+        self._path_prefixes = path_prefixes
         self._cors = cors
         self._trusted_proxies = trusted_proxies
         self._new_request_id = new_request_id
@@ -147,7 +174,7 @@ class Api:
             await Answer(204, preflight)(scope, receive, sender)
             return
         try:
-            check_raw_path(scope["raw_path"])
+            check_raw_path(scope["raw_path"], self._path_prefixes)
         except RefusedError as error:
             body = problem_body(error, request_id)
             await Answer(error.status, problem_headers(error), body)(scope, receive, sender)

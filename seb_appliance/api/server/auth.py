@@ -1,22 +1,27 @@
-"""Who is calling: the API key of a request, and with it what every handler needs first."""
+"""Who is calling: the peer's address, the origin of a web page, and the API key.
+
+A ticket, or an API key as Bearer, is always sent by the page itself, so an origin that is allowed
+may do what its API key may, and no more. A browser attaches Basic credentials on its own, to
+requests of any page: for these, and where no API key is needed, `is_let_in` decides.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import base64
-from collections.abc import Awaitable, Callable
+import ipaddress
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from litestar import Request
-from litestar.types import Scope
+from litestar.types import HTTPScope, Scope
 
 from seb_appliance import limits
+from seb_appliance.api.encoding.answers import Headers
 from seb_appliance.api.encoding.parameters import DEFAULTS, read_headers, read_query
 from seb_appliance.api.encoding.problems import API_KEY_STATE
-from seb_appliance.api.server.cors import ORIGINS_STATE, is_let_in
-from seb_appliance.api.server.peers import peer_address
 from seb_appliance.broker.access.access import Access
 from seb_appliance.broker.access.audit import Actor
 from seb_appliance.broker.access.tickets import Ticket
@@ -30,9 +35,140 @@ from seb_appliance.errors import (
     UnauthenticatedError,
 )
 
+Network: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
+_FORWARDED: Final = frozenset({b"forwarded", b"x-forwarded-for", b"x-real-ip"})
+
+
+def forwarded_for(scope: Scope, trusted: Sequence[Network]) -> str | None:
+    """Who asks, as proxies that are `trusted` say: the last address in X-Forwarded-For that is none
+    of theirs, for what stands before it that one may have made up. None: nobody trusted says so."""
+    peer = _ip(peer_address(scope))
+    if not trusted or peer is None or not _is_in(peer, trusted):
+        return None
+    lines = [value for name, value in scope["headers"] if name == b"x-forwarded-for"]
+    found = None
+    for text in reversed(b",".join(lines).decode("latin-1").split(",")):
+        address = _ip(text.strip())
+        if address is None:
+            break
+        found = str(address)
+        if not _is_in(address, trusted):
+            break
+    return found
+
+
+def _ip(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    try:
+        address = ipaddress.ip_address(text)
+    except ValueError:
+        return None
+    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+    return mapped or address
+
+
+def _is_in(
+    address: ipaddress.IPv4Address | ipaddress.IPv6Address, networks: Sequence[Network]
+) -> bool:
+    return any(address in network for network in networks)
+
+
+def peer_address(scope: Scope) -> str:
+    """The address of whoever opened the connection, or for whom a trusted proxy did. What others
+    say in headers counts for nothing. A Unix socket has none: ""."""
+    client = scope.get("client")
+    return client[0] if client is not None else ""
+
+
+def is_local(scope: Scope) -> bool:
+    """Whether a process on this machine asks this machine for itself: neither for somebody else as
+    a proxy, nor for a page whose host name was made to point here."""
+    hosts = [value.decode("latin-1") for name, value in scope["headers"] if name == b"host"]
+    return _is_local_peer(scope) and all(map(is_loopback_host, hosts))
+
+
+def is_loopback_host(host: str) -> bool:
+    """Whether `host` (with a port, perhaps) names this machine. A name that somebody else may
+    point at us does not."""
+    name = host.rpartition(":")[0] if host.rpartition(":")[2].isdigit() else host
+    if name.lower() == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(name.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+def _is_local_peer(scope: Scope) -> bool:
+    client = scope.get("client")
+    if client is None:  # a Unix socket
+        return True
+    try:
+        address = ipaddress.ip_address(client[0])
+    except ValueError:
+        return False
+    return address.is_loopback and not any(name in _FORWARDED for name, _ in scope["headers"])
+
+
+ANY: Final = "*"
+ORIGINS_STATE: Final = "seb_cors_origins"  # of a request: `ApiOptions.cors_origins`
+# What a browser says of a page of the appliance itself, and of an address that somebody typed.
+_OWN_SITES: Final = (b"same-origin", b"none")
+_PATHS: Final = "/v1/"
+_PREFLIGHT: Final[Headers] = [
+    (b"access-control-allow-methods", b"GET, HEAD, POST, PUT, PATCH, DELETE"),
+    # The star does not cover Authorization.
+    (b"access-control-allow-headers", b"Authorization, *"),
+    (b"access-control-max-age", b"600"),
+]
+
+
+def is_let_in(headers: dict[bytes, bytes], origins: frozenset[str]) -> bool:
+    """Whether no page asks, or one of the appliance itself or of an origin that is named. `*` names
+    none: any page in the world could do everything."""
+    origin = headers.get(b"origin")
+    if origin is not None and origin.decode("latin-1") in origins - {ANY}:
+        return True
+    # Where a page only embeds what it asks for, as an image or a script, no Origin is sent.
+    if headers.get(b"sec-fetch-site", b"none") not in _OWN_SITES:
+        return False
+    host = headers.get(b"host", b"")
+    return origin is None or (bool(host) and origin.partition(b"://")[2] == host)
+
+
+class Cors:
+    """`origins`: as `https://a.example`, or `*` for all; none turns it off."""
+
+    def __init__(self, origins: frozenset[str]) -> None:
+        self.origins = origins
+
+    def headers(self, scope: HTTPScope) -> Headers:
+        """What every answer to this request carries."""
+        if not self.origins or not scope["path"].startswith(_PATHS):
+            return []
+        vary = (b"vary", b"Origin")
+        origin = self._allowed(scope)
+        if origin is None:
+            return [vary]
+        exposed = (b"access-control-expose-headers", b"*")
+        return [vary, (b"access-control-allow-origin", origin), exposed]
+
+    def preflight(self, scope: HTTPScope) -> Headers | None:
+        """The headers of the answer, if a browser asks whether a page may ask."""
+        asks = any(name == b"access-control-request-method" for name, _ in scope["headers"])
+        if scope["method"] != "OPTIONS" or not asks or not self.headers(scope):
+            return None
+        return _PREFLIGHT if self._allowed(scope) is not None else []
+
+    def _allowed(self, scope: HTTPScope) -> bytes | None:
+        origin = next((value for name, value in scope["headers"] if name == b"origin"), None)
+        if origin is None:
+            return None
+        known = ANY in self.origins or origin.decode("latin-1") in self.origins
+        return origin if known else None
+
+
 METER_STATE: Final = "seb_meter"  # who the bytes of a request and its answer are charged to
 IN_USE_STATE: Final = "seb_key_in_use"  # what a request was let in by
-
 AnyRequest = Request[Any, Any, Any]
 
 

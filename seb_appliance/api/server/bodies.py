@@ -1,15 +1,20 @@
-"""Request bodies: their memory is reserved as they arrive, and inflating is bounded."""
+"""Request bodies: memory is reserved as they arrive, inflating is bounded, JSON is decoded."""
 
 from __future__ import annotations
 
 import asyncio
 import zlib
-from typing import Final
+from typing import Final, TypeVar
 
+import msgspec
 from backports import zstd
 from litestar.types import Receive
 
 from seb_appliance import limits
+from seb_appliance.api.encoding.formats import media_type
+from seb_appliance.api.encoding.record_json import bad_json, check_utf8
+from seb_appliance.api.server.auth import AnyRequest, Call
+from seb_appliance.broker.broker import Broker
 from seb_appliance.broker.shares import Reservation, Shares
 from seb_appliance.errors import (
     BadRequestError,
@@ -175,3 +180,40 @@ async def _joined(parts: list[bytes], size_bytes: int) -> bytes:
     if size_bytes > _JOINED_HERE_BYTES:
         return await asyncio.to_thread(b"".join, parts)  # it lets go of the interpreter
     return b"".join(parts)
+
+
+T = TypeVar("T")
+_TYPES: Final = ("application/json", "application/merge-patch+json", "")
+
+
+async def read_json(
+    request: AnyRequest, call: Call, broker: Broker, decoder: msgspec.json.Decoder[T]
+) -> T:
+    """The body as the decoder's type; an empty body counts as `{}`.
+
+    Raises UnsupportedMediaTypeError, RequestTooLargeError, BadJsonError.
+    """
+    body, reservation = await read_body(
+        request.receive, call.headers, call.owner, broker.pending, limits.MANAGE_BYTES_MAX
+    )
+    with reservation:
+        check_json_type(body, call.headers)
+        return decode_json(body, decoder)
+
+
+def check_json_type(body: bytes, headers: dict[bytes, bytes]) -> None:
+    """Raises UnsupportedMediaTypeError; no body needs no type."""
+    if body and media_type(headers.get(b"content-type", b"")) not in _TYPES:
+        raise UnsupportedMediaTypeError(
+            "Send the body as JSON (curl: -H 'Content-Type: application/json').",
+            supported=[named for named in _TYPES if named],
+        )
+
+
+def decode_json(body: bytes, decoder: msgspec.json.Decoder[T]) -> T:
+    """An empty body counts as `{}`. Raises BadJsonError."""
+    check_utf8(body)
+    try:
+        return decoder.decode(body or b"{}")
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise bad_json(error) from error

@@ -26,17 +26,14 @@ import msgspec
 
 from seb_appliance import limits
 from seb_appliance.api.encoding.problems import problem
-from seb_appliance.errors import BadRequestError, InternalError, SebError
-from seb_appliance.start_errors import ConfigurationError
+from seb_appliance.errors import BadRequestError, ConfigurationError, InternalError, SebError
 
 Answer = dict[str, Any]
 Arguments = Mapping[str, str]
 Handler = Callable[[Arguments], Awaitable[Answer]]
-
 SOCKET_MODE: Final = 0o600
 _LINE_S_MAX: Final = 10.0
 _SOCKET_PATH_BYTES_MAX: Final = 107  # of sockaddr_un on Linux
-
 _log = logging.getLogger("seb.control")
 
 

@@ -1,10 +1,9 @@
 """The fast lane: a connection that answers plain requests itself and passes on all others.
 
-A request is plain when its head says nothing unusual (plain_heads.py) and nothing comes with it, as
-from a client that waits for its answer before it asks again. It is passed on by giving the very
-bytes to the HTTP parser, as if nobody had looked, so the application's lane never knows. Answers
-keep the order of the requests: while one is under way, what arrives is held and the client is not
-read from.
+A request is plain when its head is a usual one (plain_requests.py) and nothing follows it, as from
+a client that waits for its answer before it sends more. Any other request goes to the application:
+the HTTP parser gets its bytes unchanged. Answers keep the order of the requests: while one is under
+way, later bytes are held and the client is not read from.
 """
 
 from __future__ import annotations
@@ -119,7 +118,7 @@ class FastLaneProtocol(SebHttpProtocol):
 
     @property
     def waited_for(self) -> tuple[int, float] | None:
-        """See making_room.Holding."""
+        """See `Holding`."""
         if self._busy:
             return None
         idle = self._idle is not None and not self._phase and self._is_free
@@ -252,7 +251,7 @@ class FastLaneProtocol(SebHttpProtocol):
     # --- from the broker to the last byte ---
 
     def stored(self, admitted: Any, window_s: float, put_s: float) -> None:
-        """See `broker.acknowledging.Told`. A client that left is told nothing."""
+        """See `acknowledgement.AckCallback`. A client that left is told nothing."""
         plain, self._waiting = self._waiting, None
         if plain is None:
             return
@@ -270,7 +269,7 @@ class FastLaneProtocol(SebHttpProtocol):
         self._written()
 
     def failed(self, error: SebError) -> None:
-        """See `broker.acknowledging.Told`."""
+        """See `acknowledgement.AckCallback`."""
         plain, self._waiting = self._waiting, None
         if plain is None:
             return

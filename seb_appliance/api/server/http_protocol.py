@@ -22,9 +22,13 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
 from seb_appliance import limits
+from seb_appliance.api.encoding.answers import (
+    header_lines,
+    new_request_id,
+    status_line,
+    with_defaults,
+)
 from seb_appliance.api.encoding.problems import problem_body, problem_headers
-from seb_appliance.api.server.options import new_request_id
-from seb_appliance.api.server.wire import header_lines, status_line, with_defaults
 from seb_appliance.errors import (
     BadRequestError,
     HeadersTooLargeError,
@@ -291,7 +295,7 @@ class SebHttpProtocol(HttpToolsProtocol):
 
     @property
     def waited_for(self) -> tuple[int, float] | None:
-        """See making_room.Holding: 0 for a head, 1 for a body, 2 for the next request."""
+        """See `Holding`: 0 for a head, 1 for a body, 2 for the next request."""
         if self.transport.is_closing():
             return None
         if self._deadline is not None:

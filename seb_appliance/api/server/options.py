@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import os
+import random
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from itertools import count
 from pathlib import Path
-from typing import Final
 
 from seb_appliance import limits
+from seb_appliance.api.encoding.answers import new_request_id
+from seb_appliance.api.server.auth import Network
 from seb_appliance.api.server.parsing import Parser
-from seb_appliance.api.server.peers import Network
 from seb_appliance.failpoints import NO_FAILPOINTS, Failpoints
-from seb_appliance.protocols.durable_streams.options import StreamOptions
 from seb_appliance.traces import Traces
-
-_PROCESS: Final = os.urandom(4).hex()
-_requests: Final = count()
 
 
 def new_boundary() -> str:
@@ -25,16 +22,16 @@ def new_boundary() -> str:
     return f"seb-{os.urandom(16).hex()}"
 
 
-def new_request_id() -> str:
-    """16 hexadecimal digits: half of them the process's, half a count."""
-    return f"{_PROCESS}{next(_requests) & 0xFFFFFFFF:08x}"
+def random_up_to(most: int) -> int:
+    return random.SystemRandom().randint(1, most)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ApiOptions:
     """`pages`: folder of the page templates; `static`: folder of the files that pages load;
-    `streams`: the door of Durable Streams; `traces`: None when nobody collects any;
-    `parser`: reads large bodies, and is closed by whoever made it."""
+    `streams_open`: Durable Streams need no API key, and the appliance listens on loopback only;
+    `traces`: None when nobody collects any; `parser`: reads large bodies, its maker closes it;
+    `random_up_to` draws a whole number from 1 on."""
 
     pages: Path
     static: Path
@@ -44,7 +41,9 @@ class ApiOptions:
     trusted_proxies: tuple[Network, ...] = ()
     failpoints: Failpoints = NO_FAILPOINTS
     traces: Traces | None = None
-    streams: StreamOptions = field(default_factory=StreamOptions)
+    streams_open: bool = False
     parser: Parser = field(default_factory=Parser)
     new_request_id: Callable[[], str] = field(default=new_request_id)
     new_boundary: Callable[[], str] = field(default=new_boundary)
+    now_s: Callable[[], float] = field(default=time.time)
+    random_up_to: Callable[[int], int] = field(default=random_up_to)

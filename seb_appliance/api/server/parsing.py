@@ -21,7 +21,6 @@ from seb_appliance.tasks import start_child
 
 P = ParamSpec("P")
 T = TypeVar("T")
-
 _WRITTEN_BYTES: Final = 256 * limits.KIB  # at once; the transport copies what waits
 FRAME: Final = struct.Struct("<II")  # bytes of the pickle, bytes of the body after it
 

@@ -10,33 +10,36 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from seb_appliance import limits
-from seb_appliance.api.encoding.answers import DEFAULT_HEADERS, JSON, Headers
+from seb_appliance.api.encoding.answers import (
+    DEFAULT_HEADERS,
+    JSON,
+    REQUEST_ID_HEADER,
+    VERSION_HEADER,
+    Headers,
+    header_lines,
+    produced_body,
+    produced_timing,
+    status_line,
+    with_defaults,
+)
 from seb_appliance.api.encoding.problems import problem_body, problem_headers
 from seb_appliance.api.encoding.record_bodies import parse_batches, parse_single
 from seb_appliance.api.encoding.record_json import parse_json, parse_ndjson
 from seb_appliance.api.encoding.trace_context import keep_traceparent
 from seb_appliance.api.routes.groups.offsets import commit_of, committed_body, parse_offsets
-from seb_appliance.api.routes.records.consume import consumed_headers, encode
-from seb_appliance.api.routes.records.produce import produced_body, produced_timing
+from seb_appliance.api.routes.records.reading import consumed_headers, encode
 from seb_appliance.api.server.options import ApiOptions
-from seb_appliance.api.server.plain_heads import PlainHeads
 from seb_appliance.api.server.plain_requests import (
     PlainCommit,
     PlainConsume,
     PlainHead,
+    PlainHeads,
     PlainProduce,
-)
-from seb_appliance.api.server.wire import (
-    REQUEST_ID_HEADER,
-    VERSION_HEADER,
-    header_lines,
-    status_line,
-    with_defaults,
+    PlainProtocol,
 )
 from seb_appliance.broker.access.audit import Actor
 from seb_appliance.broker.access.grants import grants_admin
-from seb_appliance.broker.append.acknowledgement import Told
-from seb_appliance.broker.append.admission import AdmittedAppend
+from seb_appliance.broker.append.acknowledgement import AckCallback
 from seb_appliance.broker.broker import Broker
 from seb_appliance.broker.groups.admission import Commit
 from seb_appliance.broker.read.waiting import Waiter
@@ -44,33 +47,27 @@ from seb_appliance.broker.shares import Reservation, Shares
 from seb_appliance.broker.values import ApiKeyView, NewBatches, NewRecords, ReadResult
 from seb_appliance.errors import SebError
 from seb_appliance.formats.columns import Bytes
+from seb_appliance.formats.contents import Produced
 from seb_appliance.formats.operations import CommittedOffset
-from seb_appliance.protocols.durable_streams import plain as plain_streams
-from seb_appliance.protocols.durable_streams.answers import CROSS_ORIGIN
-from seb_appliance.protocols.go.multipart import (
-    MULTIPART,
-    offsets_body,
-    parse_records,
-    records_answer,
-)
-from seb_appliance.protocols.go.routes import text_headers, text_of
 
 # More work than this is not done on the event loop: the application has threads for it.
 BODY_BYTES_MAX: Final = 64 * limits.KIB
-
 _CLOSE: Final = b"connection: close\r\n"
 
 
 class PlainAnswers:
     """One for all connections. `answered`: requests that took this way."""
 
-    def __init__(self, broker: Broker, options: ApiOptions) -> None:
+    def __init__(
+        self, broker: Broker, options: ApiOptions, protocols: Sequence[PlainProtocol] = ()
+    ) -> None:
         self.answered = 0
         self.failpoints = options.failpoints
         self._broker = broker
         self._heads = PlainHeads(
             broker,
             min(options.max_request_bytes, BODY_BYTES_MAX),
+            protocols,
             traced=options.traces is not None,
         )
         self._max_request_bytes = options.max_request_bytes
@@ -99,8 +96,8 @@ class PlainAnswers:
 
     # --- produce ---
 
-    def produce(self, plain: PlainProduce, data: bytes, body_at: int, told: Told) -> bool:
-        """Whether the records of `data[body_at:]` are admitted; `told` hears of them. If not,
+    def produce(self, plain: PlainProduce, data: bytes, body_at: int, on_done: AckCallback) -> bool:
+        """Whether the records of `data[body_at:]` are admitted; `on_done` hears of them. If not,
         nothing happened."""
         self.failpoints.reach("K1")
         try:
@@ -110,7 +107,9 @@ class PlainAnswers:
         if records is None:
             return False
         size_bytes = len(data) - body_at
-        return self._broker.append_at_once(plain.key, plain.topic, records, size_bytes, told)
+        return self._broker.appends.append_nowait(
+            plain.key, plain.topic, records, size_bytes, on_done
+        )
 
     def _parse(
         self, plain: PlainProduce, data: bytes, body_at: int
@@ -118,11 +117,8 @@ class PlainAnswers:
         if plain.kind == "batch":  # these bytes go into the entry: none of them is copied here
             return parse_batches(memoryview(data)[body_at:], self._max_request_bytes)
         body = data[body_at:]
-        if plain.kind == "stream":
-            return plain_streams.records_of(self._broker, plain, body)
-        if plain.kind == "multipart":
-            records = parse_records(body, plain.boundary)
-            return records.values[0] or b"" if len(records.values) == 1 else records
+        if plain.protocol is not None:
+            return plain.protocol.records_of(self._broker, plain, body)
         if plain.kind == "single":
             if not plain.headers:
                 return body
@@ -132,7 +128,7 @@ class PlainAnswers:
     def produced(
         self,
         plain: PlainProduce,
-        append: AdmittedAppend,
+        append: Produced,
         window_s: float,
         put_s: float,
         dates: Headers,
@@ -140,20 +136,20 @@ class PlainAnswers:
         close: bool,
     ) -> bytes:
         """The whole answer. `dates`: the headers that the server gives every answer."""
-        if plain.kind == "stream":
-            return self._appended(append, dates, close=close)
+        self.answered += 1
+        if plain.protocol is not None:
+            timing = produced_timing(window_s, put_s)
+            status, headers, body = plain.protocol.produced(self._broker.durability, append, timing)
+            headers.append((b"content-length", str(len(body)).encode()))
+            return self._head(status, headers, dates, self._new_request_id(), close=close) + body
         if dates is not self._dates:
             self._dates = dates
             named = [(b"content-type", JSON), (b"seb-durability", self._broker.durability.encode())]
             lines = header_lines([*dates, *named])
             self._before_timing = b"%b%bserver-timing: " % (status_line(201), lines)
-        self.answered += 1
-        if plain.kind == "multipart":
-            body = offsets_body(append.offset, append.count)
-        else:
-            body = produced_body(
-                plain.topic, append.topic_id, append.offset, append.count, append.timestamp_us
-            )
+        body = produced_body(
+            plain.topic, append.topic_id, append.offset, append.count, append.timestamp_us
+        )
         return b"".join(
             (
                 self._before_timing,
@@ -166,24 +162,17 @@ class PlainAnswers:
             )
         )
 
-    def _appended(self, append: AdmittedAppend, dates: Headers, *, close: bool) -> bytes:
-        """As `produced`, to a stream."""
-        self.answered += 1
-        headers = plain_streams.appended_headers(append.offset + append.count)
-        headers.append((b"content-length", b"0"))
-        return self._head(204, headers, dates, self._new_request_id(), close=close)
-
     # --- commit ---
 
-    def commit(self, plain: PlainCommit, body: bytes, told: Told) -> Commit | None:
-        """What is admitted; `told` hears of it. If None, nothing happened."""
+    def commit(self, plain: PlainCommit, body: bytes, on_done: AckCallback) -> Commit | None:
+        """What is admitted; `on_done` hears of it. If None, nothing happened."""
         try:
             asked = parse_offsets(body)
             commit = commit_of(plain.group, asked)
             if not self._may_commit(plain.key, commit):
                 return None
             by = Actor.of_key(plain.key)
-            if not self._broker.groups.commit_at_once(by, commit, told):
+            if not self._broker.groups.commit_nowait(by, commit, on_done):
                 return None
         except SebError:
             return None
@@ -213,7 +202,7 @@ class PlainAnswers:
         """The parts of the whole answer, and what holds their bytes until they are sent; None when
         there is something to wait for (unless it no longer `waits`), or to refuse. Does no I/O."""
         try:
-            result = self._broker.read_at_once(plain.topic, plain.wanted, waits=waits)
+            result = self._broker.read_nowait(plain.topic, plain.wanted, waits=waits)
         except SebError:
             return None
         if result is None:
@@ -232,12 +221,10 @@ class PlainAnswers:
     def _read_answer(
         self, plain: PlainConsume, result: ReadResult
     ) -> tuple[int, Headers, list[Bytes]]:
-        if plain.chosen != MULTIPART:
-            parts = list(encode(result, plain.chosen, plain.shape))
-            return 200, consumed_headers(result, plain.chosen), parts
-        asked = plain.wanted
-        assert asked.start.offset is not None, asked
-        return records_answer(result, asked.start.offset, asked.max_records, self._new_boundary())
+        if plain.protocol is not None:
+            return plain.protocol.consumed(result, plain.wanted, self._new_boundary())
+        parts = list(encode(result, plain.chosen, plain.shape))
+        return 200, consumed_headers(result, plain.chosen), parts
 
     def wait_at_end(
         self, plain: PlainConsume, seconds: float, woken: Callable[[], None]
@@ -257,13 +244,9 @@ class PlainAnswers:
         self.answered += 1
         request_id = self._new_request_id()
         to_admin = grants_admin(plain.key.grants)
-        if isinstance(plain, PlainProduce) and plain.kind == "multipart":
-            body, headers = text_of(error, to_admin=to_admin), text_headers(error)
-        else:
-            body = problem_body(error, request_id, to_admin=to_admin)
-            headers = problem_headers(error)
-        if isinstance(plain, PlainProduce) and plain.kind == "stream":
-            headers.append(CROSS_ORIGIN)
+        body, headers = problem_body(error, request_id, to_admin=to_admin), problem_headers(error)
+        if isinstance(plain, PlainProduce) and plain.protocol is not None:
+            headers, body = plain.protocol.refused(error, body, to_admin=to_admin)
         headers.append((b"content-length", str(len(body)).encode()))
         return self._head(error.status, headers, dates, request_id, close=close) + body
 

@@ -1,27 +1,33 @@
-"""Who did what: a note in the same entry as the events that an operator's action made.
+"""Operators' changes of topics, API keys, users and groups, and the audit notes of them.
 
-Only what was admitted is noted. Refused and unauthenticated actions go nowhere near the journal.
+A note lies in the same entry as the events of its change. Refused and unauthenticated actions are
+not noted.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
 from seb_appliance import limits
 from seb_appliance.broker.access.grants import grants_admin
-from seb_appliance.broker.append.admission import AdmittedTopic
+from seb_appliance.broker.append.admission import AdmittedTopic, Refusal
 from seb_appliance.broker.append.window import Window
+from seb_appliance.broker.append.writes import Writes
 from seb_appliance.broker.ports import ApiKeyRow
 from seb_appliance.broker.shares import OPERATOR
 from seb_appliance.broker.values import ApiKeyView
+from seb_appliance.errors import SebError
 from seb_appliance.formats.contents import encoded_bytes
-from seb_appliance.formats.operations import AuditNoted, TopicSettings
+from seb_appliance.formats.operations import AuditNoted, Event
+from seb_appliance.formats.topic_settings import TopicSettings
 
 USER: Final = "user:"
+
+Row = TypeVar("Row")
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,24 +80,78 @@ def note(window: Window, by: Actor, at_us: int, action: Action) -> None:
     window.add_event(event, encoded_bytes(event))
 
 
-def note_topic_created(
-    window: Window, by: Actor, at_us: int, name: str, topic: AdmittedTopic | None
-) -> None:
-    """`topic`: as it was just admitted to the window."""
+def topic_created(name: str, topic: AdmittedTopic | None) -> Action:
+    """`topic`: as it was just admitted, by itself or as a fork."""
     assert topic is not None, name
     after = of_topic(topic.topic_id, topic.settings)
-    note(window, by, at_us, Action("topic_created", "topic", name, after=after))
+    if topic.fork is None:
+        return Action("topic_created", "topic", name, after=after)
+    after["fork_of"] = {"topic": topic.fork.name, "offset": topic.fork.offset}
+    return Action("topic_forked", "topic", name, after=after)
 
 
-def note_topic_forked(
-    window: Window, by: Actor, at_us: int, name: str, topic: AdmittedTopic | None
-) -> None:
-    """`topic`: as it was just admitted to the window."""
-    assert topic is not None, name
-    assert topic.fork is not None, name
-    fork_of = {"topic": topic.fork.name, "offset": topic.fork.offset}
-    after = of_topic(topic.topic_id, topic.settings) | {"fork_of": fork_of}
-    note(window, by, at_us, Action("topic_forked", "topic", name, after=after))
+class AuditedWrites:
+    """Stores operators' changes, each with its audit note in the same entry."""
+
+    def __init__(self, writes: Writes) -> None:
+        self._writes = writes
+
+    async def store(
+        self,
+        admit: Callable[[Window], Action | None],
+        by: Actor,
+        changed_in: Callable[[], Window | None] = lambda: None,
+    ) -> bool:
+        """Whether anything changed. `admit` adds the events of a change to the window and returns
+        what to note, or None if there is nothing to change; the answer then rests on the window
+        that `changed_in` returns, which is waited for."""
+
+        def admit_and_note(window: Window) -> bool:
+            action = admit(window)
+            if action is not None:
+                note(window, by, self._writes.clock.wall_us(), action)
+            return action is not None
+
+        is_changed = await self._writes.operate(admit_and_note, owner=by.owner)
+        if not is_changed:
+            await self._writes.once_stored(changed_in())
+        return is_changed
+
+
+class RowsAhead(Generic[Row]):
+    """`rows` by name, as they will be once everything admitted is stored."""
+
+    def __init__(self, rows: dict[str, Row], missing: Callable[[str], SebError]) -> None:
+        self.rows = rows
+        self._missing = missing
+        self._changed_in: dict[str, Window] = {}
+
+    def find(self, name: str) -> Row:
+        """Raises Refusal with the error that `missing` makes."""
+        row = self.rows.get(name)
+        if row is None:
+            raise Refusal(self._missing(name), self.changed_in(name))
+        return row
+
+    def change(self, window: Window, name: str, row: Row | None, event: Event) -> None:
+        """Add `event` to the window. `row`: after the event; None: it is removed."""
+        if row is None:
+            del self.rows[name]
+        else:
+            self.rows[name] = row
+        pending = self._changed_in.items()
+        self._changed_in = {n: w for n, w in pending if not w.is_done and n != name}
+        self._changed_in[name] = window
+        window.add_event(event, encoded_bytes(event))
+
+    def changed_in(self, name: str) -> Window | None:
+        """The window with the last change of the row, unless that was long ago."""
+        return self._changed_in.get(name)
+
+    def last_pending(self) -> Window | None:
+        """The window with the newest change that is not stored yet."""
+        pending = [window for window in self._changed_in.values() if not window.is_done]
+        return pending[-1] if pending else None
 
 
 def of_topic(topic_id: int, settings: TopicSettings) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from seb_appliance import limits
 from seb_appliance.broker.topics.names import Patterns
 from seb_appliance.broker.values import ApiKeyView
 from seb_appliance.errors import ForbiddenError
-from seb_appliance.formats.operations import Grant
+from seb_appliance.formats.api_key_members import Grant
 
 _OPERATIONS: Final = ("produce", "consume", "manage")
 _Asked = tuple[int, str, str | None, str | None]

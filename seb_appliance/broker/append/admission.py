@@ -1,9 +1,9 @@
-"""The one function set that decides every write, in arrival order.
+"""Decides every write to a topic, in arrival order; offsets are assigned here (`place`).
 
-It looks at what is durable, what is in flight and what waits in open windows, all folded into one
-view that is *ahead* of the catalog. What was admitted is never withdrawn, so a predecessor can fail
-only by fencing, and everything behind it fails with it. A refusal that rests on something that is
-not yet stored says so (`Refusal.after`): it is answered when that window is stored, never before.
+Decisions rest on one view *ahead* of the catalog: what is stored, in flight, and in the open
+window. What was admitted is never withdrawn, so it can fail only by fencing, and everything behind
+it fails too. A refusal that rests on something not stored yet says so (`Refusal.after`) and is
+answered once that window is stored.
 """
 
 from __future__ import annotations
@@ -11,15 +11,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-import msgspec
-
 from seb_appliance import limits
-from seb_appliance.broker.append.prepared import RECORD_OVERHEAD_BYTES, Prepared, prepare
 from seb_appliance.broker.append.window import Window
 from seb_appliance.broker.shares import OPERATOR, AllShares
 from seb_appliance.broker.topics.catalog import Catalog
 from seb_appliance.broker.topics.topic import Run, no_such_topic, topic_held, with_run
-from seb_appliance.broker.values import NewBatches, NewRecords
+from seb_appliance.broker.values import (
+    RECORD_OVERHEAD_BYTES,
+    NewBatches,
+    NewRecords,
+    Prepared,
+    prepare,
+)
 from seb_appliance.errors import (
     ForkRefusedError,
     NameHeldError,
@@ -31,7 +34,7 @@ from seb_appliance.errors import (
     TopicDiffersError,
 )
 from seb_appliance.formats.compression import Compressor, compressor_of
-from seb_appliance.formats.contents import encoded_bytes
+from seb_appliance.formats.contents import Produced, encoded_bytes
 from seb_appliance.formats.durable_streams import StreamState
 from seb_appliance.formats.operations import (
     StreamSet,
@@ -40,9 +43,9 @@ from seb_appliance.formats.operations import (
     TopicCreated,
     TopicDeleted,
     TopicForked,
-    TopicSettings,
     TopicTrimmed,
 )
+from seb_appliance.formats.topic_settings import TopicSettings
 
 
 class Refusal(Exception):  # noqa: N818 - not an error of its own: it carries one
@@ -96,15 +99,6 @@ class AdmittedTopic:
     def is_closed(self) -> bool:
         """A closed one of Durable Streams takes no records."""
         return self.stream is not None and self.stream.closed
-
-
-class AdmittedAppend(msgspec.Struct, frozen=True, gc=False):
-    """Made for every append, so of the kind that is cheapest to make."""
-
-    topic_id: int
-    offset: int
-    count: int
-    timestamp_us: int
 
 
 class Admission:
@@ -200,11 +194,12 @@ class Admission:
     # --- records ---
 
     def prepare(
-        self, records: NewRecords | NewBatches, max_record_bytes: int, now_us: int
+        self, records: NewRecords | NewBatches, effective: TopicSettings, now_us: int
     ) -> Prepared:
-        """Check records and give them timestamps; they are not placed yet. Raises Refusal."""
+        """Check records and give them timestamps, but no offsets yet. Raises Refusal."""
+        assert effective.max_record_bytes is not None
         try:
-            return prepare(records, max_record_bytes, self._timestamp_us(now_us), now_us)
+            return prepare(records, effective.max_record_bytes, self._timestamp_us(now_us), now_us)
         except RefusedError as error:
             raise Refusal(error, None) from None
 
@@ -241,36 +236,30 @@ class Admission:
 
     def place(
         self, window: Window, name: str, prepared: Prepared, now_us: int, owner: str = OPERATOR
-    ) -> AdmittedAppend:
-        """The offsets of prepared records; a missing topic is created before them in the window.
-        Never refuses: all checks were made."""
+    ) -> Produced:
+        """Give prepared records their offsets; a missing topic is created before them in the
+        window. Never refuses: all checks were made."""
         topic = self._topics.get(name)
         if topic is None:
             topic = self._create(window, name, TopicSettings(), now_us, owner)
         offset = topic.next_offset
-        runs = window.runs_of(topic.topic_id, offset, topic.compressor)
-        if isinstance(prepared.records, NewBatches):
-            runs.add_batches(prepared.records.batches)
-        else:
-            runs.add_plain(prepared.records, prepared.timestamps_us)
-        window.size_bytes += prepared.size_bytes
+        window.add_records(topic.topic_id, offset, topic.compressor, prepared)
         topic.next_offset += prepared.count
         topic.appended_in = window
-        return AdmittedAppend(topic.topic_id, offset, prepared.count, prepared.timestamp_us)
+        return Produced(topic.topic_id, offset, prepared.count, prepared.timestamp_us)
 
     def place_value(
         self, window: Window, topic: AdmittedTopic, value: bytes, now_us: int
-    ) -> AdmittedAppend:
-        """`prepare` and `place` of one record that is nothing but its value, no longer than the
-        topic allows."""
+    ) -> Produced:
+        """`prepare` and `place` in one step, for the hot path: one record with neither record key
+        nor headers, no longer than the topic allows."""
         timestamp_us = self._timestamp_us(now_us)
         offset = topic.next_offset
-        runs = window.runs_of(topic.topic_id, offset, topic.compressor)
-        runs.add_value(value, timestamp_us)
-        window.size_bytes += len(value) + RECORD_OVERHEAD_BYTES
+        size_bytes = len(value) + RECORD_OVERHEAD_BYTES
+        window.add_value(topic.topic_id, offset, topic.compressor, value, timestamp_us, size_bytes)
         topic.next_offset = offset + 1
         topic.appended_in = window
-        return AdmittedAppend(topic.topic_id, offset, 1, timestamp_us)
+        return Produced(topic.topic_id, offset, 1, timestamp_us)
 
     # --- topics ---
 

@@ -1,4 +1,4 @@
-"""Admission of requests that may be repeats: by Idempotency-Key, and by a producer's seq.
+"""Detection of repeated requests: by Idempotency-Key, and by the seq of an idempotent producer.
 
 A repeat of something that is not stored yet waits for it and gets its answer.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from seb_appliance.broker.append.admission import Refusal
 from seb_appliance.broker.append.retry_results import (
@@ -17,6 +17,7 @@ from seb_appliance.broker.append.retry_results import (
     first_append,
 )
 from seb_appliance.broker.append.window import Window
+from seb_appliance.broker.append.writes import Duplicate
 from seb_appliance.errors import (
     IdempotencyMismatchError,
     SequenceGapError,
@@ -24,16 +25,13 @@ from seb_appliance.errors import (
 )
 from seb_appliance.formats.contents import CheckedSeq, Produced, ProducerAppend, RequestResult
 
-# What was admitted and is not stored yet, by key; forgotten when its window is done.
-
-
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
 
 class Ahead(Generic[K, V]):
-    """The last value set for a key, while the window that set it is not done. Then the catalog
-    says the same, or nobody will ever (fenced)."""
+    """The last value set for each key by a window that is not done. Once it is done the catalog has
+    the value, or never will (fenced)."""
 
     def __init__(self) -> None:
         self._values: dict[K, tuple[V, Window]] = {}
@@ -61,16 +59,10 @@ class Ahead(Generic[K, V]):
                 del self._values[key]
 
 
-# What is remembered takes room in the entry's table of contents: at most so much beside a text.
-_RESULT_BYTES: Final = 48
-_PRODUCED_BYTES: Final = 40
-_PRODUCER_APPEND_BYTES: Final = 80
-
-
 @dataclass(frozen=True, slots=True)
 class RequestStamp:
-    """16-byte hashes: of API key, route and Idempotency-Key, in the form of today and in that of
-    older releases; of the body that was sent."""
+    """16-byte hashes. `scope`: of API key, route and Idempotency-Key; `old_scope`: the same, as
+    older releases hashed it."""
 
     scope: bytes
     old_scope: bytes
@@ -82,23 +74,14 @@ class ProducerStamp:
     producer_id: str
     epoch: int
     seq: int
-    checksum: int | None = field(default=None, compare=False)  # no part of the name
+    checksum: int | None = field(default=None, compare=False)
 
     @property
     def numbered(self) -> int | CheckedSeq:
         return self.seq if self.checksum is None else CheckedSeq(self.seq, self.checksum)
 
 
-@dataclass(frozen=True, slots=True)
-class Earlier:
-    """The request was made before: what it did, once `after` (if given) is stored. `produced` is
-    None when it was a producer's seq too long ago to be remembered."""
-
-    produced: Sequence[Produced] | None
-    after: Window | None
-
-
-class Repeats:
+class Deduplication:
     def __init__(self, requests: RememberedRequests, producers: Producers) -> None:
         self._requests = requests
         self._producers = producers
@@ -107,14 +90,14 @@ class Repeats:
 
     # --- requests ---
 
-    def earlier(
+    def find_request(
         self, stamp: RequestStamp, topic_ids: Sequence[int | None], *, is_append: bool
-    ) -> Earlier | None:
-        """What a request with this key did; None when there was none. `topic_ids`: of the topics
-        that this one writes to, in its order.
+    ) -> Duplicate | None:
+        """What an earlier request with this key did. `topic_ids`: of the topics that this request
+        writes to, in its order.
 
-        An append to a topic that is gone is forgotten with it. A transaction may have done more
-        than that, so it is refused, as is another body. Raises Refusal.
+        An append to a topic that was deleted is forgotten with it. A transaction may have changed
+        other topics too, so it is refused, as is another body. Raises Refusal.
         """
         after = self._requests_ahead.window_of(stamp.scope)
         found = (
@@ -134,18 +117,17 @@ class Repeats:
                 f"This Idempotency-Key was used for {what}; take a new key for a new request."
             )
             raise Refusal(error, after)
-        return Earlier(found.produced, after)
+        return Duplicate(found.produced, after)
 
     def remember(self, window: Window, result: RequestResult) -> None:
-        window.results.append(result)
-        window.size_bytes += _RESULT_BYTES + _PRODUCED_BYTES * len(result.produced)
+        window.add_result(result)
         self._requests_ahead.set(result.scope, result, window)
 
     # --- producers ---
 
-    def earlier_append(self, topic_id: int, stamp: ProducerStamp) -> Earlier | None:
-        """None when this is the producer's next request. Raises Refusal for a gap, a stale epoch,
-        an epoch that does not begin at seq 0, or a repeat with another checksum."""
+    def find_append(self, topic_id: int, stamp: ProducerStamp) -> Duplicate | None:
+        """What the request did before; None if it is the producer's next one. Raises Refusal for
+        a gap, a stale epoch, an epoch that does not begin at seq 0, or another checksum."""
         key = (topic_id, stamp.producer_id)
         after = self._producers_ahead.window_of(key)
         known = self._producers_ahead.get(key) or self._producers.get(*key)
@@ -176,13 +158,13 @@ class Repeats:
             if append.seq == stamp.seq:
                 _check_same(append, stamp, after)
                 produced = Produced(topic_id, append.offset, append.count, append.timestamp_us)
-                return Earlier([produced], after)
-        return Earlier(None, after)
+                return Duplicate([produced], after)
+        return Duplicate(None, after)
 
     def note_append(
         self, window: Window, topic_id: int, append: ProducerAppend, now_us: int
     ) -> None:
-        """The request was admitted at the offsets that `append` names."""
+        """Remember an admitted request of a producer."""
         key = (topic_id, append.producer_id)
         known = self._producers_ahead.get(key) or self._producers.get(*key)
         producer = (
@@ -190,13 +172,12 @@ class Repeats:
             if known is not None
             else first_append(topic_id, append, now_us)
         )
-        window.topics[topic_id].producers.append(append)
-        window.size_bytes += _PRODUCER_APPEND_BYTES + len(append.producer_id.encode())
+        window.add_producer(topic_id, append)
         self._producers_ahead.set(key, producer, window)
 
 
 def _check_same(append: ProducerAppend, stamp: ProducerStamp, after: Window | None) -> None:
-    """Raises Refusal if both have a checksum, and another one."""
+    """Raises Refusal if both have a checksum and these differ."""
     if append.checksum is None or stamp.checksum in {None, append.checksum}:
         return
     error = IdempotencyMismatchError(

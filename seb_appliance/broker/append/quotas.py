@@ -1,9 +1,8 @@
-"""What API keys use a second, held against their quotas. In memory: a restart forgives debts.
+"""Quotas: what an API key may use per second. Kept in memory; a restart forgives debts.
 
-A token bucket holds what may be used at once: a second's worth. Requests are taken one by one.
-Bytes are charged as they come and go, when it is known how many they are, so a bucket may be
-overdrawn; then it has to fill up again before the next request, and before the next part of a
-stream. The mean is kept all the same.
+A token bucket holds a second's worth. Requests are taken one by one. Bytes are charged once their
+number is known, so a bucket may be overdrawn; it must refill before the next request and before the
+next part of a stream. The mean is kept.
 """
 
 from __future__ import annotations
@@ -16,13 +15,13 @@ from seb_appliance import limits
 from seb_appliance.broker.values import NO_QUOTAS, ApiKeyView
 from seb_appliance.clock import Clock
 from seb_appliance.errors import QuotaExceededError
-from seb_appliance.formats.operations import Quotas
+from seb_appliance.formats.api_key_members import Quotas
 
-_ROUNDING: Final = 1e-6  # what sums of many small refills may be off
+_ROUNDING: Final = 1e-6  # error of a sum of many small refills
 
 
 class TokenBucket:
-    """`per_second` None: bottomless."""
+    """`per_second` None: unlimited."""
 
     __slots__ = ("_at_s", "_left", "_per_second")
 
@@ -37,7 +36,7 @@ class TokenBucket:
             self._left -= amount
 
     def missing_s(self, amount: float, now_s: float) -> float:
-        """Seconds until it holds `amount`; 0 when it does."""
+        """Seconds until it holds `amount`."""
         if self._per_second is None:
             return 0.0
         self._fill(self._per_second, now_s)
@@ -61,7 +60,7 @@ class Meter:
         self._bytes_out = TokenBucket(quotas.bytes_out_per_second, now_s)
 
     def enter(self) -> None:
-        """Take one request. Raises QuotaExceededError, and takes nothing then."""
+        """Take one request. Raises QuotaExceededError, and then takes nothing."""
         now_s = self._clock.monotonic_s()
         for name, bucket, amount in (
             ("requests_per_second", self._requests, 1),
@@ -88,7 +87,7 @@ class Meter:
 
     @property
     def overdrawn_s(self) -> float:
-        """Seconds until bytes may go out again; 0 when they may."""
+        """Seconds until bytes may go out again; 0 for now."""
         return self._bytes_out.missing_s(0, self._clock.monotonic_s())
 
 
@@ -100,20 +99,20 @@ class Meters:
         self._by_id: OrderedDict[str, Meter] = OrderedDict()
 
     def enter(self, key: ApiKeyView) -> Meter | None:
-        """A request of `key` begins: the meter to charge its bytes to; None without quotas.
-        Raises QuotaExceededError."""
+        """Take one request; the meter to charge its bytes to, None without quotas. Raises
+        QuotaExceededError."""
         meter = self.of(key)
         if meter is not None:
             meter.enter()
         return meter
 
     def of(self, key: ApiKeyView) -> Meter | None:
-        """The meter of a key; None without quotas."""
+        """None without quotas."""
         if key.quotas == NO_QUOTAS:
             return None
         meter = self._by_id.get(key.api_key_id)
         if meter is None or meter.quotas != key.quotas:
             meter = self._by_id[key.api_key_id] = Meter(key.quotas, self._clock)
-            if len(self._by_id) > limits.API_KEYS_MAX:  # of keys that are long revoked
+            if len(self._by_id) > limits.API_KEYS_MAX:  # of a revoked key
                 self._by_id.popitem(last=False)
         return meter

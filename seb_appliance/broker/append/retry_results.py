@@ -1,7 +1,7 @@
 """What makes retries safe: results of requests with an Idempotency-Key, and producers' seqs.
 
-Both are results in journal entries, so they survive the machine. What is forgotten is decided while
-an entry is applied, against that entry's time: the same on every replay.
+Both are in journal entries, so they survive the loss of the machine. Applying an entry decides what
+is forgotten, by that entry's time, so every replay forgets the same.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ _HEAD: Final = struct.Struct("<qq16s16s")  # place, created_us, scope, body_hash
 _PRODUCED: Final = struct.Struct("<4q")
 _OWNER_BYTES: Final = 6  # of a scope
 _OWNED: Final = b"\xa5"  # the last of them
-OLDER: Final = "older"  # who owns the requests that an older release remembered
+OLDER: Final = "older"  # the owner of all requests stored by older releases
 
 
 @dataclass(frozen=True, slots=True)
 class RememberedRequest:
-    """A request that was done; `created_us` is the time of its entry. `place` orders requests."""
+    """`created_us` is the time of the request's entry. `place` orders requests."""
 
     result: RequestResult
     created_us: int
@@ -39,9 +39,9 @@ def weight_of(result: RequestResult) -> int:
 
 
 class RememberedRequests:
-    """The requests of the last 24 hours, as far as they find room in 100,000 places.
+    """The requests of the last 24 hours, as many as fit into 100,000 places.
 
-    A request is one packed row of bytes, about 300 bytes of memory with all that belongs to it.
+    A request is one packed row of bytes; it takes about 300 bytes of memory in all.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class RememberedRequests:
             "requests", limits.REMEMBERED_REQUESTS_MAX, "places of requests with an Idempotency-Key"
         )
         self._rows: OrderedDict[bytes, bytes] = OrderedDict()  # by scope, the oldest first
-        # By owner, with some that are not remembered any more.
+        # By owner; some of these rows are forgotten already.
         self._of_owner: defaultdict[str, deque[bytes]] = defaultdict(deque)
         self._place = place
         for item in loaded:
@@ -69,11 +69,9 @@ class RememberedRequests:
 
     @property
     def reaches_back_to_us(self) -> int | None:
-        """Time of the oldest request that is remembered; None when there is none."""
-        for row in self._rows.values():
-            created_us: int = _HEAD.unpack_from(row)[1]
-            return created_us
-        return None
+        """Time of the oldest remembered request."""
+        oldest = next(iter(self), None)
+        return None if oldest is None else oldest.created_us
 
     def get(self, scope: bytes) -> RequestResult | None:
         row = self._rows.get(scope)
@@ -81,7 +79,7 @@ class RememberedRequests:
 
     def apply(self, results: Iterable[RequestResult], created_us: int) -> None:
         """Forget what is too old by an entry's time, remember the entry's results, and forget what
-        finds no room."""
+        does not fit."""
         cutoff_us = created_us - limits.REMEMBERED_REQUESTS_US
         while self._rows:
             scope, row = next(iter(self._rows.items()))
@@ -108,7 +106,7 @@ class RememberedRequests:
         self.shares.take_anyway(owner, weight_of(result))
 
     def _forget(self, scope: bytes) -> None:
-        """Afterwards the first row of its owner is remembered."""
+        """Also drops forgotten rows of the owner, so that its first one is not forgotten."""
         owner, row = owner_of(scope), self._rows.pop(scope)
         self.shares.give_back(owner, _weight_of_row(row))
         of_owner = self._of_owner[owner]
@@ -119,13 +117,13 @@ class RememberedRequests:
 
 
 def owner_hash(api_key_id: str) -> bytes:
-    """What the scopes of the API key's requests begin with."""
+    """The prefix of the scopes of the API key's requests."""
     return hashlib.blake2b(api_key_id.encode(), digest_size=_OWNER_BYTES - 1).digest() + _OWNED
 
 
 def owner_of(scope: bytes) -> str:
-    """Whose request it is: the owner's hash, in hex. Scopes of older releases, which tell no owner,
-    have one together (but for one in 256, whose hash looks like an owner's)."""
+    """The hash of the request's owner, in hex. Scopes of older releases name no owner and share
+    one (except one in 256, which looks like an owner's hash)."""
     owner = scope[:_OWNER_BYTES]
     return owner.hex() if owner.endswith(_OWNED) else OLDER
 
@@ -147,8 +145,8 @@ def _unpacked(row: bytes) -> RequestResult:
 
 @dataclass(frozen=True, slots=True)
 class Producer:
-    """An idempotent producer on one topic. `recent`: its last requests (5 at most), oldest first;
-    the last of them is the newest seq. `used_us`: time of that one's entry."""
+    """An idempotent producer on one topic. `recent`: its last requests (at most 5), oldest first.
+    `used_us`: the time of the newest one's entry."""
 
     topic_id: int
     producer_id: str
@@ -161,7 +159,7 @@ class Producer:
         return self.recent[-1].seq + 1
 
     def after(self, append: ProducerAppend, used_us: int) -> Producer:
-        """The producer once `append` is stored; a new epoch forgets the seqs of the old one."""
+        """The producer once `append` is stored; a new epoch drops the seqs of the old one."""
         kept = self.recent if append.epoch == self.epoch else ()
         recent = (*kept, append)[-limits.PRODUCER_SEQS_REMEMBERED :]
         return Producer(self.topic_id, self.producer_id, append.epoch, recent, used_us)
@@ -172,12 +170,12 @@ def first_append(topic_id: int, append: ProducerAppend, used_us: int) -> Produce
 
 
 class Producers:
-    """Producers by (topic id, producer id), the longest idle first: gone after 7 idle days. When
-    there are more than 100,000, the topic that has most loses the longest idle. (Not the API key
-    that sends most: whoever may produce to a topic can end its producers anyway, by their epochs.)
+    """Producers by (topic id, producer id), the longest idle first; forgotten after 7 idle days.
+    Above 100,000, the topic with most producers loses the longest idle one. (Not the API key with
+    most: whoever may produce to a topic can fence its producers anyway, by their epochs.)
 
     An entry is applied in three steps: `forget_idle`, then `apply` for each of its sections, then
-    `make_room`. So a producer that was idle for too long begins anew, whichever entry finds it.
+    `make_room`. So a producer that was idle for too long starts from seq 0, at any entry.
     """
 
     def __init__(self, loaded: Iterable[Producer], shares: AllShares | None = None) -> None:
@@ -205,7 +203,7 @@ class Producers:
             )
 
     def forget_idle(self, created_us: int) -> None:
-        """Forget what is too old by the time of the entry that is being applied."""
+        """`created_us`: the time of the entry that is being applied."""
         cutoff_us = created_us - limits.PRODUCER_IDLE_US
         while self._by_id and next(iter(self._by_id.values())).used_us < cutoff_us:
             self._forget(*next(iter(self._by_id)))

@@ -1,5 +1,7 @@
-"""Sealing: a window's runs become batches and sections, and its steps operations. No I/O, and
-nothing of the event loop's is touched: a thread may do it."""
+"""Sealing: a window's runs become batches and sections, and its steps become operations.
+
+It does no I/O and does not touch the event loop, so a thread may run it.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +19,8 @@ from seb_appliance.formats.operations import Append, ObjectsAdopted, Operation, 
 
 @dataclass(slots=True)
 class Sealed:
-    """The table of contents, and the parts which joined are the entry's section area. Of the
-    batches that were compressed: their bytes before (`plain_bytes`) and after."""
+    """The table of contents, and the parts of the entry's section area. `plain_bytes` and
+    `packed_bytes`: of the compressed batches, before and after compression."""
 
     contents: Contents
     parts: list[Bytes] = field(default_factory=list)
@@ -27,8 +29,8 @@ class Sealed:
 
 
 def seal(window: Window, created_us: int) -> Sealed:
-    """What of a window goes into its entry. Raises BadBatchError for what no start could read: what
-    admits it is to refuse it before."""
+    """A window as the contents of its entry. Raises BadBatchError for what replay could not read;
+    admission must have refused that."""
     operations: list[Operation] = []
     sections: list[Section] = []
     sealed = Sealed(Contents(operations, sections, window.results))
@@ -41,7 +43,7 @@ def seal(window: Window, created_us: int) -> Sealed:
         operations.append(Append(section=len(sections)))
         sections.append(section)
         start += section.length
-    # Those that name segments are large, and made of what was read back.
+    # Operations that name segments are large, and consist of what was read back.
     large = (Append, SegmentsReplaced, ObjectsAdopted)
     events = [operation for operation in operations if not isinstance(operation, large)]
     check_readable(events, sections, window.results)
@@ -49,7 +51,7 @@ def seal(window: Window, created_us: int) -> Sealed:
 
 
 def _seal_topic(runs: TopicRuns, start: int, created_us: int, sealed: Sealed) -> Section:
-    """The section, its parts being added to `sealed`."""
+    """Adds the section's parts to `sealed`."""
     parts: list[Bytes] = []
     offset = runs.base_offset
     largest_us = 0
@@ -86,7 +88,7 @@ def _seal_topic(runs: TopicRuns, start: int, created_us: int, sealed: Sealed) ->
 def _encode_run(
     run: PlainRun, compressor: Compressor | None, base_offset: int, created_us: int, sealed: Sealed
 ) -> bytes:
-    """One batch, compressed where that pays and is asked for."""
+    """One batch, compressed if the topic wants that and it saves space."""
     plain = _encode(run, base_offset, created_us)
     if compressor is None:
         return plain

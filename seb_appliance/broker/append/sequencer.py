@@ -1,7 +1,7 @@
-"""The writer's loop: window, seal, one PUT in flight, apply, acknowledge.
+"""The writer's loop: close a window, seal it, PUT one entry, apply it, acknowledge.
 
-Serial on purpose: one entry is in flight while the next window fills. A sealed entry is never
-abandoned; the journal retries the same bytes until the bucket's answer is definite.
+One entry is in flight while the next window fills. A sealed entry is never abandoned: the journal
+retries the same bytes until the bucket's answer is definite.
 """
 
 from __future__ import annotations
@@ -20,7 +20,13 @@ from seb_appliance.broker.ports import Journal, SectionSource, State
 from seb_appliance.broker.topics.catalog import Catalog
 from seb_appliance.broker.topics.topic import Topic
 from seb_appliance.clock import Timer
-from seb_appliance.errors import FencedError, InternalError, OutcomeUnknownError, StandbyError
+from seb_appliance.errors import (
+    FencedError,
+    InternalError,
+    OutcomeUnknownError,
+    SebError,
+    StandbyError,
+)
 from seb_appliance.failpoints import Failpoints
 from seb_appliance.formats.entry import EncodedEntry, Entry
 
@@ -29,7 +35,11 @@ _COMPRESS_IN_THREAD_BYTES: Final = 8 * 1024
 
 
 class Sequencer:
-    """Owns the windows and the order of everything. `run` is one long-lived task."""
+    """Owns the windows and the order of all entries. `run` is one long-lived task.
+
+    `failure`: why nothing can be written any more. `standby`: the refusal of every write, at an
+    appliance that only replicates another one's entries.
+    """
 
     def __init__(
         self,
@@ -60,14 +70,16 @@ class Sequencer:
         self._timer: Timer | None = None
         self._timer_at_s = float("inf")
         self._flushing = False
-        self.failure: Exception | None = None  # why nothing is written any more
+        self.failure: SebError | None = None
+        self.standby: StandbyError | None = None
+        self.refusal: SebError | None = None  # of every write: `failure`, or `standby`
 
-    # --- called by those who admit ---
+    # --- called by admission ---
 
     def open_window(self) -> Window:
-        """The window that takes what is admitted now. Raises `failure` once there is one."""
-        if self.failure is not None:
-            raise self.failure
+        """The window that takes what is admitted now. Raises `refusal`."""
+        if self.refusal is not None:
+            raise self.refusal
         if self._open is None:
             self._open = Window()
         return self._open
@@ -75,52 +87,52 @@ class Sequencer:
     def close_within(
         self, window: Window, linger_s: float, *, early: bool = False, now_s: float | None = None
     ) -> None:
-        """Somebody waits for `window`: it closes when it is full, and in `linger_s` at the latest;
-        at once if `early` and nobody else waits. `now_s`: if it is known already."""
+        """One more caller waits for `window`: it closes when it is full, and in `linger_s` at the
+        latest; immediately if `early` and no other window or caller waits."""
         if now_s is None:
             now_s = self._clock.monotonic_s()
-        if not window.callers:
-            window.opened_s = now_s
-        window.callers += 1
+        closes_now = early and not (window.callers or self._full or self._in_flight is not None)
+        closes_earlier = window.join(now_s, now_s if closes_now else now_s + linger_s)
         if window.is_full:
-            window.deadline_s = now_s
             self._open = None
             self._full.append(window)
             self._wake.set()
-            return
-        if early and window.callers == 1 and self._in_flight is None and not self._full:
-            window.deadline_s = now_s
+        elif closes_now:
             self._wake.set()
-            return
-        deadline_s = now_s + linger_s
-        if deadline_s < window.deadline_s:
-            window.deadline_s = deadline_s
-            self._arm(deadline_s)
+        elif closes_earlier:
+            self._arm(window.deadline_s)
 
     def flush(self) -> None:
-        """Close what is open now, and every later window at once (the appliance is stopping)."""
+        """Close the open window now, and every later one as soon as it is used (for stopping)."""
         self._flushing = True
         self._wake.set()
 
-    def give_up(self, error: FencedError) -> None:
-        """Another writer was found by someone who asked: nothing is written any more."""
-        self._fail(error)
+    def fail(self, error: SebError) -> None:
+        """Write nothing any more; everything that waits fails with `error`."""
+        self.failure = self.refusal = self.failure or error
+        if self._timer is not None:
+            self._timer.cancel()
+        for window in (self._in_flight, *self._full, self._open):
+            if window is not None and not window.is_done:
+                window.fail(self.failure)
+        self._in_flight = self._open = None
+        self._full.clear()
         self._wake.set()
 
     def stand_by(self, refusal: StandbyError) -> None:
-        """Nothing is ever written here: every write is refused so. Instead of `run`; again when
-        the refusal has something else to say."""
+        """Refuse every write with `refusal`, instead of `run`. Called again, it replaces the
+        refusal."""
         assert self._open is None, "nothing was admitted"
-        self.failure = refusal
+        self.standby = self.refusal = refusal
 
-    async def follow(self, entry: Entry) -> None:
-        """Put the next entry in force, which another appliance wrote. One call at a time."""
-        assert isinstance(self.failure, StandbyError), "only a standby follows"
-        self._on_applied(await self._put_in_force(entry))
+    async def replicate(self, entry: Entry) -> None:
+        """Apply the next entry, which another appliance wrote. One call at a time."""
+        assert self.standby is not None, "only a standby replicates"
+        self._on_applied(await self._apply_entry(entry))
 
     @property
     def open_bytes(self) -> int:
-        """What the open window holds, about."""
+        """About how many bytes the open window holds."""
         return self._open.size_bytes if self._open is not None else 0
 
     @property
@@ -137,7 +149,7 @@ class Sequencer:
 
     @property
     def is_storing(self) -> bool:
-        """A window is in flight: the others wait for it."""
+        """Whether a window is in flight, so that the others wait for it."""
         return self._in_flight is not None
 
     # --- the loop ---
@@ -154,9 +166,9 @@ class Sequencer:
                 if self._state.pause_s > 0:
                     await self._clock.sleep(self._state.pause_s)
         except FencedError as error:
-            self._fail(error)
+            self.fail(error)
         except asyncio.CancelledError:
-            self._fail(
+            self.fail(
                 OutcomeUnknownError(
                     "The appliance stopped before the bucket answered. What was sent may be stored "
                     "yet: look before sending it again."
@@ -164,7 +176,7 @@ class Sequencer:
             )
             raise
         except Exception as error:
-            self._fail(InternalError(f"the writer stopped: {error!r}"))
+            self.fail(InternalError(f"the writer stopped: {error!r}"))
             raise
 
     async def _next_window(self) -> Window:
@@ -177,7 +189,7 @@ class Sequencer:
                     self._open = None
                     if not window.is_empty:
                         return window
-                    window.resolve(0.0)  # all that its callers rest on is stored
+                    window.resolve(0.0)  # everything its callers wait for is stored
                     continue
                 self._arm(window.deadline_s)
             self._wake.clear()
@@ -185,15 +197,15 @@ class Sequencer:
         raise self.failure
 
     async def _store(self, window: Window) -> tuple[EncodedEntry, float]:
-        window.sealed_s = self._clock.monotonic_s()
+        window.begin_sealing(self._clock.monotonic_s())
         created_us = self._clock.created_us()
-        at_once = _COMPRESS_IN_THREAD_BYTES if window.compresses else _SEAL_IN_THREAD_BYTES
-        if window.size_bytes > at_once:
+        inline_bytes = _COMPRESS_IN_THREAD_BYTES if window.compresses else _SEAL_IN_THREAD_BYTES
+        if window.size_bytes > inline_bytes:
             loop = asyncio.get_running_loop()
             sealed = await loop.run_in_executor(self._executor, seal, window, created_us)
         else:
             sealed = seal(window, created_us)
-        window.topics = {}  # the records live on in `sealed.parts` only
+        window.drop_records()
         self._counters.note_compressed(sealed.plain_bytes, sealed.packed_bytes)
         self._failpoints.reach("K3")
         encoded = await self._journal.append(sealed.contents, sealed.parts, created_us)
@@ -201,30 +213,21 @@ class Sequencer:
 
     async def _apply(self, window: Window, encoded: EncodedEntry, put_s: float) -> None:
         self._source.keep(encoded)
-        changed = await self._put_in_force(encoded.entry)
+        changed = await self._apply_entry(encoded.entry)
         open_s = window.sealed_s - window.opened_s
         self._counters.note_entry(encoded.entry, window.callers, put_s, open_s)
         self._failpoints.reach("K10")
         window.resolve(put_s)
-        self._on_applied(changed)
+        # Callers hear first, and then whoever else waits for the entry.
+        asyncio.get_running_loop().call_soon(self._on_applied, changed)
 
-    async def _put_in_force(self, entry: Entry) -> list[Topic]:
-        """The topics that changed."""
+    async def _apply_entry(self, entry: Entry) -> list[Topic]:
+        """Returns the topics that changed."""
         changed = self._catalog.apply(entry)
         for _ in self._catalog.steps():
             await asyncio.sleep(0)
         self._state.follow(entry)
         return changed
-
-    def _fail(self, error: Exception) -> None:
-        self.failure = self.failure or error
-        if self._timer is not None:
-            self._timer.cancel()
-        for window in (self._in_flight, *self._full, self._open):
-            if window is not None and not window.is_done:
-                window.fail(error)
-        self._in_flight = self._open = None
-        self._full.clear()
 
     def _arm(self, deadline_s: float) -> None:
         """Wake the loop at `deadline_s`. One timer at a time: none while nothing waits."""
@@ -234,9 +237,9 @@ class Sequencer:
             self._timer.cancel()
         self._timer_at_s = deadline_s
         delay_s = max(0.0, deadline_s - self._clock.monotonic_s())
-        self._timer = self._clock.call_later(delay_s, self._ring)
+        self._timer = self._clock.call_later(delay_s, self._on_timer)
 
-    def _ring(self) -> None:
+    def _on_timer(self) -> None:
         self._timer = None
         self._timer_at_s = float("inf")
         self._wake.set()

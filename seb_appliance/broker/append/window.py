@@ -1,27 +1,36 @@
-"""The open window: what has arrived and is not sealed, in admission order.
+"""The open window: records and events that are admitted and not sealed yet, in admission order.
 
-A window is one journal entry to be. It holds, per topic, runs of records: plain appends that lie
-side by side become one batch when the window is sealed, client-made batches stay as they came.
+A window becomes one journal entry. For each topic it holds runs of records: the records of
+neighbouring plain appends become one batch at sealing; batches made by clients stay as they are.
+Only the methods of `Window` change it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Final
 
 from seb_appliance import limits
 from seb_appliance.broker.callbacks import tell
-from seb_appliance.broker.values import NewRecords
+from seb_appliance.broker.values import NewBatches, NewRecords, Prepared
 from seb_appliance.formats.batch import BatchHeader
 from seb_appliance.formats.compression import Compressor
 from seb_appliance.formats.contents import ProducerAppend, RequestResult
-from seb_appliance.formats.operations import Event, TopicSettings
+from seb_appliance.formats.operations import Event
+from seb_appliance.formats.topic_settings import TopicSettings
+
+# Estimates of the bytes that these take in the entry's table of contents.
+_EVENT_BYTES: Final = 512
+_RESULT_BYTES: Final = 48
+_PRODUCED_BYTES: Final = 40
+_PRODUCER_APPEND_BYTES: Final = 80
 
 
 @dataclass(slots=True)
 class PlainRun:
-    """Records of neighbouring plain appends. The optional columns are absent until one needs
-    them. `size_bytes`: about what they take when encoded."""
+    """Records of neighbouring plain appends. `keys` and `headers` are None until one record has
+    them."""
 
     values: list[bytes | None] = field(default_factory=list)
     timestamps_us: list[int] = field(default_factory=list)
@@ -44,15 +53,15 @@ class PlainRun:
 
 @dataclass(slots=True)
 class ClientRun:
-    """Batches that a client made: headers as they came, and the bytes that follow each."""
+    """Batches made by a client: each header as it came, and the bytes after it."""
 
     batches: list[tuple[BatchHeader, memoryview]]
 
 
 @dataclass(slots=True)
 class TopicRuns:
-    """All that one window holds for one topic, in offset order. `compressor`: for its plain runs,
-    if they are to be stored compressed."""
+    """All that one window holds for one topic, in offset order. `compressor` is for plain runs;
+    None stores them uncompressed."""
 
     topic_id: int
     base_offset: int
@@ -62,31 +71,33 @@ class TopicRuns:
     producers: list[ProducerAppend] = field(default_factory=list)
 
     def add_value(self, value: bytes, timestamp_us: int) -> None:
-        """One record with neither record key nor headers."""
+        """Add one record with neither record key nor headers."""
         run = self.runs[-1] if self.runs else None
         if isinstance(run, PlainRun) and run.keys is None and run.headers is None:
             run.values.append(value)
             run.timestamps_us.append(timestamp_us)
-            self.next_offset += 1
         else:
-            self.add_plain(NewRecords([value]), [timestamp_us])
+            self._plain_run().add(NewRecords([value]), [timestamp_us])
+        self.next_offset += 1
 
-    def add_plain(self, records: NewRecords, timestamps_us: list[int]) -> None:
-        if not self.runs or not isinstance(self.runs[-1], PlainRun):
-            self.runs.append(PlainRun())
-        run = self.runs[-1]
-        assert isinstance(run, PlainRun)
-        run.add(records, timestamps_us)
-        self.next_offset += len(records.values)
+    def add(self, prepared: Prepared) -> None:
+        if isinstance(prepared.records, NewBatches):
+            self.runs.append(ClientRun(prepared.records.batches))
+        else:
+            self._plain_run().add(prepared.records, prepared.timestamps_us)
+        self.next_offset += prepared.count
 
-    def add_batches(self, batches: list[tuple[BatchHeader, memoryview]]) -> None:
-        self.runs.append(ClientRun(batches))
-        self.next_offset += sum(header.count for header, _ in batches)
+    def _plain_run(self) -> PlainRun:
+        run = self.runs[-1] if self.runs else None
+        if not isinstance(run, PlainRun):
+            run = PlainRun()
+            self.runs.append(run)
+        return run
 
 
 class Window:
-    """`steps` are events and, at the place of a topic's first append, its id. A window
-    is done when its entry was applied, or never will be (fenced)."""
+    """`steps` are events and, at the place of a topic's first append, the topic's id. A window
+    is done when its entry was applied, or never will be because the writer is fenced."""
 
     def __init__(self) -> None:
         self.deadline_s = float("inf")
@@ -95,9 +106,10 @@ class Window:
         self.topics: dict[int, TopicRuns] = {}
         self.results: list[RequestResult] = []
         self.size_bytes = 0
+        self.is_full = False
         self.callers = 0
-        self.opened_s = 0.0  # when the first of them came
-        self.compresses = False  # some of it, when it is sealed
+        self.opened_s = 0.0  # when the first caller joined
+        self.compresses = False  # whether sealing compresses any of it
         self.sealed_s = 0.0
         self._on_stored: list[Callable[[float], None]] = []
         self._on_failed: list[Callable[[Exception], None]] = []
@@ -108,33 +120,87 @@ class Window:
 
     @property
     def is_in_use(self) -> bool:
-        """It holds something, or somebody waits for it."""
+        """Whether it holds something, or a caller waits for it."""
         return bool(self.steps or self.callers)
 
-    @property
-    def is_full(self) -> bool:
-        return self.size_bytes >= limits.WINDOW_BYTES_MAX
+    # --- what is admitted ---
 
-    def runs_of(self, topic_id: int, next_offset: int, compressor: Compressor | None) -> TopicRuns:
-        """The topic's runs in this window, begun at `next_offset` and with that `compressor` when
-        it has none yet."""
+    def add_value(
+        self,
+        topic_id: int,
+        next_offset: int,
+        compressor: Compressor | None,
+        value: bytes,
+        timestamp_us: int,
+        size_bytes: int,
+    ) -> None:
+        """Add one record with neither record key nor headers, at `next_offset` of the topic."""
         runs = self.topics.get(topic_id)
         if runs is None:
-            runs = TopicRuns(topic_id, next_offset, next_offset, compressor)
-            self.topics[topic_id] = runs
-            self.compresses |= compressor is not None
-            self.steps.append(topic_id)
+            runs = self._begin_topic(topic_id, next_offset, compressor)
+        runs.add_value(value, timestamp_us)
+        self.size_bytes += size_bytes
+
+    def add_records(
+        self, topic_id: int, next_offset: int, compressor: Compressor | None, prepared: Prepared
+    ) -> None:
+        runs = self.topics.get(topic_id)
+        if runs is None:
+            runs = self._begin_topic(topic_id, next_offset, compressor)
+        runs.add(prepared)
+        self.size_bytes += prepared.size_bytes
+
+    def _begin_topic(
+        self, topic_id: int, next_offset: int, compressor: Compressor | None
+    ) -> TopicRuns:
+        runs = self.topics[topic_id] = TopicRuns(topic_id, next_offset, next_offset, compressor)
+        self.compresses |= compressor is not None
+        self.steps.append(topic_id)
         return runs
 
-    def add_event(self, event: Event, size_bytes: int = 512) -> None:
-        """`size_bytes`: about what the event takes in the table of contents."""
+    def add_event(self, event: Event, size_bytes: int = _EVENT_BYTES) -> None:
         self.steps.append(event)
         self.size_bytes += size_bytes
+
+    def add_result(self, result: RequestResult) -> None:
+        """Remember what a request with an Idempotency-Key did."""
+        self.results.append(result)
+        self.size_bytes += _RESULT_BYTES + _PRODUCED_BYTES * len(result.produced)
+
+    def add_producer(self, topic_id: int, append: ProducerAppend) -> None:
+        """Remember a producer's append to a topic that has records in this window."""
+        self.topics[topic_id].producers.append(append)
+        self.size_bytes += _PRODUCER_APPEND_BYTES + len(append.producer_id.encode())
+
+    # --- when it closes ---
+
+    def join(self, now_s: float, deadline_s: float) -> bool:
+        """One more caller waits for this window, which closes at `deadline_s` at the latest, and
+        now if it is full. Whether it closes earlier than before."""
+        if not self.callers:
+            self.opened_s = now_s
+        self.callers += 1
+        if self.size_bytes >= limits.WINDOW_BYTES_MAX:
+            self.is_full = True
+            deadline_s = now_s
+        if deadline_s >= self.deadline_s:
+            return False
+        self.deadline_s = deadline_s
+        return True
+
+    def begin_sealing(self, now_s: float) -> None:
+        self.sealed_s = now_s
+
+    def drop_records(self) -> None:
+        """The sealed entry holds the records now."""
+        self.topics = {}
+
+    # --- when it is done ---
 
     def when_done(
         self, on_stored: Callable[[float], None], on_failed: Callable[[Exception], None]
     ) -> None:
-        """Call one of them: `on_stored` with the seconds the bucket took, `on_failed` with why."""
+        """Call one of them: `on_stored` with the seconds that the PUT took, or `on_failed`."""
         self._on_stored.append(on_stored)
         self._on_failed.append(on_failed)
 
@@ -149,8 +215,8 @@ class Window:
         self._end()
 
     def _end(self) -> None:
-        """Let go of everything: others may hold on to the window for long, as a topic does to the
-        one that changed it last. What is in the entry (`results`) lives on there."""
+        """Free everything: a topic may refer to the window that changed it last for a long time.
+        `results` live on in the entry."""
         self.is_done = True
         self.steps = []
         self.topics = {}
@@ -159,16 +225,13 @@ class Window:
         self._on_failed = []
 
 
-# How long windows stay open for topics that set nothing themselves.
-
-
 class Linger:
-    """`default_ms`: of now. Whoever keeps to a budget changes it; a window that is open already
-    keeps the time that it has."""
+    """How long windows stay open. Upkeep of the cost budget changes `default_ms`; a window that
+    is open already keeps its deadline."""
 
     def __init__(self, default_ms: int) -> None:
         self.default_ms = default_ms
 
     def of(self, settings: TopicSettings) -> int:
-        """How long a window may wait for a topic with these settings, as they were set, in ms."""
+        """How many ms a window may wait for a topic with these settings, as set."""
         return self.default_ms if settings.linger_ms is None else settings.linger_ms

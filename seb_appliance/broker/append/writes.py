@@ -1,37 +1,28 @@
-"""Writes: decided at once, against all that was admitted before; answered when they are stored."""
+"""The one way in: a command is decided against all that was admitted before, joins the open
+window, and its caller hears when the window is stored."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
+import msgspec
+
 from seb_appliance import limits
-from seb_appliance.broker.access import audit
-from seb_appliance.broker.access.audit import Action, Actor
-from seb_appliance.broker.access.grants import Authorizer
-from seb_appliance.broker.append.acknowledgement import Acknowledger, Together, Told
-from seb_appliance.broker.append.admission import Admission, Refusal
-from seb_appliance.broker.append.appends import (
-    Admitted,
-    Appending,
-    Conditions,
-    Transacted,
-    Transaction,
+from seb_appliance.broker.append.acknowledgement import (
+    AckCallback,
+    AckFuture,
+    Stored,
+    WindowWaiters,
 )
-from seb_appliance.broker.append.deduplication import Earlier, Repeats
+from seb_appliance.broker.append.admission import Admission, Refusal
 from seb_appliance.broker.append.sequencer import Sequencer
 from seb_appliance.broker.append.window import Linger, Window
 from seb_appliance.broker.counters import Counters
-from seb_appliance.broker.groups.admission import GroupAdmission
-from seb_appliance.broker.groups.consumer_groups import check_commit
-from seb_appliance.broker.log_clock import LogClock
 from seb_appliance.broker.ports import State
-from seb_appliance.broker.settings import BrokerSettings
-from seb_appliance.broker.shares import OPERATOR, AllShares, Reservation, Shares
-from seb_appliance.broker.streams.values import StreamExpiry
-from seb_appliance.broker.topics.catalog import Catalog
-from seb_appliance.broker.topics.names import check_topic_name
-from seb_appliance.broker.values import ApiKeyView, Appended, NewBatches, NewRecords
+from seb_appliance.broker.shares import OPERATOR, Reservation, Shares
 from seb_appliance.clock import Clock
 from seb_appliance.errors import (
     OutcomeUnknownError,
@@ -40,350 +31,185 @@ from seb_appliance.errors import (
     ShuttingDownError,
     StoreUnavailableError,
 )
-from seb_appliance.failpoints import Failpoints
 from seb_appliance.formats.contents import Produced
 
 
+class Admitted(msgspec.Struct, frozen=True, gc=False):
+    """What a command added to `window`, which may stay open for `linger_ms` more."""
+
+    window: Window
+    result: Any
+    linger_ms: int
+    early_flush: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Duplicate:
+    """The request was made before: what it did, once `after` (if given) is stored. `produced` is
+    None when it was a producer's seq too long ago to be remembered."""
+
+    produced: Sequence[Produced] | None
+    after: Window | None
+
+
+# Decides one request, without waiting. None: there is nothing to add. Raises Refusal or SebError,
+# and has changed nothing then.
+Command = Callable[[], Admitted | Duplicate | None]
+
+
 class Writes:
-    """`admission` and `group_admission` are the views ahead of the catalog; nothing else changes
-    them. `appending`: the decisions about records. `expiry`: which streams are over. `stopping`:
-    nothing is taken any more."""
+    """`admission` is the view ahead of the catalog. `stopping`: nothing is admitted any more."""
 
     def __init__(
         self,
-        catalog: Catalog,
-        next_topic_id: int,
+        admission: Admission,
         sequencer: Sequencer,
         state: State,
-        settings: BrokerSettings,
-        linger: Linger,
-        authorizer: Authorizer,
-        *,
-        durability: str,
-        clock: Clock,
-        log_clock: LogClock,
-        counters: Counters,
-        failpoints: Failpoints,
         pending: Shares,
-        shares: AllShares,
+        linger: Linger,
+        *,
+        ack_timeout_ms: int,
+        clock: Clock,
+        counters: Counters,
     ) -> None:
+        self.admission = admission
+        self.sequencer = sequencer
+        self.pending = pending
+        self.linger = linger
+        self.clock = clock
         self.stopping = False
-        self._pending = pending
-        self._together: Together | None = None  # of the window that was open last
-        self.admission = Admission(
-            catalog, next_topic_id, settings.effective, log_clock.created_us, shares
-        )
-        self.group_admission = GroupAdmission(self.admission, catalog.groups, clock)
-        self._catalog = catalog
-        self._sequencer = sequencer
         self._state = state
-        self._linger = linger
-        self._durability = durability
-        self._failpoints = failpoints
-        self._clock = clock
-        self._acknowledger = Acknowledger(
-            clock=clock,
-            counters=counters,
-            longest_wait_ms=settings.ack_timeout_ms,
-            durability=durability,
-        )
-        self.expiry = StreamExpiry(log_clock)
-        self.appending = Appending(
-            sequencer,
-            self.admission,
-            Repeats(catalog.requests, catalog.producers),
-            self.group_admission,
-            authorizer,
-            settings,
-            linger,
-            self.expiry,
-            clock,
-        )
+        self._ack_timeout_ms = ack_timeout_ms
+        self._counters = counters
+        self._waiters: WindowWaiters | None = None  # of the window that was open last
 
-    async def append(
+    def submit(
         self,
-        key: ApiKeyView,
-        topic: str,
-        records: NewRecords | NewBatches,
+        command: Command,
         reservation: Reservation,
-        timeout_ms: int | None,
-        conditions: Conditions,
-        address: str,
-    ) -> Appended:
-        """See `Broker.append`."""
-        decided = await self._decide(
-            lambda: self.appending.append(key, topic, records, conditions, address),
-            reservation,
-            _count(records),
-        )
-        if isinstance(decided, Earlier):
-            await self._acknowledger.once_stored(decided.after, timeout_ms)
-            return self._appended_before(topic, decided)
-        acknowledged = self._acknowledger.appended(
-            decided.window, topic, decided.appends[topic], reservation
-        )
-        self._let_close(decided)
-        return await self._acknowledger.by_deadline(acknowledged, timeout_ms)
+        on_done: AckCallback,
+        timeout_ms: int | None = None,
+    ) -> Admitted | Duplicate | None:
+        """Decide a command. If it is admitted, `on_done` is called once: when it is stored, when
+        it never will be, or after `timeout_ms` (at most, and by default, the appliance's
+        acknowledgement timeout). Otherwise `on_done` is never called.
 
-    def append_at_once(
-        self,
-        owner: str,
-        topic: str,
-        records: bytes | NewRecords | NewBatches,
-        size_bytes: int,
-        now_us: int,
-        told: Told,
-    ) -> bool:
-        """See `Broker.append_at_once`; `now_us` is on the wall clock."""
-        held_bytes = limits.PENDING_REQUEST_BYTES + size_bytes
-        if type(records) is NewRecords:
-            held_bytes += len(records.values) * limits.PENDING_RECORD_BYTES
-        if not (self._may_admit() and self._pending.try_take(owner, held_bytes)):
-            return False
-        admitted = self.appending.append_at_once(topic, records, now_us)
-        if admitted is None:
-            self._pending.give_back(owner, held_bytes)
-            return False
-        window, append, linger_ms, early = admitted
-        self._failpoints.reach("K2")
-        now_s = self._clock.monotonic_s()
-        self._tell_later(window, told, append, owner, held_bytes, now_s)
-        self._sequencer.close_within(window, linger_ms / 1000, early=early, now_s=now_s)
-        return True
-
-    def operate_at_once(
-        self, owner: str, admit: Callable[[Window], object], linger_ms: int, told: Told
-    ) -> bool:
-        """As `operate`, without waiting: `told` hears of what `admit` gave. False, and nothing
-        happened, where `operate` would refuse; it says why."""
-        if not (self._may_admit() and self._pending.has_room(owner, limits.PENDING_REQUEST_BYTES)):
-            return False
-        window = self._sequencer.open_window()
-        before_bytes = window.size_bytes
+        Takes `reservation` over: it is held until the window is done. Raises Refusal, or SebError
+        where nothing is taken now.
+        """
+        if self.stopping or self.sequencer.refusal is not None or self._state.is_far_behind:
+            reservation.release()
+            raise self._refusal()
         try:
-            admitted = admit(window)
-        except Refusal:
-            return False
-        held_bytes = limits.PENDING_REQUEST_BYTES + window.size_bytes - before_bytes
-        self._pending.take_anyway(owner, held_bytes)
-        now_s = self._clock.monotonic_s()
-        self._tell_later(window, told, admitted, owner, held_bytes, now_s)
-        self._sequencer.close_within(window, linger_ms / 1000, now_s=now_s)
-        return True
-
-    async def transact(
-        self,
-        key: ApiKeyView,
-        transaction: Transaction,
-        reservation: Reservation,
-        timeout_ms: int | None,
-        address: str,
-    ) -> Transacted:
-        """See `Broker.transact`."""
-
-        def decide() -> Admitted | Earlier:
-            if transaction.commit is not None:
-                check_commit(transaction.commit)
-            return self.appending.transact(key, transaction, address)
-
-        count = sum(map(_count, transaction.produce.values()))
-        decided = await self.store(decide, reservation, timeout_ms, count=count)
-        committed = dict(transaction.commit.offsets) if transaction.commit is not None else {}
-        if isinstance(decided, Earlier):
-            assert decided.produced is not None
-            produced = dict(zip(transaction.produce, decided.produced, strict=True))
-            return Transacted(produced, committed, self._durability, replayed=True)
-        return Transacted(decided.produced, committed, self._durability)
+            decided = command()
+        except BaseException:
+            reservation.release()
+            raise
+        if type(decided) is not Admitted:
+            reservation.release()
+            return decided
+        now_s = self.clock.monotonic_s()
+        waiters = self._waiters_of(decided.window, timeout_ms)
+        waiters.add(on_done, decided.result, reservation, now_s)
+        self.sequencer.close_within(
+            decided.window, decided.linger_ms / 1000, early=decided.early_flush, now_s=now_s
+        )
+        return decided
 
     async def store(
-        self,
-        decide: Callable[[], Admitted | Earlier],
-        reservation: Reservation,
-        timeout_ms: int | None = None,
-        *,
-        count: int,
-    ) -> Admitted | Earlier:
-        """What `decide` admitted, or found to be done before, once it is stored. Takes
-        `reservation` over; `count`: of the records in it that are no batches. Raises what
-        `Broker.append` raises, and the refusals of `decide`."""
-        decided = await self._decide(decide, reservation, count)
-        if isinstance(decided, Earlier):
-            await self._acknowledger.once_stored(decided.after, timeout_ms)
-            return decided
-        done = self._acknowledger.done(decided.window)
-        decided.window.when_done(lambda _: reservation.release(), lambda _: reservation.release())
-        self._let_close(decided)
-        await self._acknowledger.by_deadline(done, timeout_ms)
-        return decided
+        self, command: Command, reservation: Reservation, timeout_ms: int | None = None
+    ) -> Stored | Duplicate | None:
+        """`submit`, and wait. A duplicate is returned once its original is stored, and a refusal
+        that rests on something pending is raised once that is stored. Raises SebError;
+        OutcomeUnknownError after `timeout_ms`."""
+        ack = AckFuture()
+        try:
+            decided = self.submit(command, reservation, ack, timeout_ms)
+        except Refusal as refusal:
+            raise await self._settled(refusal) from None
+        if isinstance(decided, Duplicate):
+            await self.once_stored(decided.after, timeout_ms)
+        return await ack.future if isinstance(decided, Admitted) else decided
 
     async def operate(
         self,
-        admit: Callable[[Window], bool | None],
+        admit: Callable[[Window], object],
         linger_ms: int | None = None,
         owner: str = OPERATOR,
     ) -> bool:
-        """Admit events and wait until they are applied, an operator's (`linger_ms` None) soon.
-        `admit` says False when it had nothing to add; then nothing is waited for. The events are
-        held in `pending` for `owner` until their window is done."""
-        self._check_writable()
-        window = self._sequencer.open_window()
-        before_bytes = window.size_bytes
-        reservation = self._pending.reserve(owner, limits.PENDING_CALL_BYTES)
-        try:
-            is_added = admit(window) is not False
-        except Refusal as refusal:
-            reservation.release()
-            raise await self._settled(refusal) from None
-        except BaseException:
-            reservation.release()
-            raise
-        if not is_added:
-            reservation.release()
-            return False
-        reservation.grow_anyway(window.size_bytes - before_bytes)
-        window.when_done(lambda _: reservation.release(), lambda _: reservation.release())
+        """Store the events that `admit` adds; an operator's (`linger_ms` None) soon. `admit`
+        returns False if it has nothing to add. The events are held in `pending` for `owner`."""
         if linger_ms is None:
-            linger_ms = min(limits.OPERATOR_LINGER_MS, self._linger.default_ms)
-        done = self._acknowledger.done(window)
-        self._sequencer.close_within(window, linger_ms / 1000)
-        await self._acknowledger.by_deadline(done)
-        return True
+            linger_ms = min(limits.OPERATOR_LINGER_MS, self.linger.default_ms)
+        reservation = Reservation(self.pending, owner)
 
-    async def once_stored(self, window: Window | None) -> None:
-        """Wait until what was admitted in a window is applied. Raises as it fails."""
-        await self._acknowledger.once_stored(window)
+        def command() -> Admitted | None:
+            reservation.grow(limits.PENDING_CALL_BYTES)
+            return self._events(admit, linger_ms, reservation)
+
+        return await self.store(command, reservation) is not None
+
+    def operate_nowait(
+        self, admit: Callable[[Window], object], linger_ms: int, owner: str, on_done: AckCallback
+    ) -> bool:
+        """`operate` without waiting: `on_done` gets the result of `admit`. False, and nothing
+        happened, where `operate` would raise; it gives the reason."""
+        reservation = Reservation(self.pending, owner)
+        if not reservation.try_grow(limits.PENDING_REQUEST_BYTES):
+            return False
+        command = partial(self._events, admit, linger_ms, reservation)
+        try:
+            return self.submit(command, reservation, on_done) is not None
+        except (Refusal, SebError):
+            return False
+
+    def _events(
+        self, admit: Callable[[Window], object], linger_ms: int, reservation: Reservation
+    ) -> Admitted | None:
+        window = self.sequencer.open_window()
+        before_bytes = window.size_bytes
+        result = admit(window)
+        if result is False:
+            return None
+        reservation.grow_anyway(window.size_bytes - before_bytes)
+        return Admitted(window, result, linger_ms)
+
+    async def once_stored(self, window: Window | None, timeout_ms: int | None = None) -> None:
+        """Wait until a window is applied, if there is one. Raises as it fails, and
+        OutcomeUnknownError after `timeout_ms`."""
+        if window is None or window.is_done:
+            return
+        ack = AckFuture()
+        self._new_waiters(window, timeout_ms).add(ack, None, None, self.clock.monotonic_s())
+        await ack.future
 
     # --- inside ---
 
-    def _check_writable(self) -> None:
+    def _refusal(self) -> SebError:
         if self.stopping:
-            raise ShuttingDownError("The appliance is stopping; nothing was stored.")
-        if isinstance(self._sequencer.failure, SebError):
-            raise self._sequencer.failure.again()
-        if self._state.is_far_behind:
-            raise OverloadedError(
-                f"SQLite is {self._state.lag_entries} entries behind; nothing was stored."
-            )
-
-    def _may_admit(self) -> bool:
-        return (
-            not self.stopping and self._sequencer.failure is None and not self._state.is_far_behind
+            return ShuttingDownError("The appliance is stopping; nothing was stored.")
+        if self.sequencer.refusal is not None:
+            return self.sequencer.refusal.again()
+        return OverloadedError(
+            f"SQLite is {self._state.lag_entries} entries behind; nothing was stored."
         )
 
-    def _tell_later(
-        self,
-        window: Window,
-        told: Told,
-        admitted: object,
-        owner: str,
-        held_bytes: int,
-        now_s: float,
-    ) -> None:
-        if self._together is None or self._together.window is not window:
-            self._together = self._acknowledger.together(window, self._pending)
-        self._together.add(told, admitted, owner, held_bytes, now_s)
+    def _waiters_of(self, window: Window, timeout_ms: int | None) -> WindowWaiters:
+        """One timer serves all callers with the default timeout."""
+        if timeout_ms is not None and timeout_ms < self._ack_timeout_ms:
+            return self._new_waiters(window, timeout_ms)
+        if self._waiters is None or self._waiters.window is not window:
+            self._waiters = self._new_waiters(window, None)
+        return self._waiters
 
-    async def _decide(
-        self, decide: Callable[[], Admitted | Earlier], reservation: Reservation, count: int
-    ) -> Admitted | Earlier:
-        """The decision; unless something was admitted, `reservation` is released."""
-        try:
-            self._check_writable()
-            self._pending.check(reservation.owner, 0)  # the body alone may fill a share
-            reservation.grow_anyway(limits.PENDING_CALL_BYTES + count * limits.PENDING_RECORD_BYTES)
-            decided = decide()
-        except Refusal as refusal:
-            reservation.release()
-            raise await self._settled(refusal) from None
-        except BaseException:
-            reservation.release()
-            raise
-        if isinstance(decided, Earlier):
-            reservation.release()
-        else:
-            self._failpoints.reach("K2")
-        return decided
-
-    def _let_close(self, admitted: Admitted) -> None:
-        linger_s = admitted.linger_ms / 1000
-        self._sequencer.close_within(admitted.window, linger_s, early=admitted.early_flush)
-
-    def _appended_before(self, topic: str, earlier: Earlier) -> Appended:
-        if earlier.produced is None:
-            topic_id = self._catalog.topic(topic).topic_id
-            return Appended(topic, topic_id, None, 0, 0, self._durability, 0.0, 0.0, replayed=True)
-        (done,) = earlier.produced
-        return Appended(
-            topic,
-            done.topic_id,
-            done.offset,
-            done.count,
-            done.timestamp_us,
-            self._durability,
-            window_s=0.0,
-            put_s=0.0,
-            replayed=True,
-        )
+    def _new_waiters(self, window: Window, timeout_ms: int | None) -> WindowWaiters:
+        wait_ms = min(timeout_ms or self._ack_timeout_ms, self._ack_timeout_ms)
+        return WindowWaiters(window, self.pending, self.clock, self._counters, wait_ms)
 
     async def _settled(self, refusal: Refusal) -> SebError:
-        """The refusal's error, once what it rests on is stored; or why it never will be."""
+        """The refusal's error, once what it rests on is stored; or why that never will be."""
         try:
-            await self._acknowledger.once_stored(refusal.after)
+            await self.once_stored(refusal.after)
         except OutcomeUnknownError:
-            return StoreUnavailableError(
-                "The answer rests on a change that the bucket has not taken yet; try again."
-            )
+            return StoreUnavailableError("An earlier change is not stored yet; try again.")
         return refusal.error
-
-
-def _count(records: NewRecords | NewBatches) -> int:
-    """Of the records that lie in memory one by one."""
-    return len(records.values) if isinstance(records, NewRecords) else 0
-
-
-# Records that an operator stores by hand, each time with a note in the audit.
-#
-# What programs produce is too much to be noted; what a person puts into a log is what somebody will
-# ask about.
-
-
-class ByHand:
-    """Goes through the same admission, window and budget as every append."""
-
-    def __init__(self, writes: Writes, clock: Clock) -> None:
-        self._writes = writes
-        self._clock = clock
-
-    async def append(
-        self,
-        topic: str,
-        records: NewRecords,
-        by: Actor,
-        told: Mapping[str, Any] | None = None,
-    ) -> Produced:
-        """All records, in order, in one entry with the note, which holds `told` too. Returns when
-        the bucket has them.
-
-        Raises TopicNotFoundError (no topic is made), RecordTooLargeError, BadRequestError,
-        OverloadedError, ShuttingDownError, FencedError, OutcomeUnknownError.
-        """
-        check_topic_name(topic)
-        placed: list[Produced] = []
-
-        def admit(window: Window) -> None:
-            admission = self._writes.admission
-            known = admission.find(topic)
-            if known is None:
-                raise admission.missing(topic)
-            self._writes.appending.check_takes(topic, known)
-            now_us = self._clock.wall_us()
-            assert known.effective.max_record_bytes is not None
-            prepared = admission.prepare(records, known.effective.max_record_bytes, now_us)
-            done = admission.place(window, topic, prepared, now_us)
-            placed.append(Produced(done.topic_id, done.offset, done.count, done.timestamp_us))
-            after = {"offset": done.offset, "records": done.count, **(told or {})}
-            action = Action("records_appended", "topic", topic, after=after)
-            audit.note(window, by, now_us, action)
-
-        await self._writes.operate(admit)
-        return placed[0]

@@ -13,14 +13,16 @@ from seb_appliance.broker.access import audit
 from seb_appliance.broker.access.audit import Action, Actor
 from seb_appliance.broker.append.admission import Admission, AdmittedTopic, Refusal
 from seb_appliance.broker.append.window import Window
-from seb_appliance.broker.groups.groups import Groups, Lease, offset_bytes
-from seb_appliance.broker.groups.views import (
+from seb_appliance.broker.groups.groups import (
+    Groups,
+    Lease,
     backward,
     beyond_end,
     conflict,
     lease_held,
     made_anew,
     no_such_group,
+    offset_bytes,
     stale_generation,
 )
 from seb_appliance.broker.shares import OPERATOR, Shares

@@ -6,22 +6,23 @@ like a record and rides in the same entry; only an operator's reset hurries.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Callable, Collection
 from dataclasses import replace
-from typing import Protocol
 
 from seb_appliance import limits
 from seb_appliance.broker.access import audit
-from seb_appliance.broker.access.audit import THE_APPLIANCE, Action, Actor
-from seb_appliance.broker.append.acknowledgement import Told
-from seb_appliance.broker.append.window import Linger, Window
+from seb_appliance.broker.access.audit import THE_APPLIANCE, Action, Actor, AuditedWrites
+from seb_appliance.broker.append.acknowledgement import AckCallback
+from seb_appliance.broker.append.window import Window
+from seb_appliance.broker.append.writes import Writes
 from seb_appliance.broker.groups.admission import Commit, GroupAdmission, NewPosition
-from seb_appliance.broker.groups.groups import Committed, Lease
-from seb_appliance.broker.groups.views import (
+from seb_appliance.broker.groups.groups import (
+    Committed,
     GroupRead,
     GroupTopicView,
     GroupView,
     Lag,
+    Lease,
     LeaseView,
     ResetRow,
     lease_held,
@@ -39,25 +40,9 @@ from seb_appliance.broker.topics.names import (
 )
 from seb_appliance.broker.topics.topic import Topic
 from seb_appliance.broker.values import From, ReadRequest, ReadResult
-from seb_appliance.clock import Clock
 from seb_appliance.errors import BadRequestError, CorruptObjectError, TopicNotFoundError
 from seb_appliance.formats.operations import CommittedOffset
 from seb_appliance.tasks import in_slices
-
-
-class Submit(Protocol):
-    """See `Writes.operate`."""
-
-    def __call__(
-        self,
-        admit: Callable[[Window], bool | None],
-        linger_ms: int | None = None,
-        owner: str = OPERATOR,
-    ) -> Awaitable[bool]: ...
-
-
-SubmitAtOnce = Callable[[str, Callable[[Window], object], int, Told], bool]
-
 
 # Whether a caller may see a group (None), or where it stands on a topic.
 Sees = Callable[[str, str | None], bool]
@@ -70,21 +55,17 @@ class ConsumerGroups:
         admission: GroupAdmission,
         reads: Reads,
         index: SectionIndex,
-        submit: Submit,
-        submit_at_once: SubmitAtOnce,
-        *,
-        linger: Linger,
-        clock: Clock,
+        writes: Writes,
         age_us: Callable[[int], int],
     ) -> None:
         self._catalog = catalog
         self._admission = admission
         self._reads = reads
         self._index = index
-        self._submit = submit
-        self._submit_at_once = submit_at_once
-        self._linger = linger
-        self._clock = clock
+        self._writes = writes
+        self._audited = AuditedWrites(writes)
+        self._linger = writes.linger
+        self._clock = writes.clock
         self._age_us = age_us
 
     # --- consumers ---
@@ -129,22 +110,22 @@ class ConsumerGroups:
 
         with reservation:
             check_commit(commit)
-            await self._submit(admit, self._linger.default_ms, reservation.owner)
+            await self._writes.operate(admit, self._linger.default_ms, reservation.owner)
         return admitted
 
-    def commit_at_once(self, by: Actor, commit: Commit, told: Told) -> bool:
-        """The short way of `commit`, for a group that is there: admitted before this returns True,
-        and `told` is called with what `commit` would give. False, and nothing happened, where it
-        would refuse. Raises BadRequestError, BadNameError."""
+    def commit_nowait(self, by: Actor, commit: Commit, on_done: AckCallback) -> bool:
+        """`commit` for the fast lane, of a group that exists: admitted when this returns True, and
+        `on_done` gets the result of `commit`. False, and nothing happened, where `commit` would
+        raise. Raises BadRequestError, BadNameError."""
         check_commit(commit)
         if not self._admission.is_there(commit.group):
             return False
         now_s = self._clock.monotonic_s()
-        return self._submit_at_once(
-            by.name,
+        return self._writes.operate_nowait(
             lambda window: self._admission.admit_commit(window, commit, now_s, by),
             self._linger.default_ms,
-            told,
+            by.name,
+            on_done,
         )
 
     async def take_lease(
@@ -159,7 +140,7 @@ class ConsumerGroups:
         if not 1 <= len(holder) <= limits.NAME_LENGTH_MAX:
             raise BadRequestError(f"A holder has 1 to {limits.NAME_LENGTH_MAX} characters.")
         now_s = self._clock.monotonic_s()
-        granted = await self._submit(
+        granted = await self._writes.operate(
             lambda window: self._admission.admit_lease(window, group, holder, ttl_ms, now_s, by),
             owner=by.name,
         )
@@ -174,7 +155,7 @@ class ConsumerGroups:
     async def release_lease(self, group: str, generation: int, owner: str = OPERATOR) -> None:
         """Give the lease back. Raises StaleGenerationError when it is not in force."""
         now_s = self._clock.monotonic_s()
-        await self._submit(
+        await self._writes.operate(
             lambda window: self._admission.admit_lease_released(window, group, generation, now_s),
             owner=owner,
         )
@@ -289,32 +270,29 @@ class ConsumerGroups:
         positions = [NewPosition(row.topic, row.topic_id, row.after) for row in rows]
         done: list[ResetRow] = []
 
-        def admit(window: Window) -> None:
+        def admit(window: Window) -> Action:
             stood = self._admission.offsets_of(group)
             self._admission.admit_reset(window, group, positions, by)
             done.extend(replace(row, before=stood.get(row.topic)) for row in rows)
             before = audit.of_offsets({row.topic: row.before for row in done})
             after = audit.of_offsets({row.topic: row.after for row in done})
-            self._note(window, by, Action("group_reset", "group", group, before, after))
+            return Action("group_reset", "group", group, before, after)
 
         if positions:
-            await self._submit(admit, owner=by.owner)
+            await self._audited.store(admit, by)
         return done
 
     async def delete(self, group: str, by: Actor = THE_APPLIANCE) -> None:
-        """Its offsets and its lease are gone. Raises GroupNotFoundError."""
+        """Delete its offsets and its lease. Raises GroupNotFoundError."""
 
-        def admit(window: Window) -> None:
+        def admit(window: Window) -> Action:
             before = audit.of_offsets(self._admission.offsets_of(group))
             self._admission.admit_deleted(window, group)
-            self._note(window, by, Action("group_deleted", "group", group, before))
+            return Action("group_deleted", "group", group, before)
 
-        await self._submit(admit, owner=by.owner)
+        await self._audited.store(admit, by)
 
     # --- inside ---
-
-    def _note(self, window: Window, by: Actor, action: Action) -> None:
-        audit.note(window, by, self._clock.wall_us(), action)
 
     def _committed(self, group: str, topic_id: int) -> Committed | None:
         found = self._catalog.groups.get(group)

@@ -44,10 +44,10 @@ class SectionIndex:
         self._begins: dict[int, list[int]] = {}  # of the kept pages, ascending, by topic id
         self._kept_rows = 0
 
-    def at_hand(self, topic: Topic, offset: int) -> Stretch | None:
+    def cached(self, topic: Topic, offset: int) -> Stretch | None:
         """As `rows_of`, if that takes no I/O."""
         owner, end = owner_of(topic, offset)
-        rows = self._own_at_hand(owner, offset)
+        rows = self._own_cached(owner, offset)
         return None if rows is None else Stretch(owner, rows, end)
 
     async def rows_of(self, topic: Topic, offset: int) -> Stretch:
@@ -60,7 +60,7 @@ class SectionIndex:
 
     async def own_rows_of(self, topic: Topic, offset: int) -> IndexRows:
         """As `rows_of`, of an offset that no other topic's rows answer for."""
-        rows = self._own_at_hand(topic, offset)
+        rows = self._own_cached(topic, offset)
         if rows is None:
             page = await self._state.index_page(topic.topic_id, offset)
             if page is None and topic.stored.begin <= offset < topic.stored.end:
@@ -68,7 +68,7 @@ class SectionIndex:
             rows = self._keep(topic, page)
         return rows
 
-    def _own_at_hand(self, topic: Topic, offset: int) -> IndexRows | None:
+    def _own_cached(self, topic: Topic, offset: int) -> IndexRows | None:
         if offset < topic.stored.end:
             return topic.stored
         if offset >= topic.index.begin:

@@ -165,7 +165,7 @@ class ReadAhead:
         for _ in range(SECTIONS_MAX):
             if offset >= end or size_bytes <= 0:
                 return
-            found = self._index.at_hand(topic, offset)
+            found = self._index.cached(topic, offset)
             if found is None:
                 return
             owner, rows, behind = found
@@ -205,7 +205,7 @@ class Reads:
         self._clock = clock
         self._counters = counters
 
-    def read_at_once(
+    def read_nowait(
         self, name: str, request: ReadRequest, *, waits: bool = True
     ) -> ReadResult | None:
         """As `read`, when all that is needed is in memory and there is nothing to wait for (which
@@ -223,12 +223,12 @@ class Reads:
         collected = _collected(topic, offset, until, request)
         old = False
         while collected.wants_more:
-            stretch = self._index.at_hand(topic, collected.next_offset)
+            stretch = self._index.cached(topic, collected.next_offset)
             if stretch is None:
                 return None
             ref = self._ref(stretch, collected.next_offset)
             end = min(collected.end, stretch.end)
-            section = self._sections.at_hand(ref, collected.next_offset, end)
+            section = self._sections.cached(ref, collected.next_offset, end)
             if section is None:
                 return None
             old = self._sections.was_fetched_ahead(ref) or old
@@ -272,7 +272,7 @@ class Reads:
                 continue
             ref = self._ref(stretch, collected.next_offset)
             end = min(collected.end, stretch.end)
-            section = self._sections.at_hand(ref, collected.next_offset, end)
+            section = self._sections.cached(ref, collected.next_offset, end)
             if section is None:
                 # All that this answer has room for comes at one time.
                 behind = min(ref.last_offset + 1, stretch.end)

@@ -107,7 +107,7 @@ class SectionReader:
         self._coming: dict[_Place, int] = {}
         self._unread: set[_Place] = set()
 
-    def at_hand(self, ref: SectionRef, begin: int, end: int) -> DecodedSection | None:
+    def cached(self, ref: SectionRef, begin: int, end: int) -> DecodedSection | None:
         """As `read`, if that takes no I/O and no long work; else None. Raises
         CorruptObjectError."""
         place = (ref.entry.seq, ref.at)
@@ -118,7 +118,7 @@ class SectionReader:
             if section.whole is not None:
                 return section.whole
         else:
-            data = self._source.at_hand(ref) if ref.length <= limits.SEGMENT_SECTION_BYTES else None
+            data = self._source.cached(ref) if ref.length <= limits.SEGMENT_SECTION_BYTES else None
             if data is None:
                 return None
             section = _Section(data, ref)
@@ -132,7 +132,7 @@ class SectionReader:
     async def read(self, ref: SectionRef, begin: int, end: int) -> DecodedSection:
         """The section's batches with offsets from `begin` up to `end`, perhaps others too. Raises
         CorruptObjectError, StoreError."""
-        batches = self.at_hand(ref, begin, end)
+        batches = self.cached(ref, begin, end)
         if batches is not None:
             return batches
         place = (ref.entry.seq, ref.at)

@@ -22,6 +22,7 @@ from seb_appliance.broker.values import From, ReadRequest
 from seb_appliance.clock import Clock
 from seb_appliance.errors import (
     BadParameterError,
+    ConfigurationError,
     CorruptObjectError,
     OffsetExpiredError,
     OffsetOutOfRangeError,
@@ -29,7 +30,6 @@ from seb_appliance.errors import (
     SebError,
     TopicNotFoundError,
 )
-from seb_appliance.start_errors import ConfigurationError
 
 # Views of the latest records that are being paged through.
 #

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from seb_appliance.broker.values import BatchSlice
-from seb_appliance.formats.operations import KeyIndexMode
+from seb_appliance.formats.topic_settings import KeyIndexMode
 
 
 @dataclass(frozen=True, slots=True)

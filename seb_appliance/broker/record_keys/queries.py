@@ -23,6 +23,7 @@ from seb_appliance.broker.values import BatchSlice, From, ReadRequest, ReadResul
 from seb_appliance.clock import Clock
 from seb_appliance.errors import (
     BadParameterError,
+    ConfigurationError,
     CorruptObjectError,
     KeyIndexOffError,
     OffsetExpiredError,
@@ -30,7 +31,6 @@ from seb_appliance.errors import (
     OverloadedError,
     RecordKeyNotFoundError,
 )
-from seb_appliance.start_errors import ConfigurationError
 from seb_appliance.tasks import Background, Supervisor
 
 # Reading records out of the log by more than their range: chosen offsets, or one record key.

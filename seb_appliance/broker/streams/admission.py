@@ -1,36 +1,27 @@
-"""Decisions about Durable Streams, each against all that was admitted before.
+"""Topics as Durable Streams: their values, their expiry, and the decisions about their writes.
 
-What must survive goes into the same window as the records it belongs to, so into one entry: a
-stream's last records and its end are stored together, or not at all.
+A stream's state goes into the same window as the records it belongs to, so into one entry: its
+last records and its end are stored together, or not at all.
 """
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import dataclass
+from typing import Final
 
 from msgspec.structs import replace
 
 from seb_appliance.broker.access import audit
 from seb_appliance.broker.access.audit import Action, Actor
-from seb_appliance.broker.append.admission import Admission, AdmittedTopic, Refusal
-from seb_appliance.broker.append.appends import Admitted, Appending
-from seb_appliance.broker.append.deduplication import Earlier, ProducerStamp
-from seb_appliance.broker.append.prepared import Prepared
-from seb_appliance.broker.append.sequencer import Sequencer
-from seb_appliance.broker.append.window import Linger, Window
+from seb_appliance.broker.append.admission import AdmittedTopic, Refusal
+from seb_appliance.broker.append.appends import Appends
+from seb_appliance.broker.append.deduplication import ProducerStamp
+from seb_appliance.broker.append.window import Window
+from seb_appliance.broker.append.writes import Admitted, Duplicate, Writes
+from seb_appliance.broker.log_clock import LogClock
 from seb_appliance.broker.read.reads import Reads
-from seb_appliance.broker.streams.values import (
-    PLAIN,
-    StreamAppend,
-    StreamExpiry,
-    StreamView,
-    WantedFork,
-    WantedStream,
-    is_json,
-    media_type_of,
-)
-from seb_appliance.broker.values import From, NewRecords, ReadRequest
-from seb_appliance.clock import Clock
+from seb_appliance.broker.values import From, NewRecords, Prepared, ReadRequest
 from seb_appliance.errors import (
     BadParameterError,
     SequenceGapError,
@@ -38,41 +29,164 @@ from seb_appliance.errors import (
     StreamConflictError,
 )
 from seb_appliance.formats.durable_streams import ClosedBy, StreamFork, StreamState
-from seb_appliance.formats.operations import (
-    TopicSettings,
-)
+from seb_appliance.formats.topic_settings import TopicSettings
 
-# What a fork of a stream is made of: an offset of its parent, and perhaps the beginning of the
-# record that lies there, which becomes its own first record.
+PLAIN: Final = StreamState("application/octet-stream")  # of a topic that nobody made a stream
+
+
+def media_type_of(content_type: str) -> str:
+    """Two content types are compared by this: lower case, without parameters."""
+    return content_type.partition(";")[0].strip().lower()
+
+
+def is_json(content_type: str) -> bool:
+    """Whether each record is a JSON value, so that a read returns a list of them."""
+    return media_type_of(content_type) == "application/json"
 
 
 @dataclass(frozen=True, slots=True)
-class Past:
-    """Of the topic `parent_id`. `offset` None: the parent's end as of admission. `prefix`: at most
-    one record."""
+class StreamView:
+    """A topic as a stream, as of the last applied entry."""
+
+    topic: str
+    topic_id: int
+    state: StreamState
+    log_start_offset: int
+    log_end_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class WantedFork:
+    """Which topic to fork, at which offset (None: its end), and what else to take over:
+    `sub_offset` further records of a JSON stream, or bytes of the next record of another one."""
+
+    topic: str
+    offset: int | None
+    sub_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class WantedStream:
+    """A stream to create. None: as the parent of the fork has it; without a parent,
+    `content_type` is that of bytes."""
+
+    content_type: str | None = None
+    ttl_s: int | None = None
+    expires_us: int | None = None
+    closed: bool = False
+    fork: WantedFork | None = None
+
+    @property
+    def state(self) -> StreamState:
+        """The state of a stream that is no fork."""
+        return StreamState(
+            self.content_type or PLAIN.content_type, self.ttl_s, self.expires_us, self.closed
+        )
+
+    def is_like(self, there: StreamState) -> bool:
+        """Whether an existing stream is what is wanted. What a fork inherits is not compared."""
+        if self.closed != there.closed or not self._is_same_fork(there):
+            return False
+        inherits = self.fork is not None and self.ttl_s is None and self.expires_us is None
+        if not inherits and (self.ttl_s, self.expires_us) != (there.ttl_s, there.expires_us):
+            return False
+        if self.content_type is None and self.fork is not None:
+            return True
+        return media_type_of(self.state.content_type) == media_type_of(there.content_type)
+
+    def _is_same_fork(self, there: StreamState) -> bool:
+        if self.fork is None or there.fork_of is None:
+            return self.fork is None and there.fork_of is None
+        return (
+            self.fork.topic == there.fork_of.topic
+            and self.fork.offset in (None, there.fork_of.offset)
+            and self.fork.sub_offset == there.fork_of.sub_offset
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class StreamAppend:
+    """An append to a stream. `values` may be empty if it is to `close`; `content_type` None: not
+    given."""
+
+    values: list[bytes]
+    content_type: str | None = None
+    producer: ProducerStamp | None = None
+    seq: str | None = None
+    close: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class StreamAppended:
+    """An acknowledged append. `next_offset`: after its last record. `newest_seq`: of its producer.
+    `replayed`: the request was a duplicate."""
+
+    next_offset: int
+    closed: bool
+    newest_seq: int | None = None
+    replayed: bool = False
+
+
+class StreamExpiry:
+    """Decides when streams expire: at a time, or so long after their last use.
+
+    Uses are kept in memory only, so that they cost no PUT. A restart and a jump of the wall clock
+    count as a use: a stream may live longer than asked, and never shorter. A standby hears of no
+    uses, so no stream expires there for lack of them.
+    """
+
+    def __init__(self, clock: LogClock) -> None:
+        self.knows_uses = False  # from `Streams.start` on
+        self._clock = clock
+        self._used_s: dict[int, float] = {}  # by topic id, of those that have a time to live
+
+    def touch(self, topic_id: int, state: StreamState) -> None:
+        """The stream was read or appended to."""
+        if state.ttl_s is not None and self.knows_uses:
+            self._used_s[topic_id] = self._clock.monotonic_s()
+
+    def is_over(self, topic_id: int, state: StreamState, *, in_use: bool = False) -> bool:
+        """Whether the stream has expired. `in_use`: it is used right now."""
+        if state.expires_us is not None and self._clock.wall_us() >= state.expires_us:
+            return True
+        if state.ttl_s is None or in_use or not self.knows_uses:
+            return False
+        now_s = self._clock.monotonic_s()
+        # A stream without a use since the start counts as used now.
+        return now_s - self._used_s.setdefault(topic_id, now_s) >= state.ttl_s
+
+    def forget(self, living: Container[int]) -> None:
+        """Forget the uses of all other topics."""
+        self._used_s = {i: used_s for i, used_s in self._used_s.items() if i in living}
+
+
+@dataclass(frozen=True, slots=True)
+class Inherited:
+    """What a fork takes from its parent: the records below `offset` (None: the parent's end at
+    admission), and `prefix`, the beginning of the next record, which becomes the fork's first."""
 
     parent_id: int
     offset: int | None
     prefix: list[bytes]
 
 
-async def past_of(reads: Reads, parent: StreamView, asked: WantedFork) -> Past:
+async def inherited_of(reads: Reads, parent: StreamView, asked: WantedFork) -> Inherited:
     """Raises BadParameterError for what lies beyond the parent's records, and as `Reads.read`."""
     offset = parent.log_end_offset if asked.offset is None else asked.offset
     counts_records = is_json(parent.state.content_type)
     if offset + (asked.sub_offset if counts_records else 0) > parent.log_end_offset:
         raise _beyond()
     if asked.sub_offset == 0:
-        return Past(parent.topic_id, asked.offset, [])
+        return Inherited(parent.topic_id, asked.offset, [])
     if counts_records:
-        return Past(parent.topic_id, offset + asked.sub_offset, [])
+        return Inherited(parent.topic_id, offset + asked.sub_offset, [])
     result = await reads.read(parent.topic, ReadRequest(From(offset=offset), max_records=1))
     value = b""
     for piece in result.slices:
         value = piece.batch.columns.values.get(piece.begin) or b""
     if len(value) < asked.sub_offset:
         raise _beyond()
-    return Past(parent.topic_id, offset, [value[: asked.sub_offset]])
+    return Inherited(parent.topic_id, offset, [value[: asked.sub_offset]])
 
 
 def _beyond() -> BadParameterError:
@@ -82,83 +196,85 @@ def _beyond() -> BadParameterError:
 class StreamAdmission:
     """Each `admit_…` adds to the open window, or raises `Refusal` and changes nothing."""
 
-    def __init__(
-        self,
-        admission: Admission,
-        appending: Appending,
-        sequencer: Sequencer,
-        expiry: StreamExpiry,
-        linger: Linger,
-        clock: Clock,
-    ) -> None:
-        self._admission = admission
-        self._appending = appending
-        self._sequencer = sequencer
+    def __init__(self, writes: Writes, appends: Appends, expiry: StreamExpiry) -> None:
+        self._admission = writes.admission
+        self._appends = appends
+        self._sequencer = writes.sequencer
         self._expiry = expiry
-        self._linger = linger
-        self._clock = clock
+        self._linger = writes.linger
+        self._clock = writes.clock
 
     def living(self, name: str) -> AdmittedTopic:
-        """The topic, unless its time as a stream is up. Raises Refusal."""
+        """The topic, unless it has expired as a stream. Raises Refusal."""
         known = self._admission.find(name)
         if known is None or self.is_over(known):
             raise self._admission.missing(name)
         return known
 
     def is_over(self, known: AdmittedTopic) -> bool:
-        """Whether its time as a stream is up; records that are on their way are a use of it."""
+        """Whether it has expired as a stream; records that are not stored yet are a use of it."""
         if known.stream is None:
             return False
         return self._expiry.is_over(known.topic_id, known.stream, in_use=known.is_appended_to)
 
-    # --- made ---
+    def may_append(self, known: AdmittedTopic) -> bool:
+        """An append by any API is a use of a stream. False once it has expired: it is about to be
+        deleted, and what was acknowledged now would go with it."""
+        if known.stream is None or self.is_over(known):
+            return False
+        self._expiry.touch(known.topic_id, known.stream)
+        return True
+
+    # --- create ---
 
     def is_there(self, name: str) -> bool:
-        """Whether a stream, or another topic, has this name; not one whose time is up."""
+        """Whether a topic has this name and has not expired."""
         known = self._admission.find(name)
         return known is not None and not self.is_over(known)
 
     def admit_created(
-        self, name: str, wanted: WantedStream, values: list[bytes], by: Actor, past: Past | None
-    ) -> Admitted | Earlier:
-        """`past`: what a fork is made of. `Earlier` when there is such a stream: it had its first
-        records then. A topic that nobody made a stream becomes one, and gets `values` behind what
-        it holds."""
+        self,
+        name: str,
+        wanted: WantedStream,
+        values: list[bytes],
+        by: Actor,
+        inherited: Inherited | None,
+    ) -> Admitted | Duplicate:
+        """A stream with its first records. `Duplicate` if the same stream exists: it got its first
+        records then. A topic that is no stream yet becomes one, and `values` are appended to it.
+        """
         known = self._admission.find(name)
         if known is not None:
             return self._admit_existing(name, known, wanted, values, by)
         self._admission.check_room_for(1, by.owner)
         parent = None if wanted.fork is None else self.living(wanted.fork.topic)
         settings = TopicSettings() if parent is None else parent.settings
-        stream = wanted.state if parent is None else self._forked(name, wanted, parent, past)
-        effective = self._admission.effective(settings)
-        own = values if past is None else [*past.prefix, *values]
-        records = self._split(own, stream, effective)
-        prepared = [self._prepare(records, effective)] if records else []
-        admitted, now_us = self._begin(settings), self._clock.wall_us()
+        stream = wanted.state if parent is None else self._forked(name, wanted, parent, inherited)
+        own = values if inherited is None else [*inherited.prefix, *values]
+        prepared = self._prepare(own, stream, self._admission.effective(settings))
+        window, now_us = self._sequencer.open_window(), self._clock.wall_us()
         if wanted.fork is None:
-            self._admission.admit_topic_created(admitted.window, name, settings, now_us, by.owner)
+            self._admission.admit_topic_created(window, name, settings, now_us, by.owner)
         else:
-            at = None if past is None else past.offset
+            at = None if inherited is None else inherited.offset
             self._admission.admit_topic_forked(
-                admitted.window, name, wanted.fork.topic, at, None, now_us, by.owner
+                window, name, wanted.fork.topic, at, None, now_us, by.owner
             )
-        self._admission.admit_stream_set(admitted.window, name, stream)
+        self._admission.admit_stream_set(window, name, stream)
         made = self._admission.find(name)
-        note = audit.note_topic_created if parent is None else audit.note_topic_forked
-        note(admitted.window, by, now_us, name, made)
+        audit.note(window, by, now_us, audit.topic_created(name, made))
         assert made is not None, name
         self._expiry.touch(made.topic_id, stream)
-        for each in prepared:
-            self._admission.place(admitted.window, name, each, now_us)
-        return admitted
+        if prepared is not None:
+            self._admission.place(window, name, prepared, now_us)
+        return Admitted(window, None, self._linger.of(settings))
 
     def _forked(
-        self, name: str, wanted: WantedStream, parent: AdmittedTopic, past: Past | None
+        self, name: str, wanted: WantedStream, parent: AdmittedTopic, inherited: Inherited | None
     ) -> StreamState:
         """A fork has what it does not ask for from its parent. Raises Refusal."""
         assert wanted.fork is not None, name
-        if past is not None and past.parent_id != parent.topic_id:
+        if inherited is not None and inherited.parent_id != parent.topic_id:
             error = StreamConflictError(
                 f"{wanted.fork.topic!r} was made anew meanwhile.", topic=wanted.fork.topic
             )
@@ -188,25 +304,24 @@ class StreamAdmission:
         wanted: WantedStream,
         values: list[bytes],
         by: Actor,
-    ) -> Admitted | Earlier:
+    ) -> Admitted | Duplicate:
         if known.stream is not None:
             if wanted.is_like(known.stream):
-                return Earlier(None, known.changed_in)
+                return Duplicate(None, known.changed_in)
             raise self._differs(name, known)
         if wanted.fork is not None:
             raise self._differs(name, known)
         if wanted.closed:
             raise self._no_stream(name, known)
-        records = self._split(values, wanted.state, known.effective)
-        prepared = [self._prepare(records, known.effective)] if records else []
-        admitted, now_us = self._begin(known.settings), self._clock.wall_us()
-        self._admission.admit_stream_set(admitted.window, name, wanted.state)
+        prepared = self._prepare(values, wanted.state, known.effective)
+        window, now_us = self._sequencer.open_window(), self._clock.wall_us()
+        self._admission.admit_stream_set(window, name, wanted.state)
         self._expiry.touch(known.topic_id, wanted.state)
         action = Action("stream_set", "topic", name, after={"stream": wanted.state})
-        audit.note(admitted.window, by, now_us, action)
-        for each in prepared:
-            self._admission.place(admitted.window, name, each, now_us)
-        return admitted
+        audit.note(window, by, now_us, action)
+        if prepared is not None:
+            self._admission.place(window, name, prepared, now_us)
+        return Admitted(window, None, self._linger.of(known.settings))
 
     def _differs(self, name: str, known: AdmittedTopic) -> Refusal:
         error = StreamConflictError(
@@ -240,40 +355,39 @@ class StreamAdmission:
         now_us = self._clock.wall_us()
         audit.note(window, by, now_us, Action("topic_deleted", "topic", name, before))
 
-    # --- appended to ---
+    # --- append ---
 
-    def admit_appended(self, name: str, asked: StreamAppend, by: Actor) -> Admitted | Earlier:
+    def admit_appended(self, name: str, asked: StreamAppend, by: Actor) -> Admitted | Duplicate:
         known = self.living(name)
         stream = known.stream or PLAIN
         if stream.closed:
             return self._repeat_of_the_end(name, known, stream, asked)
-        earlier = self._appending.earlier_append(name, asked.producer)
-        if earlier is not None:
-            return earlier
+        duplicate = self._appends.find_append(name, asked.producer)
+        if duplicate is not None:
+            return duplicate
         self._check_terms(name, known, stream, asked)
         self._expiry.touch(known.topic_id, stream)  # not only once it is stored
-        records = self._split(asked.values, stream, known.effective)
-        prepared = [self._prepare(records, known.effective)] if records else []
-        admitted = self._begin(known.settings, early_flush=bool(known.effective.early_flush))
-        for each in prepared:
-            placed = self._admission.place(admitted.window, name, each, self._clock.wall_us())
-            admitted.appends[name] = placed
+        prepared = self._prepare(asked.values, stream, known.effective)
+        window, now_us = self._sequencer.open_window(), self._clock.wall_us()
+        placed = None
+        if prepared is not None:
+            placed = self._admission.place(window, name, prepared, now_us)
             if asked.producer is not None:
-                self._appending.note_producer(admitted.window, placed, asked.producer)
+                self._appends.note_producer(window, placed, asked.producer)
         after = self._after(stream, asked)
         if after != stream:
-            self._admission.admit_stream_set(admitted.window, name, after)
+            self._admission.admit_stream_set(window, name, after)
         if asked.close:
-            closed = Action("stream_closed", "topic", name)
-            audit.note(admitted.window, by, self._clock.wall_us(), closed)
-        return admitted
+            audit.note(window, by, now_us, Action("stream_closed", "topic", name))
+        early_flush = bool(known.effective.early_flush)
+        return Admitted(window, placed, self._linger.of(known.settings), early_flush)
 
     def _repeat_of_the_end(
         self, name: str, known: AdmittedTopic, stream: StreamState, asked: StreamAppend
-    ) -> Earlier:
+    ) -> Duplicate:
         """What was the end of the stream, or came before it, was done. Raises Refusal for all else;
         an old epoch is told so."""
-        done = Earlier(None, known.changed_in)
+        done = Duplicate(None, known.changed_in)
         if asked.producer is None:
             if asked.values:
                 raise self._admission.closed(name)
@@ -289,14 +403,14 @@ class StreamAdmission:
                 )
                 raise Refusal(error, known.changed_in)
         try:
-            earlier = self._appending.earlier_append(name, asked.producer)
+            duplicate = self._appends.find_append(name, asked.producer)
         except Refusal as refusal:
             if isinstance(refusal.error, SequenceGapError):
                 raise self._admission.closed(name) from None
             raise
-        if earlier is None:
+        if duplicate is None:
             raise self._admission.closed(name)
-        return earlier
+        return duplicate
 
     def _check_terms(
         self, name: str, known: AdmittedTopic, stream: StreamState, asked: StreamAppend
@@ -328,21 +442,19 @@ class StreamAdmission:
 
     # --- inside ---
 
-    def _begin(self, settings: TopicSettings, *, early_flush: bool = False) -> Admitted:
-        linger_ms = self._linger.of(settings)
-        return Admitted(self._sequencer.open_window(), linger_ms=linger_ms, early_flush=early_flush)
-
-    def _prepare(self, values: list[bytes], effective: TopicSettings) -> Prepared:
-        assert effective.max_record_bytes is not None
-        records = NewRecords(list[bytes | None](values))
-        now_us = self._clock.wall_us()
-        return self._admission.prepare(records, effective.max_record_bytes, now_us)
+    def _prepare(
+        self, values: list[bytes], stream: StreamState, effective: TopicSettings
+    ) -> Prepared | None:
+        records = self._split(values, stream, effective)
+        if not records:
+            return None
+        return self._appends.prepare(NewRecords(list[bytes | None](records)), effective)
 
     def _split(
         self, values: list[bytes], stream: StreamState, effective: TopicSettings
     ) -> list[bytes]:
-        """The values as records: bytes that are too many for one record become several, which a
-        read joins again."""
+        """The values as records: a value that is too large for one record becomes several, which
+        a read joins again."""
         most = effective.max_record_bytes
         assert most is not None
         if is_json(stream.content_type) or all(len(value) <= most for value in values):

@@ -1,4 +1,4 @@
-"""Topics as streams of the Durable Streams protocol: made, read, appended to, closed, deleted."""
+"""Topics as streams of the Durable Streams protocol: create, read, append, close, delete."""
 
 from __future__ import annotations
 
@@ -8,33 +8,34 @@ from collections.abc import Callable, Iterable
 
 from seb_appliance import limits
 from seb_appliance.broker.access.audit import THE_APPLIANCE, Actor
-from seb_appliance.broker.append.appends import Admitted
-from seb_appliance.broker.append.deduplication import Earlier
-from seb_appliance.broker.append.sequencer import Sequencer
-from seb_appliance.broker.append.window import Linger, Window
-from seb_appliance.broker.append.writes import Writes
+from seb_appliance.broker.append.appends import Appends
+from seb_appliance.broker.append.window import Window
+from seb_appliance.broker.append.writes import Duplicate, Writes
+from seb_appliance.broker.log_clock import LogClock
 from seb_appliance.broker.read.reads import Reads
 from seb_appliance.broker.read.waiting import WaitingReaders
 from seb_appliance.broker.shares import Reservation
-from seb_appliance.broker.streams.admission import Past, StreamAdmission, past_of
-from seb_appliance.broker.streams.values import (
+from seb_appliance.broker.streams.admission import (
     PLAIN,
+    Inherited,
+    StreamAdmission,
     StreamAppend,
     StreamAppended,
+    StreamExpiry,
     StreamView,
     WantedStream,
+    inherited_of,
     media_type_of,
 )
 from seb_appliance.broker.topics.catalog import Catalog
 from seb_appliance.broker.topics.names import check_topic_name
 from seb_appliance.broker.topics.topic import Topic, no_such_topic
-from seb_appliance.clock import Clock
 from seb_appliance.errors import ForkRefusedError, SebError, TopicHeldError
 from seb_appliance.tasks import Background, Supervisor
 
 
 class Streams:
-    """What a stream is that a topic has no need of; its records are read as every topic's."""
+    """What streams add to topics; their records are read like those of any topic."""
 
     _sweeping: Background | None = None
 
@@ -42,27 +43,26 @@ class Streams:
         self,
         catalog: Catalog,
         writes: Writes,
+        appends: Appends,
         reads: Reads,
-        sequencer: Sequencer,
         waiting: WaitingReaders,
-        linger: Linger,
-        clock: Clock,
+        log_clock: LogClock,
     ) -> None:
         self._catalog = catalog
         self._writes = writes
+        self._appends = appends
         self._reads = reads
         self._waiting = waiting
-        self._clock = clock
-        self._expiry = writes.expiry
+        self._clock = writes.clock
+        self._expiry = StreamExpiry(log_clock)
         self._some_expire = asyncio.Event()
-        self._admission = StreamAdmission(
-            writes.admission, writes.appending, sequencer, self._expiry, linger, clock
-        )
+        self._admission = StreamAdmission(writes, appends, self._expiry)
+        appends.may_append_stream = self._admission.may_append
 
     # --- life ---
 
     def start(self, supervisor: Supervisor) -> None:
-        """Begin to delete streams whose time is up. Not at a standby."""
+        """Begin to delete expired streams. Not at a standby."""
         self._expiry.knows_uses = True
         if self._mortal():
             self._some_expire.set()
@@ -73,7 +73,7 @@ class Streams:
             await self._sweeping.close()
 
     def applied(self, changed: Iterable[Topic]) -> None:
-        """These topics have changed: what came by any other door is a use, too."""
+        """These topics have changed, by any API: that is a use of a stream."""
         for topic in changed:
             if topic.stream is not None and topic.stream.expires and not topic.deleted:
                 self._expiry.touch(topic.topic_id, topic.stream)
@@ -82,24 +82,24 @@ class Streams:
     # --- reading ---
 
     def get(self, name: str) -> StreamView:
-        """Raises TopicNotFoundError, also for one whose time is up."""
+        """Raises TopicNotFoundError, also for an expired stream."""
         return _view(self._living(name))
 
     def use(self, name: str) -> StreamView:
-        """As `get`, and its time to live begins anew."""
+        """`get`, and a use of the stream."""
         topic = self._living(name)
         self._expiry.touch(topic.topic_id, topic.stream or PLAIN)
         return _view(topic)
 
     async def wait(self, view: StreamView, offset: int, seconds: float, owner: str) -> StreamView:
-        """The stream as soon as it goes beyond `offset` or is closed, or after `seconds`. Raises
+        """The stream once it has records from `offset` on or is closed, or after `seconds`. Raises
         TopicNotFoundError, also if it is deleted meanwhile; ShareExceededError, OverloadedError."""
-        give_up_s = self._clock.monotonic_s() + seconds
+        until_s = self._clock.monotonic_s() + seconds
         topic = self._living(view.topic)
-        if topic.topic_id != view.topic_id:  # made anew since
+        if topic.topic_id != view.topic_id:  # deleted and created again
             raise no_such_topic(view.topic)
         while topic.log_end_offset <= offset and not (topic.stream or PLAIN).closed:
-            left_s = give_up_s - self._clock.monotonic_s()
+            left_s = until_s - self._clock.monotonic_s()
             if left_s <= 0 or self._waiting.stopping:
                 break
             await self._waiting.wait(topic, left_s, owner)
@@ -118,34 +118,33 @@ class Streams:
         reservation: Reservation,
         by: Actor,
     ) -> tuple[StreamView, bool]:
-        """The stream with its first records, and whether it was made now. A topic that is there and
-        nobody made a stream becomes one. Takes `reservation` over.
+        """The stream with its first records, and whether it was created now. An existing topic
+        that is no stream becomes one. Takes `reservation` over.
 
-        Raises StreamConflictError when there is another one, BadNameError, and what `Broker.append`
-        raises.
+        Raises StreamConflictError if another stream has this name, BadNameError, and what
+        `Appends.append` raises.
         """
-
         try:
-            past = await self._make_room(name, wanted)
+            inherited = await self._make_room(name, wanted)
         except BaseException:
             reservation.release()
             raise
-        decided = await self._writes.store(
-            lambda: self._admission.admit_created(name, wanted, values, by, past),
+        stored = await self._appends.store(
+            lambda: self._admission.admit_created(name, wanted, values, by, inherited),
             reservation,
-            count=len(values),
+            len(values),
         )
-        return self.get(name), isinstance(decided, Admitted)
+        return self.get(name), not isinstance(stored, Duplicate)
 
-    async def _make_room(self, name: str, wanted: WantedStream) -> Past | None:
-        """One whose time is up makes room. What a fork that is not there yet will be made of."""
+    async def _make_room(self, name: str, wanted: WantedStream) -> Inherited | None:
+        """Delete an expired stream of this name. Returns what a new fork takes from its parent."""
         if self._admission.is_there(check_topic_name(name)):
             return None
         await self._writes.operate(self._expired(name))
         if wanted.fork is None:
             return None
         try:
-            return await past_of(self._reads, self.get(wanted.fork.topic), wanted.fork)
+            return await inherited_of(self._reads, self.get(wanted.fork.topic), wanted.fork)
         except TopicHeldError as error:
             raise ForkRefusedError(error.detail) from error
 
@@ -156,29 +155,27 @@ class Streams:
         reservation: Reservation,
         by: Actor = THE_APPLIANCE,
     ) -> StreamAppended:
-        """Admit, and answer when the bucket has it. Takes `reservation` over. Raises
-        TopicNotFoundError, StreamClosedError, StreamConflictError, and what
-        `Broker.append` raises."""
-        decided = await self._writes.store(
+        """Store an append. Takes `reservation` over. Raises TopicNotFoundError, StreamClosedError,
+        StreamConflictError, and what `Appends.append` raises."""
+        stored = await self._appends.store(
             lambda: self._admission.admit_appended(name, asked, by),
             reservation,
-            count=len(asked.values),
+            len(asked.values),
         )
         topic = self._living(name)
         stream = topic.stream or PLAIN
         self._expiry.touch(topic.topic_id, stream)
         newest_seq = self._newest_seq(topic, asked)
-        if isinstance(decided, Earlier):
-            end = topic.log_end_offset
-            for done in decided.produced or ():
-                end = done.offset + done.count
-            return StreamAppended(end, stream.closed, newest_seq, replayed=True)
-        placed = decided.appends.get(name)
+        replayed = isinstance(stored, Duplicate)
+        if isinstance(stored, Duplicate):
+            placed, closed = stored.produced[-1] if stored.produced else None, stream.closed
+        else:
+            placed, closed = stored.admitted, asked.close
         end = topic.log_end_offset if placed is None else placed.offset + placed.count
-        return StreamAppended(end, asked.close, newest_seq)
+        return StreamAppended(end, closed, newest_seq, replayed)
 
     def takes(self, name: str, content_type: str) -> bool:
-        """Whether there is an open stream of that type; if so it is used now."""
+        """Whether an open stream has that content type; if so, that is a use of it."""
         topic = self._catalog.find(name)
         if topic is None or self._is_over(topic):
             return False
@@ -191,7 +188,7 @@ class Streams:
         return True
 
     async def delete(self, name: str, by: Actor) -> None:
-        """The stream and its records are gone. Raises TopicNotFoundError."""
+        """Delete the stream and its records. Raises TopicNotFoundError."""
 
         def admit(window: Window) -> None:
             self._admission.living(name)
@@ -200,7 +197,7 @@ class Streams:
         await self._writes.operate(admit, owner=by.owner)
 
     async def reopen(self, name: str, by: Actor) -> None:
-        """A closed stream takes records again; any other topic stays as it is. Raises
+        """Let a closed stream take records again; other topics stay as they are. Raises
         TopicNotFoundError."""
         if not await self._writes.operate(
             lambda window: self._admission.admit_reopened(window, name, by), owner=by.owner
@@ -208,7 +205,7 @@ class Streams:
             await self._writes.once_stored(self._writes.admission.changed_in(name))
 
     def producer_epoch(self, name: str, producer_id: str) -> int | None:
-        """The epoch in force of an idempotent producer; None when it is not known."""
+        """The current epoch of an idempotent producer; None if it is unknown."""
         topic = self._catalog.find(name)
         known = topic and self._catalog.producers.get(topic.topic_id, producer_id)
         return known.epoch if known else None
@@ -222,8 +219,8 @@ class Streams:
         return topic
 
     def _is_over(self, topic: Topic) -> bool:
-        """Whether its time is up, for readers as for those who write: not while records of it are
-        on their way."""
+        """Whether it has expired, for readers and writers: not while records of it are not
+        stored yet."""
         if topic.stream is None:
             return False
         known = self._writes.admission.find(topic.name)
@@ -239,8 +236,7 @@ class Streams:
         return max(known.next_seq - 1, asked.producer.seq)
 
     async def _sweep(self) -> None:
-        """Streams whose time is up are deleted; they are not there for anybody already. Sleeps for
-        good while there are none that could be."""
+        """Delete expired streams; they are invisible before. Sleeps while no stream can expire."""
         while not self._writes.stopping:
             await self._some_expire.wait()
             await self._clock.sleep(limits.STREAM_SWEEP_S)
@@ -248,7 +244,7 @@ class Streams:
             self._expiry.forget({topic.topic_id for topic in mortal})
             for topic in mortal:
                 if self._is_over(topic):
-                    # What is refused now is tried again in the next round.
+                    # A refused deletion is tried again in the next round.
                     with contextlib.suppress(SebError):
                         await self._writes.operate(self._expired(topic.name))
             if not self._mortal():

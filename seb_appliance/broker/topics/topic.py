@@ -10,7 +10,7 @@ from seb_appliance import limits
 from seb_appliance.broker.read.index_rows import IndexRows, StoredRows
 from seb_appliance.errors import TopicHeldError, TopicNotFoundError, TopicReplacedError
 from seb_appliance.formats.durable_streams import StreamState
-from seb_appliance.formats.operations import TopicSettings
+from seb_appliance.formats.topic_settings import TopicSettings
 
 if TYPE_CHECKING:
     from seb_appliance.broker.upkeep.stored_objects import StoredObjects

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
 import msgspec
 
 from seb_appliance.broker.access import audit
-from seb_appliance.broker.access.audit import THE_APPLIANCE, Action, Actor
+from seb_appliance.broker.access.audit import THE_APPLIANCE, Action, Actor, AuditedWrites
 from seb_appliance.broker.append.window import Linger, Window
 from seb_appliance.broker.append.writes import Writes
 from seb_appliance.broker.read.index import SectionIndex
@@ -22,7 +22,7 @@ from seb_appliance.broker.topics.topic import Topic
 from seb_appliance.broker.values import ForkOf, TopicView
 from seb_appliance.clock import Clock
 from seb_appliance.errors import TopicDiffersError
-from seb_appliance.formats.operations import TopicSettings
+from seb_appliance.formats.topic_settings import TopicSettings
 
 
 class Topics:
@@ -35,7 +35,8 @@ class Topics:
         clock: Clock,
     ) -> None:
         self._catalog = catalog
-        self._writes = writes
+        self._admission = writes.admission
+        self._writes = AuditedWrites(writes)
         self._settings = settings
         self._linger = linger
         self._clock = clock
@@ -80,20 +81,13 @@ class Topics:
         check_topic_name(name)
         self._settings.check(settings)
 
-        def admit(window: Window) -> bool:
-            now_us = self._clock.wall_us()
-            made = self._writes.admission.admit_topic_created(
+        return await self._make(
+            name,
+            lambda window, now_us: self._admission.admit_topic_created(
                 window, name, settings, now_us, by.owner
-            )
-            if made:
-                topic = self._writes.admission.find(name)
-                audit.note_topic_created(window, by, now_us, name, topic)
-            return made
-
-        made = await self._writes.operate(admit, owner=by.owner)
-        if not made:
-            await self._writes.once_stored(self._writes.admission.changed_in(name))
-        return self.get(name), made
+            ),
+            by,
+        )
 
     async def fork(
         self,
@@ -115,24 +109,29 @@ class Topics:
         if settings is not None:
             self._settings.check(settings)
 
-        def admit(window: Window) -> bool:
-            admission, now_us = self._writes.admission, self._clock.wall_us()
-            made = admission.admit_topic_forked(
+        return await self._make(
+            name,
+            lambda window, now_us: self._admission.admit_topic_forked(
                 window, name, parent, offset, settings, now_us, by.owner
-            )
-            if made:
-                audit.note_topic_forked(window, by, now_us, name, admission.find(name))
-            return made
+            ),
+            by,
+        )
 
-        made = await self._writes.operate(admit, owner=by.owner)
-        if not made:
-            await self._writes.once_stored(self._writes.admission.changed_in(name))
+    async def _make(
+        self, name: str, admit: Callable[[Window, int], bool], by: Actor
+    ) -> tuple[TopicView, bool]:
+        def admit_new(window: Window) -> Action | None:
+            if not admit(window, self._clock.wall_us()):
+                return None
+            return audit.topic_created(name, self._admission.find(name))
+
+        made = await self._writes.store(admit_new, by, lambda: self._admission.changed_in(name))
         return self.get(name), made
 
     async def make_on_first_use(self, name: str, by: Actor) -> None:
         """The topic is there afterwards, if topics are made on first use (`auto_create_topics`).
         Raises as `create`."""
-        is_free = self._catalog.find(name) is None and not self._writes.admission.is_held(name)
+        is_free = self._catalog.find(name) is None and not self._admission.is_held(name)
         if self._settings.auto_create_topics and is_free:
             with contextlib.suppress(TopicDiffersError):  # somebody was faster
                 await self.create(name, TopicSettings(), by)
@@ -142,55 +141,49 @@ class Topics:
     ) -> TopicView:
         """Change the settings named in `changes`; None goes back to the default."""
 
-        def admit(window: Window) -> None:
-            known = self._writes.admission.find(name)
+        def admit(window: Window) -> Action:
+            known = self._admission.find(name)
             if known is None:
-                raise self._writes.admission.missing(name)
+                raise self._admission.missing(name)
             settings = msgspec.structs.replace(known.settings, **changes)
             self._settings.check(settings)
-            before = audit.of_topic(known.topic_id, known.settings)
-            self._writes.admission.admit_topic_changed(window, name, settings)
-            after = audit.of_topic(known.topic_id, settings)
-            self._note(window, by, Action("topic_changed", "topic", name, before, after))
+            versions = [audit.of_topic(known.topic_id, s) for s in (known.settings, settings)]
+            self._admission.admit_topic_changed(window, name, settings)
+            return Action("topic_changed", "topic", name, *versions)
 
-        await self._writes.operate(admit, owner=by.owner)
+        await self._writes.store(admit, by)
         return self.get(name)
 
     async def delete(self, name: str, by: Actor = THE_APPLIANCE) -> None:
-        """The topic and its records are gone; a new one of that name starts at offset 0. What its
-        forks share with it stays, and so long its name is taken."""
+        """Delete the topic and its records; a new one of that name starts at offset 0. While it has
+        forks, the records that they share stay, and its name is taken."""
 
-        def admit(window: Window) -> None:
-            known = self._writes.admission.find(name)
-            self._writes.admission.admit_topic_deleted(window, name)
+        def admit(window: Window) -> Action:
+            known = self._admission.find(name)
+            self._admission.admit_topic_deleted(window, name)
             assert known is not None, name
             before = audit.of_topic(known.topic_id, known.settings)
-            self._note(window, by, Action("topic_deleted", "topic", name, before))
+            return Action("topic_deleted", "topic", name, before)
 
-        await self._writes.operate(admit, owner=by.owner)
+        await self._writes.store(admit, by)
 
     async def trim(self, name: str, before: int, by: Actor = THE_APPLIANCE) -> TopicView:
-        """Records below the offset `before` can be read no more; their bytes go later. Nothing
-        changes when the log starts there already, or later.
+        """Make the records below the offset `before` unreadable; their bytes go later. Nothing
+        changes when the log starts at `before` or later.
 
         Raises TopicNotFoundError; OffsetOutOfRangeError when `before` is beyond the log end.
         """
 
-        def admit(window: Window) -> bool:
-            known = self._writes.admission.find(name)
+        def admit(window: Window) -> Action | None:
+            known = self._admission.find(name)
             start = known.log_start_offset if known is not None else 0
-            moves = self._writes.admission.admit_topic_trimmed(window, name, before)
-            if moves:
-                ends = ({"log_start_offset": offset} for offset in (start, before))
-                self._note(window, by, Action("topic_trimmed", "topic", name, *ends))
-            return moves
+            if not self._admission.admit_topic_trimmed(window, name, before):
+                return None
+            ends = ({"log_start_offset": offset} for offset in (start, before))
+            return Action("topic_trimmed", "topic", name, *ends)
 
-        if not await self._writes.operate(admit, owner=by.owner):
-            await self._writes.once_stored(self._writes.admission.changed_in(name))
+        await self._writes.store(admit, by, lambda: self._admission.changed_in(name))
         return self.get(name)
-
-    def _note(self, window: Window, by: Actor, action: Action) -> None:
-        audit.note(window, by, self._clock.wall_us(), action)
 
     def _view(self, topic: Topic) -> TopicView:
         return TopicView(

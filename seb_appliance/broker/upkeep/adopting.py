@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from seb_appliance import limits
 from seb_appliance.broker.append.admission import Admission, AdmittedTopic, Refusal
 from seb_appliance.broker.append.window import Window
-from seb_appliance.broker.groups.consumer_groups import Submit
+from seb_appliance.broker.append.writes import Writes
 from seb_appliance.broker.topics.catalog import Catalog
 from seb_appliance.errors import ImportRefusedError
 from seb_appliance.formats.contents import encoded_bytes
@@ -21,10 +21,10 @@ from seb_appliance.formats.operations import OBJECTS_PER_SWITCH_MAX, ObjectsAdop
 class Adopting:
     """`submit` admits in the open window, and waits until that is applied."""
 
-    def __init__(self, catalog: Catalog, admission: Admission, submit: Submit) -> None:
+    def __init__(self, catalog: Catalog, admission: Admission, writes: Writes) -> None:
         self._catalog = catalog
         self._admission = admission
-        self._submit = submit
+        self._writes = writes
         self._known_keys: set[str] | None = None  # of objects in force, once it was asked for
 
     async def adopt(self, objects: Sequence[StoredObject]) -> None:
@@ -42,7 +42,7 @@ class Adopting:
                 topic.appended_in = window
             window.add_event(event, size_bytes)
 
-        await self._submit(admit, 0)
+        await self._writes.operate(admit, 0)
         if self._known_keys is not None:
             self._known_keys.update(one.key for one in objects)
 

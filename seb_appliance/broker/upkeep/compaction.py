@@ -21,7 +21,7 @@ from seb_appliance.broker.settings import BrokerSettings
 from seb_appliance.broker.topics.catalog import Catalog
 from seb_appliance.broker.topics.topic import Topic, pinned_below
 from seb_appliance.broker.upkeep.rewrite_jobs import Compaction, SectionPlace
-from seb_appliance.formats.operations import TopicSettings
+from seb_appliance.formats.topic_settings import TopicSettings
 
 _TOPICS_AT_ONCE: Final = 200  # looked at before the event loop gets a turn
 

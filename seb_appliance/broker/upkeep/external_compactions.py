@@ -28,7 +28,7 @@ from seb_appliance.broker.upkeep.compaction import (
     tombstones_below,
     tombstones_until_us,
 )
-from seb_appliance.broker.upkeep.rewrite_jobs import Compaction, MadeElsewhere, RewriteJob
+from seb_appliance.broker.upkeep.rewrite_jobs import Compaction, ExternalSegment, RewriteJob
 from seb_appliance.errors import (
     BadRequestError,
     CompactionNotFoundError,
@@ -43,7 +43,7 @@ State = Literal["open", "checking", "in_force", "refused"]
 
 
 @dataclass(slots=True)
-class CompactionElsewhere:
+class ExternalCompaction:
     """`job` has all but what was made. `dirty_bytes`: of the range's bytes, what no compaction went
     over yet. `reason`: why it was refused. `attempts` to check it that came to nothing."""
 
@@ -57,7 +57,7 @@ class CompactionElsewhere:
     owner: str  # whose share it takes (shares.py), until it is done
     state: State = "open"
     reason: str = ""
-    given: dict[str, MadeElsewhere] = field(default_factory=dict)  # by the name that was told
+    given: dict[str, ExternalSegment] = field(default_factory=dict)  # by the name that was told
     attempts: int = 0
 
     @property
@@ -66,7 +66,7 @@ class CompactionElsewhere:
         return self.job.log_starts[self.item.topic_id]
 
 
-class CompactionsElsewhere:
+class ExternalCompactions:
     """`epoch`: of this writer, which is in the names of what it gives."""
 
     def __init__(
@@ -89,14 +89,14 @@ class CompactionsElsewhere:
         self._bucket_id = bucket_id
         self._epoch = epoch
         self._shares = shares.declare(
-            "compactions_elsewhere", limits.COMPACTIONS_ELSEWHERE_MAX, "compactions on clusters"
+            "compactions_elsewhere", limits.EXTERNAL_COMPACTIONS_MAX, "compactions on clusters"
         )
-        self._known: dict[str, CompactionElsewhere] = {}
-        self._handed_over: deque[CompactionElsewhere] = deque()
+        self._known: dict[str, ExternalCompaction] = {}
+        self._handed_over: deque[ExternalCompaction] = deque()
 
     # --- who makes them ---
 
-    async def begin(self, name: str, owner: str = OPERATOR) -> CompactionElsewhere:
+    async def begin(self, name: str, owner: str = OPERATOR) -> ExternalCompaction:
         """All of the topic's segments but the youngest are to be compacted into one run. Raises
         TopicNotFoundError, CompactionRefusedError, OverloadedError, StoreError."""
         topic = self._catalog.topic(name)
@@ -118,7 +118,7 @@ class CompactionsElsewhere:
         nothing = self._new_segment(topic.topic_id, 0, 0, 0, bytes(16))
         return await self._source.signed_upload(nothing, 1) is not None
 
-    def _planned(self, topic: Topic, owner: str) -> CompactionElsewhere:
+    def _planned(self, topic: Topic, owner: str) -> ExternalCompaction:
         settings = self._settings.effective(topic.settings)
         if pinned_rows(topic) or inherits(topic):
             raise CompactionRefusedError(
@@ -128,10 +128,10 @@ class CompactionsElsewhere:
         rows = rows_for_all(topic, settings, self._clock)
         if rows.end == 0:
             raise CompactionRefusedError(f"Nothing of topic {topic.name!r} can be compacted yet.")
-        if rows.end > limits.COMPACTION_ELSEWHERE_SECTIONS_MAX:
+        if rows.end > limits.EXTERNAL_COMPACTION_SECTIONS_MAX:
             raise CompactionRefusedError(
                 f"Topic {topic.name!r} has {rows.end} sections; at most "
-                f"{limits.COMPACTION_ELSEWHERE_SECTIONS_MAX} are compacted at one time."
+                f"{limits.EXTERNAL_COMPACTION_SECTIONS_MAX} are compacted at one time."
             )
         places = tuple(place_of(self._catalog, topic, row) for row in range(rows.end))
         item = Compaction(
@@ -152,7 +152,7 @@ class CompactionsElsewhere:
             inputs=tuple(dict.fromkeys(place.key for place in places)),
             compactions=(item,),
         )
-        return CompactionElsewhere(
+        return ExternalCompaction(
             self._random_bytes(8).hex(),
             topic.name,
             item,
@@ -163,7 +163,7 @@ class CompactionsElsewhere:
             owner,
         )
 
-    def get(self, name: str, compaction_id: str) -> CompactionElsewhere:
+    def get(self, name: str, compaction_id: str) -> ExternalCompaction:
         """Who asks goes on with it. Raises CompactionNotFoundError."""
         self._forget()
         found = self._known.get(compaction_id)
@@ -175,21 +175,21 @@ class CompactionsElsewhere:
         return found
 
     async def upload(
-        self, found: CompactionElsewhere, base: int, last: int, length: int, md5: bytes
+        self, found: ExternalCompaction, base: int, last: int, length: int, md5: bytes
     ) -> tuple[str, SignedUpload]:
         """A name for a segment of the offsets base to last, and a way to store these very bytes
         there. Raises CompactionRefusedError, BadRequestError, StoreError."""
         _check_open(found)
         if not found.item.base_offset <= base <= last <= found.item.last_offset:
             raise BadRequestError("These offsets are not within the compaction's.")
-        if len(found.given) >= limits.COMPACTION_ELSEWHERE_NAMES_MAX:
+        if len(found.given) >= limits.EXTERNAL_COMPACTION_NAMES_MAX:
             raise CompactionRefusedError("Too many segments were made: begin a new compaction.")
         segment = self._new_segment(found.item.topic_id, base, last, length, md5)
         upload = await self._source.signed_upload(segment, UPLOAD_S)
         if upload is None:
             raise CompactionRefusedError("This bucket has no signed URLs to store segments by.")
         name = segment.name.hex()
-        found.given[name] = MadeElsewhere(upload.key, base, last, length)
+        found.given[name] = ExternalSegment(upload.key, base, last, length)
         return name, upload
 
     def _new_segment(
@@ -198,7 +198,7 @@ class CompactionsElsewhere:
         name = self._random_bytes(8)
         return NewSegment(topic_id, base, last, self._epoch(), name, length, md5)
 
-    def hand_over(self, found: CompactionElsewhere, names: Sequence[str]) -> None:
+    def hand_over(self, found: ExternalCompaction, names: Sequence[str]) -> None:
         """These segments, in the order of their offsets, are all of it: have them checked, and put
         in force. Asked again it changes nothing. Raises CompactionRefusedError, BadRequestError."""
         if found.state in {"checking", "in_force"}:
@@ -213,38 +213,38 @@ class CompactionsElsewhere:
         found.state, found.reason = "checking", ""
         self._handed_over.append(found)
 
-    def give_up(self, found: CompactionElsewhere) -> None:
+    def give_up(self, found: ExternalCompaction) -> None:
         """Nobody works on it any more. One that is being checked may still come into force."""
         if found.state == "open":
             self._end(found, "refused", "It was given up.")
 
     # --- the tidier ---
 
-    def next(self) -> CompactionElsewhere | None:
+    def next(self) -> ExternalCompaction | None:
         """The one that was handed over first. Tell what came of it: `in_force`, `refused` or
         `failed`."""
         return self._handed_over[0] if self._handed_over else None
 
-    def in_force(self, found: CompactionElsewhere) -> None:
+    def in_force(self, found: ExternalCompaction) -> None:
         self._done(found, "in_force", "")
 
-    def refused(self, found: CompactionElsewhere, why: str) -> None:
+    def refused(self, found: ExternalCompaction, why: str) -> None:
         """What was made can never be put in force."""
         self._done(found, "refused", why)
 
-    def failed(self, found: CompactionElsewhere, why: str) -> None:
+    def failed(self, found: ExternalCompaction, why: str) -> None:
         """The bucket did not answer, or a disk is full: it is checked again later."""
         found.attempts += 1
         if found.attempts == _ATTEMPTS:
             self._done(found, "refused", why)
 
-    def _done(self, found: CompactionElsewhere, state: State, reason: str) -> None:
+    def _done(self, found: ExternalCompaction, state: State, reason: str) -> None:
         assert self._handed_over[0] is found, found.compaction_id
         self._handed_over.popleft()
         self._end(found, state, reason)
         found.asked_s = self._clock.monotonic_s()
 
-    def _end(self, found: CompactionElsewhere, state: State, reason: str) -> None:
+    def _end(self, found: ExternalCompaction, state: State, reason: str) -> None:
         found.state, found.reason, found.given = state, reason, {}
         self._shares.give_back(found.owner, 1)
 
@@ -263,13 +263,13 @@ class CompactionsElsewhere:
         """Keys that were given away, and may be referred to yet."""
         return {made.key for found in self._living() for made in found.given.values()}
 
-    def _living(self) -> Iterator[CompactionElsewhere]:
+    def _living(self) -> Iterator[ExternalCompaction]:
         self._forget()
         return (found for found in self._known.values() if found.state in {"open", "checking"})
 
     def _forget(self) -> None:
         """What nobody asked for in a long time."""
-        since_s = self._clock.monotonic_s() - limits.COMPACTION_ELSEWHERE_IDLE_S
+        since_s = self._clock.monotonic_s() - limits.EXTERNAL_COMPACTION_IDLE_S
         for compaction_id, found in list(self._known.items()):
             if found.asked_s <= since_s and found.state != "checking":
                 del self._known[compaction_id]
@@ -277,7 +277,7 @@ class CompactionsElsewhere:
                     self._shares.give_back(found.owner, 1)
 
 
-def _check_open(found: CompactionElsewhere) -> None:
+def _check_open(found: ExternalCompaction) -> None:
     if found.state != "open":
         raise CompactionRefusedError(
             f"The compaction is {found.state.replace('_', ' ')} already. {found.reason}".strip()

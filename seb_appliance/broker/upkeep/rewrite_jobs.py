@@ -40,7 +40,7 @@ class Compaction:
 
 
 @dataclass(frozen=True, slots=True)
-class MadeElsewhere:
+class ExternalSegment:
     """A segment that somebody else has stored, of these offsets (inclusive) and so many bytes."""
 
     key: str
@@ -71,7 +71,7 @@ class RewriteJob:
     sections: tuple[SectionPlace, ...] = ()
     inputs: tuple[str, ...] = ()
     compactions: tuple[Compaction, ...] = ()
-    made: tuple[MadeElsewhere, ...] = ()
+    made: tuple[ExternalSegment, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from itertools import islice
 from seb_appliance import limits
 from seb_appliance.broker.append.admission import Admission, AdmittedTopic
 from seb_appliance.broker.append.window import Linger, Window
-from seb_appliance.broker.groups.consumer_groups import Submit
+from seb_appliance.broker.append.writes import Writes
 from seb_appliance.broker.log_clock import LogClock
 from seb_appliance.broker.ports import EntryRef
 from seb_appliance.broker.read.index import SectionIndex
@@ -24,7 +24,7 @@ from seb_appliance.broker.topics.catalog import Catalog
 from seb_appliance.broker.topics.topic import Topic, pinned_below
 from seb_appliance.broker.upkeep.compaction import Compactions, place_of, tombstones_until_us
 from seb_appliance.broker.upkeep.due import due_entries, due_objects, kept_from, overdue_s
-from seb_appliance.broker.upkeep.external_compactions import CompactionsElsewhere
+from seb_appliance.broker.upkeep.external_compactions import ExternalCompactions
 from seb_appliance.broker.upkeep.rewrite_jobs import Compaction, RewriteJob, Rewritten, SectionPlace
 from seb_appliance.broker.upkeep.stored_objects import LivingObject
 from seb_appliance.errors import FencedError, TopicNotFoundError
@@ -35,8 +35,8 @@ from seb_appliance.formats.operations import (
     ReplacedRange,
     SegmentsReplaced,
     TopicCompacted,
-    TopicSettings,
 )
+from seb_appliance.formats.topic_settings import TopicSettings
 
 _TOPICS_AT_ONCE = 200  # looked at before the event loop gets a turn
 
@@ -53,7 +53,7 @@ class Tidying:
         catalog: Catalog,
         index: SectionIndex,
         admission: Admission,
-        submit: Submit,
+        writes: Writes,
         clock: LogClock,
         settings: TidySettings,
         random_bytes: Callable[[int], bytes],
@@ -62,15 +62,15 @@ class Tidying:
         epoch: Callable[[], int],
         linger: Linger,
         compactions: Compactions,
-        elsewhere: CompactionsElsewhere,
+        external: ExternalCompactions,
     ) -> None:
         self.settings = settings
         self.compactions = compactions
-        self.elsewhere = elsewhere
+        self.external = external
         self._catalog = catalog
         self._index = index
         self._admission = admission
-        self._submit = submit
+        self._writes = writes
         self._clock = clock
         self._random_bytes = random_bytes
         self._bucket_id = bucket_id
@@ -111,7 +111,7 @@ class Tidying:
             return trimmed > 0
 
         if due:
-            await self._submit(admit, self._linger.default_ms)
+            await self._writes.operate(admit, self._linger.default_ms)
             await self._measure([topic for topic, _, _ in due])
         return trimmed
 
@@ -172,7 +172,7 @@ class Tidying:
         return known is not None and known.effective.compression == "zstd"
 
     def _due_objects(self) -> list[LivingObject]:
-        held = self.elsewhere.inputs()
+        held = self.external.inputs()
         living = (found for found in self._catalog.stored.all() if found.sections)
         return due_objects((one for one in living if one.ref.key not in held), self.settings)
 
@@ -221,7 +221,7 @@ class Tidying:
         if size_bytes > limits.SWITCH_BYTES_MAX:
             raise SwitchRefusedError("the operation is too large for an entry")
         await self._check(job, made)
-        await self._submit(admit, self._linger.default_ms)
+        await self._writes.operate(admit, self._linger.default_ms)
         topics = (self._catalog.find_rows(replaced.topic_id) for replaced in made.replaced)
         await self._measure(topic for topic in topics if topic is not None)
 
@@ -308,7 +308,7 @@ class Tidying:
         name, those that nothing refers to, nor may yet. Call it while no job is under way. Raises
         FencedError for the name of a later epoch."""
         stored = self._catalog.stored
-        living = {*stored.keys(), *self.elsewhere.keys()}
+        living = {*stored.keys(), *self.external.keys()}
         found = []
         for key, epoch in listed:
             if epoch is not None and epoch > self._epoch():
@@ -342,7 +342,7 @@ class Tidying:
             self._last = window
             window.add_event(event, encoded_bytes(event))
 
-        await self._submit(admit, self._linger.default_ms)
+        await self._writes.operate(admit, self._linger.default_ms)
 
     # --- entries ---
 

@@ -1,18 +1,104 @@
-"""`seb admin …`: for the person on the machine itself, through the running appliance."""
+"""`seb admin …` and `seb promote`: commands for the machine itself.
+
+They ask the running appliance through the socket in its data directory, with one line of JSON each
+way: {"command": …, "arguments": {…}}, and {"ok": true, …} or {"error": {problem members}}.
+"""
 
 from __future__ import annotations
 
+import functools
+import json
+import socket
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import click
 
-from seb_appliance.cli.control_client import ask
-from seb_appliance.cli.options import settings_from, with_settings
-from seb_appliance.cli.output import moment, say, say_json, table
+from seb_appliance.cli.options import Flags, Result, settings_from, shows, with_settings
+from seb_appliance.cli.output import moment, table
+from seb_appliance.errors import StartError
 
-json_option = click.option("--json", "as_json", is_flag=True, help="For scripts.")
+SOCKET_NAME: Final = "control.sock"
+ANSWER_BYTES_MAX: Final = 64 * 1024
+PROMOTE_S: Final = 300.0  # a take-over in fencing mode B may have to wait a minute
+
+Ask = Callable[..., dict[str, Any]]
+
+
+def ask(
+    data: Path, command: str, arguments: dict[str, str] | None = None, *, timeout_s: float = 60.0
+) -> dict[str, Any]:
+    """The answer's members. Raises StartError: no appliance there, no permission, or a refusal."""
+    path = data / SOCKET_NAME
+    asked = {"command": command} | ({"arguments": arguments} if arguments else {})
+    try:
+        answer = _exchange(path, json.dumps(asked).encode() + b"\n", timeout_s)
+    except FileNotFoundError as error:
+        raise StartError(f"no appliance runs on {data} ({path} is not there)") from error
+    except ConnectionRefusedError as error:
+        raise StartError(f"no appliance runs on {data} (nothing listens at {path})") from error
+    except PermissionError as error:
+        raise StartError(
+            f"no permission to use {path}; run this as the appliance's user"
+        ) from error
+    except TimeoutError as error:
+        raise StartError(
+            f"the appliance on {data} did not answer in {timeout_s:.0f} s; it may still do it"
+        ) from error
+    except OSError as error:
+        raise StartError(f"cannot talk to the appliance at {path} ({error})") from error
+    if "error" in answer:
+        raise StartError(f"the appliance says: {answer['error'].get('detail', answer['error'])}")
+    return answer
+
+
+def _exchange(path: Path, request: bytes, timeout_s: float) -> dict[str, Any]:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+        connection.settimeout(timeout_s)
+        connection.connect(str(path))
+        connection.sendall(request)
+        with connection.makefile("rb") as lines:
+            line = lines.readline(ANSWER_BYTES_MAX)
+    try:
+        answer = json.loads(line)
+    except ValueError as error:
+        raise ConnectionError("it hung up without an answer") from error
+    if not isinstance(answer, dict):
+        raise ConnectionError("its answer is not an object")
+    return answer
+
+
+def asks(command: Callable[..., Result]) -> Callable[..., Any]:
+    """Hand the command `ask` for the appliance of `--data`, and print its result."""
+
+    @with_settings("data")
+    @shows
+    @functools.wraps(command)
+    def asking(config: Path | None, data: str | None, **given: Any) -> Result:
+        flags: Flags = {"data": data}
+        return command(functools.partial(ask, settings_from(config, flags).data), **given)
+
+    return asking
+
+
+@click.command
+@asks
+def promote(ask: Ask) -> Result:
+    """Make the standby that runs on this machine the writer.
+
+    It reads all entries, takes over, and fences the appliance that it followed: that one
+    acknowledges nothing more. When this command says that it is the writer, it is.
+    """
+    answer = ask("promote", timeout_s=PROMOTE_S)
+    return Result(
+        {name: answer[name] for name in ("epoch", "seq", "seconds")},
+        lambda: (
+            f"the writer now: epoch {answer['epoch']}, entry {answer['seq']:,}, "
+            f"after {answer['seconds']:.1f} s"
+        ),
+    )
 
 
 @click.group
@@ -21,41 +107,37 @@ def admin() -> None:
 
 
 @admin.command
-@json_option
-@with_settings("data")
-def reset_key(as_json: bool, config: Path | None, **flags: str | bool | None) -> None:
+@asks
+def reset_key(ask: Ask) -> Result:
     """Make a new admin key, when the file of the old one is lost. Other API keys stay."""
-    settings = settings_from(config, flags)
-    answer = ask(settings.data, "reset-key")
-    _done(as_json, {"path": answer["path"]}, f"new admin key in {answer['path']}")
+    path = ask("reset-key")["path"]
+    return Result({"path": path}, f"new admin key in {path}")
 
 
-_from_stdin = click.option(
+password_option = click.option(
     "--stdin", "from_stdin", is_flag=True, help="Read the password from the first line of stdin."
 )
 
 
+def _password(from_stdin: bool) -> str:
+    """Never an argument: those are in every process list."""
+    if from_stdin:
+        return sys.stdin.readline().rstrip("\r\n")
+    return str(click.prompt("Password", hide_input=True, confirmation_prompt=True))
+
+
 @admin.command
 @click.argument("name", default="admin")
-@_from_stdin
-@json_option
-@with_settings("data")
-def set_password(
-    name: str,
-    from_stdin: bool,
-    as_json: bool,
-    config: Path | None,
-    **flags: str | bool | None,
-) -> None:
-    """Give a user of the admin page a password; asks for it. Ends the sessions of that user.
+@password_option
+@asks
+def set_password(ask: Ask, name: str, from_stdin: bool) -> Result:
+    """Set the password of a user of the admin page; asks for it. Ends that user's sessions.
 
-    NAME is admin when it is not given. The user admin is made when it is not there yet.
+    NAME is admin unless given. The user admin is created if it does not exist.
     """
-    settings = settings_from(config, flags)
-    arguments = {"name": name, "password": _password(from_stdin)}
-    answer = ask(settings.data, "set-password", arguments)
+    answer = ask("set-password", {"name": name, "password": _password(from_stdin)})
     what = "added, with the role admin" if answer["added"] else "has a new password"
-    _done(as_json, {"user": name, "added": answer["added"]}, f"user {name}: {what}")
+    return Result({"user": name, "added": answer["added"]}, f"user {name}: {what}")
 
 
 @admin.command
@@ -66,59 +148,28 @@ def set_password(
     required=True,
     help="A viewer sees everything and changes nothing.",
 )
-@_from_stdin
-@json_option
-@with_settings("data")
-def add_user(
-    name: str,
-    role: str,
-    from_stdin: bool,
-    as_json: bool,
-    config: Path | None,
-    **flags: str | bool | None,
-) -> None:
+@password_option
+@asks
+def add_user(ask: Ask, name: str, role: str, from_stdin: bool) -> Result:
     """Add a user of the admin page; asks for the password."""
-    settings = settings_from(config, flags)
-    arguments = {"name": name, "role": role, "password": _password(from_stdin)}
-    ask(settings.data, "add-user", arguments)
-    sentence = f"user {name}: added, with the role {role}"
-    _done(as_json, {"user": name, "role": role}, sentence)
+    ask("add-user", {"name": name, "role": role, "password": _password(from_stdin)})
+    return Result({"user": name, "role": role}, f"user {name}: added, with the role {role}")
 
 
 @admin.command
 @click.argument("name")
-@json_option
-@with_settings("data")
-def remove_user(name: str, as_json: bool, config: Path | None, **flags: str | bool | None) -> None:
+@asks
+def remove_user(ask: Ask, name: str) -> Result:
     """Remove a user of the admin page, and end the sessions of that user."""
-    settings = settings_from(config, flags)
-    ask(settings.data, "remove-user", {"name": name})
-    _done(as_json, {"removed": name}, f"user {name}: removed")
+    ask("remove-user", {"name": name})
+    return Result({"removed": name}, f"user {name}: removed")
 
 
 @admin.command
-@json_option
-@with_settings("data")
-def list_users(as_json: bool, config: Path | None, **flags: str | bool | None) -> None:
+@asks
+def list_users(ask: Ask) -> Result:
     """List the users of the admin page."""
-    settings = settings_from(config, flags)
-    users = ask(settings.data, "list-users")["users"]
-    if as_json:
-        say_json({"users": users})
-        return
-    rows = [(user["name"], user["role"], moment(user["set"])) for user in users]
-    say(table(("name", "role", "password set"), rows, "no users; seb admin set-password adds one"))
-
-
-def _done(as_json: bool, members: dict[str, Any], sentence: str) -> None:
-    if as_json:
-        say_json(members)
-    else:
-        say(sentence)
-
-
-def _password(from_stdin: bool) -> str:
-    """Never an argument: those are in every process list."""
-    if from_stdin:
-        return sys.stdin.readline().rstrip("\r\n")
-    return str(click.prompt("Password", hide_input=True, confirmation_prompt=True))
+    users = ask("list-users")["users"]
+    rows = ((user["name"], user["role"], moment(user["set"])) for user in users)
+    nothing = "no users; seb admin set-password adds one"
+    return Result({"users": users}, lambda: table(("name", "role", "password set"), rows, nothing))

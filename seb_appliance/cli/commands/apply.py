@@ -9,14 +9,21 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from seb_appliance import limits
-from seb_appliance.cli.options import settings_from, with_settings
+from seb_appliance.cli.errors import DIFFERS
+from seb_appliance.cli.options import (
+    CONNECTION,
+    ask,
+    file_option,
+    json_option,
+    settings_from,
+    with_settings,
+    yes_option,
+)
 from seb_appliance.cli.output import say_json, tell, write
-from seb_appliance.cli.remote import DIFFERS, ask, url_and_key, yes_option
-from seb_appliance.start_errors import ConfigurationError
+from seb_appliance.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from seb_appliance.cli.applying.desired import Wanted
-    from seb_appliance.cli.applying.plan import Plan
+    from seb_appliance.cli.apply_plan import Plan, Wanted
     from seb_appliance.client import Admin
 
 STDIN: Final = "-"
@@ -27,38 +34,35 @@ PATIENCE_S: Final = 10.0
 @click.command()
 @click.argument("file", metavar="[FILE]", required=False)
 @click.option("--diff", is_flag=True, help="Only show what it would change.")
-@click.option("--export", "exports", is_flag=True, help="Write what is there, as such a file.")
-@click.option("--prune", is_flag=True, help="Delete what is there and is not in the file.")
-@click.option(
+@click.option("--export", "exports", is_flag=True, help="Write the current state as such a file.")
+@click.option("--prune", is_flag=True, help="Delete what is not in the file.")
+@file_option(
     "--secrets-file",
-    type=click.Path(path_type=Path, dir_okay=False),
+    "Add the secrets of new API keys to this file (mode 0600), instead of showing them.",
     metavar="PATH",
-    help="Add the secrets of new API keys to this file (mode 0600), instead of showing them.",
 )
 @yes_option
-@with_settings("url", "key_file", "profile")
-@click.option("--json", "as_json", is_flag=True, help="JSON, for programs.")
+@with_settings(*CONNECTION)
+@json_option
 def apply(
     config: Path | None,
-    url: str | None,
-    key_file: str | None,
-    profile: str | None,
     file: str | None,
     exports: bool,
     as_json: bool,
     **how: Any,
 ) -> int | None:
-    """Make topics, groups and API keys as FILE says (- is stdin). Twice is the same as once.
+    """Make topics, groups and API keys as FILE says (- is stdin). Running it again changes nothing.
 
-    What is there and not in the file stays, unless --prune is given.
+    What is not in the file stays, unless --prune is given.
     """
-    from seb_appliance.cli.applying.file import read_wanted
+    from seb_appliance.cli.apply_file import read_wanted
+    from seb_appliance.cli.connection import url_and_key
     from seb_appliance.client import Admin
 
     if exports != (file is None):
         raise click.UsageError("name a file, or say --export to write one")
     wanted = None if file is None else read_wanted(_read(file), file)
-    flags: dict[str, str | bool | None] = {"url": url, "key_file": key_file, "profile": profile}
+    flags = {name: how.pop(name) for name in CONNECTION}
     address, key = url_and_key(settings_from(config, flags))
     with Admin(address, key, patience_s=PATIENCE_S) as admin:
         if wanted is None:
@@ -84,9 +88,9 @@ def _read(file: str) -> bytes:
 
 
 def _export(admin: Admin, *, as_json: bool) -> None:
-    from seb_appliance.cli.applying.desired import export
-    from seb_appliance.cli.applying.doing import nothing_changed
-    from seb_appliance.cli.applying.file import as_words, write_wanted
+    from seb_appliance.cli.apply_changes import nothing_changed
+    from seb_appliance.cli.apply_file import as_words, write_wanted
+    from seb_appliance.cli.apply_plan import export
 
     with nothing_changed():
         found = export(admin)
@@ -107,10 +111,8 @@ def _apply(
     secrets_file: Path | None,
     yes: bool,
 ) -> int | None:
-    from seb_appliance.cli.applying.desired import look
-    from seb_appliance.cli.applying.doing import Doing, carry_out, nothing_changed
-    from seb_appliance.cli.applying.plan import plan
-    from seb_appliance.cli.applying.report import Report, Secrets
+    from seb_appliance.cli.apply_changes import Doing, Report, Secrets, carry_out, nothing_changed
+    from seb_appliance.cli.apply_plan import look, plan
 
     with nothing_changed():
         planned = plan(wanted, look(admin, wanted), prune=prune, in_use=in_use)
@@ -127,7 +129,7 @@ def _apply(
 
 def _confirm(admin: Admin, planned: Plan) -> None:
     """Raises CommandError unless a person says yes to the deletions."""
-    from seb_appliance.cli.applying.report import named
+    from seb_appliance.cli.apply_changes import named
 
     for change in planned.deletions:
         records = ""

@@ -18,11 +18,19 @@ from seb_appliance.bench.plan import (
     WORKLOADS,
     Plan,
 )
-from seb_appliance.cli.options import Quantity, settings_from, with_settings
-from seb_appliance.cli.output import Progress, say, tell
-from seb_appliance.cli.remote import REFUSED, UNAVAILABLE, WRONG, CommandError, url_and_key
-from seb_appliance.settings import Settings, environment_without_settings
-from seb_appliance.start_errors import ConfigurationError, StartError
+from seb_appliance.cli.errors import REFUSED, UNAVAILABLE, WRONG, CommandError
+from seb_appliance.cli.options import (
+    CONNECTION,
+    Quantity,
+    file_option,
+    json_option,
+    settings_from,
+    with_settings,
+)
+from seb_appliance.cli.output import Progress, say, say_json, tell
+from seb_appliance.errors import ConfigurationError, StartError
+from seb_appliance.setting_sources import environment_without_settings
+from seb_appliance.settings import Settings
 
 if TYPE_CHECKING:
     from seb_appliance.bench.result import Result
@@ -72,12 +80,8 @@ def make_plan(asked: dict[str, Any]) -> Plan:
         raise ConfigurationError("--topology is for fan")
     if workload == "fan":
         chosen["connections"], chosen["consumers"] = TOPOLOGIES[asked["topology"] or "1:1"]
-    for name in ("body", "record_bytes", "records_per_request", "connections", "consumers"):
-        if asked[name] is not None:
-            chosen[name] = asked[name]
-    for name in ("topics", "rate"):
-        if asked[name] is not None:
-            chosen[name] = asked[name]
+    names = ("body", "record_bytes", "records_per_request", "connections", "consumers")
+    chosen |= {n: asked[n] for n in (*names, "topics", "rate") if asked[n] is not None}
     for name in ("duration", "warm_up"):
         if asked[name] is not None:
             chosen[f"{name}_s"] = asked[name] / 1000
@@ -115,6 +119,7 @@ def _embedded(asked: dict[str, Any], plan: Plan) -> EmbeddedOptions:
 def _target(settings: Settings, kind: str) -> Target:
     from seb_appliance.addresses import parse_url
     from seb_appliance.bench.targets import Address, GoTarget, SebTarget
+    from seb_appliance.cli.connection import url_and_key
 
     url, token = url_and_key(settings, ours=kind == "seb")
     parts = parse_url(url)
@@ -237,21 +242,13 @@ _SIZE: Final = Quantity("SIZE", 1, limits.RECORD_BYTES_MAX)
 )
 @click.option("--linger", metavar="DURATION", help="Its linger. [10ms]")
 @click.option("--store-latency", metavar="DURATION", help="How far away its bucket is. [0ms]")
-@click.option("--against", type=click.Choice(("null",)), help="Also a server that only answers.")
+@click.option("--against", type=click.Choice(("null",)), help="Also measure a no-op server.")
 @click.option("--keep", is_flag=True, help="Do not delete the topics afterwards.")
-@click.option(
-    "--report",
-    type=click.Path(path_type=Path, dir_okay=False),
-    metavar="FILE",
-    help="Write a page (HTML) with the latency curve, too.",
-)
-@click.option("--json", "as_json", is_flag=True, help="JSON, for programs.")
-@with_settings("url", "key_file", "profile")
+@file_option("--report", "Also write a page (HTML) with the latency curve.", metavar="FILE")
+@json_option
+@with_settings(*CONNECTION)
 def bench(
     config: Path | None,
-    url: str | None,
-    key_file: str | None,
-    profile: str | None,
     as_json: bool,
     report: Path | None,
     **asked: Any,
@@ -269,15 +266,14 @@ def bench(
     It works on topics of its own, and deletes them. Ends with 65 when a record was lost, doubled,
     out of order or damaged.
     """
-
-    settings = settings_from(config, {"url": url, "key_file": key_file, "profile": profile})
+    settings = settings_from(config, {name: asked.pop(name) for name in CONNECTION})
     result = run(make_session(settings, asked))
     if report is not None:
         _write_report(report, result)
     if as_json:
         import msgspec
 
-        say(msgspec.json.format(msgspec.json.encode(result), indent=2).decode())
+        say_json(msgspec.to_builtins(result))
     else:
         from seb_appliance.bench.reports import report as words
 

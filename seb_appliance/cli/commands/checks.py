@@ -1,75 +1,61 @@
-"""`seb doctor`: is this machine and its bucket fit to run the appliance?"""
+"""`seb doctor`, `seb fsck` and `seb inspect`: look at a machine, a bucket, an object."""
 
 from __future__ import annotations
 
 import asyncio
-import json
 from pathlib import Path
-from typing import Any
 
 import click
 
-from seb_appliance.cli.options import settings_from, with_settings
-from seb_appliance.cli.output import outline, printable, say
-from seb_appliance.cli.parts import check_server, need_server
+from seb_appliance.cli.errors import check_server, need_server
+from seb_appliance.cli.options import BUCKET, Json, Result, settings_from, shows, with_settings
+from seb_appliance.cli.output import outline, printable
+from seb_appliance.errors import BadBatchError, ObjectMissingError, StartError
+from seb_appliance.settings import Settings
 
 
 @click.command
-@click.option("--json", "as_json", is_flag=True, help="For scripts.")
 @with_settings()
-def doctor(config: Path | None, as_json: bool, **flags: str | bool | None) -> int:
+@shows
+def doctor(config: Path | None, **flags: str | bool | None) -> Result:
     """Check the settings, the bucket, the clock, the disk and SQLite.
 
-    Tests the bucket with small objects below its probe/ folder. Exit code 0: fit; 69 or 74: the
-    bucket is not; 78: a setting is wrong; 1: the server's parts are not installed.
+    Tests the bucket with small objects below its probe/ folder. Exit code 0: all is well; 69 or 74:
+    the bucket fails; 78: a setting is wrong; 1: the server's parts are not installed.
     """
     check_server()
     settings = settings_from(config, flags)
     with need_server():
         from seb_appliance.ops.checks.checkup import checkup
     report = asyncio.run(checkup(settings))
-    if as_json:
-        say(json.dumps(report.data, indent=2, ensure_ascii=False))
-    else:
-        settings_lines = {
-            name: f"{item['value']}  ({item['source']})"
-            for name, item in report.data["settings"].items()
-        }
-        say(outline(report.data | {"settings": settings_lines}))
-    return report.exit_code
-
-
-# `seb fsck`: does the bucket hold, whole and sound, what its log says?
+    values = {
+        name: f"{item['value']}  ({item['source']})"
+        for name, item in report.data["settings"].items()
+    }
+    return Result(
+        report.data, lambda: outline(report.data | {"settings": values}), report.exit_code
+    )
 
 
 @click.command
 @click.option("--quick", is_flag=True, help="Read no object whole: the log and its tables only.")
 @click.option("--full", is_flag=True, help="Compare every row of the key index, not a sample.")
 @click.option("--bucket-only", is_flag=True, help="Leave the data directory alone.")
-@click.option("--repair", is_flag=True, help="Make damaged local files anew; the bucket stays.")
-@click.option("--json", "as_json", is_flag=True, help="For scripts.")
-@with_settings(
-    "bucket",
-    "data",
-    "garbage_grace",
-    "s3_endpoint",
-    "s3_region",
-    "s3_access_key_id",
-    "s3_checksums",
-)
+@click.option("--repair", is_flag=True, help="Rebuild damaged local files; the bucket stays.")
+@with_settings(*BUCKET, "data", "garbage_grace")
+@shows
 def fsck(
     quick: bool,
     full: bool,
     bucket_only: bool,
     repair: bool,
-    as_json: bool,
     config: Path | None,
     **flags: str | bool | None,
-) -> int:
+) -> Result:
     """Check the bucket: every entry, segment, snapshot, checksum and offset.
 
-    Reads only, also while an appliance runs on the bucket. Files of the data directory are looked
-    at while none does. Exit code 0: clean; 65: problems; 74: the store does not answer.
+    Only reads, also while an appliance runs on the bucket. Files of the data directory are checked
+    only while no appliance runs. Exit code 0: clean; 65: problems; 74: the store does not answer.
     """
     settings = settings_from(config, flags)
     with need_server():
@@ -81,14 +67,10 @@ def fsck(
         found = asyncio.run(
             check(settings, show, quick=quick, full=full, repair=repair, bucket_only=bucket_only)
         )
-    if as_json:
-        say(json.dumps(found.data, indent=2, ensure_ascii=False))
-    else:
-        say(_text(found.data))
-    return found.exit_code
+    return Result(found.data, lambda: _text(found.data), found.exit_code)
 
 
-def _text(data: dict[str, Any]) -> str:
+def _text(data: Json) -> str:
     shown = {name: item for name, item in data.items() if name not in {"problems", "repaired"}}
     parts = [outline(shown), *map(_problem, data["problems"])]
     told = len(data["problems"])
@@ -98,7 +80,7 @@ def _text(data: dict[str, Any]) -> str:
     return "\n".join(parts)
 
 
-def _problem(problem: dict[str, Any]) -> str:
+def _problem(problem: Json) -> str:
     where = problem["object"]
     if "topic" in problem:
         where += f", topic {problem['topic']}"
@@ -106,3 +88,48 @@ def _problem(problem: dict[str, Any]) -> str:
         where += f", offsets {problem['first_offset']:,} to {problem['last_offset']:,}"
     lines = (f"{problem['code']}: {where}", problem["detail"], problem["advice"])
     return "\n    ".join(map(printable, lines))
+
+
+@click.command
+@click.argument("name", metavar="OBJECT")
+@click.option(
+    "--records", metavar="N", default=0, type=click.IntRange(0), help="Show N of each batch."
+)
+@with_settings(*BUCKET)
+@shows
+def inspect(name: str, records: int, config: Path | None, **flags: str | bool | None) -> Result:
+    """Show what is inside OBJECT.
+
+    OBJECT is a file or, with --bucket, a key in that bucket: a record batch (version 1 or 2), a
+    journal entry, a snapshot. Every checksum is checked. --records shows N records of each batch.
+    """
+    if flags["bucket"] is not None:
+        data = asyncio.run(_from_bucket(settings_from(config, flags), name))
+    else:
+        data = _from_file(Path(name))
+    from seb_appliance.cli.describe import describe
+
+    try:
+        description = {"object": name, **describe(data, records=records)}
+    except BadBatchError as error:
+        raise StartError(f"{name}: {error.detail}") from error
+    return Result(description, lambda: outline(description))
+
+
+def _from_file(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise StartError(f"cannot read {path} ({error.strerror})") from error
+
+
+async def _from_bucket(settings: Settings, key: str) -> bytes:
+    with need_server():
+        from seb_appliance.ops.host.stores import make_store
+    store = make_store(settings, must_exist=True)
+    try:
+        return await store.get(key)
+    except ObjectMissingError as error:
+        raise StartError(f"{settings.bucket} holds no object {key!r}") from error
+    finally:
+        await store.close()

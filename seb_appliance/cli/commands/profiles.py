@@ -11,8 +11,15 @@ import click
 from click.shell_completion import ShellComplete, get_completion_class
 
 from seb_appliance.addresses import parse_url
-from seb_appliance.cli.completing import profile_names
-from seb_appliance.cli.output import say, say_json, table, tell
+from seb_appliance.cli.options import (
+    ListsByDefault,
+    Result,
+    ask,
+    profile_names,
+    shows,
+    yes_option,
+)
+from seb_appliance.cli.output import say, table, tell
 from seb_appliance.cli.profiles_file import (
     KEY_BYTES_MAX,
     Profile,
@@ -22,11 +29,8 @@ from seb_appliance.cli.profiles_file import (
     load,
     save,
 )
-from seb_appliance.cli.remote import ListsByDefault, ask, yes_option
-from seb_appliance.settings import profiles_file
-from seb_appliance.start_errors import ConfigurationError
-
-json_option = click.option("--json", "as_json", is_flag=True, help="JSON, for programs.")
+from seb_appliance.errors import ConfigurationError
+from seb_appliance.setting_sources import profiles_file
 
 
 @click.group(cls=ListsByDefault)
@@ -35,27 +39,21 @@ def profiles() -> None:
 
 
 @profiles.command("list")
-@json_option
-def list_profiles(as_json: bool) -> None:
+@shows
+def list_profiles() -> Result:
     """List the profiles, and where their API keys come from."""
     found = load(profiles_file())
-    if as_json:
-        shown = [
-            {
-                "profile": name,
-                "url": profile.url,
-                "key_from": profile.key_from,
-                "default": name == found.default,
-            }
-            for name, profile in sorted(found.profiles.items())
-        ]
-        say_json({"file": str(profiles_file()), "profiles": shown})
-        return
     rows = [
-        (name, profile.url, profile.key_from, "default" if name == found.default else None)
+        (name, profile.url, profile.key_from, name == found.default)
         for name, profile in sorted(found.profiles.items())
     ]
-    say(table(("profile", "url", "key", ""), rows, "no profiles"))
+    members = ("profile", "url", "key_from", "default")
+    shown = [dict(zip(members, row, strict=True)) for row in rows]
+    cells = ((*row, "default" if is_default else None) for *row, is_default in rows)
+    return Result(
+        {"file": str(profiles_file()), "profiles": shown},
+        lambda: table(("profile", "url", "key", ""), cells, "no profiles"),
+    )
 
 
 @profiles.command()
@@ -65,11 +63,11 @@ def list_profiles(as_json: bool) -> None:
     "--key-file",
     type=click.Path(path_type=Path, dir_okay=False, resolve_path=True),
     metavar="FILE",
-    help="Take the API key from FILE each time.",
+    help="Read the API key from FILE each time.",
 )
-@click.option("--key-command", metavar="COMMAND", help="Take it from what COMMAND says.")
-@json_option
-def add(as_json: bool, name: str, url: str, key_file: Path | None, key_command: str | None) -> None:
+@click.option("--key-command", metavar="COMMAND", help="Take it from the output of COMMAND.")
+@shows
+def add(name: str, url: str, key_file: Path | None, key_command: str | None) -> Result:
     """Add the profile NAME, or replace it; the first one becomes the default.
 
     Without --key-file or --key-command the API key is asked for, or read from stdin, and kept in
@@ -84,45 +82,34 @@ def add(as_json: bool, name: str, url: str, key_file: Path | None, key_command: 
     if key_file is None and key_command is None:
         profile = replace(profile, key=_asked_key())
     changed = Profiles(found.default or name, {**found.profiles, name: profile})
-    _save(changed)
-    _done(as_json, "added", name, f"{name} is added" + ", the default" * (changed.default == name))
+    save(profiles_file(), changed)
+    return Result({"added": name}, f"{name} added" + ", the default" * (changed.default == name))
 
 
 @profiles.command()
 @click.argument("name", shell_complete=profile_names)
-@json_option
-def use(as_json: bool, name: str) -> None:
-    """Let the profile NAME be the default."""
+@shows
+def use(name: str) -> Result:
+    """Make the profile NAME the default."""
     found = load(profiles_file())
     found.named(name, profiles_file())
-    _save(replace(found, default=name))
-    _done(as_json, "default", name, f"{name} is the default")
+    save(profiles_file(), replace(found, default=name))
+    return Result({"default": name}, f"{name} is the default")
 
 
 @profiles.command()
 @click.argument("name", shell_complete=profile_names)
 @yes_option
-@json_option
-def remove(as_json: bool, name: str, yes: bool) -> None:
+@shows
+def remove(name: str, yes: bool) -> Result:
     """Remove the profile NAME."""
     found = load(profiles_file())
     found.named(name, profiles_file())
     if not yes:
         ask(f"Remove the profile {name}?")
     left = {other: profile for other, profile in found.profiles.items() if other != name}
-    _save(Profiles(None if found.default == name else found.default, left))
-    _done(as_json, "removed", name, f"{name} is removed")
-
-
-def _save(changed: Profiles) -> None:
-    save(profiles_file(), changed)
-
-
-def _done(as_json: bool, what: str, name: str, sentence: str) -> None:
-    if as_json:
-        say_json({what: name})
-    else:
-        say(sentence)
+    save(profiles_file(), Profiles(None if found.default == name else found.default, left))
+    return Result({"removed": name}, f"{name} removed")
 
 
 def _asked_key() -> str:

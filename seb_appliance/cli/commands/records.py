@@ -1,4 +1,4 @@
-"""`seb produce TOPIC`: each line becomes a record."""
+"""`seb produce`, `seb consume` and `seb tail`: lines to records, and records to lines."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import stat
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -17,13 +16,13 @@ import click
 
 from seb_appliance import limits
 from seb_appliance.addresses import path_of
-from seb_appliance.cli.completing import group_names, topic_names
+from seb_appliance.cli.errors import UNKNOWN, AnswerError, CommandError
+from seb_appliance.cli.options import connects, file_option, group_names, topic_argument
 from seb_appliance.cli.output import Progress, say, tell
-from seb_appliance.cli.remote import UNKNOWN, AnswerError, CommandError, talks
 
 if TYPE_CHECKING:
-    from seb_appliance.cli.http_client import HttpClient
-    from seb_appliance.cli.lines import Body
+    from seb_appliance.cli.connection import HttpClient
+    from seb_appliance.cli.record_lines import Body
 
 
 LINES_BYTES: Final = 4 * limits.MIB  # in one request; zstd makes less of it
@@ -31,31 +30,26 @@ NDJSON_BYTES: Final = 1 * limits.MIB
 
 
 @click.command
-@click.argument("topic", shell_complete=topic_names)
-@click.option(
-    "--file",
-    type=click.Path(path_type=Path, dir_okay=False),
-    metavar="FILE",
-    help="Read lines from FILE instead of stdin.",
-)
+@topic_argument
+@file_option("--file", "Read lines from FILE instead of stdin.", metavar="FILE")
 @click.option("--key", metavar="KEY", help="The record key of every record.")
 @click.option(
     "--ndjson",
     is_flag=True,
     help='Each line is a record object, such as {"key":"a","value":"1"}.',
 )
-@talks
+@connects
 def produce(
     client: HttpClient, as_json: bool, topic: str, file: Path | None, key: str | None, ndjson: bool
 ) -> None:
     """Store each line of stdin as a record of TOPIC, in order.
 
-    What is there is sent at once, many lines in one request. A request whose answer is lost, or
-    says that it may work later, is sent again for up to a minute; its lines are stored once. Ends
-    with 71 when it is still not known whether the last lines were stored. With --json the
-    appliance's answers come, one a line.
+    Lines are sent as soon as they are read, many in one request. A request whose answer is lost, or
+    is retryable, is sent again for up to a minute; its lines are stored once. The exit code is 71
+    if it is still unknown whether the last lines were stored. With --json, the appliance's answers
+    are written, one a line.
     """
-    from seb_appliance.cli.lines import Lines, of_lines, of_objects
+    from seb_appliance.cli.record_lines import Lines, of_lines, of_objects
 
     if key is not None and ndjson:
         raise click.UsageError("with --ndjson each line has its own key: leave --key out")
@@ -83,14 +77,14 @@ def produce(
 
 
 class NotStoredError(CommandError):
-    """It says itself what was stored before."""
+    """Its sentence says what was stored before."""
 
 
 class LineProducer:
-    """Sends batches one after another, and knows how many records are acknowledged.
+    """Sends batches one after another, and counts acknowledged records.
 
-    As an idempotent producer of its own (docs/GUARANTEES.md): the appliance knows each request by
-    its seq, and so does once what is sent again.
+    An idempotent producer (docs/GUARANTEES.md): the appliance recognizes a request that is sent
+    again by its seq.
     """
 
     def __init__(self, client: HttpClient, topic: str, as_json: bool) -> None:
@@ -129,7 +123,7 @@ class LineProducer:
             try:
                 say(json.dumps(produced))
             except BrokenPipeError:
-                self._as_json = False  # nobody reads the answers; the lines are to be stored
+                self._as_json = False  # the reader left; the lines must still be stored
 
     def so_far(self) -> str:
         if not self._acknowledged:
@@ -140,18 +134,18 @@ class LineProducer:
 
 
 class _Source(NamedTuple):
-    """`size_bytes`: None where nobody knows it, as of a pipe."""
+    """`size_bytes`: None if unknown, as of a pipe."""
 
     descriptor: int
     size_bytes: int | None
 
     @property
     def is_of_a_program(self) -> bool:
-        """Not typed, on a terminal that shows what is typed."""
+        """Not typed on a terminal."""
         return not os.isatty(self.descriptor)
 
     def done(self, taken_bytes: int) -> float | None:
-        """Which part of it has been taken."""
+        """The part that has been read, 0 to 1."""
         return taken_bytes / self.size_bytes if self.size_bytes else None
 
 
@@ -176,39 +170,8 @@ def _source(descriptor: int) -> _Source:
     return _Source(descriptor, found.st_size if stat.S_ISREG(found.st_mode) else None)
 
 
-# `seb consume TOPIC`: values, one a line; or whole records as NDJSON.
-
-
-OF_GROUP = ("earliest", "latest")
-
-
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """`offset` None: `earliest`. `most`: how many records, None for all."""
-
-    topic: str
-    offset: str | None
-    until: str | None = None
-    most: int | None = None
-    follow: bool = False
-    group: str | None = None
-    commit: bool = False
-
-    def check(self) -> None:
-        """Raises UsageError."""
-        if self.follow and self.until is not None:
-            raise click.UsageError("say either --follow or --until")
-        if self.commit and self.group is None:
-            raise click.UsageError("--commit needs a --group")
-        if self.group is not None and self.offset not in (None, *OF_GROUP):
-            raise click.UsageError(
-                "with --group it begins at the committed offset; --offset is earliest or latest, "
-                "for a group that has none"
-            )
-
-
 @click.command
-@click.argument("topic", shell_complete=topic_names)
+@topic_argument
 @click.option(
     "--offset",
     metavar="WHERE",
@@ -220,47 +183,43 @@ class Wanted:
 @click.option(
     "--group", metavar="GROUP", help="Begin where GROUP has committed.", shell_complete=group_names
 )
-@click.option("--commit", is_flag=True, help="Commit for GROUP what was written out.")
-@talks
+@click.option("--commit", is_flag=True, help="Commit for GROUP the offset after what was written.")
+@connects
 def consume(client: HttpClient, as_json: bool, **asked: Any) -> None:
-    """Write the values of TOPIC's records to stdout, one a line, up to the log end of now.
+    """Write the values of TOPIC's records to stdout, one a line, up to the current log end.
 
-    With --json whole records come, one JSON object a line. Two readers of one group get the same
-    records. With --commit an offset is committed after its records were written out, so that
-    records may come twice after a failure, but never not at all.
+    With --json, whole records are written, one JSON object a line. Two readers of one group get the
+    same records. With --commit, an offset is committed after its records were written out: after a
+    failure records may be repeated, but none is missing.
     """
-    wanted = Wanted(**asked)
-    wanted.check()
-    copy_out(client, wanted, as_json=as_json)
+    _copy_out(client, as_json, **asked)
 
 
-def copy_out(client: HttpClient, wanted: Wanted, *, as_json: bool) -> None:
+def _copy_out(client: HttpClient, as_json: bool, **asked: Any) -> None:
     """Raises CommandError, which says up to where records were written out if stdout is full."""
-    from seb_appliance.cli.record_lines import JSON_LINES, VALUE_LINES, copy
+    from seb_appliance.cli.record_lines import JSON_LINES, VALUE_LINES, Wanted, copy
 
-    is_terminal = sys.stdout.isatty()
+    wanted, is_terminal = Wanted(**asked), sys.stdout.isatty()
+    wanted.check()
     if as_json:
         copy(client, wanted, JSON_LINES, is_terminal=is_terminal)
     else:
         copy(client, wanted, VALUE_LINES, is_terminal=is_terminal)
 
 
-# `seb tail TOPIC`: values as they are stored, until interrupted.
-
-
 @click.command
-@click.argument("topic", shell_complete=topic_names)
+@topic_argument
 @click.option(
     "--offset",
     metavar="WHERE",
     default="latest",
     help="A number, earliest, latest, -N (the last N), @time. [latest]",
 )
-@talks
+@connects
 def tail(client: HttpClient, as_json: bool, topic: str, offset: str) -> None:
     """Write the values of TOPIC's records to stdout, one a line, as they are stored.
 
-    With --json whole records come, one JSON object a line. It goes on until it is interrupted, and
-    goes on where it was when the appliance was away for a moment.
+    With --json, whole records are written, one JSON object a line. It runs until it is interrupted,
+    and continues where it was after the appliance was unreachable for a moment.
     """
-    copy_out(client, Wanted(topic, offset, follow=True), as_json=as_json)
+    _copy_out(client, as_json, topic=topic, offset=offset, follow=True)

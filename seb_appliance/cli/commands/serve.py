@@ -1,27 +1,34 @@
-"""`seb serve`: run the appliance until it is stopped or fenced."""
+"""`seb serve`, and commands for the state of an appliance: snapshot, restore, clone."""
 
 from __future__ import annotations
 
 import asyncio
-import json
-from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING
 
 import click
 
-from seb_appliance.addresses import path_of
-from seb_appliance.cli.control_client import ask
-from seb_appliance.cli.options import settings_from, with_settings
-from seb_appliance.cli.output import outline, say, say_json, showing, size
-from seb_appliance.cli.parts import need_server
-from seb_appliance.cli.remote import talks
-from seb_appliance.settings import Settings, load
-from seb_appliance.start_errors import ConfigurationError
+from seb_appliance.cli.errors import need_server
+from seb_appliance.cli.options import (
+    BUCKET,
+    TIMEOUTS,
+    Json,
+    Result,
+    file_option,
+    settings_from,
+    shows,
+    talks,
+    with_settings,
+)
+from seb_appliance.cli.output import outline, showing, size
+from seb_appliance.errors import ConfigurationError
+from seb_appliance.setting_sources import load
+from seb_appliance.settings import Settings
 
 if TYPE_CHECKING:
-    from seb_appliance.cli.http_client import HttpClient
-    from seb_appliance.ops.host.restoring import Cloned, Restored
+    from seb_appliance.cli.connection import HttpClient
+    from seb_appliance.ops.host.restoring import Restored
 
 
 @click.command
@@ -40,83 +47,39 @@ def serve(config: Path | None, **flags: str | bool | None) -> int:
     return process.serve(settings, Console())
 
 
-# `seb promote`: make the standby on this machine the writer.
-
-
-TIMEOUT_S: Final = 300.0  # a take-over in fencing mode B may have to wait a minute
-
-
-@click.command
-@click.option("--json", "as_json", is_flag=True, help="For scripts.")
-@with_settings("data")
-def promote(as_json: bool, config: Path | None, **flags: str | bool | None) -> None:
-    """Make the standby that runs on this machine the writer.
-
-    It reads what there is, takes over, and fences the appliance that it followed: that one
-    acknowledges nothing more. When this says that it is the writer, it is.
-    """
-    settings = settings_from(config, flags)
-    answer = ask(settings.data, "promote", timeout_s=TIMEOUT_S)
-    if as_json:
-        say_json({name: answer[name] for name in ("epoch", "seq", "seconds")})
-        return
-    say(
-        f"the writer now: epoch {answer['epoch']}, entry {answer['seq']:,}, "
-        f"after {answer['seconds']:.1f} s"
-    )
-
-
-# `seb snapshot`: put a snapshot of the state into the bucket, now.
-
-
 @click.command
 @talks
-def snapshot(client: HttpClient, as_json: bool) -> None:
+def snapshot(client: HttpClient) -> Result:
     """Make a snapshot, so that the next start replays nothing. Needs an admin key."""
-    made = client.request("POST", path_of("snapshots")).json()
-    if as_json:
-        say_json(made)
-    else:
-        say(f"the newest snapshot is as of entry {made['seq']:,}")
+    made = client.ask("POST", "snapshots")
+    return Result(made, lambda: f"the newest snapshot is as of entry {made['seq']:,}")
 
 
-# `seb restore` and `seb clone`: a bucket is read; what comes of it is written elsewhere.
+# `seb restore` and `seb clone` read a bucket and write elsewhere.
 
-
-Progress = Callable[[int, int, str], None]
-
-_BUCKET = (
-    "bucket", "data", "s3_endpoint", "s3_region", "s3_access_key_id", "s3_checksums",
-    "s3_immediate_list", "s3_connect_timeout", "s3_read_timeout",
-)  # fmt: skip
+_bucket_options = with_settings(*BUCKET, "data", "s3_immediate_list", *TIMEOUTS)
+_into_config = file_option(
+    "--into-config", "Settings file (TOML) with the s3_… settings of --into, if they differ."
+)
 
 
 @click.command
 @click.option("--verify", is_flag=True, help="Only try it: nothing is left behind.")
-@click.option(
-    "--report",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="With --verify: write how it went to this file, as metrics for Prometheus.",
-)
+@file_option("--report", "With --verify: write the result to this file, as Prometheus metrics.")
 @click.option("--until-seq", type=click.IntRange(0), metavar="N", help="As of journal entry N.")
 @click.option("--into", metavar="ADDRESS", help="With --until-seq: an empty bucket or prefix.")
-@click.option(
-    "--into-config",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="Settings file (TOML) with the s3_… settings of --into, where they are others.",
-)
-@click.option("--json", "as_json", is_flag=True, help="For scripts.")
-@with_settings(*_BUCKET)
+@_into_config
+@_bucket_options
+@shows
 def restore(
     verify: bool,
     report: Path | None,
     until_seq: int | None,
     into: str | None,
     into_config: Path | None,
-    as_json: bool,
     config: Path | None,
     **flags: str | bool | None,
-) -> None:
+) -> Result:
     """Rebuild local state from the bucket alone, or go back to an earlier entry.
 
     Without options: the state of the bucket in --data, which must have none. With --verify, the
@@ -130,8 +93,7 @@ def restore(
     if report is not None and not verify:
         raise click.UsageError("--report goes with --verify.")
     if into is not None:
-        _say(_clone(settings, into, into_config, until_seq), as_json)
-        return
+        return _clone(settings, into, into_config, until_seq)
     with need_server():
         from seb_appliance.ops.host import restoring
     with showing("reading the bucket") as progress:
@@ -139,49 +101,50 @@ def restore(
             restored = asyncio.run(restoring.drill(settings, report, progress))
         else:
             restored = asyncio.run(restoring.restore(settings, settings.data, progress))
-    _say(_members(restored), as_json)
+    return _result(_members(restored))
 
 
 @click.command
 @click.option("--into", required=True, metavar="ADDRESS", help="An empty bucket or prefix.")
-@click.option(
-    "--into-config",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="Settings file (TOML) with the s3_… settings of --into, where they are others.",
-)
-@click.option("--json", "as_json", is_flag=True, help="For scripts.")
-@with_settings(*_BUCKET)
+@_into_config
+@_bucket_options
+@shows
 def clone(
     into: str,
     into_config: Path | None,
-    as_json: bool,
     config: Path | None,
     **flags: str | bool | None,
-) -> None:
+) -> Result:
     """Copy a bucket to another one, object by object, each checked.
 
     The source is only read, also while an appliance writes to it; the copy is as of the moment at
     which it begins. What broke off goes on with the same command. Never run two appliances on the
     two for long: they would give the same offsets to different records.
     """
-    _say(_clone(settings_from(config, flags), into, into_config, None), as_json)
+    return _clone(settings_from(config, flags), into, into_config, None)
 
 
 def _clone(
     settings: Settings, into: str, into_config: Path | None, until_seq: int | None
-) -> dict[str, Any]:
+) -> Result:
     target = _target(settings, into, into_config)
     with need_server():
         from seb_appliance.ops.host import restoring
     with showing("reading the bucket") as progress:
         cloned = asyncio.run(restoring.clone(settings, target, until_seq, progress))
-    return _copied(cloned)
+    return _result(
+        {
+            **_members(cloned.restored),
+            "copied": f"{cloned.copied.objects:,} objects, {size(cloned.copied.size_bytes)}",
+            "were there": cloned.copied.found,
+            "into": cloned.target,
+            "start it": "with --take-over, from a data directory of its own",
+        }
+    )
 
 
 def _target(settings: Settings, into: str, into_config: Path | None) -> Settings:
     """The settings of the bucket `into`: those of the source, or of a file of its own."""
-    from dataclasses import replace
-
     if into_config is not None:
         found = load(flags={"bucket": into}, environment={}, config=into_config)
         return replace(found, data=settings.data)
@@ -191,7 +154,7 @@ def _target(settings: Settings, into: str, into_config: Path | None) -> Settings
     return target
 
 
-def _members(restored: Restored) -> dict[str, Any]:
+def _members(restored: Restored) -> Json:
     rebuilt, state = restored.rebuilt, restored.state
     return {
         "as of": f"entry {rebuilt.position.seq:,}, fencing mode {rebuilt.journal.mode}",
@@ -207,15 +170,5 @@ def _members(restored: Restored) -> dict[str, Any]:
     }
 
 
-def _copied(cloned: Cloned) -> dict[str, Any]:
-    return {
-        **_members(cloned.restored),
-        "copied": f"{cloned.copied.objects:,} objects, {size(cloned.copied.size_bytes)}",
-        "were there": cloned.copied.found,
-        "into": cloned.target,
-        "start it": "with --take-over, from a data directory of its own",
-    }
-
-
-def _say(members: dict[str, Any], as_json: bool) -> None:
-    say(json.dumps(members, indent=2, ensure_ascii=False) if as_json else outline(members))
+def _result(members: Json) -> Result:
+    return Result(members, lambda: outline(members))

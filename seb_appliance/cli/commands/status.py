@@ -1,45 +1,40 @@
-"""`seb status`: how the appliance is, for its operator."""
+"""`seb status`, `seb cost` and `seb audit`: what an operator wants to know."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import json
+from typing import TYPE_CHECKING, Final
 
 import click
 
-from seb_appliance.addresses import path_of
+from seb_appliance.cli.errors import UNAVAILABLE
+from seb_appliance.cli.options import Json, Result, talks
 from seb_appliance.cli.output import (
+    Cell,
     Quantity,
     moment,
     outline,
     printable,
-    say,
-    say_json,
     size,
     span,
     table,
 )
-from seb_appliance.cli.remote import UNAVAILABLE, talks
 from seb_appliance.quantities import format_duration
 
 if TYPE_CHECKING:
-    from seb_appliance.cli.http_client import HttpClient
+    from seb_appliance.cli.connection import HttpClient
 
-
-Json = dict[str, Any]
+PAGE: Final = 1_000
 
 
 @click.command
 @talks
-def status(client: HttpClient, as_json: bool) -> int:
-    """Show how the appliance is. Needs an admin key. Exit code 69 when it is not ready, or is a
-    standby with problems."""
-    found = client.request("GET", path_of("status")).json()
-    if as_json:
-        say_json(found)
-    else:
-        say(outline(_members(found)))
+def status(client: HttpClient) -> Result:
+    """Show the state of the appliance. Needs an admin key. Exit code 69 when it is not ready, or is
+    a standby with problems."""
+    found = client.ask("GET", "status")
     well = found["ready"] or (found["standby"] is not None and not found["problems"])
-    return 0 if well else UNAVAILABLE
+    return Result(found, lambda: outline(_members(found)), 0 if well else UNAVAILABLE)
 
 
 def _members(found: Json) -> Json:
@@ -125,22 +120,17 @@ def _key_index(index: Json) -> str:
     return f"{behind}; {index['failure']}" if index["failure"] else behind
 
 
-# `seb cost`: what the bucket costs this month.
-
-
 @click.command
 @talks
-def cost(client: HttpClient, as_json: bool) -> None:
+def cost(client: HttpClient) -> Result:
     """Show what the bucket costs this month, and the forecast. Needs an admin key.
 
-    Counted from real requests and stored bytes, at prices that nobody fetches: compare them with a
-    bill.
+    Counted from real requests and stored bytes. The appliance does not fetch prices: compare them
+    with a bill.
     """
-    found = client.request("GET", path_of("cost")).json()
-    if as_json:
-        say_json(found)
-        return
-    say("\n\n".join([_head(found), _bill(found), _purposes(found), _topics(found)]))
+    found = client.ask("GET", "cost")
+    parts = (_head, _bill, _purposes, _topics)
+    return Result(found, lambda: "\n\n".join(part(found) for part in parts))
 
 
 def _head(found: Json) -> str:
@@ -211,3 +201,62 @@ def _number(value: float) -> Quantity:
 
 def _money(value: float) -> Quantity:
     return Quantity(f"{value:,.2f}")
+
+
+@click.command
+@click.option("--actor", metavar="ID", help="Only what this API key did.")
+@click.option("--subject", metavar="NAME", help="Only what was done to this topic, group or key.")
+@click.option("--max", "most", type=click.IntRange(1), metavar="N", help="At most N. [100]")
+@click.option("--before", type=click.IntRange(1), metavar="NUMBER", help="Only older ones.")
+@talks
+def audit(
+    client: HttpClient,
+    actor: str | None,
+    subject: str | None,
+    most: int | None,
+    before: int | None,
+) -> Result:
+    """Show who did what to topics, groups and API keys, newest first. Needs an admin key.
+
+    An actor of - is the appliance itself, or seb admin on its machine. before and after show what
+    changed.
+    """
+    found: list[Json] = []
+    left = most or 100
+    while left > 0:
+        query = {"actor": actor, "subject": subject, "limit": min(left, PAGE), "before": before}
+        page = client.ask("GET", "audit", query=query)
+        found += page["audit"]
+        left -= len(page["audit"])
+        before = page["next_before"]
+        if before is None:
+            break
+    names = ("number", "at", "actor", "from", "action", "subject", "change")
+    return Result(
+        {"audit": found, "next_before": before},
+        lambda: table(names, map(_action, found), "nothing was done"),
+    )
+
+
+def _action(action: Json) -> tuple[Cell, ...]:
+    return (
+        action["number"],
+        moment(action["at"]),
+        action["actor"] or None,
+        action["address"] or None,
+        action["action"],
+        action["subject"],
+        _change(action["before"], action["after"]),
+    )
+
+
+def _change(before: Json | None, after: Json | None) -> str | None:
+    """The members that differ, as JSON; all of them when there was nothing before or after."""
+    if before is None or after is None:
+        return json.dumps(before or after, ensure_ascii=False) if before or after else None
+    was, will = (
+        {name: json.dumps(side.get(name), ensure_ascii=False) for name in {**before, **after}}
+        for side in (before, after)
+    )
+    differing = (name for name in was if was[name] != will[name])
+    return ", ".join(f"{name}: {was[name]} → {will[name]}" for name in differing) or None

@@ -1,76 +1,51 @@
-"""`seb topics …`: list, make, fork, change, show, trim, reopen and delete topics."""
+"""`seb topics …`: list, create, fork, change, show, trim, reopen and delete topics."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from seb_appliance.addresses import path_of
-from seb_appliance.cli.completing import topic_names
-from seb_appliance.cli.output import moment, outline, say, say_json, size, table
-from seb_appliance.cli.remote import ListsByDefault, ask_for_the_name, talks, yes_option
-from seb_appliance.quantities import duration_ms, format_duration, format_size, size_bytes
+from seb_appliance.cli.options import (
+    Json,
+    ListsByDefault,
+    Result,
+    ask_for_the_name,
+    talks,
+    topic_names,
+    yes_option,
+)
+from seb_appliance.cli.output import Cell, moment, outline, size, table
+from seb_appliance.formats.topic_settings import SETTINGS
+from seb_appliance.quantities import format_duration
 
 if TYPE_CHECKING:
-    from seb_appliance.cli.http_client import HttpClient
+    from seb_appliance.cli.connection import HttpClient
 
-Topic = dict[str, Any]
+BY_WORD = {one.word: one for one in SETTINGS.values()}
+DEFAULT = "default"
 
-
-def _switch(text: str) -> bool:
-    if text not in ("on", "off"):
-        raise ValueError(f"{text!r} is neither on nor off")
-    return text == "on"
+name_argument = click.argument("name", shell_complete=topic_names)
 
 
-def _for_ever(shown: Callable[[int], str]) -> Callable[[int | None], str]:
-    return lambda value: "for ever" if value is None else shown(value)
-
-
-def _one_of(*names: str) -> Callable[[str], str]:
-    def parse(text: str) -> str:
-        if text not in names:
-            raise ValueError(f"{text!r} is none of {' '.join(names)}")
-        return text
-
-    return parse
-
-
-def _share(text: str) -> float:
-    share = float(text)
-    if not 0 < share < 1:  # also what is no number
-        raise ValueError(f"{text} is not between 0 and 1")
-    return share
-
-
-# As people name a topic's setting → its member in the API, and how its value is read and shown.
-SETTINGS: Final[dict[str, tuple[str, Callable[[str], Any], Callable[[Any], str]]]] = {
-    "linger": ("linger_ms", duration_ms, format_duration),
-    "early_flush": ("early_flush", _switch, lambda on: "on" if on else "off"),
-    "max_record_bytes": ("max_record_bytes", size_bytes, format_size),
-    "retention": ("retention_ms", duration_ms, _for_ever(format_duration)),
-    "retention_bytes": ("retention_bytes", size_bytes, _for_ever(format_size)),
-    "key_index": ("key_index", _one_of("latest", "history", "none"), str),
-    "compression": ("compression", _one_of("none", "zstd"), str),
-    "cleanup": ("cleanup", _one_of("delete", "compact", "compact,delete", "none"), str),
-    "min_compaction_lag": ("min_compaction_lag_ms", duration_ms, format_duration),
-    "tombstone_retention": ("tombstone_retention_ms", duration_ms, format_duration),
-    "dirty_ratio": ("dirty_ratio", _share, str),
-}
-DEFAULT: Final = "default"
-
-
-def setting(name: str, text: str) -> tuple[str, Any]:
+def setting(word: str, text: str) -> tuple[str, Any]:
     """Member and value in the API; None for `default`. Raises UsageError."""
-    if name not in SETTINGS:
-        raise click.UsageError(f"a topic has no setting {name!r}, only {', '.join(SETTINGS)}")
-    member, parse, _ = SETTINGS[name]
+    if word not in BY_WORD:
+        raise click.UsageError(f"a topic has no setting {word!r}, only {', '.join(BY_WORD)}")
+    one = BY_WORD[word]
     try:
-        return member, None if text == DEFAULT else parse(text)
+        return one.name, None if text == DEFAULT else one.parse(text)
     except ValueError as error:
-        raise click.UsageError(f"{name}: {error}") from error
+        raise click.UsageError(f"{word}: {error}") from error
+
+
+def setting_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """A flag for each setting of a topic."""
+    for word, one in reversed(BY_WORD.items()):
+        flag = f"--{word.replace('_', '-')}"
+        command = click.option(flag, metavar=one.metavar, help=one.help)(command)
+    return command
 
 
 @click.group(cls=ListsByDefault)
@@ -81,47 +56,35 @@ def topics() -> None:
 @topics.command("list")
 @click.option("--pattern", metavar="PATTERN", help="Such as orders.* (one word) or iot.**.")
 @talks
-def list_topics(client: HttpClient, as_json: bool, pattern: str | None) -> None:
+def list_topics(client: HttpClient, pattern: str | None) -> Result:
     """List the topics that the API key may see."""
-    answer = client.request("GET", path_of("topics"), query={"pattern": pattern}).json()
-    if as_json:
-        say_json(answer)
-        return
+    answer = client.ask("GET", "topics", query={"pattern": pattern})
     names = ("topic", "records", "size", "log start", "log end", "linger", "created")
-    say(table(names, [_row(topic) for topic in answer["topics"]], "no topics"))
+    return Result(answer, lambda: table(names, map(_row, answer["topics"]), "no topics"))
 
 
-def _row(topic: Topic) -> tuple[str | int | None, ...]:
+def _row(topic: Json) -> tuple[Cell, ...]:
     start, end = topic["log_start_offset"], topic["log_end_offset"]
     linger = format_duration(topic["effective_settings"]["linger_ms"])
     stored = size(topic["size_bytes"])
     return topic["topic"], end - start, stored, start, end, linger, moment(topic["created"])
 
 
+def _put(client: HttpClient, name: str, body: Json, more: Callable[[Json], str]) -> Result:
+    answer = client.request("PUT", "topics", name, body=body)
+    how = "created" if answer.status == 201 else "already exists"
+    topic = answer.json()
+    return Result(topic, lambda: f"{name}: {how}{more(topic)}")
+
+
 @topics.command()
 @click.argument("name")
-@click.option("--linger", metavar="DURATION", help="How long its records may wait for others.")
-@click.option("--early-flush", metavar="on|off", help="Close the window at once on an idle system.")
-@click.option("--max-record-bytes", metavar="SIZE", help="Largest value of a record.")
-@click.option("--retention", metavar="DURATION", help="How old its records may become.")
-@click.option("--retention-bytes", metavar="SIZE", help="How many bytes of records it keeps.")
-@click.option("--key-index", metavar="latest|history|none", help="What to keep of record keys.")
-@click.option("--compression", metavar="none|zstd", help="How its records are stored.")
-@click.option("--cleanup", metavar="WHAT", help="delete, compact, compact,delete or none.")
-@click.option("--min-compaction-lag", metavar="DURATION", help="Younger records stay as they are.")
-@click.option("--tombstone-retention", metavar="DURATION", help="How long tombstones stay.")
-@click.option("--dirty-ratio", metavar="0.01-0.99", help="Compact once so much of it is dirty.")
+@setting_options
 @talks
-def create(client: HttpClient, as_json: bool, name: str, **settings: str | None) -> None:
-    """Make the topic NAME, or check that it is there with these settings."""
-    wanted = dict(setting(key, text) for key, text in settings.items() if text is not None)
-    answer = client.request("PUT", path_of("topics", name), json_body=wanted)
-    if as_json:
-        say_json(answer.json())
-    elif answer.status == 201:
-        say(f"{name} is made")
-    else:
-        say(f"{name} is there already, with these settings")
+def create(client: HttpClient, name: str, **settings: str | None) -> Result:
+    """Create the topic NAME, or check that it exists with these settings."""
+    body = dict(setting(word, text) for word, text in settings.items() if text is not None)
+    return _put(client, name, body, lambda _: "")
 
 
 @topics.command()
@@ -132,129 +95,112 @@ def create(client: HttpClient, as_json: bool, name: str, **settings: str | None)
     shell_complete=topic_names,
     required=True,
     metavar="TOPIC",
-    help="Whose records it shares.",
+    help="The topic to fork.",
 )
-@click.option("--at", type=int, metavar="OFFSET", help="It shares those below; else all.")
+@click.option("--at", type=int, metavar="OFFSET", help="Share the records below it. [all]")
 @talks
-def fork(client: HttpClient, as_json: bool, name: str, parent: str, at: int | None) -> None:
-    """Make the topic NAME, which shares the records of another, without a copy."""
-    wanted = {"fork_of": {"topic": parent, "offset": at}}
-    answer = client.request("PUT", path_of("topics", name), json_body=wanted)
-    topic: Topic = answer.json()
-    if as_json:
-        say_json(topic)
-    else:
-        how = "is made" if answer.status == 201 else "is there already"
-        say(f"{name} {how}: it shares {parent} below offset {topic['fork_of']['offset']:,}")
-
-
-@topics.command()
-@click.argument("name", shell_complete=topic_names)
-@click.argument("settings", metavar="SETTING=VALUE...", nargs=-1, required=True)
-@talks
-def change(client: HttpClient, as_json: bool, name: str, settings: tuple[str, ...]) -> None:
-    """Change settings of the topic NAME: linger=250ms, early_flush=on, max_record_bytes=64KiB,
-    retention=7d, retention_bytes=1GiB, key_index=latest, compression=none, cleanup=compact.
-
-    The value `default` goes back to the appliance's own.
-    """
-    changes: dict[str, Any] = {}
-    for item in settings:
-        key, equals, text = item.partition("=")
-        if not equals:
-            raise click.UsageError(f"{item!r} is not SETTING=VALUE")
-        member, value = setting(key, text)
-        if member in changes:
-            raise click.UsageError(f"{key} is given twice")
-        changes[member] = value
-    answer = client.request("PATCH", path_of("topics", name), json_body=changes).json()
-    _show(answer, as_json)
-
-
-@topics.command()
-@click.argument("name", shell_complete=topic_names)
-@talks
-def show(client: HttpClient, as_json: bool, name: str) -> None:
-    """Show the topic NAME: settings, offsets, size."""
-    _show(_topic(client, name), as_json)
-
-
-def _topic(client: HttpClient, name: str) -> Topic:
-    topic: Topic = client.request("GET", path_of("topics", name)).json()
-    return topic
-
-
-def _show(topic: Topic, as_json: bool) -> None:
-    if as_json:
-        say_json(topic)
-        return
-    settings = {}
-    for name, (member, _, shown) in SETTINGS.items():
-        whose = "the appliance's" if topic["settings"][member] is None else "its own"
-        settings[name] = f"{shown(topic['effective_settings'][member])}  ({whose})"
-    records = topic["log_end_offset"] - topic["log_start_offset"]
-    forked = topic["fork_of"]
-    say(
-        outline(
-            {
-                "topic": topic["topic"],
-                "topic id": topic["topic_id"],
-                "fork of": f"{forked['topic']}, at offset {forked['offset']:,}" if forked else "-",
-                "forks": topic["forks"],
-                "closed": "yes, it takes no records" if topic["closed"] else "no",
-                "created": moment(topic["created"]),
-                "records": f"{records:,}",
-                "size": size(topic["size_bytes"]),
-                "log start offset": f"{topic['log_start_offset']:,}",
-                "log end offset": f"{topic['log_end_offset']:,}",
-                "settings": settings,
-            }
-        )
+def fork(client: HttpClient, name: str, parent: str, at: int | None) -> Result:
+    """Create the topic NAME, which shares the records of another topic without a copy."""
+    body = {"fork_of": {"topic": parent, "offset": at}}
+    return _put(
+        client,
+        name,
+        body,
+        lambda topic: f", shares {parent} below offset {topic['fork_of']['offset']:,}",
     )
 
 
+@topics.command(
+    help=f"""Change settings of the topic NAME, such as linger=250ms retention=7d.
+
+    Settings: {", ".join(f"{word}={one.metavar}" for word, one in BY_WORD.items())}. The value
+    `{DEFAULT}` goes back to the appliance's own."""
+)
+@name_argument
+@click.argument("settings", metavar="SETTING=VALUE...", nargs=-1, required=True)
+@talks
+def change(client: HttpClient, name: str, settings: tuple[str, ...]) -> Result:
+    changes: Json = {}
+    for item in settings:
+        word, equals, text = item.partition("=")
+        if not equals:
+            raise click.UsageError(f"{item!r} is not SETTING=VALUE")
+        member, value = setting(word, text)
+        if member in changes:
+            raise click.UsageError(f"{word} is given twice")
+        changes[member] = value
+    return _shown(client.ask("PATCH", "topics", name, body=changes))
+
+
 @topics.command()
-@click.argument("name", shell_complete=topic_names)
+@name_argument
+@talks
+def show(client: HttpClient, name: str) -> Result:
+    """Show the topic NAME: settings, offsets, size."""
+    return _shown(client.ask("GET", "topics", name))
+
+
+def _shown(topic: Json) -> Result:
+    return Result(topic, lambda: outline(_members(topic)))
+
+
+def _members(topic: Json) -> Json:
+    settings = {}
+    for word, one in BY_WORD.items():
+        whose = "default" if topic["settings"][one.name] is None else "set"
+        value = one.text_or_unlimited(topic["effective_settings"][one.name])
+        settings[word] = f"{value}  ({whose})"
+    forked = topic["fork_of"]
+    return {
+        "topic": topic["topic"],
+        "topic id": topic["topic_id"],
+        "fork of": f"{forked['topic']}, at offset {forked['offset']:,}" if forked else "-",
+        "forks": topic["forks"],
+        "closed": "yes, it takes no records" if topic["closed"] else "no",
+        "created": moment(topic["created"]),
+        "records": f"{_records(topic):,}",
+        "size": size(topic["size_bytes"]),
+        "log start offset": f"{topic['log_start_offset']:,}",
+        "log end offset": f"{topic['log_end_offset']:,}",
+        "settings": settings,
+    }
+
+
+def _records(topic: Json) -> int:
+    count: int = topic["log_end_offset"] - topic["log_start_offset"]
+    return count
+
+
+@topics.command()
+@name_argument
 @click.option("--before", type=int, required=True, metavar="OFFSET", help="The first that stays.")
 @yes_option
 @talks
-def trim(client: HttpClient, as_json: bool, name: str, before: int, yes: bool) -> None:
+def trim(client: HttpClient, name: str, before: int, yes: bool) -> Result:
     """Remove the records of the topic NAME below an offset."""
     if not yes:
-        start = _topic(client, name)["log_start_offset"]
+        start = client.ask("GET", "topics", name)["log_start_offset"]
         ask_for_the_name(f"{max(0, before - start):,} records of the topic", name)
-    path = path_of("topics", name, "trim")
-    answer = client.request("POST", path, json_body={"before": before}).json()
-    if as_json:
-        say_json(answer)
-    else:
-        say(f"the log of {name} starts at {answer['log_start_offset']:,}")
+    answer = client.ask("POST", "topics", name, "trim", body={"before": before})
+    return Result(answer, lambda: f"the log of {name} starts at {answer['log_start_offset']:,}")
 
 
 @topics.command()
-@click.argument("name", shell_complete=topic_names)
+@name_argument
 @talks
-def reopen(client: HttpClient, as_json: bool, name: str) -> None:
-    """Let the closed stream NAME take records again; it needs an admin key."""
-    answer = client.request("POST", path_of("topics", name, "reopen")).json()
-    if as_json:
-        say_json(answer)
-    else:
-        say(f"{name} takes records")
+def reopen(client: HttpClient, name: str) -> Result:
+    """Let the closed stream NAME take records again. Needs an admin key."""
+    return Result(client.ask("POST", "topics", name, "reopen"), f"{name} takes records")
 
 
 @topics.command()
-@click.argument("name", shell_complete=topic_names)
+@name_argument
 @yes_option
 @talks
-def delete(client: HttpClient, as_json: bool, name: str, yes: bool) -> None:
+def delete(client: HttpClient, name: str, yes: bool) -> Result:
     """Delete the topic NAME with its records, and the offsets that groups have on it."""
     if not yes:
-        topic = _topic(client, name)
-        records = topic["log_end_offset"] - topic["log_start_offset"]
-        ask_for_the_name(f"the topic and its {records:,} records", name)
-    client.request("DELETE", path_of("topics", name))
-    if as_json:
-        say_json({"deleted": name})
-    else:
-        say(f"{name} is deleted")
+        count = _records(client.ask("GET", "topics", name))
+        ask_for_the_name(f"the topic and its {count:,} records", name)
+    client.request("DELETE", "topics", name)
+    return Result({"deleted": name}, f"{name} deleted")

@@ -1,4 +1,4 @@
-"""`seb export`: one topic as lines, or topics as the Go broker's files."""
+"""`seb import` and `seb export`: one topic as lines, or topics as the Go broker's files."""
 
 from __future__ import annotations
 
@@ -17,50 +17,47 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final
 import click
 
 from seb_appliance import limits
-from seb_appliance.addresses import path_of
 from seb_appliance.cli.commands.records import NDJSON_BYTES, LineProducer, opened_input
-from seb_appliance.cli.options import Quantity, settings_from, with_settings
-from seb_appliance.cli.output import Counted, outline, say, showing, size, tell
-from seb_appliance.cli.parts import need_server
-from seb_appliance.cli.remote import (
+from seb_appliance.cli.errors import (
     REFUSED,
     UNAVAILABLE,
     AnswerError,
     CommandError,
-    make_client,
-    url_and_key,
+    in_our_words,
+    need_server,
 )
-from seb_appliance.cli.wording import in_our_words
-from seb_appliance.settings import Settings, load
+from seb_appliance.cli.options import (
+    BUCKET,
+    CONNECTION,
+    TIMEOUTS,
+    Quantity,
+    file_option,
+    json_option,
+    settings_from,
+    with_settings,
+)
+from seb_appliance.cli.output import Counted, outline, say, showing, size, tell
+from seb_appliance.setting_sources import load
+from seb_appliance.settings import Settings
 
 if TYPE_CHECKING:
-    from seb_appliance.cli.http_client import HttpClient
+    from seb_appliance.cli.connection import HttpClient
     from seb_appliance.ops.host.exporting import MakeWriter
     from seb_appliance.ops.serve.go_import import Imported
 
 
-# `seb import`: topics of a Go broker's bucket, while no appliance serves; or lines, by HTTP.
-
-
 FORMATS: Final = ("seb-v1", "ndjson")
-_IMPORT_SETTINGS: Final = (
-    "url", "key_file", "profile",
-    "bucket", "data", "s3_endpoint", "s3_region", "s3_access_key_id", "s3_checksums",
-    "s3_immediate_list", "s3_connect_timeout", "s3_read_timeout",
-)  # fmt: skip
 
 
 @click.command("import")
 @click.argument("file", metavar="[FILE]", required=False, type=click.Path(dir_okay=False))
 @click.option("--format", "kind", type=click.Choice(FORMATS), default="seb-v1", help="[seb-v1]")
 @click.option("--from", "source", metavar="ADDRESS", help="The old bucket, or a directory.")
-@click.option(
-    "--from-config",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="Settings file (TOML) with the s3_… settings of --from, where they are others.",
+@file_option(
+    "--from-config", "Settings file (TOML) with the s3_… settings of --from, if they differ."
 )
 @click.option("--topic", "topics", multiple=True, metavar="PATTERN", help="Which topics. [**]")
-@click.option("--copy", is_flag=True, help="Store the records anew, in this appliance's bucket.")
+@click.option("--copy", is_flag=True, help="Copy the records into this appliance's bucket.")
 @click.option("--dry-run", is_flag=True, help="Only read and check every file.")
 @click.option(
     "--quiet-for",
@@ -68,12 +65,12 @@ _IMPORT_SETTINGS: Final = (
     type=Quantity("DURATION", 0, limits.IMPORT_QUIET_MS_MAX),
     metavar="DURATION",
     default="1m",
-    help="For so long nobody must have written to the old bucket. [1m]",
+    help="The old bucket must not have changed for so long. [1m]",
 )
 @click.option("--times-may-go-back", is_flag=True, help="The old machine's clock was set back.")
 @click.option("--append", is_flag=True, help="Of lines: also to a topic that has records.")
-@click.option("--json", "as_json", is_flag=True, help="JSON, for programs.")
-@with_settings(*_IMPORT_SETTINGS)
+@json_option
+@with_settings(*CONNECTION, *BUCKET, "data", "s3_immediate_list", *TIMEOUTS)
 def import_(
     file: str | None,
     kind: str,
@@ -85,21 +82,18 @@ def import_(
 ) -> None:
     """Import topics of a Go broker's bucket, offsets kept; or lines into one topic.
 
-    The bucket's files become part of the appliance's log where they lie, when it is the appliance's
-    own bucket, and are copied from any other. No appliance may run meanwhile. What broke off goes
-    on with the same command. With --format ndjson the lines of FILE (or stdin) are sent to a
-    running appliance.
+    Files in the appliance's own bucket become part of its log where they are; files of another
+    bucket are copied. No appliance may run meanwhile. Run the same command again to continue an
+    interrupted import. With --format ndjson, the lines of FILE (or stdin) are sent to a running
+    appliance.
     """
     old = {name: given.pop(name) for name in _OF_OLD_BUCKETS}
     if kind == "ndjson":
         asked = {name: value for name, value in old.items() if name != "quiet_ms"}  # always there
         if any(asked.values()) or len(topics) != 1:
             raise click.UsageError("--format ndjson takes one --topic and a FILE, and no bucket")
-        client = make_client(config, {name: given[name] for name in ("url", "key_file", "profile")})
-        try:
+        with _client(config, given) as client:
             _import_lines(client, topics[0], file, append=append, as_json=as_json)
-        finally:
-            client.close()
         return
     if file is not None or append or old["source"] is None:
         raise click.UsageError("say with --from where the old bucket is (FILE is for ndjson)")
@@ -107,6 +101,12 @@ def import_(
     imported = _import_bucket(settings, topics or ("**",), **old)
     members = _members(imported, dry_run=old["dry_run"])
     say(json.dumps(asdict(imported), indent=2) if as_json else outline(members))
+
+
+def _client(config: Path | None, given: dict[str, Any]) -> HttpClient:
+    from seb_appliance.cli.connection import HttpClient
+
+    return HttpClient.of(settings_from(config, {name: given[name] for name in CONNECTION}))
 
 
 _OF_OLD_BUCKETS: Final = (
@@ -166,7 +166,7 @@ def _import_lines(
     """Raises CommandError."""
     if not append and _has_records(client, topic):
         raise CommandError(f"topic {topic!r} has records already: --append adds to them")
-    from seb_appliance.cli.lines import Lines, of_objects
+    from seb_appliance.cli.record_lines import Lines, of_objects
 
     producer = LineProducer(client, topic, as_json)
     path = None if file in (None, "-") else Path(str(file))
@@ -183,16 +183,16 @@ def _import_lines(
 
 def _has_records(client: HttpClient, topic: str) -> bool:
     try:
-        answer = client.request("GET", path_of("topics", topic))
+        answer = client.ask("GET", "topics", topic)
     except AnswerError as error:
         if error.status == 404:
             return False
         raise
-    return bool(answer.json()["log_end_offset"])
+    return bool(answer["log_end_offset"])
 
 
 def _to_produce(line: bytes) -> bytes:
-    """A line as consumers get it, as producers send it. Raises CommandError."""
+    """A line of a consumer as a line of a producer. Raises CommandError."""
     try:
         record = json.loads(line)
         record.pop("offset", None)
@@ -204,22 +204,12 @@ def _to_produce(line: bytes) -> bytes:
     return json.dumps(record).encode()
 
 
-_SETTINGS: Final = (
-    "url", "key_file", "profile", "s3_endpoint", "s3_region", "s3_access_key_id", "s3_checksums",
-    "s3_connect_timeout", "s3_read_timeout",
-)  # fmt: skip
-
-
 @click.command
 @click.option("--format", "kind", type=click.Choice(FORMATS), default="ndjson", help="[ndjson]")
 @click.option(
     "--to", metavar="ADDRESS", help="A new file, or - [-]; of seb-v1 a bucket or directory."
 )
-@click.option(
-    "--to-config",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="Settings file (TOML) with the s3_… settings of --to, where they are others.",
-)
+@file_option("--to-config", "Settings file (TOML) with the s3_… settings of --to, if they differ.")
 @click.option(
     "--topic", "topics", multiple=True, metavar="PATTERN", help="The topic; of seb-v1 topics. [**]"
 )
@@ -234,8 +224,8 @@ _SETTINGS: Final = (
     metavar="N",
     help="Up to N records in a file, which has one time. [those of one time]",
 )
-@click.option("--json", "as_json", is_flag=True, help="JSON, for programs.")
-@with_settings(*_SETTINGS)
+@json_option
+@with_settings(*CONNECTION, *BUCKET[1:], *TIMEOUTS)
 def export(
     kind: str,
     to: str | None,
@@ -247,11 +237,11 @@ def export(
     config: Path | None,
     **given: Any,
 ) -> None:
-    """Write one topic as lines; or topics as the Go broker keeps them, up to the log end of now.
+    """Write one topic as lines, or topics as the Go broker's files, up to the current log end.
 
-    Lines hold everything that a record has, and `seb import --format ndjson` takes them in again.
-    With --format seb-v1 the Go broker goes on with the bucket or directory. All is asked for by
-    HTTP. A file or directory has its name only once it is whole.
+    Lines hold the whole record, and `seb import --format ndjson` reads them. With --format seb-v1,
+    the Go broker can continue with the bucket or directory. Records are read by HTTP. A file or
+    directory gets its name once it is complete.
     """
     if kind == "ndjson":
         if len(topics) != 1 or values_only or records_per_file or to_config or _is_bucket(to):
@@ -259,16 +249,15 @@ def export(
                 "lines take one --topic and --to FILE; say --format seb-v1 for the Go broker's "
                 "files, in a bucket or directory"
             )
-        client = make_client(config, {name: given[name] for name in ("url", "key_file", "profile")})
-        try:
+        with _client(config, given) as client:
             _export_lines(client, topics[0], to)
-        finally:
-            client.close()
         return
     if to is None:
-        raise click.UsageError("say with --to where the files shall lie")
+        raise click.UsageError("say with --to where to write the files")
     settings = settings_from(config, given)
     target = other_bucket(settings, to, to_config)
+    from seb_appliance.cli.connection import url_and_key
+
     with need_server():
         from seb_appliance.ops.host import exporting
 
@@ -390,7 +379,7 @@ def _require_new(path: Path) -> None:
     """An empty directory counts as new. Raises FileExistsError."""
     is_empty = path.is_dir() and not any(path.iterdir())
     if os.path.lexists(path) and not is_empty:
-        raise FileExistsError(errno.EEXIST, "it is there already, and is never written over", path)
+        raise FileExistsError(errno.EEXIST, "it already exists, and is never overwritten", path)
 
 
 def _is_bucket(to: str | None) -> bool:

@@ -7,13 +7,12 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from seb_appliance.clock import SystemClock
-from seb_appliance.errors import StoreError
+from seb_appliance.errors import StartError, StoreError
 from seb_appliance.ops.checks.check import CheckOptions, CheckReport, check_bucket
 from seb_appliance.ops.checks.findings import Problem
 from seb_appliance.ops.host.data_directory import data_directory_if_free
 from seb_appliance.ops.host.stores import make_store
 from seb_appliance.settings import Settings
-from seb_appliance.start_errors import StartError
 from seb_appliance.storage.journal.replay import Progress
 from seb_appliance.storage.journal.retry import RetryingStore, given_up
 

@@ -10,7 +10,7 @@ from typing import Final
 
 from seb_appliance.broker.ports import LoadedState
 from seb_appliance.clock import Clock
-from seb_appliance.errors import BadBatchError
+from seb_appliance.errors import BadBatchError, StoreUnusableError
 from seb_appliance.formats.entry import HEADER_BYTES, read_header
 from seb_appliance.ops.checks.coverage import Coverage, InForce, same, unreferenced
 from seb_appliance.ops.checks.findings import Findings, Problem
@@ -19,7 +19,6 @@ from seb_appliance.ops.checks.listing import Listing, list_adopted, list_bucket
 from seb_appliance.ops.checks.local_files import LocalFiles
 from seb_appliance.ops.checks.reading import ObjectReader
 from seb_appliance.ops.checks.reference import Reference
-from seb_appliance.start_errors import StoreUnusableError
 from seb_appliance.storage import layout
 from seb_appliance.storage.journal.bucket_info import BucketInfo, read_bucket_info
 from seb_appliance.storage.journal.replay import Progress

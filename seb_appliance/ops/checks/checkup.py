@@ -18,12 +18,16 @@ from typing import Any, Final
 from seb_appliance import __version__
 from seb_appliance.broker import log_clock
 from seb_appliance.clock import SystemClock
-from seb_appliance.errors import SebError, StoreError
+from seb_appliance.errors import (
+    ConfigurationError,
+    SebError,
+    StartError,
+    StoreError,
+    StoreUnusableError,
+)
 from seb_appliance.ops.cost.effects import always_busy
 from seb_appliance.ops.host.stores import make_store
-from seb_appliance.setting_table import SETTINGS, Setting
-from seb_appliance.settings import Settings
-from seb_appliance.start_errors import ConfigurationError, StartError, StoreUnusableError
+from seb_appliance.settings import SETTINGS, Setting, Settings
 from seb_appliance.state.database import last_created_us
 from seb_appliance.storage.journal.bucket_info import read_bucket_info
 from seb_appliance.storage.journal.retry import RetryingStore, given_up

@@ -21,7 +21,6 @@ from seb_appliance.errors import BadBatchError, CorruptObjectError, ObjectMissin
 from seb_appliance.formats.batch import Batch
 from seb_appliance.ops.checks.coverage import Coverage, Place
 from seb_appliance.ops.checks.findings import Findings
-from seb_appliance.state import key_index_queries as queries
 from seb_appliance.state import key_index_rows as rows
 from seb_appliance.state.key_index import SqliteKeyIndex
 from seb_appliance.storage.journal.retry import RetryingStore
@@ -70,7 +69,7 @@ class KeyIndexCheck:
             return
         with closing(index):
             try:
-                known = queries.topics(index)
+                known = rows.topics(index)
                 for topic in state.topics:
                     indexed = known.get(topic.topic_id)
                     if indexed is not None and indexed.mode == topic.settings.key_index:

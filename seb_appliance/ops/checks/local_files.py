@@ -9,13 +9,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from seb_appliance.errors import CorruptObjectError
+from seb_appliance.errors import ConfigurationError, CorruptObjectError
 from seb_appliance.ops.checks.findings import Findings, Problem
 from seb_appliance.ops.checks.key_index_check import FILE as KEY_INDEX
 from seb_appliance.ops.checks.object_checks import check_entry
 from seb_appliance.ops.checks.reference import Reference
 from seb_appliance.ops.checks.state_file import StateFile, read_state
-from seb_appliance.start_errors import ConfigurationError
 from seb_appliance.state import files
 from seb_appliance.state.database import StateDatabase
 from seb_appliance.storage import layout

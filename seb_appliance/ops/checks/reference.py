@@ -20,7 +20,7 @@ from seb_appliance.ops.checks.listing import Listing
 from seb_appliance.ops.checks.state_file import StateFile, read_state
 from seb_appliance.state import files
 from seb_appliance.state.database import StateDatabase
-from seb_appliance.state.digest import state_digest
+from seb_appliance.state.tables import state_digest
 from seb_appliance.storage import layout
 from seb_appliance.storage.journal.bases import ClaimedLog
 from seb_appliance.storage.journal.replay import Progress, Replay, ReplayError

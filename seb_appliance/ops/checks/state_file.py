@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from seb_appliance.formats.entry import Position
-from seb_appliance.state import migrate
+from seb_appliance.state import checks
 from seb_appliance.state.database import StateDatabase
-from seb_appliance.state.digest import state_digest
+from seb_appliance.state.tables import state_digest
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +41,6 @@ def _is_older(path: Path) -> bool:
     try:
         with closing(sqlite3.connect(path)) as connection:
             (revision,) = connection.execute("SELECT version_num FROM alembic_version").fetchone()
-        return migrate.needs_upgrade(revision)
+        return checks.needs_upgrade(revision)
     except (sqlite3.Error, TypeError):
         return False

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from seb_appliance.broker.access.audit import AT_THE_MACHINE
 from seb_appliance.broker.broker import Broker
-from seb_appliance.formats.operations import Grant
+from seb_appliance.formats.api_key_members import Grant
 
 FILE_NAME = "admin.key"
 _GRANTS = (Grant(operation="admin"),)

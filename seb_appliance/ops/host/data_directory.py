@@ -8,7 +8,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from seb_appliance.start_errors import ConfigurationError
+from seb_appliance.errors import ConfigurationError
 
 
 @contextlib.contextmanager

@@ -8,11 +8,10 @@ from contextlib import asynccontextmanager
 from typing import Protocol
 
 from seb_appliance.clock import SystemClock
-from seb_appliance.errors import StoreError
+from seb_appliance.errors import ConfigurationError, StoreError
 from seb_appliance.ops.host.stores import make_store
 from seb_appliance.protocols.go.writing import OldTopicWriter
 from seb_appliance.settings import Settings
-from seb_appliance.start_errors import ConfigurationError
 from seb_appliance.storage.journal.retry import START_PATIENCE_S, RetryingStore, given_up
 
 

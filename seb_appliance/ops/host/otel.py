@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from seb_appliance import __version__
 from seb_appliance.clock import Clock
-from seb_appliance.start_errors import ConfigurationError
+from seb_appliance.errors import ConfigurationError
 from seb_appliance.traces import Span
 
 if TYPE_CHECKING:

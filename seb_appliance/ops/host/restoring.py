@@ -18,11 +18,10 @@ from typing import Final
 
 from seb_appliance.broker.ports import LoadedState
 from seb_appliance.clock import SystemClock
-from seb_appliance.errors import SebError, StoreError
+from seb_appliance.errors import ConfigurationError, SebError, StoreError, StoreUnusableError
 from seb_appliance.ops.host.data_directory import own_data_directory
 from seb_appliance.ops.host.stores import make_store
 from seb_appliance.settings import Settings
-from seb_appliance.start_errors import ConfigurationError, StoreUnusableError
 from seb_appliance.state.database import StateDatabase
 from seb_appliance.storage.journal.replay import Progress
 from seb_appliance.storage.journal.retry import START_PATIENCE_S, RetryingStore, given_up

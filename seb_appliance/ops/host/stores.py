@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Literal, cast
 
 from seb_appliance.clock import SystemClock
+from seb_appliance.errors import ConfigurationError, StoreUnusableError
 from seb_appliance.failpoints import NO_FAILPOINTS, Failpoints
 from seb_appliance.settings import Settings
-from seb_appliance.start_errors import ConfigurationError, StoreUnusableError
 from seb_appliance.storage.stores.counted import CountedStore
 from seb_appliance.storage.stores.object_store import ObjectStore
 

@@ -17,7 +17,8 @@ import msgspec
 from seb_appliance import limits
 from seb_appliance.clock import Clock
 from seb_appliance.ops.jobs.tidier_pipe import frame, read_frame
-from seb_appliance.settings import Settings, environment_without_settings
+from seb_appliance.setting_sources import environment_without_settings
+from seb_appliance.settings import Settings
 from seb_appliance.tasks import start_child
 from seb_appliance.ui.facts import CheckKind
 

@@ -7,7 +7,6 @@ at most) is lost with a killed process, and all of it with the machine.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections import Counter
 from dataclasses import dataclass
@@ -103,7 +102,7 @@ class CostKeeper:
         """With what `path` knows; begun anew if that cannot be read. Raises ConfigurationError if
         the machine does not let us use the file."""
         file = LocalFile(path)
-        body = await asyncio.to_thread(file.load_document, _DOCUMENT)
+        body = await file.load_document(_DOCUMENT)
         now_us = clock.wall_us()
         ledger = _known(body) or Ledger.begun(now_us)
         ledger.resume(now_us)
@@ -201,7 +200,7 @@ class CostKeeper:
         self._written_s = self._clock.monotonic_s()
         body = msgspec.json.encode(self._ledger)
         try:
-            await asyncio.to_thread(self._file.save_document, _DOCUMENT, body)
+            await self._file.save_document(_DOCUMENT, body)
         except SebError as error:
             self.failure = f"what the bucket costs cannot be written down: {error}"
         else:

@@ -30,7 +30,7 @@ class LastUsedKeeper:
         """With what `path` knows of these keys; it is made if there is none. Raises
         ConfigurationError if the machine does not let us use it."""
         file = LocalFile(path)
-        known_us = await asyncio.to_thread(file.load_last_used, api_key_ids)
+        known_us = await file.load_last_used(api_key_ids)
         return cls(file, known_us, clock)
 
     async def close(self) -> None:
@@ -54,7 +54,7 @@ class LastUsedKeeper:
         if not changed:
             return
         try:
-            await asyncio.to_thread(self._file.save_last_used, changed)
+            await self._file.save_last_used(changed)
         except Exception as error:  # whatever it is: shown, and what was taken is tried again
             self.failure = f"when API keys were last used cannot be written down: {error}"
             self.last_used.not_written(changed)

@@ -64,12 +64,12 @@ class StandbyKeeper:
             await asyncio.gather(self._task, return_exceptions=True)
 
     async def step(self) -> bool:
-        """Read what there is next and put it in force; whether there was anything."""
+        """Read the next entries and apply them; whether there were any."""
         entries = await self._journal.read()
         if entries:
             self._known_us = entries[-1].header.created_us
         for entry in entries:
-            await self._broker.follow_writer(entry)
+            await self._broker.replicate(entry)
             self._applied_seq, self._applied_us = entry.header.seq, entry.header.created_us
             self.applied += 1
             await asyncio.sleep(0)  # others have their turn

@@ -176,8 +176,8 @@ class TidierKeeper:
 
     async def _check_handed_over(self) -> bool:
         """What somebody else has compacted."""
-        elsewhere = self._tidying.elsewhere
-        found = elsewhere.next()
+        external = self._tidying.external
+        found = external.next()
         if found is None:
             return False
         self.doing = f"checking a compaction of {found.topic} that was made elsewhere"
@@ -185,13 +185,13 @@ class TidierKeeper:
             if not self._tidying.is_in_force(made.key for made in found.job.made):
                 await self._check_and_switch(found.job)
         except (SwitchRefusedError, CorruptObjectError) as error:
-            elsewhere.refused(found, str(error))
+            external.refused(found, str(error))
         except BaseException as error:
             if self._tidying.is_settled:  # else it may come into force yet: it is looked at then
-                elsewhere.failed(found, str(error))
+                external.failed(found, str(error))
             raise
         else:
-            elsewhere.in_force(found)
+            external.in_force(found)
         self._strays_s = 0.0  # what was made and is not in force is garbage now
         return True
 

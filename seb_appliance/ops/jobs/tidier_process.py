@@ -8,7 +8,8 @@ from pathlib import Path
 from seb_appliance.broker.upkeep.rewrite_jobs import Asked, RewriteJob, Rewritten
 from seb_appliance.errors import CorruptObjectError, StoreUncertainError
 from seb_appliance.ops.jobs.tidier_pipe import Answer, Hello, frame, read_frame
-from seb_appliance.settings import Settings, environment_without_settings
+from seb_appliance.setting_sources import environment_without_settings
+from seb_appliance.settings import Settings
 from seb_appliance.storage.layout import Mode
 from seb_appliance.tasks import start_child
 

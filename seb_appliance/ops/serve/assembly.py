@@ -21,7 +21,6 @@ from seb_appliance.broker.ports import LoadedState
 from seb_appliance.broker.settings import BrokerSettings, TidySettings
 from seb_appliance.broker.upkeep.rewrite_jobs import Rewriter
 from seb_appliance.clock import Clock, SystemClock
-from seb_appliance.errors import StandbyError
 from seb_appliance.failpoints import Failpoints
 from seb_appliance.ops.host.admin_key import ensure_admin_key
 from seb_appliance.ops.host.loop_probe import LoopProbe
@@ -35,7 +34,8 @@ from seb_appliance.ops.jobs.snapshot_job import SnapshotKeeper
 from seb_appliance.ops.jobs.standby_job import StandbyKeeper
 from seb_appliance.ops.jobs.tidier_job import TidierKeeper
 from seb_appliance.ops.jobs.tidier_process import ChildRewriter
-from seb_appliance.settings import Settings, environment_without_settings
+from seb_appliance.setting_sources import environment_without_settings
+from seb_appliance.settings import Settings
 from seb_appliance.state.database import StateDatabase
 from seb_appliance.state.follower import StateFollower
 from seb_appliance.state.key_index import SqliteKeyIndex
@@ -236,9 +236,8 @@ class Appliance:
 
     async def publish_snapshot(self) -> int:
         """See `SnapshotKeeper.publish_now`. Raises StandbyError, too."""
-        failure = self.broker.failure
-        if isinstance(failure, StandbyError):
-            raise failure.again()
+        if self.broker.standby is not None:
+            raise self.broker.standby.again()
         return await self.snapshots.publish_now()
 
     async def drain(self) -> bool:

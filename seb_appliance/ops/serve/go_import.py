@@ -18,19 +18,23 @@ from seb_appliance import limits
 from seb_appliance.broker.topics.names import Patterns
 from seb_appliance.broker.upkeep.adopting import Adopting
 from seb_appliance.clock import Clock, SystemClock
-from seb_appliance.errors import FencedError, ImportRefusedError, OverloadedError, StoreError
+from seb_appliance.errors import (
+    ConfigurationError,
+    FencedError,
+    ImportRefusedError,
+    OverloadedError,
+    StoreError,
+    StoreUnusableError,
+)
 from seb_appliance.failpoints import Failpoints
 from seb_appliance.formats.batch_v1 import BatchV1
 from seb_appliance.formats.operations import StoredObject, StoredSection
 from seb_appliance.ops.host.data_directory import own_data_directory
 from seb_appliance.ops.host.stores import make_store
 from seb_appliance.ops.serve.assembly import Appliance
-from seb_appliance.protocols.go.bucket import OldBucket, look
-from seb_appliance.protocols.go.files import OldFile, OldLog
+from seb_appliance.protocols.go.files import OldBucket, OldFile, OldLog, OldTopics, look
 from seb_appliance.protocols.go.objects import Naming, ObjectMaker
-from seb_appliance.protocols.go.progress import OldTopics
 from seb_appliance.settings import Settings
-from seb_appliance.start_errors import ConfigurationError, StoreUnusableError
 from seb_appliance.storage.journal.replay import Progress
 from seb_appliance.storage.journal.retry import START_PATIENCE_S, RetryingStore, given_up
 from seb_appliance.storage.objects.checked_objects import CheckedObjects

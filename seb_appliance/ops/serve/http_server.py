@@ -18,6 +18,7 @@ from seb_appliance.api.server.options import ApiOptions
 from seb_appliance.api.server.plain_answers import PlainAnswers
 from seb_appliance.bundled import bundled
 from seb_appliance.ops.serve.assembly import Appliance
+from seb_appliance.ops.serve.protocols import PROTOCOLS
 from seb_appliance.ops.serve.samples import samples
 from seb_appliance.ops.serve.status import cost, status, telemetry
 from seb_appliance.ops.serve.ui_checks import checks_shown
@@ -27,7 +28,6 @@ from seb_appliance.ops.serve.ui_facts import (
     cost_of_change,
     setting_rows,
 )
-from seb_appliance.protocols.durable_streams.options import StreamOptions
 from seb_appliance.ui.app import router as admin_page
 from seb_appliance.ui.options import UiOptions
 
@@ -74,15 +74,18 @@ class HttpServer(uvicorn.Server):
             failpoints=appliance.failpoints,
             traces=appliance.traces,
             parser=appliance.parser,
-            streams=StreamOptions(is_open=settings.durable_streams_open),
+            streams_open=settings.durable_streams_open,
         )
-        self.plain_answers = PlainAnswers(appliance.broker, options)
+        self.plain_answers = PlainAnswers(
+            appliance.broker, options, [protocol.plain for protocol in PROTOCOLS]
+        )
         app = create_app(
             appliance.broker,
             options=options,
             samples=lambda: samples(appliance, self.plain_answers.answered, app.asked),
             status=lambda: status(appliance),
             snapshot=appliance.publish_snapshot,
+            protocols=PROTOCOLS,
             pages=[admin_page(appliance.broker, ui_options(appliance))],
             costs=lambda: cost(appliance.cost),
         )

@@ -17,7 +17,7 @@ from rich.console import Console
 
 from seb_appliance import __version__, limits
 from seb_appliance.clock import Clock
-from seb_appliance.errors import BadRequestError, FencedError
+from seb_appliance.errors import BadRequestError, FencedError, StartError
 from seb_appliance.failpoints import Failpoints
 from seb_appliance.ops.host.admin_key import reset_admin_key
 from seb_appliance.ops.host.allocator import keep_freed_memory
@@ -27,7 +27,6 @@ from seb_appliance.ops.host.stores import make_store
 from seb_appliance.ops.serve import start_screen
 from seb_appliance.ops.serve.assembly import Appliance
 from seb_appliance.settings import Settings
-from seb_appliance.start_errors import StartError
 from seb_appliance.storage.journal.replay import Progress, ReplayError
 from seb_appliance.storage.stores.counted import CountedStore
 

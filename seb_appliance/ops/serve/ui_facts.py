@@ -8,7 +8,7 @@ from seb_appliance.ops.cost.budget import words
 from seb_appliance.ops.cost.prices import Money
 from seb_appliance.ops.serve.assembly import Appliance
 from seb_appliance.ops.serve.setting_effects import effects_of
-from seb_appliance.setting_table import SETTINGS
+from seb_appliance.settings import SETTINGS
 from seb_appliance.ui.facts import BillRow, Figure, SettingRow
 
 

@@ -24,7 +24,6 @@ from seb_appliance.protocols.cloud_events.requests import (
 
 _RECORDS_AT_ONCE: Final = 256  # about a millisecond
 _BYTES_AT_ONCE: Final = 256 * 1024
-
 _encode: Final = msgspec.json.Encoder().encode
 _unpack: Final = msgspec.msgpack.Decoder(dict[str, bytes]).decode
 

@@ -8,7 +8,7 @@ is lost, and a reader who knows nothing of CloudEvents finds the plain data.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 from urllib.parse import unquote_to_bytes
@@ -17,11 +17,10 @@ import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 from seb_appliance import limits
-from seb_appliance.api.encoding.media_types import media_type
+from seb_appliance.api.encoding.formats import media_type
 from seb_appliance.api.encoding.record_json import bad_json, check_utf8, count_one, decode_counted
 from seb_appliance.api.encoding.times import parse_time
-from seb_appliance.broker.append.prepared import check_key, pack_headers
-from seb_appliance.broker.values import NewRecords
+from seb_appliance.broker.values import NewRecords, check_key, pack_headers
 from seb_appliance.errors import (
     BadCloudEventError,
     BadJsonError,
@@ -30,14 +29,12 @@ from seb_appliance.errors import (
 )
 
 Mode = Literal["binary", "structured", "batched"]
-
 STRUCTURED: Final = "application/cloudevents+json"
 BATCHED: Final = "application/cloudevents-batch+json"
 ATTRIBUTE: Final = re.compile(r"[a-z0-9]{1,100}")
 HEADER_PREFIX: Final = "ce_"
 CONTENT_TYPE_HEADER: Final = "content-type"
 REQUIRED: Final = ("specversion", "id", "source", "type")
-
 _HTTP_PREFIX: Final = b"ce-"
 _NOT_ATTRIBUTES: Final = frozenset({"data", "datacontenttype"})
 _CONTROL: Final = re.compile("[\x00-\x1f\x7f-\x9f]")
@@ -61,6 +58,14 @@ class CloudEvent:
     def identity(self) -> tuple[bytes, bytes]:
         """Source and id: two events that agree in both are the same one."""
         return self.attributes["source"].encode(), self.attributes["id"].encode()
+
+
+def parse_records(
+    body: bytes, mode: Mode, headers: dict[bytes, bytes]
+) -> tuple[NewRecords, Sequence[bytes]]:
+    """The records of events, and source and id of each. Raises as `parse_events`."""
+    events = parse_events(mode, body, headers)
+    return to_records(events), [part for event in events for part in event.identity]
 
 
 def is_of_event(header: bytes) -> bool:

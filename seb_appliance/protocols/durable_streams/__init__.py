@@ -1,1 +1,1 @@
-"""The Durable Streams protocol, version 1.0, at `/v1/stream/{path}`."""
+"""The Durable Streams protocol at `/v1/stream/`."""

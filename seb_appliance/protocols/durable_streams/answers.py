@@ -1,4 +1,4 @@
-"""Answers of the door: what each carries, and how errors are told."""
+"""Answers of Durable Streams: their headers, errors, and how both are documented."""
 
 from __future__ import annotations
 
@@ -9,16 +9,25 @@ from litestar import Request, Response
 from seb_appliance.api.encoding.answers import POLICY, Headers
 from seb_appliance.api.encoding.problems import answer_exception, error_of
 from seb_appliance.api.encoding.times import format_time
-from seb_appliance.broker.streams.values import StreamView
+from seb_appliance.api.openapi.parameters import Json
+from seb_appliance.api.openapi.shared import BYTES, WRITE_ERRORS
+from seb_appliance.api.routes.route import (
+    Content,
+    ErrorTypes,
+)
+from seb_appliance.broker.streams.admission import StreamView
 from seb_appliance.errors import (
+    BadJsonError,
+    BadNameError,
+    RecordTooLargeError,
+    RequestTooLargeError,
     SebError,
     SequenceGapError,
     StaleEpochError,
     StreamClosedError,
     TopicNotFoundError,
 )
-from seb_appliance.protocols.durable_streams.headers import etag, offset_token
-from seb_appliance.protocols.durable_streams.names import path_of
+from seb_appliance.protocols.durable_streams.headers import etag, offset_token, path_of
 
 NEXT_OFFSET: Final = b"stream-next-offset"
 UP_TO_DATE: Final = (b"stream-up-to-date", b"true")
@@ -90,3 +99,32 @@ def _of_streams(error: SebError) -> SebError:
     path = path_of(topic)
     how = f" Create it with PUT {path}." if path is not None else ""
     return TopicNotFoundError(f"There is no stream {topic!r}.{how}", topic=topic)
+
+
+TAG: Final = "Durable Streams"
+PATH: Final[Json] = {
+    "name": "path",
+    "in": "path",
+    "required": True,
+    "description": "The stream; it may have slashes. `chat/room-1` is the topic `chat.room-1`.",
+    "schema": {"type": "string"},
+    "example": "chat",
+}
+ANY_BODY: Final = {"*/*": Content(schema=BYTES)}
+WHAT_THERE_IS: Final = {
+    "application/json": Content(schema={"type": "array", "items": {}}, example=[{"said": "hello"}]),
+    "text/event-stream": Content(schema={"type": "string"}),
+    **ANY_BODY,
+}
+NEXT_HEADER: Final = {"Stream-Next-Offset": "Where the next read goes on."}
+CLOSED_HEADER: Final = {"Stream-Closed": "`true`: nothing comes behind this."}
+OF_STREAM: Final = {**NEXT_HEADER, **CLOSED_HEADER, "ETag": "Of what there is."}
+WRITE: Final[ErrorTypes] = (
+    *WRITE_ERRORS,
+    BadNameError,
+    BadJsonError,
+    RecordTooLargeError,
+    RequestTooLargeError,
+    TopicNotFoundError,
+)
+SAYS: Final = "docs/DURABLE-STREAMS.md says how streams and topics go together."

@@ -12,7 +12,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from seb_appliance import limits
-from seb_appliance.api.encoding.record_bodies import too_many_records
+from seb_appliance.api.encoding.record_json import too_many_records
 from seb_appliance.broker.values import ReadResult
 from seb_appliance.errors import BadJsonError
 

@@ -10,8 +10,8 @@ from seb_appliance.api.encoding.answers import SSE, Headers
 from seb_appliance.api.routes.records.live import LiveAnswer
 from seb_appliance.api.server.auth import Call
 from seb_appliance.broker.broker import Broker
-from seb_appliance.broker.read.followers import Follower, Part
-from seb_appliance.broker.streams.values import StreamView, is_json, media_type_of
+from seb_appliance.broker.read.waiting import Follower, Part
+from seb_appliance.broker.streams.admission import StreamView, is_json, media_type_of
 from seb_appliance.broker.values import ApiKeyView, From, ReadRequest, ReadResult
 from seb_appliance.protocols.durable_streams.answers import CROSS_ORIGIN
 from seb_appliance.protocols.durable_streams.contents import event_data
@@ -115,7 +115,7 @@ class LiveStream(LiveAnswer[Follower]):
             max_records=limits.FOLLOWER_PART_RECORDS,
             max_bytes=limits.FOLLOWER_PART_BYTES,
         )
-        result = self._broker.read_at_once(self._topic, wanted)
+        result = self._broker.read_nowait(self._topic, wanted)
         return result or await self._broker.read(self._topic, wanted)
 
     def _encoded(self, result: ReadResult) -> Part:

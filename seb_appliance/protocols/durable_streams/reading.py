@@ -5,36 +5,47 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from litestar import get
-from litestar.handlers import HTTPRouteHandler
-from litestar.types import ASGIApp
-
 from seb_appliance import limits
 from seb_appliance.api.encoding.answers import Answer, Headers
 from seb_appliance.api.encoding.parameters import choice
-from seb_appliance.api.routes.records.consume import encoded, unless_gone
+from seb_appliance.api.openapi.parameters import header, query
+from seb_appliance.api.openapi.shared import READ_ERRORS
 from seb_appliance.api.routes.records.live import HEAD_STATE
-from seb_appliance.api.server.auth import AnyRequest, Call
-from seb_appliance.api.server.options import ApiOptions
+from seb_appliance.api.routes.records.reading import encoded, unless_gone
+from seb_appliance.api.routes.route import (
+    Reply,
+    RequestContext,
+    route,
+)
+from seb_appliance.api.server.auth import Call
 from seb_appliance.broker.broker import Broker
-from seb_appliance.broker.streams.values import StreamView, is_json
+from seb_appliance.broker.streams.admission import StreamView, is_json
 from seb_appliance.broker.topics.topic import no_such_topic
 from seb_appliance.broker.values import From, ReadRequest, ReadResult
-from seb_appliance.errors import BadParameterError
+from seb_appliance.errors import (
+    BadNameError,
+    BadParameterError,
+)
 from seb_appliance.protocols.durable_streams.answers import (
     CLOSED,
+    CLOSED_HEADER,
     CROSS_ORIGIN,
     CURSOR,
+    NEXT_HEADER,
     NO_STORE,
+    OF_STREAM,
+    PATH,
+    SAYS,
+    TAG,
     UP_TO_DATE,
+    WHAT_THERE_IS,
     described,
     next_offset,
     of_content,
 )
 from seb_appliance.protocols.durable_streams.contents import byte_parts, json_parts
-from seb_appliance.protocols.durable_streams.headers import etag, parse_offset
+from seb_appliance.protocols.durable_streams.headers import Cursors, etag, parse_offset, topic_of
 from seb_appliance.protocols.durable_streams.live import LiveStream
-from seb_appliance.protocols.durable_streams.names import topic_of
 from seb_appliance.protocols.durable_streams.stream_auth import enter
 
 Live = Literal["", "long-poll", "sse"]
@@ -54,36 +65,6 @@ class Asked:
     from_now: bool
     live: Live
     cursor: str | None
-
-
-def routes(broker: Broker, options: ApiOptions) -> list[HTTPRouteHandler]:
-    @get("/{path:path}")
-    async def read(request: AnyRequest) -> ASGIApp:
-        call = enter(request, broker, options)
-        topic = topic_of(request.scope["raw_path"])
-        broker.authorize(call.key, "consume", topic)
-        if request.scope["state"].get(HEAD_STATE):
-            return Answer(200, described(broker.streams.get(topic)))
-        asked = _asked(call)
-        view = broker.streams.use(topic)
-        offset = _begin(asked, view)
-        if asked.live == "sse":
-            return LiveStream(broker, topic, call, view, offset, options.streams.cursors)
-        if asked.from_now and not asked.live:
-            return _only_the_end(view)
-        headers: Headers = []
-        if asked.live:
-            if offset >= view.log_end_offset and not view.state.closed:
-                waiting = broker.streams.wait(view, offset, limits.STREAM_POLL_S, call.owner)
-                view = await unless_gone(waiting, request, waits=True)
-            cursor = options.streams.cursors.after(asked.cursor)
-            headers.append((CURSOR, str(cursor).encode()))
-            if offset == view.log_end_offset:
-                return _nothing_new(view, headers)
-        result = await broker.read(topic, _request(offset))
-        return await _answer(broker, call, offset, result, headers)
-
-    return [read]
 
 
 def _asked(call: Call) -> Asked:
@@ -157,3 +138,65 @@ async def _answer(
         headers.append(CLOSED)
     parts = json_parts(result) if is_json(view.state.content_type) else byte_parts(result)
     return await encoded(broker, call, headers, parts)
+
+
+@route(
+    "GET",
+    "/v1/stream/{path}",
+    "readStream",
+    summary="Read a stream",
+    description=SAYS,
+    parameters=[
+        PATH,
+        query("offset", "From a `Stream-Next-Offset`; -1: the beginning; now: the end.", "-1"),
+        query("live", "`long-poll` waits for more, `sse` stays.", "sse"),
+        query("cursor", "The last `Stream-Cursor`, for caches in between.", "1000"),
+        header("If-None-Match", "The ETag of what the reader has."),
+    ],
+    replies={
+        200: Reply(
+            description="What there is; of a JSON stream an array",
+            content=WHAT_THERE_IS,
+            headers={**OF_STREAM, "Stream-Up-To-Date": "`true`: it reaches the end."},
+        ),
+        204: Reply(description="Nothing came in time", headers={**NEXT_HEADER, **CLOSED_HEADER}),
+        304: Reply(description="As the reader has it"),
+    },
+    errors=(*READ_ERRORS, BadNameError),
+    tag=TAG,
+    authenticate=enter,
+    refuses=False,
+)
+async def read(ctx: RequestContext) -> object:
+    topic = topic_of(ctx.request.scope["raw_path"])
+    ctx.broker.authorize(ctx.call.key, "consume", topic)
+    if ctx.request.scope["state"].get(HEAD_STATE):
+        return Answer(200, described(ctx.broker.streams.get(topic)))
+    asked = _asked(ctx.call)
+    view = ctx.broker.streams.use(topic)
+    offset = _begin(asked, view)
+    if asked.live == "sse":
+        return LiveStream(
+            ctx.broker,
+            topic,
+            ctx.call,
+            view,
+            offset,
+            Cursors(ctx.options.now_s, ctx.options.random_up_to),
+        )
+    if asked.from_now and not asked.live:
+        return _only_the_end(view)
+    headers: Headers = []
+    if asked.live:
+        if offset >= view.log_end_offset and not view.state.closed:
+            waiting = ctx.broker.streams.wait(view, offset, limits.STREAM_POLL_S, ctx.call.owner)
+            view = await unless_gone(waiting, ctx.request, waits=True)
+        cursor = Cursors(ctx.options.now_s, ctx.options.random_up_to).after(asked.cursor)
+        headers.append((CURSOR, str(cursor).encode()))
+        if offset == view.log_end_offset:
+            return _nothing_new(view, headers)
+    result = await ctx.broker.read(topic, _request(offset))
+    return await _answer(ctx.broker, ctx.call, offset, result, headers)
+
+
+ROUTES: Final = [read]

@@ -14,10 +14,18 @@ from urllib.parse import parse_qsl
 from litestar.types import Scope
 
 from seb_appliance.api.encoding.parameters import read_headers
-from seb_appliance.api.server.auth import AnyRequest, Call, let_in, refuse_attached_key, token_of
-from seb_appliance.api.server.cors import is_let_in
+from seb_appliance.api.routes.route import Services
+from seb_appliance.api.server.auth import (
+    AnyRequest,
+    Call,
+    is_let_in,
+    is_local,
+    let_in,
+    peer_address,
+    refuse_attached_key,
+    token_of,
+)
 from seb_appliance.api.server.options import ApiOptions
-from seb_appliance.api.server.peers import is_local, peer_address
 from seb_appliance.broker.broker import Broker
 from seb_appliance.broker.values import ApiKeyView
 from seb_appliance.errors import BadParameterError, UnauthenticatedError
@@ -25,11 +33,12 @@ from seb_appliance.errors import BadParameterError, UnauthenticatedError
 _PARAMETERS: Final = frozenset({"offset", "live", "cursor"})
 
 
-def enter(request: AnyRequest, broker: Broker, options: ApiOptions) -> Call:
+def enter(request: AnyRequest, services: Services, _known: frozenset[str]) -> Call:
     """Raises ForbiddenError, UnauthenticatedError, QuotaExceededError, BadParameterError."""
     scope = request.scope
+    broker, options = services.broker, services.options
     headers = read_headers(list(scope["headers"]))
-    if b"authorization" in headers or not options.streams.is_open:
+    if b"authorization" in headers or not options.streams_open:
         refuse_attached_key(scope, headers)
         token = token_of(headers.get(b"authorization"))
         authenticate = partial(broker.access.authenticate, token)

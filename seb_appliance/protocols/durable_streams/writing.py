@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
-
-from litestar import delete, post, put
-from litestar.handlers import HTTPRouteHandler
-from litestar.types import ASGIApp
+from typing import Final
 
 from seb_appliance.api.encoding.answers import Answer, Headers
+from seb_appliance.api.openapi.parameters import header
+from seb_appliance.api.routes.route import (
+    Reply,
+    RequestContext,
+    route,
+)
 from seb_appliance.api.server.auth import (
     AnyRequest,
     Call,
@@ -20,76 +23,38 @@ from seb_appliance.api.server.bodies import read_body
 from seb_appliance.api.server.options import ApiOptions
 from seb_appliance.broker.broker import Broker
 from seb_appliance.broker.shares import Reservation
-from seb_appliance.broker.streams.values import (
+from seb_appliance.broker.streams.admission import (
     StreamAppend,
     StreamAppended,
     WantedStream,
     is_json,
     media_type_of,
 )
-from seb_appliance.errors import BadParameterError, SequenceGapError
+from seb_appliance.errors import (
+    BadParameterError,
+    IdempotencyMismatchError,
+    SequenceGapError,
+    StaleEpochError,
+    StreamClosedError,
+    StreamConflictError,
+)
 from seb_appliance.protocols.durable_streams.answers import (
+    ANY_BODY,
     CLOSED,
+    CLOSED_HEADER,
     CROSS_ORIGIN,
+    NEXT_HEADER,
+    OF_STREAM,
+    PATH,
+    SAYS,
+    TAG,
+    WRITE,
     described,
     next_offset,
 )
 from seb_appliance.protocols.durable_streams.contents import json_values
-from seb_appliance.protocols.durable_streams.headers import wanted_append, wanted_stream
-from seb_appliance.protocols.durable_streams.names import topic_of
+from seb_appliance.protocols.durable_streams.headers import topic_of, wanted_append, wanted_stream
 from seb_appliance.protocols.durable_streams.stream_auth import enter
-
-
-def routes(broker: Broker, options: ApiOptions) -> list[HTTPRouteHandler]:
-    @put("/{path:path}", status_code=200)
-    async def create(request: AnyRequest) -> ASGIApp:
-        call = enter(request, broker, options)
-        topic = topic_of(request.scope["raw_path"])
-        wanted = wanted_stream(call.headers)
-        _authorize_to_create(broker, call, topic, wanted)
-        body, reservation = await _body(request, call, broker, options)
-        _authorize_records(broker, call, topic, body, reservation)
-        values = await _first_values(broker, call, options, wanted, body, reservation)
-        try:
-            look_again(request.scope)
-        except BaseException:
-            reservation.release()
-            raise
-        view, made = await broker.streams.create(topic, wanted, values, reservation, call.actor)
-        headers = described(view)
-        if made:
-            headers.append((b"location", _url(request, call)))
-        return Answer(201 if made else 200, headers, failpoints=options.failpoints)
-
-    @post("/{path:path}", status_code=200)
-    async def append(request: AnyRequest) -> ASGIApp:
-        call = enter(request, broker, options)
-        topic = topic_of(request.scope["raw_path"])
-        asked = wanted_append(call.headers)
-        broker.authorize(call.key, "manage" if asked.close else "produce", topic)
-        body, reservation = await _body(request, call, broker, options)
-        _authorize_records(broker, call, topic, body, reservation)
-        try:
-            asked = await _with_values(broker, call, options, topic, asked, body)
-            look_again(request.scope)
-        except BaseException:
-            reservation.release()
-            raise
-        try:
-            done = await broker.streams.append(topic, asked, reservation, call.actor)
-        except SequenceGapError as error:
-            raise _told(broker, topic, asked, error) from error
-        return _appended(asked, done, options)
-
-    @delete("/{path:path}", status_code=200)  # the answer itself says 204
-    async def delete_stream(request: AnyRequest) -> ASGIApp:
-        call = enter(request, broker, options)
-        topic = topic_of(request.scope["raw_path"])
-        authorize_to_delete(broker, call.key, topic)
-        await broker.streams.delete(topic, call.actor)
-        return Answer(204, [CROSS_ORIGIN])
-
-    return [create, append, delete_stream]
 
 
 def _url(request: AnyRequest, call: Call) -> bytes:
@@ -196,3 +161,127 @@ def _appended(asked: StreamAppend, done: StreamAppended, options: ApiOptions) ->
         headers.append((b"producer-seq", str(done.newest_seq).encode()))
     fresh = asked.producer is not None and not done.replayed and bool(asked.values)
     return Answer(200 if fresh else 204, headers, failpoints=options.failpoints)
+
+
+@route(
+    "PUT",
+    "/v1/stream/{path}",
+    "createStream",
+    summary="Make a stream",
+    description="Once more with the same headers changes nothing. A topic that nobody made a "
+    "stream becomes one. " + SAYS,
+    parameters=[
+        PATH,
+        header("Content-Type", "Of the stream; `application/json` keeps values apart."),
+        header("Stream-TTL", "It goes after so many seconds without a read or append.", "3600"),
+        header("Stream-Expires-At", "It goes then.", "2026-12-24T18:00:00Z"),
+        header("Stream-Closed", "`true`: the body is all there ever will be.", "true"),
+        header("Stream-Forked-From", "Path of a stream whose past it shares.", "/v1/stream/a"),
+        header("Stream-Fork-Offset", "Up to there; without it, up to its end."),
+        header("Stream-Fork-Sub-Offset", "And so much of what follows there.", "2"),
+    ],
+    body=ANY_BODY,
+    body_required=False,
+    replies={
+        201: Reply(description="Made", headers={**OF_STREAM, "Location": "Its URL."}),
+        200: Reply(description="It is there already", headers=OF_STREAM),
+    },
+    errors=(*WRITE, StreamConflictError),
+    tag=TAG,
+    authenticate=enter,
+    refuses=False,
+)
+async def create(ctx: RequestContext) -> object:
+    topic = topic_of(ctx.request.scope["raw_path"])
+    wanted = wanted_stream(ctx.call.headers)
+    _authorize_to_create(ctx.broker, ctx.call, topic, wanted)
+    body, reservation = await _body(ctx.request, ctx.call, ctx.broker, ctx.options)
+    _authorize_records(ctx.broker, ctx.call, topic, body, reservation)
+    values = await _first_values(ctx.broker, ctx.call, ctx.options, wanted, body, reservation)
+    try:
+        look_again(ctx.request.scope)
+    except BaseException:
+        reservation.release()
+        raise
+    view, made = await ctx.broker.streams.create(topic, wanted, values, reservation, ctx.call.actor)
+    headers = described(view)
+    if made:
+        headers.append((b"location", _url(ctx.request, ctx.call)))
+    return Answer(201 if made else 200, headers, failpoints=ctx.options.failpoints)
+
+
+@route(
+    "POST",
+    "/v1/stream/{path}",
+    "appendToStream",
+    summary="Append to a stream, or close it",
+    description="The items of a JSON list are records of their own. With `Stream-Closed` the "
+    "stream ends with this append, or without one; closing needs the grant `manage`. A plain "
+    "topic is not closed: `PUT` makes it a stream first. " + SAYS,
+    parameters=[
+        PATH,
+        header("Content-Type", "The stream's."),
+        header("Stream-Seq", "Must be above the last one, byte by byte.", "00017"),
+        header("Stream-Closed", "`true`: the stream is closed.", "true"),
+        header("Producer-Id", "Of an idempotent producer, with the next two.", "sensor-1"),
+        header("Producer-Epoch", "From 0 on.", "0"),
+        header("Producer-Seq", "From 0 on in each epoch.", "17"),
+        header("Producer-Checksum", "A repeat of the seq with another is refused.", "277483"),
+    ],
+    body=ANY_BODY,
+    body_required=False,
+    replies={
+        204: Reply(description="Stored, now or before", headers={**NEXT_HEADER, **CLOSED_HEADER}),
+        200: Reply(description="Stored, of an idempotent producer", headers=NEXT_HEADER),
+    },
+    errors=(
+        *WRITE,
+        StreamClosedError,
+        StreamConflictError,
+        IdempotencyMismatchError,
+        StaleEpochError,
+        SequenceGapError,
+    ),
+    tag=TAG,
+    authenticate=enter,
+    refuses=False,
+)
+async def append(ctx: RequestContext) -> object:
+    topic = topic_of(ctx.request.scope["raw_path"])
+    asked = wanted_append(ctx.call.headers)
+    ctx.broker.authorize(ctx.call.key, "manage" if asked.close else "produce", topic)
+    body, reservation = await _body(ctx.request, ctx.call, ctx.broker, ctx.options)
+    _authorize_records(ctx.broker, ctx.call, topic, body, reservation)
+    try:
+        asked = await _with_values(ctx.broker, ctx.call, ctx.options, topic, asked, body)
+        look_again(ctx.request.scope)
+    except BaseException:
+        reservation.release()
+        raise
+    try:
+        done = await ctx.broker.streams.append(topic, asked, reservation, ctx.call.actor)
+    except SequenceGapError as error:
+        raise _told(ctx.broker, topic, asked, error) from error
+    return _appended(asked, done, ctx.options)
+
+
+@route(
+    "DELETE",
+    "/v1/stream/{path}",
+    "deleteStream",
+    summary="Delete a stream and its topic",
+    parameters=[PATH],
+    replies={204: Reply(description="Gone")},
+    errors=WRITE,
+    tag=TAG,
+    authenticate=enter,
+    refuses=False,
+)
+async def delete_stream(ctx: RequestContext) -> object:
+    topic = topic_of(ctx.request.scope["raw_path"])
+    authorize_to_delete(ctx.broker, ctx.call.key, topic)
+    await ctx.broker.streams.delete(topic, ctx.call.actor)
+    return Answer(204, [CROSS_ORIGIN])
+
+
+ROUTES: Final = [create, append, delete_stream]

@@ -1,1 +1,1 @@
-"""The Go broker's API and files: served, imported, exported."""
+"""The Go broker: its API, and its buckets to import from and export to."""

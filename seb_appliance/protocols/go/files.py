@@ -1,20 +1,101 @@
-"""Files of the Go broker, read one after another: each is sound, and follows the one before it."""
+"""The Go broker's files: listed by topic, read one after another, and compared with our topics."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Iterator
-from dataclasses import dataclass
+from array import array
+from bisect import bisect_left
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 from crc32c import crc32c
 
 from seb_appliance import limits
-from seb_appliance.errors import BadBatchError, ImportRefusedError, ObjectMissingError
+from seb_appliance.broker.broker import Broker
+from seb_appliance.broker.topics.names import check_topic_name
+from seb_appliance.broker.values import From, ReadRequest
+from seb_appliance.errors import BadBatchError, BadNameError, ImportRefusedError, ObjectMissingError
 from seb_appliance.formats import batch_v1
 from seb_appliance.formats.batch_v1 import BatchV1
-from seb_appliance.protocols.go.bucket import OldTopic
+from seb_appliance.formats.topic_settings import TopicSettings
+from seb_appliance.storage import layout
 from seb_appliance.storage.journal.retry import RetryingStore, together
+from seb_appliance.storage.stores.object_store import ObjectInfo
+
+_OFFSETS: Final = ".offsets"  # the Go broker's cache of its own listing
+
+
+@dataclass(slots=True)
+class OldTopic:
+    """`bases`: the first offset of each file, ascending; `sizes`: its bytes as they are stored."""
+
+    name: str
+    bases: array[int] = field(default_factory=lambda: array("q"))
+    sizes: array[int] = field(default_factory=lambda: array("q"))
+
+    def key(self, i: int) -> str:
+        return layout.go_batch_key(self.name, self.bases[i])
+
+
+@dataclass(slots=True)
+class OldBucket:
+    """`newest_us`: when the newest file was stored, by the store's clock (0 where that does not
+    tell), and `newest_key` its key."""
+
+    topics: list[OldTopic] = field(default_factory=list)
+    newest_us: int = 0
+    newest_key: str = ""
+
+    @property
+    def files(self) -> int:
+        return sum(len(topic.bases) for topic in self.topics)
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(sum(topic.sizes) for topic in self.topics)
+
+
+async def look(store: RetryingStore, is_wanted: Callable[[str], bool]) -> OldBucket:
+    """LIST everything once, our own folder aside. `is_wanted`: which topics to look at. Raises
+    ImportRefusedError for a key that no Go broker makes, and for a topic that cannot be ours."""
+    found, after = OldBucket(), ""
+    while page := await store.list_after("", after):
+        for info in page:
+            if not info.key.startswith(layout.OURS) and not info.key.endswith(_OFFSETS):
+                _take(found, info, is_wanted)
+        after = page[-1].key
+        if after.startswith(layout.OURS):
+            after = layout.OURS[:-1] + "0"  # the byte after "/": behind all of that folder
+    return found
+
+
+def _take(found: OldBucket, info: ObjectInfo, is_wanted: Callable[[str], bool]) -> None:
+    folder, _, name = info.key.rpartition("/")
+    if not folder or not name.endswith(".record_batch"):
+        raise ImportRefusedError(
+            f"{info.key} is no file of a Go broker. Move away what is not its own, or name the "
+            "prefix below which its topics lie."
+        )
+    if not is_wanted(folder):
+        return
+    try:
+        check_topic_name(folder)
+    except BadNameError as error:
+        raise ImportRefusedError(
+            f"The topic of {info.key} cannot have its name here. {error.detail} Leave it out: "
+            "--topic says which topics are wanted."
+        ) from error
+    place = layout.parse_go_batch(info.key)
+    if place is None:
+        raise ImportRefusedError(f"{info.key}: the name is not an offset of 12 digits.")
+    if not found.topics or found.topics[-1].name != folder:
+        found.topics.append(OldTopic(folder))
+    found.topics[-1].bases.append(place[1])
+    found.topics[-1].sizes.append(info.size)
+    if (info.modified_us or 0) >= found.newest_us:
+        found.newest_us, found.newest_key = info.modified_us or 0, info.key
+
 
 READS_AT_ONCE: Final = 16
 FILES_AT_ONCE: Final = 256  # in memory, unless they are large
@@ -176,3 +257,80 @@ def _ranges(topic: OldTopic, begin: int) -> Iterator[tuple[int, int]]:
             begin, size_bytes = i, topic.sizes[i]
     if begin < len(topic.sizes):
         yield begin, len(topic.sizes)
+
+
+_TOPICS_AT_ONCE: Final = 500  # are made in one window, or a few
+
+
+class OldTopics:
+    def __init__(self, broker: Broker, log: OldLog) -> None:
+        self._broker = broker
+        self._log = log
+
+    async def make(self, topics: Sequence[OldTopic]) -> dict[str, int]:
+        """Their ids, by name. Those that are missing are made, with the appliance's defaults."""
+        known = {view.name: view.topic_id for view in self._broker.topics.all()}
+        missing = sorted(topic.name for topic in topics if topic.name not in known)
+        for begin in range(0, len(missing), _TOPICS_AT_ONCE):
+            names = missing[begin : begin + _TOPICS_AT_ONCE]
+            made = await asyncio.gather(
+                *(self._broker.topics.create(name, TopicSettings()) for name in names)
+            )
+            known.update((view.name, view.topic_id) for view, _ in made)
+        return known
+
+    async def imported(self, topic: OldTopic) -> int:
+        """How many of its files are in the topic already. Raises ImportRefusedError if it holds
+        anything else where these files belong."""
+        view = self._broker.topics.get(topic.name)
+        end = view.log_end_offset
+        if end == 0:
+            return 0
+        last = bisect_left(topic.bases, end) - 1
+        if last < 0:  # its files begin beyond
+            raise _others(topic.name, 0, topic.key(0))
+        one, found = await self._log.file(topic, last)
+        is_all = last == len(topic.bases) - 1 and end >= one.end_offset
+        if not is_all and end != one.end_offset:
+            raise _others(topic.name, end, one.key)
+        if view.log_start_offset > one.base_offset:  # trimmed: there is nothing to compare
+            if is_all:
+                return last + 1
+            raise _others(topic.name, view.log_start_offset, one.key)
+        if not await self._holds(topic.name, one, found):
+            raise _others(topic.name, one.base_offset, one.key)
+        return last + 1
+
+    async def _holds(self, name: str, one: OldFile, found: BatchV1) -> bool:
+        """Whether these very records, with the file's time, are in the topic at its offsets."""
+        offset = one.base_offset
+        while offset < one.end_offset:
+            request = ReadRequest(
+                From(offset=offset),
+                From(offset=one.end_offset),
+                limits.FETCH_RECORDS_MAX,
+                limits.FETCH_BYTES_MAX,
+            )
+            result = await self._broker.read(name, request)
+            for piece in result.slices:
+                columns = piece.batch.columns
+                values = columns.values.slice(piece.begin, piece.end)
+                begin, end = offset - one.base_offset, offset - one.base_offset + len(values)
+                times_us = array("q", columns.timestamps_us[piece.begin : piece.end])
+                if (
+                    piece.batch.offsets()[piece.begin] != offset
+                    or values != found.values.slice(begin, end)
+                    or times_us != array("q", [one.created_us]) * len(values)
+                ):
+                    return False
+                offset += len(values)
+            if result.next_offset != offset:
+                return False
+        return True
+
+
+def _others(name: str, offset: int, key: str) -> ImportRefusedError:
+    return ImportRefusedError(
+        f"Topic {name!r} has records of its own at offset {offset}, where {key} belongs. Delete "
+        "the topic, or leave it out: --topic says which are wanted."
+    )

@@ -12,30 +12,47 @@ from dataclasses import replace
 from typing import Any, Final
 
 import msgspec
-from litestar import Request, Response, Router, get, post
-from litestar.handlers import HTTPRouteHandler
-from litestar.types import ASGIApp
+from litestar import Request, Response
 
-from seb_appliance.api.encoding.answers import JSON, RAW, Answer, Headers
-from seb_appliance.api.encoding.parameters import refuse_unsupported
+from seb_appliance.api.encoding.answers import JSON, RAW, Answer, Headers, produced_timing
 from seb_appliance.api.encoding.problems import error_of, is_for_admin, problem, problem_headers
 from seb_appliance.api.encoding.record_bodies import refuse_record_headers
 from seb_appliance.api.encoding.times import format_time
-from seb_appliance.api.routes.records.consume import held, read_one, unless_gone
-from seb_appliance.api.routes.records.produce import produced_timing, timeout_ms
+from seb_appliance.api.openapi.parameters import Json, header, query
+from seb_appliance.api.openapi.shared import (
+    BYTES,
+    DURABILITY_HEADER,
+    READ_ERRORS,
+    TIME,
+    WRITE_ERRORS,
+)
+from seb_appliance.api.routes.records.consume import read_one
+from seb_appliance.api.routes.records.produce import timeout_ms
+from seb_appliance.api.routes.records.reading import held, unless_gone
+from seb_appliance.api.routes.route import (
+    Content,
+    ErrorTypes,
+    Reply,
+    RequestContext,
+    Services,
+    route,
+)
 from seb_appliance.api.server.auth import AnyRequest, Call, enter, look_again, may_see
 from seb_appliance.api.server.bodies import read_body
-from seb_appliance.api.server.options import ApiOptions
 from seb_appliance.broker.broker import Broker
 from seb_appliance.broker.values import From, ReadRequest, ReadResult
 from seb_appliance.errors import (
     OffsetOutOfRangeError,
+    OverloadedError,
+    RecordNotFoundError,
+    RecordTooLargeError,
     SebError,
+    ShuttingDownError,
     TopicNotFoundError,
     UnauthenticatedError,
 )
-from seb_appliance.protocols.go import parameters as go_parameters
-from seb_appliance.protocols.go.multipart import (
+from seb_appliance.protocols.go import wire
+from seb_appliance.protocols.go.wire import (
     boundary_of,
     offsets_body,
     parse_records,
@@ -92,95 +109,200 @@ class GoTopic(msgspec.Struct):
     latest_commit_at: str
 
 
-def router(broker: Broker, options: ApiOptions) -> Router:
-    """The routes, which refuse in plain text."""
+_TAG: Final = "The Go broker's API"
+_TEXT_ERRORS: Final = "Errors are told as plain text. "
 
-    @post("/records")
-    async def add_records(request: AnyRequest) -> ASGIApp:
-        call = _enter(request, broker, go_parameters.TOPIC_QUERY)
-        topic = go_parameters.topic_name(call.query)
-        broker.authorize(call.key, "produce", topic)
-        refuse_unsupported(call.headers)
-        refuse_record_headers(call.headers)
-        deadline_ms = timeout_ms(call.headers)
-        boundary = boundary_of(call.headers.get(b"content-type"))
-        body, reservation = await read_body(
-            request.receive, call.headers, call.owner, broker.pending, options.max_request_bytes
-        )
-        options.failpoints.reach("K1")
-        try:
-            records = await options.parser.parse(call.key.api_key_id, parse_records, body, boundary)
-            look_again(request.scope)
-        except BaseException:
-            reservation.release()
-            raise
-        appended = await broker.append(
-            call.key, topic, records, reservation, deadline_ms, address=call.address
-        )
-        assert appended.offset is not None, appended
-        headers: Headers = [
-            (b"content-type", JSON),
-            (b"seb-durability", appended.durability.encode()),
-            (b"server-timing", produced_timing(appended.window_s, appended.put_s)),
-        ]
-        answer = offsets_body(appended.offset, appended.count)
-        return Answer(201, headers, answer, failpoints=options.failpoints)
 
-    @get("/records")
-    async def get_records(request: AnyRequest) -> ASGIApp:
-        call = _enter(request, broker, go_parameters.RECORDS_QUERY)
-        topic = go_parameters.topic_name(call.query)
-        broker.authorize(call.key, "consume", topic)
-        go_parameters.check_accept(call.headers.get(b"accept"))
-        wanted = go_parameters.read_request(call.query, call.owner)
-        await _make_on_first_use(broker, call, topic)
-        result = await unless_gone(
-            _once_there(broker, topic, wanted), request, waits=wanted.wait_ms > 0
-        )
-        assert wanted.start.offset is not None, wanted
-        status, headers, parts = records_answer(
-            result, wanted.start.offset, wanted.max_records, options.new_boundary()
-        )
-        return held(broker, call, headers, parts, status=status)
+def _needed(name: str, description: str, example: Any, **schema: Any) -> Json:
+    return {**query(name, description, example, **schema), "required": True}
 
-    return Router(
-        path="/",
-        route_handlers=[add_records, get_records, *_one_and_topic(broker)],
-        exception_handlers={Exception: answer_in_text},
+
+_TOPIC: Final = _needed("topic-name", "Name of the topic.", "orders.eu", type="string")
+_OFFSET: Final = _needed("offset", "An offset.", 17, type="integer", minimum=0)
+
+_MULTIPART: Final = {
+    "multipart/form-data": Content(
+        schema={
+            "type": "object",
+            "description": "Exactly these parts, in this order.",
+            "properties": {
+                "sizes": {
+                    "type": "string",
+                    "description": "A JSON list: how many bytes each record has (uint32).",
+                },
+                "records": {**BYTES, "description": "The records, back to back."},
+            },
+            "required": ["sizes", "records"],
+        },
+        example={"sizes": "[5,5]", "records": "helloworld"},
     )
+}
+
+_FIRST_USE: Final[ErrorTypes] = (*READ_ERRORS, OverloadedError, ShuttingDownError)
 
 
-def _one_and_topic(broker: Broker) -> list[HTTPRouteHandler]:
-    @get("/record")
-    async def get_record(request: AnyRequest) -> ASGIApp:
-        call = _enter(request, broker, go_parameters.RECORD_QUERY)
-        topic = go_parameters.topic_name(call.query)
-        broker.authorize(call.key, "consume", topic)
-        offset = go_parameters.offset(call.query)
-        result = await read_one(broker, topic, From(offset=offset))
-        piece = result.slices[0]
-        value = piece.batch.columns.values.get(piece.begin) or b""
-        headers: Headers = [(b"content-type", RAW), (b"cache-control", b"no-store")]
-        return held(broker, call, headers, [value])
-
-    @get("/topic")
-    async def get_topic(request: AnyRequest) -> ASGIApp:
-        call = _enter(request, broker, go_parameters.TOPIC_QUERY)
-        topic = go_parameters.topic_name(call.query)
-        if not may_see(broker, call.key, topic):
-            broker.authorize(call.key, "consume", topic)
-        await _make_on_first_use(broker, call, topic)
-        written_us = await broker.topic_lists.last_write_us(topic)
-        view = broker.topics.get(topic)
-        latest = format_time(view.created_us if written_us is None else written_us)
-        body = f'{{"next_offset":{view.log_end_offset},"latest_commit_at":"{latest}"}}'
-        return Answer(200, [(b"content-type", JSON)], body.encode())
-
-    return [get_record, get_topic]
+def _enter(request: AnyRequest, services: Services, known: frozenset[str]) -> Call:
+    return enter(request, services.broker, known, token_of=wire.go_token_of)
 
 
-def _enter(request: AnyRequest, broker: Broker, known: frozenset[str]) -> Call:
-    return enter(request, broker, known, token_of=go_parameters.go_token_of)
+@route(
+    "POST",
+    "/records",
+    "goAddRecords",
+    tag=_TAG,
+    summary="Append records, as the Go broker takes them",
+    description=_TEXT_ERRORS + "All records of a request get consecutive offsets, or none is "
+    "stored. A topic is made on first use, where the API key may `manage` it.",
+    parameters=[_TOPIC],
+    body=_MULTIPART,
+    replies={
+        201: Reply(
+            description="Stored",
+            content={"application/json": Content(struct=GoOffsets, example={"offsets": [17, 18]})},
+            headers=DURABILITY_HEADER,
+        )
+    },
+    errors=(*WRITE_ERRORS, RecordTooLargeError, TopicNotFoundError),
+    text_errors=True,
+    authenticate=_enter,
+)
+async def add_records(ctx: RequestContext) -> object:
+    topic = wire.topic_name(ctx.call.query)
+    ctx.broker.authorize(ctx.call.key, "produce", topic)
+    refuse_record_headers(ctx.call.headers)
+    deadline_ms = timeout_ms(ctx.call.headers)
+    boundary = boundary_of(ctx.call.headers.get(b"content-type"))
+    body, reservation = await read_body(
+        ctx.request.receive,
+        ctx.call.headers,
+        ctx.call.owner,
+        ctx.broker.pending,
+        ctx.options.max_request_bytes,
+    )
+    ctx.options.failpoints.reach("K1")
+    try:
+        records = await ctx.options.parser.parse(
+            ctx.call.key.api_key_id, parse_records, body, boundary
+        )
+        look_again(ctx.request.scope)
+    except BaseException:
+        reservation.release()
+        raise
+    appended = await ctx.broker.appends.append(
+        ctx.call.key, topic, records, reservation, deadline_ms, address=ctx.call.address
+    )
+    assert appended.offset is not None, appended
+    headers: Headers = [
+        (b"content-type", JSON),
+        (b"seb-durability", appended.durability.encode()),
+        (b"server-timing", produced_timing(appended.window_s, appended.put_s)),
+    ]
+    answer = offsets_body(appended.offset, appended.count)
+    return Answer(201, headers, answer, failpoints=ctx.options.failpoints)
+
+
+@route(
+    "GET",
+    "/records",
+    "goGetRecords",
+    tag=_TAG,
+    summary="Read records from an offset on, as the Go broker gives them",
+    description=_TEXT_ERRORS + "Answers as soon as the offset is there. The next offset is "
+    "`offset` and as many as came: one whose record compaction took comes as an empty record.",
+    parameters=[
+        _TOPIC,
+        _OFFSET,
+        query("max-records", "At most so many; 0 means 10.", 10, type="integer", minimum=0),
+        query("max-bytes", "Soft; 0: no limit.", 0, type="integer", minimum=0),
+        query("timeout", "A Go duration: wait so long for the offset, 1m at most.", "10s"),
+        header("Accept", "`multipart/form-data` or `*/*`, and never nothing."),
+    ],
+    replies={
+        200: Reply(description="Records", content=_MULTIPART),
+        206: Reply(description="The offset did not come in time", content=_MULTIPART),
+    },
+    errors=_FIRST_USE,
+    text_errors=True,
+    authenticate=_enter,
+)
+async def get_records(ctx: RequestContext) -> object:
+    topic = wire.topic_name(ctx.call.query)
+    ctx.broker.authorize(ctx.call.key, "consume", topic)
+    wire.check_accept(ctx.call.headers.get(b"accept"))
+    wanted = wire.read_request(ctx.call.query, ctx.call.owner)
+    await _make_on_first_use(ctx.broker, ctx.call, topic)
+    result = await unless_gone(
+        _once_there(ctx.broker, topic, wanted), ctx.request, waits=wanted.wait_ms > 0
+    )
+    assert wanted.start.offset is not None, wanted
+    status, headers, parts = records_answer(
+        result, wanted.start.offset, wanted.max_records, ctx.options.new_boundary()
+    )
+    return held(ctx.broker, ctx.call, headers, parts, status=status)
+
+
+@route(
+    "GET",
+    "/record",
+    "goGetRecord",
+    tag=_TAG,
+    summary="Read one record, as the Go broker gives it",
+    description=_TEXT_ERRORS + "The value alone.",
+    parameters=[_TOPIC, _OFFSET],
+    replies={
+        200: Reply(
+            description="The record",
+            content={"application/octet-stream": Content(schema=BYTES)},
+        )
+    },
+    errors=(*READ_ERRORS, RecordNotFoundError),
+    text_errors=True,
+    authenticate=_enter,
+)
+async def get_record(ctx: RequestContext) -> object:
+    topic = wire.topic_name(ctx.call.query)
+    ctx.broker.authorize(ctx.call.key, "consume", topic)
+    offset = wire.offset(ctx.call.query)
+    result = await read_one(ctx.broker, topic, From(offset=offset))
+    piece = result.slices[0]
+    value = piece.batch.columns.values.get(piece.begin) or b""
+    headers: Headers = [(b"content-type", RAW), (b"cache-control", b"no-store")]
+    return held(ctx.broker, ctx.call, headers, [value])
+
+
+@route(
+    "GET",
+    "/topic",
+    "goGetTopic",
+    tag=_TAG,
+    summary="Where a topic ends, as the Go broker tells it",
+    description=_TEXT_ERRORS + "`latest_commit_at` is when the newest record was stored; of an "
+    "empty topic, when it was made.",
+    parameters=[_TOPIC],
+    replies={
+        200: Reply(
+            description="The topic",
+            content={
+                "application/json": Content(
+                    struct=GoTopic, example={"next_offset": 3, "latest_commit_at": TIME}
+                )
+            },
+        )
+    },
+    errors=_FIRST_USE,
+    text_errors=True,
+    authenticate=_enter,
+)
+async def get_topic(ctx: RequestContext) -> object:
+    topic = wire.topic_name(ctx.call.query)
+    if not may_see(ctx.broker, ctx.call.key, topic):
+        ctx.broker.authorize(ctx.call.key, "consume", topic)
+    await _make_on_first_use(ctx.broker, ctx.call, topic)
+    written_us = await ctx.broker.topic_lists.last_write_us(topic)
+    view = ctx.broker.topics.get(topic)
+    latest = format_time(view.created_us if written_us is None else written_us)
+    body = f'{{"next_offset":{view.log_end_offset},"latest_commit_at":"{latest}"}}'
+    return Answer(200, [(b"content-type", JSON)], body.encode())
 
 
 async def _make_on_first_use(broker: Broker, call: Call, topic: str) -> None:
@@ -206,3 +328,6 @@ async def _once_there(broker: Broker, topic: str, wanted: ReadRequest) -> ReadRe
             )
         if not next_record.slices:
             return next_record
+
+
+ROUTES: Final = [add_records, get_records, get_record, get_topic]

@@ -13,9 +13,8 @@ from typing import Literal
 import msgspec
 from crc32c import crc32c
 
-from seb_appliance.errors import ObjectMissingError
+from seb_appliance.errors import ObjectMissingError, StoreUnusableError
 from seb_appliance.formats.entry import EntryHeader, Position
-from seb_appliance.start_errors import StoreUnusableError
 from seb_appliance.storage import layout
 from seb_appliance.storage.journal.bucket_info import FORMAT_VERSIONS, require_known_formats
 from seb_appliance.storage.journal.replay import (

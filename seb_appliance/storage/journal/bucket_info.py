@@ -10,8 +10,12 @@ from typing import Final
 
 import msgspec
 
-from seb_appliance.errors import ObjectExistsError, ObjectMissingError
-from seb_appliance.start_errors import ConfigurationError, StoreUnusableError
+from seb_appliance.errors import (
+    ConfigurationError,
+    ObjectExistsError,
+    ObjectMissingError,
+    StoreUnusableError,
+)
 from seb_appliance.storage import layout
 from seb_appliance.storage.journal.retry import RetryingStore
 from seb_appliance.storage.layout import Mode

@@ -14,9 +14,9 @@ import msgspec
 
 from seb_appliance import __version__
 from seb_appliance.clock import Clock
+from seb_appliance.errors import FencedStartError, StoreUnusableError
 from seb_appliance.failpoints import Failpoints
 from seb_appliance.formats.entry import EncodedEntry, Position
-from seb_appliance.start_errors import FencedStartError, StoreUnusableError
 from seb_appliance.storage import layout
 from seb_appliance.storage.journal.bases import BaseChain, encode_base, list_claims, make_base
 from seb_appliance.storage.journal.journal import StoredJournal

@@ -16,14 +16,15 @@ from seb_appliance.clock import Clock
 from seb_appliance.errors import (
     ObjectExistsError,
     ObjectMissingError,
+    StoreAwayError,
     StoreClockSkewError,
     StoreConflictError,
     StoreDeniedError,
     StoreError,
     StoreUncertainError,
     StoreUnsupportedError,
+    StoreUnusableError,
 )
-from seb_appliance.start_errors import StoreAwayError, StoreUnusableError
 from seb_appliance.storage.stores.object_store import Kind, ObjectStore, WrappedStore
 
 T = TypeVar("T")

@@ -17,7 +17,7 @@ from typing import Final
 from seb_appliance import limits
 from seb_appliance.broker.upkeep.rewrite_jobs import (
     Compaction,
-    MadeElsewhere,
+    ExternalSegment,
     RewriteJob,
     Rewritten,
     SectionPlace,
@@ -82,7 +82,7 @@ async def _compare(
     await asyncio.to_thread(checker.finish)
 
 
-async def _index(made: MadeElsewhere, job: RewriteJob, store: CheckedObjects) -> StoredObject:
+async def _index(made: ExternalSegment, job: RewriteJob, store: CheckedObjects) -> StoredObject:
     topic_id = job.compactions[0].topic_id
 
     def check(body: bytes) -> segment.SegmentIndex:

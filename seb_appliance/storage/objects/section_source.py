@@ -91,7 +91,7 @@ class BucketSections:
         put = await self._store.signed_put(key, segment.length, segment.md5, valid_s)
         return None if put is None else SignedUpload(key, put.url, put.headers)
 
-    def at_hand(self, ref: SectionRef) -> bytes | None:
+    def cached(self, ref: SectionRef) -> bytes | None:
         """The section's bytes if its entry is among the newest; else None."""
         body = self._tail.get(ref.entry.seq)
         if body is None:
@@ -104,9 +104,9 @@ class BucketSections:
 
     async def read(self, ref: SectionRef) -> bytes:
         """The section's bytes. Raises CorruptObjectError, StoreError."""
-        at_hand = self.at_hand(ref)
-        if at_hand is not None:
-            return at_hand
+        in_memory = self.cached(ref)
+        if in_memory is not None:
+            return in_memory
         cached = await self._from_disk(ref)
         if cached is not None:
             self.from_disk += 1

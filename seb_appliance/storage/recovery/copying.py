@@ -16,9 +16,14 @@ import msgspec
 from crc32c import crc32c
 
 from seb_appliance.broker.ports import ObjectRow
-from seb_appliance.errors import BadBatchError, CorruptObjectError, ObjectMissingError
+from seb_appliance.errors import (
+    BadBatchError,
+    ConfigurationError,
+    CorruptObjectError,
+    ObjectMissingError,
+    StoreUnusableError,
+)
 from seb_appliance.formats import batch_v1, entry, segment
-from seb_appliance.start_errors import ConfigurationError, StoreUnusableError
 from seb_appliance.storage import layout
 from seb_appliance.storage.journal.bases import decode_base
 from seb_appliance.storage.journal.bucket_info import (

@@ -15,12 +15,17 @@ from seb_appliance import __version__
 from seb_appliance.broker import log_clock
 from seb_appliance.broker.ports import Replica
 from seb_appliance.clock import Clock
-from seb_appliance.errors import CorruptObjectError, StoreError
+from seb_appliance.errors import (
+    BucketInUseError,
+    ConfigurationError,
+    CorruptObjectError,
+    StoreError,
+    StoreUnusableError,
+)
 from seb_appliance.failpoints import Failpoints
 from seb_appliance.formats.contents import Contents
 from seb_appliance.formats.entry import EncodedEntry, Entry, Position, encode
 from seb_appliance.formats.operations import EpochStarted
-from seb_appliance.start_errors import BucketInUseError, ConfigurationError, StoreUnusableError
 from seb_appliance.storage import layout
 from seb_appliance.storage.journal.bases import BaseChain, ClaimedLog, list_claims
 from seb_appliance.storage.journal.bucket_info import (

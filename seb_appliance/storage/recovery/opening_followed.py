@@ -13,10 +13,9 @@ from typing import Final
 
 from seb_appliance.broker.ports import Replica
 from seb_appliance.clock import Clock
-from seb_appliance.errors import StoreError
+from seb_appliance.errors import StartError, StoreError, StoreUnusableError
 from seb_appliance.failpoints import NO_FAILPOINTS
 from seb_appliance.formats.entry import Position
-from seb_appliance.start_errors import StartError, StoreUnusableError
 from seb_appliance.storage import layout
 from seb_appliance.storage.journal.bases import BaseChain, ClaimedLog, list_claims
 from seb_appliance.storage.journal.bucket_info import refuse_unfinished_copy

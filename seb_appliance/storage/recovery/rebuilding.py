@@ -11,10 +11,14 @@ from pathlib import Path
 
 from seb_appliance.broker.ports import Replica
 from seb_appliance.clock import Clock
-from seb_appliance.errors import ObjectMissingError, StoreError
+from seb_appliance.errors import (
+    ConfigurationError,
+    ObjectMissingError,
+    StoreError,
+    StoreUnusableError,
+)
 from seb_appliance.failpoints import NO_FAILPOINTS
 from seb_appliance.formats.entry import ORIGIN, Position
-from seb_appliance.start_errors import ConfigurationError, StoreUnusableError
 from seb_appliance.storage import layout
 from seb_appliance.storage.journal.bases import BaseChain, list_claims
 from seb_appliance.storage.journal.bucket_info import read_bucket_info

@@ -14,14 +14,15 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from seb_appliance.broker.ports import Replica
-from seb_appliance.errors import CorruptObjectError, ObjectMissingError
-from seb_appliance.formats.entry import ORIGIN, EntryHeader, Position
-from seb_appliance.start_errors import (
+from seb_appliance.errors import (
     ConfigurationError,
+    CorruptObjectError,
     NewerReleaseError,
+    ObjectMissingError,
     StartError,
     StoreUnusableError,
 )
+from seb_appliance.formats.entry import ORIGIN, EntryHeader, Position
 from seb_appliance.storage.journal.bases import BaseChain, ClaimedLog
 from seb_appliance.storage.journal.create_only import CreateOnlyLog
 from seb_appliance.storage.journal.replay import Progress, Replay, ReplayError

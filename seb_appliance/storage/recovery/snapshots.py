@@ -16,10 +16,9 @@ from backports import zstd
 
 from seb_appliance import limits
 from seb_appliance.clock import Clock
-from seb_appliance.errors import CorruptObjectError
+from seb_appliance.errors import CorruptObjectError, StoreUnusableError
 from seb_appliance.failpoints import Failpoints
 from seb_appliance.formats.entry import Position
-from seb_appliance.start_errors import StoreUnusableError
 from seb_appliance.storage import layout
 from seb_appliance.storage.journal.retry import RetryingStore
 from seb_appliance.storage.layout import SnapshotName

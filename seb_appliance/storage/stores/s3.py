@@ -17,9 +17,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final, TypeVar
 from urllib.parse import urlsplit
 
-from seb_appliance.errors import StoreUncertainError
+from seb_appliance.errors import ConfigurationError, StoreUncertainError
 from seb_appliance.failpoints import NO_FAILPOINTS, Failpoints
-from seb_appliance.start_errors import ConfigurationError
 from seb_appliance.storage.stores.object_store import Durability, ObjectInfo, ObjectRange, SignedPut
 from seb_appliance.storage.stores.s3_options import S3Options
 

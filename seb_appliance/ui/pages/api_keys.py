@@ -16,8 +16,8 @@ from seb_appliance import limits, quantities
 from seb_appliance.broker.topics.names import Patterns, check_pattern
 from seb_appliance.broker.values import ApiKeyView
 from seb_appliance.errors import BadParameterError, BadRequestError, LastAdminKeyError
-from seb_appliance.formats.operations import GRANT_OPERATIONS, Grant, Quotas
-from seb_appliance.ui.forms import Form, time_field, time_us, whole
+from seb_appliance.formats.api_key_members import GRANT_OPERATIONS, QUOTAS, Grant, Quotas
+from seb_appliance.ui.forms import Form, parsed, time_field, time_us, whole
 from seb_appliance.ui.page_context import AnyRequest, Change, Desk, FormProblem, Visit
 from seb_appliance.ui.units import count
 
@@ -179,6 +179,7 @@ async def _new(desk: Desk, visit: Visit, form: Form, refused: str = "") -> ASGIA
         parts=_PARTS,
         status=422 if refused else 200,
         values=values,
+        quotas=QUOTAS.values(),
         rows=await rows_of(form, desk.broker.topic_lists.names),
         path=f"{_PATH}/new",
         problem=FormProblem(refused, values) if refused else None,
@@ -206,6 +207,7 @@ async def _page(
         overlap_us=overlap_us if overlap_us is not None and overlap_us > now_us else None,
         overlaps=_OVERLAPS,
         values=values,
+        quotas=QUOTAS.values(),
         rows=rows,
         path=f"{_PATH}/{key.api_key_id}",
         problem=FormProblem(refused, values) if refused else None,
@@ -216,8 +218,7 @@ async def _page(
 
 
 FIELDS: Final = frozenset(
-    {"name", "description", "expires", "requests", "bytes_in", "bytes_out"}
-    | {"operation", "topics", "groups", "step"}
+    {"name", "description", "expires", *QUOTAS, "operation", "topics", "groups", "step"}
 )
 _EMPTY_ROWS: Final = 2
 _TOPICS_NAMED: Final = 6
@@ -236,20 +237,17 @@ class GrantRow:
 
 def values_of(form: Form) -> dict[str, str]:
     """The fields that are there once, to show them again."""
-    names = ("name", "description", "expires", "requests", "bytes_in", "bytes_out")
-    return {name: form.text(name) for name in names}
+    return {name: form.text(name) for name in ("name", "description", "expires", *QUOTAS)}
 
 
 def values_of_key(key: ApiKeyView) -> dict[str, str]:
     """An API key as the form holds it."""
-    quotas = key.quotas
+    given = {name: getattr(key.quotas, name) for name in QUOTAS}
     return {
         "name": key.name,
         "description": key.description,
         "expires": time_field(key.expires_us),
-        "requests": str(quotas.requests_per_second or ""),
-        "bytes_in": _size_field(quotas.bytes_in_per_second),
-        "bytes_out": _size_field(quotas.bytes_out_per_second),
+        **{name: "" if n is None else QUOTAS[name].text(n) for name, n in given.items()},
     }
 
 
@@ -276,17 +274,12 @@ def members_of(form: Form) -> dict[str, Any]:
     grants = tuple(_grant(*row) for row in _given(form))
     if not grants:
         raise BadRequestError("Choose an operation: an API key without a grant can do nothing.")
-    requests = form.text("requests")
     return {
         "name": name,
         "description": description,
         "grants": grants,
         "expires_us": time_us(form.text("expires"), "The expiry"),
-        "quotas": {
-            "requests_per_second": whole(requests, "Requests", smallest=1) if requests else None,
-            "bytes_in_per_second": _size(form.text("bytes_in"), "Bytes in"),
-            "bytes_out_per_second": _size(form.text("bytes_out"), "Bytes out"),
-        },
+        "quotas": {one.name: parsed(one, form) for one in QUOTAS.values()},
     }
 
 
@@ -359,19 +352,3 @@ class _Matched:
         left_out = self.topics - len(self.first)
         more = f" and {count(left_out)} more" if left_out else ""
         return f"{count(self.topics)} of {count(of)} topics: {', '.join(self.first)}{more}"
-
-
-def _size(text: str, name: str) -> int | None:
-    if not text:
-        return None
-    try:
-        size_bytes = quantities.size_bytes(text[:100])
-    except ValueError as error:
-        raise BadRequestError(f"{name}: {error}.") from error
-    if not 1 <= size_bytes <= limits.OFFSET_MAX:
-        raise BadRequestError(f"{name} is at least one byte a second, or empty for no bound.")
-    return size_bytes
-
-
-def _size_field(size_bytes: int | None) -> str:
-    return "" if size_bytes is None else quantities.format_size(size_bytes)

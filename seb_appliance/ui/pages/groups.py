@@ -12,7 +12,7 @@ from litestar.types import ASGIApp
 
 from seb_appliance import limits
 from seb_appliance.broker.groups.consumer_groups import Sees
-from seb_appliance.broker.groups.views import GroupTopicView, GroupView, ResetRow
+from seb_appliance.broker.groups.groups import GroupTopicView, GroupView, ResetRow
 from seb_appliance.broker.values import From
 from seb_appliance.errors import BadNameError, BadParameterError, BadRequestError, NotFoundError
 from seb_appliance.ui.charts import Chart, trend

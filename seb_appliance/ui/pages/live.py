@@ -14,7 +14,7 @@ from litestar.handlers import HTTPRouteHandler
 from litestar.types import ASGIApp, HTTPResponseBodyEvent, Receive, Scope, Send
 
 from seb_appliance import limits
-from seb_appliance.broker.read.followers import Follower
+from seb_appliance.broker.read.waiting import Follower
 from seb_appliance.broker.shares import OPERATOR
 from seb_appliance.broker.values import From, ReadRequest
 from seb_appliance.errors import FollowerTooSlowError, OffsetExpiredError, SebError

@@ -9,8 +9,7 @@ from litestar.handlers import HTTPRouteHandler
 from litestar.types import ASGIApp
 
 from seb_appliance import limits
-from seb_appliance.broker.append.prepared import check_key, pack_headers
-from seb_appliance.broker.values import NewRecords
+from seb_appliance.broker.values import NewRecords, check_key, pack_headers
 from seb_appliance.errors import BadNameError, BadRequestError, NotFoundError, RecordTooLargeError
 from seb_appliance.ui.forms import Form
 from seb_appliance.ui.page_context import AnyRequest, Change, Desk, FormProblem, Visit
@@ -37,7 +36,7 @@ def _producing(desk: Desk) -> list[HTTPRouteHandler]:
         visit, topic = change.visit, topic_of(request)
         try:
             records = _typed(change.form)
-            stored = await desk.broker.by_hand.append(topic, records, visit.actor)
+            stored = await desk.broker.appends.admin_produce(topic, records, visit.actor)
         except (BadRequestError, RecordTooLargeError) as error:
             problem = FormProblem(error.detail, change.form.values)
             return _produce_page(desk, visit, topic, problem)
@@ -90,7 +89,7 @@ def _sending(desk: Desk) -> list[HTTPRouteHandler]:
             offsets = _offsets(change.form)
             records, _ = await _read(desk, topic, offsets)
             told = {"from_topic": topic, "from_offsets": offsets}
-            stored = await desk.broker.by_hand.append(to, records, visit.actor, told)
+            stored = await desk.broker.appends.admin_produce(to, records, visit.actor, told)
         except (BadRequestError, BadNameError, NotFoundError, RecordTooLargeError) as error:
             return await _send_page(desk, visit, topic, error.detail, change.form)
         path = f"/ui/topics/{to}/records?start=offset&at={stored.offset}"

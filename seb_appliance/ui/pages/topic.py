@@ -18,7 +18,7 @@ from seb_appliance import limits
 from seb_appliance.broker.topics.topics import Readers
 from seb_appliance.broker.values import TopicView
 from seb_appliance.errors import BadRequestError, RefusedError
-from seb_appliance.formats.operations import TopicSettings
+from seb_appliance.formats.topic_settings import SETTINGS, TopicSettings
 from seb_appliance.ui.facts import Figure
 from seb_appliance.ui.history import TopicRate
 from seb_appliance.ui.page_context import AnyRequest, Change, Desk, FormProblem, Visit
@@ -30,7 +30,6 @@ from seb_appliance.ui.pages.topic_settings import (
     effects,
     in_words,
     retention,
-    text_of,
     written,
 )
 from seb_appliance.ui.units import ago, count, rate, size, size_rate
@@ -60,7 +59,7 @@ def _settings(desk: Desk) -> list[HTTPRouteHandler]:
             return desk.see_other(visit, f"/ui/topics/{name}")
         try:
             changes = changes_of(visit.query)
-            wanted = TopicSettings(**changes)  # type: ignore[arg-type]
+            wanted = TopicSettings(**changes)
             after = desk.broker.topics.effective(wanted)
         except RefusedError as error:
             problem = FormProblem(in_words(error), visit.query.values)
@@ -224,12 +223,9 @@ def _changed(view: TopicView, wanted: TopicSettings) -> dict[str, object]:
     return {name: after[name] for name in after if after[name] != before[name]}
 
 
-_FLAG: Final = {"linger_ms": "linger", "retention_ms": "retention"}
-
-
 def _change_command(view: TopicView, wanted: TopicSettings) -> str:
     pairs = [
-        f"{_FLAG.get(name, name)}={text_of(name, value) or 'default'}"
+        f"{SETTINGS[name].word}={'default' if value is None else SETTINGS[name].text(value)}"
         for name, value in _changed(view, wanted).items()
     ]
     return f"seb topics change {view.name} {' '.join(pairs)}"

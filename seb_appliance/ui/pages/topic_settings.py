@@ -1,122 +1,39 @@
-"""Settings of a topic in forms: how they are written, and what a change of them means, in words."""
+"""The form for the settings of a topic, and what a change of them means, in words."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
 
-from seb_appliance.errors import BadRequestError, RefusedError
-from seb_appliance.formats.operations import TopicSettings
-from seb_appliance.quantities import duration_ms, format_duration, format_size, size_bytes
-from seb_appliance.ui.forms import Form
+from seb_appliance.errors import RefusedError
+from seb_appliance.formats.topic_settings import SETTINGS, TopicSettings
+from seb_appliance.quantities import format_duration, format_size
+from seb_appliance.ui.forms import Form, parsed
 from seb_appliance.ui.units import span
 
-_ON: Final = {"on": True, "off": False}
+FORM: Final = tuple(SETTINGS.values())
+FIELDS: Final = frozenset(SETTINGS)
 
 
-@dataclass(frozen=True, slots=True)
-class Field:
-    """One setting of a form. `choices`: none for free text."""
-
-    name: str
-    label: str
-    help: str
-    choices: tuple[str, ...] = ()
-
-
-FORM: Final = (
-    Field("linger_ms", "Linger", "how long a window may wait for more records, such as 20ms"),
-    Field("early_flush", "Early flush", "close a window that nobody adds to", ("on", "off")),
-    Field("max_record_bytes", "Largest record", "such as 1MiB"),
-    Field("retention_ms", "Keep for", "such as 7d"),
-    Field("retention_bytes", "Keep at most", "such as 10GiB"),
-    Field(
-        "key_index",
-        "Key index",
-        "latest: find the newest record of a record key; history: all of them",
-        ("none", "latest", "history"),
-    ),
-    Field("compression", "Compression", "how batches are stored", ("none", "zstd")),
-    Field(
-        "cleanup",
-        "Clean-up",
-        "delete: by age and size; compact: older records of a record key go",
-        ("delete", "compact", "compact,delete", "none"),
-    ),
-    Field("min_compaction_lag_ms", "Compact not before", "younger records stay, such as 1h"),
-    Field("tombstone_retention_ms", "Keep tombstones for", "so that readers see them, such as 1d"),
-    Field("dirty_ratio", "Compact when", "so much of it is new, 0.01 to 0.99"),
-)  # fmt: skip
-FIELDS: Final = frozenset(field.name for field in FORM)
-
-
-def _switch(text: str) -> bool:
-    if text not in _ON:
-        raise ValueError("is on or off")
-    return _ON[text]
-
-
-def _ratio(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        raise ValueError(f"{text!r} is not a number such as 0.5") from None
-
-
-_PARSE: Final[dict[str, Callable[[str], Any]]] = {
-    "linger_ms": duration_ms,
-    "early_flush": _switch,
-    "max_record_bytes": size_bytes,
-    "retention_ms": duration_ms,
-    "retention_bytes": size_bytes,
-    "key_index": str,
-    "compression": str,
-    "cleanup": str,
-    "min_compaction_lag_ms": duration_ms,
-    "tombstone_retention_ms": duration_ms,
-    "dirty_ratio": _ratio,
-}
-
-
-def changes_of(form: Form) -> dict[str, int | bool | str | None]:
-    """The settings that a form holds; None for one that was left empty: the appliance's default.
-    Raises BadRequestError. Ranges are the broker's to check."""
-    found: dict[str, Any] = {}
-    for field in FORM:
-        text = form.text(field.name)
-        if field.choices and text and text not in field.choices:
-            raise BadRequestError(f"{field.label} is one of {', '.join(field.choices)}.")
-        try:
-            found[field.name] = _PARSE[field.name](text) if text else None
-        except ValueError as error:
-            raise BadRequestError(f"{field.label}: {error}.") from error
-    return found
+def changes_of(form: Form) -> dict[str, Any]:
+    """The settings of a form; None means the appliance's default. Raises BadRequestError. The
+    broker checks ranges."""
+    return {one.name: parsed(one, form) for one in FORM}
 
 
 def written(settings: TopicSettings) -> dict[str, str]:
     """As a form shows them; "" for the default."""
-    return {name: text_of(name, value) for name, value in msgspec.structs.asdict(settings).items()}
+    return {
+        name: "" if value is None else SETTINGS[name].text(value)
+        for name, value in msgspec.structs.asdict(settings).items()
+    }
 
 
 def defaults(effective: TopicSettings) -> dict[str, str]:
     """What an empty field means, given the settings of a topic that sets none."""
-    return {**written(effective), "retention_ms": "for ever", "retention_bytes": "all"}
-
-
-def text_of(name: str, value: object) -> str:
-    """One value, as `changes_of` reads it; "" for None."""
-    if value is None:
-        return ""
-    if isinstance(value, bool):
-        return "on" if value else "off"
-    if isinstance(value, float):
-        return f"{value:g}"
-    if isinstance(value, int):
-        return format_duration(value) if name.endswith("_ms") else format_size(value)
-    return str(value)
+    return {name: text or SETTINGS[name].unset for name, text in written(effective).items()}
 
 
 def in_words(error: RefusedError) -> str:
@@ -129,22 +46,22 @@ def in_words(error: RefusedError) -> str:
 
 def retention(effective: TopicSettings) -> str:
     """In one cell of a table."""
-    kept = [
-        text_of(name, getattr(effective, name))
-        for name in ("retention_ms", "retention_bytes")
-        if getattr(effective, name) is not None
-    ]
-    return " or ".join(kept) or "for ever"
+    shown = written(effective)
+    kept = [shown[name] for name in ("retention_ms", "retention_bytes") if shown[name]]
+    return " or ".join(kept) or "unlimited"
 
 
 def effects(before: TopicSettings, after: TopicSettings) -> list[str]:
-    """What changes when `after` is in force instead of `before` (both with defaults filled in), a
-    sentence for each setting that differs."""
-    return [
-        _EFFECTS[name](getattr(before, name), getattr(after, name))
-        for name in _EFFECTS
-        if getattr(before, name) != getattr(after, name)
-    ]
+    """What changes when `after` replaces `before` (both with defaults filled in), a sentence for
+    each setting that differs."""
+    found = []
+    for name, one in SETTINGS.items():
+        was, will = getattr(before, name), getattr(after, name)
+        if was != will:
+            say = _EFFECTS.get(name)
+            plain = f"{one.label}: {one.text_or_unlimited(was)} → {one.text_or_unlimited(will)}."
+            found.append(say(was, will) if say else plain)
+    return found
 
 
 def _linger(before: int, after: int) -> str:
@@ -177,7 +94,7 @@ def _max_record(before: int, after: int) -> str:
 
 def _kept_for(before: int | None, after: int | None) -> str:
     if after is None:
-        return "Keep for ever: no record goes by its age any more."
+        return "Keep for: unlimited. Records are no longer deleted by age."
     if before is None or after < before:
         return (
             f"Keep for {format_duration(after)}: records older than that go soon after this is "
@@ -188,7 +105,7 @@ def _kept_for(before: int | None, after: int | None) -> str:
 
 def _kept_bytes(before: int | None, after: int | None) -> str:
     if after is None:
-        return "Keep all: no record goes because of the topic's size any more."
+        return "Keep at most: unlimited. Records are no longer deleted by the topic's size."
     if before is None or after < before:
         return (
             f"Keep at most {format_size(after)}: the oldest records beyond that go soon after this "

@@ -18,7 +18,7 @@ from seb_appliance.broker.topics.names import Patterns, check_pattern
 from seb_appliance.broker.topics.topics import Readers
 from seb_appliance.broker.values import TopicView
 from seb_appliance.errors import RefusedError, TopicNotFoundError
-from seb_appliance.formats.operations import TopicSettings
+from seb_appliance.formats.topic_settings import TopicSettings
 from seb_appliance.ui.history import TopicRate
 from seb_appliance.ui.page_context import AnyRequest, Change, Desk, FormProblem, Visit
 from seb_appliance.ui.pages.topic_settings import (
@@ -55,7 +55,7 @@ def routes(desk: Desk) -> list[HTTPRouteHandler]:
     async def create(_request: AnyRequest, change: Change) -> ASGIApp:
         name, visit = change.form.text("name"), change.visit
         try:
-            settings = TopicSettings(**changes_of(change.form))  # type: ignore[arg-type]
+            settings = TopicSettings(**changes_of(change.form))
             _, made = await desk.broker.topics.create(name, settings, visit.actor)
         except RefusedError as error:
             return await _list(desk, visit, FormProblem(in_words(error), change.form.values))

@@ -10,8 +10,7 @@ import stat
 import pytest
 
 from seb_appliance.api.server.control import serve_control
-from seb_appliance.errors import OverloadedError
-from seb_appliance.start_errors import ConfigurationError
+from seb_appliance.errors import ConfigurationError, OverloadedError
 
 
 async def exchange(path, line: bytes) -> dict:

@@ -16,14 +16,14 @@ from seb_appliance.broker.values import BatchSlice, ReadResult
 from seb_appliance.errors import BadParameterError, RefusedError
 from seb_appliance.formats import batch
 from seb_appliance.formats.columns import BinaryColumn, Columns, int64s
-from seb_appliance.protocols.go.multipart import (
+from seb_appliance.protocols.go.wire import (
     boundary_of,
+    duration_ms,
     offsets_body,
     parameters_of,
     parse_records,
     records_answer,
 )
-from seb_appliance.protocols.go.parameters import duration_ms
 from tests.support.go_client import BOUNDARY, body_of
 
 RECORDS = st.lists(st.binary(max_size=50), min_size=1, max_size=20)

@@ -12,13 +12,14 @@ import pytest
 from jsonschema import Draft202012Validator
 from openapi_spec_validator import OpenAPIV31SpecValidator
 
-from seb_appliance import errors, start_errors
-from seb_appliance.api.openapi.routes import OPERATIONS, openapi_json
+from seb_appliance import errors
 from seb_appliance.api.routes.manage.topics import TopicChanges
-from seb_appliance.api.server.app import create_app
+from seb_appliance.api.server.app import all_routes, create_app
 from seb_appliance.api.server.options import ApiOptions
-from seb_appliance.formats.operations import TopicSettings
+from seb_appliance.formats.topic_settings import TopicSettings
+from seb_appliance.ops.serve.protocols import PROTOCOLS, openapi_json
 
+OPERATIONS = all_routes(PROTOCOLS)
 DOCUMENT = msgspec.json.decode(openapi_json())
 
 
@@ -29,7 +30,9 @@ def all_errors(kind: type[errors.SebError]) -> set[type[errors.SebError]]:
 def test_every_route_is_listed_and_every_listed_route_is_there():
     options = ApiOptions(pages=Path(), static=Path())
     none = lambda: None  # noqa: E731
-    api = create_app(object(), options=options, status=none, costs=none, snapshot=none)  # type: ignore[arg-type]
+    api = create_app(  # type: ignore[arg-type]
+        object(), options=options, status=none, costs=none, snapshot=none, protocols=PROTOCOLS
+    )
     served = {
         (method, re.sub(r":(str|path)\}", "}", route.path))
         for route in api.litestar.routes
@@ -71,7 +74,7 @@ def test_every_route_that_a_sentence_names_is_there():
 def test_every_code_that_can_reach_a_client_is_documented():
     # Store errors become "retry" or 503 inside, start errors and those of old buckets are for the
     # terminal, and the admin page has some of its own.
-    inside = all_errors(errors.StoreError) | all_errors(start_errors.StartError)
+    inside = all_errors(errors.StoreError) | all_errors(errors.StartError)
     inside |= {errors.ImportRefusedError, errors.ExportRefusedError}
     reaching = all_errors(errors.SebError) - inside
     codes = {error.code for error in reaching if error.__module__ == errors.__name__}
@@ -123,7 +126,9 @@ def test_examples_are_what_their_schemas_say():
         for bodies in (operation.body, *(reply.content for reply in operation.replies.values()))
         for content in bodies.values()
     ]
-    examples += [(op, p["schema"], p.get("example")) for op in OPERATIONS for p in op.parameters]
+    examples += [
+        (op, p["schema"], p.get("example")) for op in OPERATIONS for p in op.all_parameters
+    ]
     for operation, schema, example in examples:
         if example is not None:
             beside = {**DOCUMENT, **schema}  # what it refers to stands beside it

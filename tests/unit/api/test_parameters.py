@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from seb_appliance.api.encoding.media_types import media_type, negotiate
+from seb_appliance.api.encoding.formats import media_type, negotiate
 from seb_appliance.api.encoding.parameters import (
+    check_raw_path,
     duration_ms,
     end_position,
     position,
@@ -13,7 +14,6 @@ from seb_appliance.api.encoding.parameters import (
     read_query,
     size_bytes,
 )
-from seb_appliance.api.encoding.paths import check_raw_path
 from seb_appliance.api.encoding.times import format_time, parse_time
 from seb_appliance.broker.values import From
 from seb_appliance.errors import (

@@ -6,9 +6,9 @@ import ipaddress
 
 import pytest
 
-from seb_appliance.api.server.peers import forwarded_for
-from seb_appliance.settings import load
-from seb_appliance.start_errors import ConfigurationError
+from seb_appliance.api.server.auth import forwarded_for
+from seb_appliance.errors import ConfigurationError
+from seb_appliance.setting_sources import load
 
 TRUSTED = [ipaddress.ip_network(text) for text in ("127.0.0.1", "10.0.0.0/8", "::1")]
 

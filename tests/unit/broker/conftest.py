@@ -9,16 +9,21 @@ from dataclasses import dataclass
 
 import pytest
 
+from seb_appliance.broker.access.audit import THE_APPLIANCE
 from seb_appliance.broker.append.appends import NO_CONDITIONS, Conditions
 from seb_appliance.broker.broker import Broker
 from seb_appliance.broker.groups.admission import Commit
-from seb_appliance.broker.groups.views import GroupView
+from seb_appliance.broker.groups.groups import GroupView
 from seb_appliance.broker.ports import LoadedState
 from seb_appliance.broker.settings import BrokerSettings
 from seb_appliance.broker.shares import OPERATOR
+from seb_appliance.broker.streams.admission import StreamAppend, WantedStream
 from seb_appliance.broker.values import ApiKeyView, Appended, From, NewRecords, ReadRequest
+from seb_appliance.errors import SebError
+from seb_appliance.formats.api_key_members import Grant
 from seb_appliance.formats.entry import ORIGIN
-from seb_appliance.formats.operations import CommittedOffset, Grant, TopicSettings
+from seb_appliance.formats.operations import CommittedOffset
+from seb_appliance.formats.topic_settings import TopicSettings
 from tests.support.fakes import FakeClock, FakeJournal, FakeKeyIndex, FakeSource, FakeState, settle
 
 ADMIN = ApiKeyView("admin", "admin", (Grant(operation="admin"),), 0)
@@ -46,7 +51,7 @@ class House:
         reservation = self.broker.pending.reserve(OPERATOR, sum(map(len, values)))
         records = NewRecords(list(values))
         return asyncio.ensure_future(
-            self.broker.append(key, topic, records, reservation, timeout_ms, conditions)
+            self.broker.appends.append(key, topic, records, reservation, timeout_ms, conditions)
         )
 
     async def appended(self, topic: str, *values: bytes) -> Appended:
@@ -107,6 +112,27 @@ class House:
             for piece in result.slices
             for value in piece.batch.columns.values.slice(piece.begin, piece.end)
         ]
+
+
+class Nobody:
+    """An `AckCallback` that ignores what it hears."""
+
+    def stored(self, admitted: object, window_s: float, put_s: float) -> None: ...
+
+    def failed(self, error: SebError) -> None: ...
+
+
+async def make_stream(house: House, wanted: WantedStream, name: str = "s") -> bool:
+    reservation = house.broker.pending.reserve(OPERATOR, 1)
+    create = house.broker.streams.create(name, wanted, [b"first"], reservation, THE_APPLIANCE)
+    _, made = await house.done(create)
+    return made
+
+
+async def append_to_stream(house: House, value: bytes, *, close: bool = False) -> None:
+    asked = StreamAppend([value], close=close)
+    reservation = house.broker.pending.reserve(OPERATOR, 1)
+    await house.done(house.broker.streams.append("s", asked, reservation))
 
 
 @pytest.fixture

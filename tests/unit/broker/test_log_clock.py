@@ -12,7 +12,7 @@ from seb_appliance.broker.append.sealing import seal
 from seb_appliance.broker.append.window import Window
 from seb_appliance.broker.log_clock import LogClock
 from seb_appliance.broker.shares import OPERATOR
-from seb_appliance.broker.streams.values import WantedStream
+from seb_appliance.broker.streams.admission import WantedStream
 from seb_appliance.errors import BadBatchError
 from seb_appliance.formats.contents import RequestResult
 from tests.support.fakes import FakeClock
@@ -143,7 +143,7 @@ async def test_a_start_with_a_clock_that_is_set_right_within_an_hour_deletes_not
 def test_what_no_start_could_read_is_not_stored(what: str) -> None:
     window, time_us = Window(), limits.OFFSET_MAX + 1
     if what == "section":
-        window.runs_of(1, 0, None).add_value(b"value", time_us)
+        window.add_value(1, 0, None, b"value", time_us, 5)
     else:
         window.results.append(RequestResult(b"", b"", [(1, limits.OFFSET_MAX + 1, 1, 0)]))  # type: ignore[list-item]
     with pytest.raises(BadBatchError):

@@ -13,12 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seb_appliance import limits
-from seb_appliance.cli.applying import file as apply_file
-from seb_appliance.cli.applying.desired import ApiKeyState, Wanted
-from seb_appliance.cli.applying.file import as_words, read_nodes, read_wanted, write_wanted
-from seb_appliance.cli.remote import CommandError
-from seb_appliance.formats.operations import Grant, Quotas, TopicSettings
-from seb_appliance.start_errors import ConfigurationError
+from seb_appliance.cli import apply_file
+from seb_appliance.cli.apply_file import as_words, read_nodes, read_wanted, write_wanted
+from seb_appliance.cli.apply_plan import ApiKeyState, Wanted
+from seb_appliance.cli.errors import CommandError
+from seb_appliance.errors import ConfigurationError
+from seb_appliance.formats.api_key_members import Grant, Quotas
+from seb_appliance.formats.topic_settings import TopicSettings
 
 
 def wanted(text: str) -> Wanted:
@@ -123,7 +124,7 @@ def test_a_part_that_is_not_named_is_none_and_not_empty() -> None:
         ("api_keys: {a: {grants: [admin], description: 7}}", "description: expected text; put"),
         ("api_keys: {a: {grants: [admin], disabled: no}}", "disabled: expected true or false"),
         ("api_keys: {a: {grants: [admin], requests_per_second: 0}}", "Expected `int` >= 1"),
-        ("api_keys: {a: {grants: [admin], requests_per_second: 1.5}}", "'1.5' is not a number"),
+        ("api_keys: {a: {grants: [admin], requests_per_second: 1.5}}", "'1.5' is not a whole"),
         ("api_keys: {a: {grants: [admin], expires: 90d}}", "'90d' is neither a time with"),
         ("api_keys: {a: {grants: [admin], expires: 2030-01-01}}", "is neither a time with"),
         (

@@ -9,12 +9,13 @@ import sys
 from importlib import metadata
 from pathlib import Path
 
+import click
 import pytest
 from click.testing import CliRunner
 
 from seb_appliance import __version__
 from seb_appliance.cli import run, seb
-from seb_appliance.setting_table import SETTINGS
+from seb_appliance.settings import SETTINGS
 
 ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.startswith("SEB_")}
 
@@ -39,14 +40,25 @@ def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_every_setting_but_secrets_has_a_flag_of_serve() -> None:
-    flags = {flag for option in seb.commands["serve"].params for flag in option.opts}
+    serve = seb.get_command(click.Context(seb), "serve")
+    assert serve is not None
+    flags = {flag for option in serve.params for flag in option.opts}
     assert flags == {"--config"} | {s.flag for s in SETTINGS if s.has_flag and not s.client}
     assert "--s3-secret-access-key" not in flags
     assert "--fail" not in flags
 
 
+def test_version_imports_no_command() -> None:
+    imported = python(
+        "import sys\nfrom seb_appliance.cli import run\nrun(['--version'])\nprint(*sys.modules)\n"
+    ).splitlines()[-1]
+    heavy = {"asyncio", "ssl", "tomllib", "msgspec", "rich", "yaml", "seb_appliance.settings"}
+    assert not heavy & set(imported.split())
+    assert "seb_appliance.cli.commands" not in imported
+
+
 def test_help_imports_nothing_of_the_server() -> None:
-    heavy = {"boto3", "sqlalchemy", "alembic", "litestar", "uvicorn", "rich", "msgspec"}
+    heavy = {"boto3", "sqlalchemy", "alembic", "litestar", "uvicorn", "rich"}
     imported = python(
         "import sys\nfrom seb_appliance.cli import run\nrun(['--help'])\nprint(*sys.modules)\n"
     )
@@ -55,7 +67,7 @@ def test_help_imports_nothing_of_the_server() -> None:
 
 def test_a_command_that_talks_to_an_appliance_imports_nothing_of_the_server(tmp_path: Path) -> None:
     (tmp_path / "key").write_text("seb_x")
-    heavy = ["boto3", "sqlalchemy", "alembic", "litestar", "uvicorn", "uvloop", "rich", "aiosqlite"]
+    heavy = ["boto3", "sqlalchemy", "alembic", "litestar", "uvicorn", "uvloop", "rich"]
     code = (
         f"import sys\nfor name in {heavy}: sys.modules[name] = None\n"
         "from seb_appliance.cli import run\n"
@@ -71,8 +83,8 @@ def test_the_base_install_says_what_the_server_needs() -> None:
     code = (
         "import sys; sys.modules['rich.console'] = None\n"
         "sys.modules['seb_appliance.ops.serve.process'] = None\n"
-        "from seb_appliance.cli.parts import need_server\n"
-        "from seb_appliance.start_errors import StartError\n"
+        "from seb_appliance.cli.errors import need_server\n"
+        "from seb_appliance.errors import StartError\n"
         "try:\n"
         "    with need_server():\n"
         "        raise ModuleNotFoundError('no', name='litestar')\n"

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from seb_appliance.cli.control_client import ask
-from seb_appliance.start_errors import StartError
+from seb_appliance.cli.commands.admin import ask
+from seb_appliance.errors import StartError
 
 
 @contextmanager
@@ -64,7 +64,7 @@ def test_without_an_appliance_the_sentence_says_so(tmp_path: Path) -> None:
 def test_a_socket_that_a_crash_left_is_no_appliance(tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as left:
         left.bind(str(tmp_path / "control.sock"))
-    with pytest.raises(StartError, match="nobody listens"):
+    with pytest.raises(StartError, match="nothing listens"):
         ask(tmp_path, "reset-key")
 
 

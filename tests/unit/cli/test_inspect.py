@@ -15,12 +15,12 @@ from crc32c import crc32c
 from seb_appliance.cli import seb
 from seb_appliance.cli.describe import describe
 from seb_appliance.cli.output import outline
-from seb_appliance.errors import BadBatchError
+from seb_appliance.errors import BadBatchError, StartError
 from seb_appliance.formats import batch, entry
 from seb_appliance.formats.columns import BinaryColumn, Columns, int64s
 from seb_appliance.formats.contents import Contents, Section
-from seb_appliance.formats.operations import ApiKeyCreated, Append, TopicCreated, TopicSettings
-from seb_appliance.start_errors import StartError
+from seb_appliance.formats.operations import ApiKeyCreated, Append, TopicCreated
+from seb_appliance.formats.topic_settings import TopicSettings
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "seb-v1"
 BATCH = batch.encode(

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from seb_appliance import limits
 from seb_appliance.errors import BadBatchError
 from seb_appliance.formats import batch, entry
+from seb_appliance.formats.api_key_members import Grant
 from seb_appliance.formats.contents import (
     CheckedSeq,
     Contents,
@@ -29,7 +30,6 @@ from seb_appliance.formats.operations import (
     Append,
     CommittedOffset,
     EpochStarted,
-    Grant,
     GroupDeleted,
     GroupReset,
     LeaseReleased,
@@ -41,8 +41,8 @@ from seb_appliance.formats.operations import (
     TopicCompacted,
     TopicCreated,
     TopicDeleted,
-    TopicSettings,
 )
+from seb_appliance.formats.topic_settings import TopicSettings
 from tests.unit.formats.samples import plain
 
 IDS = {"writer_id": b"w" * 16, "entry_id": b"e" * 16, "bucket_id": b"b" * 16}

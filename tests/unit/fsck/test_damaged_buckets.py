@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from seb_appliance.start_errors import StoreUnusableError
+from seb_appliance.errors import StoreUnusableError
 from tests.support.whole_bucket import Whole, check, codes
 
 

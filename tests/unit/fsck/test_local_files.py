@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from seb_appliance.state import key_index_rows as rows
-from seb_appliance.state.digest import rows_checksum
+from seb_appliance.state.tables import rows_checksum
 from tests.support.whole_bucket import Whole, check, codes
 
 

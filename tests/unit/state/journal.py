@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from seb_appliance.broker.ports import ApiKeyRow
 from seb_appliance.formats import entry as entry_format
+from seb_appliance.formats.api_key_members import Grant
 from seb_appliance.formats.contents import Contents, RequestResult, Section
 from seb_appliance.formats.durable_streams import StreamState
 from seb_appliance.formats.entry import ORIGIN, Entry, Position
@@ -16,13 +17,12 @@ from seb_appliance.formats.operations import (
     CommittedOffset,
     EpochStarted,
     Event,
-    Grant,
     LeaseTaken,
     OffsetsCommitted,
     StreamSet,
     TopicCreated,
-    TopicSettings,
 )
+from seb_appliance.formats.topic_settings import TopicSettings
 
 BUCKET_ID = b"B" * 16
 START_US = 1_800_000_000_000_000

@@ -16,11 +16,10 @@ from pathlib import Path
 import pytest
 
 from seb_appliance import limits
-from seb_appliance.errors import CorruptObjectError
+from seb_appliance.errors import ConfigurationError, CorruptObjectError
 from seb_appliance.formats.entry import ORIGIN
-from seb_appliance.start_errors import ConfigurationError
 from seb_appliance.state.database import StateDatabase
-from seb_appliance.state.digest import state_digest
+from seb_appliance.state.tables import state_digest
 from tests.unit.state.journal import Journal, sample
 
 JOURNAL = sample(120)
@@ -252,7 +251,7 @@ async def test_a_kill_amid_a_checkpoint_and_a_lost_log_is_noticed(
 async def test_a_state_of_a_newer_release_stops_the_start_and_stays(path: Path, sound: str) -> None:
     _sql("UPDATE alembic_version SET version_num = '9999'")(path)
     with closing(sqlite3.connect(path)) as connection:
-        from seb_appliance.state.digest import rows_checksum
+        from seb_appliance.state.tables import rows_checksum
 
         checksum = rows_checksum(connection)
         with connection:
@@ -277,7 +276,7 @@ FULL_DISK = """
 import asyncio, resource, sys
 from pathlib import Path
 from seb_appliance import limits
-from seb_appliance.start_errors import (ConfigurationError)
+from seb_appliance.errors import (ConfigurationError)
 from seb_appliance.state.database import StateDatabase
 from tests.unit.state.journal import sample
 

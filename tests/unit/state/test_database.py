@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from seb_appliance.broker.ports import ApiKeyRow, EntryRef, EntryRow
-from seb_appliance.errors import CorruptObjectError
+from seb_appliance.errors import ConfigurationError, CorruptObjectError
 from seb_appliance.formats.entry import ORIGIN
 from seb_appliance.formats.operations import (
     ApiKeyRevoked,
@@ -21,11 +21,10 @@ from seb_appliance.formats.operations import (
     OffsetsCommitted,
     TopicChanged,
     TopicDeleted,
-    TopicSettings,
 )
-from seb_appliance.start_errors import ConfigurationError
+from seb_appliance.formats.topic_settings import TopicSettings
 from seb_appliance.state.database import StateDatabase
-from seb_appliance.state.digest import state_digest
+from seb_appliance.state.tables import state_digest
 from tests.unit.state.journal import (
     BUCKET_ID,
     Journal,
@@ -356,10 +355,7 @@ async def test_a_state_in_use_elsewhere_is_the_operators_matter(
     path: Path, database: StateDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     journal = sample(3)
-    await database.position()
-    async with database._engine.connect() as connection:
-        await connection.exec_driver_sql("PRAGMA busy_timeout = 1")
-        await connection.rollback()
+    await database._transact(lambda connection: connection.execute("PRAGMA busy_timeout = 1"))
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
         with pytest.raises(ConfigurationError, match="no other appliance"):

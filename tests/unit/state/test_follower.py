@@ -5,17 +5,16 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
-from sqlalchemy import event
 
 from seb_appliance import limits
 from seb_appliance.failpoints import NO_FAILPOINTS
 from seb_appliance.state.database import StateDatabase
-from seb_appliance.state.digest import state_digest
 from seb_appliance.state.follower import StateFollower
+from seb_appliance.state.tables import state_digest
 from tests.support.fakes import FakeClock
 from tests.unit.state.journal import Journal, sample, section, topic_created
 
@@ -63,12 +62,11 @@ async def test_a_followed_state_equals_the_one_rebuilt_from_the_journal(
 async def test_entries_that_wait_share_one_transaction(
     follower: StateFollower, database: StateDatabase
 ) -> None:
-    commits: list[object] = []
-    event.listen(database._engine.sync_engine, "commit", commits.append)
+    statements = await _traced(database)
     for entry in sample(50).entries:
         follower.follow(entry)
     await follower.drain()
-    assert len(commits) == 1
+    assert statements.count("COMMIT") == 1
 
 
 async def test_entries_soon_after_a_commit_gather_until_time_has_passed(
@@ -77,15 +75,14 @@ async def test_entries_soon_after_a_commit_gather_until_time_has_passed(
     journal = sample(10)
     follower.follow(journal.entries[0])
     await follower.drain()
-    commits: list[object] = []
-    event.listen(database._engine.sync_engine, "commit", commits.append)
+    statements = await _traced(database)
     for entry in journal.entries[1:6]:
         follower.follow(entry)
         await clock.advance(limits.STATE_GATHER_S / 10)
-    assert (len(commits), follower.lag_entries) == (0, 5)
+    assert (statements, follower.lag_entries) == ([], 5)
     await clock.advance(limits.STATE_GATHER_S)
     await follower.drain()
-    assert len(commits) == 1
+    assert statements.count("COMMIT") == 1
 
 
 async def test_many_entries_do_not_gather_longer(
@@ -95,7 +92,7 @@ async def test_many_entries_do_not_gather_longer(
     committed, begun_s = asyncio.Event(), clock.monotonic_s()
     follower.follow(journal.entries[0])
     await follower.drain()
-    event.listen(database._engine.sync_engine, "commit", lambda _: committed.set())
+    await _on_commit(database, committed.set)
     for entry in journal.entries[1:]:
         follower.follow(entry)
     await asyncio.wait_for(committed.wait(), 60)
@@ -108,12 +105,12 @@ async def test_entries_that_come_during_a_commit_are_in_the_next(
     journal = sample(10)
     coming = iter(journal.entries)
 
-    def one_more(_: object) -> None:
+    def one_more() -> None:
         if entry := next(coming, None):
             follower.follow(entry)
 
-    event.listen(database._engine.sync_engine, "commit", one_more)
-    one_more(None)
+    await _on_commit(database, one_more)
+    one_more()
     await follower.drain()
     assert follower.failure == ""
     assert await database.position() == journal.position
@@ -122,12 +119,7 @@ async def test_entries_that_come_during_a_commit_are_in_the_next(
 async def test_nothing_is_written_and_no_timer_runs_while_idle(
     follower: StateFollower, database: StateDatabase, clock: FakeClock
 ) -> None:
-    statements: list[object] = []
-    event.listen(
-        database._engine.sync_engine,
-        "before_cursor_execute",
-        lambda *arguments: statements.append(arguments),
-    )
+    statements = await _traced(database)
     await clock.advance(3600)
     assert (statements, clock.armed) == ([], 0)
 
@@ -214,7 +206,7 @@ async def test_a_file_damaged_while_running_is_reported_and_rebuilt_by_a_restart
     for entry in journal.entries:
         follower.follow(entry)
     await follower.drain()
-    await database.close()  # all of it is in the file now; the follower reopens it
+    await database._while_closed(lambda: None)  # now everything is in the file itself
     with path.open("r+b") as file:
         file.seek(4096)
         file.write(b"\xff" * (path.stat().st_size - 4096))
@@ -251,8 +243,31 @@ async def test_closing_projects_what_is_behind(database: StateDatabase, clock: F
 
 async def _limit_pages(database: StateDatabase, pages: int) -> None:
     """Make SQLite say that the disk is full beyond `pages` pages (of 4 KiB)."""
-    async with database._engine.connect() as connection:
-        await connection.exec_driver_sql(f"PRAGMA max_page_count = {pages}")
+    pragma = f"PRAGMA max_page_count = {pages}"
+    await database._transact(lambda connection: connection.execute(pragma).fetchall())
+
+
+async def _trace(database: StateDatabase, called: Callable[[str], object]) -> None:
+    """Call `called`, in the thread of the database, with each SQL statement from now on."""
+    await database.position()
+    assert database._connection is not None
+    database._connection.set_trace_callback(called)
+
+
+async def _traced(database: StateDatabase) -> list[str]:
+    statements: list[str] = []
+    await _trace(database, statements.append)
+    return statements
+
+
+async def _on_commit(database: StateDatabase, called: Callable[[], object]) -> None:
+    loop = asyncio.get_running_loop()
+
+    def traced(statement: str) -> None:
+        if statement == "COMMIT":
+            loop.call_soon_threadsafe(called)
+
+    await _trace(database, traced)
 
 
 KILLED = """

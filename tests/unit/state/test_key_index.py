@@ -16,7 +16,7 @@ from seb_appliance.broker.values import BatchSlice
 from seb_appliance.errors import CorruptObjectError
 from seb_appliance.formats import batch
 from seb_appliance.formats.columns import BinaryColumn, Columns, int64s
-from seb_appliance.formats.operations import KeyIndexMode
+from seb_appliance.formats.topic_settings import KeyIndexMode
 from seb_appliance.state.key_index import SqliteKeyIndex
 
 BUCKET = b"B" * 16

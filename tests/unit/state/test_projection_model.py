@@ -29,6 +29,7 @@ from seb_appliance.broker.ports import (
     UserRow,
     WriterRow,
 )
+from seb_appliance.formats.api_key_members import Grant, Quotas
 from seb_appliance.formats.contents import Section
 from seb_appliance.formats.entry import Entry
 from seb_appliance.formats.operations import (
@@ -37,10 +38,8 @@ from seb_appliance.formats.operations import (
     ApiKeyRotated,
     EpochStarted,
     Event,
-    Grant,
     ObjectsCondemned,
     ObjectsRemoved,
-    Quotas,
     ReplacedRange,
     SegmentsReplaced,
     StoredObject,
@@ -48,14 +47,14 @@ from seb_appliance.formats.operations import (
     TopicChanged,
     TopicCompacted,
     TopicDeleted,
-    TopicSettings,
     TopicTrimmed,
     UserRemoved,
     UserSet,
     object_id_of,
 )
+from seb_appliance.formats.topic_settings import TopicSettings
 from seb_appliance.state.database import StateDatabase
-from seb_appliance.state.digest import state_digest
+from seb_appliance.state.tables import state_digest
 from tests.unit.state.group_model import GroupModel
 from tests.unit.state.journal import (
     START_US,

@@ -20,7 +20,7 @@ from seb_appliance.formats.entry import ORIGIN
 from seb_appliance.formats.operations import Event, TopicDeleted
 from seb_appliance.state import checks
 from seb_appliance.state.database import StateDatabase
-from seb_appliance.state.digest import state_digest
+from seb_appliance.state.tables import state_digest
 from tests.unit.state.journal import START_US, Journal, section, topic_created
 
 HOUR_US = 3600 * 1_000_000

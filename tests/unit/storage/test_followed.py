@@ -4,11 +4,10 @@ import random
 
 import pytest
 
-from seb_appliance.errors import FencedError, StandbyError
+from seb_appliance.errors import ConfigurationError, FencedError, StandbyError, StartError
 from seb_appliance.formats.contents import Contents
 from seb_appliance.formats.entry import encode, read_header
 from seb_appliance.formats.operations import TopicDeleted
-from seb_appliance.start_errors import ConfigurationError, StartError
 from seb_appliance.storage import layout
 from seb_appliance.storage.journal.bases import encode_base, make_base
 from seb_appliance.storage.journal.followed import BASES_S, FLOOR_S

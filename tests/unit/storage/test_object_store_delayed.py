@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 
-from seb_appliance.errors import ObjectExistsError, ObjectMissingError
+from seb_appliance.errors import ConfigurationError, ObjectExistsError, ObjectMissingError
 from seb_appliance.ops.host.stores import make_store
-from seb_appliance.settings import load
-from seb_appliance.start_errors import ConfigurationError
+from seb_appliance.setting_sources import load
 from seb_appliance.storage.stores.delayed import DelayedStore
 from seb_appliance.storage.stores.memory import MemoryStore
 from seb_appliance.storage.stores.object_store import ObjectStore

@@ -15,6 +15,7 @@ import pytest
 
 from seb_appliance.clock import monotonic_s
 from seb_appliance.errors import (
+    ConfigurationError,
     ObjectExistsError,
     StoreClockSkewError,
     StoreConflictError,
@@ -23,7 +24,6 @@ from seb_appliance.errors import (
     StoreUncertainError,
     StoreUnsupportedError,
 )
-from seb_appliance.start_errors import ConfigurationError
 from seb_appliance.storage.stores.object_store import ObjectInfo
 from seb_appliance.storage.stores.s3 import S3Store
 from seb_appliance.storage.stores.s3_options import S3Options

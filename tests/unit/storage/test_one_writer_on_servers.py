@@ -6,8 +6,7 @@ import random
 import pytest
 
 from seb_appliance.clock import SystemClock
-from seb_appliance.errors import FencedError
-from seb_appliance.start_errors import StoreUnusableError
+from seb_appliance.errors import FencedError, StoreUnusableError
 from seb_appliance.storage.recovery.opening import run_store_test
 from seb_appliance.storage.stores.s3 import S3Store
 from tests.support.appliances import Appliance, rebuilt

@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
-from seb_appliance.errors import FencedError
-from seb_appliance.start_errors import (
+from seb_appliance.errors import (
     BucketInUseError,
     ConfigurationError,
+    FencedError,
     StoreAwayError,
     StoreUnusableError,
 )

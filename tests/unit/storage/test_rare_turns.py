@@ -5,9 +5,15 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from seb_appliance.errors import CorruptObjectError, FencedError, ObjectMissingError
+from seb_appliance.errors import (
+    BucketInUseError,
+    CorruptObjectError,
+    FencedError,
+    NewerReleaseError,
+    ObjectMissingError,
+    StoreUnusableError,
+)
 from seb_appliance.formats.entry import Position, decode
-from seb_appliance.start_errors import BucketInUseError, NewerReleaseError, StoreUnusableError
 from seb_appliance.storage import layout
 from seb_appliance.storage.journal import journal as journal_file
 from seb_appliance.storage.journal import replay

@@ -10,14 +10,15 @@ from seb_appliance.broker.ports import StoreHealth
 from seb_appliance.errors import (
     ObjectExistsError,
     ObjectMissingError,
+    StoreAwayError,
     StoreClockSkewError,
     StoreConflictError,
     StoreDeniedError,
     StoreError,
     StoreUncertainError,
     StoreUnsupportedError,
+    StoreUnusableError,
 )
-from seb_appliance.start_errors import StoreAwayError, StoreUnusableError
 from seb_appliance.storage.journal.retry import RetryingStore, given_up
 from seb_appliance.storage.stores.memory import MemoryStore
 from tests.support.fakes import FakeClock

@@ -6,10 +6,9 @@ import msgspec
 import pytest
 from crc32c import crc32c
 
-from seb_appliance.errors import FencedError
+from seb_appliance.errors import BucketInUseError, FencedError, FencedStartError, StoreUnusableError
 from seb_appliance.formats.contents import Contents
 from seb_appliance.formats.entry import decode, encode
-from seb_appliance.start_errors import BucketInUseError, FencedStartError, StoreUnusableError
 from seb_appliance.storage import layout
 from seb_appliance.storage.journal.bases import decode_base, encode_base, make_base
 from seb_appliance.storage.journal.claims import UNKNOWN_LIST_WAIT_S

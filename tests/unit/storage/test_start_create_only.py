@@ -2,10 +2,15 @@
 
 import pytest
 
-from seb_appliance.errors import CorruptObjectError, FencedError, ObjectMissingError
+from seb_appliance.errors import (
+    BucketInUseError,
+    CorruptObjectError,
+    FencedError,
+    ObjectMissingError,
+    StoreUnusableError,
+)
 from seb_appliance.formats.contents import Contents
 from seb_appliance.formats.entry import decode, encode
-from seb_appliance.start_errors import BucketInUseError, StoreUnusableError
 from seb_appliance.storage import layout
 from seb_appliance.storage.journal import replay
 from seb_appliance.storage.stores.memory import MemoryStore

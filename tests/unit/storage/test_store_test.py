@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from seb_appliance.start_errors import StoreUnusableError
+from seb_appliance.errors import StoreUnusableError
 from seb_appliance.storage import layout
 from seb_appliance.storage.recovery.opening import run_store_test
 from seb_appliance.storage.stores.memory import MemoryStore

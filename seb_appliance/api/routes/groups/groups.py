@@ -5,31 +5,43 @@ from __future__ import annotations
 from typing import Annotated, Final
 
 import msgspec
-from litestar import delete, get, post
-from litestar.handlers import HTTPRouteHandler
-from litestar.types import ASGIApp
 
 from seb_appliance import limits
 from seb_appliance.api.encoding import parameters
-from seb_appliance.api.encoding.answers import Answer, json_answer
-from seb_appliance.api.encoding.json_bodies import read_json
-from seb_appliance.api.encoding.parameters import refuse_unsupported
 from seb_appliance.api.encoding.times import format_time
+from seb_appliance.api.openapi.parameters import query
+from seb_appliance.api.openapi.shared import (
+    REMOVAL_ERRORS,
+    WRITE_ERRORS,
+)
 from seb_appliance.api.routes.groups.rights import (
     authorize_group,
     authorize_whole,
     check_seen,
     group_sees,
 )
-from seb_appliance.api.server.auth import AnyRequest, Call, enter
+from seb_appliance.api.routes.route import (
+    RequestContext,
+    json_body,
+    json_reply,
+    no_content,
+    route,
+)
+from seb_appliance.api.server.auth import Call
 from seb_appliance.broker.broker import Broker
-from seb_appliance.broker.groups.views import GroupTopicView, GroupView, LeaseView, ResetRow
+from seb_appliance.broker.groups.groups import GroupTopicView, GroupView, ResetRow
 from seb_appliance.broker.topics.names import check_group_name, check_topic_name
 from seb_appliance.broker.values import ApiKeyView
-from seb_appliance.errors import BadRequestError
+from seb_appliance.errors import (
+    BadNameError,
+    BadRequestError,
+    CorruptObjectError,
+    GroupNotFoundError,
+    OffsetConflictError,
+    TopicNotFoundError,
+)
 from seb_appliance.formats.numbers import Whole
 
-LIST_QUERY: Final = frozenset({"after", "limit"})
 Shift = Annotated[int, msgspec.Meta(ge=-limits.OFFSET_MAX, le=limits.OFFSET_MAX)]
 
 
@@ -108,21 +120,12 @@ class ResetOut(msgspec.Struct):
     topics: list[ResetTopic]
 
 
-_decoder: Final = msgspec.json.Decoder(Reset)
-
-
-def _lease_out(view: LeaseView | None) -> LeaseOut | None:
-    if view is None:
-        return None
-    return LeaseOut(view.generation, view.holder, view.ttl_ms, view.expires_in_ms)
-
-
 def _summary(
     view: GroupView,
 ) -> tuple[str, int, int, int, float, str | None, LeaseOut | None]:
     lag = view.lag
     committed = None if view.committed_us is None else format_time(view.committed_us)
-    lease = _lease_out(view.lease)
+    lease = msgspec.convert(view.lease, LeaseOut | None, from_attributes=True)
     return view.group, len(view.topics), lag.records, lag.bytes, lag.seconds, committed, lease
 
 
@@ -168,52 +171,144 @@ async def _reset(broker: Broker, call: Call, group: str, asked: Reset) -> ResetO
     rows: list[ResetRow] = await groups.plan_reset(group, topics, to, asked.shift or 0)
     if not asked.dry_run:
         rows = await groups.reset(group, rows, call.actor)
-    listed = [ResetTopic(row.topic, row.topic_id, row.before, row.after) for row in rows]
+    listed = msgspec.convert(rows, list[ResetTopic], from_attributes=True)
     return ResetOut(group, asked.dry_run, listed)
 
 
-def routes(broker: Broker) -> list[HTTPRouteHandler]:
-    @get("/v1/groups")
-    async def list_groups(request: AnyRequest) -> ASGIApp:
-        call = enter(request, broker, LIST_QUERY)
-        after = call.query.get("after", "")
-        most = parameters.integer(
-            call.query.get("limit", str(limits.GROUPS_PER_PAGE_DEFAULT)),
+_LEASE: Final = {
+    "generation": 1207,
+    "holder": "worker-1",
+    "ttl_ms": 30_000,
+    "expires_in_ms": 29_412,
+}
+_SUMMARY: Final = {
+    "group": "lake.orders",
+    "topic_count": 1,
+    "lag_records": 2,
+    "lag_bytes": 512,
+    "lag_seconds": 0.73,
+    "last_commit": "2026-11-21T10:00:00.000123Z",
+    "lease": _LEASE,
+}
+_GROUP: Final = {
+    **_SUMMARY,
+    "topics": [
+        {
+            "topic": "orders.eu",
+            "topic_id": 3,
+            "committed_offset": 1044,
+            "metadata": "",
+            "last_commit": "2026-11-21T10:00:00.000123Z",
+            "log_start_offset": 0,
+            "log_end_offset": 1046,
+            "lag_records": 2,
+            "lag_bytes": 512,
+            "lag_seconds": 0.73,
+        }
+    ],
+}
+
+
+@route(
+    "GET",
+    "/v1/groups",
+    "listGroups",
+    tag="Groups",
+    summary="List the groups that the API key may see, by name",
+    description="Go on while `next_after` is not null: a page may hold fewer than `limit`.",
+    parameters=[
+        query("after", "The `next_after` of the page before.", "lake.orders"),
+        query(
             "limit",
-            smallest=1,
-            largest=limits.GROUPS_PER_PAGE_MAX,
-        )
-        if after:
-            check_group_name(after)
-        views, next_after = await broker.groups.page(after, most, group_sees(broker, call.key))
-        return json_answer(200, GroupsOut([GroupSummary(*_summary(v)) for v in views], next_after))
+            "At most so many groups.",
+            type="integer",
+            minimum=1,
+            maximum=limits.GROUPS_PER_PAGE_MAX,
+            default=limits.GROUPS_PER_PAGE_DEFAULT,
+        ),
+    ],
+    replies=json_reply(GroupsOut, {"groups": [_SUMMARY], "next_after": None}, "A page of groups"),
+    errors=(BadNameError,),
+)
+async def list_groups(ctx: RequestContext) -> object:
+    after = ctx.call.query.get("after", "")
+    most = parameters.integer(
+        ctx.call.query.get("limit", str(limits.GROUPS_PER_PAGE_DEFAULT)),
+        "limit",
+        smallest=1,
+        largest=limits.GROUPS_PER_PAGE_MAX,
+    )
+    if after:
+        check_group_name(after)
+    views, next_after = await ctx.broker.groups.page(
+        after, most, group_sees(ctx.broker, ctx.call.key)
+    )
+    return GroupsOut([GroupSummary(*_summary(v)) for v in views], next_after)
 
-    @get("/v1/groups/{group:str}")
-    async def get_group(request: AnyRequest) -> ASGIApp:
-        call = enter(request, broker)
-        group: str = request.scope["path_params"]["group"]
-        sees = group_sees(broker, call.key)
-        if not sees(group, None):
-            broker.authorize(call.key, "consume", group=group)
-        view = await broker.groups.describe(group, sees)
-        return json_answer(200, GroupOut(*_summary(view), list(map(_topic_out, view.topics))))
 
-    @delete("/v1/groups/{group:str}", status_code=200)  # the answer itself says 204
-    async def delete_group(request: AnyRequest) -> ASGIApp:
-        call = enter(request, broker)
-        group: str = request.scope["path_params"]["group"]
-        broker.authorize(call.key, "manage", group=group)
-        refuse_unsupported(call.headers)
-        await authorize_whole(broker, call.key, group)
-        await broker.groups.delete(group, call.actor)
-        return Answer(204, [])
+@route(
+    "GET",
+    "/v1/groups/{group}",
+    "getGroup",
+    tag="Groups",
+    summary="Show where a group stands, its lag and its lease",
+    replies=json_reply(GroupOut, _GROUP, "The group"),
+    errors=(GroupNotFoundError,),
+)
+async def get_group(ctx: RequestContext) -> object:
+    sees = group_sees(ctx.broker, ctx.call.key)
+    if not sees(ctx.group, None):
+        ctx.broker.authorize(ctx.call.key, "consume", group=ctx.group)
+    view = await ctx.broker.groups.describe(ctx.group, sees)
+    return GroupOut(*_summary(view), list(map(_topic_out, view.topics)))
 
-    @post("/v1/groups/{group:str}/reset", status_code=200)
-    async def reset_group(request: AnyRequest) -> ASGIApp:
-        call = enter(request, broker)
-        group: str = request.scope["path_params"]["group"]
-        broker.authorize(call.key, "manage", group=group)
-        asked = await read_json(request, call, broker, _decoder)
-        return json_answer(200, await _reset(broker, call, group, asked))
 
-    return [list_groups, get_group, delete_group, reset_group]
+@route(
+    "DELETE",
+    "/v1/groups/{group}",
+    "deleteGroup",
+    tag="Groups",
+    summary="Delete a group: its offsets and its lease",
+    replies=no_content("Deleted"),
+    errors=(*REMOVAL_ERRORS, GroupNotFoundError),
+    grant="manage",
+)
+async def delete_group(ctx: RequestContext) -> None:
+    await authorize_whole(ctx.broker, ctx.call.key, ctx.group)
+    await ctx.broker.groups.delete(ctx.group, ctx.call.actor)
+
+
+@route(
+    "POST",
+    "/v1/groups/{group}/reset",
+    "resetGroup",
+    tag="Groups",
+    summary="Put a group somewhere else, forward or back; or show what that would do",
+    description="`topics` are names, and patterns that pick among the topics on which the "
+    "group has an offset; left out, these are all meant. A place beyond what can be read "
+    "becomes the nearest that can. Stop the consumers first, or their next commit wins.",
+    body=json_body(Reset, {"topics": ["orders.*"], "to": "earliest", "dry_run": True}),
+    replies=json_reply(
+        ResetOut,
+        {
+            "group": "lake.orders",
+            "dry_run": True,
+            "topics": [{"topic": "orders.eu", "topic_id": 3, "before": 1044, "after": 0}],
+        },
+        "Before and after, by topic",
+    ),
+    errors=(
+        *WRITE_ERRORS,
+        CorruptObjectError,
+        GroupNotFoundError,
+        OffsetConflictError,
+        TopicNotFoundError,
+    ),
+    grant="manage",
+)
+async def reset_group(ctx: RequestContext) -> object:
+    asked: Reset = ctx.body
+    return await _reset(ctx.broker, ctx.call, ctx.group, asked)
+
+
+ROUTES: Final = [list_groups, get_group, delete_group, reset_group]

@@ -6,32 +6,41 @@ from collections.abc import Sequence
 from typing import Annotated, Final
 
 import msgspec
-from litestar import delete, post, put
-from litestar.handlers import HTTPRouteHandler
-from litestar.types import ASGIApp
 
 from seb_appliance import limits
 from seb_appliance.api.encoding import parameters
-from seb_appliance.api.encoding.answers import JSON, Answer, json_answer, json_line
-from seb_appliance.api.encoding.json_bodies import check_json_type, decode_json, read_json
-from seb_appliance.api.encoding.parameters import refuse_unsupported
+from seb_appliance.api.encoding.answers import JSON, Answer, json_line
+from seb_appliance.api.openapi.parameters import query
+from seb_appliance.api.openapi.shared import (
+    REMOVAL_ERRORS,
+    WRITE_ERRORS,
+)
 from seb_appliance.api.routes.groups.rights import authorize_commit, authorize_group
-from seb_appliance.api.server.auth import AnyRequest, enter, look_again
-from seb_appliance.api.server.bodies import read_body
-from seb_appliance.api.server.options import ApiOptions
-from seb_appliance.broker.broker import Broker
+from seb_appliance.api.routes.route import (
+    RequestContext,
+    json_body,
+    json_reply,
+    no_content,
+    route,
+)
+from seb_appliance.api.server.auth import look_again
+from seb_appliance.api.server.bodies import check_json_type, decode_json, read_body
 from seb_appliance.broker.groups.admission import Commit
 from seb_appliance.broker.topics.names import check_topic_name
-from seb_appliance.errors import BadParameterError
-from seb_appliance.formats.numbers import Whole
-from seb_appliance.formats.operations import (
-    CommittedOffset,
+from seb_appliance.errors import (
+    BadParameterError,
+    CommitBackwardError,
+    CommitBeyondEndError,
+    LeaseHeldError,
+    OffsetConflictError,
+    StaleGenerationError,
+    TopicNotFoundError,
 )
+from seb_appliance.formats.numbers import Whole
+from seb_appliance.formats.operations import CommittedOffset
 
 Metadata = Annotated[str, msgspec.Meta(max_length=limits.COMMIT_METADATA_CHARACTERS_MAX)]
 Generation = Annotated[int, msgspec.Meta(ge=1, le=limits.OFFSET_MAX)]
-
-
 _NO_MORE: Final = msgspec.Meta(max_length=limits.OFFSETS_PER_COMMIT_MAX)
 
 
@@ -87,35 +96,7 @@ def committed_body(commit: Commit, stored: Sequence[CommittedOffset]) -> bytes:
     return json_line(OffsetsOut(commit.group, dict(commit.offsets), topic_ids))
 
 
-def routes(broker: Broker, options: ApiOptions) -> list[HTTPRouteHandler]:
-    @put("/v1/groups/{group:str}/offsets")
-    async def commit_offsets(request: AnyRequest) -> ASGIApp:
-        call = enter(request, broker)
-        group: str = request.scope["path_params"]["group"]
-        broker.authorize(call.key, "consume", group=group)
-        refuse_unsupported(call.headers)
-        body, reservation = await read_body(
-            request.receive, call.headers, call.owner, broker.pending, limits.COMMIT_BYTES_MAX
-        )
-        try:
-            check_json_type(body, call.headers)
-            asked = await options.parser.parse(call.owner, parse_offsets, body)
-            commit = commit_of(group, asked)
-            await authorize_commit(broker, call.key, group, commit.offsets)
-            look_again(request.scope)
-        except BaseException:
-            reservation.release()
-            raise
-        stored = await broker.groups.commit(commit, reservation, call.actor)
-        return Answer(200, [(b"content-type", JSON)], committed_body(commit, stored))
-
-    return [commit_offsets]
-
-
 # `/v1/groups/{group}/lease`: one consumer at a time, for those who need that.
-
-
-RELEASE_QUERY: Final = frozenset({"generation"})
 Holder = Annotated[str, msgspec.Meta(min_length=1, max_length=limits.NAME_LENGTH_MAX)]
 Ttl = Annotated[int, msgspec.Meta(ge=limits.LEASE_TTL_MS_MIN, le=limits.LEASE_TTL_MS_MAX)]
 
@@ -137,34 +118,126 @@ class LeaseTakenOut(msgspec.Struct):
     expires_in_ms: int
 
 
-_lease_decoder: Final = msgspec.json.Decoder(NewLease)
+_LEASE: Final = {
+    "generation": 1207,
+    "holder": "worker-1",
+    "ttl_ms": 30_000,
+    "expires_in_ms": 29_412,
+}
 
 
-def lease_routes(broker: Broker) -> list[HTTPRouteHandler]:
-    @post("/v1/groups/{group:str}/lease", status_code=200)
-    async def take_lease(request: AnyRequest) -> ASGIApp:
-        call = enter(request, broker)
-        group: str = request.scope["path_params"]["group"]
-        broker.authorize(call.key, "consume", group=group)
-        asked = await read_json(request, call, broker, _lease_decoder)
-        await authorize_group(broker, call.key, "consume", group)
-        lease = await broker.groups.take_lease(group, asked.holder, asked.ttl_ms, call.actor)
-        taken = LeaseTakenOut(
-            group, lease.generation, lease.holder, lease.ttl_ms, lease.expires_in_ms
-        )
-        return json_answer(200, taken)
+@route(
+    "PUT",
+    "/v1/groups/{group}/offsets",
+    "commitOffsets",
+    tag="Groups",
+    summary="Commit what the group has read: one topic or many, all of it or nothing",
+    description="Offsets are the next ones to read; the group's other topics stay as they "
+    "are. An offset never goes back unless `allow_backward` says so. `expected` makes it "
+    "compare-and-set. While a lease is alive, its `generation` must be sent.",
+    body=json_body(
+        NewOffsets,
+        {
+            "offsets": {"orders.eu": 1044},
+            "metadata": {"orders.eu": "file 17"},
+            "expected": {"orders.eu": 1000},
+            "topic_ids": {"orders.eu": 3},
+            "generation": 1207,
+        },
+    ),
+    replies=json_reply(
+        OffsetsOut,
+        {
+            "group": "lake.orders",
+            "offsets": {"orders.eu": 1044},
+            "topic_ids": {"orders.eu": 3},
+        },
+        "Committed: the bucket has it",
+    ),
+    errors=(
+        *WRITE_ERRORS,
+        TopicNotFoundError,
+        CommitBeyondEndError,
+        CommitBackwardError,
+        OffsetConflictError,
+        StaleGenerationError,
+    ),
+    grant="consume",
+    decodes=False,
+)
+async def commit_offsets(ctx: RequestContext) -> object:
+    body, reservation = await read_body(
+        ctx.request.receive,
+        ctx.call.headers,
+        ctx.call.owner,
+        ctx.broker.pending,
+        limits.COMMIT_BYTES_MAX,
+    )
+    try:
+        check_json_type(body, ctx.call.headers)
+        asked = await ctx.options.parser.parse(ctx.call.owner, parse_offsets, body)
+        commit = commit_of(ctx.group, asked)
+        await authorize_commit(ctx.broker, ctx.call.key, ctx.group, commit.offsets)
+        look_again(ctx.request.scope)
+    except BaseException:
+        reservation.release()
+        raise
+    stored = await ctx.broker.groups.commit(commit, reservation, ctx.call.actor)
+    return Answer(200, [(b"content-type", JSON)], committed_body(commit, stored))
 
-    @delete("/v1/groups/{group:str}/lease", status_code=200)  # the answer itself says 204
-    async def release_lease(request: AnyRequest) -> ASGIApp:
-        call = enter(request, broker, RELEASE_QUERY)
-        group: str = request.scope["path_params"]["group"]
-        await authorize_group(broker, call.key, "consume", group)
-        refuse_unsupported(call.headers)
-        given = call.query.get("generation")
-        if given is None:
-            raise BadParameterError("Say which lease: ?generation= with what taking it answered.")
-        generation = parameters.integer(given, "generation", smallest=1, largest=limits.OFFSET_MAX)
-        await broker.groups.release_lease(group, generation, call.owner)
-        return Answer(204, [])
 
-    return [take_lease, release_lease]
+@route(
+    "POST",
+    "/v1/groups/{group}/lease",
+    "takeLease",
+    tag="Groups",
+    summary="Take the group's lease, or renew it: only its holder may commit",
+    description="A renewal keeps the generation, unless it asks for a longer time than was "
+    "granted: send the generation of the newest answer. A restart of the appliance grants "
+    "the full time again.",
+    body=json_body(NewLease, {"holder": "worker-1", "ttl_ms": 30_000}),
+    replies=json_reply(LeaseTakenOut, {"group": "lake.orders", **_LEASE}, "The lease is yours"),
+    errors=(*WRITE_ERRORS, LeaseHeldError),
+    grant="consume",
+)
+async def take_lease(ctx: RequestContext) -> object:
+    asked: NewLease = ctx.body
+    await authorize_group(ctx.broker, ctx.call.key, "consume", ctx.group)
+    lease = await ctx.broker.groups.take_lease(
+        ctx.group, asked.holder, asked.ttl_ms, ctx.call.actor
+    )
+    return LeaseTakenOut(
+        ctx.group, lease.generation, lease.holder, lease.ttl_ms, lease.expires_in_ms
+    )
+
+
+@route(
+    "DELETE",
+    "/v1/groups/{group}/lease",
+    "releaseLease",
+    tag="Groups",
+    summary="Give the lease back",
+    parameters=[
+        query(
+            "generation",
+            "What taking the lease answered; required.",
+            1207,
+            type="integer",
+            minimum=1,
+            maximum=limits.OFFSET_MAX,
+        ),
+    ],
+    replies=no_content("Given back"),
+    errors=(*REMOVAL_ERRORS, StaleGenerationError),
+    grant="consume",
+)
+async def release_lease(ctx: RequestContext) -> None:
+    await authorize_group(ctx.broker, ctx.call.key, "consume", ctx.group)
+    given = ctx.call.query.get("generation")
+    if given is None:
+        raise BadParameterError("Say which lease: ?generation= with what taking it answered.")
+    generation = parameters.integer(given, "generation", smallest=1, largest=limits.OFFSET_MAX)
+    await ctx.broker.groups.release_lease(ctx.group, generation, ctx.call.owner)
+
+
+ROUTES: Final = [commit_offsets, take_lease, release_lease]

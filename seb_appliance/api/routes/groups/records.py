@@ -5,16 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from litestar import get
-from litestar.handlers import HTTPRouteHandler
-from litestar.types import ASGIApp
-
 from seb_appliance.api.encoding import parameters
-from seb_appliance.api.encoding.answers import Headers
+from seb_appliance.api.encoding.answers import FORMATS, Headers
 from seb_appliance.api.encoding.record_encoding import RecordsOut, ValueShape, framed
-from seb_appliance.api.routes.records.consume import (
-    FORMATS,
-    READ_QUERY,
+from seb_appliance.api.openapi.parameters import CONSUME, Json, query
+from seb_appliance.api.openapi.shared import (
+    BYTES,
+    CSV_ROWS,
+    EVENTS,
+    POSITIONS,
+    READ_ERRORS,
+    RECORD,
+)
+from seb_appliance.api.routes.records.reading import (
     answer_type,
     consumed_headers,
     encode,
@@ -23,13 +26,20 @@ from seb_appliance.api.routes.records.consume import (
     unless_gone,
     value_shape,
 )
-from seb_appliance.api.server.auth import AnyRequest, enter
-from seb_appliance.broker.broker import Broker
-from seb_appliance.broker.groups.views import GroupRead
+from seb_appliance.api.routes.route import (
+    Content,
+    Reply,
+    RequestContext,
+    route,
+)
+from seb_appliance.broker.groups.groups import GroupRead
 from seb_appliance.broker.values import From
+from seb_appliance.errors import (
+    OffsetOutOfRangeError,
+    TopicReplacedError,
+)
 from seb_appliance.formats.columns import Bytes
 
-GROUP_READ_QUERY: Final = (READ_QUERY - {"offset"}) | {"default"}
 DEFAULTS: Final = ("earliest", "latest")
 
 
@@ -77,25 +87,80 @@ def _encode(group: str, read: GroupRead, chosen: str, shape: ValueShape) -> Iter
     return framed(frame, result, shape)
 
 
-def routes(broker: Broker) -> list[HTTPRouteHandler]:
-    @get("/v1/groups/{group:str}/topics/{topic:str}/records")
-    async def consume_in_group(request: AnyRequest) -> ASGIApp:
-        call = enter(request, broker, GROUP_READ_QUERY).without_defaults()
-        group: str = request.scope["path_params"]["group"]
-        topic: str = request.scope["path_params"]["topic"]
-        broker.authorize(call.key, "consume", topic, group)
-        chosen = answer_type(call, FORMATS)
-        shape = value_shape(call.query)
-        wanted = read_request(call)
-        named = parameters.choice(call.query.get("default", "earliest"), "default", DEFAULTS)
-        default = From(latest=True) if named == "latest" else From(earliest=True)
-        read = await unless_gone(
-            broker.groups.read(group, topic, wanted, default=default),
-            request,
-            waits=wanted.wait_ms > 0,
-        )
-        return await encoded(
-            broker, call, _headers(group, read, chosen), _encode(group, read, chosen, shape)
-        )
+_RECORDS: Final = {
+    "topic": "orders.eu",
+    "topic_id": 3,
+    "records": [RECORD],
+    "next_offset": 18,
+    "log_start_offset": 0,
+    "log_end_offset": 19,
+    "group": "lake.orders",
+    "committed_offset": 17,
+    "lag_records": 2,
+    "lag_bytes": 512,
+    "lag_seconds": 0.73,
+}
+_LAG: Final = {
+    "Seb-Group": "The group.",
+    "Seb-Committed-Offset": "Where the group stands; absent when it has no offset on the topic.",
+    "Seb-Lag-Records": "Log end offset minus committed offset.",
+    "Seb-Lag-Bytes": "About what these take in the bucket.",
+    "Seb-Lag-Seconds": "Age of the oldest of them.",
+}
+_IN_GROUP: Final[list[Json]] = [
+    query(
+        "default",
+        "Where to begin when the group has no offset on the topic.",
+        type="string",
+        enum=list(DEFAULTS),
+        default="earliest",
+    ),
+    *(parameter for parameter in CONSUME if parameter["name"] != "offset"),
+]
 
-    return [consume_in_group]
+
+@route(
+    "GET",
+    "/v1/groups/{group}/topics/{topic}/records",
+    "consumeInGroup",
+    tag="Groups",
+    summary="Read on from the committed offset",
+    description="Two readers of one group get the same records, unless they hold a lease: "
+    "reading moves nothing. Commit `next_offset` when the records are dealt with.",
+    parameters=_IN_GROUP,
+    replies={
+        200: Reply(
+            description="Records, perhaps none, and the group's lag",
+            content={
+                "application/json": Content(struct=GroupRecordsOut, example=_RECORDS),
+                "application/x-ndjson": Content(
+                    schema={"type": "string", "description": "One RecordOut per line."}
+                ),
+                "text/csv": CSV_ROWS,
+                "application/vnd.seb.batch": Content(schema=BYTES),
+                "application/cloudevents-batch+json": EVENTS,
+            },
+            headers={**POSITIONS, **_LAG},
+        )
+    },
+    errors=(*READ_ERRORS, OffsetOutOfRangeError, TopicReplacedError),
+    grant="consume",
+)
+async def consume_in_group(ctx: RequestContext) -> object:
+    call = ctx.call.without_defaults()
+    chosen = answer_type(call, FORMATS)
+    shape = value_shape(call.query)
+    wanted = read_request(call)
+    named = parameters.choice(call.query.get("default", "earliest"), "default", DEFAULTS)
+    default = From(latest=True) if named == "latest" else From(earliest=True)
+    read = await unless_gone(
+        ctx.broker.groups.read(ctx.group, ctx.topic, wanted, default=default),
+        ctx.request,
+        waits=wanted.wait_ms > 0,
+    )
+    return await encoded(
+        ctx.broker, call, _headers(ctx.group, read, chosen), _encode(ctx.group, read, chosen, shape)
+    )
+
+
+ROUTES: Final = [consume_in_group]

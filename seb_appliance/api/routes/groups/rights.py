@@ -10,7 +10,7 @@ from collections.abc import Collection
 
 from seb_appliance.broker.broker import Broker
 from seb_appliance.broker.groups.consumer_groups import Sees
-from seb_appliance.broker.groups.views import no_such_group
+from seb_appliance.broker.groups.groups import no_such_group
 from seb_appliance.broker.values import ApiKeyView
 from seb_appliance.tasks import in_slices
 

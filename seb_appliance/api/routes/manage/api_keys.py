@@ -5,24 +5,40 @@ from __future__ import annotations
 from typing import Annotated, Any, Final
 
 import msgspec
-from litestar import delete, get, patch, post
-from litestar.handlers import HTTPRouteHandler
-from litestar.types import ASGIApp
 from msgspec import UNSET, UnsetType
 
 from seb_appliance import limits, quantities
-from seb_appliance.api.encoding.answers import Answer, json_answer
-from seb_appliance.api.encoding.json_bodies import read_json
-from seb_appliance.api.encoding.parameters import duration_ms, refuse_unsupported
+from seb_appliance.api.encoding.parameters import duration_ms
 from seb_appliance.api.encoding.times import AwareTime, format_time, to_us
-from seb_appliance.api.routes.records.many import patterns_of
-from seb_appliance.api.server.auth import AnyRequest, Call, enter
+from seb_appliance.api.openapi.shared import REMOVAL_ERRORS, TIME, WRITE_ERRORS
+from seb_appliance.api.routes.records.many import (
+    patterns_of,
+)
+from seb_appliance.api.routes.route import (
+    Content,
+    Reply,
+    RequestContext,
+    json_body,
+    json_reply,
+    no_content,
+    route,
+)
+from seb_appliance.api.server.bodies import read_json
 from seb_appliance.broker.broker import Broker
 from seb_appliance.broker.values import NO_QUOTAS, ApiKeyView
-from seb_appliance.formats.operations import Grant, PerSecond, Quotas
+from seb_appliance.errors import (
+    ApiKeyNotFoundError,
+    BadJsonError,
+    LastAdminKeyError,
+    RequestTooLargeError,
+    UnsupportedMediaTypeError,
+)
+from seb_appliance.formats.api_key_members import Grant, Quotas
+from seb_appliance.formats.declared import changes_of, given
 
 KeyName = Annotated[str, msgspec.Meta(min_length=1, max_length=limits.API_KEY_NAME_LENGTH_MAX)]
 Description = Annotated[str, msgspec.Meta(max_length=limits.API_KEY_DESCRIPTION_LENGTH_MAX)]
+
 Grants = Annotated[
     tuple[Grant, ...], msgspec.Meta(min_length=1, max_length=limits.GRANTS_PER_API_KEY_MAX)
 ]
@@ -39,12 +55,8 @@ class NewApiKey(msgspec.Struct, forbid_unknown_fields=True):
     quotas: Quotas | None = None
 
 
-class QuotaChanges(msgspec.Struct, forbid_unknown_fields=True):
+class QuotaChanges(changes_of(Quotas, constrained=True)):  # type: ignore[misc]
     """Quotas to change; null takes one away, an absent one stays."""
-
-    requests_per_second: PerSecond | UnsetType | None = UNSET
-    bytes_in_per_second: PerSecond | UnsetType | None = UNSET
-    bytes_out_per_second: PerSecond | UnsetType | None = UNSET
 
 
 class ApiKeyChanges(msgspec.Struct, forbid_unknown_fields=True):
@@ -91,27 +103,16 @@ class ApiKeysOut(msgspec.Struct):
     api_keys: list[ApiKeyOut]
 
 
-_decoder: Final = msgspec.json.Decoder(NewApiKey)
-_changes_decoder: Final = msgspec.json.Decoder(ApiKeyChanges)
-_rotation_decoder: Final = msgspec.json.Decoder(Rotation)
-
-
 def _changes(asked: ApiKeyChanges) -> dict[str, Any]:
     """As Access.change takes them: only what is given, times in µs."""
-    changes = _given(asked)
+    changes = given(asked)
     if "expires" in changes:
         expires = changes.pop("expires")
         changes["expires_us"] = None if expires is None else to_us(expires)
     if "quotas" in changes:
-        quotas = QuotaChanges(None, None, None) if asked.quotas is None else asked.quotas
-        changes["quotas"] = _given(quotas)
+        quotas = NO_QUOTAS if asked.quotas is None else asked.quotas
+        changes["quotas"] = given(quotas)
     return changes
-
-
-def _given(changes: Any) -> dict[str, Any]:
-    return {
-        name: value for name, value in msgspec.structs.asdict(changes).items() if value is not UNSET
-    }
 
 
 def _out(broker: Broker, view: ApiKeyView) -> ApiKeyOut:
@@ -137,79 +138,7 @@ def _time(timestamp_us: int | None) -> str | None:
     return None if timestamp_us is None else format_time(timestamp_us)
 
 
-def _enter(request: AnyRequest, broker: Broker) -> Call:
-    """The call of an admin key. Raises ForbiddenError, and what `enter` raises."""
-    call = enter(request, broker)
-    broker.authorize(call.key, "admin")
-    return call
-
-
-def routes(broker: Broker) -> list[HTTPRouteHandler]:
-    return [*_reading(broker), *_changing(broker)]
-
-
-def _reading(broker: Broker) -> list[HTTPRouteHandler]:
-    @get("/v1/api-keys")
-    async def list_api_keys(request: AnyRequest) -> ASGIApp:
-        _enter(request, broker)
-        return json_answer(200, ApiKeysOut([_out(broker, view) for view in broker.access.all()]))
-
-    @get("/v1/api-keys/{api_key_id:str}")
-    async def get_api_key(request: AnyRequest) -> ASGIApp:
-        _enter(request, broker)
-        return json_answer(
-            200, _out(broker, broker.access.get(request.scope["path_params"]["api_key_id"]))
-        )
-
-    return [list_api_keys, get_api_key]
-
-
-def _changing(broker: Broker) -> list[HTTPRouteHandler]:
-    @post("/v1/api-keys")
-    async def create_api_key(request: AnyRequest) -> ASGIApp:
-        call = _enter(request, broker)
-        asked = await read_json(request, call, broker, _decoder)
-        view, secret = await broker.access.create(
-            asked.name,
-            asked.grants,
-            None if asked.expires is None else to_us(asked.expires),
-            description=asked.description,
-            disabled=asked.disabled,
-            quotas=asked.quotas or NO_QUOTAS,
-            by=call.actor,
-        )
-        return json_answer(201, _made(_out(broker, view), secret))
-
-    @patch("/v1/api-keys/{api_key_id:str}")
-    async def change_api_key(request: AnyRequest) -> ASGIApp:
-        call = _enter(request, broker)
-        asked = await read_json(request, call, broker, _changes_decoder)
-        api_key_id: str = request.scope["path_params"]["api_key_id"]
-        view = await broker.access.change(api_key_id, _changes(asked), call.actor)
-        return json_answer(200, _out(broker, view))
-
-    @post("/v1/api-keys/{api_key_id:str}/rotate", status_code=200)
-    async def rotate_api_key(request: AnyRequest) -> ASGIApp:
-        call = _enter(request, broker)
-        asked = await read_json(request, call, broker, _rotation_decoder)
-        overlap_ms = duration_ms(asked.overlap, "overlap", largest=limits.API_KEY_OVERLAP_MS_MAX)
-        api_key_id: str = request.scope["path_params"]["api_key_id"]
-        view, secret = await broker.access.rotate(api_key_id, overlap_ms, call.actor)
-        return json_answer(200, _made(_out(broker, view), secret))
-
-    @delete("/v1/api-keys/{api_key_id:str}", status_code=200)  # the answer itself says 204
-    async def revoke_api_key(request: AnyRequest) -> ASGIApp:
-        call = _enter(request, broker)
-        refuse_unsupported(call.headers)
-        await broker.access.revoke(request.scope["path_params"]["api_key_id"], call.actor)
-        return Answer(204, [])
-
-    return [create_api_key, change_api_key, rotate_api_key, revoke_api_key]
-
-
 # `POST /v1/tickets`: what an EventSource in a browser shows, as it can send no header.
-
-
 class NewTicket(msgspec.Struct, forbid_unknown_fields=True):
     """`topics`: patterns with commas between them, of the topics that may be read with it."""
 
@@ -226,15 +155,180 @@ class TicketOut(msgspec.Struct):
 
 _ticket_decoder: Final = msgspec.json.Decoder(NewTicket)
 
+_NEW_API_KEY: Final = {
+    "name": "checkout",
+    "description": "writes orders from the shop",
+    "grants": [{"operation": "consume", "topics": "orders.*", "groups": "lake.**"}],
+    "quotas": {
+        "requests_per_second": 200,
+        "bytes_in_per_second": 1048576,
+        "bytes_out_per_second": None,
+    },
+    "expires": None,
+    "disabled": False,
+}
+_API_KEY: Final = {
+    "api_key_id": "k3m9x2ap",
+    **_NEW_API_KEY,
+    "created": "2026-11-21T10:00:00.000123Z",
+    "overlap_until": None,
+    "last_used": "2026-11-21T10:05:00.000123Z",
+}
+_CHANGES: Final = {"disabled": True, "quotas": {"requests_per_second": None}}
+_API_KEY_REPLY: Final = {"application/json": Content(struct=ApiKeyOut, example=_API_KEY)}
+_MADE_REPLY: Final = {
+    "application/json": Content(
+        struct=ApiKeyMade, example={**_API_KEY, "secret": "seb_k3m9x2ap_…_…"}
+    )
+}
 
-def ticket_routes(broker: Broker) -> list[HTTPRouteHandler]:
-    @post("/v1/tickets")
-    async def make_ticket(request: AnyRequest) -> ASGIApp:
-        call = enter(request, broker)
-        broker.authorize(call.key, "consume")
-        until_us = broker.access.holds_until_us(call.key)
-        asked = await read_json(request, call, broker, _ticket_decoder)
-        made = broker.access.tickets.give(call.key, until_us, patterns_of(asked.topics))
-        return json_answer(201, TicketOut(made.text, asked.topics, format_time(made.expires_us)))
 
-    return [make_ticket]
+@route(
+    "GET",
+    "/v1/api-keys",
+    "listApiKeys",
+    tag="API keys",
+    summary="List the API keys, without their secrets",
+    replies=json_reply(ApiKeysOut, {"api_keys": [_API_KEY]}, "API keys"),
+    grant="admin",
+)
+async def list_api_keys(ctx: RequestContext) -> object:
+    return ApiKeysOut([_out(ctx.broker, view) for view in ctx.broker.access.all()])
+
+
+@route(
+    "GET",
+    "/v1/api-keys/{api_key_id}",
+    "getApiKey",
+    tag="API keys",
+    summary="Show an API key, without its secret",
+    replies={200: Reply(description="The API key", content=_API_KEY_REPLY)},
+    errors=(ApiKeyNotFoundError,),
+    grant="admin",
+)
+async def get_api_key(ctx: RequestContext) -> object:
+    return _out(ctx.broker, ctx.broker.access.get(ctx.path["api_key_id"]))
+
+
+@route(
+    "POST",
+    "/v1/api-keys",
+    "createApiKey",
+    tag="API keys",
+    summary="Make an API key; its secret is shown in this answer only",
+    body=json_body(NewApiKey, _NEW_API_KEY),
+    replies={201: Reply(description="The API key with its secret", content=_MADE_REPLY)},
+    errors=WRITE_ERRORS,
+    grant="admin",
+)
+async def create_api_key(ctx: RequestContext) -> object:
+    asked: NewApiKey = ctx.body
+    view, secret = await ctx.broker.access.create(
+        asked.name,
+        asked.grants,
+        None if asked.expires is None else to_us(asked.expires),
+        description=asked.description,
+        disabled=asked.disabled,
+        quotas=asked.quotas or NO_QUOTAS,
+        by=ctx.call.actor,
+    )
+    return _made(_out(ctx.broker, view), secret)
+
+
+@route(
+    "PATCH",
+    "/v1/api-keys/{api_key_id}",
+    "changeApiKey",
+    tag="API keys",
+    summary="Change what is named: name, description, grants, expiry, disabled, quotas",
+    description="In force for every request that begins after the answer. The last admin key "
+    "cannot be disabled, made to expire, or lose its grant.",
+    body=json_body(ApiKeyChanges, _CHANGES),
+    replies={200: Reply(description="The API key as it is now", content=_API_KEY_REPLY)},
+    errors=(*WRITE_ERRORS, ApiKeyNotFoundError, LastAdminKeyError),
+    grant="admin",
+)
+async def change_api_key(ctx: RequestContext) -> object:
+    asked: ApiKeyChanges = ctx.body
+    view = await ctx.broker.access.change(ctx.path["api_key_id"], _changes(asked), ctx.call.actor)
+    return _out(ctx.broker, view)
+
+
+@route(
+    "POST",
+    "/v1/api-keys/{api_key_id}/rotate",
+    "rotateApiKey",
+    tag="API keys",
+    summary="Give an API key a new secret, shown in this answer only",
+    description="The secret of now works beside the new one for `overlap` (24h unless said; at "
+    "most 30d; `0s` ends it at once). Id, grants and quotas stay. An older secret, "
+    "whose overlap is not over, works no more.",
+    body=json_body(Rotation, {"overlap": "24h"}),
+    body_required=False,
+    replies={200: Reply(description="The API key with its new secret", content=_MADE_REPLY)},
+    errors=(*WRITE_ERRORS, ApiKeyNotFoundError),
+    grant="admin",
+)
+async def rotate_api_key(ctx: RequestContext) -> object:
+    asked: Rotation = ctx.body
+    overlap_ms = duration_ms(asked.overlap, "overlap", largest=limits.API_KEY_OVERLAP_MS_MAX)
+    view, secret = await ctx.broker.access.rotate(
+        ctx.path["api_key_id"], overlap_ms, ctx.call.actor
+    )
+    return _made(_out(ctx.broker, view), secret)
+
+
+@route(
+    "DELETE",
+    "/v1/api-keys/{api_key_id}",
+    "revokeApiKey",
+    tag="API keys",
+    summary="Revoke an API key, durably and at once",
+    replies=no_content("Revoked"),
+    errors=(*REMOVAL_ERRORS, ApiKeyNotFoundError, LastAdminKeyError),
+    grant="admin",
+)
+async def revoke_api_key(ctx: RequestContext) -> None:
+    await ctx.broker.access.revoke(ctx.path["api_key_id"], ctx.call.actor)
+
+
+@route(
+    "POST",
+    "/v1/tickets",
+    "makeTicket",
+    tag="Records",
+    summary="A ticket to read with, for a minute, where no header can be sent",
+    description="For an EventSource in a browser: `?ticket=` on reading and following records, "
+    f"any number of times for {limits.TICKET_S} s, on topics that match. A stream that was "
+    "opened in that time goes on. The ticket ends when the API key is changed in any way.",
+    body=json_body(NewTicket, {"topics": "orders.*"}),
+    replies=json_reply(
+        TicketOut,
+        {
+            "ticket": "tkt_q2Zk3v5rYtUuPd1nN0s8c0oX9L1hQm7w",
+            "topics": "orders.*",
+            "expires": TIME,
+        },
+        "The ticket",
+        status=201,
+    ),
+    errors=(BadJsonError, RequestTooLargeError, UnsupportedMediaTypeError),
+    grant="consume",
+    decodes=False,
+)
+async def make_ticket(ctx: RequestContext) -> object:
+    until_us = ctx.broker.access.holds_until_us(ctx.call.key)
+    asked = await read_json(ctx.request, ctx.call, ctx.broker, _ticket_decoder)
+    made = ctx.broker.access.tickets.give(ctx.call.key, until_us, patterns_of(asked.topics))
+    return TicketOut(made.text, asked.topics, format_time(made.expires_us))
+
+
+ROUTES: Final = [
+    list_api_keys,
+    get_api_key,
+    create_api_key,
+    change_api_key,
+    rotate_api_key,
+    revoke_api_key,
+    make_ticket,
+]

@@ -5,19 +5,17 @@ from __future__ import annotations
 from typing import Final
 
 import msgspec
-from litestar import get
-from litestar.handlers import HTTPRouteHandler
-from litestar.types import ASGIApp
 
 from seb_appliance import limits
 from seb_appliance.api.encoding import parameters
-from seb_appliance.api.encoding.answers import json_answer
 from seb_appliance.api.encoding.times import format_time
-from seb_appliance.api.server.auth import AnyRequest, enter
-from seb_appliance.broker.broker import Broker
+from seb_appliance.api.openapi.parameters import AUDIT
+from seb_appliance.api.routes.route import (
+    RequestContext,
+    json_reply,
+    route,
+)
 from seb_appliance.broker.ports import AuditQuery, AuditRow
-
-AUDIT_QUERY: Final = frozenset({"before", "limit", "actor", "subject"})
 
 
 class AuditOut(msgspec.Struct):
@@ -44,21 +42,6 @@ class AuditPageOut(msgspec.Struct):
 
     audit: list[AuditOut]
     next_before: int | None
-
-
-def routes(broker: Broker) -> list[HTTPRouteHandler]:
-    @get("/v1/audit")
-    async def read_audit(request: AnyRequest) -> ASGIApp:
-        call = enter(request, broker, AUDIT_QUERY)
-        broker.authorize(call.key, "admin")
-        query = _query(call.query)
-        rows = await broker.audit(query)
-        more = len(rows) == query.most and rows[-1].number > 1
-        return json_answer(
-            200, AuditPageOut([_out(row) for row in rows], rows[-1].number if more else None)
-        )
-
-    return [read_audit]
 
 
 def _query(query: dict[str, str]) -> AuditQuery:
@@ -96,3 +79,39 @@ def _out(row: AuditRow) -> AuditOut:
 
 def _raw(text: str | None) -> msgspec.Raw | None:
     return None if text is None else msgspec.Raw(text.encode())
+
+
+_ACTION: Final = {
+    "number": 41,
+    "at": "2026-11-21T10:00:00.000123Z",
+    "actor": "k3m9x2ap",
+    "address": "192.0.2.7",
+    "user_agent": "curl/7.88.1",
+    "action": "topic_changed",
+    "subject_kind": "topic",
+    "subject": "orders.eu",
+    "before": {"topic_id": 3, "settings": {"linger_ms": None}},
+    "after": {"topic_id": 3, "settings": {"linger_ms": 100}},
+}
+
+
+@route(
+    "GET",
+    "/v1/audit",
+    "readAudit",
+    tag="Audit",
+    summary="What was done to topics, groups and API keys: who, from where, before and after",
+    description="Newest first. 10,000 actions are kept: who noted most of one action loses "
+    "the oldest of these. Refused actions are not among them.",
+    parameters=AUDIT,
+    replies=json_reply(AuditPageOut, {"audit": [_ACTION], "next_before": 41}, "Actions"),
+    grant="admin",
+)
+async def read_audit(ctx: RequestContext) -> object:
+    query = _query(ctx.call.query)
+    rows = await ctx.broker.audit(query)
+    more = len(rows) == query.most and rows[-1].number > 1
+    return AuditPageOut([_out(row) for row in rows], rows[-1].number if more else None)
+
+
+ROUTES: Final = [read_audit]

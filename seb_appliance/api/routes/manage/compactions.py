@@ -7,18 +7,25 @@ import binascii
 from typing import Final
 
 import msgspec
-from litestar import delete, get, post
-from litestar.handlers import HTTPRouteHandler
-from litestar.types import ASGIApp
 
 from seb_appliance import limits
-from seb_appliance.api.encoding.answers import Answer, json_answer
-from seb_appliance.api.encoding.json_bodies import read_json
-from seb_appliance.api.encoding.parameters import refuse_unsupported
-from seb_appliance.api.server.auth import AnyRequest, Call, enter
-from seb_appliance.broker.broker import Broker
-from seb_appliance.broker.upkeep.external_compactions import CompactionElsewhere, State
-from seb_appliance.errors import BadRequestError, CompactionRefusedError
+from seb_appliance.api.routes.route import (
+    Content,
+    Reply,
+    RequestContext,
+    json_body,
+    json_reply,
+    no_content,
+    route,
+)
+from seb_appliance.broker.upkeep.external_compactions import ExternalCompaction, State
+from seb_appliance.errors import (
+    BadRequestError,
+    CompactionNotFoundError,
+    CompactionRefusedError,
+    StoreUnavailableError,
+    TopicNotFoundError,
+)
 from seb_appliance.formats.numbers import Whole
 
 _MD5_BYTES: Final = 16
@@ -72,11 +79,7 @@ class HandOverIn(msgspec.Struct, forbid_unknown_fields=True):
     segments: list[str]
 
 
-_segment_decoder: Final = msgspec.json.Decoder(NewSegmentIn)
-_hand_over_decoder: Final = msgspec.json.Decoder(HandOverIn)
-
-
-def _compaction_out(found: CompactionElsewhere) -> CompactionOut:
+def _compaction_out(found: ExternalCompaction) -> CompactionOut:
     item = found.item
     return CompactionOut(
         found.compaction_id,
@@ -106,69 +109,151 @@ def _md5(text: str) -> bytes:
     return digest
 
 
-def _entered(request: AnyRequest, broker: Broker) -> tuple[Call, str]:
-    call = enter(request, broker)
-    topic: str = request.scope["path_params"]["topic"]
-    broker.authorize(call.key, "manage", topic)
-    return call, topic
-
-
-def _check_quotas(call: Call) -> None:
-    """Raises CompactionRefusedError."""
-    if call.key.quotas.bytes_in_per_second is not None:
+def _may_store(ctx: RequestContext) -> None:
+    """Raises ForbiddenError, CompactionRefusedError."""
+    ctx.broker.authorize(ctx.call.key, "manage", ctx.topic)
+    if ctx.call.key.quotas.bytes_in_per_second is not None:
         raise CompactionRefusedError(
             "This API key has a quota on bytes in, and nobody could count what it stores in the "
             "bucket itself."
         )
 
 
-def routes(broker: Broker) -> list[HTTPRouteHandler]:
-    @post("/v1/topics/{topic:str}/compactions")
-    async def begin_compaction(request: AnyRequest) -> ASGIApp:
-        call, topic = _entered(request, broker)
-        refuse_unsupported(call.headers)
-        _check_quotas(call)
-        begun = await broker.tidying.elsewhere.begin(topic, call.owner)
-        return json_answer(201, _compaction_out(begun))
+_ID: Final = "9f86d081884c7d65"
+_COMPACTION: Final = {
+    "compaction": _ID,
+    "topic": "customers",
+    "topic_id": 3,
+    "bucket_id": "5f1d6c0be3a2479b8d1e2f3a4b5c6d7e",
+    "base_offset": 0,
+    "last_offset": 655359,
+    "log_start_offset": 0,
+    "tombstones_until_us": 1795258800000000,
+    "tombstones_below": 491520,
+    "size_bytes": 67108864,
+    "dirty_bytes": 50331648,
+    "segment_bytes": 67108864,
+    "state": "open",
+    "reason": "",
+}
+_REPLY: Final = {"application/json": Content(struct=CompactionOut, example=_COMPACTION)}
 
-    @get("/v1/topics/{topic:str}/compactions/{compaction:str}")
-    async def get_compaction(request: AnyRequest) -> ASGIApp:
-        _, topic = _entered(request, broker)
-        compaction: str = request.scope["path_params"]["compaction"]
-        return json_answer(200, _compaction_out(broker.tidying.elsewhere.get(topic, compaction)))
 
-    @delete("/v1/topics/{topic:str}/compactions/{compaction:str}", status_code=200)
-    async def give_up_compaction(request: AnyRequest) -> ASGIApp:
-        call, topic = _entered(request, broker)
-        refuse_unsupported(call.headers)
-        compaction: str = request.scope["path_params"]["compaction"]
-        broker.tidying.elsewhere.give_up(broker.tidying.elsewhere.get(topic, compaction))
-        return Answer(204, [])
+@route(
+    "POST",
+    "/v1/topics/{topic}/compactions",
+    "beginCompaction",
+    tag="Topics",
+    summary="Begin to compact a topic elsewhere, on a cluster",
+    description="Answers what is to be compacted: all segments but what the topic's settings "
+    "call too young. The tidier leaves them alone meanwhile, as long as somebody asks for the "
+    "compaction once an hour. Nothing of the topic changes until all segments are handed over.",
+    replies={201: Reply(description="What is to be compacted", content=_REPLY)},
+    errors=(TopicNotFoundError, CompactionRefusedError, StoreUnavailableError),
+    grant=_may_store,
+)
+async def begin_compaction(ctx: RequestContext) -> object:
+    begun = await ctx.broker.tidying.external.begin(ctx.topic, ctx.call.owner)
+    return _compaction_out(begun)
 
-    @post("/v1/topics/{topic:str}/compactions/{compaction:str}/segments")
-    async def name_segment(request: AnyRequest) -> ASGIApp:
-        call, topic = _entered(request, broker)
-        compaction: str = request.scope["path_params"]["compaction"]
-        _check_quotas(call)
-        asked = await read_json(request, call, broker, _segment_decoder)
-        if not 0 < asked.size_bytes <= limits.HANDED_OVER_SEGMENT_BYTES_MAX:
-            most = limits.HANDED_OVER_SEGMENT_BYTES_MAX
-            raise BadRequestError(f"A segment has at most {most} bytes.")
-        name, upload = await broker.tidying.elsewhere.upload(
-            broker.tidying.elsewhere.get(topic, compaction),
-            asked.base_offset,
-            asked.last_offset,
-            asked.size_bytes,
-            _md5(asked.md5),
-        )
-        return json_answer(201, UploadOut(name, upload.url, upload.headers))
 
-    @post("/v1/topics/{topic:str}/segments")
-    async def hand_over(request: AnyRequest) -> ASGIApp:
-        call, topic = _entered(request, broker)
-        asked = await read_json(request, call, broker, _hand_over_decoder)
-        found = broker.tidying.elsewhere.get(topic, asked.compaction)
-        broker.tidying.elsewhere.hand_over(found, asked.segments)
-        return json_answer(202, _compaction_out(found))
+@route(
+    "GET",
+    "/v1/topics/{topic}/compactions/{compaction}",
+    "getCompaction",
+    tag="Topics",
+    summary="How far a compaction is that is made elsewhere",
+    replies={200: Reply(description="The compaction", content=_REPLY)},
+    errors=(CompactionNotFoundError,),
+    grant="manage",
+)
+async def get_compaction(ctx: RequestContext) -> object:
+    return _compaction_out(ctx.broker.tidying.external.get(ctx.topic, ctx.path["compaction"]))
 
-    return [begin_compaction, get_compaction, give_up_compaction, name_segment, hand_over]
+
+@route(
+    "DELETE",
+    "/v1/topics/{topic}/compactions/{compaction}",
+    "giveUpCompaction",
+    tag="Topics",
+    summary="Give up a compaction that is made elsewhere",
+    description="The tidier may compact the topic again. What was handed over already may "
+    "still come into force.",
+    replies=no_content("Given up"),
+    errors=(CompactionNotFoundError,),
+    grant="manage",
+)
+async def give_up_compaction(ctx: RequestContext) -> None:
+    ctx.broker.tidying.external.give_up(
+        ctx.broker.tidying.external.get(ctx.topic, ctx.path["compaction"])
+    )
+
+
+@route(
+    "POST",
+    "/v1/topics/{topic}/compactions/{compaction}/segments",
+    "nameSegment",
+    tag="Topics",
+    summary="A name for a segment of a compaction, and a signed PUT to store it",
+    description="The URL takes these very bytes and no others, for an hour. A segment that is "
+    "not handed over is removed later.",
+    body=json_body(
+        NewSegmentIn,
+        {
+            "base_offset": 0,
+            "last_offset": 655359,
+            "size_bytes": 20971520,
+            "md5": "1B2M2Y8AsgTpgAmY7PhCfg==",
+        },
+    ),
+    replies=json_reply(
+        UploadOut,
+        {
+            "segment": "c3ab8ff13720e8ad",
+            "url": "https://bucket.example/seb/_seb/segments/3/…?X-Amz-Signature=…",
+            "headers": {"Content-Length": "20971520", "Content-MD5": "1B2M2Y8As…"},
+        },
+        "Where to store it",
+        status=201,
+    ),
+    errors=(CompactionNotFoundError, CompactionRefusedError, StoreUnavailableError),
+    grant=_may_store,
+)
+async def name_segment(ctx: RequestContext) -> object:
+    asked: NewSegmentIn = ctx.body
+    if not 0 < asked.size_bytes <= limits.HANDED_OVER_SEGMENT_BYTES_MAX:
+        most = limits.HANDED_OVER_SEGMENT_BYTES_MAX
+        raise BadRequestError(f"A segment has at most {most} bytes.")
+    name, upload = await ctx.broker.tidying.external.upload(
+        ctx.broker.tidying.external.get(ctx.topic, ctx.path["compaction"]),
+        asked.base_offset,
+        asked.last_offset,
+        asked.size_bytes,
+        _md5(asked.md5),
+    )
+    return UploadOut(name, upload.url, upload.headers)
+
+
+@route(
+    "POST",
+    "/v1/topics/{topic}/segments",
+    "handOverSegments",
+    tag="Topics",
+    summary="Hand over all segments of a compaction",
+    description="The tidier reads them and what they replace, and puts them in force if they "
+    "hold what compaction is to leave, record for record: ask for the compaction until its "
+    "state says so. `refused` when the topic was changed meanwhile, or they are wrong; nothing "
+    "has changed then.",
+    body=json_body(HandOverIn, {"compaction": _ID, "segments": ["c3ab8ff13720e8ad"]}),
+    replies={202: Reply(description="It is being checked, or was before", content=_REPLY)},
+    errors=(CompactionNotFoundError, CompactionRefusedError),
+    grant="manage",
+)
+async def hand_over(ctx: RequestContext) -> object:
+    asked: HandOverIn = ctx.body
+    found = ctx.broker.tidying.external.get(ctx.topic, asked.compaction)
+    ctx.broker.tidying.external.hand_over(found, asked.segments)
+    return _compaction_out(found)
+
+
+ROUTES: Final = [begin_compaction, get_compaction, give_up_compaction, name_segment, hand_over]

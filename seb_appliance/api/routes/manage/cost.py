@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from typing import Final
 
 import msgspec
-from litestar import get, post
-from litestar.handlers import HTTPRouteHandler
-from litestar.types import ASGIApp
 
-from seb_appliance.api.encoding.answers import json_answer
-from seb_appliance.api.server.auth import AnyRequest, enter
-from seb_appliance.broker.broker import Broker
+from seb_appliance.api.routes.route import (
+    RequestContext,
+    json_reply,
+    route,
+)
+from seb_appliance.errors import (
+    StandbyError,
+    StoreUnavailableError,
+)
 
 
 class CostLine(msgspec.Struct):
@@ -83,32 +86,100 @@ class CostOut(msgspec.Struct):
     failure: str
 
 
-def routes(broker: Broker, cost: Callable[[], CostOut]) -> list[HTTPRouteHandler]:
-    @get("/v1/cost")
-    async def get_cost(request: AnyRequest) -> ASGIApp:
-        call = enter(request, broker)
-        broker.authorize(call.key, "admin")
-        return json_answer(200, cost())
-
-    return [get_cost]
-
-
 # `POST /v1/snapshots`: a snapshot of the state in the bucket, now.
-
-
 class SnapshotOut(msgspec.Struct):
     """`seq`: up to which entry the newest snapshot reaches now."""
 
     seq: int
 
 
-def snapshot_routes(
-    broker: Broker, snapshot: Callable[[], Awaitable[int]]
-) -> list[HTTPRouteHandler]:
-    @post("/v1/snapshots")
-    async def make_snapshot(request: AnyRequest) -> ASGIApp:
-        call = enter(request, broker)
-        broker.authorize(call.key, "admin")
-        return json_answer(200, SnapshotOut(await snapshot()))
+_COST: Final = {
+    "month": "2026-11",
+    "counted_since": "2026-11-01T00:00:00.000000Z",
+    "until": "2026-11-12T10:00:00.000123Z",
+    "currency": "USD",
+    "prices": {"name": "AWS S3 Standard, us-east-1", "as_of": "2025-06"},
+    "this_month": 1.91,
+    "forecast": 4.87,
+    "stored_bytes": 8123456789,
+    "lines": [
+        {
+            "what": "PUT, LIST",
+            "quantity": 361000,
+            "unit": "requests",
+            "included": 0,
+            "amount": 1.81,
+            "forecast_amount": 4.63,
+        },
+        {
+            "what": "storage",
+            "quantity": 3.1,
+            "unit": "GB-months",
+            "included": 0,
+            "amount": 0.07,
+            "forecast_amount": 0.2,
+        },
+    ],
+    "purposes": [{"purpose": "journal", "requests": {"PUT": 360000}, "amount": 1.8}],
+    "topics": [
+        {
+            "topic": "orders.eu",
+            "entries": 290112.4,
+            "requests_amount": 1.45,
+            "storage_amount": 0.05,
+            "amount": 1.5,
+        },
+        {
+            "topic": None,
+            "entries": 69887.6,
+            "requests_amount": 0.36,
+            "storage_amount": 0.02,
+            "amount": 0.38,
+        },
+    ],
+    "budget": {
+        "monthly": 5.0,
+        "linger_ms": 1640,
+        "linger_why": "Windows are stretched from 1s to 1.64s, so that the month keeps to 5.00 "
+        "USD.",
+    },
+    "failure": "",
+}
 
-    return [make_snapshot]
+
+@route(
+    "GET",
+    "/v1/cost",
+    "getCost",
+    tag="System",
+    summary="What the bucket costs this month, by operation, purpose and topic: an admin key "
+    "is needed",
+    description="Counted from real requests and stored bytes, at prices that nobody fetches: "
+    "compare them with a bill. The forecast goes on as the last day did.",
+    replies=json_reply(CostOut, _COST, "What it costs"),
+    grant="admin",
+)
+async def get_cost(ctx: RequestContext) -> object:
+    return ctx.services.costs()
+
+
+@route(
+    "POST",
+    "/v1/snapshots",
+    "makeSnapshot",
+    tag="System",
+    summary="Put a snapshot of the state into the bucket now: an admin key is needed",
+    description="So that the next start replays nothing. None is made when nothing was stored "
+    "since the last one. The appliance makes them by itself, too.",
+    replies=json_reply(
+        SnapshotOut, {"seq": 1207}, "Up to which journal entry the newest snapshot reaches"
+    ),
+    errors=(StandbyError, StoreUnavailableError),
+    grant="admin",
+    refuses=False,
+)
+async def make_snapshot(ctx: RequestContext) -> object:
+    return SnapshotOut(await ctx.services.snapshot())
+
+
+ROUTES: Final = [get_cost, make_snapshot]

@@ -2,45 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
-from litestar import get
-from litestar.handlers import HTTPRouteHandler
-from litestar.types import ASGIApp
-
-from seb_appliance.api.encoding.answers import Answer, json_answer
+from seb_appliance.api.encoding.answers import Answer
 from seb_appliance.api.encoding.parameters import choice, read_headers, read_query
-from seb_appliance.api.server.auth import AnyRequest, enter
-from seb_appliance.api.server.options import ApiOptions
-from seb_appliance.api.server.peers import is_local
-from seb_appliance.broker.broker import Broker
+from seb_appliance.api.openapi.parameters import query
+from seb_appliance.api.routes.route import (
+    Content,
+    Reply,
+    RequestContext,
+    route,
+)
+from seb_appliance.api.server.auth import enter, is_local
 from seb_appliance.broker.counters import BOUNDS_S, Histogram
-from seb_appliance.errors import ForbiddenError, NotReadyError
-
-
-def routes(broker: Broker) -> list[HTTPRouteHandler]:
-    @get("/healthz")
-    async def healthz(request: AnyRequest) -> ASGIApp:  # noqa: ARG001 - Litestar passes it by name
-        return json_answer(200, {"status": "ok"})
-
-    @get("/readyz")
-    async def readyz(request: AnyRequest) -> ASGIApp:
-        readiness = await broker.readiness()
-        if readiness.ready:
-            return json_answer(200, {"ready": True})
-        # The sentences name buckets and files: they are for this machine's operator.
-        if is_local(request.scope):
-            raise NotReadyError("; ".join(readiness.sentences), problems=readiness.sentences)
-        raise NotReadyError("The appliance cannot take reads and writes now.")
-
-    return [healthz, readyz]
-
+from seb_appliance.errors import (
+    BadParameterError,
+    ForbiddenError,
+    NotReadyError,
+    QuotaExceededError,
+    UnauthenticatedError,
+)
 
 # `/metrics` in the Prometheus text format; for this machine only unless set otherwise.
-
-
 _QUERY: Final = frozenset({"names"})
 _NAMES: Final = frozenset({"topic", "group"})  # labels that are only shown to who asks for them
 CONTENT_TYPE: Final = b"text/plain; version=0.0.4; charset=utf-8"
@@ -96,23 +81,80 @@ def _escape(text: str, *, quotes: bool = False) -> str:
     return text.replace('"', r"\"") if quotes else text
 
 
-def metrics_routes(
-    broker: Broker, samples: Callable[[], Iterable[Sample]], options: ApiOptions
-) -> list[HTTPRouteHandler]:
-    @get("/metrics")
-    async def metrics(request: AnyRequest) -> ASGIApp:
-        if not (options.metrics_public or is_local(request.scope)):
-            headers = read_headers(list(request.scope["headers"]))
-            if b"authorization" not in headers:
-                raise ForbiddenError(
-                    "/metrics without an API key answers only to the machine it runs on, by a "
-                    "loopback address, unless metrics_public is set."
-                )
-            broker.authorize(enter(request, broker, _QUERY).key, "admin")
-        asked = read_query(request.scope["query_string"], _QUERY).get("names", "false")
-        shown = samples()
-        if choice(asked, "names", ("false", "true")) == "false":
-            shown = (sample for sample in shown if not _NAMES & sample.labels.keys())
-        return Answer(200, [(b"content-type", CONTENT_TYPE)], exposition(shown))
+@route(
+    "GET",
+    "/healthz",
+    "healthz",
+    tag="System",
+    summary="Whether the process lives",
+    replies={200: Reply(description="It does", content={"application/json": Content(schema={})})},
+    api_key=False,
+)
+async def healthz(_ctx: RequestContext) -> object:
+    return {"status": "ok"}
 
-    return [metrics]
+
+@route(
+    "GET",
+    "/readyz",
+    "readyz",
+    tag="System",
+    summary="Whether reads and writes are taken",
+    description="To this machine the answer names the problems.",
+    replies={200: Reply(description="They are", content={"application/json": Content(schema={})})},
+    errors=(NotReadyError,),
+    api_key=False,
+)
+async def readyz(ctx: RequestContext) -> object:
+    readiness = await ctx.broker.readiness()
+    if readiness.ready:
+        return {"ready": True}
+
+    # The sentences name buckets and files: they are for this machine's operator.
+    if is_local(ctx.request.scope):
+        raise NotReadyError("; ".join(readiness.sentences), problems=readiness.sentences)
+    raise NotReadyError("The appliance cannot take reads and writes now.")
+
+
+@route(
+    "GET",
+    "/metrics",
+    "metrics",
+    tag="System",
+    summary="Metrics in the Prometheus text format",
+    description="Without an API key this answers only to the machine it runs on, asked by a "
+    "loopback address, unless `metrics_public` is set; with one that has the grant `admin`, to "
+    "everybody.",
+    parameters=[
+        query(
+            "names",
+            "Also the metrics with names of topics and groups as labels.",
+            type="boolean",
+            default=False,
+        )
+    ],
+    replies={
+        200: Reply(
+            description="Metrics", content={"text/plain": Content(schema={"type": "string"})}
+        )
+    },
+    errors=(BadParameterError, ForbiddenError, QuotaExceededError, UnauthenticatedError),
+    api_key=False,
+)
+async def metrics(ctx: RequestContext) -> object:
+    if not (ctx.options.metrics_public or is_local(ctx.request.scope)):
+        headers = read_headers(list(ctx.request.scope["headers"]))
+        if b"authorization" not in headers:
+            raise ForbiddenError(
+                "/metrics without an API key answers only to the machine it runs on, by a "
+                "loopback address, unless metrics_public is set."
+            )
+        ctx.broker.authorize(enter(ctx.request, ctx.broker, _QUERY).key, "admin")
+    asked = read_query(ctx.request.scope["query_string"], _QUERY).get("names", "false")
+    shown = ctx.services.samples()
+    if choice(asked, "names", ("false", "true")) == "false":
+        shown = (sample for sample in shown if not _NAMES & sample.labels.keys())
+    return Answer(200, [(b"content-type", CONTENT_TYPE)], exposition(shown))
+
+
+ROUTES: Final = [healthz, readyz, metrics]

@@ -7,52 +7,46 @@ from itertools import islice
 from typing import Final
 
 import msgspec
-from litestar import delete, get, patch, post, put
-from litestar.handlers import HTTPRouteHandler
-from litestar.types import ASGIApp
-from msgspec import UNSET, UnsetType
 
-from seb_appliance.api.encoding.answers import JSON, Answer, json_answer
-from seb_appliance.api.encoding.json_bodies import read_json
-from seb_appliance.api.encoding.parameters import refuse_unsupported
+from seb_appliance.api.encoding.answers import JSON, json_answer
 from seb_appliance.api.encoding.times import format_time
-from seb_appliance.api.routes.records.consume import encoded
+from seb_appliance.api.openapi.parameters import PATTERN
+from seb_appliance.api.openapi.shared import REMOVAL_ERRORS, WRITE_ERRORS
+from seb_appliance.api.routes.records.reading import encoded
+from seb_appliance.api.routes.route import (
+    Content,
+    Reply,
+    RequestContext,
+    json_body,
+    json_reply,
+    no_content,
+    route,
+)
 from seb_appliance.api.server.auth import (
-    AnyRequest,
     authorize_to_delete,
     authorize_to_fork,
-    enter,
     may_see,
 )
-from seb_appliance.broker.broker import Broker
+from seb_appliance.broker.settings import BrokerSettings
 from seb_appliance.broker.topics.names import Patterns, check_pattern
 from seb_appliance.broker.values import ForkOf, TopicView
-from seb_appliance.formats.numbers import Whole
-from seb_appliance.formats.operations import (
-    Cleanup,
-    Compression,
-    KeyIndexMode,
-    TopicSettings,
+from seb_appliance.errors import (
+    ForkRefusedError,
+    NameHeldError,
+    OffsetExpiredError,
+    OffsetOutOfRangeError,
+    TopicDiffersError,
+    TopicHeldError,
+    TopicNotFoundError,
 )
+from seb_appliance.formats.declared import changes_of, given
+from seb_appliance.formats.numbers import Whole
+from seb_appliance.formats.topic_settings import TopicSettings
 from seb_appliance.tasks import in_slices
 
-LIST_QUERY: Final = frozenset({"pattern"})
 
-
-class TopicChanges(msgspec.Struct, forbid_unknown_fields=True):
+class TopicChanges(changes_of(TopicSettings, constrained=False)):  # type: ignore[misc]
     """Settings to change; null goes back to the appliance's default, an absent one stays."""
-
-    linger_ms: int | UnsetType | None = UNSET
-    early_flush: bool | UnsetType | None = UNSET
-    max_record_bytes: int | UnsetType | None = UNSET
-    retention_ms: int | UnsetType | None = UNSET
-    retention_bytes: int | UnsetType | None = UNSET
-    key_index: KeyIndexMode | UnsetType | None = UNSET
-    compression: Compression | UnsetType | None = UNSET
-    cleanup: Cleanup | UnsetType | None = UNSET
-    min_compaction_lag_ms: int | UnsetType | None = UNSET
-    tombstone_retention_ms: int | UnsetType | None = UNSET
-    dirty_ratio: float | UnsetType | None = UNSET
 
 
 class ForkWanted(msgspec.Struct, forbid_unknown_fields=True):
@@ -101,11 +95,7 @@ class TopicsOut(msgspec.Struct):
 
 
 _LISTED_AT_ONCE: Final = 100  # about a millisecond
-
 _encoder: Final = msgspec.json.Encoder()
-_new_topic_decoder: Final = msgspec.json.Decoder(NewTopic)
-_trim_decoder: Final = msgspec.json.Decoder(Trim)
-_changes_decoder: Final = msgspec.json.Decoder(TopicChanges)
 
 
 def topic_out(view: TopicView) -> TopicOut:
@@ -138,97 +128,181 @@ def _settings_of(asked: NewTopic) -> TopicSettings:
     return TopicSettings(**{name: getattr(asked, name) for name in TopicSettings.__struct_fields__})
 
 
-def routes(broker: Broker) -> list[HTTPRouteHandler]:
-    @get("/v1/topics")
-    async def list_topics(request: AnyRequest) -> ASGIApp:
-        call = enter(request, broker, LIST_QUERY)
-        wanted = Patterns([check_pattern(call.query.get("pattern", "**"))])
-        names = [
-            name
-            async for name in in_slices(broker.topic_lists.names())
-            if wanted.cover(name) and may_see(broker, call.key, name)
-        ]
-        parts = _list_parts(broker.topics.some(names))
-        return await encoded(broker, call, [(b"content-type", JSON)], parts)
-
-    @get("/v1/topics/{topic:str}")
-    async def get_topic(request: AnyRequest) -> ASGIApp:
-        call = enter(request, broker)
-        topic: str = request.scope["path_params"]["topic"]
-        if not may_see(broker, call.key, topic):
-            broker.authorize(call.key, "consume", topic)
-        return json_answer(200, topic_out(broker.topics.get(topic)))
-
-    @patch("/v1/topics/{topic:str}")
-    async def change_topic(request: AnyRequest) -> ASGIApp:
-        call = enter(request, broker)
-        topic: str = request.scope["path_params"]["topic"]
-        broker.authorize(call.key, "manage", topic)
-        asked = await read_json(request, call, broker, _changes_decoder)
-        changes = {
-            name: value
-            for name, value in msgspec.structs.asdict(asked).items()
-            if value is not UNSET
-        }
-        if not changes:
-            return json_answer(200, topic_out(broker.topics.get(topic)))
-        return json_answer(200, topic_out(await broker.topics.change(topic, changes, call.actor)))
-
-    @delete("/v1/topics/{topic:str}", status_code=200)  # the answer itself says 204
-    async def delete_topic(request: AnyRequest) -> ASGIApp:
-        call = enter(request, broker)
-        topic: str = request.scope["path_params"]["topic"]
-        authorize_to_delete(broker, call.key, topic)
-        refuse_unsupported(call.headers)
-        await broker.topics.delete(topic, call.actor)
-        return Answer(204, [])
-
-    made, trimmed, reopened = _making(broker), _trimming(broker), _reopening(broker)
-    return [list_topics, get_topic, made, change_topic, delete_topic, trimmed, reopened]
+_SET: Final = TopicSettings(
+    linger_ms=100, retention_ms=604_800_000, key_index="latest", cleanup="compact"
+)
+_SETTINGS: Final = msgspec.to_builtins(_SET)
+_TOPIC: Final = {
+    "topic": "orders.eu",
+    "topic_id": 3,
+    "created": "2026-11-21T10:00:00.000123Z",
+    "settings": _SETTINGS,
+    "effective_settings": msgspec.to_builtins(BrokerSettings().effective(_SET)),
+    "log_start_offset": 0,
+    "log_end_offset": 18,
+    "size_bytes": 4096,
+    "fork_of": None,
+    "forks": 1,
+    "closed": False,
+}
+_TOPIC_REPLY: Final = {"application/json": Content(struct=TopicOut, example=_TOPIC)}
 
 
-def _making(broker: Broker) -> HTTPRouteHandler:
-    @put("/v1/topics/{topic:str}")
-    async def create_topic(request: AnyRequest) -> ASGIApp:
-        call = enter(request, broker)
-        topic: str = request.scope["path_params"]["topic"]
-        broker.authorize(call.key, "manage", topic)
-        asked = await read_json(request, call, broker, _new_topic_decoder)
-        settings = _settings_of(asked)
-        if (wanted := asked.fork_of) is None:
-            view, made = await broker.topics.create(topic, settings, call.actor)
-        else:
-            authorize_to_fork(broker, call.key, wanted.topic)
-            own = None if settings == TopicSettings() else settings
-            view, made = await broker.topics.fork(
-                topic, wanted.topic, wanted.offset, own, call.actor
-            )
-        return json_answer(201 if made else 200, topic_out(view))
-
-    return create_topic
-
-
-def _trimming(broker: Broker) -> HTTPRouteHandler:
-    @post("/v1/topics/{topic:str}/trim", status_code=200)
-    async def trim_topic(request: AnyRequest) -> ASGIApp:
-        call = enter(request, broker)
-        topic: str = request.scope["path_params"]["topic"]
-        broker.authorize(call.key, "manage", topic)
-        asked = await read_json(request, call, broker, _trim_decoder)
-        trimmed = await broker.topics.trim(topic, asked.before, call.actor)
-        return json_answer(200, topic_out(trimmed))
-
-    return trim_topic
+@route(
+    "GET",
+    "/v1/topics",
+    "listTopics",
+    tag="Topics",
+    summary="List the topics that the API key may see, by name",
+    parameters=[PATTERN],
+    replies=json_reply(TopicsOut, {"topics": [_TOPIC]}, "Topics"),
+)
+async def list_topics(ctx: RequestContext) -> object:
+    wanted = Patterns([check_pattern(ctx.call.query.get("pattern", "**"))])
+    names = [
+        name
+        async for name in in_slices(ctx.broker.topic_lists.names())
+        if wanted.cover(name) and may_see(ctx.broker, ctx.call.key, name)
+    ]
+    parts = _list_parts(ctx.broker.topics.some(names))
+    return await encoded(ctx.broker, ctx.call, [(b"content-type", JSON)], parts)
 
 
-def _reopening(broker: Broker) -> HTTPRouteHandler:
-    @post("/v1/topics/{topic:str}/reopen", status_code=200)
-    async def reopen_topic(request: AnyRequest) -> ASGIApp:
-        call = enter(request, broker)
-        topic: str = request.scope["path_params"]["topic"]
-        broker.authorize(call.key, "admin")
-        refuse_unsupported(call.headers)
-        await broker.streams.reopen(topic, call.actor)
-        return json_answer(200, topic_out(broker.topics.get(topic)))
+@route(
+    "GET",
+    "/v1/topics/{topic}",
+    "getTopic",
+    tag="Topics",
+    summary="Show a topic: settings, offsets, size",
+    replies={200: Reply(description="The topic", content=_TOPIC_REPLY)},
+    errors=(TopicNotFoundError,),
+)
+async def get_topic(ctx: RequestContext) -> object:
+    if not may_see(ctx.broker, ctx.call.key, ctx.topic):
+        ctx.broker.authorize(ctx.call.key, "consume", ctx.topic)
+    return topic_out(ctx.broker.topics.get(ctx.topic))
 
-    return reopen_topic
+
+@route(
+    "PATCH",
+    "/v1/topics/{topic}",
+    "changeTopic",
+    tag="Topics",
+    summary="Change the settings that are named; null goes back to the default",
+    body=json_body(TopicChanges, {"linger_ms": 250}),
+    replies={200: Reply(description="The topic as it is now", content=_TOPIC_REPLY)},
+    errors=(*WRITE_ERRORS, TopicNotFoundError),
+    grant="manage",
+)
+async def change_topic(ctx: RequestContext) -> object:
+    asked: TopicChanges = ctx.body
+    changes = given(asked)
+    if not changes:
+        return topic_out(ctx.broker.topics.get(ctx.topic))
+    return topic_out(await ctx.broker.topics.change(ctx.topic, changes, ctx.call.actor))
+
+
+@route(
+    "DELETE",
+    "/v1/topics/{topic}",
+    "deleteTopic",
+    tag="Topics",
+    summary="Delete a topic and its records",
+    description="A topic made anew under the name starts at offset 0 with another `topic_id`. "
+    "A fork may also be deleted with `manage` of a topic that it was forked from.",
+    replies=no_content("Deleted"),
+    errors=(*REMOVAL_ERRORS, TopicNotFoundError),
+    grant=lambda ctx: authorize_to_delete(ctx.broker, ctx.call.key, ctx.topic),
+)
+async def delete_topic(ctx: RequestContext) -> None:
+    await ctx.broker.topics.delete(ctx.topic, ctx.call.actor)
+
+
+@route(
+    "PUT",
+    "/v1/topics/{topic}",
+    "createTopic",
+    tag="Topics",
+    summary="Create a topic, or check that it is there with these settings",
+    description="With `fork_of` the topic shares the records of another below an offset, "
+    "without a copy, and goes its own way from there. Besides `manage` of the new topic, "
+    "`manage` and `consume` of the other are needed. What is shared stays when the other is "
+    "trimmed or deleted; a deleted topic with forks answers 410 `topic_held`, and its name "
+    "stays taken until they are gone.",
+    body=json_body(NewTopic, {**_SETTINGS, "fork_of": {"topic": "orders.us", "offset": 12}}),
+    body_required=False,
+    replies={
+        201: Reply(description="Created", content=_TOPIC_REPLY),
+        200: Reply(description="It was there, with these settings", content=_TOPIC_REPLY),
+    },
+    errors=(
+        *WRITE_ERRORS,
+        TopicDiffersError,
+        TopicNotFoundError,
+        TopicHeldError,
+        NameHeldError,
+        ForkRefusedError,
+        OffsetExpiredError,
+        OffsetOutOfRangeError,
+    ),
+    grant="manage",
+)
+async def create_topic(ctx: RequestContext) -> object:
+    asked: NewTopic = ctx.body
+    settings = _settings_of(asked)
+    if (wanted := asked.fork_of) is None:
+        view, made = await ctx.broker.topics.create(ctx.topic, settings, ctx.call.actor)
+    else:
+        authorize_to_fork(ctx.broker, ctx.call.key, wanted.topic)
+        own = None if settings == TopicSettings() else settings
+        view, made = await ctx.broker.topics.fork(
+            ctx.topic, wanted.topic, wanted.offset, own, ctx.call.actor
+        )
+    return json_answer(201 if made else 200, topic_out(view))
+
+
+@route(
+    "POST",
+    "/v1/topics/{topic}/trim",
+    "trimTopic",
+    tag="Topics",
+    summary="Remove the records below an offset",
+    description="The log start offset moves at once: whoever reads below it gets 410. The "
+    "bytes go later. Nothing changes when the log starts there already, or later.",
+    body=json_body(Trim, {"before": 1044}),
+    replies={200: Reply(description="The topic as it is now", content=_TOPIC_REPLY)},
+    errors=(*WRITE_ERRORS, TopicNotFoundError, OffsetOutOfRangeError),
+    grant="manage",
+)
+async def trim_topic(ctx: RequestContext) -> object:
+    asked: Trim = ctx.body
+    trimmed = await ctx.broker.topics.trim(ctx.topic, asked.before, ctx.call.actor)
+    return topic_out(trimmed)
+
+
+@route(
+    "POST",
+    "/v1/topics/{topic}/reopen",
+    "reopenTopic",
+    tag="Topics",
+    summary="Open a closed stream again: an admin key is needed",
+    description="The stream takes records again. Nothing changes when it is not closed. "
+    "Readers that saw its end do not come back by themselves.",
+    replies={200: Reply(description="The topic as it is now", content=_TOPIC_REPLY)},
+    errors=(*WRITE_ERRORS, TopicNotFoundError),
+    grant="admin",
+)
+async def reopen_topic(ctx: RequestContext) -> object:
+    await ctx.broker.streams.reopen(ctx.topic, ctx.call.actor)
+    return topic_out(ctx.broker.topics.get(ctx.topic))
+
+
+ROUTES: Final = [
+    list_topics,
+    get_topic,
+    change_topic,
+    delete_topic,
+    create_topic,
+    trim_topic,
+    reopen_topic,
+]

@@ -2,51 +2,68 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from dataclasses import replace
-from itertools import chain
-from typing import Any, Final, TypeVar
+from typing import Final
 from urllib.parse import quote_from_bytes
 
 import msgspec
 from crc32c import crc32c
-from litestar import get
-from litestar.handlers import HTTPRouteHandler
-from litestar.types import ASGIApp, Receive
 
 from seb_appliance import limits
 from seb_appliance.api.encoding import parameters
 from seb_appliance.api.encoding.answers import (
-    ARROW,
-    BATCH,
-    CSV,
-    EVENTS,
+    COLUMNS,
+    EVENT,
+    FORMATS,
     JSON,
-    NDJSON,
+    LIVE,
     RAW,
-    SSE,
     Answer,
     Headers,
     json_line,
 )
-from seb_appliance.api.encoding.media_types import negotiate
+from seb_appliance.api.encoding.formats import Encoding, answer_format, negotiate
 from seb_appliance.api.encoding.record_encoding import (
     HEADER_ROW,
-    VALUE_SHAPES,
+    RecordOut,
+    RecordsOut,
     ValueShape,
     csv_parts,
-    json_parts,
     ndjson_parts,
     records,
 )
 from seb_appliance.api.encoding.times import format_time
 from seb_appliance.api.encoding.trace_context import RequestTrace
+from seb_appliance.api.openapi.parameters import CONSUME_OR_FOLLOW, VALUES
+from seb_appliance.api.openapi.shared import (
+    BYTES,
+    CSV_ROWS,
+    EVENT_CONTENT,
+    EVENTS,
+    POSITIONS,
+    READ_ERRORS,
+    RECORD,
+    TOPIC_ID,
+)
 from seb_appliance.api.routes.records.key_parameters import optional_bytes
 from seb_appliance.api.routes.records.live import LiveRecords
-from seb_appliance.api.routes.records.ranges import Encoding, RangeAnswer, begin, part_of
+from seb_appliance.api.routes.records.ranges import RangeAnswer, begin, part_of
+from seb_appliance.api.routes.records.reading import (
+    NO_STORE,
+    VARY,
+    answer_type,
+    consumed_headers,
+    encode,
+    encoded,
+    held,
+    is_whole,
+    read_request,
+    topic_id_of,
+    unless_gone,
+    value_shape,
+)
 from seb_appliance.api.routes.records.views import (
-    VIEW_QUERY,
+    ViewOut,
     check_type,
     is_view,
     read_view,
@@ -54,13 +71,16 @@ from seb_appliance.api.routes.records.views import (
     view_json,
     whole_view,
 )
+from seb_appliance.api.routes.route import (
+    Content,
+    Reply,
+    RequestContext,
+    route,
+)
 from seb_appliance.api.server.auth import (
     AnyRequest,
     Call,
     authorize_to_read,
-    enter,
-    enter_to_read,
-    look_again,
 )
 from seb_appliance.broker.broker import Broker
 from seb_appliance.broker.topics.topic import check_id
@@ -68,178 +88,17 @@ from seb_appliance.broker.values import BatchSlice, From, ReadRequest, ReadResul
 from seb_appliance.errors import (
     BadParameterError,
     BadRequestError,
+    FollowerTooSlowError,
+    KeyIndexOffError,
     NotAcceptableError,
     OffsetOutOfRangeError,
     RecordNotFoundError,
-    RequestTimeoutError,
+    RecordTooLargeError,
+    TopicReplacedError,
 )
-from seb_appliance.formats.columns import Bytes
-from seb_appliance.protocols.arrow.encoding import arrow_encoding
-from seb_appliance.protocols.arrow.encoding import is_installed as arrow_is_installed
-from seb_appliance.protocols.arrow.encoding import not_installed as arrow_not_installed
-from seb_appliance.protocols.cloud_events.encoding import event_parts, one_event
-from seb_appliance.protocols.cloud_events.requests import STRUCTURED
-from seb_appliance.traces import Traces
 
-T = TypeVar("T")
-
-READ_QUERY: Final = frozenset(
-    {"offset", "until", "max_records", "max_bytes", "wait", "values", "format", "topic_id"}
-)
-CONSUME_QUERY: Final = READ_QUERY | VIEW_QUERY | {"key", "key_base64"}
-RECORD_QUERY: Final = frozenset({"values"})
-FORMATS: Final = {
-    "json": JSON.decode(),
-    "ndjson": NDJSON.decode(),
-    "csv": CSV.decode(),
-    "batch": BATCH.decode(),
-    "cloudevents": EVENTS.decode(),
-}
-LIVE: Final = SSE.decode()
-COLUMNS: Final = ARROW.decode()
-ALL_FORMATS: Final = {**FORMATS, "sse": LIVE, "arrow": COLUMNS}
-_LIMITS: Final = frozenset({"max_records", "max_bytes"})
-_ONE: Final = (JSON.decode(), RAW.decode(), STRUCTURED)
-_VARY: Final = (b"vary", b"Accept, Accept-Encoding, Authorization")
+_ONE: Final = (JSON.decode(), RAW.decode(), EVENT.decode())
 _SAFE: Final = "/:;,=@+"  # left unescaped in header values
-_NO_STORE: Final = (b"cache-control", b"no-store")
-
-
-def read_request(call: Call) -> ReadRequest:
-    """What a consumer asks for. Raises BadParameterError."""
-    query = call.query
-    until = query.get("until")
-    return ReadRequest(
-        start=parameters.position(query.get("offset", "earliest"), "offset"),
-        until=None if until is None else parameters.end_position(until, "until"),
-        max_records=parameters.integer(
-            query.get("max_records", str(limits.FETCH_RECORDS_DEFAULT)),
-            "max_records",
-            smallest=1,
-            largest=limits.FETCH_RECORDS_MAX,
-        ),
-        max_bytes=parameters.size_bytes(
-            query.get("max_bytes", str(limits.FETCH_BYTES_DEFAULT)),
-            "max_bytes",
-            largest=limits.FETCH_BYTES_MAX,
-        ),
-        wait_ms=parameters.duration_ms(query.get("wait", "0"), "wait", largest=limits.WAIT_MS_MAX),
-        owner=call.owner,
-        topic_id=parameters.topic_id(query),
-    )
-
-
-def answer_type(call: Call, formats: Mapping[str, str] = ALL_FORMATS) -> str:
-    """The media type of the answer: `format` decides, else Accept. `formats`: what there is.
-
-    Raises BadParameterError, NotAcceptableError.
-    """
-    named = call.query.get("format")
-    if named is None:
-        chosen = negotiate(call.headers.get(b"accept"), tuple(formats.values()))
-    else:
-        chosen = formats[parameters.choice(named, "format", tuple(formats))]
-    if chosen in (FORMATS["batch"], FORMATS["cloudevents"]) and "values" in call.query:
-        raise BadParameterError(f"values shapes records as JSON; {chosen} has a shape of its own.")
-    if chosen == COLUMNS and not arrow_is_installed():
-        raise arrow_not_installed()
-    return chosen
-
-
-def is_whole(call: Call, chosen: str) -> bool:
-    """Whether the answer holds all records of the range, however many there are: those who read
-    rows and columns do not look for a sign that there are more."""
-    return chosen == COLUMNS or (
-        chosen in (FORMATS["ndjson"], FORMATS["csv"]) and not _LIMITS & call.query.keys()
-    )
-
-
-def value_shape(query: dict[str, str]) -> ValueShape:
-    return parameters.choice(query.get("values", "text"), "values", VALUE_SHAPES)
-
-
-def encode(result: ReadResult, chosen: str, shape: ValueShape) -> Iterable[Bytes]:
-    """The body of a consume answer, in parts that are made when they are asked for: stored bytes as
-    they are, JSON a millisecond at a time."""
-    if chosen == FORMATS["batch"]:
-        return [piece.stored for piece in result.slices]
-    if chosen == FORMATS["cloudevents"]:
-        return event_parts(result)
-    if chosen == FORMATS["ndjson"]:
-        return ndjson_parts(result, shape)
-    if chosen == FORMATS["csv"]:
-        return chain([HEADER_ROW], csv_parts(result, shape))
-    return json_parts(result, shape)
-
-
-def topic_id_of(result: ReadResult) -> tuple[bytes, bytes]:
-    return b"seb-topic-id", str(result.topic_id).encode()
-
-
-def consumed_headers(result: ReadResult, chosen: str) -> Headers:
-    charset = b"; charset=utf-8" if chosen.startswith("text/") else b""
-    return [
-        (b"content-type", chosen.encode() + charset),
-        topic_id_of(result),
-        (b"seb-next-offset", str(result.next_offset).encode()),
-        (b"seb-log-end-offset", str(result.log_end_offset).encode()),
-        _NO_STORE,
-        _VARY,
-    ]
-
-
-def held(
-    broker: Broker, call: Call, headers: Headers, body: Sequence[Bytes], *, status: int = 200
-) -> Answer:
-    """An answer whose bytes count in the key's share of `Broker.reading` until they are taken."""
-    reservation = broker.reading.reserve(call.owner, sum(map(len, body)))
-    return Answer(status, headers, body, reservation=reservation)
-
-
-async def encoded(broker: Broker, call: Call, headers: Headers, parts: Iterable[Bytes]) -> Answer:
-    """As `held`, of parts that are still to be made: others run between them, and an answer that
-    there is no room for is not made to its end."""
-    if isinstance(parts, list):
-        return held(broker, call, headers, parts)
-    body: list[Bytes] = []
-    reservation = broker.reading.reserve(call.owner, 0)
-    try:
-        for part in parts:
-            if body:
-                await asyncio.sleep(0)
-            reservation.grow(len(part))
-            body.append(part)
-    except BaseException:
-        reservation.release()
-        raise
-    return Answer(200, headers, body, reservation=reservation)
-
-
-async def unless_gone(reading: Coroutine[Any, Any, T], request: AnyRequest, *, waits: bool) -> T:
-    """The read, if the API key is still good when it is done; one that waits ends early when the
-    client leaves, and its place becomes free."""
-    if not waits:
-        result = await reading
-        look_again(request.scope)
-        return result
-    task = asyncio.create_task(reading)
-    leaving = asyncio.create_task(_disconnected(request.receive))
-    try:
-        await asyncio.wait({task, leaving}, return_when=asyncio.FIRST_COMPLETED)
-        if not task.done():
-            raise RequestTimeoutError("The client left before there was a record.")
-        result = task.result()
-        look_again(request.scope)
-        return result
-    finally:
-        task.cancel()
-        leaving.cancel()
-        await asyncio.gather(task, leaving, return_exceptions=True)
-
-
-async def _disconnected(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
 
 
 async def read_one(broker: Broker, topic: str, place: From) -> ReadResult:
@@ -273,7 +132,7 @@ def raw_answer(broker: Broker, call: Call, result: ReadResult) -> Answer:
         headers.append((b"seb-tombstone", b"true"))
     crc = crc32c(repr(headers).encode(), crc32c(value or b""))
     etag = f'"{result.topic_id}-{crc:08x}"'.encode()
-    headers += [(b"etag", etag), (b"cache-control", b"private, no-cache"), _VARY]
+    headers += [(b"etag", etag), (b"cache-control", b"private, no-cache"), VARY]
     if_none_match = call.headers.get(b"if-none-match")
     if if_none_match is not None and etag in [tag.strip() for tag in if_none_match.split(b",")]:
         return Answer(304, headers)
@@ -323,7 +182,9 @@ async def _whole(
     wanted, part = read_request(call), part_of(call)
     key = optional_bytes(call.query.get("key"), call.query.get("key_base64"), "key")
     if chosen == COLUMNS:
-        encoding = await arrow_encoding(call.query)
+        whole = answer_format(chosen).whole
+        assert whole is not None, chosen
+        encoding = await whole(call.query)
     elif chosen == FORMATS["csv"]:
         encoding = Encoding(lambda result: csv_parts(result, shape), HEADER_ROW)
     else:
@@ -352,57 +213,146 @@ async def _whole(
     return RangeAnswer(broker, call, headers, encoding, first, follow)
 
 
-def routes(broker: Broker, traces: Traces | None = None) -> list[HTTPRouteHandler]:
-    @get("/v1/topics/{topic:str}/records")
-    async def consume(request: AnyRequest) -> ASGIApp:
-        call = enter_to_read(request, broker, CONSUME_QUERY).without_defaults()
-        topic: str = request.scope["path_params"]["topic"]
-        authorize_to_read(broker, call, topic)
-        chosen = answer_type(call)
-        shape = value_shape(call.query)
-        is_of_keys = is_view(call)
-        key = optional_bytes(call.query.get("key"), call.query.get("key_base64"), "key")
-        if is_of_keys or key is not None:
-            check_type(chosen)
-        if chosen == LIVE:
-            return await LiveRecords.of(broker, topic, call, shape)
-        if is_whole(call, chosen):
-            return await _whole(broker, call, topic, chosen, shape, request)
-        wanted = read_request(call)
-        if is_of_keys:
-            return await _view(broker, call, topic, wanted, chosen, shape)
-        trace = RequestTrace.of(traces, call.headers)
-        result = await unless_gone(
-            broker.read(topic, wanted) if key is None else broker.read_key(topic, wanted, key),
-            request,
-            waits=wanted.wait_ms > 0,
-        )
-        if trace is not None:
-            trace.consumed(topic, result.next_offset)
-        return await encoded(
-            broker, call, consumed_headers(result, chosen), encode(result, chosen, shape)
-        )
+_LIVE: Final = Content(
+    schema={"type": "string", "description": "One event a record; its data is a RecordOut."},
+    example=f"id: 17\ndata: {msgspec.json.encode(RECORD).decode()}\n\n",
+)
 
-    @get("/v1/topics/{topic:str}/records/{offset:str}")
-    async def consume_one(request: AnyRequest) -> ASGIApp:
-        call = enter(request, broker, RECORD_QUERY)
-        topic: str = request.scope["path_params"]["topic"]
-        broker.authorize(call.key, "consume", topic)
-        place = parameters.position(request.scope["path_params"]["offset"], "offset")
-        if place.offset is None and place.last is None:
-            raise BadParameterError(
-                "A record is named by its offset, or -N: the N-th from the end."
-            )
-        chosen = negotiate(call.headers.get(b"accept"), _ONE)
-        shape = value_shape(call.query)
-        result = await read_one(broker, topic, place)
-        if chosen == RAW.decode():
-            return raw_answer(broker, call, result)
-        if chosen == STRUCTURED:
-            body = one_event(result)
-        else:
-            body = json_line(next(iter(records(result, shape))))
-        headers = [(b"content-type", chosen.encode()), topic_id_of(result), _NO_STORE, _VARY]
-        return held(broker, call, headers, [body])
 
-    return [consume, consume_one]
+@route(
+    "GET",
+    "/v1/topics/{topic}/records",
+    "consume",
+    tag="Records",
+    summary="Read records from an offset on",
+    description="With `wait`, a reader at the log end gets its answer when a record comes. "
+    "A batch answer is the stored bytes: its first and last batch may hold records outside "
+    "the range. As `text/event-stream` the records come from `offset` on, and then each one as "
+    "it is stored: `id` is its offset, `data` the record as in JSON; a comment comes at "
+    "least every 15 s. The stream ends behind `max_records` or before `until` (an offset), if "
+    "they are given, and with an `error` event that holds a problem document when it cannot "
+    "go on; `wait` and `max_bytes` are refused. `Seb-Next-Offset` is where it begins; "
+    "there is no `Seb-Log-End-Offset`. As NDJSON, CSV or an Arrow stream (which needs pyarrow "
+    "beside the appliance) all records up to the log end of now come, unless there is `until`, "
+    "`max_records` or, but for Arrow, `max_bytes`; an answer that cannot be finished is cut "
+    "within its chunked body. As CloudEvents, records that came as others get id, source and "
+    "type from offset and topic.",
+    parameters=CONSUME_OR_FOLLOW,
+    replies={
+        200: Reply(
+            description="Records, perhaps none",
+            content={
+                "application/json": Content(
+                    struct=RecordsOut | ViewOut,
+                    example={
+                        "topic": "orders.eu",
+                        "topic_id": 3,
+                        "records": [RECORD],
+                        "next_offset": 18,
+                        "log_start_offset": 0,
+                        "log_end_offset": 18,
+                    },
+                ),
+                "application/x-ndjson": Content(
+                    schema={"type": "string", "description": "One RecordOut per line."}
+                ),
+                "text/csv": CSV_ROWS,
+                "application/vnd.seb.batch": Content(schema=BYTES),
+                "text/event-stream": _LIVE,
+                "application/cloudevents-batch+json": EVENTS,
+                "application/vnd.apache.arrow.stream": Content(schema=BYTES),
+            },
+            headers={**POSITIONS, "Seb-Next-Cursor": "Of a view: for its next page."},
+        )
+    },
+    errors=(
+        *READ_ERRORS,
+        OffsetOutOfRangeError,
+        TopicReplacedError,
+        FollowerTooSlowError,
+        KeyIndexOffError,
+        RecordTooLargeError,
+    ),
+    grant=lambda ctx: authorize_to_read(ctx.broker, ctx.call, ctx.topic),
+)
+async def consume(ctx: RequestContext) -> object:
+    call = ctx.call.without_defaults()
+    chosen = answer_type(call)
+    shape = value_shape(call.query)
+    is_of_keys = is_view(call)
+    key = optional_bytes(call.query.get("key"), call.query.get("key_base64"), "key")
+    if is_of_keys or key is not None:
+        check_type(chosen)
+    if chosen == LIVE:
+        return await LiveRecords.of(ctx.broker, ctx.topic, call, shape)
+    if is_whole(call, chosen):
+        return await _whole(ctx.broker, call, ctx.topic, chosen, shape, ctx.request)
+    wanted = read_request(call)
+    if is_of_keys:
+        return await _view(ctx.broker, call, ctx.topic, wanted, chosen, shape)
+    trace = RequestTrace.of(ctx.options.traces, call.headers)
+    result = await unless_gone(
+        ctx.broker.read(ctx.topic, wanted)
+        if key is None
+        else ctx.broker.read_key(ctx.topic, wanted, key),
+        ctx.request,
+        waits=wanted.wait_ms > 0,
+    )
+    if trace is not None:
+        trace.consumed(ctx.topic, result.next_offset)
+    return await encoded(
+        ctx.broker, call, consumed_headers(result, chosen), encode(result, chosen, shape)
+    )
+
+
+@route(
+    "GET",
+    "/v1/topics/{topic}/records/{offset}",
+    "getRecord",
+    tag="Records",
+    summary="Read one record",
+    description="As JSON, or its raw value with `Accept: application/octet-stream`, or "
+    "as a CloudEvent.",
+    parameters=[VALUES],
+    replies={
+        200: Reply(
+            description="The record",
+            content={
+                "application/json": Content(struct=RecordOut, example=RECORD),
+                "application/octet-stream": Content(schema=BYTES),
+                "application/cloudevents+json": EVENT_CONTENT,
+            },
+            headers={
+                **TOPIC_ID,
+                "Seb-Offset": "Raw: its offset.",
+                "Seb-Timestamp": "Raw: its timestamp.",
+                "Seb-Key": "Raw: its record key, percent-encoded.",
+                "Seb-Tombstone": "Raw: `true` for a null value.",
+                "ETag": "Raw: for If-None-Match.",
+            },
+        ),
+        304: Reply(description="Raw: the client has it already (If-None-Match)"),
+    },
+    errors=(*READ_ERRORS, RecordNotFoundError),
+    grant="consume",
+)
+async def consume_one(ctx: RequestContext) -> object:
+    place = parameters.position(ctx.path["offset"], "offset")
+    if place.offset is None and place.last is None:
+        raise BadParameterError("A record is named by its offset, or -N: the N-th from the end.")
+    chosen = negotiate(ctx.call.headers.get(b"accept"), _ONE)
+    shape = value_shape(ctx.call.query)
+    result = await read_one(ctx.broker, ctx.topic, place)
+    if chosen == RAW.decode():
+        return raw_answer(ctx.broker, ctx.call, result)
+    if chosen == EVENT.decode():
+        one = answer_format(chosen).one
+        assert one is not None, chosen
+        body = one(result)
+    else:
+        body = json_line(next(iter(records(result, shape))))
+    headers = [(b"content-type", chosen.encode()), topic_id_of(result), NO_STORE, VARY]
+    return held(ctx.broker, ctx.call, headers, [body])
+
+
+ROUTES: Final = [consume, consume_one]

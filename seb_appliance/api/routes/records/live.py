@@ -24,7 +24,7 @@ from seb_appliance.api.encoding.record_encoding import ValueShape, records
 from seb_appliance.api.server.auth import METER_STATE, Call, authenticated_again, within_quota
 from seb_appliance.broker.access.grants import grants_admin
 from seb_appliance.broker.broker import Broker
-from seb_appliance.broker.read.followers import Follower, Listener, Part
+from seb_appliance.broker.read.waiting import Follower, Listener, Part
 from seb_appliance.broker.values import ApiKeyView, From, ReadRequest, ReadResult
 from seb_appliance.errors import BadParameterError, FollowerTooSlowError, SebError
 
@@ -46,7 +46,6 @@ RETRY: Final = b"retry: 1000\n"  # ms after which an EventSource comes back
 _PING: Final = b": ping\n\n"
 _END: Final = b": end\n\n"
 _STOPPING: Final = b": the appliance stops\n\n"
-
 L = TypeVar("L", bound=Listener)
 
 
@@ -318,7 +317,7 @@ class LiveRecords(LiveAnswer[Follower]):
         most = limits.FOLLOWER_PART_RECORDS
         most = most if self._left is None else min(self._left, most)
         wanted = replace(_PART, start=From(offset=self._offset), until=until, max_records=most)
-        result = self._broker.read_at_once(self._topic, wanted)
+        result = self._broker.read_nowait(self._topic, wanted)
         if result is None:
             result = await self._broker.read(self._topic, wanted)
         assert follower.log_end_offset >= result.next_offset, (self._topic, result.next_offset)

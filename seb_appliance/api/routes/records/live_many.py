@@ -9,29 +9,44 @@ from __future__ import annotations
 from typing import Final
 
 import msgspec
-from litestar import get
-from litestar.handlers import HTTPRouteHandler
-from litestar.types import ASGIApp
 
 from seb_appliance import limits
 from seb_appliance.api.encoding.answers import JSON, SSE, Headers
 from seb_appliance.api.encoding.record_encoding import records
-from seb_appliance.api.routes.records.consume import answer_type, unless_gone
+from seb_appliance.api.openapi.parameters import VALUES, format_of, header, query
+from seb_appliance.api.openapi.shared import RECORD
 from seb_appliance.api.routes.records.live import RETRY, LiveAnswer
 from seb_appliance.api.routes.records.many import (
     PAGE_QUERY,
-    QUERY,
+    STARTS,
+    ManyRecordsOut,
     PageOfMany,
     cursor_of,
     many_request,
     start_of,
 )
-from seb_appliance.api.server.auth import AnyRequest, Call, enter_to_read
+from seb_appliance.api.routes.records.reading import answer_type, unless_gone
+from seb_appliance.api.routes.route import (
+    Content,
+    Reply,
+    RequestContext,
+    route,
+)
+from seb_appliance.api.server.auth import Call
 from seb_appliance.broker.broker import Broker
-from seb_appliance.broker.read.followers import FollowerOfMany, Part, check_count
+from seb_appliance.broker.read.waiting import FollowerOfMany, Part, check_count
 from seb_appliance.broker.topics.topic import Topic
 from seb_appliance.broker.values import ApiKeyView, From, ReadRequest, ReadResult
-from seb_appliance.errors import BadParameterError, TopicNotFoundError
+from seb_appliance.errors import (
+    BadNameError,
+    BadParameterError,
+    FollowerTooSlowError,
+    NotAcceptableError,
+    OffsetExpiredError,
+    OffsetOutOfRangeError,
+    ShuttingDownError,
+    TopicNotFoundError,
+)
 
 FORMATS: Final = {"sse": SSE.decode(), "json": JSON.decode()}
 
@@ -138,7 +153,7 @@ class LiveOfMany(LiveAnswer[FollowerOfMany]):
             return found
         wanted = ReadRequest(From(offset=offset), None, most, limits.FOLLOWER_PART_BYTES)
         try:
-            result = self._broker.read_at_once(topic.name, wanted)
+            result = self._broker.read_nowait(topic.name, wanted)
             if result is None:
                 result = await self._broker.read(topic.name, wanted)
         except TopicNotFoundError:
@@ -177,14 +192,91 @@ class LiveOfMany(LiveAnswer[FollowerOfMany]):
         )
 
 
-def routes(broker: Broker) -> list[HTTPRouteHandler]:
-    @get("/v1/records")
-    async def read_many(request: AnyRequest) -> ASGIApp:
-        call = enter_to_read(request, broker, QUERY | PAGE_QUERY).without_defaults()
-        if answer_type(call, FORMATS) == FORMATS["sse"]:
-            return LiveOfMany(broker, call)
-        page = PageOfMany(broker, call, many_request(call))
-        await unless_gone(page.read(), request, waits=page.wait_ms > 0)
-        return await page.answer()
+_DATA: Final = msgspec.json.encode({"topic": "orders.eu", **RECORD}).decode()
+_LIVE: Final = Content(
+    schema={"type": "string", "description": "One event a record; its data: FollowedRecordOut."},
+    example=f"id: 3-18.7-1044\ndata: {_DATA}\n\n",
+)
+_PAGE: Final = Content(
+    struct=ManyRecordsOut,
+    example={
+        "records": [{"topic": "orders.eu", **RECORD}],
+        "cursor": "3-18.7-1044",
+        "commit": {
+            "offsets": {"orders.eu": 1044},
+            "expected": {"orders.eu": 1000},
+            "topic_ids": {"orders.eu": 7},
+        },
+    },
+)
 
-    return [read_many]
+
+@route(
+    "GET",
+    "/v1/records",
+    "readMany",
+    tag="Records",
+    summary="Read many topics at once, or follow them in one live stream",
+    description="As JSON, one page: records of topics in turn, `cursor` to go on with, and "
+    "with `wait` a long poll for all of them. With `group` it begins where the group has "
+    "committed, and `commit` is the body of the commit to send once the records are dealt "
+    "with.\n\nAs a live stream, each event is a record, with its topic. The `id` is the "
+    "stream's place in all of its topics: Last-Event-ID (or `cursor`) goes on exactly behind "
+    "it in each. Records of one topic come in order; between topics there is no order. "
+    "Topics that are made meanwhile join from their first record; so do those that the API "
+    "key may read only later. Topics that it may not read are left out. At most "
+    f"{limits.FOLLOWED_TOPICS_MAX} topics; the fewer, the shorter the ids. A follower that "
+    f"takes nothing for {limits.FOLLOWER_STALLED_S_MAX} s is told so and cut.",
+    parameters=[
+        query("topics", "Patterns, with commas between them.", "orders.*,iot.**"),
+        query(
+            "offset",
+            "Where topics begin that the cursor does not know, if there is none.",
+            type="string",
+            enum=list(STARTS),
+            default="earliest",
+        ),
+        query(
+            "cursor",
+            "Of a page, or the id of an event; Last-Event-ID goes before it.",
+            "3-18.7-1044",
+        ),
+        header("Last-Event-ID", "The id of the last event that was received."),
+        query(
+            "max_records",
+            "Of a page (1,000 when it is not given); the stream ends behind so many.",
+            type="integer",
+            minimum=1,
+        ),
+        query("max_bytes", "Of a page, about; at least one record comes. 1MiB.", "64KiB"),
+        query("wait", "Of a page: how long it may wait for a first record.", "30s"),
+        query("group", "Of a page: begin where this group has committed.", "lake"),
+        query("ticket", "Instead of an API key: see POST /v1/tickets."),
+        VALUES,
+        format_of(FORMATS),
+    ],
+    replies={
+        200: Reply(
+            description="The page, or the stream",
+            content={"text/event-stream": _LIVE, "application/json": _PAGE},
+        )
+    },
+    errors=(
+        BadNameError,
+        NotAcceptableError,
+        OffsetExpiredError,
+        OffsetOutOfRangeError,
+        FollowerTooSlowError,
+        ShuttingDownError,
+    ),
+)
+async def read_many(ctx: RequestContext) -> object:
+    call = ctx.call.without_defaults()
+    if answer_type(call, FORMATS) == FORMATS["sse"]:
+        return LiveOfMany(ctx.broker, call)
+    page = PageOfMany(ctx.broker, call, many_request(call))
+    await unless_gone(page.read(), ctx.request, waits=page.wait_ms > 0)
+    return await page.answer()
+
+
+ROUTES: Final = [read_many]

@@ -5,20 +5,26 @@ from __future__ import annotations
 from typing import Final
 
 import msgspec
-from litestar import get
-from litestar.handlers import HTTPRouteHandler
-from litestar.types import ASGIApp
 
 from seb_appliance import limits
 from seb_appliance.api.encoding import parameters
-from seb_appliance.api.encoding.answers import json_answer
-from seb_appliance.api.server.auth import AnyRequest, Call, enter
-from seb_appliance.broker.broker import Broker
+from seb_appliance.api.openapi.parameters import query
+from seb_appliance.api.routes.route import (
+    RequestContext,
+    json_reply,
+    route,
+)
+from seb_appliance.api.server.auth import Call
 from seb_appliance.broker.ports import SectionRef
 from seb_appliance.broker.read.manifest import Manifest, ManifestSegment
-from seb_appliance.errors import BadParameterError
-
-MANIFEST_QUERY: Final = frozenset({"offset", "until", "presign"})
+from seb_appliance.errors import (
+    BadParameterError,
+    CorruptObjectError,
+    OffsetExpiredError,
+    OffsetOutOfRangeError,
+    StoreUnavailableError,
+    TopicNotFoundError,
+)
 
 
 class SectionOut(msgspec.Struct):
@@ -95,17 +101,70 @@ def _manifest_out(manifest: Manifest) -> ManifestOut:
     )
 
 
-def routes(broker: Broker) -> list[HTTPRouteHandler]:
-    @get("/v1/topics/{topic:str}/manifest")
-    async def get_manifest(request: AnyRequest) -> ASGIApp:
-        call = enter(request, broker, MANIFEST_QUERY)
-        topic: str = request.scope["path_params"]["topic"]
-        broker.authorize(call.key, "consume", topic)
-        start = parameters.position(call.query.get("offset", "earliest"), "offset")
-        until = call.query.get("until")
-        end = None if until is None else parameters.end_position(until, "until")
-        broker.look_for_newer_writer()
-        manifest = await broker.manifests.of(topic, start, end, _valid_s(call))
-        return json_answer(200, _manifest_out(manifest))
+_MANIFEST: Final = {
+    "topic": "orders.eu",
+    "topic_id": 3,
+    "segments": [
+        {
+            "base_offset": 0,
+            "last_offset": 655359,
+            "size_bytes": 67121480,
+            "url": "https://bucket.example/seb/_seb/segments/3/…?X-Amz-Signature=…",
+            "sections": [
+                {
+                    "base_offset": 0,
+                    "last_offset": 10239,
+                    "at": 32,
+                    "length": 1048616,
+                    "crc32c": 2868364117,
+                }
+            ],
+        }
+    ],
+    "next_offset": 660044,
+    "segments_end_offset": 655360,
+    "log_start_offset": 0,
+    "log_end_offset": 660044,
+}
 
-    return [get_manifest]
+
+@route(
+    "GET",
+    "/v1/topics/{topic}/manifest",
+    "getManifest",
+    tag="Topics",
+    summary="Which segments in the bucket hold a range of a topic",
+    description="For readers that GET segments themselves, many at a time. Only segments are "
+    "named: journal entries and packed objects hold other topics' records, too. What no "
+    "segment covers is read through the API. A bucket that is a directory has no URLs, and an "
+    "API key with a quota on bytes out gets none. A URL that is refused has expired, or the "
+    "tidier has replaced the segment: ask again.",
+    parameters=[
+        query("offset", "Where to begin, as for reading records.", "0", type="string"),
+        query("until", "Exclusive end: an offset or `@time`.", "655360"),
+        query(
+            "presign",
+            "Give URLs that are good for so long, 1h and `garbage_grace` at most.",
+            "15m",
+        ),
+    ],
+    replies=json_reply(ManifestOut, _MANIFEST, "The manifest"),
+    errors=(
+        TopicNotFoundError,
+        OffsetExpiredError,
+        OffsetOutOfRangeError,
+        CorruptObjectError,
+        StoreUnavailableError,
+    ),
+    grant="consume",
+)
+async def get_manifest(ctx: RequestContext) -> object:
+    start = parameters.position(ctx.call.query.get("offset", "earliest"), "offset")
+    until = ctx.call.query.get("until")
+    end = None if until is None else parameters.end_position(until, "until")
+    ctx.broker.look_for_newer_writer()
+    manifest = await ctx.broker.manifests.of(ctx.topic, start, end, _valid_s(ctx.call))
+    return _manifest_out(manifest)
+
+
+ROUTES: Final = [get_manifest]

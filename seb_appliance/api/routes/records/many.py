@@ -19,11 +19,11 @@ from seb_appliance import limits
 from seb_appliance.api.encoding import parameters
 from seb_appliance.api.encoding.answers import JSON, Answer, json_line
 from seb_appliance.api.encoding.record_encoding import RecordOut, ValueShape, ndjson_parts
-from seb_appliance.api.routes.records.consume import encoded, value_shape
+from seb_appliance.api.routes.records.reading import encoded, value_shape
 from seb_appliance.api.server.auth import Call
 from seb_appliance.broker.broker import Broker
-from seb_appliance.broker.read.followers import FollowerOfMany
 from seb_appliance.broker.read.reads import bytes_of
+from seb_appliance.broker.read.waiting import FollowerOfMany
 from seb_appliance.broker.topics.names import Patterns, check_pattern
 from seb_appliance.broker.topics.topic import Topic
 from seb_appliance.broker.values import From, ReadRequest, ReadResult
@@ -40,7 +40,6 @@ from seb_appliance.errors import (
 # be read.
 
 
-QUERY: Final = frozenset({"topics", "offset", "cursor", "max_records", "values", "format"})
 STARTS: Final = ("earliest", "latest")
 _CURSOR: Final = re.compile(r"[0-9]{1,16}-[0-9]{1,16}(?:\.[0-9]{1,16}-[0-9]{1,16})*")
 _NOWHERE: Final = "0-0"  # no topic has the id 0

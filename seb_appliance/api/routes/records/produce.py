@@ -5,25 +5,55 @@ from __future__ import annotations
 from typing import Final
 
 import msgspec
-from litestar import post
-from litestar.handlers import HTTPRouteHandler
-from litestar.types import ASGIApp
 
 from seb_appliance import limits
 from seb_appliance.api.encoding import conditions
-from seb_appliance.api.encoding.answers import JSON, Answer, Headers, json_line
-from seb_appliance.api.encoding.parameters import duration_ms, refuse_unsupported
-from seb_appliance.api.encoding.record_parsing import body_kind, parse_cloud_events, parse_records
-from seb_appliance.api.encoding.times import format_time
+from seb_appliance.api.encoding.answers import (
+    JSON,
+    Answer,
+    Headers,
+    json_line,
+    produced_body,
+    produced_timing,
+)
+from seb_appliance.api.encoding.formats import BODY_FORMATS
+from seb_appliance.api.encoding.parameters import duration_ms
+from seb_appliance.api.encoding.record_bodies import body_kind, parse_records, parse_registered
+from seb_appliance.api.encoding.record_json import Envelope
 from seb_appliance.api.encoding.trace_context import RequestTrace
-from seb_appliance.api.server.auth import AnyRequest, enter, look_again
+from seb_appliance.api.openapi.parameters import PRODUCE
+from seb_appliance.api.openapi.shared import (
+    BYTES,
+    DURABILITY_HEADER,
+    EVENT,
+    EVENT_CONTENT,
+    NEW_RECORD,
+    REPLAYED_HEADER,
+    TIME,
+    WRITE_ERRORS,
+)
+from seb_appliance.api.routes.route import (
+    Content,
+    Reply,
+    RequestContext,
+    json_body,
+    route,
+)
+from seb_appliance.api.server.auth import look_again
 from seb_appliance.api.server.bodies import read_body
-from seb_appliance.api.server.options import ApiOptions
 from seb_appliance.broker.append.appends import Conditions
-from seb_appliance.broker.broker import Broker
 from seb_appliance.broker.values import Appended, NewBatches, NewRecords
-from seb_appliance.errors import BadParameterError
-from seb_appliance.protocols.cloud_events.requests import mode_of
+from seb_appliance.errors import (
+    BadBatchError,
+    BadCloudEventError,
+    BadParameterError,
+    IdempotencyMismatchError,
+    PreconditionFailedError,
+    RecordTooLargeError,
+    SequenceGapError,
+    StaleEpochError,
+    TopicNotFoundError,
+)
 
 REPLAYED: Final = (b"idempotency-replayed", b"true")
 
@@ -53,18 +83,6 @@ def timeout_ms(headers: dict[bytes, bytes]) -> int | None:
     return timeout
 
 
-def produced_body(topic: str, topic_id: int, offset: int, count: int, timestamp_us: int) -> bytes:
-    """`Produced` as JSON. Topic names need no escapes."""
-    return (
-        f'{{"topic":"{topic}","topic_id":{topic_id},"offset":{offset},"count":{count},'
-        f'"last_offset":{offset + count - 1},"timestamp":"{format_time(timestamp_us)}"}}\n'
-    ).encode()
-
-
-def produced_timing(window_s: float, put_s: float) -> bytes:
-    return f"window;dur={window_s * 1000:.1f}, put;dur={put_s * 1000:.1f}".encode()
-
-
 def produced(appended: Appended, agreed: Conditions) -> tuple[int, Headers, bytes]:
     """Status, headers and body. A producer's duplicate is answered with 200, all else with 201."""
     topic, topic_id, offset = appended.topic, appended.topic_id, appended.offset
@@ -84,51 +102,128 @@ def produced(appended: Appended, agreed: Conditions) -> tuple[int, Headers, byte
     return status, headers, body
 
 
-def routes(broker: Broker, options: ApiOptions) -> list[HTTPRouteHandler]:
-    @post("/v1/topics/{topic:str}/records")
-    async def produce(request: AnyRequest) -> ASGIApp:
-        call = enter(request, broker, conditions.QUERY)
-        topic: str = request.scope["path_params"]["topic"]
-        broker.authorize(call.key, "produce", topic)
-        refuse_unsupported(call.headers, conditions.UNDERSTOOD | {b"ce-specversion"})
-        asked = conditions.read_conditions(call)
-        mode = mode_of(call.headers)
-        kind = None if mode is not None else body_kind(call.headers.get(b"content-type"))
-        deadline_ms = timeout_ms(call.headers)
-        trace = RequestTrace.of(options.traces, call.headers)
-        body, reservation = await read_body(
-            request.receive, call.headers, call.owner, broker.pending, options.max_request_bytes
-        )
-        options.failpoints.reach("K1")
-        try:
-            owner, route = call.key.api_key_id, request.scope["path"]
-            records: NewRecords | NewBatches
-            if mode is not None:
-                records, named = await parse_cloud_events(
-                    options.parser, owner, mode, body, call.headers
-                )
-                agreed = await asked.of_events(call, route, body, records, named)
-            else:
-                assert kind is not None
-                records = await parse_records(
-                    options.parser, owner, kind, body, call.headers, options.max_request_bytes
-                )
-                agreed = await asked.conditions(call, route, body)
-            look_again(request.scope)
-        except BaseException:
-            reservation.release()
-            raise
-        try:
-            appended = await broker.append(
-                call.key, topic, records, reservation, deadline_ms, agreed, address=call.address
-            )
-        except BaseException as error:
-            if trace is not None:
-                trace.failed("produce", topic, error)
-            raise
-        if trace is not None:
-            trace.produced(appended)
-        status, headers, answer = produced(appended, agreed)
-        return Answer(status, headers, answer, failpoints=options.failpoints)
+_PRODUCED: Final = {
+    "topic": "orders.eu",
+    "topic_id": 3,
+    "offset": 17,
+    "count": 1,
+    "last_offset": 17,
+    "timestamp": TIME,
+}
+_NDJSON: Final = Content(
+    schema={"type": "string", "description": "One Record object per line."},
+    example='{"value":"a"}\n{"value":null,"key":"customer-7"}\n',
+)
+# openapi-python-client fails on a list in this choice of bodies, and leaves out what it refers to
+# like this.
+_ITEM: Final = (
+    "#/paths/~1v1~1topics~1%7Btopic%7D~1records/post/requestBody/content/"
+    "application~1cloudevents+json/schema"
+)
+_NEW_EVENTS: Final = Content(schema={"type": "array", "items": {"$ref": _ITEM}}, example=[EVENT])
+_ONE_RECORD: Final = Content(schema=BYTES, example="hello")
+_CURLS: Final = Content(
+    schema={"type": "string", "description": "One record, as `curl -d` sends it."}, example="hello"
+)
 
-    return [produce]
+
+@route(
+    "POST",
+    "/v1/topics/{topic}/records",
+    "produce",
+    tag="Records",
+    summary="Append records",
+    description="All records of a request get consecutive offsets, or none is stored. 201 "
+    "means that the bucket has them. 504 `outcome_unknown` means that they may be stored yet: "
+    "with an Idempotency-Key, or as an idempotent producer, send the same again until it is "
+    "answered. CloudEvents 1.0 are stored with their data as the value and their attributes as "
+    "headers `ce_…`; in binary mode any Content-Type goes. The same `source` and `id` with the "
+    "same content are stored once, as under an Idempotency-Key.",
+    parameters=PRODUCE,
+    body={
+        "application/octet-stream": _ONE_RECORD,
+        "text/plain": _ONE_RECORD,
+        "application/x-www-form-urlencoded": _CURLS,
+        "application/json": Content(struct=Envelope, example={"records": [NEW_RECORD]}),
+        "application/x-ndjson": _NDJSON,
+        "application/ndjson": _NDJSON,
+        "application/jsonl": _NDJSON,
+        "application/vnd.seb.batch": Content(schema=BYTES),
+        "application/cloudevents+json": EVENT_CONTENT,
+        "application/cloudevents-batch+json": _NEW_EVENTS,
+    },
+    body_required=False,
+    replies={
+        201: Reply(
+            description="Stored",
+            content=json_body(Produced, _PRODUCED),
+            headers={
+                **DURABILITY_HEADER,
+                **REPLAYED_HEADER,
+                "Server-Timing": "Milliseconds in the window, and of the bucket's PUT.",
+            },
+        ),
+        200: Reply(
+            description="A producer's seq that was stored before, with its offsets; they are "
+            "null when five later ones have been stored since",
+            content=json_body(Produced, _PRODUCED),
+            headers=DURABILITY_HEADER,
+        ),
+    },
+    errors=(
+        *WRITE_ERRORS,
+        BadBatchError,
+        BadCloudEventError,
+        RecordTooLargeError,
+        TopicNotFoundError,
+        StaleEpochError,
+        SequenceGapError,
+        PreconditionFailedError,
+        IdempotencyMismatchError,
+    ),
+    grant="produce",
+)
+async def produce(ctx: RequestContext) -> object:
+    call, options = ctx.call, ctx.options
+    asked = conditions.read_conditions(call)
+    other = next(((f, m) for f in BODY_FORMATS if (m := f.mode_of(call.headers))), None)
+    kind = None if other is not None else body_kind(call.headers.get(b"content-type"))
+    deadline_ms = timeout_ms(call.headers)
+    trace = RequestTrace.of(options.traces, call.headers)
+    body, reservation = await read_body(
+        ctx.request.receive, call.headers, call.owner, ctx.broker.pending, options.max_request_bytes
+    )
+    options.failpoints.reach("K1")
+    try:
+        owner, path = call.key.api_key_id, ctx.request.scope["path"]
+        records: NewRecords | NewBatches
+        if other is not None:
+            records, named = await parse_registered(
+                options.parser, owner, *other, body, call.headers
+            )
+            agreed = await asked.of_events(call, path, body, records, named)
+        else:
+            assert kind is not None
+            records = await parse_records(
+                options.parser, owner, kind, body, call.headers, options.max_request_bytes
+            )
+            agreed = await asked.conditions(call, path, body)
+        look_again(ctx.request.scope)
+    except BaseException:
+        reservation.release()
+        raise
+    try:
+        appended = await ctx.broker.appends.append(
+            call.key, ctx.topic, records, reservation, deadline_ms, agreed, address=call.address
+        )
+    except BaseException as error:
+        if trace is not None:
+            trace.failed("produce", ctx.topic, error)
+        raise
+    if trace is not None:
+        trace.produced(appended)
+    status, headers, answer = produced(appended, agreed)
+    return Answer(status, headers, answer, failpoints=options.failpoints)
+
+
+ROUTES: Final = [produce]

@@ -9,14 +9,15 @@ breaks the chunked body off, so that no client takes half of a topic for all of 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import replace
 from typing import Final, cast
 
 from litestar.types import Message, Receive, Scope, Send
 
 from seb_appliance import limits
 from seb_appliance.api.encoding.answers import Headers, body_event, send_part
+from seb_appliance.api.encoding.formats import Encoding
 from seb_appliance.api.routes.records.live import HEAD_STATE, disconnected
 from seb_appliance.api.server.auth import Call, look_again, within_quota
 from seb_appliance.broker.broker import Broker
@@ -32,21 +33,9 @@ PART: Final = ReadRequest(
     max_bytes=limits.RANGE_PART_BYTES,
 )
 _ROOM_S: Final = 0.05  # how often an answer looks for room in the budget
-
 Read = Callable[[ReadRequest], Awaitable[ReadResult]]
 # What follows a result; None behind the last one.
 Next = Callable[[ReadResult], Awaitable[ReadResult | None]]
-
-
-@dataclass(frozen=True, slots=True)
-class Encoding:
-    """How an answer's bytes are made: `opening`, the `parts` of each result, `closing`.
-    `in_thread`: a part takes long, and needs the interpreter for little of that."""
-
-    parts: Callable[[ReadResult], Iterable[Bytes]]
-    opening: bytes = b""
-    closing: bytes = b""
-    in_thread: bool = False
 
 
 class RangeAnswer:

@@ -7,21 +7,35 @@ same), never in the path.
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, TypeVar
 
 import msgspec
-from litestar import delete, get, post
-from litestar.handlers import HTTPRouteHandler
-from litestar.types import ASGIApp
 from msgspec import UNSET, UnsetType
 
+from seb_appliance import limits
 from seb_appliance.api.encoding import conditions, parameters
 from seb_appliance.api.encoding.answers import JSON, RAW, Answer, Headers, json_line
-from seb_appliance.api.encoding.json_bodies import read_json
-from seb_appliance.api.encoding.media_types import negotiate
+from seb_appliance.api.encoding.formats import negotiate
 from seb_appliance.api.encoding.record_encoding import VALUE_SHAPES, RecordOut, records
 from seb_appliance.api.encoding.times import format_time
-from seb_appliance.api.routes.records.consume import held, raw_answer
+from seb_appliance.api.openapi.parameters import (
+    RECORD_KEY,
+    SAFE_APPEND,
+    TIMEOUT,
+    VALUES,
+    Json,
+    query,
+)
+from seb_appliance.api.openapi.shared import (
+    BYTES,
+    DURABILITY_HEADER,
+    RECORD,
+    REPLAYED_HEADER,
+    TIME,
+    WRITE_ERRORS,
+)
+from seb_appliance.api.routes.records.consume import raw_answer
 from seb_appliance.api.routes.records.key_parameters import (
     HistoryQuestion,
     KeysQuestion,
@@ -33,25 +47,40 @@ from seb_appliance.api.routes.records.key_parameters import (
     latest_question,
     optional_bytes,
 )
-from seb_appliance.api.routes.records.produce import produced, timeout_ms
-from seb_appliance.api.server.auth import AnyRequest, Call, enter
+from seb_appliance.api.routes.records.produce import Produced, produced, timeout_ms
+from seb_appliance.api.routes.records.reading import held
+from seb_appliance.api.routes.route import (
+    Content,
+    ErrorTypes,
+    Reply,
+    RequestContext,
+    Route,
+    json_body,
+    json_reply,
+    route,
+)
+from seb_appliance.api.server.auth import AnyRequest, Call
 from seb_appliance.broker.broker import Broker
 from seb_appliance.broker.record_keys.key_index import KeyRow
 from seb_appliance.broker.record_keys.queries import KeyedRecords
 from seb_appliance.broker.values import NewRecords
+from seb_appliance.errors import (
+    CorruptObjectError,
+    IdempotencyMismatchError,
+    KeyIndexOffError,
+    NotAcceptableError,
+    PreconditionFailedError,
+    RecordKeyNotFoundError,
+    RecordTooLargeError,
+    SequenceGapError,
+    StaleEpochError,
+    StoreUnavailableError,
+    TopicNotFoundError,
+)
 
 T = TypeVar("T", bound=msgspec.Struct)
-
-KEYS_QUERY: Final = frozenset(KeysQuestion.__struct_fields__)
-LATEST_QUERY: Final = frozenset(LatestQuestion.__struct_fields__)
-HISTORY_QUERY: Final = frozenset(HistoryQuestion.__struct_fields__)
-TOMBSTONE_QUERY: Final = frozenset({"key", "key_base64"})
 _ONE: Final = (JSON.decode(), RAW.decode())
 _VARY: Final = (b"vary", b"Accept, Accept-Encoding, Authorization")
-
-_keys_decoder: Final = msgspec.json.Decoder(KeysQuestion)
-_latest_decoder: Final = msgspec.json.Decoder(LatestQuestion)
-_history_decoder: Final = msgspec.json.Decoder(HistoryQuestion)
 
 
 class KeyOut(msgspec.Struct):
@@ -111,7 +140,8 @@ def _text_or_bytes(key: bytes | None) -> tuple[str | None, bytes | None]:
         return None, key
 
 
-async def _list(broker: Broker, call: Call, topic: str, asked: KeysQuestion) -> Answer:
+async def _list(ctx: RequestContext, asked: KeysQuestion) -> Answer:
+    broker, call, topic = ctx.broker, ctx.call, ctx.topic
     check_numbers(asked)
     prefix = optional_bytes(asked.prefix, asked.prefix_base64, "prefix") or b""
     after = optional_bytes(asked.after, asked.after_base64, "after")
@@ -122,7 +152,8 @@ async def _list(broker: Broker, call: Call, topic: str, asked: KeysQuestion) -> 
     return _told(broker, call, told, page.indexed_offset)
 
 
-async def _latest(broker: Broker, call: Call, topic: str, asked: LatestQuestion) -> Answer:
+async def _latest(ctx: RequestContext, asked: LatestQuestion) -> Answer:
+    broker, call, topic = ctx.broker, ctx.call, ctx.topic
     key = key_bytes(asked.key, asked.key_base64)
     shape = parameters.choice(asked.values, "values", VALUE_SHAPES)
     chosen = negotiate(call.headers.get(b"accept"), _ONE)
@@ -137,7 +168,8 @@ async def _latest(broker: Broker, call: Call, topic: str, asked: LatestQuestion)
     return _told(broker, call, latest, found.indexed_offset)
 
 
-async def _history(broker: Broker, call: Call, topic: str, asked: HistoryQuestion) -> Answer:
+async def _history(ctx: RequestContext, asked: HistoryQuestion) -> Answer:
+    broker, call, topic = ctx.broker, ctx.call, ctx.topic
     check_numbers(asked)
     key = key_bytes(asked.key, asked.key_base64)
     shape = parameters.choice(asked.values, "values", VALUE_SHAPES)
@@ -162,12 +194,11 @@ def _told(broker: Broker, call: Call, content: Any, indexed_offset: int) -> Answ
 async def _delete(broker: Broker, request: AnyRequest, call: Call, topic: str) -> Answer:
     """A tombstone is a record like any other: admitted, stored and acknowledged as one."""
     key = key_bytes(call.query.get("key"), call.query.get("key_base64"))
-    parameters.refuse_unsupported(call.headers, conditions.UNDERSTOOD)
     asked = conditions.read_conditions(call)
     deadline_ms = timeout_ms(call.headers)
     agreed = await asked.conditions(call, request.scope["path"], b"tombstone of " + key)
     broker.topics.get(topic)  # a tombstone makes no topic
-    appended = await broker.append(
+    appended = await broker.appends.append(
         call.key,
         topic,
         NewRecords([None], keys=[key]),
@@ -180,57 +211,232 @@ async def _delete(broker: Broker, request: AnyRequest, call: Call, topic: str) -
     return Answer(200, headers, body)
 
 
-def routes(broker: Broker) -> list[HTTPRouteHandler]:
-    def entered(request: AnyRequest, known: frozenset[str], grant: str) -> tuple[Call, str]:
-        call = enter(request, broker, known)
-        topic: str = request.scope["path_params"]["topic"]
-        broker.authorize(call.key, grant, topic)
-        return call, topic
+_ERRORS: Final[ErrorTypes] = (
+    TopicNotFoundError,
+    KeyIndexOffError,
+    RecordTooLargeError,
+    CorruptObjectError,
+    StoreUnavailableError,
+)
+_FRESH: Final = query(
+    "fresh",
+    f"Wait until the index has reached the log end, {limits.KEY_INDEX_FRESH_S} s at most.",
+    type="string",
+    enum=["true", "false"],
+    default="false",
+)
+_LIMIT: Final = query(
+    "limit",
+    "At most so many.",
+    type="integer",
+    minimum=1,
+    maximum=limits.KEYS_PER_PAGE_MAX,
+    default=limits.KEYS_PER_PAGE_DEFAULT,
+)
+_KEYS: Final[list[Json]] = [
+    query("prefix", "Only record keys that begin so.", "customer-"),
+    query("prefix_base64", "As prefix, for any bytes."),
+    query("after", "Only record keys behind this one: `next_after` of the page before."),
+    query("after_base64", "As after, for any bytes."),
+    _LIMIT,
+    _FRESH,
+]
+_LATEST: Final[list[Json]] = [*RECORD_KEY, VALUES, _FRESH]
+_HISTORY: Final[list[Json]] = [
+    *_LATEST,
+    query(
+        "before",
+        "Only records below this offset: `next_before` of the page before.",
+        type="integer",
+        minimum=0,
+        maximum=limits.OFFSET_MAX,
+    ),
+    _LIMIT,
+]
+_TRUE_UP_TO: Final = "The answer is true up to `indexed_offset` (exclusive)."
+_INDEXED: Final = {"Seb-Indexed-Offset": "Up to which offset (exclusive) the answer is true."}
+_KEYS_REPLY: Final = {
+    200: Reply(
+        description="Record keys, perhaps none",
+        content={
+            "application/json": Content(
+                struct=KeysOut,
+                example={
+                    "topic": "orders.eu",
+                    "topic_id": 3,
+                    "keys": [{"key": "customer-7", "offset": 17, "timestamp": TIME}],
+                    "next_after": None,
+                    "next_after_base64": None,
+                    "indexed_offset": 18,
+                },
+            )
+        },
+        headers=_INDEXED,
+    )
+}
+_LATEST_REPLY: Final = {
+    200: Reply(
+        description="The newest record of the record key",
+        content={
+            "application/json": Content(
+                struct=LatestOut,
+                example={
+                    "topic": "orders.eu",
+                    "topic_id": 3,
+                    "record": RECORD,
+                    "indexed_offset": 18,
+                },
+            ),
+            "application/octet-stream": Content(schema=BYTES),
+        },
+        headers=_INDEXED,
+    ),
+    304: Reply(description="Raw: the client has it already (If-None-Match)"),
+}
+_HISTORY_REPLY: Final = {
+    200: Reply(
+        description="Records of the record key, newest first",
+        content={
+            "application/json": Content(
+                struct=HistoryOut,
+                example={
+                    "topic": "orders.eu",
+                    "topic_id": 3,
+                    "records": [RECORD],
+                    "next_before": None,
+                    "indexed_offset": 18,
+                },
+            )
+        },
+        headers=_INDEXED,
+    )
+}
 
-    @get("/v1/topics/{topic:str}/keys")
-    async def list_keys(request: AnyRequest) -> ASGIApp:
-        call, topic = entered(request, KEYS_QUERY, "consume")
-        return await _list(broker, call, topic, keys_question(call.query))
 
-    @post("/v1/topics/{topic:str}/keys", status_code=200)
-    async def find_keys(request: AnyRequest) -> ASGIApp:
-        call, topic = entered(request, frozenset(), "consume")
-        asked = await read_json(request, call, broker, _keys_decoder)
-        return await _list(broker, call, topic, asked)
+def _both_ways(
+    path: str,
+    names: tuple[str, str],
+    summary: str,
+    description: str,
+    parameters: list[Json],
+    body: Mapping[str, Content],
+    read: Callable[[dict[str, str]], msgspec.Struct],
+    answer: Callable[[RequestContext, Any], Awaitable[Answer]],
+    **declared: Any,
+) -> list[Route]:
+    """The same question as GET, from the query, and as POST, from a JSON body."""
+    declared = {"tag": "Record keys", "grant": "consume", **declared}
 
-    @get("/v1/topics/{topic:str}/keys/latest")
-    async def get_latest(request: AnyRequest) -> ASGIApp:
-        call, topic = entered(request, LATEST_QUERY, "consume")
-        return await _latest(broker, call, topic, latest_question(call.query))
+    @route(
+        "GET",
+        path,
+        names[0],
+        summary=summary,
+        description=description,
+        parameters=parameters,
+        **declared,
+    )
+    async def get(ctx: RequestContext) -> object:
+        return await answer(ctx, read(ctx.call.query))
 
-    @post("/v1/topics/{topic:str}/keys/latest", status_code=200)
-    async def find_latest(request: AnyRequest) -> ASGIApp:
-        call, topic = entered(request, frozenset(), "consume")
-        asked = await read_json(request, call, broker, _latest_decoder)
-        return await _latest(broker, call, topic, asked)
+    @route(
+        "POST",
+        path,
+        names[1],
+        summary=f"{summary.partition(',')[0]}, asked in a body",
+        description="The same question as GET, for record keys that are too long for a URL.",
+        body=body,
+        body_required=path.endswith(("latest", "history")),
+        **declared,
+    )
+    async def find(ctx: RequestContext) -> object:
+        return await answer(ctx, ctx.body)
 
-    @get("/v1/topics/{topic:str}/keys/history")
-    async def get_history(request: AnyRequest) -> ASGIApp:
-        call, topic = entered(request, HISTORY_QUERY, "consume")
-        return await _history(broker, call, topic, history_question(call.query))
+    return [get, find]
 
-    @post("/v1/topics/{topic:str}/keys/history", status_code=200)
-    async def find_history(request: AnyRequest) -> ASGIApp:
-        call, topic = entered(request, frozenset(), "consume")
-        asked = await read_json(request, call, broker, _history_decoder)
-        return await _history(broker, call, topic, asked)
 
-    @delete("/v1/topics/{topic:str}/keys", status_code=200)
-    async def delete_key(request: AnyRequest) -> ASGIApp:
-        call, topic = entered(request, TOMBSTONE_QUERY | conditions.QUERY, "produce")
-        return await _delete(broker, request, call, topic)
+_QUESTIONS: Final = [
+    *_both_ways(
+        "/v1/topics/{topic}/keys",
+        ("listRecordKeys", "findRecordKeys"),
+        "List record keys",
+        "As bytes in their order; those whose newest record is a tombstone are left "
+        f"out. {_TRUE_UP_TO}",
+        _KEYS,
+        json_body(KeysQuestion, {"prefix": "customer-"}),
+        keys_question,
+        _list,
+        replies=_KEYS_REPLY,
+        errors=_ERRORS,
+    ),
+    *_both_ways(
+        "/v1/topics/{topic}/keys/latest",
+        ("getLatestOfRecordKey", "findLatestOfRecordKey"),
+        "Read the newest record of a record key",
+        "404 when there is none, or when it is a tombstone. As JSON, or its raw value "
+        f"with `Accept: application/octet-stream`. {_TRUE_UP_TO}",
+        _LATEST,
+        json_body(LatestQuestion, {"key": "customer-7"}),
+        latest_question,
+        _latest,
+        replies=_LATEST_REPLY,
+        errors=(*_ERRORS, RecordKeyNotFoundError, NotAcceptableError),
+    ),
+    *_both_ways(
+        "/v1/topics/{topic}/keys/history",
+        ("getHistoryOfRecordKey", "findHistoryOfRecordKey"),
+        "Read the records of a record key, newest first",
+        "Every one that is still stored, tombstones too. The topic needs `key_index` "
+        f"`history`. {_TRUE_UP_TO}",
+        _HISTORY,
+        json_body(HistoryQuestion, {"key": "customer-7"}),
+        history_question,
+        _history,
+        replies=_HISTORY_REPLY,
+        errors=_ERRORS,
+    ),
+]
 
-    return [
-        list_keys,
-        find_keys,
-        get_latest,
-        find_latest,
-        get_history,
-        find_history,
-        delete_key,
-    ]
+
+@route(
+    "DELETE",
+    "/v1/topics/{topic}/keys",
+    "deleteRecordKey",
+    tag="Record keys",
+    summary="Append a tombstone for a record key",
+    description="A record with this record key and a null value, stored and acknowledged as "
+    "any other. The grant is `produce`.",
+    parameters=[
+        *RECORD_KEY,
+        *SAFE_APPEND,
+        TIMEOUT,
+    ],
+    replies=json_reply(
+        Produced,
+        {
+            "topic": "orders.eu",
+            "topic_id": 3,
+            "offset": 18,
+            "count": 1,
+            "last_offset": 18,
+            "timestamp": TIME,
+        },
+        "Stored",
+        headers={**DURABILITY_HEADER, **REPLAYED_HEADER},
+    ),
+    errors=(
+        *WRITE_ERRORS,
+        RecordTooLargeError,
+        TopicNotFoundError,
+        StaleEpochError,
+        SequenceGapError,
+        PreconditionFailedError,
+        IdempotencyMismatchError,
+    ),
+    grant="produce",
+)
+async def delete_key(ctx: RequestContext) -> object:
+    return await _delete(ctx.broker, ctx.request, ctx.call, ctx.topic)
+
+
+ROUTES: Final = [*_QUESTIONS, delete_key]

@@ -2,32 +2,132 @@
 
 from __future__ import annotations
 
-from typing import Final
+from functools import partial
+from typing import Annotated, Final
 
 import msgspec
-from litestar import post
-from litestar.handlers import HTTPRouteHandler
-from litestar.types import ASGIApp
 
+from seb_appliance import limits
 from seb_appliance.api.encoding.answers import Answer, Headers, json_answer
-from seb_appliance.api.encoding.conditions import IDEMPOTENCY_KEY, idempotency_key, stamp
-from seb_appliance.api.encoding.json_bodies import check_json_type
-from seb_appliance.api.encoding.parameters import refuse_unsupported
+from seb_appliance.api.encoding.conditions import idempotency_key, stamp
 from seb_appliance.api.encoding.record_bodies import refuse_record_headers
+from seb_appliance.api.encoding.record_json import (
+    CountedRecord,
+    Record,
+    bad_json,
+    decode_counted,
+    to_columns,
+)
 from seb_appliance.api.encoding.times import format_time
 from seb_appliance.api.encoding.trace_context import keep_traceparent
-from seb_appliance.api.encoding.transaction_bodies import parse_transaction
+from seb_appliance.api.openapi.parameters import CONTENT_ENCODING, IDEMPOTENCY_KEY, TIMEOUT
+from seb_appliance.api.openapi.shared import (
+    DURABILITY_HEADER,
+    NEW_RECORD,
+    REPLAYED_HEADER,
+    TIME,
+    WRITE_ERRORS,
+)
+from seb_appliance.api.routes.groups.offsets import Generation, Metadata
 from seb_appliance.api.routes.groups.rights import authorize_commit
 from seb_appliance.api.routes.records.produce import REPLAYED, timeout_ms
-from seb_appliance.api.server.auth import AnyRequest, Call, enter, look_again
-from seb_appliance.api.server.bodies import read_body
-from seb_appliance.api.server.options import ApiOptions
+from seb_appliance.api.routes.route import (
+    RequestContext,
+    json_body,
+    json_reply,
+    route,
+)
+from seb_appliance.api.server.auth import Call, look_again
+from seb_appliance.api.server.bodies import check_json_type, read_body
 from seb_appliance.broker.append.appends import Transacted, Transaction
 from seb_appliance.broker.broker import Broker
+from seb_appliance.broker.groups.admission import Commit
 from seb_appliance.broker.topics.names import check_group_name, check_topic_name
 from seb_appliance.broker.values import NewRecords
+from seb_appliance.errors import (
+    BadJsonError,
+    CommitBackwardError,
+    CommitBeyondEndError,
+    IdempotencyMismatchError,
+    OffsetConflictError,
+    RecordTooLargeError,
+    RequestTooLargeError,
+    StaleGenerationError,
+    TopicNotFoundError,
+)
+from seb_appliance.formats.numbers import Whole
 
-_UNDERSTOOD: Final = frozenset({IDEMPOTENCY_KEY})
+
+class NewCommit(msgspec.Struct, forbid_unknown_fields=True):
+    """As the body of a commit, and the group. Every offset must go forward."""
+
+    group: str
+    offsets: Annotated[
+        dict[str, Whole], msgspec.Meta(min_length=1, max_length=limits.OFFSETS_PER_COMMIT_MAX)
+    ]
+    metadata: dict[str, Metadata] = {}
+    expected: dict[str, Whole | None] = {}
+    topic_ids: dict[str, Whole] = {}
+    generation: Generation | None = None
+
+
+class NewTransaction(msgspec.Struct, forbid_unknown_fields=True):
+    """Records by topic, and what a group has read. At least one of the two is there."""
+
+    produce: Annotated[
+        dict[str, list[Record]], msgspec.Meta(max_length=limits.TRANSACTION_TOPICS_MAX)
+    ] = {}
+    commit: NewCommit | None = None
+
+
+class _Read(msgspec.Struct, forbid_unknown_fields=True):
+    """A transaction whose records are counted, and whose commit is measured before it is read."""
+
+    produce: Annotated[
+        dict[str, list[CountedRecord]], msgspec.Meta(max_length=limits.TRANSACTION_TOPICS_MAX)
+    ] = {}
+    commit: msgspec.Raw = msgspec.Raw(b"null")
+
+
+_decoder: Final = msgspec.json.Decoder(_Read)
+_commit_decoder: Final = msgspec.json.Decoder(NewCommit | None)
+
+
+def parse_transaction(body: bytes) -> Transaction:
+    """Without its Idempotency-Key. Raises BadJsonError, RequestTooLargeError,
+    RecordTooLargeError."""
+    read, count = decode_counted(body or b"{}", _decoder)
+    if count != sum(map(len, read.produce.values())):
+        raise BadJsonError("A topic is named twice in produce.")
+    for topic, records in read.produce.items():
+        if not records:
+            raise BadJsonError(f"The list of records for {topic[:128]!r} is empty.")
+    produce = {
+        topic: to_columns(records, partial("$.produce[{!r}][{}]".format, topic[:128]))
+        for topic, records in read.produce.items()
+    }
+    return Transaction(produce, _commit(read.commit))
+
+
+def _commit(sent: msgspec.Raw) -> Commit | None:
+    if len(bytes(sent)) > limits.COMMIT_BYTES_MAX:
+        raise RequestTooLargeError(
+            f"A commit has at most {limits.COMMIT_BYTES_MAX} bytes, in a transaction too."
+        )
+    try:
+        asked = _commit_decoder.decode(sent)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise bad_json(error, where="commit: ") from error
+    if asked is None:
+        return None
+    return Commit(
+        asked.group,
+        asked.offsets,
+        asked.metadata,
+        asked.expected,
+        asked.topic_ids,
+        asked.generation,
+    )
 
 
 class ProducedInTopic(msgspec.Struct):
@@ -52,44 +152,11 @@ class TransactionOut(msgspec.Struct):
     committed: CommittedOut | None
 
 
-def routes(broker: Broker, options: ApiOptions) -> list[HTTPRouteHandler]:
-    @post("/v1/transactions")
-    async def transact(request: AnyRequest) -> ASGIApp:
-        call = enter(request, broker)
-        _authorize_any(broker, call)
-        refuse_unsupported(call.headers, _UNDERSTOOD)
-        refuse_record_headers(call.headers)
-        key, deadline_ms = idempotency_key(call), timeout_ms(call.headers)
-        body, reservation = await read_body(
-            request.receive, call.headers, call.owner, broker.pending, options.max_request_bytes
-        )
-        options.failpoints.reach("K1")
-        try:
-            check_json_type(body, call.headers)
-            asked = await options.parser.parse(call.key.api_key_id, parse_transaction, body)
-            await _authorize(broker, call, asked)
-            request_stamp = await stamp(key, call, request.scope["path"], body)
-            look_again(request.scope)
-        except BaseException:
-            reservation.release()
-            raise
-        for records in asked.produce.values():
-            if isinstance(records, NewRecords):
-                keep_traceparent(records, call.headers)
-        transaction = Transaction(asked.produce, asked.commit, request_stamp)
-        done = await broker.transact(
-            call.key, transaction, reservation, deadline_ms, address=call.address
-        )
-        return _answer(done, transaction)
-
-    return [transact]
-
-
-def _authorize_any(broker: Broker, call: Call) -> None:
+def _authorize_any(ctx: RequestContext) -> None:
     """The topics stand in the body; nothing of it is read for a key that may neither produce nor
     commit anything. Raises ForbiddenError."""
-    if not broker.may(call.key, "consume"):
-        broker.authorize(call.key, "produce")
+    if not ctx.broker.may(ctx.call.key, "consume"):
+        ctx.broker.authorize(ctx.call.key, "produce")
 
 
 async def _authorize(broker: Broker, call: Call, asked: Transaction) -> None:
@@ -118,3 +185,90 @@ def _answer(done: Transacted, transaction: Transaction) -> Answer:
     if done.replayed:
         headers.append(REPLAYED)
     return json_answer(201, TransactionOut(produced, committed), headers)
+
+
+@route(
+    "POST",
+    "/v1/transactions",
+    "transact",
+    tag="Records",
+    summary="Append to several topics and commit a group's offsets, whole or not at all",
+    description="Everything lies in one entry of the journal, or nothing is stored. Every "
+    "offset of the commit must go forward (409 `commit_backward`): so a step that reads, works "
+    "and writes can be sent again blindly and happens once. The API key needs `produce` on "
+    "each topic written to, and `consume` on each topic and group committed.",
+    parameters=[IDEMPOTENCY_KEY, TIMEOUT, CONTENT_ENCODING],
+    body=json_body(
+        NewTransaction,
+        {
+            "produce": {"invoices": [NEW_RECORD]},
+            "commit": {
+                "group": "billing",
+                "offsets": {"orders.eu": 78},
+                "expected": {"orders.eu": 77},
+            },
+        },
+    ),
+    replies=json_reply(
+        TransactionOut,
+        {
+            "produced": {
+                "invoices": {
+                    "topic_id": 4,
+                    "offset": 31,
+                    "count": 1,
+                    "last_offset": 31,
+                    "timestamp": TIME,
+                }
+            },
+            "committed": {"group": "billing", "offsets": {"orders.eu": 78}},
+        },
+        "Stored, all of it",
+        status=201,
+        headers={**DURABILITY_HEADER, **REPLAYED_HEADER},
+    ),
+    errors=(
+        *WRITE_ERRORS,
+        RecordTooLargeError,
+        TopicNotFoundError,
+        CommitBeyondEndError,
+        CommitBackwardError,
+        OffsetConflictError,
+        StaleGenerationError,
+        IdempotencyMismatchError,
+    ),
+    grant=_authorize_any,
+    decodes=False,
+)
+async def transact(ctx: RequestContext) -> object:
+    call = ctx.call
+    refuse_record_headers(call.headers)
+    key, deadline_ms = idempotency_key(call), timeout_ms(call.headers)
+    body, reservation = await read_body(
+        ctx.request.receive,
+        call.headers,
+        call.owner,
+        ctx.broker.pending,
+        ctx.options.max_request_bytes,
+    )
+    ctx.options.failpoints.reach("K1")
+    try:
+        check_json_type(body, call.headers)
+        asked = await ctx.options.parser.parse(call.key.api_key_id, parse_transaction, body)
+        await _authorize(ctx.broker, call, asked)
+        request_stamp = await stamp(key, call, ctx.request.scope["path"], body)
+        look_again(ctx.request.scope)
+    except BaseException:
+        reservation.release()
+        raise
+    for records in asked.produce.values():
+        if isinstance(records, NewRecords):
+            keep_traceparent(records, call.headers)
+    transaction = Transaction(asked.produce, asked.commit, request_stamp)
+    done = await ctx.broker.appends.transact(
+        call.key, transaction, reservation, deadline_ms, address=call.address
+    )
+    return _answer(done, transaction)
+
+
+ROUTES: Final = [transact]

@@ -25,7 +25,6 @@ VIEW_QUERY: Final = frozenset({"view", "cursor", "fresh"})
 VIEWS: Final = ("latest",)
 _OF_A_READ: Final = ("offset", "until", "wait", "key", "key_base64")
 _OF_A_VIEW: Final = ("cursor", "fresh")
-
 _encode: Final = msgspec.msgpack.Encoder().encode
 _decode: Final = msgspec.msgpack.Decoder(tuple[int, int, int]).decode
 

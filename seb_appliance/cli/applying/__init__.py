@@ -1,1 +1,0 @@
-"""Topics, groups and API keys as a file, and making an appliance so: for `seb apply`."""

@@ -1,0 +1,209 @@
+"""Reads the settings from flags, `SEB_*` variables and the settings file, and checks them.
+
+A flag wins over a variable, a variable over the file, the file over the default; an unknown name is
+an error in each of them. No other module of this package reads the environment.
+"""
+
+from __future__ import annotations
+
+import difflib
+import ipaddress
+import os
+import re
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from seb_appliance.errors import ConfigurationError
+from seb_appliance.quantities import format_duration, format_size
+from seb_appliance.settings import SETTINGS, Setting, Settings, Value
+
+CONFIG_VARIABLE: Final = "SEB_CONFIG"
+
+_ORIGIN: Final = re.compile(r"https?://[a-z0-9.-]+(:[0-9]{1,5})?|\*")
+_BY_NAME: Final = {setting.name: setting for setting in SETTINGS}
+
+
+def load(
+    *,
+    flags: Mapping[str, str | bool] | None = None,
+    environment: Mapping[str, str] | None = None,
+    config: Path | None = None,
+) -> Settings:
+    """The settings of this process. `flags` holds those that were given, by name.
+
+    `environment` None means the process's own; `config` None means SEB_CONFIG, else no file.
+    Raises ConfigurationError that names the setting and where it stands.
+    """
+    variables = _variables(environment)
+    if config is None and CONFIG_VARIABLE in variables:
+        config = Path(variables[CONFIG_VARIABLE])
+    values: dict[str, Any] = {setting.attribute: setting.default for setting in SETTINGS}
+    sources = {setting.name: "default" for setting in SETTINGS}
+    for source, given in (
+        (str(config), _from_file(config) if config is not None else {}),
+        ("environment", _from_environment(variables)),
+        ("flag", flags or {}),
+    ):
+        for name, raw in given.items():
+            setting = _BY_NAME[name]
+            where = {"environment": setting.variable, "flag": setting.flag}.get(source, source)
+            values[setting.attribute] = _value(setting, raw, where)
+            sources[name] = where
+    settings = Settings(**values, sources=sources)
+    _check_relations(settings)
+    return settings
+
+
+def profiles_file(environment: Mapping[str, str] | None = None) -> Path:
+    """Where this user's profiles are: of the XDG base directories, the one for settings."""
+    variables = os.environ if environment is None else environment
+    configured = Path(variables.get("XDG_CONFIG_HOME", ""))
+    if not configured.is_absolute():  # a relative one counts as none, says the XDG specification
+        configured = Path(variables.get("HOME", "") or Path.home()) / ".config"
+    return configured / "seb" / "config.toml"
+
+
+def environment_without_settings() -> dict[str, str]:
+    """This process's variables, without ours: for an appliance that is told everything."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("SEB_")}
+
+
+def _check_relations(settings: Settings) -> None:
+    """What must hold between settings; BucketAddress.parse checks the bucket."""
+    if settings.address.kind == "file":
+        # The data directory may be deleted at any time, the bucket never: neither holds the other.
+        data, bucket = settings.data.resolve(), settings.address.path.resolve()
+        if data.is_relative_to(bucket) or bucket.is_relative_to(data):
+            raise ConfigurationError(
+                f"data ({settings.data}) and bucket ({settings.bucket}) must lie side by side, "
+                "neither inside the other"
+            )
+    if settings.follow and settings.take_over:
+        raise ConfigurationError("follow and take_over exclude each other; seb promote takes over")
+    if settings.follow and settings.address.kind == "memory":
+        raise ConfigurationError("follow needs a bucket that another process can write to")
+    if settings.store_latency_ms and settings.address.kind == "s3":
+        raise ConfigurationError("store_latency is for a directory or memory, not for s3://")
+    if settings.window_linger_ms > settings.ack_timeout_ms // 2:
+        raise ConfigurationError(
+            f"linger ({format_duration(settings.window_linger_ms)}) must be at most half of "
+            f"ack_timeout ({format_duration(settings.ack_timeout_ms)})"
+        )
+    if settings.max_record_bytes > settings.max_request_bytes:
+        raise ConfigurationError(
+            f"max_record_bytes ({format_size(settings.max_record_bytes)}) is more than "
+            f"max_request_bytes ({format_size(settings.max_request_bytes)})"
+        )
+    if 2 * settings.max_request_bytes > settings.max_pending_bytes:
+        raise ConfigurationError(
+            f"max_pending_bytes ({format_size(settings.max_pending_bytes)}) must be at least twice "
+            f"max_request_bytes ({format_size(settings.max_request_bytes)}): one API key may hold "
+            "half of it"
+        )
+    for origin in settings.web_origins:
+        if not _ORIGIN.fullmatch(origin):
+            raise ConfigurationError(
+                f"cors_origins: {origin!r} is neither an origin, as https://a.example, nor *"
+            )
+    _check_proxies(settings)
+    # Durable Streams without an API key are for programs of this machine.
+    if settings.durable_streams_open and not _is_loopback(settings.host):
+        raise ConfigurationError(
+            f"durable_streams_open is for this machine alone, and host {settings.host!r} is no "
+            "loopback address, as 127.0.0.1"
+        )
+    _check_money(settings)
+
+
+def _check_proxies(settings: Settings) -> None:
+    try:
+        _ = settings.proxies
+    except ValueError as error:
+        raise ConfigurationError(
+            f"trusted_proxies: {error}; give addresses and networks, as 127.0.0.1,10.0.0.0/8"
+        ) from error
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _check_money(settings: Settings) -> None:
+    if (settings.prices == "own") != (settings.own_prices is not None):
+        raise ConfigurationError("prices = own and own_prices go together: set both, or neither")
+    for name, check in (
+        ("own_prices", lambda: settings.price_list),
+        ("monthly_budget", lambda: settings.budget),
+    ):
+        try:
+            check()
+        except ValueError as error:
+            raise ConfigurationError(f"{name}: {error}") from None
+    budget, prices = settings.budget, settings.price_list
+    if budget is not None and budget.currency != prices.currency:
+        raise ConfigurationError(
+            f"monthly_budget is in {budget.currency}, and the prices ({prices.name}) are in "
+            f"{prices.currency}"
+        )
+    if settings.linger_ms != "auto":
+        return
+    if budget is None:
+        raise ConfigurationError("linger = auto needs a monthly_budget to keep to")
+    if not settings.window_linger_ms <= settings.linger_max_ms <= settings.ack_timeout_ms // 2:
+        raise ConfigurationError(
+            f"linger_max ({format_duration(settings.linger_max_ms)}) must be at least the default "
+            f"linger ({format_duration(settings.window_linger_ms)}) and at most half of "
+            f"ack_timeout ({format_duration(settings.ack_timeout_ms)})"
+        )
+
+
+def _variables(environment: Mapping[str, str] | None) -> dict[str, str]:
+    given = os.environ if environment is None else environment
+    return {name: value for name, value in given.items() if name.startswith("SEB_")}
+
+
+def _from_environment(variables: Mapping[str, str]) -> dict[str, str]:
+    known = {s.variable: s.name for s in SETTINGS if not s.flag_only}
+    for variable in variables:
+        if variable not in known and variable != CONFIG_VARIABLE:
+            raise ConfigurationError(_unknown(f"variable {variable}", variable, known))
+    return {known[v]: text for v, text in variables.items() if v != CONFIG_VARIABLE}
+
+
+def _from_file(path: Path) -> dict[str, object]:
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigurationError(f"cannot read settings from {path} ({error.strerror})") from error
+    except ValueError as error:  # no TOML, no UTF-8, or a number of thousands of digits
+        raise ConfigurationError(f"{path} is not a TOML file: {error}") from error
+    known = [s.name for s in SETTINGS if not (s.flag_only or s.variable_only)]
+    for name in table:
+        if name not in known:
+            raise ConfigurationError(_unknown(f"setting {name!r} in {path}", name, known))
+    return table
+
+
+def _value(setting: Setting, raw: object, where: str) -> Value:
+    """`raw` is text, or what TOML made of it."""
+    try:
+        if isinstance(raw, bool) and setting.kind == "switch":
+            return raw
+        if isinstance(raw, str) or (
+            type(raw) is int and setting.kind in ("number", "duration", "size")
+        ):
+            return setting.parse(str(raw))
+        raise ValueError(f"{raw!r} has the wrong type")  # noqa: TRY301
+    except ValueError as error:
+        shown = "its value is not valid" if setting.secret else str(error)
+        raise ConfigurationError(f"{setting.name} ({where}): {shown}") from None
+
+
+def _unknown(what: str, name: str, known: Mapping[str, str] | list[str]) -> str:
+    near = difflib.get_close_matches(name, list(known), n=1)
+    return f"unknown {what}" + (f"; do you mean {near[0]}?" if near else "")

@@ -1,0 +1,65 @@
+"""Waiting readers and followers: woken once, by a change, the time, or the stop."""
+
+from __future__ import annotations
+
+import pytest
+
+from seb_appliance.broker.read.waiting import Followers, Part, RecentParts, WaitingReaders
+from seb_appliance.broker.shares import AllShares
+from seb_appliance.broker.topics.topic import Topic
+from seb_appliance.errors import ShuttingDownError
+from seb_appliance.formats.operations import TopicSettings
+from tests.support.fakes import FakeClock, settle
+
+
+def topic_of(topic_id: int) -> Topic:
+    return Topic(topic_id, f"t{topic_id}", 0, TopicSettings())
+
+
+async def test_a_reader_is_woken_once_and_gives_its_share_back() -> None:
+    readers, woken = WaitingReaders(FakeClock(), AllShares()), []
+    topic = topic_of(1)
+    readers.tell(topic, 10, "key", lambda: woken.append(1))
+    readers.wake([topic_of(2)])
+    await settle()
+    assert woken == []
+    readers.wake([topic])
+    readers.wake([topic])
+    await settle()
+    assert (woken, readers.shares.used) == ([1], 0)
+
+
+async def test_a_reader_that_left_is_not_woken() -> None:
+    readers, woken = WaitingReaders(FakeClock(), AllShares()), []
+    topic = topic_of(1)
+    waiter = readers.tell(topic, 10, "key", lambda: woken.append(1))
+    waiter.leave()
+    readers.wake([topic])
+    readers.stop()
+    await settle()
+    assert (woken, readers.shares.used) == ([], 0)
+
+
+async def test_nobody_may_follow_an_appliance_that_stops() -> None:
+    followers = Followers(FakeClock(), AllShares())
+    followers.stop()
+    with pytest.raises(ShuttingDownError):
+        followers.follow(topic_of(1), "key")
+    assert followers.count == 0
+
+
+async def test_a_follower_of_many_meets_a_topic_that_is_new() -> None:
+    followers = Followers(FakeClock(), AllShares())
+    with followers.follow_many(lambda name: name == "t2", 1, "key") as follower:
+        followers.wake([topic_of(2), topic_of(3)])
+        assert list(follower.changed) == [2]
+    assert followers.count == 0
+
+
+def test_the_part_longest_unused_goes_first() -> None:
+    parts = RecentParts(bytes_max=2)
+    for offset in (0, 1):
+        parts.put((1, "", offset), Part(b"x", 1, offset + 1))
+    parts.get((1, "", 0))
+    parts.put((1, "", 2), Part(b"x", 1, 3))
+    assert [parts.get((1, "", offset)) is None for offset in (0, 1, 2)] == [False, True, False]
