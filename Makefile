@@ -3,7 +3,7 @@
 #   make test    lint, types, import rules, tests: must pass before a commit
 #   make bench   performance, as ratios to a no-op server
 #   make demo    produce this machine's package log, consume it, compare
-#   make slow    tests against real servers, crashes, the built wheel
+#   make slow    tests of real processes, crashes, Spark, the built wheel
 #   make neighbours  tests against servers and clients of other projects, which it installs
 #   make measured  tests that measure time or memory, or need the machine alone, one at a time
 #   make proof   external faults, about 5 minutes; the report is .state/proof/report.html
