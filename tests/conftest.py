@@ -72,6 +72,10 @@ def pytest_collection_finish() -> None:
     gc.set_threshold(700, 10, 100)
 
 
+def pytest_unconfigure() -> None:
+    gc.unfreeze()  # what modules hold is let go in order
+
+
 Running = Callable[[Path], AbstractContextManager[S3Server]]
 
 
