@@ -57,7 +57,7 @@ def test_end_to_end_on_a_disk_is_told_beside_its_fsync(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("workload", ["produce", "consume"])
 def test_a_run_is_compared_with_a_null_server(workload: str) -> None:
-    options = ("--store", "memory", "--duration", "1s", "--connections", "8")
+    options = ("--store", "memory", "--duration", "500ms", "--connections", "8")
     result = bench(workload, "--embedded", *options, "--against", "null")
     against = result["against"]
     assert len(against["ratios"]) == 5

@@ -1,9 +1,9 @@
-"""The order of tests that several processes share: what takes long first.
+"""The order of tests that several processes share: long tests first.
 
-pytest-xdist cuts the collection into as many runs as there are processes, and who has done with
-its own takes from the ends of the others'. In the order of the folders a test of a minute and a
-half may so be the last one, beside a process that has nothing to do; and a folder that is taken
-from sets up what its tests share (a Spark session) in both.
+pytest-xdist cuts the collection into as many runs as there are processes. A process that has
+finished its own run takes tests from the ends of the others. In the order of the folders, a test
+of a minute and a half could then be the last one, beside an idle process; and a folder whose tests
+run in two processes sets up what its tests share (a Spark session) in both.
 """
 
 from __future__ import annotations
@@ -13,18 +13,17 @@ from itertools import chain, islice
 from typing import Final
 
 FOLDERS_S: Final = {
-    "tests/crash/": 700,
-    "tests/model/": 400,
     "tests/spark/": 350,
-    "tests/streams/": 120,
-    "tests/simulation/": 80,
+    "tests/crash/": 300,
+    "tests/model/": 150,
+    "tests/simulation/": 120,
 }
-"""Folders of long tests, and the seconds that their slow ones took on two cores, about."""
+"""Folders of long tests, and about how many seconds their slow tests take on two cores."""
 
 
 def deal(tests: Sequence[str], hands: int) -> list[int]:
-    """`tests` are node ids; their indices in the order to run them in by `hands` processes. Each
-    of FOLDERS_S is dealt whole, to who has least; everything else follows, as it came."""
+    """The indices of `tests` (node ids) in the order in which `hands` processes run them. Each of
+    FOLDERS_S goes whole to the process that has least; all other tests follow in their order."""
     dealt: list[list[int]] = [[] for _ in range(hands)]
     loads_s = [0] * hands
     for folder, seconds in sorted(FOLDERS_S.items(), key=lambda item: -item[1]):
