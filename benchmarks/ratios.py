@@ -20,7 +20,7 @@ from typing import Any
 
 ROOT = Path(__file__).parents[1]
 QUICK = "--quick" in sys.argv[1:]
-DURATION = "2s" if QUICK else "10s"
+DURATION = "1s" if QUICK else "10s"
 
 Json = dict[str, Any]
 

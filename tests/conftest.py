@@ -3,6 +3,7 @@ test asks for it."""
 
 from __future__ import annotations
 
+import gc
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
@@ -61,6 +62,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for item in items:
             if item.get_closest_marker("measured") and not item.get_closest_marker("alone"):
                 item.add_marker(pytest.mark.flaky(reruns=1))
+
+
+def pytest_collection_finish() -> None:
+    """Full garbage collections looked through all modules and tests each time, which took a third
+    of the time of the quick tests."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(700, 10, 100)
 
 
 Running = Callable[[Path], AbstractContextManager[S3Server]]

@@ -6,6 +6,7 @@ import itertools
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, Final
 from urllib.parse import quote, urlencode
 
@@ -90,7 +91,7 @@ def _of_operation(template: str, method: str, operation: dict[str, Any]) -> Iter
         yield Attack(f"{method} {template} ?{query}"[:200], method, f"{path}?{query}")
     query = urlencode(largest)
     for kind in operation.get("requestBody", {}).get("content", {}):
-        for name, body in [*_HOSTILE.items(), *_bodies_of(template)]:
+        for name, body in [*_hostile().items(), *_bodies_of(template)]:
             headers = {"Content-Type": kind if kind != "*/*" else "application/json"}
             if name.startswith("zstd"):
                 headers["Content-Encoding"] = "zstd"
@@ -107,7 +108,7 @@ def _of_operation(template: str, method: str, operation: dict[str, Any]) -> Iter
 
 def _bodies_of(template: str) -> Iterator[tuple[str, bytes]]:
     """What the route takes, as much of it as it takes."""
-    for part, bodies in _FITTING.items():
+    for part, bodies in _fitting().items():
         if template.endswith(part):
             yield from bodies.items()
 
@@ -120,66 +121,78 @@ def _records(one: bytes, count: int = _MANY) -> bytes:
     return b'{"records":[%b]}' % b",".join([one] * count)
 
 
-_HOSTILE: Final = {
-    "64 KiB of digits": b'{"records":[{"value":[%b]}]}' % b",".join([b"1" * 308] * 205),
-    "64 KiB of lists": b"[" * 32_000 + b"]" * 32_000,
-    "16 MB of lists": b"[" * 8_000_000,
-    "16 MB of empty lists": b"[%b]" % b",".join([b"[]"] * 5_000_000),
-    "16 MB of members": b"{%b}" % b",".join(b'"%d":0' % i for i in range(1_200_000)),
-    "zstd of 16 MB of digits": zstd.compress(
-        b'{"records":[{"value":[%b]}]}' % b",".join([b"1" * 308] * 54_000)
-    ),
-    "zstd of 1e300": zstd.compress(b'{"records":[{"value":[%b]}]}' % b",".join([b"1e300"] * 10**6)),
-    "not UTF-8": b'{"a":"' + b"\xff" * 15_000_000 + b'"}',
-    "16 MB of zeros": bytes(16_000_000),
-    "lines": b'{"value":0}\n' * _MANY,
-    "long lines": (b'{"value":[%b]}\n' % (b"[" * 400 + b"]" * 400)) * _MANY,
-}
+@cache
+def _hostile() -> dict[str, bytes]:
+    """Bodies for any route. They take a second and 100 MB: not when a test is only collected."""
+    return {
+        "64 KiB of digits": b'{"records":[{"value":[%b]}]}' % b",".join([b"1" * 308] * 205),
+        "64 KiB of lists": b"[" * 32_000 + b"]" * 32_000,
+        "16 MB of lists": b"[" * 8_000_000,
+        "16 MB of empty lists": b"[%b]" % b",".join([b"[]"] * 5_000_000),
+        "16 MB of members": b"{%b}" % b",".join(b'"%d":0' % i for i in range(1_200_000)),
+        "zstd of 16 MB of digits": zstd.compress(
+            b'{"records":[{"value":[%b]}]}' % b",".join([b"1" * 308] * 54_000)
+        ),
+        "zstd of 1e300": zstd.compress(
+            b'{"records":[{"value":[%b]}]}' % b",".join([b"1e300"] * 10**6)
+        ),
+        "not UTF-8": b'{"a":"' + b"\xff" * 15_000_000 + b'"}',
+        "16 MB of zeros": bytes(16_000_000),
+        "lines": b'{"value":0}\n' * _MANY,
+        "long lines": (b'{"value":[%b]}\n' % (b"[" * 400 + b"]" * 400)) * _MANY,
+    }
+
+
 _HEADERS: Final = b",".join(b'"h%d":""' % i for i in range(limits.RECORD_HEADERS_MAX))
 _EVENT: Final = {"specversion": "1.0", "id": "1", "source": "a", "type": "t"}
-_FITTING: Final[dict[str, dict[str, bytes]]] = {
-    "/records": {
-        "many records": _records(b'{"value":0}'),
-        "many headers": _records(b'{"value":0,"headers":{%b}}' % _HEADERS),
-        "many nested": _records(b'{"value":%b}' % (b"[" * 500 + b"]" * 500)),
-        "many keys": _records(b'{"key":"k","value":"%b"}' % (b"v" * 1_000)),
-        "many escapes": _records(b'{"key":"k","value":"%b"}' % (b"\\n" * 500)),
-        "many events": _json([{**_EVENT, **{f"a{i}": "x" for i in range(20)}}] * _MANY),
-        "sizes": b'--b\r\nContent-Disposition: form-data; name="sizes"\r\n\r\n'
-        + _json([0] * _MANY)
-        + b'\r\n--b\r\nContent-Disposition: form-data; name="records"\r\n\r\n\r\n--b--\r\n',
-    },
-    "/transactions": {
-        "many topics": _json({"produce": {f"t{i}": [{"value": 0}] * 100 for i in range(100)}}),
-        "a large commit": _json(
-            {"commit": {"group": GROUP, "offsets": {f"t{i}": 0 for i in range(_MANY)}}}
-        ),
-    },
-    "/offsets": {
-        "many topics": _json({"offsets": {f"t{i}": 0 for i in range(_MANY)}}),
-        "members that name nothing": b'{"offsets":{"a":0},"metadata":{%b}}'
-        % b",".join(b'"%d":""' % i for i in range(300_000)),
-        "long names": _json({"offsets": {"a" * 80 + str(i): 0 for i in range(_MANY)}}),
-        "much metadata": _json(
-            {
-                "offsets": {f"t{i}": 0 for i in range(900)},
-                "metadata": {f"t{i}": "m" * 4_000 for i in range(900)},
-            }
-        ),
-    },
-    "/reset": {"many patterns": _json({"topics": [*PATTERNS * 10], "to": "earliest"})},
-    "/tickets": {"many patterns": _json({"topics": ",".join(PATTERNS)})},
-    "/api-keys": {
-        "many grants": _json(
-            {
-                "name": "n",
-                "grants": [
-                    {"operation": "consume", "topics": pattern, "groups": pattern}
-                    for pattern in PATTERNS
-                ],
-            }
-        )
-    },
-    "/segments": {"many names": _json({"objects": [f"segments/{i}" for i in range(8_000)]})},
-    "/stream/{path}": {"many items": _json([0] * _MANY)},
-}
+
+
+@cache
+def _fitting() -> dict[str, dict[str, bytes]]:
+    """Bodies that fit a route, by the end of its path."""
+    return {
+        "/records": {
+            "many records": _records(b'{"value":0}'),
+            "many headers": _records(b'{"value":0,"headers":{%b}}' % _HEADERS),
+            "many nested": _records(b'{"value":%b}' % (b"[" * 500 + b"]" * 500)),
+            "many keys": _records(b'{"key":"k","value":"%b"}' % (b"v" * 1_000)),
+            "many escapes": _records(b'{"key":"k","value":"%b"}' % (b"\\n" * 500)),
+            "many events": _json([{**_EVENT, **{f"a{i}": "x" for i in range(20)}}] * _MANY),
+            "sizes": b'--b\r\nContent-Disposition: form-data; name="sizes"\r\n\r\n'
+            + _json([0] * _MANY)
+            + b'\r\n--b\r\nContent-Disposition: form-data; name="records"\r\n\r\n\r\n--b--\r\n',
+        },
+        "/transactions": {
+            "many topics": _json({"produce": {f"t{i}": [{"value": 0}] * 100 for i in range(100)}}),
+            "a large commit": _json(
+                {"commit": {"group": GROUP, "offsets": {f"t{i}": 0 for i in range(_MANY)}}}
+            ),
+        },
+        "/offsets": {
+            "many topics": _json({"offsets": {f"t{i}": 0 for i in range(_MANY)}}),
+            "members that name nothing": b'{"offsets":{"a":0},"metadata":{%b}}'
+            % b",".join(b'"%d":""' % i for i in range(300_000)),
+            "long names": _json({"offsets": {"a" * 80 + str(i): 0 for i in range(_MANY)}}),
+            "much metadata": _json(
+                {
+                    "offsets": {f"t{i}": 0 for i in range(900)},
+                    "metadata": {f"t{i}": "m" * 4_000 for i in range(900)},
+                }
+            ),
+        },
+        "/reset": {"many patterns": _json({"topics": [*PATTERNS * 10], "to": "earliest"})},
+        "/tickets": {"many patterns": _json({"topics": ",".join(PATTERNS)})},
+        "/api-keys": {
+            "many grants": _json(
+                {
+                    "name": "n",
+                    "grants": [
+                        {"operation": "consume", "topics": pattern, "groups": pattern}
+                        for pattern in PATTERNS
+                    ],
+                }
+            )
+        },
+        "/segments": {"many names": _json({"objects": [f"segments/{i}" for i in range(8_000)]})},
+        "/stream/{path}": {"many items": _json([0] * _MANY)},
+    }

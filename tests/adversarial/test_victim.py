@@ -23,8 +23,8 @@ P99_MS = 100.0  # 50 on a machine that does nothing else; tests share theirs
 # Attacks that fill durable tables keep SQLite busy, and the writer pauses for up to 50 ms then.
 P99_OF_TABLES_MS = 200.0
 OF_TABLES = {"many_offsets", "many_leases", "many_topics", "many_remembered", "many_producers"}
-BEGINS_S = 3.0  # an attack is under way by then
-MEASURED_S = 8.0
+BEGINS_S = 2.0  # an attack is under way by then
+MEASURED_S = 6.0
 # Attacks that are only bytes, of which everybody else has as many: they go on despite quotas.
 QUOTAS = {
     "long_digits": {"requests_per_second": 1, "bytes_in_per_second": 2_000},

@@ -131,17 +131,17 @@ def test_a_job_that_is_killed_while_spark_writes_leaves_nothing_half_written(
     spark, house, tmp_path, name
 ) -> None:
     topic = house.name()
-    house.produce(topic, 200_000)
+    house.produce(topic, 60_000)
     of_stream = ["--once", "--checkpoint", tmp_path / "checkpoint"]
     more = of_stream if name == "stream_to_parquet" else []
     job = Job(spark, house, name, topic, tmp_path / "lake", *more)
     job.killed_when(written_below(tmp_path))
-    assert_only_these(job.read(), range(200_000))
+    assert_only_these(job.read(), range(60_000))
     house.produce(topic, 1_000)
     job.run_as_process()
     job.run()
-    assert job.read() == list(range(201_000))
-    assert house.committed(f"of-{topic}", topic) == 201_000
+    assert job.read() == list(range(61_000))
+    assert house.committed(f"of-{topic}", topic) == 61_000
     left = [path for path in tmp_path.rglob("*") if "staging" in path.name or ".tmp" in path.name]
     assert left == []
 
