@@ -26,7 +26,7 @@ class Broker:
     def stand_by(self, refusal) -> None:
         self.epochs.append(refusal.data["epoch"])
 
-    async def follow_writer(self, entry) -> None:
+    async def replicate(self, entry) -> None:
         self.seqs.append(entry.header.seq)
 
 
