@@ -115,7 +115,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
                 return
             try:
                 future.set_result(func(*args))
-            except Exception as error:
+            except BaseException as error:  # also a kill, at a failpoint in a thread
                 future.set_exception(error)
 
         self.call_later(self._draws.random() * THREAD_S, work)
