@@ -10,8 +10,7 @@ from typing import Final
 
 import msgspec
 
-from seb_appliance.bench.accounts import Account
-from seb_appliance.bench.bodies import BodyMaker
+from seb_appliance.bench.accounts import Account, BodyMaker
 from seb_appliance.bench.connecting import BenchError, connect, open_one
 from seb_appliance.bench.exchange import Exchange
 from seb_appliance.bench.meters import Meter

@@ -13,11 +13,18 @@ from typing import Final
 from seb_appliance import limits
 from seb_appliance.bench.accounts import Findings
 from seb_appliance.bench.connecting import ANSWER_S, BenchError, Caller
-from seb_appliance.bench.consuming import Consuming, Following, Known, fill, learn
+from seb_appliance.bench.consuming import (
+    Consuming,
+    Following,
+    Known,
+    fill,
+    for_each,
+    learn,
+    read_back,
+)
 from seb_appliance.bench.meters import Meter
 from seb_appliance.bench.plan import Pacer, Plan
 from seb_appliance.bench.producing import Outcome, Producing
-from seb_appliance.bench.reading_back import for_each, read_back
 from seb_appliance.bench.result import Measured, merged
 from seb_appliance.bench.targets import Target
 

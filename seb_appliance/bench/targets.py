@@ -10,7 +10,7 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
-from seb_appliance.bench.bodies import BodyMaker, JoinedBodies, make_bodies, values_of
+from seb_appliance.bench.accounts import BodyMaker, JoinedBodies, make_bodies, values_of
 from seb_appliance.bench.exchange import header
 from seb_appliance.bench.plan import BodyKind, Plan
 from seb_appliance.formats import batch

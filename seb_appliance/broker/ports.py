@@ -167,7 +167,7 @@ class SectionSource(Protocol):
 @dataclass(frozen=True, slots=True)
 class TopicRow:
     """`parent_id` None: no fork. `deleted`: only its forks read its rows. Those that lie wholly
-    below `held_offset` are in force no more (broker/lineage.py)."""
+    below `held_offset` are in force no more (broker/topic.py)."""
 
     topic_id: int
     name: str

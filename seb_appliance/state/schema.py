@@ -19,7 +19,7 @@ NEWEST_REVISION: Final = "0012"
 _SCHEMA: Final = """
 -- A fork has `parent_id` and `fork_offset`: below that offset it reads the records of its parent.
 -- `deleted`: only its forks read its records. `held_offset`: neither the topic nor a fork of it
--- needs rows wholly below this offset (broker/lineage.py). `owner`: who created it, by the name in
+-- needs rows wholly below this offset (broker/topic.py). `owner`: who created it, by the name in
 -- the audit; "" if unknown. `settings`: JSON of the settings that were set.
 CREATE TABLE topics (
     topic_id INTEGER NOT NULL,
@@ -182,7 +182,7 @@ CREATE TABLE leases (
 ) WITHOUT ROWID, STRICT;
 
 -- Results of requests with an Idempotency-Key, ordered by `place`. `scope` is in hex, `result` is
--- msgpack; `owner` and `weight` follow from it (broker/remembered.py).
+-- msgpack; `owner` and `weight` follow from it (broker/retry_results.py).
 CREATE TABLE requests (
     scope TEXT NOT NULL,
     place INTEGER NOT NULL,

@@ -17,7 +17,7 @@ POLICY: Final = (
 _PAGE_HEADERS: Final = (
     (b"content-type", b"text/html; charset=utf-8"),
     (b"content-security-policy", POLICY),
-    # Not no-referrer: browsers then say "Origin: null" in our own forms (same_origin.py).
+    # Not no-referrer: browsers then say "Origin: null" in our own forms (page_context.py).
     (b"referrer-policy", b"same-origin"),
     (b"cache-control", b"no-store"),
     (b"x-frame-options", b"DENY"),

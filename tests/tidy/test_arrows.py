@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import ast
+import graphlib
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 PACKAGE = Path(__file__).parents[2] / "seb_appliance"
 MODULES = sorted(PACKAGE.rglob("*.py"))
+FILES_IN_A_FOLDER_MAX = 15
 
 # Files beside the rooms: leaves that everyone may import, and the settings.
 LEAVES = {
@@ -155,3 +158,19 @@ def test_storage_and_state_do_not_know_each_other() -> None:
 def test_every_folder_of_the_package_is_a_room() -> None:
     folders = {path.name for path in PACKAGE.iterdir() if (path / "__init__.py").is_file()}
     assert folders == {room.partition(".")[0] for room in ROOMS}
+
+
+def test_no_imports_form_a_circle() -> None:
+    """Those for types and those inside functions count, too."""
+    known = {dotted(path) for path in MODULES}
+    arrows = {dotted(path): known & set(imports(path)) - {dotted(path)} for path in MODULES}
+    graphlib.TopologicalSorter(arrows).prepare()  # raises CycleError, which names the circle
+
+
+def test_no_folder_holds_more_files_than_one_can_look_over() -> None:
+    crowded = {
+        str(folder.relative_to(PACKAGE)): count
+        for folder, count in Counter(path.parent for path in MODULES).items()
+        if count > FILES_IN_A_FOLDER_MAX
+    }
+    assert crowded == {}

@@ -20,8 +20,7 @@ from seb_appliance.broker.access.audit import Actor
 from seb_appliance.formats.topic_settings import TopicSettings
 from seb_appliance.ops.serve import http_server
 from seb_appliance.ops.serve.assembly import Appliance
-from seb_appliance.ui.facts import CheckShown, Figure, Remark
-from seb_appliance.ui.options import UiOptions
+from seb_appliance.ui.options import CheckShown, Figure, Remark, UiOptions
 from tests.support.appliance import RunningAppliance, running_appliance
 from tests.ui.looking import Form, looked_through
 from tests.ui.pages import Visitor, add_user, visitor

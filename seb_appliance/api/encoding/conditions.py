@@ -28,7 +28,6 @@ _PRODUCER: Final = (_PRODUCER_ID, b"producer-epoch", b"producer-seq")
 _CHECKSUM: Final = b"producer-checksum"
 _IF_MATCH: Final = b"if-match"
 UNDERSTOOD: Final = frozenset({IDEMPOTENCY_KEY, *_PRODUCER, _CHECKSUM, _IF_MATCH})
-QUERY: Final = frozenset({"expected_offset"})
 _OF_EVENTS: Final = b"CloudEvents"  # tells their hashes from those of an Idempotency-Key
 _VISIBLE: Final = re.compile(rb"[\x21-\x7e]+")
 _ETAG: Final = re.compile(rb'"([0-9]{1,16})"')

@@ -20,7 +20,7 @@ from seb_appliance.ops.jobs.tidier_pipe import frame, read_frame
 from seb_appliance.setting_sources import environment_without_settings
 from seb_appliance.settings import Settings
 from seb_appliance.tasks import start_child
-from seb_appliance.ui.facts import CheckKind
+from seb_appliance.ui.options import CheckKind
 
 # What a check's child process and its parent say to each other, as frames (tidier_pipe.py).
 #

@@ -14,7 +14,7 @@ from seb_appliance.ui.history import History, LagHistory, Pair, Sample, TopicRat
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """Counts since the start. `puts`: as in broker/latencies.py. `lags`: records that groups have
+    """Counts since the start. `puts`: as in broker/counters.py. `lags`: records that groups have
     not read now. `came_in`: records and bytes by topic id, since the reading before."""
 
     records_in: int

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from seb_appliance import limits
 from seb_appliance.ops.jobs.check_job import CheckKeeper, Found
-from seb_appliance.ui.facts import CheckKind, CheckShown, Figure, Remark
+from seb_appliance.ui.options import CheckKind, CheckShown, Figure, Remark
 from seb_appliance.ui.units import count
 
 _TITLES: Final[dict[CheckKind, str]] = {"doctor": "Doctor", "fsck": "Fsck"}

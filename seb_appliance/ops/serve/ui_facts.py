@@ -9,7 +9,7 @@ from seb_appliance.ops.cost.prices import Money
 from seb_appliance.ops.serve.assembly import Appliance
 from seb_appliance.ops.serve.setting_effects import effects_of
 from seb_appliance.settings import SETTINGS
-from seb_appliance.ui.facts import BillRow, Figure, SettingRow
+from seb_appliance.ui.options import BillRow, Figure, SettingRow
 
 
 def setting_rows(appliance: Appliance) -> list[SettingRow]:

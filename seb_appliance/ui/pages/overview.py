@@ -14,8 +14,8 @@ from seb_appliance.broker.status import StandbyStatus, Telemetry
 from seb_appliance.broker.topics.catalog import Totals
 from seb_appliance.errors import BadRequestError
 from seb_appliance.ui.charts import Chart, chart
-from seb_appliance.ui.facts import Figure
 from seb_appliance.ui.history import Sample
+from seb_appliance.ui.options import Figure
 from seb_appliance.ui.page_context import AnyRequest, Desk
 from seb_appliance.ui.units import count, rate, share, size, size_rate, span
 from seb_appliance.ui.warnings import warnings

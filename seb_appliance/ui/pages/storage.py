@@ -11,7 +11,7 @@ from litestar.types import ASGIApp
 from seb_appliance import limits
 from seb_appliance.broker.counters import RequestCount
 from seb_appliance.broker.status import Telemetry
-from seb_appliance.ui.facts import CheckKind, Figure
+from seb_appliance.ui.options import CheckKind, Figure
 from seb_appliance.ui.page_context import AnyRequest, Change, Desk
 from seb_appliance.ui.units import count, share, size
 

@@ -19,8 +19,8 @@ from seb_appliance.broker.topics.topics import Readers
 from seb_appliance.broker.values import TopicView
 from seb_appliance.errors import BadRequestError, RefusedError
 from seb_appliance.formats.topic_settings import SETTINGS, TopicSettings
-from seb_appliance.ui.facts import Figure
 from seb_appliance.ui.history import TopicRate
+from seb_appliance.ui.options import Figure
 from seb_appliance.ui.page_context import AnyRequest, Change, Desk, FormProblem, Visit
 from seb_appliance.ui.pages.topic_settings import (
     FIELDS,

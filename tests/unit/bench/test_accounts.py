@@ -6,8 +6,14 @@ from collections.abc import Sequence
 
 import pytest
 
-from seb_appliance.bench.accounts import MISTAKES_SHOWN, Account, Findings, TopicCheck
-from seb_appliance.bench.bodies import make_bodies, values_of
+from seb_appliance.bench.accounts import (
+    MISTAKES_SHOWN,
+    Account,
+    Findings,
+    TopicCheck,
+    make_bodies,
+    values_of,
+)
 
 TOPIC = 0
 REQUESTS = 4

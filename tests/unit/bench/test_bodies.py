@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from seb_appliance.bench.bodies import Identity, identify, make_bodies, values_of
+from seb_appliance.bench.accounts import Identity, identify, make_bodies, values_of
 from seb_appliance.formats import batch
 
 KINDS = ("single", "json", "ndjson", "batch")

@@ -139,7 +139,7 @@ async def test_a_broker_that_cannot_be_read_afterwards_is_told_beside_what_was_m
 
 
 async def test_a_busy_broker_is_read_again_a_little_later(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("seb_appliance.bench.reading_back._PAUSE_S", 0.0)
+    monkeypatch.setattr("seb_appliance.bench.consuming._PAUSE_S", 0.0)
     async with go_broker() as broker:
         broker.busy_reads = 3
         result = await run(broker, plan())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from seb_appliance.client.batching import Batch
-from seb_appliance.client.numbering import ON_THE_WAY_MAX, Numbers
+from seb_appliance.client.producing import ON_THE_WAY_MAX, Numbers
 
 
 def sent(count: int) -> tuple[Numbers, list[Batch]]:

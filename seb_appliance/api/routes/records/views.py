@@ -21,7 +21,6 @@ from seb_appliance.broker.values import ReadRequest, ReadResult
 from seb_appliance.errors import BadParameterError
 from seb_appliance.formats.columns import Bytes
 
-VIEW_QUERY: Final = frozenset({"view", "cursor", "fresh"})
 VIEWS: Final = ("latest",)
 _OF_A_READ: Final = ("offset", "until", "wait", "key", "key_base64")
 _OF_A_VIEW: Final = ("cursor", "fresh")
