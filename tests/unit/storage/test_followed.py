@@ -12,6 +12,7 @@ from seb_appliance.storage import layout
 from seb_appliance.storage.journal.bases import encode_base, make_base
 from seb_appliance.storage.journal.followed import BASES_S, FLOOR_S
 from seb_appliance.storage.journal.replay import ReplayError
+from seb_appliance.storage.journal.retry import START_PATIENCE_S
 from seb_appliance.storage.layout import Claim
 from seb_appliance.storage.recovery.opening_followed import CONTESTED_S, open_followed
 from seb_appliance.storage.stores.memory import MemoryStore
@@ -113,6 +114,15 @@ async def test_nothing_is_ever_written_to_the_bucket(store, writer, tmp_path):
     standby = await Standby(store, tmp_path / "standby").open()
     assert await standby.catch_up() == [1, 2, 3, 4, 5]
     assert {method for method, _ in store.requests} <= SAFE
+
+
+async def test_a_bucket_that_is_away_for_minutes_is_waited_for(store, standby, writer):
+    await writer.append(6)
+    began_s = standby.clock.monotonic_s()
+    for method in ("get_range", "list_after"):
+        store.on(method, "", unavailable, times=200)
+    assert await standby.catch_up() == [1, 2, 3, 4, 5, 6]
+    assert standby.clock.monotonic_s() - began_s > START_PATIENCE_S
 
 
 async def test_an_append_is_refused(standby):
