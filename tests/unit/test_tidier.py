@@ -125,7 +125,7 @@ async def test_entries_come_from_the_disk_unless_they_are_damaged_or_missing_the
     job = await place.broker.tidying.next_job()
     assert job is not None
     for ref in job.entries:
-        cache.put_entry(ref.seq, await place.store.get(layout.object_key("A", ref)))
+        cache.put(entry_name(ref.seq), await place.store.get(layout.object_key("A", ref)))
     missing, damaged, other = (folder / entry_name(ref.seq) for ref in job.entries[-3:])
     other.write_bytes(damaged.read_bytes())  # as a cache of another history of the bucket might
     damaged.write_bytes(damaged.read_bytes()[:-60] + b"?" * 60)

@@ -9,7 +9,7 @@ from seb_appliance.errors import ConfigurationError, StoreUnusableError
 from seb_appliance.failpoints import NO_FAILPOINTS, Failpoints
 from seb_appliance.settings import Settings
 from seb_appliance.storage.stores.counted import CountedStore
-from seb_appliance.storage.stores.object_store import ObjectStore
+from seb_appliance.storage.stores.object_store import DelayedStore, ObjectStore
 
 
 def make_store(
@@ -58,6 +58,4 @@ def _delayed(store: ObjectStore, settings: Settings) -> ObjectStore:
     """As far away as `store_latency` says."""
     if not settings.store_latency_ms:
         return store
-    from seb_appliance.storage.stores.delayed import DelayedStore
-
     return DelayedStore(store, settings.store_latency_ms / 1000, SystemClock())

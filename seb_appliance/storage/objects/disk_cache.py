@@ -11,22 +11,21 @@ import asyncio
 import contextlib
 import os
 from collections import OrderedDict
-from collections.abc import Sequence
 from pathlib import Path
 
 from seb_appliance.failpoints import Failpoints
 from seb_appliance.storage import layout
-from seb_appliance.storage.stores.object_store import (
-    Durability,
-    ObjectInfo,
-    ObjectRange,
-    ObjectStore,
-    SignedPut,
-)
+from seb_appliance.storage.stores.object_store import ObjectStore, WrappedStore
+
+_HANDED_OUT_MAX = 100_000
 
 
 def entry_name(seq: int) -> str:
     return f"{seq:020d}.entry"
+
+
+def section_name(seq: int, at: int) -> str:
+    return f"{seq:020d}-{at}.section"
 
 
 class DiskCache:
@@ -55,34 +54,8 @@ class DiskCache:
             self._note(name, size)
         self._shrink(self._limit_bytes)
 
-    def put_entry(self, seq: int, body: bytes) -> None:
-        self._put(entry_name(seq), body)
-
-    def put_section(self, seq: int, at: int, data: bytes) -> None:
-        self._put(f"{seq:020d}-{at}.section", data)
-
-    def read(self, seq: int, at: int, length: int) -> bytes | None:
-        """Bytes `at` ≤ i < `at` + `length` of the entry; None when they are not here (whole)."""
-        for name, begin in ((entry_name(seq), at), (f"{seq:020d}-{at}.section", 0)):
-            if name not in self._sizes:
-                continue
-            try:
-                with (self._folder / name).open("rb") as file:
-                    data = os.pread(file.fileno(), length, begin)
-            except OSError:
-                data = b""
-            if len(data) == length:
-                self._sizes.move_to_end(name)
-                return data
-            self._remove(name)
-        return None
-
-    def drop(self, seq: int, at: int) -> None:
-        """What lies here for this section is damaged."""
-        self._remove(entry_name(seq))
-        self._remove(f"{seq:020d}-{at}.section")
-
-    def _put(self, name: str, data: bytes) -> None:
+    def put(self, name: str, data: bytes) -> None:
+        """`name`: of `entry_name` or `section_name`."""
         if len(data) > self._limit_bytes or name in self._sizes:
             return
         self._shrink(self._limit_bytes - len(data))
@@ -101,6 +74,27 @@ class DiskCache:
             return
         self._note(name, len(data))
 
+    def read(self, seq: int, at: int, length: int) -> bytes | None:
+        """Bytes `at` ≤ i < `at` + `length` of the entry; None when they are not here (whole)."""
+        for name, begin in ((entry_name(seq), at), (section_name(seq, at), 0)):
+            if name not in self._sizes:
+                continue
+            try:
+                with (self._folder / name).open("rb") as file:
+                    data = os.pread(file.fileno(), length, begin)
+            except OSError:
+                data = b""
+            if len(data) == length:
+                self._sizes.move_to_end(name)
+                return data
+            self._remove(name)
+        return None
+
+    def drop(self, seq: int, at: int) -> None:
+        """What lies here for this section is damaged."""
+        self._remove(entry_name(seq))
+        self._remove(section_name(seq, at))
+
     def _note(self, name: str, size: int) -> None:
         self._sizes[name] = size
         self.used_bytes += size
@@ -117,45 +111,17 @@ class DiskCache:
                 (self._folder / name).unlink()
 
 
-# Journal entries out of the cache on disk, for a process that does not own it.
-#
-# The cache's owner writes and removes files as it likes meanwhile. A file appears whole; one that
-# is removed while it is read is read to its end. Nothing here is changed.
+class EntriesOnDisk(WrappedStore):
+    """Reads whole entries from the cache in `folder`, which another process owns, if possible.
 
-
-_HANDED_OUT_MAX = 100_000
-
-
-class EntriesOnDisk:
-    """The `ObjectStore` that it wraps, but whole entries come from the cache in `folder` if they
-    are there.
-
-    They are not checked here. Who finds one damaged, or not the one that was meant, asks again, as
-    of a damaged answer: that one comes from the bucket.
+    The owner may add and remove files meanwhile; a file appears whole. Entries are not checked
+    here: a caller that finds one damaged asks again, and that read goes to the bucket.
     """
 
     def __init__(self, store: ObjectStore, folder: Path) -> None:
-        self._store = store
+        super().__init__(store)
         self._folder = folder
         self._handed_out: set[str] = set()
-
-    @property
-    def durability(self) -> Durability:
-        return self._store.durability
-
-    @property
-    def description(self) -> str:
-        return self._store.description
-
-    @property
-    def date_ahead_s(self) -> float | None:
-        return self._store.date_ahead_s
-
-    async def create(self, key: str, body: bytes) -> None:
-        await self._store.create(key, body)
-
-    async def put(self, key: str, body: bytes) -> None:
-        await self._store.put(key, body)
 
     async def get(self, key: str) -> bytes:
         place = layout.parse_entry(key)
@@ -170,27 +136,3 @@ class EntriesOnDisk:
                 self._handed_out.add(key)
                 return body
         return await self._store.get(key)
-
-    async def get_range(self, key: str, start: int, length: int) -> ObjectRange:
-        return await self._store.get_range(key, start, length)
-
-    async def list_after(self, prefix: str, after: str = "", limit: int = 1000) -> list[ObjectInfo]:
-        return await self._store.list_after(prefix, after, limit)
-
-    async def head(self, key: str) -> ObjectInfo:
-        return await self._store.head(key)
-
-    async def delete(self, key: str) -> None:
-        await self._store.delete(key)
-
-    async def signed_urls(self, keys: Sequence[str], valid_s: int) -> list[str] | None:
-        return await self._store.signed_urls(keys, valid_s)
-
-    async def signed_put(self, key: str, length: int, md5: bytes, valid_s: int) -> SignedPut | None:
-        return await self._store.signed_put(key, length, md5, valid_s)
-
-    async def check_configuration(self) -> list[str]:
-        return await self._store.check_configuration()
-
-    async def close(self) -> None:
-        await self._store.close()

@@ -29,7 +29,7 @@ from seb_appliance.errors import (
 )
 from seb_appliance.formats.entry import EncodedEntry
 from seb_appliance.storage import layout
-from seb_appliance.storage.objects.disk_cache import DiskCache
+from seb_appliance.storage.objects.disk_cache import DiskCache, entry_name, section_name
 from seb_appliance.storage.stores.object_store import ObjectStore
 
 TAIL_BYTES = 16 * 1024 * 1024  # the newest entries stay in memory: most readers follow the end
@@ -68,7 +68,7 @@ class BucketSections:
             self._tail_bytes -= len(oldest)
         if self._cache is not None and self._cache_backlog < CACHE_BACKLOG_MAX:
             cache, body = self._cache, entry.body
-            self._in_cache_thread(lambda: cache.put_entry(seq, body))
+            self._in_cache_thread(lambda: cache.put(entry_name(seq), body))
 
     @property
     def has_cache(self) -> bool:
@@ -115,7 +115,7 @@ class BucketSections:
         self.from_bucket += 1
         if self._cache is not None:
             cache = self._cache
-            self._in_cache_thread(lambda: cache.put_section(ref.entry.seq, ref.at, data))
+            self._in_cache_thread(lambda: cache.put(section_name(ref.entry.seq, ref.at), data))
         return data
 
     async def close(self) -> None:

@@ -14,7 +14,7 @@ import fcntl
 import os
 import secrets
 import stat
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from heapq import nsmallest
@@ -30,72 +30,62 @@ from seb_appliance.errors import (
     StoreUncertainError,
 )
 from seb_appliance.failpoints import NO_FAILPOINTS, Failpoints
-from seb_appliance.storage.stores.object_store import Durability, ObjectInfo, ObjectRange, SignedPut
+from seb_appliance.storage.stores.object_store import (
+    Durability,
+    LocalStore,
+    ObjectInfo,
+    ObjectRange,
+)
 
-# Temporary files of the directory store, and what a crash left of them.
+T = TypeVar("T")
 
-
-TEMPORARY_FOLDER: Final = ".tmp"  # in the root, so that links stay in one file system
-
-
-class TemporaryFile:
-    """An open file that is not an object yet."""
-
-    def __init__(self, path: Path, file: int) -> None:
-        self.path = path
-        self._file = file
-
-    def write(self, data: memoryview) -> None:
-        while data:
-            data = data[os.write(self._file, data) :]
-
-    def sync(self) -> None:
-        os.fsync(self._file)
-
-
-class TemporaryFiles:
-    """Files in `folder`. Each is locked by its process while it lives: the kernel lets go of the
-    lock when the process dies, however it dies, and so tells the living from the abandoned."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-
-    @contextlib.contextmanager
-    def file(self) -> Iterator[TemporaryFile]:
-        """A new file, closed at the end; its name is gone then, if it still had it."""
-        self._folder.mkdir(exist_ok=True)  # not before: who only reads leaves nothing behind
-        path = self._folder / secrets.token_hex(16)
-        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX)
-            yield TemporaryFile(path, file)
-        finally:
-            os.close(file)
-            path.unlink(missing_ok=True)
-
-    def remove_abandoned(self) -> None:
-        """Remove the files of processes that died."""
-        for path in list(self._folder.iterdir()) if self._folder.exists() else ():
-            with contextlib.suppress(FileNotFoundError, BlockingIOError):
-                file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-                try:
-                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    path.unlink()
-                finally:
-                    os.close(file)
-
-
-# Listing a directory as an object store lists keys: in the order of bytes, from a given key on.
-#
-# A folder takes part in the order with its slash: "a-b" < "a/b" < "a0". Only folders that can hold
-# a wanted key are read. Symbolic links, temporary files and whatever else is no file are left out.
-
-
+THREADS: Final = 8
+TEMPORARY_FOLDER: Final = ".tmp"  # in the root: links must stay within one file system
 _TEMPORARY: Final = os.fsencode(TEMPORARY_FOLDER) + b"/"
+# A retry cannot help: somebody must change the disk or its permissions.
+_DENIED: Final = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENAMETOOLONG}
+# No regular file has this name: it is free, a folder, below a file, or a symbolic link.
+_MISSING: Final = {errno.ENOENT, errno.EISDIR, errno.ENOTDIR, errno.ELOOP}
+
+
+@contextlib.contextmanager
+def _temporary_file(folder: Path) -> Iterator[tuple[Path, int]]:
+    """A new file: its path and descriptor. It is closed at the end, and removed unless renamed.
+
+    The process holds a lock on it. The kernel releases the lock when the process dies, so
+    `_remove_abandoned` can tell an abandoned file from one in use."""
+    folder.mkdir(exist_ok=True)  # not before: a process that only reads creates nothing
+    path = folder / secrets.token_hex(16)
+    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield path, file
+    finally:
+        os.close(file)
+        path.unlink(missing_ok=True)
+
+
+def _remove_abandoned(folder: Path) -> None:
+    """Remove the temporary files of processes that died."""
+    for path in list(folder.iterdir()) if folder.exists() else ():
+        with contextlib.suppress(FileNotFoundError, BlockingIOError):
+            file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                path.unlink()
+            finally:
+                os.close(file)
+
+
+def _write(file: int, data: memoryview) -> None:
+    while data:
+        data = data[os.write(file, data) :]
 
 
 def list_objects(root: Path, prefix: str, after: str, limit: int) -> list[ObjectInfo]:
-    """At most `limit` objects whose key begins with `prefix` and is greater than `after`."""
+    """At most `limit` objects whose key begins with `prefix` and is greater than `after`, in byte
+    order. A folder is ordered by its name with the slash: "a-b" < "a/b" < "a0". Symbolic links,
+    temporary files and everything else that is not a file are left out."""
     return list(islice(_objects(os.fsencode(root) + b"/", prefix, after, limit), limit))
 
 
@@ -128,12 +118,8 @@ def _keys_from(root: bytes, folder: bytes, low: bytes, limit: int) -> Iterator[b
                 yield name
         if len(page) == len(names):
             return
-        low = _just_after(page[-1])
-
-
-def _just_after(name: bytes) -> bytes:
-    """The least key above `name`; above everything in it, where it is a folder."""
-    return name[:-1] + b"0" if name.endswith(b"/") else name + b"\0"
+        # The least key above the last name; if that is a folder, above everything in it.
+        low = page[-1][:-1] + b"0" if page[-1].endswith(b"/") else page[-1] + b"\0"
 
 
 def _names_from(root: bytes, folder: bytes, low: bytes) -> list[bytes]:
@@ -158,46 +144,31 @@ def _names_from(root: bytes, folder: bytes, low: bytes) -> list[bytes]:
     return names
 
 
-T = TypeVar("T")
+class DirectoryStore(LocalStore):
+    """An `ObjectStore` in the folder `root`, which is created if absent.
 
-THREADS: Final = 8
-# Waiting helps against none of these: somebody must change the disk or its permissions.
-_DENIED: Final = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENAMETOOLONG}
-# No regular file has that name: it is free, a folder, below a file, or a symbolic link.
-_MISSING: Final = {errno.ENOENT, errno.EISDIR, errno.ENOTDIR, errno.ELOOP}
-
-
-class DirectoryStore:
-    """An `ObjectStore` in the folder `root`, which is made if it is absent.
-
-    Opening it removes temporary files that a crash left and syncs the folders, so that every
-    object that can be seen is durable. Raises OSError if `root` cannot be used.
+    The constructor removes temporary files that a crash left and syncs the folders, so that every
+    visible object is durable. Raises OSError if `root` cannot be used.
     """
+
+    durability: Durability = "disk"
 
     def __init__(self, root: Path, failpoints: Failpoints = NO_FAILPOINTS) -> None:
         self._root = root.absolute()
+        self.description = f"file:{self._root}"
         self._failpoints = failpoints
         self._durable_folders = {self._root}
         _make_root(self._root)
-        self._temporary = TemporaryFiles(self._root / TEMPORARY_FOLDER)
-        self._temporary.remove_abandoned()
-        _sync_tree(self._root)
+        _remove_abandoned(self._root / TEMPORARY_FOLDER)
+        # A process that died between naming an object and syncing its folder left a name that the
+        # next power failure could remove, after replay had relied on it.
+        for folder, _, _ in os.walk(self._root):
+            _sync_folder(Path(folder))
         self._executor = ThreadPoolExecutor(THREADS, thread_name_prefix="directory-store")
 
-    @property
-    def durability(self) -> Durability:
-        return "disk"
-
-    @property
-    def description(self) -> str:
-        return f"file:{self._root}"
-
-    @property
-    def date_ahead_s(self) -> float | None:
-        return None
-
     async def create(self, key: str, body: bytes) -> None:
-        await self._run(key, partial(self._write, key, body, _link))
+        # link(2) fails if the name is taken; rename(2) overwrites. Both are atomic.
+        await self._run(key, partial(self._write, key, body, os.link))
 
     async def put(self, key: str, body: bytes) -> None:
         await self._run(key, partial(self._write, key, body, os.replace))
@@ -209,7 +180,10 @@ class DirectoryStore:
         return await self._run(key, partial(self._read, key, start, length))
 
     async def list_after(self, prefix: str, after: str = "", limit: int = 1000) -> list[ObjectInfo]:
-        _check_prefix(prefix)
+        if folder := prefix.rpartition("/")[0]:
+            _check_key(folder)
+        elif prefix.startswith("/") or "\0" in prefix:
+            raise ValueError(f"{prefix!r} is not the beginning of a key")
         return await self._run(prefix, partial(list_objects, self._root, prefix, after, limit))
 
     async def head(self, key: str) -> ObjectInfo:
@@ -218,25 +192,6 @@ class DirectoryStore:
 
     async def delete(self, key: str) -> None:
         await self._run(key, partial(self._delete, key))
-
-    async def signed_urls(
-        self,
-        keys: Sequence[str],  # noqa: ARG002 - the shape of an ObjectStore
-        valid_s: int,  # noqa: ARG002
-    ) -> list[str] | None:
-        return None
-
-    async def signed_put(
-        self,
-        key: str,  # noqa: ARG002 - the shape of an ObjectStore
-        length: int,  # noqa: ARG002
-        md5: bytes,  # noqa: ARG002
-        valid_s: int,  # noqa: ARG002
-    ) -> SignedPut | None:
-        return None
-
-    async def check_configuration(self) -> list[str]:
-        return []
 
     async def close(self) -> None:
         """Wait for the requests under way, then end the threads."""
@@ -249,19 +204,15 @@ class DirectoryStore:
         except OSError as error:
             raise _meaning(error, key) from error
 
-    def _path(self, key: str) -> Path:
-        """The file of `key`. Raises ValueError for a key that would leave the folder."""
-        _check_key(key)
-        return self._root / key
-
     def _write(self, key: str, body: bytes, publish: Callable[[Path, Path], None]) -> None:
-        path = self._path(key)
+        _check_key(key)
+        path = self._root / key
         self._failpoints.reach("K4")
         try:
             self._make_folder(path.parent)
             self._write_and_publish(path, body, publish)
         except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as error:
-            # Not an answer about the key: somebody moved folders or files under our feet.
+            # Not an answer about the key: somebody moved or deleted folders or files.
             self._durable_folders = {self._root}
             raise OSError(errno.EAGAIN, "a folder or temporary file went away") from error
         self._failpoints.reach("K6")
@@ -270,20 +221,20 @@ class DirectoryStore:
         self, path: Path, body: bytes, publish: Callable[[Path, Path], None]
     ) -> None:
         data = memoryview(body)
-        with self._temporary.file() as temporary:
-            # In two halves, for the sake of the failpoint between them.
-            temporary.write(data[: len(data) // 2])
+        with _temporary_file(self._root / TEMPORARY_FOLDER) as (temporary, file):
+            # In two halves, for the failpoint between them.
+            _write(file, data[: len(data) // 2])
             self._failpoints.reach("K5")
-            temporary.write(data[len(data) // 2 :])
-            temporary.sync()
+            _write(file, data[len(data) // 2 :])
+            os.fsync(file)
             try:
-                publish(temporary.path, path)
+                publish(temporary, path)
             finally:
-                # Also when the name is taken: whoever hears so may count on that object.
+                # Also if the name is taken: the caller may then rely on that object.
                 _sync_folder(path.parent)
 
     def _make_folder(self, folder: Path) -> None:
-        """Make `folder` and its parents, and their names durable, whoever has made them."""
+        """Create `folder` and its parents and make their names durable, whoever created them."""
         if folder in self._durable_folders:
             return
         self._make_folder(folder.parent)
@@ -292,7 +243,8 @@ class DirectoryStore:
         self._durable_folders.add(folder)
 
     def _read(self, key: str, start: int, length: int | None) -> ObjectRange:
-        file = os.open(self._path(key), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        _check_key(key)
+        file = os.open(self._root / key, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:
             status = os.fstat(file)
             if not stat.S_ISREG(status.st_mode):
@@ -304,7 +256,8 @@ class DirectoryStore:
             os.close(file)
 
     def _delete(self, key: str) -> None:
-        path = self._path(key)
+        _check_key(key)
+        path = self._root / key
         try:
             path.unlink()
         except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
@@ -321,16 +274,8 @@ def _check_key(key: str) -> None:
         raise ValueError(f"{key!r} is a key in the folder of temporary files")
 
 
-def _check_prefix(prefix: str) -> None:
-    """Raises ValueError unless keys can begin with `prefix`."""
-    if folder := prefix.rpartition("/")[0]:
-        _check_key(folder)
-    elif prefix.startswith("/") or "\0" in prefix:
-        raise ValueError(f"{prefix!r} is not the beginning of a key")
-
-
 def _meaning(error: OSError, key: str) -> StoreError:
-    """What a failed system call says about the request, as fencing asks it of a store."""
+    """The store error that a failed system call stands for."""
     what = f"{key}: {error.strerror or error}"
     if error.errno == errno.EEXIST:
         return ObjectExistsError(f"{key} exists already", key=key)
@@ -339,11 +284,6 @@ def _meaning(error: OSError, key: str) -> StoreError:
     if error.errno in _DENIED:
         return StoreDeniedError(f"the disk refuses {what}; check its permissions", key=key)
     return StoreUncertainError(f"the disk failed at {what}", key=key)
-
-
-def _link(temporary: Path, path: Path) -> None:
-    """Give `temporary` its name only if that is free: link(2) is atomic, rename(2) overwrites."""
-    os.link(temporary, path)
 
 
 def _read_exactly(file: int, start: int, end: int) -> bytes:
@@ -365,16 +305,9 @@ def _sync_folder(folder: Path) -> None:
 
 
 def _make_root(root: Path) -> None:
-    """Make `root`, for this user alone (whoever shares a bucket makes its folder first), and its
-    parents. Only the parents of what is made here need to be readable."""
+    """Create `root`, for this user only (to share a bucket, create its folder first), and its
+    parents. Only the parents of folders that are created here need to be readable."""
     missing = [folder for folder in (root, *root.parents) if not folder.exists()]
     for folder in reversed(missing):
         folder.mkdir(mode=0o700 if folder == root else 0o777, exist_ok=True)
         _sync_folder(folder.parent)
-
-
-def _sync_tree(root: Path) -> None:
-    """Sync all folders. A process that died between naming an object and syncing its folder left
-    a name that the next power cut could take back, after replay had counted on it."""
-    for folder, _, _ in os.walk(root):
-        _sync_folder(Path(folder))

@@ -1,42 +1,35 @@
-"""The object store in memory: for tests and `--bucket memory:`. Nothing outlives the process."""
+"""The object store in memory, for tests and `--bucket memory:`."""
 
 from __future__ import annotations
 
 import asyncio
 import mmap
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Sequence
 
 from seb_appliance.errors import ObjectExistsError, ObjectMissingError
-from seb_appliance.storage.stores.object_store import Durability, ObjectInfo, ObjectRange, SignedPut
+from seb_appliance.storage.stores.object_store import (
+    Durability,
+    LocalStore,
+    ObjectInfo,
+    ObjectRange,
+)
 
 
-class MemoryStore:
-    """An `ObjectStore` whose requests each take one turn of the event loop.
+class MemoryStore(LocalStore):
+    """An `ObjectStore`. Each request takes one turn of the event loop, so that concurrent callers
+    interleave as they do on a real store.
 
-    A request takes effect at once when its turn comes, so that concurrent callers interleave
-    request by request, as they do on a real store.
-
-    `ready_bytes` of memory are taken from the machine at once, for the first objects that are
-    stored: where a virtual machine gets its memory page by page, a measurement would measure that.
+    `ready_bytes` of memory are allocated in advance and hold the first objects, so that a
+    measurement does not include the page faults of a virtual machine.
     """
+
+    durability: Durability = "memory"
+    description = "memory:"
 
     def __init__(self, ready_bytes: int = 0) -> None:
         self._ready = _Ready(ready_bytes) if ready_bytes else None
         self._objects: dict[str, bytes | memoryview] = {}
         self._keys: list[str] = []  # sorted; code point order is the order of UTF-8 bytes
-
-    @property
-    def durability(self) -> Durability:
-        return "memory"
-
-    @property
-    def description(self) -> str:
-        return "memory:"
-
-    @property
-    def date_ahead_s(self) -> float | None:
-        return None
 
     async def create(self, key: str, body: bytes) -> None:
         await asyncio.sleep(0)
@@ -76,27 +69,8 @@ class MemoryStore:
         if self._objects.pop(key, None) is not None:
             del self._keys[bisect_left(self._keys, key)]
 
-    async def signed_urls(
-        self,
-        keys: Sequence[str],  # noqa: ARG002 - the shape of an ObjectStore
-        valid_s: int,  # noqa: ARG002
-    ) -> list[str] | None:
-        return None
-
-    async def signed_put(
-        self,
-        key: str,  # noqa: ARG002 - the shape of an ObjectStore
-        length: int,  # noqa: ARG002
-        md5: bytes,  # noqa: ARG002
-        valid_s: int,  # noqa: ARG002
-    ) -> SignedPut | None:
-        return None
-
-    async def check_configuration(self) -> list[str]:
-        return []
-
     async def close(self) -> None:
-        """Nothing is held: the objects stay, so that a test can open them again."""
+        """Keeps the objects, so that a test can open them again."""
 
     def _object(self, key: str) -> bytes | memoryview:
         try:
@@ -116,7 +90,7 @@ class MemoryStore:
 
 
 class _Ready:
-    """Memory that the machine has given already. What was taken once is not used again."""
+    """Memory whose pages are already mapped. Each part is handed out once."""
 
     def __init__(self, size_bytes: int) -> None:
         mapped = mmap.mmap(-1, size_bytes)

@@ -1,8 +1,7 @@
-"""What the appliance asks of an object store, and no more.
+"""The object store interface, and what its implementations share.
 
-Backends: `s3.py`, `directory.py`, `memory.py`. `counted.py`, `delayed.py` and `../journal/retry.py`
-wrap any of them. One contract suite (tests/unit/storage/test_object_store_contract.py) runs over
-all backends and over real servers.
+Backends: `s3.py`, `directory.py`, `memory.py`. Wrappers: `counted.py`, `../journal/retry.py`.
+tests/unit/storage/test_object_store_contract.py runs against all backends and real servers.
 """
 
 from __future__ import annotations
@@ -12,6 +11,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Literal, Protocol, TypeVar
 
+from seb_appliance.clock import Clock
+
 T = TypeVar("T")
 
 Durability = Literal["s3", "disk", "memory"]
@@ -20,8 +21,8 @@ Kind = Literal["PUT", "GET", "LIST", "HEAD", "DELETE", "CONFIGURATION"]
 
 @dataclass(frozen=True, slots=True)
 class ObjectInfo:
-    """A key (relative to the store's prefix) and the object's size in bytes. `modified_us`: when it
-    was stored, by the store's clock, if the store's LIST tells."""
+    """`key` is relative to the store's prefix, `size` in bytes. `modified_us`: when the object was
+    stored, by the store's clock, if LIST returns it."""
 
     key: str
     size: int
@@ -30,7 +31,7 @@ class ObjectInfo:
 
 @dataclass(frozen=True, slots=True)
 class ObjectRange:
-    """Part of an object, and the size in bytes of the whole."""
+    """Part of an object, and the size of the whole object in bytes."""
 
     data: bytes
     total_size: int
@@ -38,7 +39,7 @@ class ObjectRange:
 
 @dataclass(frozen=True, slots=True)
 class SignedPut:
-    """`headers` have to be sent as they are: the signature covers them."""
+    """`headers` must be sent unchanged: the signature covers them."""
 
     url: str
     headers: dict[str, str]
@@ -47,10 +48,10 @@ class SignedPut:
 class ObjectStore(Protocol):
     """Keys are relative to the store's prefix, `/`-separated, ASCII.
 
-    Every method makes exactly one request and never retries (the caller decides); each has a
-    time-out of its own. Every method may raise `StoreUncertainError` (no definite answer: time-out,
-    reset, 5xx, 429, or a damaged answer), `StoreDeniedError` (401, 403, no such bucket),
-    `StoreClockSkewError`; further errors are named below.
+    Every method makes one request, with a timeout, and never retries: the caller decides. Every
+    method may raise `StoreUncertainError` (no definite answer: timeout, reset, 5xx, 429, or a
+    damaged answer), `StoreDeniedError` (401, 403, no such bucket) and `StoreClockSkewError`;
+    methods document further errors.
     """
 
     @property
@@ -67,22 +68,18 @@ class ObjectStore(Protocol):
         clock (`clock.monotonic_s`) when it came; None while there is none."""
 
     async def create(self, key: str, body: bytes) -> None:
-        """PUT only if `key` is absent, atomically and durably.
-
-        Raises ObjectExistsError (412), StoreConflictError (409), StoreUnsupportedError (501).
-        """
+        """PUT only if `key` is absent, atomically and durably. Raises ObjectExistsError (412),
+        StoreConflictError (409), StoreUnsupportedError (501)."""
 
     async def put(self, key: str, body: bytes) -> None:
-        """PUT whatever is there, atomically and durably."""
+        """PUT, replacing an existing object, atomically and durably."""
 
     async def get(self, key: str) -> bytes:
         """The whole object. Raises ObjectMissingError."""
 
     async def get_range(self, key: str, start: int, length: int) -> ObjectRange:
-        """Bytes start ≤ i < start + length, fewer at the end of the object (none beyond it).
-
-        Raises ObjectMissingError.
-        """
+        """Bytes start ≤ i < start + length, fewer at the end of the object, none beyond it.
+        Raises ObjectMissingError."""
 
     async def list_after(self, prefix: str, after: str = "", limit: int = 1000) -> list[ObjectInfo]:
         """At most `limit` (≤ 1000) objects whose key begins with `prefix` and sorts after `after`
@@ -96,18 +93,43 @@ class ObjectStore(Protocol):
 
     async def signed_urls(self, keys: Sequence[str], valid_s: int) -> list[str] | None:
         """A URL for each of `keys` by which anyone may GET the object (with ranges) for `valid_s`
-        seconds; None where a store has no URLs. Makes no request: a key need not be there."""
+        seconds; None if the store has no URLs. Makes no request and does not check the keys."""
 
     async def signed_put(self, key: str, length: int, md5: bytes, valid_s: int) -> SignedPut | None:
         """A PUT that anyone may make to `key` for `valid_s` seconds, of the `length` bytes with
-        this MD5 and no others; None where a store has no URLs. Makes no request."""
+        this MD5 and no others; None if the store has no URLs. Makes no request."""
 
     async def check_configuration(self) -> list[str]:
-        """Warnings about the bucket's own settings (versioning, lifecycle expiry), in words. The
-        first word of each is a stable code: `versioning` or `lifecycle`. Settings that may not be
-        asked for (403, 501) give no warning."""
+        """Warnings about the bucket's own settings, for people. The first word of each is a stable
+        code: `versioning` or `lifecycle`. Settings that cannot be read (403, 501) are skipped."""
 
     async def close(self) -> None: ...
+
+
+class LocalStore:
+    """The part of an `ObjectStore` that is the same for every store without a server: it has no
+    Date, no URLs and no settings."""
+
+    date_ahead_s: float | None = None
+
+    async def signed_urls(
+        self,
+        keys: Sequence[str],  # noqa: ARG002 - the signature of ObjectStore
+        valid_s: int,  # noqa: ARG002
+    ) -> list[str] | None:
+        return None
+
+    async def signed_put(
+        self,
+        key: str,  # noqa: ARG002 - the signature of ObjectStore
+        length: int,  # noqa: ARG002
+        md5: bytes,  # noqa: ARG002
+        valid_s: int,  # noqa: ARG002
+    ) -> SignedPut | None:
+        return None
+
+    async def check_configuration(self) -> list[str]:
+        return []
 
 
 class WrappedStore:
@@ -115,14 +137,8 @@ class WrappedStore:
 
     def __init__(self, store: ObjectStore) -> None:
         self._store = store
-
-    @property
-    def durability(self) -> Durability:
-        return self._store.durability
-
-    @property
-    def description(self) -> str:
-        return self._store.description
+        self.durability: Durability = store.durability
+        self.description = store.description
 
     @property
     def date_ahead_s(self) -> float | None:
@@ -162,10 +178,39 @@ class WrappedStore:
         await self._store.close()
 
     async def _request(
-        self, kind: Kind, request: Callable[[], Awaitable[T]], body_bytes: int = 0
+        self,
+        kind: Kind,  # noqa: ARG002 - for subclasses
+        request: Callable[[], Awaitable[T]],
+        body_bytes: int = 0,  # noqa: ARG002
     ) -> T:
         """Make `request`, which may be called more than once. `body_bytes`: the body of a PUT."""
-        raise NotImplementedError
+        return await request()
+
+
+class DelayedStore(WrappedStore):
+    """Delays each request by `latency_s`, to measure without a remote bucket: half before it is
+    made, half after, so a cancelled request may have taken effect."""
+
+    def __init__(self, store: ObjectStore, latency_s: float, clock: Clock) -> None:
+        super().__init__(store)
+        self.description += f" ({latency_s * 1_000:g} ms away)"
+        self._one_way_s = latency_s / 2
+        self._clock = clock
+
+    async def _request(
+        self,
+        kind: Kind,  # noqa: ARG002 - every kind is delayed
+        request: Callable[[], Awaitable[T]],
+        body_bytes: int = 0,  # noqa: ARG002
+    ) -> T:
+        await self._clock.sleep(self._one_way_s)
+        try:
+            answer = await request()
+        except Exception:  # a cancellation is not an answer: it is raised at once
+            await self._clock.sleep(self._one_way_s)
+            raise
+        await self._clock.sleep(self._one_way_s)
+        return answer
 
 
 async def list_all(store: ObjectStore, prefix: str, after: str = "") -> list[ObjectInfo]:

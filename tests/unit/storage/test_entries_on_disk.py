@@ -9,7 +9,7 @@ import pytest
 from seb_appliance.broker.ports import EntryRef
 from seb_appliance.failpoints import NO_FAILPOINTS
 from seb_appliance.storage import layout
-from seb_appliance.storage.objects.disk_cache import DiskCache, EntriesOnDisk
+from seb_appliance.storage.objects.disk_cache import DiskCache, EntriesOnDisk, entry_name
 from seb_appliance.storage.stores.counted import CountedStore
 from seb_appliance.storage.stores.memory import MemoryStore
 
@@ -27,7 +27,7 @@ async def test_an_entry_that_lies_on_the_disk_costs_no_get(
 ) -> None:
     key = layout.object_key(mode, REF)
     await bucket.put(key, b"in the bucket")
-    DiskCache(tmp_path, 1_000, NO_FAILPOINTS).put_entry(7, b"on the disk")
+    DiskCache(tmp_path, 1_000, NO_FAILPOINTS).put(entry_name(7), b"on the disk")
     reads = EntriesOnDisk(bucket, tmp_path)
     assert await reads.get(key) == b"on the disk"
     assert bucket.counts.requests("GET") == 0

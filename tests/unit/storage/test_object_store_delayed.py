@@ -11,9 +11,8 @@ import pytest
 from seb_appliance.errors import ConfigurationError, ObjectExistsError, ObjectMissingError
 from seb_appliance.ops.host.stores import make_store
 from seb_appliance.setting_sources import load
-from seb_appliance.storage.stores.delayed import DelayedStore
 from seb_appliance.storage.stores.memory import MemoryStore
-from seb_appliance.storage.stores.object_store import ObjectStore
+from seb_appliance.storage.stores.object_store import DelayedStore, ObjectStore
 from tests.support.fakes import FakeClock
 
 Ask = Callable[[ObjectStore], Coroutine[Any, Any, object]]

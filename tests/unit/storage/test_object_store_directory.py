@@ -19,6 +19,7 @@ from seb_appliance.errors import (
     StoreDeniedError,
     StoreUncertainError,
 )
+from seb_appliance.storage.stores import directory
 from seb_appliance.storage.stores.directory import DirectoryStore
 from tests.support.stores import race
 
@@ -81,10 +82,10 @@ async def test_temporary_files_of_a_crash_are_not_listed_and_go_with_the_next_op
 async def test_opening_leaves_the_temporary_file_of_a_living_process_alone(
     tmp_path: Path, store: DirectoryStore
 ) -> None:
-    with store._temporary.file() as temporary:
+    with directory._temporary_file(tmp_path / directory.TEMPORARY_FOLDER) as (temporary, _):
         await DirectoryStore(tmp_path).close()
-        assert temporary.path.exists()
-    assert not temporary.path.exists()
+        assert temporary.exists()
+    assert not temporary.exists()
 
 
 async def test_a_write_whose_temporary_file_is_taken_away_is_uncertain_and_can_be_repeated(

@@ -20,7 +20,7 @@ from seb_appliance.formats import entry as entry_format
 from seb_appliance.formats.columns import BinaryColumn, Columns, int64s
 from seb_appliance.formats.contents import Contents, Section
 from seb_appliance.formats.entry import ORIGIN, EncodedEntry
-from seb_appliance.storage.objects.disk_cache import DiskCache
+from seb_appliance.storage.objects.disk_cache import DiskCache, entry_name
 from seb_appliance.storage.objects.section_source import BucketSections
 from seb_appliance.storage.stores.memory import MemoryStore
 from seb_appliance.storage.stores.object_store import ObjectRange
@@ -164,7 +164,7 @@ async def test_a_missing_object_is_damage_and_a_denied_one_is_not(store: FlakySt
 def test_the_oldest_files_go_when_the_cache_is_full(tmp_path: Path) -> None:
     cache = DiskCache(tmp_path, 250, NO_FAILPOINTS)
     for seq in range(1, 4):
-        cache.put_entry(seq, b"x" * 100)
+        cache.put(entry_name(seq), b"x" * 100)
     assert cache.used_bytes == 200
     assert cache.read(1, 0, 10) is None
     assert cache.read(3, 90, 10) == b"x" * 10
@@ -181,7 +181,7 @@ def test_half_written_files_of_a_crash_are_removed(tmp_path: Path) -> None:
 def test_a_disk_that_refuses_costs_the_cache_and_nothing_else(tmp_path: Path) -> None:
     cache = DiskCache(tmp_path / "cache", 250, NO_FAILPOINTS)
     (tmp_path / "cache" / f"{1:020d}.entry.new").mkdir()  # a write there fails, as on a full disk
-    cache.put_entry(1, b"x")
+    cache.put(entry_name(1), b"x")
     assert cache.failures == 1
     assert cache.read(1, 0, 1) is None
 
