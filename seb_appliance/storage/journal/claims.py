@@ -1,8 +1,8 @@
 """Fencing mode B: plain PUT, GET and LIST, for stores that cannot create only if absent.
 
-A writer claims, sees that its claim is the highest, replays, states its base, and sees once more
-that no claim is above its own. From then on it looks for higher claims after each PUT, before
-anything of that PUT is applied, served or acknowledged. Every key has one writer and one content.
+A writer stores its claim, checks that it is the highest, replays, stores its base, and checks
+again. After each PUT it checks for higher claims before the entry is applied, served or
+acknowledged. Every key has one writer and one content.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from seb_appliance.storage.journal.replay import ReplayError
 from seb_appliance.storage.journal.retry import RetryingStore
 from seb_appliance.storage.layout import Claim
 
-# Where LIST may lag, a start that found another's claim waits so long before it reads the log.
+# If LIST may lag, a start that found another writer's claim waits so long before it replays.
 UNKNOWN_LIST_WAIT_S: Final = 60.0
-# A higher claim without a base for so long is an aborted start. A start that waits for LIST is not
-# one: if its writer-to-be were outwaited, nobody could ever take over from an appliance that runs.
+# A higher claim without a base for so long is an aborted start. It must exceed the wait for LIST,
+# or nobody could take over from a running appliance.
 ABANDONED_S: Final = UNKNOWN_LIST_WAIT_S + 30.0
 _LOOK_AGAIN_S: Final = 3.0
 
@@ -41,7 +41,7 @@ class Contested(Exception):  # noqa: N818 - an answer, not a failure
 
 
 class Claimant:
-    """The steps around claims and bases that a start and a running writer share."""
+    """The steps with claims and bases that a start and a running writer share."""
 
     def __init__(self, store: RetryingStore, clock: Clock, failpoints: Failpoints) -> None:
         self._store = store
@@ -49,7 +49,7 @@ class Claimant:
         self._failpoints = failpoints
 
     async def claims(self) -> list[Claim]:
-        """Every claim, lowest first."""
+        """All claims, lowest first."""
         return await list_claims(self._store, layout.CLAIMS)
 
     async def claim_above(self, claims: list[Claim], writer_id: bytes) -> Claim:
@@ -88,8 +88,8 @@ class Claimant:
             raise Contested(layout.parse_claim(above[0].key) or mine)
 
     async def is_abandoned(self, by: Claim) -> bool:
-        """Whether no writer at or above `by` states a base for ABANDONED_S: an aborted start, which
-        would otherwise leave both down."""
+        """Whether no writer at or above `by` stores a base within ABANDONED_S: an aborted start,
+        which would otherwise stop both writers."""
         until_s = self._clock.monotonic_s() + ABANDONED_S
         while True:
             bases = await list_claims(self._store, layout.BASES)
@@ -101,9 +101,7 @@ class Claimant:
 
 
 class ClaimedJournal(StoredJournal):
-    """The journal with this process in force, in mode B."""
-
-    # The entry may be part of the new writer's log: its base was made without asking us.
+    # The entry may be part of the new writer's log, which chose its base on its own.
     _fenced_side_effects = "unknown"
 
     def __init__(
@@ -146,31 +144,30 @@ class ClaimedJournal(StoredJournal):
         try:
             await self._claimant.require_highest(claim)
         except Contested as contest:
-            # An append under way may be claiming anew: then it is the one that decides.
+            # An append in progress may be claiming again: then that append decides.
             if not self._appending:
                 raise self._fence(_fenced_by(contest.by)) from contest
 
     async def _claim_anew(self, by: Claim, stored: Position) -> None:
-        """If the higher claim is an aborted start, claim anew once and go on; else fenced.
+        """If the higher claim is an aborted start, claim again once and continue; else fenced.
 
-        `stored`, our entry that waits for its check, is the end of our own chain: nobody else was
-        in force since it was stored as long as the highest base is still ours, and it passes its
-        check together with the new base.
+        `stored`, our entry that is being checked, ends our own chain: while the highest base is
+        ours, no other writer was in force, and the entry is confirmed with the new base.
         """
         if not await self._claimant.is_abandoned(by):
             raise self._fence(_fenced_by(by))
         try:
             claims = await self._claimant.claims()
-            claim = await self._claimant.claim_above(claims, self._writer_id)
-            chain = BaseChain(self._object_store, self._bucket_id)
+            claim = await self._claimant.claim_above(claims, self.writer_id)
+            chain = BaseChain(self._object_store, self.bucket_id)
             await chain.look()
             if chain.top != self._claim:
                 raise self._fence(_fenced_by(chain.top or by))
-            await self._claimant.put_base(claim, self._claim, stored, self._bucket_id)
+            await self._claimant.put_base(claim, self._claim, stored, self.bucket_id)
         except (Contested, ReplayError, StoreUnusableError) as error:
             raise self._fence(_fenced_by(by)) from error
         self._claim = claim
-        self._epoch = claim.n
+        self.epoch = claim.n
 
 
 def _fenced_by(claim: Claim) -> str:
@@ -178,5 +175,5 @@ def _fenced_by(claim: Claim) -> str:
 
 
 def fenced_start(by: Claim) -> FencedStartError:
-    """The error of a start that saw the higher claim `by`."""
+    """The error of a start that found the higher claim `by`."""
     return FencedStartError(_fenced_by(by) + " while this one started. It was not started.")

@@ -23,8 +23,6 @@ _AHEAD_IN_A_RACE: Final = 4  # of which the first is there, and perhaps the next
 
 
 class CreateOnlyJournal(StoredJournal):
-    """The journal with this process in force, in mode A."""
-
     _fenced_side_effects = "none"  # ours can never land at a key that another took
 
     async def _store(self, encoded: EncodedEntry) -> None:
@@ -35,20 +33,20 @@ class CreateOnlyJournal(StoredJournal):
             raise self._fence(f"another appliance has written entry {encoded.entry.header.seq}")
 
     async def confirm_in_force(self) -> None:
-        """Look at the next key: a newer writer's first entry can only be there."""
+        """Read the next key: a newer writer's first entry can only be there."""
         self._refuse_if_fenced()
-        seq = self._position.seq + 1
+        seq = self.position.seq + 1
         reader = EntryReader(self._object_store)
         try:
             header = await reader.read_header(layout.create_only_key(seq))
         except ReplayError as error:
-            # It may be ours, of an append under way: that append decides. Else nobody can tell.
-            if self._appending or self._position.seq >= seq:
+            # If it is ours, of an append in progress, that append decides.
+            if self._appending or self.position.seq >= seq:
                 return
             detail = f"the next key of the journal is taken: {error}"
             raise self._fence(detail, side_effects="unknown") from error
-        # An append under way may have put ours there meanwhile.
-        if header is not None and header.writer_id != self._writer_id:
+        # An append in progress may have stored ours there meanwhile.
+        if header is not None and header.writer_id != self.writer_id:
             raise self._fence(f"another appliance has written entry {seq}")
 
 
@@ -60,10 +58,10 @@ class CreateOnlyLog:
         self._replay = replay
 
     async def look(self) -> None:
-        """Nothing to look at: the keys are numbered."""
+        """Nothing to do: the keys are numbered."""
 
     async def holds(self, position: Position) -> bool:  # noqa: ARG002 - the protocol's
-        """The first entry replayed will tell."""
+        """The first entry replayed is checked against it."""
         return True
 
     async def entry_at(self, position: Position) -> EntryHeader | None:
@@ -75,8 +73,8 @@ class CreateOnlyLog:
         position = await self._replay.run(position, span, self.bucket_id)
         if not await self._goes_on_after(position):
             return position
-        # It was stored since its GET: or LIST shows what GET does not. Once is enough, since a
-        # writer in force may store the next one each time that we look.
+        # Either it was stored after its GET, or LIST shows what GET does not. One more replay is
+        # enough: a running writer may store another entry each time.
         end = await self._replay.run(position, span, self.bucket_id)
         if end == position:
             raise ReplayError(
@@ -86,12 +84,11 @@ class CreateOnlyLog:
         return end
 
     async def read_on(self, position: Position) -> list[Entry]:
-        """What was stored after `position` since the log ended there, for who applies it later.
-        Raises ReplayError.
+        """What was stored after `position` since the log ended there, not applied. Raises
+        ReplayError.
 
-        For a start that races a writer in force for the next key. No LIST, and nothing is applied:
-        the log had no gap when `replay` looked, what came since was stored one after the other, and
-        who does anything between GET and PUT loses."""
+        For a start that races a running writer for the next key. No LIST is needed: the log had no
+        gap when `replay` looked, and later entries were stored one after the other."""
         return await self._replay.read(
             position, create_only_span(), self.bucket_id, ahead=_AHEAD_IN_A_RACE
         )

@@ -1,14 +1,13 @@
-"""The journal of another writer, read on and on without writing anything: what a standby has.
+"""The journal of another writer, read continuously by a standby, which writes nothing.
 
-The next key is asked for by GET; while it is absent, nothing else is asked. Now and then LIST tells
-what a GET cannot: whether entries were deleted before they were read here (FLOOR_S), and in mode B
-whether another writer has stated its base (BASES_S). What `read` returns is on the log for good:
+The next key is requested by GET until it exists. A LIST from time to time shows what GET cannot:
+whether entries were deleted before they were read here (FLOOR_S) and, in mode B, whether another
+writer has stored its base (BASES_S). What `read` returns is permanently on the log:
 
-- mode A: an entry that continues the log at its key is. Only an epoch entry may be a ghost, put by
-  a slow start at a key that was deleted: so the floor is looked at after one was read;
-- mode B: entries and bases are, once a LIST of claims that was made after they were read shows none
-  above the newest base. Whoever claims later replays later, and sees them as well. It is the check
-  of each append (claims.py), made by a reader.
+- mode A: an entry that continues the log at its key is. Only an epoch entry may be a ghost, stored
+  by a slow start at a deleted key, so the floor is checked after reading one;
+- mode B: entries and bases are, once a later LIST of claims shows none above the newest base: a
+  later writer replays later and sees them, too. Each append makes the same check (claims.py).
 """
 
 from __future__ import annotations
@@ -17,7 +16,6 @@ import asyncio
 from collections.abc import Sequence
 from typing import Final
 
-from seb_appliance.broker.ports import StoreHealth
 from seb_appliance.clock import Clock
 from seb_appliance.errors import StandbyError
 from seb_appliance.formats.columns import Bytes
@@ -30,15 +28,15 @@ from seb_appliance.storage.journal.replay import AHEAD_MAX, EntryReader, ReplayE
 from seb_appliance.storage.journal.retry import RetryingStore
 from seb_appliance.storage.layout import Claim, Mode
 from seb_appliance.storage.recovery.snapshots import SnapshotStore, floor_of
-from seb_appliance.storage.stores.object_store import Durability, ObjectInfo
+from seb_appliance.storage.stores.object_store import ObjectInfo
 
 FLOOR_S: Final = 60.0
 BASES_S: Final = 10.0
 
 
 class _Looked:
-    """When something was looked at, by both clocks: one of them may stand still while a virtual
-    machine does."""
+    """When something was last checked, by both clocks: one of them may stop while a virtual machine
+    is paused."""
 
     def __init__(self, clock: Clock, every_s: float) -> None:
         self.at_s: float | None = None  # monotonic
@@ -54,7 +52,6 @@ class _Looked:
         return max(self._clock.monotonic_s() - self.at_s, by_wall_s) >= self._every_s
 
     def begin(self) -> None:
-        """What is found is as of now, or later."""
         self.at_s, self._wall_us = self._clock.monotonic_s(), self._clock.wall_us()
 
     def forget(self) -> None:
@@ -62,9 +59,9 @@ class _Looked:
 
 
 class FollowedJournal:
-    """`broker.ports.Journal`, of which nothing but `append` is refused. `position`: the last entry
-    that `read` returned. `known_seq`: the last that is known to be there; `seen_end_s`: when all
-    that there was had been read the last time (monotonic clock; None: never)."""
+    """A `broker.ports.Journal` that refuses `append`. `position`: the last entry that `read`
+    returned. `known_seq`: the last one known to exist. `seen_end_s`: when everything had been read
+    the last time (monotonic clock; None: never)."""
 
     def __init__(
         self,
@@ -79,18 +76,16 @@ class FollowedJournal:
         self.position = position
         self.known_seq = position.seq
         self.seen_end_s: float | None = None
+        self.mode: Mode = mode
+        self.bucket_id = bucket_id
+        self.durability = store.durability
+        self.health = store.health
         self._object_store = store
         self._snapshots = snapshots
         self._clock = clock
-        self._mode: Mode = mode
-        self._bucket_id = bucket_id
         self._reader = EntryReader(store)
         self._in_a_row = 0  # entries since the end was seen
         self._floor_looked = _Looked(clock, FLOOR_S)
-
-    @property
-    def bucket_id(self) -> bytes:
-        return self._bucket_id
 
     @property
     def writer_id(self) -> bytes:
@@ -103,20 +98,8 @@ class FollowedJournal:
         return self.position.epoch
 
     @property
-    def mode(self) -> Mode:
-        return self._mode
-
-    @property
-    def durability(self) -> Durability:
-        return self._object_store.durability
-
-    @property
-    def health(self) -> StoreHealth:
-        return self._object_store.health
-
-    @property
     def waits_for(self) -> str:
-        """Why nothing is read although there may be entries, in words; "" while it is."""
+        """Why nothing is read although there may be entries, for people; "" if it is read."""
         return ""
 
     async def append(
@@ -129,15 +112,14 @@ class FollowedJournal:
         raise StandbyError("Nothing is written to a journal that is followed.")
 
     async def confirm_in_force(self) -> None:
-        """A standby never is, and does not pretend to be."""
+        """Does nothing: a standby is never in force."""
 
     async def read(self) -> list[Entry]:
         """The next entries, in order, at most AHEAD_MAX; none at the end of the journal, or while
-        it is open which they are.
+        another writer is starting.
 
-        Raises ReplayError when the journal cannot be followed from here any more: entries were
-        deleted before they were read, or something is damaged. Recovery finds out which. Does not
-        end while the store fails (`health`).
+        Raises ReplayError if the journal cannot be followed any more: entries were deleted before
+        they were read, or something is damaged. Retries while the store fails (`health`).
         """
         if self._floor_looked.is_due:
             await self._require_above_floor()
@@ -151,11 +133,11 @@ class FollowedJournal:
         return entries
 
     async def _read_on(self) -> list[Entry]:
-        """What there is after `position`. Sets `seen_end_s` if that is nothing."""
+        """The entries after `position`. Sets `seen_end_s` if there are none."""
         raise NotImplementedError
 
     async def _require_above_floor(self) -> None:
-        """Raises ReplayError if entries may be gone that were not read here."""
+        """Raises ReplayError if entries may have been deleted before they were read here."""
         self._floor_looked.begin()
         names = await self._snapshots.list()
         self.known_seq = max(self.known_seq, names[-1].seq if names else 0)
@@ -165,14 +147,13 @@ class FollowedJournal:
             raise ReplayError(layout.JOURNAL, f"{why}{self.position.seq} only")
 
     async def _read_span(self, span: Span) -> list[Entry]:
-        """As many at once as there were in a row. The first that is absent ends it: what comes
-        after that one is read again."""
+        """Reads as many entries at once as were read in a row, up to the first absent one."""
         position, entries = self.position, []
         first = position.seq + 1
         count = min(max(1, self._in_a_row), AHEAD_MAX)
         if span.until_seq is not None:
             count = min(count, span.until_seq - position.seq)
-        reads = [self._reader.read(span.key(first + i), self._bucket_id) for i in range(count)]
+        reads = [self._reader.read(span.key(first + i), self.bucket_id) for i in range(count)]
         for entry in await asyncio.gather(*reads, return_exceptions=True):
             if isinstance(entry, BaseException):
                 raise entry
@@ -186,8 +167,6 @@ class FollowedJournal:
 
 
 class FollowedCreateOnly(FollowedJournal):
-    """In mode A."""
-
     async def _read_on(self) -> list[Entry]:
         entries = await self._read_span(create_only_span())
         if not entries:
@@ -196,8 +175,6 @@ class FollowedCreateOnly(FollowedJournal):
 
 
 class FollowedClaimed(FollowedJournal):
-    """In mode B. `chain`: as far as it was looked at, which the first `read` does."""
-
     def __init__(
         self,
         store: RetryingStore,
@@ -224,23 +201,18 @@ class FollowedClaimed(FollowedJournal):
         by = self._contested_by
         return "" if by is None else f"the appliance that claims the bucket (epoch {by.n})"
 
-    async def _look_at_bases(self) -> None:
-        self._bases_looked.begin()
-        top, newer = self._chain.top, True
-        if top is not None:
-            newer = bool(await self._first_above(layout.BASES, layout.base_key(top)))
-        if newer:
-            await self._chain.look()
-        self._contested_by = None
-
     async def _first_above(self, folder: str, key: str) -> list[ObjectInfo]:
         return await self._object_store.list_after(folder, key, 1)
 
     async def _read_on(self) -> list[Entry]:
         if self._bases_looked.is_due:
-            await self._look_at_bases()
+            self._bases_looked.begin()
+            top = self._chain.top
+            if top is None or await self._first_above(layout.BASES, layout.base_key(top)):
+                await self._chain.look()
+            self._contested_by = None
         if self._contested_by is not None:
-            return []  # its base, or that of the writer which claims anew, is looked for
+            return []  # until that writer, or one that claims anew, has stored its base
         bases = await self._chain.from_position(self.position)
         top = self._chain.top
         if not bases or top is None:
@@ -259,16 +231,12 @@ class FollowedClaimed(FollowedJournal):
         end = entries[-1].header.position
         if cut is not None and end.seq == cut.seq and end != cut:
             raise ReplayError(span.key(cut.seq), "is not the entry that the next base names")
-        return entries if await self._is_settled(top) else []
-
-    async def _is_settled(self, top: Claim) -> bool:
-        """LIST claims after the newest base's, one key, as its writer does."""
         above = await self._first_above(layout.CLAIMS, layout.claim_key(top))
         if not above:
-            return True
+            return entries
         self._contested_by = layout.parse_claim(above[0].key)
         if self._contested_by != self._claimed_by:
-            # It may have stated its base already: look at once, but only once.
+            # It may have stored its base already: look immediately, but only once.
             self._claimed_by = self._contested_by
             self._bases_looked.forget()
-        return False
+        return []

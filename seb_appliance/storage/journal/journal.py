@@ -8,7 +8,6 @@ from functools import partial
 from typing import Final
 
 from seb_appliance import limits
-from seb_appliance.broker.ports import StoreHealth
 from seb_appliance.errors import (
     BadBatchError,
     FencedError,
@@ -29,7 +28,7 @@ from seb_appliance.formats.entry import (
 )
 from seb_appliance.storage.journal.retry import RetryingStore
 from seb_appliance.storage.layout import Mode
-from seb_appliance.storage.stores.object_store import Durability, ObjectStore
+from seb_appliance.storage.stores.object_store import ObjectStore
 
 _THREAD_BYTES: Final = 64 * limits.KIB  # smaller entries are encoded on the event loop
 
@@ -40,11 +39,10 @@ async def create_entry(store: RetryingStore, key: str, encoded: EncodedEntry) ->
 
 
 async def _create_once(store: ObjectStore, key: str, encoded: EncodedEntry) -> bool:
-    """One attempt. Raises StoreUncertainError and the like for anything in between.
+    """One attempt. Raises StoreUncertainError if the outcome is not clear.
 
-    412 may be our own earlier attempt whose answer was lost, so the object is read and compared:
-    entry id *and* header CRC, since a cloned machine repeats ids. 412 and then 404 was a false or
-    passing answer.
+    412 may be caused by our own earlier attempt whose answer was lost. So the object is read and
+    compared by entry id and header CRC, since a cloned machine repeats ids.
     """
     try:
         await store.create(key, encoded.body)
@@ -57,18 +55,18 @@ async def _create_once(store: ObjectStore, key: str, encoded: EncodedEntry) -> b
     except ObjectMissingError as error:
         raise StoreUncertainError(f"{key}: the store answered 412, then 404", key=key) from error
     except BadBatchError as error:
-        # Damaged on the way, or in the bucket: who wrote it cannot be told, so nothing is decided.
+        # Damaged in transit or in the bucket. Its writer is unknown, so nothing is decided.
         raise StoreUncertainError(f"{key} is taken by unreadable bytes", key=key) from error
     ours = encoded.entry.header
     return found.entry_id == ours.entry_id and found.header_crc == ours.header_crc
 
 
 class StoredJournal:
-    """`broker.ports.Journal` over an object store; `_store` and `confirm_in_force` are the mode's.
+    """`broker.ports.Journal` over an object store. Each fencing mode has its own `_store` and
+    `confirm_in_force`.
 
-    One append at a time. An append that is cut short (cancelled, or failed in a way that nobody
-    foresaw) leaves open whether its key is taken: the journal then refuses everything, and a new
-    start finds out.
+    One append at a time. After a cancelled or unexpectedly failed append it is unknown whether the
+    key is taken: the journal then refuses everything, and the next start finds out.
     """
 
     _fenced_side_effects: SideEffects
@@ -85,49 +83,23 @@ class StoredJournal:
         epoch: int,
         position: Position,
     ) -> None:
+        self.mode: Mode = mode
+        self.bucket_id = bucket_id
+        self.writer_id = writer_id
+        self.epoch = epoch
+        self.position = position
+        self.durability = store.durability
+        self.health = store.health
         self._object_store = store
         self._failpoints = failpoints
         self._random_bytes = random_bytes
-        self._mode: Mode = mode
-        self._bucket_id = bucket_id
-        self._writer_id = writer_id
-        self._epoch = epoch
-        self._position = position
         self._refusal = ""  # why nothing is appended any more
         self._appending = False
-
-    @property
-    def bucket_id(self) -> bytes:
-        return self._bucket_id
-
-    @property
-    def writer_id(self) -> bytes:
-        return self._writer_id
-
-    @property
-    def epoch(self) -> int:
-        return self._epoch
-
-    @property
-    def position(self) -> Position:
-        return self._position
-
-    @property
-    def mode(self) -> Mode:
-        return self._mode
-
-    @property
-    def durability(self) -> Durability:
-        return self._object_store.durability
-
-    @property
-    def health(self) -> StoreHealth:
-        return self._object_store.health
 
     async def append(
         self, contents: Contents, section_parts: Sequence[Bytes], created_us: int
     ) -> EncodedEntry:
-        """See `broker.ports.Journal`. `created` never goes back from one entry to the next."""
+        """See `broker.ports.Journal`. `created` never decreases from one entry to the next."""
         assert not self._appending, "one append at a time"
         self._refuse_if_fenced()
         self._appending = True
@@ -139,7 +111,7 @@ class StoredJournal:
                 if not self._refusal:
                     self._refusal = f"an append was cut short ({type(error).__name__}): start again"
                 raise
-            self._position = encoded.entry.header.position
+            self.position = encoded.entry.header.position
             return encoded
         finally:
             self._appending = False
@@ -149,11 +121,11 @@ class StoredJournal:
         raise NotImplementedError
 
     async def _store(self, encoded: EncodedEntry) -> None:
-        """Returns once `encoded` may be applied and acknowledged; raises by `_fence`."""
+        """Returns once `encoded` may be applied and acknowledged; raises the error of `_fence`."""
         raise NotImplementedError
 
     def _fence(self, detail: str, side_effects: SideEffects | None = None) -> FencedError:
-        """The error to raise, now and from every later call. `side_effects` None: the mode's."""
+        """The error to raise. Every later call fails, too. `side_effects` None: the mode's."""
         self._refusal = detail
         return FencedError(detail, side_effects=side_effects or self._fenced_side_effects)
 
@@ -171,12 +143,12 @@ class StoredJournal:
             return encode(
                 contents,
                 parts,
-                after=self._position,
-                epoch=self._epoch,
-                writer_id=self._writer_id,
+                after=self.position,
+                epoch=self.epoch,
+                writer_id=self.writer_id,
                 entry_id=entry_id,
-                bucket_id=self._bucket_id,
-                created_us=max(created_us, self._position.created_us),
+                bucket_id=self.bucket_id,
+                created_us=max(created_us, self.position.created_us),
             )
 
         if sum(map(len, parts)) <= _THREAD_BYTES:

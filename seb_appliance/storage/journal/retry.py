@@ -1,9 +1,5 @@
 """Repeating requests until the answer is definite (docs/ARCHITECTURE.md, "What an answer to a PUT
-means").
-
-A time-out, a reset or a 5xx leaves open whether the request was or will be carried out. So the same
-request is made again, with growing pauses, until the store answers yes or no.
-"""
+means"): after a timeout, a reset or a 5xx it is unknown whether the request was carried out."""
 
 from __future__ import annotations
 
@@ -31,25 +27,25 @@ T = TypeVar("T")
 
 PAUSE_S_MIN: Final = 0.05
 PAUSE_S_MAX: Final = 2.0
-DENIED_PAUSE_S: Final = 4.0  # an operator must act: asking faster only fills his logs
+DENIED_PAUSE_S: Final = 4.0  # an operator must act: faster retries only fill the logs
 START_PATIENCE_S: Final = 60.0  # a start gives up then; the journal never does
 
 assert PAUSE_S_MIN < PAUSE_S_MAX < DENIED_PAUSE_S
 
 
 def given_up(error: StoreError) -> StoreUnusableError:
-    """Why a start, or a look at a bucket, ends with `error`: a person must act, or time must."""
+    """The error that ends a start after `error`: StoreAwayError if waiting may help."""
     if isinstance(error, StoreUncertainError | StoreConflictError | StoreClockSkewError):
         return StoreAwayError(error.detail)
     return StoreUnusableError(error.detail)
 
 
 class RetryingStore(WrappedStore):
-    """An object store that repeats a request until its answer is definite. `health`: what the store
-    answered lately. `raw`: the store itself, for requests that must be made once.
+    """An object store that repeats a request until its answer is definite. `health`: the latest
+    answers. `raw`: the store itself, for requests that must be made once.
 
-    `jitter` returns numbers in [0, 1). With `give_up_after_s`, a request without a definite answer
-    for that long, or one that was denied, raises its last error; without it there is no end.
+    `jitter` returns numbers in [0, 1). With `give_up_after_s`, a request that was denied, or has no
+    definite answer for that long, raises its last error; without it, it is retried forever.
     """
 
     def __init__(
@@ -90,7 +86,10 @@ class RetryingStore(WrappedStore):
                 if ask_once_if_501 and isinstance(error, StoreUnsupportedError):
                     raise
                 self._failed(error)
-                if self._gives_up(error, began_s):
+                if self.give_up_after_s is not None and (
+                    isinstance(error, StoreDeniedError)
+                    or self.clock.monotonic_s() - began_s >= self.give_up_after_s
+                ):
                     raise
                 await self._pause(error, attempt)
                 attempt += 1
@@ -110,28 +109,21 @@ class RetryingStore(WrappedStore):
         self.health.failure = error.detail
         self.health.denied = isinstance(error, StoreDeniedError)
 
-    def _gives_up(self, error: StoreError, began_s: float) -> bool:
-        if self.give_up_after_s is None:
-            return False
-        waited_s = self.clock.monotonic_s() - began_s
-        return isinstance(error, StoreDeniedError) or waited_s >= self.give_up_after_s
-
     async def _pause(self, error: StoreError, attempt: int) -> None:
-        """Full jitter: many who fail at once must not come back at once."""
+        """Full jitter: clients that fail together must not retry together."""
         if isinstance(error, StoreClockSkewError) and attempt == 0:
-            return  # the store's client has taken the Date header; at once is right
+            return  # the client now signs with the store's clock
         if isinstance(error, StoreDeniedError):
             await self.clock.sleep(DENIED_PAUSE_S * (0.5 + self.jitter()))
             return
         ceiling_s = min(PAUSE_S_MIN * 2.0 ** min(attempt, 16), PAUSE_S_MAX)
         if isinstance(error, StoreConflictError):
-            ceiling_s = min(ceiling_s, 0.5)  # somebody else's request is in the way, not for long
+            ceiling_s = min(ceiling_s, 0.5)  # a concurrent request, which ends soon
         await self.clock.sleep(ceiling_s * self.jitter())
 
 
 async def together(work: Iterable[Coroutine[Any, Any, T]], at_once: int) -> list[T]:
-    """What each of them returns, in order. The first error ends the others, and is raised as it
-    is."""
+    """The results in order. The first error cancels the others and is raised unchanged."""
     gate = asyncio.Semaphore(at_once)
 
     async def turn(one: Coroutine[Any, Any, T]) -> T:
@@ -147,4 +139,4 @@ async def together(work: Iterable[Coroutine[Any, Any, T]], at_once: int) -> list
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         for one in coroutines:
-            one.close()  # those whose turn never came
+            one.close()  # those that never started
