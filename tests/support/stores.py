@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
 
-from seb_appliance.errors import ObjectExistsError, StoreConflictError
+from seb_appliance.clock import Clock
+from seb_appliance.errors import ObjectExistsError, StoreConflictError, StoreError
+from seb_appliance.storage.journal.retry import START_PATIENCE_S, RetryingStore, given_up
 from seb_appliance.storage.stores.directory import DirectoryStore
 from seb_appliance.storage.stores.memory import MemoryStore
 from seb_appliance.storage.stores.object_store import ObjectStore
 from seb_appliance.storage.stores.s3 import S3Store
+from seb_appliance.storage.stores.store_probe import StoreTest, StoreTestReport
 from tests.support.servers.s3_server import S3Server
 
 
@@ -54,3 +57,18 @@ async def race(stores: list[ObjectStore], keys: list[str]) -> dict[str, list[int
 
     await asyncio.gather(*(create(i, key) for key in keys for i in range(len(stores))))
     return winners
+
+
+async def run_store_test(
+    store: ObjectStore,
+    *,
+    clock: Clock,
+    random_bytes: Callable[[int], bytes],
+    jitter: Callable[[], float],
+) -> StoreTestReport:
+    """The whole store test, with the retries of a start."""
+    retrying = RetryingStore(store, clock, jitter, give_up_after_s=START_PATIENCE_S)
+    try:
+        return await StoreTest(retrying, clock, random_bytes(8).hex()).run()
+    except StoreError as error:
+        raise given_up(error) from error

@@ -1,14 +1,14 @@
 """Opening the journal: the store test, bucket.json, the mode, the take-over rule, and the start.
 
-The steps of both modes are those of docs/FORMAT.md, in that order. Until `open_journal` returns,
-nothing is served, acknowledged, snapshotted or deleted.
+The steps of both modes are those of docs/FORMAT.md. Until `open_journal` returns, nothing is
+served, acknowledged, snapshotted or deleted.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from seb_appliance import __version__
@@ -62,9 +62,9 @@ from seb_appliance.storage.stores.store_probe import LIST_ROUNDS, StoreTest, Sto
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartOptions:
-    """`mode`: for a bucket that is new, instead of the better one that the store allows.
-    `list_is_known`: this kind of store is known to show in LIST what was PUT (docs/OPERATIONS.md
-    names them); on others, a start in mode B that finds another appliance's claim waits 60 s."""
+    """`mode`: for a new bucket, instead of the better one that the store allows. `list_is_known`:
+    LIST on this kind of store is known to show every earlier PUT (docs/OPERATIONS.md); on others, a
+    start in mode B that finds another appliance's claim waits 60 s."""
 
     take_over: bool = False
     mode: Mode | None = None
@@ -74,10 +74,9 @@ class StartOptions:
 
 @dataclass(frozen=True, slots=True)
 class StartReport:
-    """How the start went. `began_from`: `local`, `empty` or the key of a snapshot, as of entry
-    `began_seq`; `seconds` of the whole start, `replay_seconds` of the replay alone; `warnings` are
-    sentences for the operator. A standby does not test the store. `before_us`: `created` of the
-    last entry that this start found; None if there was none."""
+    """`began_from`: `local`, `empty` or the key of a snapshot, as of entry `began_seq`. `seconds`:
+    of the whole start; `warnings`: sentences for the operator. `store_test`: None for a standby.
+    `before_us`: `created` of the last entry that this start found, if any."""
 
     mode: Mode
     epoch: int
@@ -93,20 +92,54 @@ class StartReport:
     before_us: int | None = None
 
 
-async def run_store_test(
-    store: ObjectStore,
-    *,
-    clock: Clock,
-    random_bytes: Callable[[int], bytes],
-    jitter: Callable[[], float],
-) -> StoreTestReport:
-    """The whole store test, as `seb doctor` shows it. Raises StoreUnusableError if the store does
-    not answer; what it answers wrongly is in the report."""
-    retrying = RetryingStore(store, clock, jitter, give_up_after_s=START_PATIENCE_S)
-    try:
-        return await StoreTest(retrying, clock, random_bytes(8).hex()).run()
-    except StoreError as error:
-        raise given_up(error) from error
+@dataclass(slots=True, kw_only=True)
+class Opening:
+    """What a start as writer and a start as standby share. It gives up after a while; the journal
+    that it opens never does."""
+
+    raw: ObjectStore
+    replica: Replica
+    data_dir: Path
+    clock: Clock
+    failpoints: Failpoints
+    jitter: Callable[[], float]
+    progress: Progress
+    store: RetryingStore = field(init=False)
+    replay: Replay = field(init=False)
+    writer_ids: WriterIds = field(init=False)
+    began_s: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.began_s = self.clock.monotonic_s()
+        self.store = RetryingStore(
+            self.raw, self.clock, self.jitter, give_up_after_s=START_PATIENCE_S
+        )
+        self.replay = Replay(self.store, self.replica, self.clock, self.failpoints, self.progress)
+        self.writer_ids = WriterIds(self.data_dir / "writer-ids")
+
+    def tireless(self) -> RetryingStore:
+        """The store of the journal: it never gives up."""
+        return RetryingStore(self.raw, self.clock, self.jitter)
+
+    def recovery(self, log: Log) -> Recovery:
+        snapshots = SnapshotStore(self.store, self.failpoints)
+        scratch = self.data_dir / "snapshot.fetched"
+        return Recovery(log, snapshots, self.replica, scratch, self.progress)
+
+    def report(self, recovery: Recovery, mode: Mode, epoch: int, bucket_id: bytes) -> StartReport:
+        assert recovery.began is not None
+        return StartReport(
+            mode=mode,
+            epoch=epoch,
+            bucket_id=bucket_id,
+            began_from=recovery.began.source,
+            began_seq=recovery.began.position.seq,
+            entries_replayed=self.replay.done,
+            replay_seconds=self.replay.seconds,
+            seconds=self.clock.monotonic_s() - self.began_s,
+            newest_snapshot_seq=recovery.newest_snapshot_seq,
+            warnings=tuple(recovery.notes),
+        )
 
 
 async def open_journal(
@@ -127,8 +160,16 @@ async def open_journal(
     Raises StoreUnusableError (74), BucketInUseError (73), FencedStartError (75),
     ConfigurationError (78).
     """
-    opening = _Opening(
-        store, replica, data_dir, options, clock, failpoints, random_bytes, jitter, progress
+    opening = _WriterOpening(
+        raw=store,
+        replica=replica,
+        data_dir=data_dir,
+        options=options,
+        clock=clock,
+        failpoints=failpoints,
+        random_bytes=random_bytes,
+        jitter=jitter,
+        progress=progress,
     )
     try:
         return await opening.run()
@@ -136,105 +177,78 @@ async def open_journal(
         raise given_up(error) from error
 
 
-class _Opening:
-    def __init__(
-        self,
-        store: ObjectStore,
-        replica: Replica,
-        data_dir: Path,
-        options: StartOptions,
-        clock: Clock,
-        failpoints: Failpoints,
-        random_bytes: Callable[[int], bytes],
-        jitter: Callable[[], float],
-        progress: Progress,
-    ) -> None:
-        # A start gives up after a while; the journal that it opens never does.
-        self._raw = store
-        self._store = RetryingStore(store, clock, jitter, give_up_after_s=START_PATIENCE_S)
-        self._replica = replica
-        self._data_dir = data_dir
-        self._options = options
-        self._clock = clock
-        self._failpoints = failpoints
-        self._random_bytes = random_bytes
-        self._jitter = jitter
-        self._progress = progress
-        self._writer_id = random_bytes(16)
-        self._writer_ids = WriterIds(data_dir / "writer-ids")
-        self._before_us: int | None = None
-        self._remembered = False  # our writer id, there
-        self._replay = Replay(self._store, replica, clock, failpoints, progress)
+@dataclass(slots=True, kw_only=True)
+class _WriterOpening(Opening):
+    options: StartOptions
+    random_bytes: Callable[[int], bytes]
+    writer_id: bytes = field(init=False)
+    before_us: int | None = field(default=None, init=False)
+    is_remembered: bool = field(default=False, init=False)  # our writer id, in the data directory
+
+    def __post_init__(self) -> None:
+        Opening.__post_init__(self)
+        self.writer_id = self.random_bytes(16)
 
     async def run(self) -> tuple[StoredJournal, StartReport]:
-        began_s = self._clock.monotonic_s()
         info, recorded = await self._recorded()
-        self._progress(0, 0, "testing the store")
-        probe_id, rounds = self._random_bytes(8).hex(), self._options.list_rounds
-        test = StoreTest(self._store, self._clock, probe_id, list_rounds=rounds)
-        report = await test.run(recorded or self._options.mode)
+        self.progress(0, 0, "testing the store")
+        probe_id, rounds = self.random_bytes(8).hex(), self.options.list_rounds
+        test = StoreTest(self.store, self.clock, probe_id, list_rounds=rounds)
+        report = await test.run(recorded or self.options.mode)
         mode = self._decide_mode(recorded, report)
-        known = await asyncio.to_thread(self._writer_ids.known)
+        known = await asyncio.to_thread(self.writer_ids.known)
         journal: StoredJournal
         if mode == "A":
             recovery, journal = await self._start_create_only(info, known)
         else:
             recovery, journal = await self._start_claimed(info, known)
-        assert recovery.began is not None
-        now_us = self._clock.wall_us()
-        is_checked = self._store.date_ahead_s is not None  # the machine's clock, by the store's
-        return journal, StartReport(
-            mode=mode,
-            epoch=journal.epoch,
-            bucket_id=journal.bucket_id,
-            began_from=recovery.began.source,
-            began_seq=recovery.began.position.seq,
-            entries_replayed=self._replay.done,
-            replay_seconds=self._replay.seconds,
-            seconds=self._clock.monotonic_s() - began_s,
-            newest_snapshot_seq=recovery.newest_snapshot_seq,
+        now_us = self.clock.wall_us()
+        is_checked = self.store.date_ahead_s is not None  # the machine's clock, by the store's
+        found = self.report(recovery, mode, journal.epoch, journal.bucket_id)
+        return journal, replace(
+            found,
             warnings=(
                 *report.warnings,
-                *recovery.notes,
+                *found.warnings,
                 *log_clock.warnings(journal.position.created_us, now_us),
-                *([] if is_checked else log_clock.idle_warnings(self._before_us, now_us)),
+                *([] if is_checked else log_clock.idle_warnings(self.before_us, now_us)),
             ),
             store_test=report,
-            before_us=self._before_us,
+            before_us=self.before_us,
         )
 
     # --- what bucket this is ---
 
     async def _recorded(self) -> tuple[BucketInfo | None, Mode | None]:
-        """What is known of this bucket; refuses to initialise where something is already."""
-        info = await read_bucket_info(self._store)
+        """bucket.json and the recorded mode. Refuses to initialise a bucket that holds data."""
+        info = await read_bucket_info(self.store)
         if info is not None and info.mode == "A":
             return info, "A"
-        bases = await list_claims(self._store, layout.BASES)
+        bases = await list_claims(self.store, layout.BASES)
         if bases:
-            await refuse_unfinished_copy(self._store)
+            await refuse_unfinished_copy(self.store)
             return info, "B"
         if info is not None:
             raise StoreUnusableError(
                 f"{layout.BUCKET} says that claims are checked in this bucket, but there is no "
                 f"object under {layout.BASES}: part of the bucket is missing. Restore it."
             )
-        local = await self._replica.position()
+        local = await self.replica.position()
         if local.seq > 0:
             raise ConfigurationError(
                 f"there is local state up to entry {local.seq}, but no {layout.BUCKET} in "
-                f"{self._store.description}. Is this the right bucket? If it is meant to be new, "
+                f"{self.store.description}. Is this the right bucket? If it is meant to be new, "
                 "choose a new data directory as well."
             )
-        await refuse_foreign_data(self._store)
+        await refuse_foreign_data(self.store)
         return None, None
 
     def _decide_mode(self, recorded: Mode | None, report: StoreTestReport) -> Mode:
-        """The recorded mode is never changed by a start: two appliances in different modes would
-        not see each other."""
+        """A start never changes the recorded mode: two appliances in different modes would not see
+        each other."""
         if report.failure:
             raise StoreUnusableError(f"the store fails its test: {report.failure}")
-        mode = recorded or self._options.mode or report.mode
+        mode = recorded or self.options.mode or report.mode
         if mode == "A" and report.mode == "B":
             reasons = "; ".join(check.detail for check in report.checks if not check.passed)
             raise StoreUnusableError(
@@ -244,18 +258,13 @@ class _Opening:
             )
         return mode
 
-    def _recovery(self, log: Log) -> Recovery:
-        snapshots = SnapshotStore(self._store, self._failpoints)
-        scratch = self._data_dir / "snapshot.fetched"
-        return Recovery(log, snapshots, self._replica, scratch, self._progress)
-
     def _refuse_in_use(self, epoch: int, writer_id: bytes, position: Position) -> None:
-        """So that a laptop does not fence production. Raises BucketInUseError."""
-        if self._options.take_over:
+        """Raises BucketInUseError without --take-over: a laptop must not fence production."""
+        if self.options.take_over:
             return
         last = ""
         if position.seq > 0:
-            age_us = max(0, self._clock.wall_us() - position.created_us)
+            age_us = max(0, self.clock.wall_us() - position.created_us)
             last = f", last entry {_ago(age_us // 1_000_000)} ago"
         raise BucketInUseError(
             f"the bucket is in use by another appliance (epoch {epoch}, writer "
@@ -263,7 +272,7 @@ class _Opening:
         )
 
     def _found(self, position: Position) -> Position:
-        self._before_us = position.created_us if position.seq else None
+        self.before_us = position.created_us if position.seq else None
         return position
 
     # --- mode A ---
@@ -272,28 +281,28 @@ class _Opening:
         self, info: BucketInfo | None, known: frozenset[bytes]
     ) -> tuple[Recovery, CreateOnlyJournal]:
         if info is None:
-            new = BucketInfo(bucket_id=self._random_bytes(16).hex(), mode="A")
-            info = await create_bucket_info(self._store, new)
+            new = BucketInfo(bucket_id=self.random_bytes(16).hex(), mode="A")
+            info = await create_bucket_info(self.store, new)
             if info.mode != "A":
                 raise StoreUnusableError(
                     "another appliance has just begun to use this bucket, in mode B. Start again."
                 )
         bucket_id = info.id_bytes
-        log = CreateOnlyLog(self._replay, bucket_id)
-        recovery = self._recovery(log)
+        log = CreateOnlyLog(self.replay, bucket_id)
+        recovery = self.recovery(log)
         while True:
             position = self._found(await recovery.bring_up())  # steps 1 and 2
             epoch_entry = await self._put_epoch_entry(log, position, known)  # step 3
             if epoch_entry is None or await recovery.was_misled():  # step 4
                 continue
-            await self._replica.apply([epoch_entry.entry])
+            await self.replica.apply([epoch_entry.entry])
             journal = CreateOnlyJournal(
-                RetryingStore(self._raw, self._clock, self._jitter),
-                self._failpoints,
-                self._random_bytes,
+                self.tireless(),
+                self.failpoints,
+                self.random_bytes,
                 mode="A",
                 bucket_id=bucket_id,
-                writer_id=self._writer_id,
+                writer_id=self.writer_id,
                 epoch=epoch_entry.entry.header.epoch,
                 position=epoch_entry.entry.header.position,
             )
@@ -302,67 +311,64 @@ class _Opening:
     async def _put_epoch_entry(
         self, log: CreateOnlyLog, position: Position, known: frozenset[bytes]
     ) -> EncodedEntry | None:
-        """The epoch entry, stored at the end of the log, which was at `position`; None when the log
-        could not be followed any more. Raises BucketInUseError.
+        """The epoch entry, stored at the end of the log, which was at `position`; None if the log
+        cannot be followed any more. Raises BucketInUseError.
 
-        A writer in force takes one key after the other meanwhile. Beginning again each time would
-        never end where it takes them faster than this start can list and replay: so what came in
-        between is only read, the next key is tried at once, and applying waits for the end.
+        A running writer takes one key after the other meanwhile, perhaps faster than this start can
+        list and replay. So entries in between are only read, the next key is tried immediately, and
+        they are applied later.
         """
         came: list[Entry] = []
         while True:
-            if position.seq > 0 and position.writer_id not in known | {self._writer_id}:
+            if position.seq > 0 and position.writer_id not in known | {self.writer_id}:
                 self._refuse_in_use(position.epoch, position.writer_id, position)
-            if not self._remembered:
-                await asyncio.to_thread(self._writer_ids.remember, self._writer_id)
-                self._remembered = True
-            epoch_entry = self._epoch_entry(position, log.bucket_id)
+            if not self.is_remembered:
+                await asyncio.to_thread(self.writer_ids.remember, self.writer_id)
+                self.is_remembered = True
+            epoch_entry = encode(
+                Contents([EpochStarted(software=__version__)], []),
+                [],
+                after=position,
+                epoch=position.epoch + 1,
+                writer_id=self.writer_id,
+                entry_id=self.random_bytes(16),
+                bucket_id=log.bucket_id,
+                created_us=max(self.clock.wall_us(), position.created_us),
+                is_epoch=True,
+            )
             key = layout.create_only_key(epoch_entry.entry.header.seq)
-            stored = await create_entry(self._store, key, epoch_entry)
-            self._failpoints.reach("K19")
+            stored = await create_entry(self.store, key, epoch_entry)
+            self.failpoints.reach("K19")
             try:
                 if came and (stored or len(came) >= APPLY_ENTRIES):
-                    await self._replay.apply(came)
+                    await self.replay.apply(came)
                     came = []
                 if stored:
                     return epoch_entry
                 more = await log.read_on(position)
             except (ReplayError, CorruptObjectError):
-                return None  # a new beginning finds out what is wrong
+                return None  # recovery finds out what is wrong
             if not more:
                 return None  # the key is taken, and GET does not show by what
             came += more
             position = more[-1].header.position
-
-    def _epoch_entry(self, position: Position, bucket_id: bytes) -> EncodedEntry:
-        return encode(
-            Contents([EpochStarted(software=__version__)], []),
-            [],
-            after=position,
-            epoch=position.epoch + 1,
-            writer_id=self._writer_id,
-            entry_id=self._random_bytes(16),
-            bucket_id=bucket_id,
-            created_us=max(self._clock.wall_us(), position.created_us),
-            is_epoch=True,
-        )
 
     # --- mode B ---
 
     async def _start_claimed(
         self, info: BucketInfo | None, known: frozenset[bytes]
     ) -> tuple[Recovery, ClaimedJournal]:
-        bucket_id = info.id_bytes if info else self._random_bytes(16)
-        chain = BaseChain(self._store, bucket_id)
-        log = ClaimedLog(self._replay, chain)
-        recovery = self._recovery(log)
-        claimant = Claimant(self._store, self._clock, self._failpoints)
-        # Software that cannot read this bucket shall fence nobody: replay before claiming.
+        bucket_id = info.id_bytes if info else self.random_bytes(16)
+        chain = BaseChain(self.store, bucket_id)
+        log = ClaimedLog(self.replay, chain)
+        recovery = self.recovery(log)
+        claimant = Claimant(self.store, self.clock, self.failpoints)
+        # Replay before claiming: a release that cannot read this bucket must not fence anybody.
         position = await recovery.bring_up()
         claims = await claimant.claims()
         if claims and claims[-1].writer_id not in known:
             self._refuse_in_use(claims[-1].n, claims[-1].writer_id, position)
-        await asyncio.to_thread(self._writer_ids.remember, self._writer_id)
+        await asyncio.to_thread(self.writer_ids.remember, self.writer_id)
         foreign = any(c.writer_id not in known for c in claims)
         try:
             mine, position = await self._come_into_force(claimant, chain, recovery, foreign)
@@ -373,12 +379,14 @@ class _Opening:
                 mine, position = await self._come_into_force(claimant, chain, recovery, True)
             except Contested as again:
                 raise fenced_start(again.by) from again
-        await self._mend_bucket_info(info, chain.bucket_id)
+        right = BucketInfo(bucket_id=chain.bucket_id.hex(), mode="B")
+        if info != right:  # a copy of what the bases say, written only as the highest claim
+            await self.store.put(layout.BUCKET, encode_bucket_info(right))
         journal = ClaimedJournal(
-            RetryingStore(self._raw, self._clock, self._jitter),
-            self._failpoints,
-            self._random_bytes,
-            self._clock,
+            self.tireless(),
+            self.failpoints,
+            self.random_bytes,
+            self.clock,
             bucket_id=chain.bucket_id,
             claim=mine,
             position=position,
@@ -388,13 +396,13 @@ class _Opening:
     async def _come_into_force(
         self, claimant: Claimant, chain: BaseChain, recovery: Recovery, foreign: bool
     ) -> tuple[Claim, Position]:
-        """Steps 1 to 7: claim and end of the log. `foreign`: there are claims that were not made
-        from this data directory. Raises Contested."""
-        mine = await claimant.claim_above(await claimant.claims(), self._writer_id)
-        if foreign and not self._options.list_is_known:
-            # Whoever is still in force must have seen this claim, even if LIST lags behind PUT.
-            self._progress(0, 0, f"waiting {UNKNOWN_LIST_WAIT_S:.0f} s for the store's listings")
-            await self._clock.sleep(UNKNOWN_LIST_WAIT_S)
+        """Steps 1 to 7: our claim and the end of the log. `foreign`: some claims were made from
+        other data directories. Raises Contested."""
+        mine = await claimant.claim_above(await claimant.claims(), self.writer_id)
+        if foreign and not self.options.list_is_known:
+            # A running writer must have seen this claim, even if LIST lags behind PUT.
+            self.progress(0, 0, f"waiting {UNKNOWN_LIST_WAIT_S:.0f} s for the store's listings")
+            await self.clock.sleep(UNKNOWN_LIST_WAIT_S)
         while True:
             position = self._found(await recovery.bring_up())
             if chain.top is not None and chain.top > mine:
@@ -403,13 +411,6 @@ class _Opening:
                 break
         await claimant.put_base(mine, chain.top, position, chain.bucket_id)
         return mine, position
-
-    async def _mend_bucket_info(self, info: BucketInfo | None, bucket_id: bytes) -> None:
-        """Made only as the highest claim; a copy of what the bases say."""
-        right = BucketInfo(bucket_id=bucket_id.hex(), mode="B")
-        if info != right:
-            body = encode_bucket_info(right)
-            await self._store.put(layout.BUCKET, body)
 
 
 def _ago(seconds: int) -> str:

@@ -1,7 +1,7 @@
-"""Opening the journal of another writer, to follow it: local state is brought up to its end, and
-nothing is claimed, tested or written in the bucket.
+"""Opening the journal of another writer as a standby: local state is brought up to its end, and
+nothing in the bucket is claimed, tested or written.
 
-The end must be one for good (followed.py says when it is), for a standby serves what it has.
+The end must be permanent (see followed.py), because a standby serves what it has.
 """
 
 from __future__ import annotations
@@ -25,13 +25,11 @@ from seb_appliance.storage.journal.followed import (
     FollowedCreateOnly,
     FollowedJournal,
 )
-from seb_appliance.storage.journal.replay import Progress, Replay, ReplayError
-from seb_appliance.storage.journal.retry import START_PATIENCE_S, RetryingStore
-from seb_appliance.storage.recovery.opening import StartReport
-from seb_appliance.storage.recovery.rebuilding import Journal, find_journal
+from seb_appliance.storage.journal.replay import Progress, ReplayError
+from seb_appliance.storage.recovery.opening import Opening, StartReport
+from seb_appliance.storage.recovery.rebuilding import find_journal
 from seb_appliance.storage.recovery.recovery import Recovery, log_of
 from seb_appliance.storage.recovery.snapshots import SnapshotStore
-from seb_appliance.storage.recovery.writer_ids import WriterIds
 from seb_appliance.storage.stores.object_store import ObjectStore
 
 CONTESTED_S: Final = ABANDONED_S + 30.0  # longer than a writer waits before it claims anew
@@ -47,13 +45,21 @@ async def open_followed(
     jitter: Callable[[], float],
     progress: Progress,
 ) -> tuple[FollowedJournal, StartReport] | None:
-    """The journal with `replica` at its end; None: the newest writer was started from this data
-    directory, so there is nobody to follow.
+    """The journal with `replica` at its end; None if the newest writer was started from this data
+    directory, so that there is nobody to follow.
 
     Raises ConfigurationError (78) if no appliance has used this bucket, StoreUnusableError (74) for
-    damage, StartError (1) when it stays open for a minute who is the writer.
+    damage, StartError (1) if the writer is unknown for too long.
     """
-    opening = _Opening(store, replica, data_dir, clock, jitter, progress)
+    opening = _StandbyOpening(
+        raw=store,
+        replica=replica,
+        data_dir=data_dir,
+        clock=clock,
+        failpoints=NO_FAILPOINTS,
+        jitter=jitter,
+        progress=progress,
+    )
     try:
         return await opening.run()
     except ReplayError as error:
@@ -62,35 +68,14 @@ async def open_followed(
         raise StoreUnusableError(error.detail) from error
 
 
-class _Opening:
-    def __init__(
-        self,
-        store: ObjectStore,
-        replica: Replica,
-        data_dir: Path,
-        clock: Clock,
-        jitter: Callable[[], float],
-        progress: Progress,
-    ) -> None:
-        self._raw = store
-        self._store = RetryingStore(store, clock, jitter, give_up_after_s=START_PATIENCE_S)
-        self._replica = replica
-        self._data_dir = data_dir
-        self._clock = clock
-        self._jitter = jitter
-        self._progress = progress
-        self._replay = Replay(self._store, replica, clock, NO_FAILPOINTS, progress)
-
+class _StandbyOpening(Opening):
     async def run(self) -> tuple[FollowedJournal, StartReport] | None:
-        began_s = self._clock.monotonic_s()
-        found = await find_journal(self._store)
-        known = await asyncio.to_thread(WriterIds(self._data_dir / "writer-ids").known)
-        log = log_of(found.mode, self._replay, found.bucket_id)
+        found = await find_journal(self.store)
+        known = await asyncio.to_thread(self.writer_ids.known)
+        log = log_of(found.mode, self.replay, found.bucket_id)
         if isinstance(log, ClaimedLog):
-            await refuse_unfinished_copy(self._store)
-        snapshots = SnapshotStore(self._store, NO_FAILPOINTS)
-        scratch = self._data_dir / "snapshot.fetched"
-        recovery = Recovery(log, snapshots, self._replica, scratch, self._progress)
+            await refuse_unfinished_copy(self.store)
+        recovery = self.recovery(log)
         if isinstance(log, ClaimedLog):
             position, writer_id = await self._settled_claims(recovery, log.chain, known)
         else:
@@ -98,38 +83,24 @@ class _Opening:
             writer_id = position.writer_id
         if writer_id in known:
             return None
-        journal = self._followed(found, position)
-        assert recovery.began is not None
-        return journal, StartReport(
-            mode=found.mode,
-            epoch=position.epoch,
-            bucket_id=journal.bucket_id,
-            began_from=recovery.began.source,
-            began_seq=recovery.began.position.seq,
-            entries_replayed=self._replay.done,
-            replay_seconds=self._replay.seconds,
-            seconds=self._clock.monotonic_s() - began_s,
-            newest_snapshot_seq=recovery.newest_snapshot_seq,
-            warnings=tuple(recovery.notes),
-        )
-
-    def _followed(self, found: Journal, position: Position) -> FollowedJournal:
-        store = RetryingStore(self._raw, self._clock, self._jitter)  # a standby never gives up
+        report = self.report(recovery, found.mode, position.epoch, found.bucket_id)
+        store = self.tireless()
         snapshots = SnapshotStore(store, NO_FAILPOINTS)
         if found.mode == "B":
             chain = BaseChain(store, found.bucket_id)
-            return FollowedClaimed(store, snapshots, self._clock, chain, position)
-        return FollowedCreateOnly(
+            return FollowedClaimed(store, snapshots, self.clock, chain, position), report
+        journal = FollowedCreateOnly(
             store,
             snapshots,
-            self._clock,
+            self.clock,
             mode="A",
             bucket_id=found.bucket_id,
             position=position,
         )
+        return journal, report
 
     async def _settled(self, recovery: Recovery) -> Position:
-        """The end of the log, begun from nothing that may hold ghosts."""
+        """The end of the log, with no ghost entries in the local state."""
         while True:
             position = await recovery.bring_up()
             if not await recovery.was_misled():
@@ -138,22 +109,22 @@ class _Opening:
     async def _settled_claims(
         self, recovery: Recovery, chain: BaseChain, known: frozenset[bytes]
     ) -> tuple[Position, bytes]:
-        """The same in mode B, once no claim is above the newest base, unless it is one of ours; and
-        who claimed last."""
-        until_s = self._clock.monotonic_s() + CONTESTED_S
+        """The same in mode B, once no claim except our own is above the newest base; and the last
+        claim's writer id."""
+        until_s = self.clock.monotonic_s() + CONTESTED_S
         while True:
             position = await self._settled(recovery)
-            claims = await list_claims(self._store, layout.CLAIMS)
+            claims = await list_claims(self.store, layout.CLAIMS)
             if claims and claims[-1].writer_id in known:
                 return position, claims[-1].writer_id
             if chain.top is not None and (not claims or claims[-1] <= chain.top):
                 return position, chain.top.writer_id
-            if self._clock.monotonic_s() >= until_s:
-                # Exit code 1, so that a service manager tries again: the writer settles it with its
-                # next entry, if there is one.
+            if self.clock.monotonic_s() >= until_s:
+                # Exit code 1, so that a service manager tries again: a running writer settles this
+                # with its next entry.
                 raise StartError(
                     f"{claims[-1].name} claims this bucket and does not come into force: a start "
                     "was broken off. If no appliance writes, start one with --take-over."
                 )
-            self._progress(0, 0, "waiting for an appliance that is starting")
-            await self._clock.sleep(_LOOK_AGAIN_S)
+            self.progress(0, 0, "waiting for an appliance that is starting")
+            await self.clock.sleep(_LOOK_AGAIN_S)

@@ -7,10 +7,9 @@ import pytest
 
 from seb_appliance.clock import SystemClock
 from seb_appliance.errors import FencedError, StoreUnusableError
-from seb_appliance.storage.recovery.opening import run_store_test
 from seb_appliance.storage.stores.s3 import S3Store
 from tests.support.appliances import Appliance, rebuilt
-from tests.support.stores import open_store
+from tests.support.stores import open_store, run_store_test
 
 pytestmark = pytest.mark.slow
 

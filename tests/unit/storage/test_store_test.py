@@ -7,7 +7,6 @@ import pytest
 
 from seb_appliance.errors import StoreUnusableError
 from seb_appliance.storage import layout
-from seb_appliance.storage.recovery.opening import run_store_test
 from seb_appliance.storage.stores.memory import MemoryStore
 from seb_appliance.storage.stores.object_store import ObjectRange, list_all
 from tests.support.appliances import Appliance, HurriedClock
@@ -19,6 +18,7 @@ from tests.support.faulty_store import (
     shows_nothing,
     unavailable,
 )
+from tests.support.stores import run_store_test
 
 
 @pytest.fixture
