@@ -21,33 +21,34 @@ class _Operation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     pass
 
 
+class _Event(_Operation, frozen=True, kw_only=True):
+    version: Literal[1] = 1
+
+
 class Append(_Operation, frozen=True, kw_only=True, tag="append"):
     """The records of `sections[section]` are appended to their topic."""
 
     section: Whole
 
 
-class EpochStarted(_Operation, frozen=True, kw_only=True, tag="epoch_started"):
+class EpochStarted(_Event, frozen=True, kw_only=True, tag="epoch_started"):
     """The first entry of a writer (fencing mode A). `software`: version that wrote it."""
 
-    version: Literal[1] = 1
     software: str = ""
 
 
-class TopicCreated(_Operation, frozen=True, kw_only=True, tag="topic_created"):
-    version: Literal[1] = 1
+class TopicCreated(_Event, frozen=True, kw_only=True, tag="topic_created"):
     topic_id: Whole
     name: str
     created_us: Whole
     settings: TopicSettings
 
 
-class TopicForked(_Operation, frozen=True, kw_only=True, tag="topic_forked"):
+class TopicForked(_Event, frozen=True, kw_only=True, tag="topic_forked"):
     """A topic is made that shares the records of `parent_id` from `log_start_offset` on, below
     `fork_offset`; its own begin there. Until it is deleted or trimmed, what it shares stays as it
     is, whatever becomes of its parent."""
 
-    version: Literal[1] = 1
     topic_id: Whole
     name: str
     created_us: Whole
@@ -57,35 +58,31 @@ class TopicForked(_Operation, frozen=True, kw_only=True, tag="topic_forked"):
     log_start_offset: Whole
 
 
-class TopicChanged(_Operation, frozen=True, kw_only=True, tag="topic_changed"):
+class TopicChanged(_Event, frozen=True, kw_only=True, tag="topic_changed"):
     """`settings` are all settings after the change."""
 
-    version: Literal[1] = 1
     topic_id: Whole
     settings: TopicSettings
 
 
-class TopicDeleted(_Operation, frozen=True, kw_only=True, tag="topic_deleted"):
+class TopicDeleted(_Event, frozen=True, kw_only=True, tag="topic_deleted"):
     """Nobody reads or writes it any more. While it has forks its name stays taken, and what they
     share stays; it goes with the last of them."""
 
-    version: Literal[1] = 1
     topic_id: Whole
 
 
-class StreamSet(_Operation, frozen=True, kw_only=True, tag="stream_set"):
+class StreamSet(_Event, frozen=True, kw_only=True, tag="stream_set"):
     """The topic is one of the Durable Streams protocol, in this state from here on."""
 
-    version: Literal[1] = 1
     topic_id: Whole
     stream: StreamState
 
 
-class TopicTrimmed(_Operation, frozen=True, kw_only=True, tag="topic_trimmed"):
+class TopicTrimmed(_Event, frozen=True, kw_only=True, tag="topic_trimmed"):
     """Records below `log_start_offset` can be read no more; sections that lie wholly below it are
     in force no more."""
 
-    version: Literal[1] = 1
     topic_id: Whole
     log_start_offset: Whole
 
@@ -126,7 +123,7 @@ class ReplacedRange(
     last_offset: Whole
 
 
-class SegmentsReplaced(_Operation, frozen=True, kw_only=True, tag="segments_replaced"):
+class SegmentsReplaced(_Event, frozen=True, kw_only=True, tag="segments_replaced"):
     """The sections of `objects` are in force instead of those that lie in `replaced`.
 
     The inputs are named exactly: the entries above the last `entries_until` of an operation before
@@ -135,14 +132,13 @@ class SegmentsReplaced(_Operation, frozen=True, kw_only=True, tag="segments_repl
     out by whoever applies it.
     """
 
-    version: Literal[1] = 1
     replaced: tuple[ReplacedRange, ...]
     objects: tuple[StoredObject, ...]
     inputs: tuple[str, ...] = ()
     entries_until: Whole = 0
 
 
-class ObjectsAdopted(_Operation, frozen=True, kw_only=True, tag="objects_adopted"):
+class ObjectsAdopted(_Event, frozen=True, kw_only=True, tag="objects_adopted"):
     """The sections of `objects`, in the order in which they stand here, continue the logs of their
     topics: each begins where its topic's log ends. No entry before holds records of these topics.
 
@@ -151,40 +147,35 @@ class ObjectsAdopted(_Operation, frozen=True, kw_only=True, tag="objects_adopted
     seq * 1024 + i: an entry holds one such operation, or one that replaces segments.
     """
 
-    version: Literal[1] = 1
     objects: tuple[StoredObject, ...]
 
 
-class TopicCompacted(_Operation, frozen=True, kw_only=True, tag="topic_compacted"):
+class TopicCompacted(_Event, frozen=True, kw_only=True, tag="topic_compacted"):
     """The sections of the topic within base to last offset are one run of a compaction: no record
     key is in them twice. Runs within are so no more, those that reach into it are cut there. Stands
     behind the operation that puts these sections in force."""
 
-    version: Literal[1] = 1
     topic_id: Whole
     base_offset: Whole
     last_offset: Whole
 
 
-class ObjectsCondemned(_Operation, frozen=True, kw_only=True, tag="objects_condemned"):
+class ObjectsCondemned(_Event, frozen=True, kw_only=True, tag="objects_condemned"):
     """These objects outside the journal hold nothing in force and are never referred to again;
     they may be deleted when the grace time since this entry's `created` is over."""
 
-    version: Literal[1] = 1
     keys: tuple[str, ...]
 
 
-class ObjectsRemoved(_Operation, frozen=True, kw_only=True, tag="objects_removed"):
+class ObjectsRemoved(_Event, frozen=True, kw_only=True, tag="objects_removed"):
     """Condemned objects that were deleted: they are garbage no more."""
 
-    version: Literal[1] = 1
     keys: tuple[str, ...]
 
 
-class ApiKeyCreated(_Operation, frozen=True, kw_only=True, tag="api_key_created"):
+class ApiKeyCreated(_Event, frozen=True, kw_only=True, tag="api_key_created"):
     """`secret_sha256`: 32 bytes; the secret itself is stored nowhere."""
 
-    version: Literal[1] = 1
     api_key_id: str
     name: str
     secret_sha256: bytes
@@ -196,10 +187,9 @@ class ApiKeyCreated(_Operation, frozen=True, kw_only=True, tag="api_key_created"
     quotas: Quotas = Quotas()
 
 
-class ApiKeyChanged(_Operation, frozen=True, kw_only=True, tag="api_key_changed"):
+class ApiKeyChanged(_Event, frozen=True, kw_only=True, tag="api_key_changed"):
     """All that can be changed of an API key, as it is after the change."""
 
-    version: Literal[1] = 1
     api_key_id: str
     name: str
     description: str
@@ -209,19 +199,17 @@ class ApiKeyChanged(_Operation, frozen=True, kw_only=True, tag="api_key_changed"
     quotas: Quotas
 
 
-class ApiKeyRotated(_Operation, frozen=True, kw_only=True, tag="api_key_rotated"):
+class ApiKeyRotated(_Event, frozen=True, kw_only=True, tag="api_key_rotated"):
     """The API key has a new secret. The one before works until `overlap_until_us`, the one before
     that no more."""
 
-    version: Literal[1] = 1
     api_key_id: str
     secret_sha256: bytes
     rotated_us: Whole
     overlap_until_us: Whole
 
 
-class ApiKeyRevoked(_Operation, frozen=True, kw_only=True, tag="api_key_revoked"):
-    version: Literal[1] = 1
+class ApiKeyRevoked(_Event, frozen=True, kw_only=True, tag="api_key_revoked"):
     api_key_id: str
     revoked_us: Whole
 
@@ -229,19 +217,17 @@ class ApiKeyRevoked(_Operation, frozen=True, kw_only=True, tag="api_key_revoked"
 Role = Literal["viewer", "admin"]
 
 
-class UserSet(_Operation, frozen=True, kw_only=True, tag="user_set"):
+class UserSet(_Event, frozen=True, kw_only=True, tag="user_set"):
     """A user of the admin page, made or changed: all of it, as it is after. `password_hash` is an
     argon2id text with its salt and costs; the password itself is stored nowhere."""
 
-    version: Literal[1] = 1
     name: str
     role: Role
     password_hash: str
     set_us: Whole
 
 
-class UserRemoved(_Operation, frozen=True, kw_only=True, tag="user_removed"):
-    version: Literal[1] = 1
+class UserRemoved(_Event, frozen=True, kw_only=True, tag="user_removed"):
     name: str
 
 
@@ -253,45 +239,40 @@ class CommittedOffset(msgspec.Struct, frozen=True, array_like=True, forbid_unkno
     metadata: str = ""
 
 
-class OffsetsCommitted(_Operation, frozen=True, kw_only=True, tag="offsets_committed"):
+class OffsetsCommitted(_Event, frozen=True, kw_only=True, tag="offsets_committed"):
     """These offsets replace the group's own for the same topics; its others stay."""
 
-    version: Literal[1] = 1
     group: str
     offsets: tuple[CommittedOffset, ...]
 
 
-class GroupReset(_Operation, frozen=True, kw_only=True, tag="group_reset"):
+class GroupReset(_Event, frozen=True, kw_only=True, tag="group_reset"):
     """As `OffsetsCommitted`, by an operator: offsets may have gone back."""
 
-    version: Literal[1] = 1
     group: str
     offsets: tuple[CommittedOffset, ...]
 
 
-class GroupDeleted(_Operation, frozen=True, kw_only=True, tag="group_deleted"):
+class GroupDeleted(_Event, frozen=True, kw_only=True, tag="group_deleted"):
     """The group's offsets and its lease are gone."""
 
-    version: Literal[1] = 1
     group: str
 
 
-class LeaseTaken(_Operation, frozen=True, kw_only=True, tag="lease_taken"):
+class LeaseTaken(_Event, frozen=True, kw_only=True, tag="lease_taken"):
     """`holder` alone may commit for the group while the lease lives. Its generation is the seq of
     the entry that holds this event."""
 
-    version: Literal[1] = 1
     group: str
     holder: str
     ttl_ms: Whole
 
 
-class LeaseReleased(_Operation, frozen=True, kw_only=True, tag="lease_released"):
-    version: Literal[1] = 1
+class LeaseReleased(_Event, frozen=True, kw_only=True, tag="lease_released"):
     group: str
 
 
-class AuditNoted(_Operation, frozen=True, kw_only=True, tag="audit_noted"):
+class AuditNoted(_Event, frozen=True, kw_only=True, tag="audit_noted"):
     """Who did what: stands beside the events that an operator's action made, in the same entry.
 
     `actor` is the id of an API key, `user:NAME` for a user of the admin page, "" for the appliance
@@ -300,7 +281,6 @@ class AuditNoted(_Operation, frozen=True, kw_only=True, tag="audit_noted"):
     that the action makes (shares.py).
     """
 
-    version: Literal[1] = 1
     at_us: Whole
     actor: str
     address: str

@@ -1,8 +1,7 @@
-"""Bases of fencing mode B: where each writer's entries begin. Together they are the log's spine.
+"""Bases of fencing mode B: where each writer's entries begin.
 
-A base says from which writer its own goes on, and where that one's entries are cut. The highest
-base is the newest writer that got so far; the chain from it down to the first is the whole log.
-The bases are also the record of the bucket id in this mode.
+A base names the writer before its own and the last entry of that writer which counts (the cut). The
+chain from the highest base down to the first is the whole log. The bases also record the bucket id.
 """
 
 from __future__ import annotations
@@ -30,8 +29,8 @@ from seb_appliance.storage.stores.object_store import list_all
 
 
 class Base(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`cut`: the last entry before this writer's own; `previous`: the writer whose chain `cut` lies
-    on, None for the first of all. Ids are hexadecimal."""
+    """`cut`: the last entry before this writer's own; `previous`: the writer whose chain holds
+    `cut`, None for the first base. Ids are hexadecimal."""
 
     version: Literal[1] = 1
     n: int
@@ -66,13 +65,13 @@ def make_base(claim: Claim, previous: Claim | None, cut: Position, bucket_id: by
 
 
 def encode_base(base: Base) -> bytes:
-    """JSON: the base, and the CRC-32C of its very bytes."""
+    """JSON: the base, and the CRC-32C of its bytes."""
     inner = msgspec.json.encode(base)
     return msgspec.json.encode(_Sealed(msgspec.Raw(inner), crc32c(inner)))
 
 
 def decode_base(body: bytes, claim: Claim) -> Base:
-    """The base of `claim`. Raises ValueError for bytes that are not."""
+    """The base of `claim`. Raises ValueError for other bytes."""
     sealed = msgspec.json.decode(body, type=_Sealed)
     if crc32c(bytes(sealed.base)) != sealed.crc32c:
         raise ValueError("its CRC does not agree")
@@ -84,7 +83,7 @@ def decode_base(body: bytes, claim: Claim) -> Base:
 
 
 async def list_claims(store: RetryingStore, folder: str) -> list[Claim]:
-    """The claims (or bases: `folder` says which), lowest first."""
+    """The claims or bases in `folder`, lowest first."""
     found = await list_all(store, folder)
     claims = []
     for info in found:
@@ -96,8 +95,8 @@ async def list_claims(store: RetryingStore, folder: str) -> list[Claim]:
 
 
 class BaseChain:
-    """The bases in the bucket, followed from the highest one down. `bucket_id` is the one that the
-    highest base records; until there is one, the one given."""
+    """The bases in the bucket, from the highest down. `bucket_id`: of the highest base; while there
+    is none, the one given."""
 
     def __init__(self, store: RetryingStore, bucket_id: bytes) -> None:
         self.bucket_id = bucket_id
@@ -106,7 +105,7 @@ class BaseChain:
         self._read: dict[Claim, Base] = {}
 
     async def look(self) -> None:
-        """LIST the bases anew. Raises ReplayError if the highest cannot be read."""
+        """LIST the bases again. Raises ReplayError if the highest cannot be read."""
         listed = await list_claims(self._store, layout.BASES)
         self.top = listed[-1] if listed else None
         if self.top is not None:
@@ -125,33 +124,29 @@ class BaseChain:
             claim = bases[0].previous
         if claim != wanted:
             return []
-        return bases if _lies_in(position, bases) else []
+        if len(bases) < 2 or position.seq == 0:
+            return bases
+        # An entry of the first base's writer must not lie above where the next base cuts it.
+        cut = bases[1].cut
+        is_below = position == cut if position.seq == cut.seq else position.seq < cut.seq
+        return bases if is_below else []
 
     async def _base(self, claim: Claim) -> Base:
-        if claim not in self._read:
-            self._read[claim] = await self._fetch(claim)
-        return self._read[claim]
-
-    async def _fetch(self, claim: Claim) -> Base:
+        if claim in self._read:
+            return self._read[claim]
         key = layout.base_key(claim)
         why = ""
         for _ in range(READS_OF_A_BAD_ENTRY):
             try:
                 body = await self._store.get(key)
-                return decode_base(body, claim)
+                base = self._read[claim] = decode_base(body, claim)
             except ObjectMissingError as error:
                 raise ReplayError(key, "is missing: a base that leads nowhere") from error
             except (msgspec.DecodeError, ValueError) as error:
                 why = str(error)
+            else:
+                return base
         raise ReplayError(key, f"is damaged: {why}")
-
-
-def _lies_in(position: Position, bases: list[Base]) -> bool:
-    """Whether `position`, an entry of the first of `bases`, is not above where the next cuts it."""
-    if len(bases) < 2 or position.seq == 0:
-        return True
-    cut = bases[1].cut
-    return position == cut if position.seq == cut.seq else position.seq < cut.seq
 
 
 class ClaimedLog:
@@ -177,7 +172,9 @@ class ClaimedLog:
 
     async def replay(self, position: Position) -> Position:
         bases = await self.chain.from_position(position)
-        await self._expect(position)
+        if (top := self.chain.top) is not None:  # for the progress, by the highest writer's listing
+            after = layout.claimed_key(top, position.seq)
+            await self._replay.expect(f"{layout.JOURNAL}{top.name}/", after)
         for i, base in enumerate(bases):
             cut = bases[i + 1].cut if i + 1 < len(bases) else None
             if cut is not None and cut.seq <= position.seq:
@@ -187,14 +184,6 @@ class ClaimedLog:
             if cut is not None and position != cut:
                 raise ReplayError(span.key(cut.seq), "is not the entry that the next base names")
         return position
-
-    async def _expect(self, position: Position) -> None:
-        """How many entries there are to come, by the highest writer's listing; for people only."""
-        if self.chain.top is None:
-            return
-        folder = f"{layout.JOURNAL}{self.chain.top.name}/"
-        after = layout.claimed_key(self.chain.top, position.seq)
-        await self._replay.expect(folder, after)
 
 
 def claimed_span(base: Base, cut: Position | None) -> Span:

@@ -1,17 +1,17 @@
-"""Replay: entries read one after another by range GETs, many of them under way at once.
+"""Replay: entries read in order by range GETs, many at the same time.
 
-Nothing is ever stepped over. The end of a writer's entries is where GET of the next key answers
-404, never where a LIST ends.
+No entry is ever skipped. A writer's entries end where GET of the next key answers 404, never where
+a LIST ends.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar
 
 from seb_appliance import limits
 from seb_appliance.broker.ports import Replica
@@ -28,17 +28,19 @@ from seb_appliance.formats.entry import (
 )
 from seb_appliance.storage.journal.retry import RetryingStore
 
-AHEAD_MAX: Final = 32  # entries being read while one is looked at
+T = TypeVar("T")
+
+AHEAD_MAX: Final = 32  # entries being read at the same time
 APPLY_ENTRIES: Final = 256  # entries in one transaction of the replica
 LIST_PAGE: Final = 1000
-READS_OF_A_BAD_ENTRY: Final = 3  # a bit may have been flipped on the way
+READS_OF_A_BAD_ENTRY: Final = 3  # a bit may have been flipped in transit
 
 Progress = Callable[[int, int, str], None]
 """(entries done, entries estimated in all, what is being done, in words)."""
 
 
 class ReplayError(Exception):
-    """The log cannot be followed at `key`: begin anew from a newer snapshot, or it is damage."""
+    """The log cannot be followed at `key`: start again from a newer snapshot, or it is damaged."""
 
     def __init__(self, key: str, why: str) -> None:
         super().__init__(f"{key}: {why}")
@@ -48,8 +50,8 @@ class ReplayError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Entries that lie under one scheme of keys, up to and with `until_seq` (None: up to the first
-    key that is absent). `refusal` says why an entry does not continue the log here, or ""."""
+    """Entries whose keys follow one scheme, up to and including `until_seq` (None: up to the first
+    absent key). `refusal` says why an entry does not continue the log here, or ""."""
 
     key: Callable[[int], str]
     until_seq: int | None
@@ -64,31 +66,28 @@ class EntryReader:
 
     async def read(self, key: str, bucket_id: bytes) -> Entry | None:
         """The checked entry, or None for 404. Raises ReplayError for a damaged or foreign one."""
-        why = ""
-        for _ in range(READS_OF_A_BAD_ENTRY):
-            try:
-                entry = await self._read_once(key)
-            except ObjectMissingError:
-                return None
-            except BadBatchError as error:
-                why = error.detail
-                continue
-            if entry.header.bucket_id != bucket_id:
-                raise ReplayError(key, f"is of another bucket ({entry.header.bucket_id.hex()})")
-            return entry
-        raise ReplayError(key, f"is damaged: {why}")
+        entry = await self._checked(key, self._read_once)
+        if entry is not None and entry.header.bucket_id != bucket_id:
+            raise ReplayError(key, f"is of another bucket ({entry.header.bucket_id.hex()})")
+        return entry
 
     async def read_header(self, key: str) -> EntryHeader | None:
         """The checked header alone, or None for 404."""
+        return await self._checked(key, self._read_header_once)
+
+    async def _checked(self, key: str, read: Callable[[str], Awaitable[T]]) -> T | None:
         why = ""
         for _ in range(READS_OF_A_BAD_ENTRY):
             try:
-                return read_header((await self._store.get_range(key, 0, HEADER_BYTES)).data)
+                return await read(key)
             except ObjectMissingError:
                 return None
             except BadBatchError as error:
                 why = error.detail
         raise ReplayError(key, f"is damaged: {why}")
+
+    async def _read_header_once(self, key: str) -> EntryHeader:
+        return read_header((await self._store.get_range(key, 0, HEADER_BYTES)).data)
 
     async def _read_once(self, key: str) -> Entry:
         part = await self._store.get_range(key, 0, limits.ENTRY_HEAD_READ_BYTES)
@@ -157,7 +156,7 @@ class Replay:
             if batch:
                 await self.apply(batch)
         finally:
-            # A transaction under way is not torn: its end is waited for, whatever it is.
+            # Wait for a transaction in progress, whatever its outcome.
             if applying is not None:
                 await asyncio.gather(applying, return_exceptions=True)
             self.seconds += self._clock.monotonic_s() - began_s
@@ -173,8 +172,8 @@ class Replay:
     async def _entries(
         self, position: Position, span: Span, bucket_id: bytes, *, ahead: int
     ) -> AsyncGenerator[Entry]:
-        """`ahead`: how many are asked for at first; a start with nothing to replay shall not ask
-        for 32 absent keys."""
+        """`ahead`: how many are requested at first; a start with nothing to replay must not request
+        32 absent keys."""
         reads: deque[asyncio.Task[Entry | None]] = deque()
         next_seq = position.seq + 1
         try:

@@ -1,8 +1,7 @@
-"""A bucket's journal, up to one entry, copied to another bucket: a whole appliance there.
+"""Copying a bucket, as of one entry, to another bucket.
 
-Each object is checked before it is written. `bucket.json` comes last, and what a start refuses
-comes first, so that half a copy is never started; the same copy begun again leaves out what is
-there.
+Each object is checked before it is written. A marker that a start refuses comes first and
+`bucket.json` last, so that half a copy is never started. Running the same copy again continues it.
 """
 
 from __future__ import annotations
@@ -36,13 +35,14 @@ from seb_appliance.storage.journal.retry import RetryingStore, together
 from seb_appliance.storage.recovery.rebuilding import Rebuilt
 from seb_appliance.storage.stores.object_store import ObjectInfo, list_all
 
-# The objects that a state cannot do without, and whether the bucket still has them.
+AT_ONCE: Final = 4  # objects in memory; each may be as large as a segment
+READS_OF_A_BAD_OBJECT: Final = 3  # a bit may have been flipped in transit
 
 
 @dataclass(frozen=True, slots=True)
 class Needed:
-    """`objects`: what a whole copy consists of, `bucket.json` left out, in the order in which it is
-    to be made; entries up to `may_be_gone_seq` are among them while the bucket has them."""
+    """`objects`: everything to copy except `bucket.json`, in that order; they include entries up to
+    `may_be_gone_seq` while the bucket has them."""
 
     objects: tuple[ObjectInfo, ...]
     may_be_gone_seq: int
@@ -53,14 +53,17 @@ class Needed:
 
 
 async def needed_objects(rebuilt: Rebuilt, rows: Sequence[ObjectRow], tidied_seq: int) -> Needed:
-    """What the state `rebuilt` rests on. `rows`: the objects outside the journal in force in
-    it; entries up to `tidied_seq` hold nothing that is.
+    """The objects that the state `rebuilt` needs. `rows`: the objects outside the journal that are
+    in force in it; entries up to `tidied_seq` hold nothing in force.
 
-    Raises StoreUnusableError that names what is not in the bucket, or not as the state knows it.
+    Raises StoreUnusableError for an object that is missing or has another size.
     """
-
     entries = await list_all(rebuilt.view, layout.JOURNAL)
-    _require_entries(entries, tidied_seq, rebuilt.position.seq)
+    places = (layout.parse_entry(info.key) for info in entries)
+    seqs = {place[1] for place in places if place is not None}
+    for seq in range(tidied_seq + 1, rebuilt.position.seq + 1):
+        if seq not in seqs:
+            raise _missing(f"entry {seq}", rebuilt.position.seq)
     adopted = {place[0] for row in rows if (place := layout.parse_go_batch(row.key))}
     outside = {
         info.key: info
@@ -77,15 +80,6 @@ async def needed_objects(rebuilt: Rebuilt, rows: Sequence[ObjectRow], tidied_seq
     return Needed(tuple(found_objects), min(tidied_seq, rebuilt.floor))
 
 
-def _require_entries(entries: Sequence[ObjectInfo], tidied_seq: int, end_seq: int) -> None:
-    """The tidier may have merged and removed some after the entry `end_seq`."""
-    places = (layout.parse_entry(info.key) for info in entries)
-    seqs = {place[1] for place in places if place is not None}
-    for seq in range(tidied_seq + 1, end_seq + 1):
-        if seq not in seqs:
-            raise _missing(f"entry {seq}", end_seq)
-
-
 def _missing(what: str, end_seq: int) -> StoreUnusableError:
     return StoreUnusableError(
         f"{what} is needed for the state as of entry {end_seq}, and is not in the bucket as it was "
@@ -94,12 +88,8 @@ def _missing(what: str, end_seq: int) -> StoreUnusableError:
     )
 
 
-AT_ONCE: Final = 4  # objects in memory; each may be as large as a segment
-READS_OF_A_BAD_OBJECT: Final = 3  # a bit may have been flipped on the way
-
-
 class Marker(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`copy.json`, there while a copy is under way: of which bucket (its id), up to which entry."""
+    """`copy.json`, which exists while a copy is in progress. `bucket_id`: of the source."""
 
     bucket_id: str
     until_seq: int
@@ -107,7 +97,7 @@ class Marker(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 @dataclass(frozen=True, slots=True)
 class Copied:
-    """Objects and bytes that were copied now; `found`: objects that were there already."""
+    """Objects and bytes that were copied now; `found`: objects that already existed."""
 
     objects: int
     size_bytes: int
@@ -115,10 +105,7 @@ class Copied:
 
 
 class BucketCopy:
-    """From `rebuilt`, the state of the source as of one entry, into the bucket `target`.
-
-    `needed`: see `needed_objects`, which has found them all.
-    """
+    """Copies `needed`, the objects of the state `rebuilt`, into the bucket `target`."""
 
     def __init__(
         self,
@@ -135,17 +122,17 @@ class BucketCopy:
         self._copied = self._bytes = 0
 
     async def run(self) -> Copied:
-        """Copy everything but `bucket.json`: `finish` puts that, once the copy was looked at.
+        """Copy everything except `bucket.json`, which `finish` stores after the copy was checked.
 
         Raises ConfigurationError if the target holds something else, StoreUnusableError if an
         object that is needed is gone, CorruptObjectError.
         """
         plan = self._needed.objects
         await self._begin()
-        there = {info.key: info.size for info in await self._found()}
+        there = {info.key: info.size for info in await list_all(self._target, layout.OURS)}
         missing = [info for info in plan if there.get(info.key) != info.size]
-        # The first entry alone, before anything else: from then on no start takes this bucket for
-        # an empty one. Bases, which make it a whole one in mode B, alone at the end.
+        # The first entry alone, first: from then on no start takes this bucket for an empty one.
+        # Bases, which complete it in mode B, at the end.
         bases = [info for info in missing[1:] if info.key.startswith(layout.BASES)]
         others = [info for info in missing[1:] if not info.key.startswith(layout.BASES)]
         for part in (missing[:1], others, bases):
@@ -156,16 +143,16 @@ class BucketCopy:
         """Make the copy an appliance."""
         journal = self._rebuilt.journal
         info = BucketInfo(bucket_id=journal.bucket_id.hex(), mode=journal.mode)
-        await self._put(layout.BUCKET, encode_bucket_info(info))
+        await self._target.put(layout.BUCKET, encode_bucket_info(info))
         await self._target.delete(layout.COPY)
 
     async def _begin(self) -> None:
-        """Refuse a target that holds something else, and mark it as ours."""
+        """Refuse a target that holds other data, and mark it as ours."""
         marker = Marker(
             bucket_id=self._rebuilt.journal.bucket_id.hex(),
             until_seq=self._rebuilt.position.seq,
         )
-        there = [info.key for info in await self._found()]
+        there = [info.key for info in await list_all(self._target, layout.OURS)]
         where = self._target.description
         if layout.BUCKET in there:
             raise ConfigurationError(
@@ -185,30 +172,27 @@ class BucketCopy:
             )
         else:
             await refuse_foreign_data(self._target)
-        await self._put(layout.COPY, msgspec.json.encode(marker))
+        await self._target.put(layout.COPY, msgspec.json.encode(marker))
 
     async def _copy(self, info: ObjectInfo, of: int) -> None:
         try:
             body = await self._checked(info.key)
         except ObjectMissingError as error:
-            if self._may_be_gone(info.key):
+            # A running source removes entries below the floor, and snapshots. Whether enough are
+            # left, the check of the finished copy shows.
+            place = layout.parse_entry(info.key)
+            if (place is not None and place[1] <= self._needed.may_be_gone_seq) or (
+                place is None and info.key.startswith((layout.SNAPSHOTS, layout.CLAIMS))
+            ):
                 return
             raise StoreUnusableError(
                 f"{info.key} was removed while it was being copied. The same command again goes "
                 "on from here."
             ) from error
-        await self._put(info.key, body)
+        await self._target.put(info.key, body)
         self._copied += 1
         self._bytes += len(body)
         self._progress(self._copied, of, f"copying {self._bytes >> 20:,} MiB")
-
-    def _may_be_gone(self, key: str) -> bool:
-        """A living source removes what it needs no more: entries below the floor, and snapshots;
-        whether enough of those are left, the look at the finished copy tells."""
-        place = layout.parse_entry(key)
-        if place is not None:
-            return place[1] <= self._needed.may_be_gone_seq
-        return key.startswith((layout.SNAPSHOTS, layout.CLAIMS))
 
     async def _checked(self, key: str) -> bytes:
         fault = ""
@@ -217,13 +201,6 @@ class BucketCopy:
             if not (fault := fault_of(key, body)):
                 return body
         raise CorruptObjectError(f"{key} is damaged: {fault}. It was not copied.")
-
-    async def _put(self, key: str, body: bytes) -> None:
-        await self._target.put(key, body)
-
-    async def _found(self) -> list[ObjectInfo]:
-        """What is in the target already."""
-        return await list_all(self._target, layout.OURS)
 
 
 def fault_of(key: str, body: bytes) -> str:

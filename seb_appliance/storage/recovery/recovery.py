@@ -1,8 +1,8 @@
-"""Bringing local state up to the end of the journal: where to begin, and what to do when it fails.
+"""Bringing local state up to the end of the journal: where to begin, and what to do on failure.
 
-Begin from the local state or the newest good snapshot, whichever is further, never from below the
-floor. When the log cannot be followed from there, begin anew: newer snapshots may have come, and
-entries may have been deleted below them. When nothing is left to begin from, it is damage.
+Recovery begins from the local state or the newest good snapshot, whichever is newer, never below
+the floor. If the log cannot be followed from there, it begins again: newer snapshots may exist, and
+entries below them may be deleted. If no source is left, the bucket is damaged.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 from seb_appliance.broker.ports import Replica
 from seb_appliance.errors import (
@@ -22,7 +22,7 @@ from seb_appliance.errors import (
     StartError,
     StoreUnusableError,
 )
-from seb_appliance.formats.entry import ORIGIN, EntryHeader, Position
+from seb_appliance.formats.entry import ORIGIN, Position
 from seb_appliance.storage.journal.bases import BaseChain, ClaimedLog
 from seb_appliance.storage.journal.create_only import CreateOnlyLog
 from seb_appliance.storage.journal.replay import Progress, Replay, ReplayError
@@ -31,31 +31,13 @@ from seb_appliance.storage.recovery.snapshots import SnapshotStore, floor_of
 
 _LOCAL: Final = "local"
 _EMPTY: Final = "empty"
-_LOOK: Final = "look"  # the log itself leads nowhere, whatever one begins from
+_LOOK: Final = "look"  # the log itself cannot be followed, from any source
 
 
-class Log(Protocol):
-    """The journal as a start reads it, in one of the two modes."""
-
-    @property
-    def bucket_id(self) -> bytes: ...
-
-    async def look(self) -> None:
-        """See anew what the log consists of. Raises ReplayError."""
-
-    async def holds(self, position: Position) -> bool:
-        """Whether `position` lies on the log, as far as that can be told without its entry."""
-
-    async def entry_at(self, position: Position) -> EntryHeader | None:
-        """The header of the entry at `position` in the bucket; None if it is absent."""
-
-    async def replay(self, position: Position) -> Position:
-        """Apply everything after `position` to the replica; where the log ends, or ended at some
-        moment meanwhile, when a writer is in force. Raises ReplayError."""
+Log = CreateOnlyLog | ClaimedLog
 
 
-def log_of(mode: Mode, replay: Replay, bucket_id: bytes) -> CreateOnlyLog | ClaimedLog:
-    """The log of a bucket in `mode`, replayed by `replay`."""
+def log_of(mode: Mode, replay: Replay, bucket_id: bytes) -> Log:
     if mode == "A":
         return CreateOnlyLog(replay, bucket_id)
     return ClaimedLog(replay, BaseChain(replay.store, bucket_id))
@@ -77,8 +59,8 @@ class Beginning:
 
 
 class Recovery:
-    """One start's local state. `began` is what its present content was begun from; `notes` says,
-    for people, why it did not begin where one would expect."""
+    """One start's local state. `began`: the source of its present content. `notes`: for people, why
+    other sources were not used."""
 
     def __init__(
         self,
@@ -102,10 +84,10 @@ class Recovery:
         self._newer: NewerReleaseError | None = None
 
     async def bring_up(self) -> Position:
-        """Local state at the end of the log. May be called again to follow what was added since.
+        """Local state at the end of the log. May be called again to follow later entries.
 
-        Raises StoreUnusableError for damage (naming the key) and for local state that is ahead of
-        the bucket, ConfigurationError for the local state of another bucket.
+        Raises StoreUnusableError for damage (naming the key) and if local state is ahead of the
+        bucket, ConfigurationError for the local state of another bucket.
         """
         while True:
             names = await self._snapshots.list()
@@ -125,11 +107,11 @@ class Recovery:
                 return position
 
     async def was_misled(self) -> bool:
-        """LIST snapshots: whether the floor is now above the seq that local state was begun from,
-        or a snapshot above where the log seemed to end. Entries may then have been deleted before
-        they were read here, and local state may hold ghosts (a deleted key is a free key): it is
-        thrown away. The floor alone would not tell: it goes back when one of the three newest
-        snapshots turns out to be damaged, and is removed (`tests/model/upkeep_model.py`)."""
+        """LIST snapshots: whether the floor is now above the seq that local state began from, or a
+        snapshot is above the apparent end of the log. Then entries may have been deleted before
+        they were read, local state may hold ghosts (a deleted key is free), and it is discarded.
+        The floor alone is not enough: it goes back when one of the three newest snapshots is
+        damaged and removed (`tests/model/upkeep_model.py`)."""
         names = await self._snapshots.list()
         end = await self._replica.position()
         assert self.began is not None
@@ -144,7 +126,7 @@ class Recovery:
         self.began = None
 
     async def _begin_anew(self, problem: ReplayError) -> None:
-        """Give up the source that led to `problem`, and remember why."""
+        """Discard the source that led to `problem`, and remember why."""
         self._problem = f"{problem.key} {problem.why}"
         source = self.began.source if self.began else _LOOK
         if source in self._tried:
@@ -154,7 +136,7 @@ class Recovery:
             await self._discard(self._problem)
 
     def _damage(self) -> StartError:
-        if self._newer is not None:  # it is no damage that an older release cannot read it
+        if self._newer is not None:  # not damage: an older release cannot read it
             return self._newer
         return StoreUnusableError(
             f"the journal in the bucket is damaged: {self._problem}. Nothing was changed in the "
@@ -162,7 +144,7 @@ class Recovery:
         )
 
     async def _begin(self, names: Sequence[SnapshotName]) -> Position | None:
-        """Where to replay from; None: something has just changed, look again."""
+        """Where to replay from; None: the bucket has just changed, look again."""
         floor = floor_of(names)
         position = await self._local(floor)
         for name in reversed(names):
@@ -188,12 +170,17 @@ class Recovery:
         return ORIGIN
 
     async def _local(self, floor: int) -> Position:
-        """The position of local state that may be gone on from; ORIGIN when there is none."""
+        """The position of usable local state; ORIGIN if there is none."""
         position = await self._replica.position()
         if position.seq == 0:
             return ORIGIN
         if self.began is None:
-            await self._require_same_bucket()
+            local = await self._replica.bucket_id()
+            if local and local != self._log.bucket_id:
+                raise ConfigurationError(
+                    f"the local state is of bucket {local.hex()}, but this is bucket "
+                    f"{self._log.bucket_id.hex()}. Choose another data directory, or that bucket."
+                )
         begun_seq = self.began.position.seq if self.began else position.seq
         if begun_seq < floor:
             why = f"it ends at entry {position.seq}, below the oldest kept snapshot ({floor})"
@@ -206,26 +193,17 @@ class Recovery:
         await self._discard(why)
         return ORIGIN
 
-    async def _require_same_bucket(self) -> None:
-        local = await self._replica.bucket_id()
-        if local and local != self._log.bucket_id:
-            raise ConfigurationError(
-                f"the local state is of bucket {local.hex()}, but this is bucket "
-                f"{self._log.bucket_id.hex()}. Choose another data directory, or that bucket."
-            )
-
     async def _is_stored(self, position: Position, floor: int) -> bool:
         """Whether the bucket's entry at `position` is the one that local state ends with.
 
-        Raises StoreUnusableError if there is none although entries above the floor are never
-        deleted: the bucket has lost entries that were stored, and nobody should repair that
-        silently.
+        Raises StoreUnusableError if an entry above the floor is absent: those are never deleted, so
+        the bucket has lost stored entries, which must not be repaired silently.
         """
         header = await self._log.entry_at(position)
         if header is not None:
             return header.position == position
         if position.seq <= max(floor, await self._snapshots.floor()):
-            return True  # deleted, as it may be; the first entry replayed must chain to it
+            return True  # it may be deleted; the first entry replayed must chain to it
         raise StoreUnusableError(
             f"the local state is ahead of the bucket: it ends at entry {position.seq}, which the "
             "bucket does not have. The bucket has lost objects or was set back. Restore it; or, to "
@@ -239,8 +217,8 @@ class Recovery:
             await self._snapshots.fetch(name, self._scratch)
             position = await self._replica.restore(self._scratch)
         except (CorruptObjectError, NewerReleaseError) as error:
-            # After going back to an older release, an older snapshot does: the entries after it are
-            # there, and this release reads them, or it would not be one to go back to.
+            # After a downgrade an older snapshot works: this release can read the entries after it,
+            # or it would not be one to go back to.
             if isinstance(error, NewerReleaseError):
                 self._newer = error
             self._tried.add(name.key)

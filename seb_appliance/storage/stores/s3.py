@@ -1,9 +1,8 @@
-"""The object store on S3 and what speaks its protocol.
+"""The object store on S3 and compatible servers.
 
-boto3 runs in threads of our own and never retries: its retry would turn the success of a lost
-first attempt into a 412. It is imported with the first request, since an appliance on a directory
-should not pay for it. `s3_requests.py` makes the requests, `s3_client.py` sets boto3 up, and
-`s3_answers.py` says what its errors mean.
+boto3 runs in our own threads and never retries: a retry would turn the success of a lost first
+attempt into a 412. It is imported with the first request, so that an appliance on a directory does
+not pay for it. `s3_requests.py` makes the requests, `s3_answers.py` classifies their errors.
 """
 
 from __future__ import annotations
@@ -27,9 +26,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# Reads have threads of their own: many slow ones must not hold up an acknowledgement.
+# Reads have their own threads: many slow reads must not delay an acknowledgement.
 OTHER_THREADS: Final = 4
-# A body that moves more slowly than this counts as stuck; it bounds the time of one request.
+# A slower transfer counts as stuck; this bounds the time of one request.
 SLOWEST_BYTES_PER_S: Final = 64 * 1024
 
 
@@ -39,29 +38,31 @@ class S3Store:
     `wall_s`: our clock, seconds since the epoch; requests are signed with it.
     """
 
+    durability: Durability = "s3"
+
     def __init__(
         self,
         options: S3Options,
         failpoints: Failpoints = NO_FAILPOINTS,
         wall_s: Callable[[], float] = time.time,
     ) -> None:
-        _check_options(options)
+        if not re.fullmatch(r"[A-Za-z0-9._-]{3,255}", options.bucket):
+            raise ConfigurationError(f"{options.bucket!r} is not the name of an S3 bucket")
+        if options.endpoint_url is not None:
+            url = urlsplit(options.endpoint_url)
+            if url.scheme not in {"http", "https"} or not url.hostname or url.path not in {"", "/"}:
+                raise ConfigurationError(f"{options.endpoint_url!r} is not http(s)://host[:port]")
+        if (options.access_key_id is None) != (options.secret_access_key is None):
+            raise ConfigurationError("S3 credentials: give both the access key id and the secret")
         self._options = options
         self._failpoints = failpoints
         self._wall_s = wall_s
         self._base = f"{prefix}/" if (prefix := options.prefix.strip("/")) else ""
+        self.description = f"s3://{options.bucket}/{self._base}".rstrip("/")
         self._requests: S3Requests | None = None
         self._connecting = threading.Lock()
         self._reads = ThreadPoolExecutor(options.threads, thread_name_prefix="s3-read")
         self._others = ThreadPoolExecutor(OTHER_THREADS, thread_name_prefix="s3")
-
-    @property
-    def durability(self) -> Durability:
-        return "s3"
-
-    @property
-    def description(self) -> str:
-        return f"s3://{self._options.bucket}/{self._base}".rstrip("/")
 
     @property
     def date_ahead_s(self) -> float | None:
@@ -105,7 +106,7 @@ class S3Store:
         return [warning for warning in (versioning, lifecycle) if warning]
 
     async def close(self) -> None:
-        """Wait for the requests under way (each has its time-out), then end the threads."""
+        """Wait for the current requests (each has a timeout), then end the threads."""
         for executor in (self._others, self._reads):
             await asyncio.to_thread(executor.shutdown, cancel_futures=True)
         if self._requests is not None:
@@ -118,11 +119,11 @@ class S3Store:
         request: Callable[[S3Requests], T],
         body_bytes: int | None = 0,
     ) -> T:
-        """Make one request in a thread; `body_bytes` None: of a size that is not known.
+        """Make one request in a thread. `body_bytes` None: the size is unknown.
 
-        The time-outs of the sockets count from byte to byte; the one here bounds the whole. The
-        thread then goes on by itself until its socket gives up. (Not `wait_for`: in Python 3.11 it
-        swallows a cancellation that comes together with the answer, and a stop would never end.)
+        The sockets' timeouts apply between two bytes; this one bounds the whole request, and the
+        thread continues until its socket gives up. (Not `wait_for`: in Python 3.11 it swallows a
+        cancellation that coincides with the answer, and a stop would never end.)
         """
         timeout_s: float | None = None
         if body_bytes is not None:
@@ -151,14 +152,3 @@ class S3Store:
                     wall_s=self._wall_s,
                 )
         return request(self._requests)
-
-
-def _check_options(options: S3Options) -> None:
-    if not re.fullmatch(r"[A-Za-z0-9._-]{3,255}", options.bucket):
-        raise ConfigurationError(f"{options.bucket!r} is not the name of an S3 bucket")
-    if options.endpoint_url is not None:
-        url = urlsplit(options.endpoint_url)
-        if url.scheme not in {"http", "https"} or not url.hostname or url.path not in {"", "/"}:
-            raise ConfigurationError(f"{options.endpoint_url!r} is not http(s)://host[:port]")
-    if (options.access_key_id is None) != (options.secret_access_key is None):
-        raise ConfigurationError("S3 credentials: give both the access key id and the secret")

@@ -1,8 +1,7 @@
-"""What an answer of an S3 store means: the table "What an answer to a PUT means" in
-docs/ARCHITECTURE.md.
+"""Classifies an S3 store's answers: "What an answer to a PUT means" in docs/ARCHITECTURE.md.
 
-In doubt a request is uncertain: retrying the same bytes at the same key is always safe, believing
-a wrong answer is not. Imports botocore: import this late.
+In doubt a request is uncertain: retrying the same bytes at the same key is always safe, trusting a
+wrong answer is not. Imports botocore: import this late.
 """
 
 from __future__ import annotations
@@ -33,8 +32,8 @@ from seb_appliance.errors import (
     StoreUnsupportedError,
 )
 
-# Everything by which a request can fail in boto3 and below it. The last two: an answer lacks a
-# member that every store gives, or has one that cannot be read.
+# All errors of a request in boto3 and below. The last two: an answer lacks a required member, or
+# has one that cannot be read.
 CLIENT_ERRORS: Final = (ClientError, BotoCoreError, HTTPError, OSError, KeyError, ValueError)
 
 _CREDENTIALS_ERRORS: Final = (
@@ -45,7 +44,7 @@ _CREDENTIALS_ERRORS: Final = (
     TokenRetrievalError,
     UnauthorizedSSOTokenError,
 )
-# Codes that ask for an operator, whatever the status they come with.
+# Codes that need an operator, whatever the status.
 _DENIED_CODES: Final = frozenset(
     {
         "AccessDenied",
@@ -63,8 +62,7 @@ _SKEW_CODES: Final = frozenset({"RequestTimeTooSkewed", "RequestExpired"})
 
 
 def meaning(error: Exception, key: str, clock_offset_s: float, where: str) -> StoreError:
-    """The error of ours that says what is known now. `key` names the object, for people, and
-    `where` the bucket: `bucket "orders" at https://…`."""
+    """Our error for `error`. `key` and `where` (`bucket "orders" at https://…`) are for people."""
     if isinstance(error, ClientError):
         if _code(error) == "NoSuchBucket":
             return StoreDeniedError(
@@ -91,7 +89,14 @@ def _meaning_of_answer(error: ClientError, key: str, clock_offset_s: float) -> S
     if status in {401, 403} or code in _DENIED_CODES:
         return StoreDeniedError(f"{what}: {_message(error)}", key=key)
     if status == 404:
-        return _meaning_of_404(code, operation, what, key)
+        # A 404 ends a log, so only the store's own code counts: a proxy's 404 page has none. An
+        # answer to HEAD has no body, and nothing is decided by it.
+        reading = operation in {"GetObject", "DeleteObject"} and code == "NoSuchKey"
+        if reading or operation == "HeadObject":
+            return ObjectMissingError(f"there is no object {key}", key=key)
+        if operation in {"ListObjectsV2", "GetBucketVersioning", "GetBucketLifecycleConfiguration"}:
+            return StoreDeniedError(f"{what}: there is no such bucket", key=key)
+        return StoreUncertainError(what, key=key)
     if status == 412 and operation == "PutObject":
         return ObjectExistsError(f"{key} exists already", key=key)
     if status == 409:
@@ -101,27 +106,13 @@ def _meaning_of_answer(error: ClientError, key: str, clock_offset_s: float) -> S
     return StoreUncertainError(f"{what}: {_message(error)}", key=key)
 
 
-def _meaning_of_404(code: str, operation: str, what: str, key: str) -> StoreError:
-    """A 404 ends a log, so only the store's own words count: a proxy's 404 page has no code.
-
-    HEAD is the exception: its answer has no body. Nothing is decided by a HEAD.
-    """
-    reading = operation in {"GetObject", "DeleteObject"} and code == "NoSuchKey"
-    if reading or operation == "HeadObject":
-        return ObjectMissingError(f"there is no object {key}", key=key)
-    if operation in {"ListObjectsV2", "GetBucketVersioning", "GetBucketLifecycleConfiguration"}:
-        return StoreDeniedError(f"{what}: there is no such bucket", key=key)
-    return StoreUncertainError(what, key=key)
-
-
 def is_beyond_end(error: ClientError) -> bool:
     """416: the range begins at or after the end of the object."""
     return _status(error) == 416 or _code(error) == "InvalidRange"
 
 
 def raise_unless_refused(error: ClientError) -> None:
-    """Raises `error` again, unless it says that the bucket has no such settings, or that they may
-    not be asked for."""
+    """Raises `error` unless the bucket has no such settings or they may not be read."""
     if _status(error) not in {403, 405, 501} and _code(error) not in {
         "NoSuchLifecycleConfiguration",
         "NotImplemented",

@@ -1,6 +1,7 @@
-"""The requests to an S3 store, one each, blocking: `s3.py` makes them in threads.
+"""Blocking requests to an S3 store, which `s3.py` makes in threads.
 
-Believes only an answer that is exactly what was asked for. Imports boto3: import this late.
+Every setting of boto3's client is explicit, and an answer must be exactly what was requested.
+Imports boto3: import this late.
 """
 
 from __future__ import annotations
@@ -11,10 +12,18 @@ import hashlib
 import io
 import re
 from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, Final, cast
 
-from botocore.exceptions import ClientError
+import boto3.session
+from botocore.auth import AUTH_TYPE_MAPS, S3SigV4Auth, S3SigV4QueryAuth
+from botocore.awsrequest import AWSPreparedRequest, AWSRequest, AWSResponse
+from botocore.config import Config
+from botocore.exceptions import ClientError, HTTPClientError
+from botocore.httpsession import URLLib3Session
 
 from seb_appliance import limits
 from seb_appliance.clock import monotonic_s
@@ -26,10 +35,11 @@ from seb_appliance.errors import (
     StoreUncertainError,
 )
 from seb_appliance.failpoints import Failpoints
-from seb_appliance.storage.stores import s3_answers, s3_client
+from seb_appliance.storage.stores import s3_answers
 from seb_appliance.storage.stores.object_store import ObjectInfo, ObjectRange, SignedPut
 
 if TYPE_CHECKING:
+    from types_boto3_s3.client import S3Client
     from types_boto3_s3.type_defs import (
         GetObjectOutputTypeDef,
         ListObjectsV2OutputTypeDef,
@@ -40,10 +50,174 @@ if TYPE_CHECKING:
     from seb_appliance.storage.stores.s3_options import S3Options
 
 _CONTENT_RANGE: Final = re.compile(r"bytes ([0-9]{1,19})-([0-9]{1,19})/([0-9]{1,19})")
+_STEP_BYTES: Final = 64 * limits.KIB
+_SIGNER: Final = "seb-s3v4"
+_URL_SIGNER: Final = "seb-s3v4-query"
+_SIGNING_TIME: Final = "seb-signing-time"
+
+
+class BoundedSession:
+    """botocore reads listings and errors to the end, however long they are. Here, reading one
+    raises HTTPClientError beyond STORE_ANSWER_BYTES_MAX."""
+
+    def __init__(self, session: URLLib3Session) -> None:
+        self._session = session
+
+    def send(self, request: AWSPreparedRequest) -> AWSResponse:
+        is_object = request.stream_output
+        request.stream_output = True  # else the session itself would read it
+        answer = self._session.send(request)
+        if not is_object or answer.status_code >= 300:
+            answer.raw = SimpleNamespace(stream=partial(_parts, answer.raw, request.url))
+        return answer
+
+    def close(self) -> None:
+        self._session.close()
+
+
+def _parts(raw: Any, url: str) -> Iterator[bytes]:
+    left = limits.STORE_ANSWER_BYTES_MAX
+    while part := raw.read(_STEP_BYTES):
+        left -= len(part)
+        if left < 0:
+            raw.close()
+            raise HTTPClientError(
+                error=f"{url} answers more than {limits.STORE_ANSWER_BYTES_MAX} bytes"
+            )
+        yield part
+
+
+class _GivenTime:
+    """Signs with the time that the request carries. botocore always signs with the machine's clock,
+    and a store refuses a request that is signed 15 minutes off its own clock."""
+
+    def _modify_request_before_signing(self, request: AWSRequest) -> None:
+        request.context["timestamp"] = request.context[_SIGNING_TIME]
+        super()._modify_request_before_signing(request)  # type: ignore[misc]
+
+
+class _GivenTimeAuth(_GivenTime, S3SigV4Auth):
+    pass
+
+
+class _GivenTimeQueryAuth(_GivenTime, S3SigV4QueryAuth):
+    pass
+
+
+# botocore finds signers by name in this table.
+AUTH_TYPE_MAPS[_SIGNER] = _GivenTimeAuth
+AUTH_TYPE_MAPS[_URL_SIGNER] = _GivenTimeQueryAuth
+
+
+def connect(
+    options: S3Options,
+    *,
+    connections: int,
+    failpoints: Failpoints,
+    signing_time_s: Callable[[], float],
+    on_date: Callable[[float], None],
+) -> S3Client:
+    """A client that may be used by many threads. Makes no request.
+
+    `signing_time_s`: called before each request; `on_date`: called with the Date of each answer.
+    Both are seconds since the epoch.
+    """
+    session = boto3.session.Session(
+        aws_access_key_id=options.access_key_id,
+        aws_secret_access_key=options.secret_access_key,
+        region_name=options.region,
+    )
+    client = session.client(
+        "s3",
+        region_name=session.region_name or "us-east-1",
+        endpoint_url=options.endpoint_url,
+        config=_config(options, connections),
+    )
+
+    def signing_time() -> str:
+        return datetime.fromtimestamp(signing_time_s(), UTC).strftime("%Y%m%dT%H%M%SZ")
+
+    def set_signing_time(request: AWSRequest, **_: Any) -> None:
+        request.context[_SIGNING_TIME] = signing_time()
+
+    def set_signing_time_of_url(context: dict[str, Any], **_: Any) -> None:
+        # No request is sent, so there is no `before-sign` for these.
+        if context.get("is_presign_request"):
+            context[_SIGNING_TIME] = signing_time()
+
+    def note_date(response_dict: dict[str, Any] | None, **_: Any) -> None:
+        date = response_dict and response_dict["headers"].get("Date")
+        with contextlib.suppress(ValueError):
+            if date:
+                on_date(parsedate_to_datetime(date).timestamp())
+
+    def pass_half_sent(request: AWSPreparedRequest, **_: Any) -> None:
+        if failpoints.armed("K5"):
+            request.body = _HalfSentBody(cast("io.BytesIO", request.body).getvalue(), failpoints)
+        else:
+            failpoints.reach("K5")
+
+    events = client.meta.events
+    events.register("choose-signer.s3", _choose_signer)  # type: ignore[arg-type]
+    events.register_last("before-parameter-build.s3", _follow_no_redirect)
+    events.register_last("before-parameter-build.s3", set_signing_time_of_url)
+    events.register("before-sign.s3", set_signing_time)
+    events.register("response-received.s3", note_date)
+    events.register_last("before-call.s3", _drop_expect)
+    events.register("before-send.s3.PutObject", pass_half_sent)
+    endpoint = cast("Any", client)._endpoint  # noqa: SLF001 - the only way to its session
+    endpoint.http_session = BoundedSession(endpoint.http_session)
+    return client
+
+
+def _config(options: S3Options, connections: int) -> Config:
+    return Config(
+        signature_version="s3v4",
+        connect_timeout=options.connect_timeout_s,
+        read_timeout=options.read_timeout_s,
+        max_pool_connections=connections,
+        tcp_keepalive=True,
+        retries={"mode": "standard", "total_max_attempts": 1},
+        s3={"addressing_style": "path" if options.endpoint_url else "auto"},
+        request_checksum_calculation=options.checksums,
+        response_checksum_validation=options.checksums,
+    )
+
+
+def _choose_signer(signature_version: str, **_: Any) -> str | None:
+    if signature_version in {"s3v4-query", "v4-query"}:
+        return _URL_SIGNER
+    return _SIGNER if signature_version in {"s3v4", "v4"} else None
+
+
+def _follow_no_redirect(context: dict[str, Any], **_: Any) -> None:
+    """botocore would look up the bucket's region and repeat the request, even without retries."""
+    context["s3_redirect"]["redirected"] = True
+
+
+def _drop_expect(params: dict[str, Any], **_: Any) -> None:
+    """Waiting for "100 Continue" costs a round trip on every acknowledgement."""
+    params["headers"].pop("Expect", None)
+
+
+class _HalfSentBody(io.BytesIO):
+    """A body that reaches failpoint K5 after its first half was sent."""
+
+    def __init__(self, body: bytes, failpoints: Failpoints) -> None:
+        super().__init__(body)
+        self._bytes_left = len(body) // 2
+        self._failpoints = failpoints
+
+    def read(self, _size: int | None = -1, /) -> bytes:
+        if self._bytes_left == 0:
+            self._failpoints.reach("K5")
+        data = super().read(self._bytes_left)
+        self._bytes_left -= len(data)
+        return data
 
 
 class S3Requests:
-    """The methods of `ObjectStore`, with its errors. `base`: what our keys begin with there."""
+    """The methods of `ObjectStore`, with its errors. `base`: the prefix of our keys."""
 
     def __init__(
         self,
@@ -61,7 +235,7 @@ class S3Requests:
         self._where = f'bucket "{options.bucket}" at {options.endpoint_url or "AWS"}'
         self.date_ahead_s: float | None = None
         self._signing_offset_s = 0.0
-        self._client = s3_client.connect(
+        self._client = connect(
             options,
             connections=connections,
             failpoints=failpoints,
@@ -117,8 +291,7 @@ class S3Requests:
             Prefix=self._base + prefix,
             MaxKeys=limit,
         )
-        # Never without our base: an object of that very name (a "folder" that a browser made)
-        # has no key of ours.
+        # With our base at least: an object of that name (a "folder" of some browser) is not ours.
         start_after = self._base + after
         with self._meaning(prefix):
             answer = listing(StartAfter=start_after) if start_after else listing()
@@ -160,7 +333,6 @@ class S3Requests:
         return SignedPut(url, {"Content-Length": str(length), "Content-MD5": digest})
 
     def versioning_warning(self) -> str:
-        """ "" if there is nothing to warn of."""
         with self._meaning("bucket versioning"):
             try:
                 status = self._client.get_bucket_versioning(Bucket=self._bucket).get("Status")
@@ -175,7 +347,6 @@ class S3Requests:
         )
 
     def lifecycle_warning(self) -> str:
-        """ "" if there is nothing to warn of."""
         with self._meaning("bucket lifecycle"):
             try:
                 answer = self._client.get_bucket_lifecycle_configuration(Bucket=self._bucket)
@@ -225,14 +396,14 @@ class S3Requests:
             answer = request(
                 Bucket=self._bucket,
                 Key=self._base + key,
-                # A file is sent in blocks, each with a time-out of its own; for bytes the connect
-                # time-out would bound the whole body.
+                # A file is sent in blocks, each with its own timeout; for bytes the connect timeout
+                # would bound the whole body.
                 Body=io.BytesIO(body),
                 ContentMD5=base64.b64encode(digest).decode(),
             )
         status = answer["ResponseMetadata"]["HTTPStatusCode"]
         if status != 200 or not answer.get("ETag"):
-            # Not what a store says that has kept the object (a captive portal answers 200, too).
+            # Not the answer of a store that kept the object (a captive portal answers 200, too).
             raise StoreUncertainError(f"{key}: the answer {status} names no object", key=key)
         self._failpoints.reach("K6")
 
@@ -255,8 +426,8 @@ def _check_range(answer: GetObjectOutputTypeDef, key: str, start: int, length: i
 
 
 def _read_body(answer: GetObjectOutputTypeDef, key: str, size: int) -> bytes:
-    """The whole body, so that the connection goes back to the pool; of one that does not end where
-    it should, no more than shows it. (Its checksum is looked at by the read that finds the end.)"""
+    """The whole body, so that the connection returns to the pool; at most one byte beyond `size`.
+    The read that finds the end also checks botocore's checksum."""
     with answer["Body"] as body:
         data = body.read(size + 1)
         if len(data) != size or body.read(1):
@@ -267,8 +438,8 @@ def _read_body(answer: GetObjectOutputTypeDef, key: str, size: int) -> bytes:
 def _page(
     answer: ListObjectsV2OutputTypeDef, base: str, prefix: str, after: str
 ) -> list[ObjectInfo]:
-    """Raises unless the listing is whole, in order and what was asked for: an empty or a wrong
-    one would hide another writer's claim, or never end."""
+    """Raises unless the listing is complete, in order and as requested: a wrong one could hide
+    another writer's claim, or never end."""
     if "IsTruncated" not in answer:
         raise StoreUncertainError(f"{prefix}: the answer is no listing", key=prefix)
     found = answer.get("Contents", [])
@@ -290,6 +461,5 @@ def _page(
 
 
 def _modified_us(item: ObjectTypeDef) -> int | None:
-    """When the store says that the object was stored; None if it does not."""
     modified = item.get("LastModified")
     return None if modified is None else int(modified.timestamp() * 1_000_000)
