@@ -1,8 +1,7 @@
-"""Checking what others have compacted, before it comes into force.
+"""Checking compactions that others made, before they come into force.
 
-Every record of the range is read once more, and every record of what was made, side by side. Of
-each record key exactly the newest must be there, as it was, at its offset: who made it may have
-been wrong, and what it replaces is deleted.
+All records of the range and of its replacement are read side by side. Of each record key exactly
+the newest must be there, unchanged, at its offset, because the inputs are deleted afterwards.
 """
 
 from __future__ import annotations
@@ -42,9 +41,8 @@ _TAIL_BYTES: Final = 64 * 1024  # of a segment's end: the index of 900 sections
 
 
 async def check_made(job: RewriteJob, store: CheckedObjects, folder: Path) -> Rewritten:
-    """The job's `made`, which may replace the range of its compaction. `folder`: for record keys
-    that are too many for memory. Raises CorruptObjectError that says what is wrong, StoreError,
-    OSError."""
+    """Checks the job's `made`, which is to replace the range of its compaction. `folder`: for
+    record keys that do not fit into memory. Raises CorruptObjectError, StoreError, OSError."""
     (item,) = job.compactions
     objects = await together((_index(made, job, store) for made in job.made), READS_AT_ONCE)
     sections = [(found.key, section) for found in objects for section in found.sections]
@@ -72,7 +70,7 @@ async def _compare(
     checker: _Checker,
     store: CheckedObjects,
 ) -> None:
-    """What was made is read as far ahead as what it was made of asks."""
+    """Reads the replacement as far ahead as the inputs require."""
     made = read_sections([_place(key, section) for key, section in sections], store)
     rows = {section.base_offset: section for _, section in sections}
     async for inputs in read_sections(job.sections, store):
@@ -119,7 +117,7 @@ def _place(key: str, section: StoredSection) -> SectionPlace:
 
 
 def _check_cover(item: Compaction, sections: list[StoredSection]) -> None:
-    """They answer for each offset of the range, once. Raises BadBatchError."""
+    """Raises BadBatchError unless they answer for each offset of the range once."""
     ends = sections[0].base_offset, sections[-1].last_offset
     if ends != (item.base_offset, item.last_offset):
         raise BadBatchError(f"it answers for {ends}, not for the range of the compaction")
@@ -129,8 +127,8 @@ def _check_cover(item: Compaction, sections: list[StoredSection]) -> None:
 
 
 class _Checker:
-    """Takes batches of both sides in the order of their offsets. `read` and `kept` records so far;
-    `made_until`: the last offset that what was taken of `made` answers for."""
+    """Takes batches of both sides in the order of their offsets. `read` and `kept`: records so far.
+    `made_until`: the last offset that the batches taken of the replacement answer for."""
 
     def __init__(self, item: Compaction, log_start_offset: int, newest: NewestRecords) -> None:
         self.read = self.kept = 0
@@ -143,7 +141,7 @@ class _Checker:
         self._made: list[_MadeBatch] = []
 
     def take_made(self, sections: Sections, rows: dict[int, StoredSection]) -> None:
-        """The next of what was made; `rows`: of the indexes, by base offset."""
+        """The next sections of the replacement; `rows`: of the indexes, by base offset."""
         for place, data in sections:
             batches = [found for found, _ in batches_of(data, place.base_offset, place.last_offset)]
             _check_row(rows[place.base_offset], batches)
@@ -153,7 +151,7 @@ class _Checker:
             self.made_until = place.last_offset
 
     def take(self, sections: Sections) -> None:
-        """The next of what it was made of."""
+        """The next sections of the inputs."""
         for place, data in sections:
             for found, _ in batches_of(data, place.base_offset, place.last_offset):
                 self._take(found)
@@ -188,7 +186,7 @@ class _Checker:
             wanted = made.until(found.header.last_offset)
             staying += _places_of(wanted, offsets, skipped)
             if wanted:
-                made.was_made_of(found)
+                made.created_us = max(made.created_us, found.header.created_us)
         self.kept += len(staying)
         self._kept.keep(first + i - skipped for i in staying)
         self._note_over(found, items, first, skipped)
@@ -196,7 +194,7 @@ class _Checker:
             self._expected.add(picked(found, staying))
 
     def _reached(self, last_offset: int) -> Iterator[_MadeBatch]:
-        """Those that have offsets up to `last_offset`; those that are through go."""
+        """Batches with offsets up to `last_offset`; completed ones are checked and removed."""
         while self._made and self._made[0].is_done:
             self._made.pop(0).check_done()
         for made in self._made:
@@ -205,8 +203,8 @@ class _Checker:
             yield made
 
     def _note_over(self, found: Batch, keys: list[bytes | None], first: int, skipped: int) -> None:
-        """Tombstones that may be left out, as nobody needs them any more. `first`: the number of
-        the first record that was not `skipped`."""
+        """Tombstones that are past their retention and may be left out. `first`: the number of the
+        first record that was not `skipped`."""
         until_us, values = self._item.tombstones_until_us, found.columns.values
         if until_us is None or values.valid is None or found.header.created_us > until_us:
             return
@@ -220,7 +218,7 @@ class _Checker:
 
 
 def _places_of(wanted: list[int], offsets: Sequence[int], skipped: int) -> list[int]:
-    """Where each of these offsets is among `offsets`, behind the first `skipped`. Raises
+    """The index in `offsets` of each wanted offset, after the first `skipped`. Raises
     BadBatchError."""
     places = [bisect_left(offsets, offset, lo=skipped) for offset in wanted]
     for place, offset in zip(places, wanted, strict=True):
@@ -230,14 +228,14 @@ def _places_of(wanted: list[int], offsets: Sequence[int], skipped: int) -> list[
 
 
 class _MadeBatch:
-    """A batch of what was made, while the records that it was made of come by."""
+    """A batch of the replacement, while its inputs are being read."""
 
     def __init__(self, found: Batch) -> None:
         self.base_offset = found.header.base_offset
         self._header = found.header
         self._offsets = found.offsets()
         self._at = 0
-        self._created_us = 0  # the newest of what it was made of
+        self.created_us = 0  # the newest of its inputs so far
 
     @property
     def is_done(self) -> bool:
@@ -248,12 +246,9 @@ class _MadeBatch:
         begin, self._at = self._at, bisect_right(self._offsets, last_offset, lo=self._at)
         return list(self._offsets[begin : self._at])
 
-    def was_made_of(self, found: Batch) -> None:
-        self._created_us = max(self._created_us, found.header.created_us)
-
     def check_done(self) -> None:
         """Raises BadBatchError."""
-        if not self.is_done or self._created_us != self._header.created_us:
+        if not self.is_done or self.created_us != self._header.created_us:
             raise BadBatchError(
                 f"the batch at {self.base_offset} says that it was created at another time than "
                 "the newest of its records"
@@ -261,7 +256,7 @@ class _MadeBatch:
 
 
 def _check_row(row: StoredSection, batches: list[Batch]) -> None:
-    """What the index says of a section is so. Raises BadBatchError."""
+    """Raises BadBatchError unless the index describes this section."""
     if row.length > limits.ENTRY_BYTES_MAX:
         raise BadBatchError(f"a section of {row.length} bytes is too large to be read")
     headers = [found.header for found in batches]

@@ -1,6 +1,5 @@
-"""What the tidier reads and writes, each object checked: inputs by their checksums, and what was
-written by reading it back and comparing it with what it was made of.
-"""
+"""The tidier's reads and writes: inputs are checked by checksums, outputs by reading them back and
+comparing their records with the inputs."""
 
 from __future__ import annotations
 
@@ -33,8 +32,8 @@ class CheckedObjects:
         self.bytes_read = self.bytes_written = 0
 
     async def get(self, key: str, check: Callable[[bytes], _T]) -> _T:
-        """What `check` makes of the object in a thread; it is asked for again when that says that
-        it is damaged. Raises CorruptObjectError, StoreError."""
+        """The result of `check` on the object, in a thread; the object is read again if `check`
+        raises BadBatchError. Raises CorruptObjectError, StoreError."""
 
         async def get() -> bytes:
             return await self._store.get(key)
@@ -57,7 +56,7 @@ class CheckedObjects:
         self.bytes_written += len(body)
 
     async def read_back(self, made: StoredObject, bucket_id: bytes, expected: Expected) -> None:
-        """The object is in the bucket as it was meant, and holds those records. Raises
+        """Check that the object in the bucket has this index and these records. Raises
         CorruptObjectError, StoreError."""
 
         def check(body: bytes) -> None:

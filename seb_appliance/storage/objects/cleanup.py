@@ -1,7 +1,7 @@
-"""Deleting what nobody needs any more: tidied journal entries, and condemned objects.
+"""Deleting tidied journal entries and condemned objects.
 
-Which those are is decided elsewhere, by what is stored in the journal. Here is only what a bucket
-adds: entries go at or below the floor and never an epoch entry, whoever asks.
+Others decide which, by what the journal holds. This file guarantees that only entries at or below
+the floor are deleted, and never an epoch entry.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class BucketCleaner:
         return [(info.key, layout.epoch_of(info.key)) for info in found]
 
     async def delete_objects(self, keys: Sequence[str]) -> None:
-        """Delete objects that an entry on our log condemned longer ago than the grace time."""
+        """Delete objects that our log condemned longer ago than the grace time."""
         assert all(layout.epoch_of(key) is not None or layout.parse_go_batch(key) for key in keys)
         await self._delete(keys)
 
@@ -85,7 +85,7 @@ class BucketCleaner:
 
 
 class _Chain:
-    """Which entries are on the log, by the writers of it."""
+    """Which entries are on the log, by its writers."""
 
     def __init__(self, mode: Mode, writers: Sequence[EntryRef]) -> None:
         self._mode = mode
@@ -104,7 +104,7 @@ class _Chain:
     def may_go(self, place: tuple[Claim | None, int], until_seq: int) -> bool:
         claim, seq = place
         if self._mode == "A":
-            # A writer's first entry is its epoch entry: what its key fences is fenced for ever.
+            # A writer's first entry is its epoch entry: its key must stay taken forever.
             return claim is None and seq <= until_seq and seq not in self._first_seqs
         if claim not in self._spans:
             return False

@@ -1,7 +1,7 @@
 """Compacting sections of segments: the newest record of each record key stays, at its offset.
 
-The sections are read twice, some mebibytes at a time: first to find out which records stay, then to
-write these. What is written answers for all offsets that its inputs answered for.
+The sections are read twice, some mebibytes at a time: first to find the records that stay, then to
+write them. The output answers for all offsets of its inputs.
 """
 
 from __future__ import annotations
@@ -34,37 +34,35 @@ from seb_appliance.storage.objects.merging import (
     joined,
 )
 
-# Which records of many are the newest of their record key, in bounded memory.
-#
-# Record keys are held in a dictionary until they take too much, then written down in their order;
-# at the end the sorted files are merged. Keys are compared whole, never by a hash of them.
-
-
 _HEAD: Final = struct.Struct("<Iq")  # length of the record key, number of the record
-_OF_A_KEY_BYTES: Final = 160  # that it takes in memory beside its bytes
+_OF_A_KEY_BYTES: Final = 160  # in memory, beside the key's own bytes
 _BUFFER_BYTES: Final = 64 * limits.KIB
+_RECORDS_MAX: Final = 65_536  # of a batch
+_OBJECTS_MAX: Final = 512  # of a job; one entry names them all
+
+Sections: TypeAlias = "list[tuple[SectionPlace, bytes]]"
 
 
 class Survivors:
-    """A bit for each record, by its number: whether it stays. `count` of them do."""
+    """A bit for each record, by its number: whether it stays. `count` of them stay."""
 
     def __init__(self) -> None:
         self.count = 0
         self._bits = bytearray()
 
     def reach(self, records: int) -> None:
-        """There are so many records."""
+        """Make room for this number of records."""
         self._bits.extend(bytes((records + 7) // 8 - len(self._bits)))
 
     def keep(self, numbers: Iterable[int]) -> None:
-        """These stay, none of which did before."""
+        """Mark these records; none of them was marked before."""
         bits = self._bits
         for number in numbers:
             bits[number >> 3] |= 1 << (number & 7)
             self.count += 1
 
     def are_left_by(self, kept: Survivors, may_go: Survivors) -> bool:
-        """Whether `kept` are all of these but perhaps some of `may_go`, and nothing else."""
+        """Whether `kept` are all of these except perhaps some of `may_go`, and nothing else."""
         ours, stay, go = self.as_number(), kept.as_number(), may_go.as_number()
         return ours | stay == ours and not ours & ~(stay | go)
 
@@ -73,15 +71,19 @@ class Survivors:
         return int.from_bytes(self._bits, "little")
 
     def among(self, first: int, count: int) -> list[int]:
-        """Those of `count` records from `first` on that stay, counted from `first`."""
+        """Which of `count` records from `first` on stay, counted from `first`."""
         bits = self._bits
         numbers = range(first, first + count)
         return [i for i, number in enumerate(numbers) if bits[number >> 3] >> (number & 7) & 1]
 
 
 class NewestRecords:
-    """Give `add` all records in the order of their offsets, then ask `finish`. Files without a name
-    are made in `folder` when there are many record keys. Raises OSError."""
+    """Finds the newest record of each record key in bounded memory. Pass all records to `add` in
+    the order of their offsets, then call `finish`. Raises OSError.
+
+    Keys are held in a dictionary; when that is too large, they are written in order to an unnamed
+    file in `folder`, and the files are merged at the end. Keys are compared whole, not by a hash.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.count = 0  # records that were added
@@ -92,7 +94,7 @@ class NewestRecords:
         self._survivors = Survivors()
 
     def add(self, keys: Sequence[bytes | None]) -> None:
-        """The record keys of the next records; one without stays for sure."""
+        """The record keys of the next records; a record without a key stays."""
         first, self.count = self.count, self.count + len(keys)
         self._survivors.reach(self.count)
         before = len(self._newest)
@@ -109,8 +111,14 @@ class NewestRecords:
             if self._room_bytes < 0:
                 self._write_down()
 
+    def add_sections(self, sections: Sections) -> None:
+        for place, data in sections:
+            for found, _ in batches_of(data, place.base_offset, place.last_offset):
+                keys = found.columns.keys
+                self.add([None] * found.header.count if keys is None else keys.slice())
+
     def finish(self) -> Survivors:
-        """The newest record of each record key, and those that have none."""
+        """The newest record of each record key, and all records without one."""
         if self._sorted:
             self._write_down()
             self._survivors.keep(number for _, number in _newest_of(self._sorted))
@@ -164,15 +172,9 @@ def _rows(file: IO[bytes]) -> Iterator[tuple[bytes, int]]:
         yield file.read(length), number
 
 
-_RECORDS_MAX: Final = 65_536  # of a batch
-_OBJECTS_MAX: Final = 512  # of a job; one entry names them all
-
-Sections: TypeAlias = "list[tuple[SectionPlace, bytes]]"
-
-
 async def compact(job: RewriteJob, store: CheckedObjects, folder: Path) -> Rewritten:
-    """What the job's compactions leave, stored and read back. `folder`: for record keys that are
-    too many for memory. Raises CorruptObjectError, StoreError, OSError."""
+    """Performs the job's compactions; the output is stored and read back. `folder`: for record keys
+    that do not fit into memory. Raises CorruptObjectError, StoreError, OSError."""
     places: dict[int, list[SectionPlace]] = {}
     for place in job.sections:
         places.setdefault(place.topic_id, []).append(place)
@@ -201,11 +203,11 @@ async def _compact_topic(
     store: CheckedObjects,
     folder: Path,
 ) -> int:
-    """How many records did not stay."""
+    """The number of removed records."""
     newest = NewestRecords(folder)
     try:
         async for sections in read_sections(places, store):
-            await asyncio.to_thread(_survey, newest, sections)
+            await asyncio.to_thread(newest.add_sections, sections)
         survivors = await asyncio.to_thread(newest.finish)
     finally:
         newest.close()
@@ -213,7 +215,8 @@ async def _compact_topic(
     output.begin_topic()
     async for sections in read_sections(places, store):
         await asyncio.to_thread(keeper.take, sections)
-        await output.seal_if_full()
+        if output.is_full:
+            await output.seal()
     await asyncio.to_thread(keeper.finish)
     return newest.count - keeper.kept
 
@@ -221,7 +224,7 @@ async def _compact_topic(
 async def read_sections(
     places: Sequence[SectionPlace], store: CheckedObjects
 ) -> AsyncIterator[Sections]:
-    """All sections in order; neighbours in an object come by one request."""
+    """All sections in order; neighbours in an object are read by one request."""
     neighbours: list[list[SectionPlace]] = []
     size_bytes = 0
     for place in places:
@@ -254,18 +257,11 @@ async def _get(places: Sequence[SectionPlace], store: CheckedObjects) -> Section
     return await store.get_range(first.key, first.at, length, check)
 
 
-def _survey(newest: NewestRecords, sections: Sections) -> None:
-    for place, data in sections:
-        for found, _ in batches_of(data, place.base_offset, place.last_offset):
-            keys = found.columns.keys
-            newest.add([None] * found.header.count if keys is None else keys.slice())
-
-
 class _Keeper:
-    """Takes what stays of a topic's batches, and packs it into batches of about a mebibyte.
+    """Packs the records of a topic that stay into batches of about a mebibyte.
 
-    A batch of which nothing stays leaves its offsets to the next one. The last record of all stays
-    in any case, so that there is no range without a record.
+    The offsets of a batch without such records go to the next one. The very last record always
+    stays, so that no range is without a record.
     """
 
     def __init__(self, item: Compaction, survivors: Survivors, count: int, output: _Output) -> None:
@@ -314,7 +310,7 @@ class _Keeper:
         self._waiting_records += len(staying)
 
     def _is_over(self, found: Batch, i: int) -> bool:
-        """Whether the record is a tombstone that nobody needs any more."""
+        """Whether the record is a tombstone past its retention."""
         until_us = self._item.tombstones_until_us
         keys = found.columns.keys
         is_over = (
@@ -370,12 +366,12 @@ class _Output:
         count = len(columns)
         self._draft.add(topic_id, [Piece(base, last, count, created_us, largest_us, data)])
 
-    async def seal_if_full(self) -> None:
-        if self._draft.size_bytes >= self._full_bytes:
-            await self.seal()
+    @property
+    def is_full(self) -> bool:
+        return self._draft.size_bytes >= self._full_bytes
 
     async def seal(self) -> None:
-        """Store what there is, and read it back."""
+        """Store the object, and read it back."""
         draft, expected = self._draft, self._expected
         draft.end_section()
         if not draft.sections:

@@ -1,7 +1,6 @@
-"""Merging: many small batches of one topic become few larger ones, record for record the same.
+"""Merging many small batches of one topic into few larger ones with the same records.
 
-Batches that are large stay as they are. A `Fingerprint` tells whether what was written holds the
-very records that were read.
+Large batches stay as they are. A `Fingerprint` shows whether the output holds the same records.
 """
 
 from __future__ import annotations
@@ -22,8 +21,8 @@ from seb_appliance.formats.columns import BinaryColumn, Bytes, Columns, int64s
 from seb_appliance.formats.compression import Compressor
 from seb_appliance.formats.operations import StoredSection
 
-# Inflated, for a batch is unpacked whole for the one record that is asked for: a third of a
-# millisecond, and larger ones hardly shrink better (benchmarks/compression.py).
+# Inflated. A batch is unpacked whole to read one record, which takes a third of a millisecond;
+# larger ones hardly compress better (benchmarks/compression.py).
 _MERGED_BYTES: Final = 256 * limits.KIB
 _STAYS_BYTES: Final = 128 * limits.KIB  # of a batch that is not worth merging
 _RECORDS_MAX: Final = 65_536  # of a merged batch
@@ -31,7 +30,7 @@ _RECORDS_MAX: Final = 65_536  # of a merged batch
 
 @dataclass(slots=True)
 class Fingerprint:
-    """What records amount to, whatever batches they lie in."""
+    """A checksum of records that does not depend on their division into batches."""
 
     count: int = 0
     _crcs: list[int] = field(default_factory=lambda: [0] * 8)
@@ -63,7 +62,7 @@ def _bytes_of(column: BinaryColumn | None, count: int, absent: int = -1) -> tupl
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """One batch to be written."""
+    """A batch to write."""
 
     base_offset: int
     last_offset: int
@@ -173,11 +172,9 @@ def joined(batches: list[Batch]) -> Columns:
     )
 
 
-# An object in the making: batches become sections of about a mebibyte, back to back.
-
-
 class ObjectDraft:
-    """`sections` are those that are whole; call `end_section` behind the last batch of a range."""
+    """An object being built: batches become sections of about a mebibyte. `sections`: the complete
+    ones; call `end_section` after the last batch of a range."""
 
     def __init__(self) -> None:
         self.sections: list[StoredSection] = []
@@ -189,7 +186,7 @@ class ObjectDraft:
 
     @property
     def size_bytes(self) -> int:
-        """Of header and sections, with the one that is not whole yet."""
+        """Of header and sections, including the incomplete one."""
         return self._size_bytes + self._pieces_bytes
 
     def add(self, topic_id: int, pieces: Iterable[Piece]) -> None:

@@ -1,7 +1,7 @@
 """Rewriting journal entries and old objects into segments and packed objects.
 
-Reads and PUTs, and nothing else: neither appends nor deletes. Every object that it answers with was
-read back from the bucket, and holds, record for record, what its inputs held.
+Only reads and PUTs. Every object in the result was read back from the bucket and holds the same
+records as its inputs.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class _Input:
 
 @dataclass(slots=True)
 class _Run:
-    """Neighbouring sections of one topic, to be replaced together."""
+    """Adjacent sections of one topic, to be replaced together."""
 
     topic_id: int
     inputs: list[_Input]
@@ -55,8 +55,8 @@ class _Run:
 
 
 class ObjectRewriter:
-    """Fulfils `broker.rewrite_jobs.Rewriter` over a store, in this process. `folder`: where record
-    keys are sorted when there are many."""
+    """A `broker.rewrite_jobs.Rewriter` in this process. `folder`: for record keys that do not fit
+    into memory."""
 
     def __init__(self, store: RetryingStore, mode: Mode, folder: Path) -> None:
         self.asked = Asked()  # nothing: `store` counts for itself, if it counts
@@ -75,11 +75,10 @@ class ObjectRewriter:
         return await self._merge(job, objects)
 
     async def close(self) -> None:
-        """Nothing is held; the store is its owner's to close."""
+        """Does nothing: the store is closed by its owner."""
 
     async def _merge(self, job: RewriteJob, store: CheckedObjects) -> Rewritten:
-        read = self._read_entries if job.entries else self._read_sections
-        inputs = await read(job, store)
+        inputs = await self._read(job, store)
         runs = await asyncio.to_thread(_runs, inputs, job)
         del inputs
         objects: list[StoredObject] = []
@@ -98,19 +97,15 @@ class ObjectRewriter:
             bytes_written=store.bytes_written,
         )
 
-    async def _read_entries(self, job: RewriteJob, store: CheckedObjects) -> list[_Input]:
-        """Sections of whole entries that living topics can read, in the order of the entries."""
-        reads = (
-            store.get(layout.object_key(self._mode, ref), partial(_of_entry, ref, job))
-            for ref in job.entries
-        )
-        return [item for inputs in await together(reads, READS_AT_ONCE) for item in inputs]
-
-    async def _read_sections(self, job: RewriteJob, store: CheckedObjects) -> list[_Input]:
+    async def _read(self, job: RewriteJob, store: CheckedObjects) -> list[_Input]:
+        """The sections of the job's entries that topics can still read, or of its objects."""
         places: dict[str, list[SectionPlace]] = {key: [] for key in job.inputs}
         for place in job.sections:
             places[place.key].append(place)
-        reads = (store.get(key, partial(_of_object, within)) for key, within in places.items())
+        reads = [
+            store.get(layout.object_key(self._mode, ref), partial(_of_entry, ref, job))
+            for ref in job.entries
+        ] or [store.get(key, partial(_of_object, within)) for key, within in places.items()]
         return [item for inputs in await together(reads, READS_AT_ONCE) for item in inputs]
 
 

@@ -1,7 +1,6 @@
-"""Verified bytes of sections: from memory, from the cache on disk, from the bucket, in that order.
+"""Verified bytes of sections: from memory, from the cache on disk, or from the bucket.
 
-Every CRC is checked on every read, wherever the bytes came from: a real store was seen to hand on
-a flipped bit without a word.
+Every read checks the CRC, whatever the source: a real store was seen to return a flipped bit.
 """
 
 from __future__ import annotations
@@ -59,7 +58,7 @@ class BucketSections:
         self.from_memory = self.from_disk = self.from_bucket = self.damaged = 0
 
     def keep(self, entry: EncodedEntry) -> None:
-        """An entry of ours was stored: keep it in memory, and put it on disk meanwhile."""
+        """Keep a stored entry of ours in memory, and write it to the cache on disk."""
         seq = entry.entry.header.seq
         self._tail[seq] = entry.body
         self._tail_bytes += len(entry.body)
@@ -80,8 +79,7 @@ class BucketSections:
         return self._cache.used_bytes if self._cache is not None else 0
 
     async def signed_urls(self, objects: Sequence[ObjectRef], valid_s: int) -> list[str] | None:
-        """By which anyone may read these objects for `valid_s` seconds; None where the bucket has
-        no URLs. Raises StoreError."""
+        """See `ObjectStore.signed_urls`. Raises StoreError."""
         return await self._store.signed_urls([ref.key for ref in objects], valid_s)
 
     async def signed_upload(self, segment: NewSegment, valid_s: int) -> SignedUpload | None:
@@ -119,17 +117,18 @@ class BucketSections:
         return data
 
     async def close(self) -> None:
-        """Let what is on its way to the disk arrive."""
+        """Wait for writes to the cache."""
         await asyncio.to_thread(self._cache_thread.shutdown)
 
     def _in_cache_thread(self, work: Callable[[], None]) -> None:
         self._cache_backlog += 1
         future = asyncio.get_running_loop().run_in_executor(self._cache_thread, work)
-        future.add_done_callback(self._left_cache_thread)
 
-    def _left_cache_thread(self, future: asyncio.Future[None]) -> None:
-        self._cache_backlog -= 1
-        future.result()  # the cache handles what a disk may do; anything else is a bug to show
+        def done(future: asyncio.Future[None]) -> None:
+            self._cache_backlog -= 1
+            future.result()  # the cache handles disk errors; any other error is a bug to show
+
+        future.add_done_callback(done)
 
     async def _from_disk(self, ref: SectionRef) -> bytes | None:
         if self._cache is None:
@@ -145,7 +144,7 @@ class BucketSections:
         return None
 
     async def _from_bucket(self, ref: SectionRef) -> bytes:
-        """Asked up to three times: for an answer, and for one that was not damaged on its way."""
+        """Tries up to three times, for an answer that is not damaged."""
         key = self._key_of(ref.entry)
         failure: StoreError | CorruptObjectError | None = None
         for attempt in range(ATTEMPTS):

@@ -9,6 +9,7 @@ import asyncio
 import hashlib
 import os
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -36,8 +37,8 @@ def floor_of(snapshots: Sequence[SnapshotName]) -> int:
 
 
 class SnapshotStore:
-    """The snapshots in one bucket. Compressing, hashing and files are a thread's work.
-    `stored_bytes`: of all that the last `list` found, less what was removed since."""
+    """The snapshots in one bucket. Compression, hashing and file access run in threads.
+    `stored_bytes`: of all that the last `list` found, less those removed since."""
 
     def __init__(self, store: RetryingStore, failpoints: Failpoints) -> None:
         self._store = store
@@ -75,18 +76,17 @@ class SnapshotStore:
     async def publish(
         self, source: Path, position: Position, check: Callable[[Path], Awaitable[None]]
     ) -> SnapshotName:
-        """Store `source` as the snapshot as of `position`, read it back, remove what is too old.
+        """Store `source` as the snapshot as of `position`, read it back, and remove old ones.
 
         `check` opens the file that was read back and raises CorruptObjectError if it is not a good
-        state; only then do the older snapshots lose their place. One that is damaged is removed
-        again: the floor would count it, and three such would let go of entries that the good ones
-        need. Mode B: `source` must hold only entries whose claims check has passed. Uses the file
-        `<source>.read-back`, and removes it.
+        state. A damaged snapshot is removed again: the floor would count it, and entries that good
+        ones need could be deleted. Mode B: `source` must hold only entries whose claims check has
+        passed. Uses the temporary file `<source>.read-back`.
         """
         body = await asyncio.to_thread(_pack, source)
         name = SnapshotName(position.seq, _digest(body))
         self._failpoints.reach("K14")
-        # The content is in the name: whoever else puts this key puts these bytes.
+        # The name holds the digest: another writer that stores this key stores these bytes.
         await self._store.put(name.key, body)
         self._failpoints.reach("K15")
         read_back = source.with_name(source.name + ".read-back")
@@ -98,18 +98,15 @@ class SnapshotStore:
             raise
         finally:
             await asyncio.to_thread(read_back.unlink, missing_ok=True)
-        await self._remove_old()
-        return name
-
-    async def _remove_old(self) -> None:
-        """Keep the three newest. A writer that was fenced meanwhile may do this too: whatever it
-        saw, three newer ones than those that it removes are in the bucket."""
+        # Keep the three newest. Safe even for a writer that was fenced meanwhile: three newer ones
+        # than those that it removes are in the bucket.
         names = await self.list()
         floor = floor_of(names)
-        for name in names:
-            if name.seq < floor:
-                await self._store.delete(name.key)
-                self._sizes.pop(name.key, None)
+        for old in names:
+            if old.seq < floor:
+                await self._store.delete(old.key)
+                self._sizes.pop(old.key, None)
+        return name
 
 
 def _digest(body: bytes) -> str:
@@ -136,7 +133,8 @@ def _unpack(name: SnapshotName, body: bytes, target: Path) -> None:
     inflater = zstd.ZstdDecompressor()
     left = limits.SNAPSHOT_BYTES_MAX
     try:
-        with open(target, "wb", opener=_for_us_alone) as file:
+        # Only this user may read a state, whatever the umask.
+        with open(target, "wb", opener=partial(os.open, mode=0o600)) as file:
             chunk = inflater.decompress(body, _CHUNK_BYTES)
             while chunk:
                 left -= len(chunk)
@@ -152,15 +150,9 @@ def _unpack(name: SnapshotName, body: bytes, target: Path) -> None:
         raise CorruptObjectError(f"{name.key} ends before its frame does")
 
 
-def _for_us_alone(path: str, flags: int) -> int:
-    """For `open`: what a state holds is for nobody else on the machine, whatever the umask."""
-    return os.open(path, flags, 0o600)
-
-
 class SnapshotSchedule:
-    """When a snapshot is due: replaying the tail would take over 5 s (estimated), at most one a
-    minute, never without a new entry. Pure: the caller asks after applied entries, no timer runs.
-    """
+    """When a snapshot is due: if replaying the tail would take over 5 s (estimated), at most one a
+    minute, never without a new entry. The caller asks after applied entries; no timer runs."""
 
     TAIL_S_MAX: Final = 5.0
 
@@ -187,7 +179,7 @@ class SnapshotSchedule:
         return tail_s > self.TAIL_S_MAX and self._clock.monotonic_s() >= self._next_s
 
     def started(self) -> None:
-        """A snapshot is being made: if it fails, the next attempt is a minute away as well."""
+        """A snapshot is being made; the next attempt is a minute away even if it fails."""
         self._next_s = self._clock.monotonic_s() + limits.SNAPSHOT_INTERVAL_S_MIN
 
     def published(self, seq: int) -> None:

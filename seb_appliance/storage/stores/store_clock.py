@@ -1,8 +1,5 @@
-"""The wall clock, checked against the Date of the store's answers.
-
-Three clocks tell the time: the machine's wall clock, the store's Date, and the monotonic clock,
-which carries both on. One that jumps is outvoted by the two others.
-"""
+"""The wall clock, checked against the Date of the store's answers and the monotonic clock: of these
+three, the two that agree win over one that jumps."""
 
 from __future__ import annotations
 
@@ -14,8 +11,7 @@ from seb_appliance.storage.stores.object_store import ObjectStore
 
 
 class StoreClock:
-    """A `Clock`; only wall time is corrected. `dates_refused`: how often a Date was looked at that
-    cannot be right."""
+    """A `Clock` that corrects wall time only. `dates_refused`: number of impossible Dates."""
 
     def __init__(self, clock: Clock, store: ObjectStore) -> None:
         self.dates_refused = 0
@@ -24,8 +20,8 @@ class StoreClock:
         self._ahead_us: int | None = None  # of the monotonic clock, when the store was heard last
 
     def wall_us(self) -> int:
-        """The machine's, while the store's Date is within ten minutes of it, or there is none. Else
-        whichever of them has not jumped; of the first Date, nobody can tell: it is taken."""
+        """The machine's time, if the store's Date is absent or within ten minutes of it. Otherwise
+        the one of the two that has not jumped; a first Date that differs is trusted."""
         monotonic_us = int(self._clock.monotonic_s() * 1e6)
         wall_us = min(max(0, self._clock.wall_us()), limits.TIME_US_MAX)
         store_us = self._store_us(monotonic_us)

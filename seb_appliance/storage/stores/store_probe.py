@@ -1,4 +1,4 @@
-"""The start-up store test: what this store can promise, found out and not looked up in a list.
+"""The store test at startup: what this store guarantees, found by requests and not by its name.
 
 Some stores create an object only if it is absent, some answer 501, some ignore the condition and
 overwrite. `seb serve` tests at each start; `seb doctor` prints the same report.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 from seb_appliance.clock import Clock
@@ -37,7 +37,7 @@ CLOCK_OFFSET_S_MAX: Final = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One promise. `fatal`: without it the store cannot be used at all."""
+    """One guarantee. `fatal`: without it the store cannot be used."""
 
     name: str
     passed: bool
@@ -62,14 +62,6 @@ class StoreTestReport:
         return "; ".join(check.detail for check in self.checks if check.fatal and not check.passed)
 
 
-@dataclass(slots=True)
-class _Findings:
-    checks: list[Check] = field(default_factory=list)
-    warnings: list[str] = field(default_factory=list)
-    put_s: list[float] = field(default_factory=list)
-    written: set[str] = field(default_factory=set)
-
-
 class StoreTest:
     """One run, on `probe/<probe id>/` of its own; what it wrote is removed at the end."""
 
@@ -85,11 +77,13 @@ class StoreTest:
         self._clock = clock
         self._folder = f"{layout.PROBE}{probe_id}/"
         self._list_rounds = list_rounds
-        self._found = _Findings()
+        self._checks: list[Check] = []
+        self._warnings: list[str] = []
+        self._put_s: list[float] = []
+        self._written: set[str] = set()
 
     async def run(self, wanted: Mode | None = None) -> StoreTestReport:
-        """The whole test. `wanted` "B": the bucket is in mode B already, so what mode B needs is
-        tested even if the store could do better."""
+        """The whole test. `wanted` "B": test what mode B needs even if the store allows mode A."""
         try:
             creates = await self._creates_only_if_absent()
             if creates:
@@ -105,33 +99,32 @@ class StoreTest:
         return self._report(mode)
 
     def _report(self, mode: Mode) -> StoreTestReport:
-        found = self._found
         offset_s = 0.0
         if (ahead_s := self._store.date_ahead_s) is not None:
             offset_s = ahead_s + self._clock.monotonic_s() - self._clock.wall_us() / 1e6
         if abs(offset_s) > CLOCK_OFFSET_S_MAX:
-            found.warnings.append(
+            self._warnings.append(
                 f"the clock of this machine is {abs(offset_s):.0f} s "
                 f"{'behind' if offset_s > 0 else 'ahead of'} the store's: set up NTP"
             )
-        durations = sorted(found.put_s)
+        durations = sorted(self._put_s)
         return StoreTestReport(
             mode,
-            tuple(found.checks),
-            tuple(found.warnings),
+            tuple(self._checks),
+            tuple(self._warnings),
             durations[len(durations) // 2],
             durations[len(durations) * 99 // 100],
             offset_s,
         )
 
     def _note(self, name: str, passed: bool, detail: str, *, fatal: bool = False) -> None:
-        self._found.checks.append(Check(name, passed, detail, fatal))
+        self._checks.append(Check(name, passed, detail, fatal))
 
     async def _timed(self, key: str, request: Callable[[], Awaitable[None]]) -> None:
-        self._found.written.add(key)
+        self._written.add(key)
         began_s = self._clock.monotonic_s()
         await request()
-        self._found.put_s.append(self._clock.monotonic_s() - began_s)
+        self._put_s.append(self._clock.monotonic_s() - began_s)
 
     async def _put(self, key: str, body: bytes) -> None:
         await self._store.ask(lambda: self._timed(key, lambda: self._store.raw.put(key, body)))
@@ -162,7 +155,7 @@ class StoreTest:
             return False
         await self._returns(key, second)
         self._note(name, False, "no: the store ignores the condition and overwrites (mode B)")
-        self._found.warnings.append(
+        self._warnings.append(
             "this store answers 200 to a create-only PUT of a key that is taken, and overwrites. "
             "Other software that relies on the condition will lose data here; Seb uses claims."
         )
@@ -193,7 +186,7 @@ class StoreTest:
             f"{RACE_WRITERS} writers: one winner for {RACE_KEYS - bad} of {RACE_KEYS} keys",
         )
         if not passed:
-            self._found.warnings.append(
+            self._warnings.append(
                 "create-only PUT works on this store, but not when several race for one key"
             )
         return passed
@@ -225,8 +218,8 @@ class StoreTest:
         self._note("GET of a range", not wrong, wrong or "exact", fatal=True)
 
     async def _wrong_range(self, key: str, start: int, length: int, wanted: ObjectRange) -> str:
-        """What is wrong with a range, or "". An answer that is none (another status, other bytes
-        than asked for) looks like one that was lost, so it is asked for a few times only."""
+        """What is wrong with a range, or "". A wrong status or range looks like a lost answer, so
+        it is requested only a few times."""
         why = ""
         for attempt in range(RANGE_ATTEMPTS):
             try:
@@ -255,7 +248,7 @@ class StoreTest:
     async def _configuration(self) -> bool:
         """Whether versioning is on or suspended: create-only PUT cannot be trusted there."""
         said = await self._store.check_configuration()
-        self._found.warnings.extend(said)
+        self._warnings.extend(said)
         versioned = any(warning.startswith("versioning") for warning in said)
         self._note("bucket settings", not said, "; ".join(said) or "nothing that disturbs")
         return versioned
@@ -284,8 +277,8 @@ class StoreTest:
         self._note("LIST shows what was just PUT", not misses, detail, fatal=True)
 
     async def _clean_up(self) -> None:
-        """A probe that stays is litter and does no harm: no reason to fail a start. But whoever may
-        not delete it may not delete what the tidier replaces, either."""
+        """A remaining probe object is harmless, so errors do not fail a start. But credentials that
+        may not delete it may not delete what the tidier replaces, either."""
         denied: list[str] = []
 
         async def remove(keys: list[str]) -> None:
@@ -297,10 +290,10 @@ class StoreTest:
             except StoreError:
                 pass
 
-        keys = sorted(self._found.written)
+        keys = sorted(self._written)
         await asyncio.gather(*(remove(keys[first::8]) for first in range(8)))
         if denied:
-            self._found.warnings.append(
+            self._warnings.append(
                 f"the credentials may not delete ({denied[0]}): what is merged or past its "
                 "retention stays in the bucket and is paid for. Allow s3:DeleteObject."
             )
