@@ -1,5 +1,5 @@
-"""Record batch, version 1, as the Go broker writes it (docs/FORMAT.md): read as it is, turned into
-version 2 for whoever reads its records, and written for an export.
+"""Record batch, version 1, as the Go broker writes it (docs/FORMAT.md): read, converted to version
+2, and written for an export.
 
 A 32-byte header, one uint32 start per record, then the data. In a bucket the whole file is one
 gzip stream; in the Go broker's local cache it is plain. Both are accepted.
@@ -23,7 +23,7 @@ from seb_appliance.formats.columns import BinaryColumn, Bytes, Columns, pad8
 MAGIC: Final = b"seb!"
 VERSION: Final = 1
 GZIP_MAGIC: Final = b"\x1f\x8b"
-# Whatever Go's library writes: no name, year 1 cut to 32 bits as the time, no known system.
+# As Go's library writes it: no name, year 1 cut to 32 bits as the time, no known system.
 GZIP_HEADER: Final = bytes.fromhex("1f8b0800 00096e88 00ff")
 _HEADER = struct.Struct("<4shqI14s")
 _GZIP_TRAILER = struct.Struct("<II")  # CRC-32 and length of what was compressed
@@ -71,8 +71,8 @@ def inflate(stored: bytes) -> bytes | bytearray:
 
 
 def check_records(found: BatchV1) -> None:
-    """Raises BadBatchError for what no topic can hold: a file without records, one of a time before
-    1970, or one that is longer than a batch of version 2 may be."""
+    """Raises BadBatchError for a file without records, with a time before 1970, or too long for a
+    batch of version 2."""
     count = len(found.values)
     if not 1 <= count <= limits.BATCH_RECORDS_MAX:
         raise BadBatchError(f"a file of {count} records")

@@ -1,4 +1,4 @@
-"""What is stored of a topic that is a stream of the Durable Streams protocol."""
+"""The stored state of a topic that is a stream of the Durable Streams protocol."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ class ClosedBy(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fiel
 
 
 class StreamFork(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """What a stream is a fork of: the parent's topic, the offset that was named, or the end that it
-    had, and how much of what follows there came along."""
+    """The parent's topic, the requested offset (or the parent's end), and how much after it was
+    included."""
 
     topic: str
     offset: Whole
@@ -25,9 +25,8 @@ class StreamFork(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fi
 
 
 class StreamState(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What makes a topic such a stream. It is gone after `ttl_s` seconds
-    without a read or append, or at `expires_us`; a closed one takes no records, whoever sends them;
-    `last_seq` is the largest Stream-Seq."""
+    """A stream expires after `ttl_s` seconds without a read or append, or at `expires_us`. A closed
+    one accepts no records. `last_seq` is the largest Stream-Seq."""
 
     content_type: str
     ttl_s: Whole | None = None
@@ -39,5 +38,4 @@ class StreamState(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_
 
     @property
     def expires(self) -> bool:
-        """Whether its time may be up one day."""
         return self.ttl_s is not None or self.expires_us is not None

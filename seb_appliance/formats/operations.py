@@ -1,8 +1,8 @@
-"""What a journal entry can tell: operations, which contents.py puts into admission order.
+"""The operations in a journal entry; contents.py orders them.
 
 Entries carry results, never conditions: replay applies each operation and decides nothing. Every
-struct refuses unknown fields and versions, so that a release that does not know an event stops
-instead of misreading it. Sections are msgpack arrays (there are many), events are maps.
+struct refuses unknown fields and versions, so that an older release stops instead of misreading an
+event. Sections are msgpack arrays (there are many), events are maps.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ class TopicCreated(_Event, frozen=True, kw_only=True, tag="topic_created"):
 
 
 class TopicForked(_Event, frozen=True, kw_only=True, tag="topic_forked"):
-    """A topic is made that shares the records of `parent_id` from `log_start_offset` on, below
-    `fork_offset`; its own begin there. Until it is deleted or trimmed, what it shares stays as it
-    is, whatever becomes of its parent."""
+    """A new topic shares the records of `parent_id` from `log_start_offset` up to `fork_offset`,
+    where its own begin. Shared records stay unchanged until it is deleted or trimmed, whatever
+    happens to its parent."""
 
     topic_id: Whole
     name: str
@@ -66,8 +66,8 @@ class TopicChanged(_Event, frozen=True, kw_only=True, tag="topic_changed"):
 
 
 class TopicDeleted(_Event, frozen=True, kw_only=True, tag="topic_deleted"):
-    """Nobody reads or writes it any more. While it has forks its name stays taken, and what they
-    share stays; it goes with the last of them."""
+    """The topic cannot be read or written any more. While it has forks, its name stays taken and
+    shared records stay; it is removed with the last fork."""
 
     topic_id: Whole
 
@@ -80,8 +80,8 @@ class StreamSet(_Event, frozen=True, kw_only=True, tag="stream_set"):
 
 
 class TopicTrimmed(_Event, frozen=True, kw_only=True, tag="topic_trimmed"):
-    """Records below `log_start_offset` can be read no more; sections that lie wholly below it are
-    in force no more."""
+    """Records below `log_start_offset` cannot be read any more; sections that lie wholly below it
+    are no longer in force."""
 
     topic_id: Whole
     log_start_offset: Whole
@@ -116,7 +116,7 @@ class StoredObject(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_
 class ReplacedRange(
     msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, gc=False
 ):
-    """Offsets of one topic, inclusive: sections in force within them are in force no more."""
+    """Offsets of one topic, inclusive: sections within them are no longer in force."""
 
     topic_id: Whole
     base_offset: Whole
@@ -128,8 +128,7 @@ class SegmentsReplaced(_Event, frozen=True, kw_only=True, tag="segments_replaced
 
     The inputs are named exactly: the entries above the last `entries_until` of an operation before
     up to this one (0: none) and the objects in `inputs`. Object number i has the id
-    seq * 1024 + i. What belongs to topics that are gone, or lies below a topic's log start, is left
-    out by whoever applies it.
+    seq * 1024 + i. A replica ignores sections of deleted topics and below a topic's log start.
     """
 
     replaced: tuple[ReplacedRange, ...]
@@ -151,9 +150,9 @@ class ObjectsAdopted(_Event, frozen=True, kw_only=True, tag="objects_adopted"):
 
 
 class TopicCompacted(_Event, frozen=True, kw_only=True, tag="topic_compacted"):
-    """The sections of the topic within base to last offset are one run of a compaction: no record
-    key is in them twice. Runs within are so no more, those that reach into it are cut there. Stands
-    behind the operation that puts these sections in force."""
+    """The sections of the topic from base to last offset are one run of a compaction: no record key
+    is in them twice. It replaces runs within this range and cuts those that reach into it, and
+    follows the operation that puts these sections in force."""
 
     topic_id: Whole
     base_offset: Whole
@@ -168,7 +167,7 @@ class ObjectsCondemned(_Event, frozen=True, kw_only=True, tag="objects_condemned
 
 
 class ObjectsRemoved(_Event, frozen=True, kw_only=True, tag="objects_removed"):
-    """Condemned objects that were deleted: they are garbage no more."""
+    """Condemned objects that were deleted."""
 
     keys: tuple[str, ...]
 
@@ -200,8 +199,8 @@ class ApiKeyChanged(_Event, frozen=True, kw_only=True, tag="api_key_changed"):
 
 
 class ApiKeyRotated(_Event, frozen=True, kw_only=True, tag="api_key_rotated"):
-    """The API key has a new secret. The one before works until `overlap_until_us`, the one before
-    that no more."""
+    """The API key has a new secret. The previous one works until `overlap_until_us`, older ones do
+    not."""
 
     api_key_id: str
     secret_sha256: bytes
@@ -273,12 +272,11 @@ class LeaseReleased(_Event, frozen=True, kw_only=True, tag="lease_released"):
 
 
 class AuditNoted(_Event, frozen=True, kw_only=True, tag="audit_noted"):
-    """Who did what: stands beside the events that an operator's action made, in the same entry.
+    """Who did what, in the same entry as the events of an operator's action.
 
-    `actor` is the id of an API key, `user:NAME` for a user of the admin page, "" for the appliance
-    itself; `address` is the peer's, `user_agent` what its client calls itself. `before` and `after`
-    are small JSON texts. Changes what is remembered of actions, and who owns a topic or a group
-    that the action makes (shares.py).
+    `actor` is the id of an API key, `user:NAME` for a user of the admin page, "" for the appliance.
+    `before` and `after` are small JSON texts. It also sets the owner of a topic or group that the
+    action creates (shares.py).
     """
 
     at_us: Whole

@@ -78,17 +78,17 @@ def parse_snapshot(key: str) -> SnapshotName | None:
 
 
 def create_only_key(seq: int) -> str:
-    """Where entry `seq` lies in mode A."""
+    """The key of entry `seq` in mode A."""
     return f"{JOURNAL}{seq:020d}.seb"
 
 
 def claimed_key(claim: Claim, seq: int) -> str:
-    """Where entry `seq` of one writer lies in mode B."""
+    """The key of a writer's entry `seq` in mode B."""
     return f"{JOURNAL}{claim.name}/{seq:020d}.seb"
 
 
 def object_key(mode: Mode, ref: EntryRef | ObjectRef) -> str:
-    """Where an entry, a segment or a packed object lies."""
+    """The key of an entry, a segment or a packed object."""
     if isinstance(ref, ObjectRef):
         return ref.key
     if mode == "A":
@@ -97,18 +97,18 @@ def object_key(mode: Mode, ref: EntryRef | ObjectRef) -> str:
 
 
 def segment_key(topic_id: int, base: int, last: int, epoch: int, name: bytes) -> str:
-    """Where a segment lies that the writer of `epoch` has made: records `base` to `last`. `name`:
-    8 random bytes, so that no key ever has two contents."""
+    """The key of a segment with records `base` to `last`, made by the writer of `epoch`. `name`: 8
+    random bytes, so that no key ever has two contents."""
     return f"{SEGMENTS}{topic_id}/{base:020d}-{last:020d}-{epoch}-{name.hex()}.seb"
 
 
 def numbered(name: bytes, number: int) -> bytes:
-    """A name of 8 bytes of its own for object `number` of a job whose name is random."""
+    """The 8-byte name of object `number` of a job; `name`: the job's random name."""
     return ((int.from_bytes(name, "big") + number) % (1 << 64)).to_bytes(8, "big")
 
 
 def packed_key(first_seq: int, last_seq: int, epoch: int, name: bytes) -> str:
-    """Where a packed object lies, made of these entries (or of objects, then both are 0)."""
+    """The key of a packed object made of these entries (of objects: both are 0)."""
     return f"{PACKED}{first_seq:020d}-{last_seq:020d}-{epoch}-{name.hex()}.seb"
 
 
@@ -127,7 +127,7 @@ def is_key_of(key: str, topic_id: int, base: int, last: int) -> bool:
 
 
 def parse_entry(key: str) -> tuple[Claim | None, int] | None:
-    """Whose entry (in mode B) lies at a key under `journal/`, and its seq; None if none does."""
+    """The writer (in mode B) and seq of the entry at a key; None if it is no entry's key."""
     match = _ENTRY_KEY.fullmatch(key)
     if match is None:
         return None
@@ -136,16 +136,16 @@ def parse_entry(key: str) -> tuple[Claim | None, int] | None:
 
 
 def is_go_broker_key(key: str) -> bool:
-    """Whether this is an object as the Go broker keeps them, beside our folder."""
+    """Whether this is an object of the Go broker, outside our folder."""
     return _GO_BROKER.fullmatch(key) is not None
 
 
 def go_batch_key(topic: str, base_offset: int) -> str:
-    """Where the Go broker keeps a batch."""
+    """The key of a batch of the Go broker."""
     return f"{topic}/{base_offset:012d}.record_batch"
 
 
 def parse_go_batch(key: str) -> tuple[str, int] | None:
-    """Topic and first offset of a batch of the Go broker's; None if the key names none."""
+    """Topic and first offset of a batch of the Go broker; None if the key names none."""
     match = _GO_BATCH.fullmatch(key)
     return (match[1], int(match[2])) if match else None

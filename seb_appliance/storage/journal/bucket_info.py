@@ -1,7 +1,7 @@
-"""`bucket.json`: bucket id, format versions and the fencing mode, chosen once.
+"""`bucket.json`: bucket id, format versions and the fencing mode, which never change.
 
-In mode A it is created create-only and is the record of all three. In mode B the bases are the
-record (claims.py); there it is a copy for people, mended from the highest base.
+In mode A it is stored create-only and authoritative. In mode B the bases are authoritative
+(bases.py); there it is a copy for people, corrected from the highest base.
 """
 
 from __future__ import annotations
@@ -65,7 +65,6 @@ def require_known_formats(versions: dict[str, int], where: str) -> None:
 
 
 async def read_bucket_info(store: RetryingStore) -> BucketInfo | None:
-    """What `bucket.json` says; None if there is none."""
     try:
         body = await store.get(layout.BUCKET)
     except ObjectMissingError:
@@ -74,7 +73,7 @@ async def read_bucket_info(store: RetryingStore) -> BucketInfo | None:
 
 
 async def create_bucket_info(store: RetryingStore, info: BucketInfo) -> BucketInfo:
-    """Create `bucket.json` in mode A; what is in force then (another start may have been first)."""
+    """Create `bucket.json` in mode A, or return the one of a start that was faster."""
     assert info.mode == "A", info
     try:
         await store.create(layout.BUCKET, encode_bucket_info(info))
@@ -89,11 +88,9 @@ async def create_bucket_info(store: RetryingStore, info: BucketInfo) -> BucketIn
 
 
 async def refuse_foreign_data(store: RetryingStore) -> None:
-    """Raises ConfigurationError if the prefix holds objects that are not ours (a Go broker's topics
-    beside our folder excepted), StoreUnusableError if it holds a journal without bucket.json.
-
-    Looks at the first page of each top folder only: a Go broker's bucket may hold very many files.
-    """
+    """Raises ConfigurationError if the prefix holds objects that are neither ours nor a Go broker's
+    topics, StoreUnusableError if it holds a journal without bucket.json. Reads only the first page
+    of each top folder: a Go broker's bucket may hold very many files."""
     after = ""
     while page := await store.list_after("", after):
         for found in page:
@@ -114,8 +111,8 @@ async def refuse_foreign_data(store: RetryingStore) -> None:
 
 
 async def refuse_unfinished_copy(store: RetryingStore) -> None:
-    """Raises StoreUnusableError while a copy into this bucket is not finished. For mode B, where
-    the bases come last: in mode A a copy has no bucket.json until it is finished."""
+    """Raises StoreUnusableError while a copy into this bucket is not finished. For mode B: in mode
+    A a copy has no bucket.json until it is finished."""
     try:
         await store.head(layout.COPY)
     except ObjectMissingError:

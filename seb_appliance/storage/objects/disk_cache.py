@@ -1,8 +1,7 @@
-"""Entries and sections on local disk, so that the bucket is not asked twice.
+"""A cache of entries and sections on local disk.
 
-Only a cache: nothing is fsynced, every read is checked by its reader, anything may be deleted at
-any time. Files lie under the bucket's id, named `<seq>.entry` (a whole entry) or
-`<seq>-<at>.section` (a part fetched later); the oldest go when the byte budget is used up.
+Nothing is fsynced, readers check what they read, and anything may be deleted at any time. Files are
+`<seq>.entry` (a whole entry) or `<seq>-<at>.section`; the least recently used are deleted first.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ def section_name(seq: int, at: int) -> str:
 
 
 class DiskCache:
-    """Blocking; used from one thread at a time (`SectionSource` gives it a thread of its own)."""
+    """Blocking; for one thread at a time (`BucketSections` has one for it)."""
 
     def __init__(self, folder: Path, limit_bytes: int, failpoints: Failpoints) -> None:
         self._folder = folder
@@ -42,7 +41,7 @@ class DiskCache:
         self._adopt()
 
     def _adopt(self) -> None:
-        """Take over what an earlier process left, oldest first; remove half-written files."""
+        """Register the files of an earlier process, oldest first; remove incomplete ones."""
         found = []
         for path in self._folder.iterdir():
             if path.suffix == ".new":
@@ -66,7 +65,7 @@ class DiskCache:
             new.rename(self._folder / name)
             self._failpoints.reach("K13")
         except OSError:
-            # The disk is full or failing. The record is safe in the bucket; make room and go on.
+            # The disk is full or failing. The record is safe in the bucket: free space, continue.
             self.failures += 1
             with contextlib.suppress(OSError):
                 new.unlink()
@@ -75,7 +74,7 @@ class DiskCache:
         self._note(name, len(data))
 
     def read(self, seq: int, at: int, length: int) -> bytes | None:
-        """Bytes `at` ≤ i < `at` + `length` of the entry; None when they are not here (whole)."""
+        """Bytes `at` ≤ i < `at` + `length` of the entry; None if they are not cached whole."""
         for name, begin in ((entry_name(seq), at), (section_name(seq, at), 0)):
             if name not in self._sizes:
                 continue
@@ -91,7 +90,7 @@ class DiskCache:
         return None
 
     def drop(self, seq: int, at: int) -> None:
-        """What lies here for this section is damaged."""
+        """Remove the files for this section, which are damaged."""
         self._remove(entry_name(seq))
         self._remove(section_name(seq, at))
 
@@ -128,7 +127,7 @@ class EntriesOnDisk(WrappedStore):
         if place is not None and key not in self._handed_out:
             try:
                 body = await asyncio.to_thread((self._folder / entry_name(place[1])).read_bytes)
-            except OSError:  # most often: it is not there
+            except OSError:  # most often: it is not cached
                 body = b""
             if body:
                 if len(self._handed_out) >= _HANDED_OUT_MAX:

@@ -1,6 +1,6 @@
 """Local state from a bucket alone, without becoming its writer: nothing is claimed or written.
 
-It may be done while an appliance writes to the bucket; the end is then one of a moment ago.
+An appliance may write to the bucket meanwhile; its latest entries may then be missing.
 """
 
 from __future__ import annotations
@@ -33,10 +33,9 @@ LIST_PAGE: int = 1000
 
 
 class AsOfStore(RetryingStore):
-    """`store` as it was when entry `seq` was the last of its journal; only read. Later entries,
-    snapshots and, in mode B, later writers' bases and claims are not shown: so a start's own
-    recovery, unchanged, ends at that entry. `writers`: in mode B, those whose base lies on the
-    chain and begins below `seq`."""
+    """A read-only view of `store` as of entry `seq`: later entries, snapshots and, in mode B, later
+    writers' bases and claims are hidden, so that an unchanged recovery ends there. `writers`: in
+    mode B, those whose base lies on the chain and begins below `seq`."""
 
     def __init__(self, store: RetryingStore, seq: int, writers: AbstractSet[Claim]) -> None:
         super().__init__(
@@ -47,7 +46,7 @@ class AsOfStore(RetryingStore):
         self._newest = max(writers, default=None)
 
     def shows(self, key: str) -> bool:
-        """Whether the object was there then, as far as its key tells."""
+        """Whether the object existed then, judged by its key."""
         if key.startswith(layout.JOURNAL):
             place = layout.parse_entry(key)
             return place is None or place[1] <= self.seq
@@ -111,8 +110,8 @@ class Journal:
 
 @dataclass(frozen=True, slots=True)
 class Rebuilt:
-    """`position`: the last entry in the state. `began_from`: `empty` or the key of a snapshot;
-    `floor`: at or below it, entries may be gone; `notes` are sentences for people."""
+    """`position`: the last entry in the state. `began_from`: `empty` or the key of a snapshot.
+    `floor`: entries at or below it may be deleted. `notes`: sentences for people."""
 
     journal: Journal
     view: AsOfStore
@@ -141,8 +140,6 @@ async def find_journal(store: RetryingStore) -> Journal:
 
 
 class Rebuilder:
-    """One bucket that is read."""
-
     def __init__(
         self,
         store: RetryingStore,
@@ -162,10 +159,10 @@ class Rebuilder:
         until_seq: int | None = None,
         journal: Journal | None = None,
     ) -> Rebuilt:
-        """`replica`, which is empty, as of entry `until_seq` (None: of the newest). `scratch`: a
-        file for the snapshot that is fetched. `journal`: where it is known and not recorded yet.
+        """Fills the empty `replica` up to entry `until_seq` (None: to the newest). `scratch`: a
+        temporary file for a snapshot. `journal`: if it is known but not recorded yet.
 
-        Raises ConfigurationError for an entry that is not there (any more), StoreUnusableError for
+        Raises ConfigurationError if the entry does not exist (any more), StoreUnusableError for
         damage, CorruptObjectError, StoreError.
         """
         try:
@@ -208,7 +205,7 @@ class Rebuilder:
     async def _require_reachable(
         self, view: AsOfStore, replay: Replay, journal: Journal, until_seq: int
     ) -> None:
-        """Without a snapshot at or below that entry, the journal must be there from its start."""
+        """Without a snapshot at or below that entry, all entries from the first must exist."""
         if journal.mode == "B" or await view.list_after(layout.SNAPSHOTS, "", 1):
             return
         if until_seq and await replay.reader.read_header(layout.create_only_key(until_seq)) is None:

@@ -1,4 +1,4 @@
-"""The writer ids that a data directory has used: how a start knows its own earlier epochs.
+"""The writer ids that a data directory has used, by which a start recognizes its earlier epochs.
 
 A writer id is 16 random bytes, new at each start, so that cloned disks never write the same keys.
 """
@@ -19,7 +19,7 @@ class WriterIds:
         self._path = path
 
     def known(self) -> frozenset[bytes]:
-        """The ids remembered; a line that a crash cut short is none."""
+        """The remembered ids; a line that a crash cut short is ignored."""
         try:
             lines = self._path.read_bytes().split(b"\n")
         except FileNotFoundError:
@@ -27,11 +27,11 @@ class WriterIds:
         return frozenset(bytes.fromhex(x.decode()) for x in lines if _LINE.fullmatch(x))
 
     def remember(self, writer_id: bytes) -> None:
-        """Durable on return. To be called before the id first reaches the bucket: an epoch of ours
-        that we did not know for ours would ask the operator for --take-over."""
+        """Durable on return. Call it before the id reaches the bucket: a later start that does not
+        recognize the epoch would require --take-over."""
         descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
         try:
-            # The newline comes first as well: the line before may have been cut short by a crash.
+            # A newline first, too: a crash may have cut the previous line short.
             os.write(descriptor, b"\n" + writer_id.hex().encode() + b"\n")
             os.fsync(descriptor)
         finally:

@@ -38,8 +38,8 @@ class RequestCounts:
 
 
 class CountedStore(WrappedStore):
-    """The `ObjectStore` that it wraps, counting. `purpose`: what requests are for from now on.
-    `latencies`: by kind, whatever the outcome. `monotonic_s`: seconds from some fixed point."""
+    """Counts the requests to a store. `purpose`: of requests from now on. `latencies`: by kind,
+    whatever the outcome."""
 
     def __init__(
         self, store: ObjectStore, monotonic_s: Callable[[], float] = time.monotonic
@@ -51,8 +51,8 @@ class CountedStore(WrappedStore):
         self._rows: dict[tuple[Purpose, Kind, str], RequestCount] = {}
 
     def used_for(self, purpose: Purpose) -> CountedStore:
-        """The same store, for those whose requests have a purpose of their own; what they ask is
-        counted here. Closing either closes both."""
+        """The same store for requests with another purpose, counted in the same table. Closing
+        either closes both."""
         other = CountedStore(self._store, self._monotonic_s)
         other.purpose, other.latencies, other._rows = purpose, self.latencies, self._rows
         return other
@@ -68,7 +68,8 @@ class CountedStore(WrappedStore):
         outcome, received = OK, 0
         try:
             answer = await request()
-            received = _size(answer)
+            body = answer.data if isinstance(answer, ObjectRange) else answer
+            received = len(body) if isinstance(body, bytes) else 0
         except (Exception, asyncio.CancelledError) as error:
             outcome = type(error).__name__
             raise
@@ -86,10 +87,3 @@ class CountedStore(WrappedStore):
                 bytes_received=row.bytes_received + received,
                 seconds=row.seconds + seconds,
             )
-
-
-def _size(answer: object) -> int:
-    """Bytes of the body of a GET; 0 for other answers."""
-    if isinstance(answer, ObjectRange):
-        return len(answer.data)
-    return len(answer) if isinstance(answer, bytes) else 0

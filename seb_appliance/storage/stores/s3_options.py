@@ -1,4 +1,4 @@
-"""Where a bucket is, and how to talk to it."""
+"""The options of an S3 store."""
 
 from __future__ import annotations
 
@@ -8,12 +8,9 @@ from typing import Literal
 
 @dataclass(frozen=True, slots=True)
 class S3Options:
-    """Where the bucket is and how to talk to it.
-
-    `endpoint_url` None: AWS. Credentials None: boto3's default chain. `region` None: the chain's,
-    else us-east-1. `checksums`: `when_supported` adds the SDK's own checksums, which many stores
-    other than AWS refuse; Content-MD5 is sent in any case. `threads`: reads at the same time.
-    """
+    """`endpoint_url` None: AWS. Credentials None: boto3's default chain. `region` None: the region
+    of that chain, or us-east-1. `checksums`: `when_supported` adds the SDK's own checksums, which
+    many stores other than AWS refuse; Content-MD5 is always sent. `threads`: concurrent reads."""
 
     bucket: str
     prefix: str = ""
