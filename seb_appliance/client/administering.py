@@ -10,8 +10,7 @@ from typing import Any, Final, Self
 import msgspec
 
 from seb_appliance.addresses import path_of
-from seb_appliance.client.calling import Caller
-from seb_appliance.client.exchange import Answer, Endpoint
+from seb_appliance.client.transport import Answer, Caller, Endpoint
 from seb_appliance.clock import Clock, SystemClock
 
 PATIENCE_S: Final = 60.0

@@ -1,4 +1,4 @@
-"""Records of one topic gather in batches, and learn their offsets from them."""
+"""What a producer holds that is not acknowledged: records in batches by topic, in a bounded buffer."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Final
 
 from seb_appliance import limits
 from seb_appliance.client.failures import ClosedError
-from seb_appliance.client.new_records import NewRecord
+from seb_appliance.client.records import NewRecord
 from seb_appliance.formats import batch
 from seb_appliance.formats.columns import BinaryColumn, Columns, int64s
 
@@ -148,9 +148,6 @@ class Delivery:
 def call_on(loop: asyncio.AbstractEventLoop, callback: Callable[[], None]) -> None:
     """From any thread."""
     loop.call_soon_threadsafe(callback)
-
-
-# What a producer holds that is not acknowledged: bounded, by topic, filled from any thread.
 
 
 BATCH_BYTES_MAX: Final = 8 * limits.MIB  # half of what a request may inflate to

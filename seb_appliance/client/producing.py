@@ -17,19 +17,11 @@ import msgspec
 from seb_appliance import limits
 from seb_appliance.addresses import path_of
 from seb_appliance.client.batching import Batch, Buffer, Delivery, call_on
-from seb_appliance.client.calling import Caller, Retrying
-from seb_appliance.client.exchange import Answer, Endpoint
 from seb_appliance.client.failures import ApplianceError, ClosedError, no_answer
-from seb_appliance.client.new_records import Data, Headers, NewRecord, Value, new_record
+from seb_appliance.client.records import Data, Headers, NewRecord, Value, new_record
 from seb_appliance.client.transacting import Transaction, opened
+from seb_appliance.client.transport import Answer, Caller, Endpoint, Retrying
 from seb_appliance.clock import Clock, SystemClock
-
-# An idempotent producer's numbers for one topic (docs/GUARANTEES.md: once and in order, by seqs).
-#
-# Batches get seqs in the order in which they are sent, several may be on their way, and each keeps
-# its number until it is settled, however often it is sent. What becomes of the others when one
-# fails is decided here.
-
 
 ON_THE_WAY_MAX: Final = 4
 
@@ -38,8 +30,11 @@ assert ON_THE_WAY_MAX < limits.PRODUCER_SEQS_REMEMBERED
 
 
 class Numbers:
-    """`producer_id`: of nobody else, so that epoch 0 is free. A batch is settled by whoever
-    calls, after asking here."""
+    """The seqs of an idempotent producer in one topic (docs/GUARANTEES.md).
+
+    Batches get seqs in the order in which they are sent. Each keeps its number until it is settled,
+    however often it is sent. The caller settles a batch after it has asked here. `producer_id` must
+    be unique, so that epoch 0 is free."""
 
     def __init__(self, producer_id: str) -> None:
         self.producer_id = producer_id

@@ -33,11 +33,9 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from pyspark_seb.client import Appliance, Connection
-from pyspark_seb.columns import STORED_SCHEMA
+from pyspark_seb.columns import STORED_SCHEMA, SegmentPlace, segment_of
 from pyspark_seb.errors import ApplianceError
-from pyspark_seb.new_segments import SegmentPlace, segment_of
-from pyspark_seb.offsets import TopicRange, split
-from pyspark_seb.options import ReadOptions, read_options
+from pyspark_seb.options import ReadOptions, TopicRange, read_options, split
 from pyspark_seb.reading import RangePartition, partitions_of, read_partition
 from seb_appliance import limits
 

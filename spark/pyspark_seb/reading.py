@@ -17,17 +17,10 @@ from pyspark.sql.types import StructType
 from pyspark_seb.client import Appliance, Connection
 from pyspark_seb.columns import ArrowBatches, arrow_schema
 from pyspark_seb.errors import ApplianceError, RecordsGoneError, TopicChangedError
-from pyspark_seb.offsets import TopicRange
-from pyspark_seb.options import ReadOptions
+from pyspark_seb.options import ReadOptions, TopicRange
 from seb_appliance import limits
 from seb_appliance.errors import BadBatchError
 from seb_appliance.formats.columns import Bytes
-
-# Segments read straight from the bucket, by signed URLs that the appliance's manifest gives.
-#
-# What lies in no segment yet comes by the API: journal entries hold other topics' records, too, and
-# are never handed out.
-
 
 PRESIGN: Final = "15m"
 # One GET takes neighbouring sections of about so much.
@@ -35,7 +28,7 @@ GET_BYTES: Final = 8 * 1024 * 1024
 PAUSE_S: Final = 0.2
 _RENEWALS_WITHOUT_PROGRESS: Final = 5
 
-Stored = tuple[Bytes, int]
+Stored = tuple[Bytes, int]  # record batches back to back, and the next offset after them
 ByApi = Callable[[int, int], Iterator[Stored]]
 
 
@@ -44,7 +37,10 @@ class _UrlRefusedError(Exception):
 
 
 class SegmentReader:
-    """Reads one range; keeps a connection to the bucket."""
+    """Reads segments of one range from the bucket, by the signed URLs of the manifest.
+
+    Records that are in no segment yet come by the API: journal entries hold records of other topics
+    too, and are never handed out."""
 
     def __init__(self, appliance: Appliance, wanted: TopicRange) -> None:
         self._appliance = appliance
@@ -148,8 +144,6 @@ _ASKED: Final[dict[str, Any]] = {
     "max_records": limits.FETCH_RECORDS_MAX,
     "max_bytes": limits.FETCH_BYTES_MAX // 2,
 }
-
-"""Record batches back to back, and the offset that reading goes on from after them."""
 
 
 @dataclass

@@ -18,8 +18,7 @@ from pyspark.sql.types import StructType
 from pyspark_seb.client import Appliance
 from pyspark_seb.columns import spark_schema
 from pyspark_seb.errors import BadOptionError
-from pyspark_seb.offsets import TopicRange, resolve_ranges, split
-from pyspark_seb.options import ReadOptions, read_options
+from pyspark_seb.options import ReadOptions, TopicRange, read_options, resolve_ranges, split
 from pyspark_seb.reading import RangePartition, partitions_of, read_partition
 from pyspark_seb.stream_reader import SebStreamReader
 from pyspark_seb.writer import SebStreamWriter, SebWriter

@@ -27,8 +27,9 @@ from pyspark_seb.errors import (
     BadOptionError,
     TopicChangedError,
 )
-from pyspark_seb.offsets import (
+from pyspark_seb.options import (
     CommittedOffset,
+    ReadOptions,
     TopicLog,
     TopicRange,
     checked_start,
@@ -36,11 +37,11 @@ from pyspark_seb.offsets import (
     committed_offsets,
     find_topics,
     group_topics,
+    read_options,
     share,
     split,
     start_of,
 )
-from pyspark_seb.options import ReadOptions, read_options
 from pyspark_seb.reading import RangePartition, partitions_of, read_partition
 
 StreamOffset: TypeAlias = dict[str, Any]

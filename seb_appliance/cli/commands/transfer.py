@@ -125,7 +125,7 @@ def _import_bucket(
     with need_server():
         import uvloop
 
-        from seb_appliance.ops.host.allocator import keep_freed_memory
+        from seb_appliance.ops.host.runtime import keep_freed_memory
         from seb_appliance.ops.serve import go_import as importing
 
     keep_freed_memory()  # one heap: else each thread keeps what it has freed

@@ -17,7 +17,7 @@ from seb_appliance.errors import SebError
 from seb_appliance.ops.checks.bucket_check import check
 from seb_appliance.ops.checks.checkup import checkup
 from seb_appliance.ops.jobs.check_job import Ask, Told
-from seb_appliance.ops.jobs.tidier_pipe import frame, read_frame
+from seb_appliance.ops.jobs.tidier_process import frame, read_frame
 
 NICE: Final = 10
 _TOLD_EVERY_S: Final = 0.25

@@ -16,9 +16,9 @@ from typing import Final
 from seb_appliance.broker.upkeep.rewrite_jobs import RewriteJob
 from seb_appliance.clock import SystemClock
 from seb_appliance.errors import CorruptObjectError, SebError
-from seb_appliance.ops.host.allocator import keep_freed_memory
+from seb_appliance.ops.host.runtime import keep_freed_memory
 from seb_appliance.ops.host.stores import make_store
-from seb_appliance.ops.jobs.tidier_pipe import Answer, Hello, frame, read_frame
+from seb_appliance.ops.jobs.tidier_process import Answer, Hello, frame, read_frame
 from seb_appliance.storage.journal.retry import RetryingStore
 from seb_appliance.storage.objects.disk_cache import EntriesOnDisk
 from seb_appliance.storage.objects.rewriting import ObjectRewriter

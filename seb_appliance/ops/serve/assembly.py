@@ -22,10 +22,10 @@ from seb_appliance.broker.settings import BrokerSettings, TidySettings
 from seb_appliance.broker.upkeep.rewrite_jobs import Rewriter
 from seb_appliance.clock import Clock, SystemClock
 from seb_appliance.failpoints import Failpoints
-from seb_appliance.ops.host.admin_key import ensure_admin_key
-from seb_appliance.ops.host.loop_probe import LoopProbe
+from seb_appliance.ops.host.data_directory import ensure_admin_key
 from seb_appliance.ops.host.otel import OtelTraces
 from seb_appliance.ops.host.passwords import Passwords
+from seb_appliance.ops.host.runtime import LoopProbe
 from seb_appliance.ops.jobs.check_job import CheckKeeper
 from seb_appliance.ops.jobs.cost_job import ApplianceSources, CostKeeper
 from seb_appliance.ops.jobs.history_job import HistoryKeeper, Reading

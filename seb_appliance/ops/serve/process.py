@@ -19,10 +19,8 @@ from seb_appliance import __version__, limits
 from seb_appliance.clock import Clock
 from seb_appliance.errors import BadRequestError, FencedError, StartError
 from seb_appliance.failpoints import Failpoints
-from seb_appliance.ops.host.admin_key import reset_admin_key
-from seb_appliance.ops.host.allocator import keep_freed_memory
-from seb_appliance.ops.host.data_directory import own_data_directory
-from seb_appliance.ops.host.logs import FIELDS, configure_logs
+from seb_appliance.ops.host.data_directory import own_data_directory, reset_admin_key
+from seb_appliance.ops.host.runtime import FIELDS, configure_logs, keep_freed_memory
 from seb_appliance.ops.host.stores import make_store
 from seb_appliance.ops.serve import start_screen
 from seb_appliance.ops.serve.assembly import Appliance
@@ -32,9 +30,6 @@ from seb_appliance.storage.stores.counted import CountedStore
 
 if TYPE_CHECKING:
     from seb_appliance.api.server.control import Answer, Handler
-
-
-# `seb promote`: asked for through the command socket, answered when this appliance writes.
 
 
 class Promotion:

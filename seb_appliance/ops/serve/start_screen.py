@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.status import Status
 
 from seb_appliance import __version__
-from seb_appliance.ops.host.admin_key import FILE_NAME
+from seb_appliance.ops.host.data_directory import FILE_NAME
 from seb_appliance.ops.serve.assembly import Appliance
 from seb_appliance.storage.journal.replay import Progress
 
