@@ -1,4 +1,4 @@
-"""What a producer holds that is not acknowledged: records in batches by topic, in a bounded buffer."""
+"""What a producer holds that is not acknowledged: batches by topic, in a bounded buffer."""
 
 from __future__ import annotations
 
@@ -133,21 +133,19 @@ class Delivery:
     def __await__(self) -> Generator[object, None, int | None]:
         """The same, on an event loop."""
         if not self._batch.is_settled:
-            loop = asyncio.get_running_loop()
-            settled: asyncio.Future[None] = loop.create_future()
-
-            def tell() -> None:
-                if not settled.done():
-                    settled.set_result(None)
-
-            self._batch.when_settled(lambda: call_on(loop, tell))
-            yield from settled
+            yield from called_back(self._batch.when_settled).__await__()
         return self._batch.offset(self._place)
 
 
-def call_on(loop: asyncio.AbstractEventLoop, callback: Callable[[], None]) -> None:
-    """From any thread."""
-    loop.call_soon_threadsafe(callback)
+async def called_back(register: Callable[[Callable[[], None]], None]) -> None:
+    """Wait until the callback that `register` takes is called, from any thread."""
+    loop, called = asyncio.get_running_loop(), asyncio.Event()
+
+    def tell() -> None:
+        loop.call_soon_threadsafe(called.set)
+
+    register(tell)
+    await called.wait()
 
 
 BATCH_BYTES_MAX: Final = 8 * limits.MIB  # half of what a request may inflate to

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import random as random_numbers
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from types import TracebackType
 from typing import Final, Literal, NamedTuple, Self
 
 from msgspec.structs import replace
@@ -245,9 +244,7 @@ class AsyncConsumer:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, _: type[BaseException] | None, __: BaseException | None, ___: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     async def _next(self) -> RecordBatch | None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import datetime
-import functools
 import random as random_numbers
 import secrets
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -16,7 +15,7 @@ import msgspec
 
 from seb_appliance import limits
 from seb_appliance.addresses import path_of
-from seb_appliance.client.batching import Batch, Buffer, Delivery, call_on
+from seb_appliance.client.batching import Batch, Buffer, Delivery, called_back
 from seb_appliance.client.failures import ApplianceError, ClosedError, no_answer
 from seb_appliance.client.records import Data, Headers, NewRecord, Value, new_record
 from seb_appliance.client.transacting import Transaction, opened
@@ -199,7 +198,7 @@ class AsyncProducer:
         ClosedError."""
         record = self.record(topic, value, key, headers, timestamp)
         while (delivery := self.add(topic, record)) is None:
-            await self._room()
+            await called_back(self.buffer.when_room)
         return delivery
 
     def add(self, topic: str, record: NewRecord) -> Delivery | None:
@@ -225,7 +224,7 @@ class AsyncProducer:
             for topic in self.buffer.topics():
                 self._look_after(topic)
             for batch in self.buffer.unsettled():
-                await _settled(batch, self._loop)
+                await called_back(batch.when_settled)
         finally:
             self._flushing -= 1
         failure, self._failure = self._failure, None
@@ -280,16 +279,6 @@ class AsyncProducer:
             if error is None:
                 raise
             error.add_note(f"Beside this, records were not acknowledged: {failure}")
-
-    async def _room(self) -> None:
-        there: asyncio.Future[None] = self._loop.create_future()
-
-        def tell() -> None:
-            if not there.done():
-                there.set_result(None)
-
-        self.buffer.when_room(functools.partial(call_on, self._loop, tell))
-        await there
 
     def _wake(self, topic: str) -> None:
         self._loop.call_soon_threadsafe(self._look_after, topic)
@@ -426,9 +415,3 @@ class AsyncProducer:
         lane.changed.set()
         async with lane.turn:
             lane.turn.notify_all()
-
-
-async def _settled(batch: Batch, loop: asyncio.AbstractEventLoop) -> None:
-    settled = asyncio.Event()
-    batch.when_settled(functools.partial(call_on, loop, settled.set))
-    await settled.wait()

@@ -21,47 +21,51 @@ def own_data_directory(data: Path) -> Iterator[None]:
     Raises ConfigurationError."""
     try:
         data.mkdir(parents=True, exist_ok=True, mode=0o700)
-        lock = os.open(data / "lock", os.O_RDWR | os.O_CREAT, 0o600)
     except OSError as error:
-        raise ConfigurationError(
-            f"cannot use the data directory {data} ({error.strerror}). Check --data."
-        ) from error
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(lock)
-        raise ConfigurationError(
-            f"another seb serve runs on the data directory {data}, or seb fsck checks it. Stop "
-            "it, or choose another directory with --data."
-        ) from None
-    try:
+        raise _unusable(data, error) from error
+    with _locked(data, os.O_RDWR | os.O_CREAT) as is_ours:
+        if not is_ours:
+            raise ConfigurationError(
+                f"another seb serve runs on the data directory {data}, or seb fsck checks it. Stop "
+                "it, or choose another directory with --data."
+            )
         yield
-    finally:
-        os.close(lock)
 
 
 @contextlib.contextmanager
 def data_directory_if_free(data: Path) -> Iterator[bool]:
     """Hold the lock if it is free. False while another process holds it, or if there is no
     directory. Raises ConfigurationError without the right to it."""
+    with _locked(data, os.O_RDWR) as is_ours:
+        yield is_ours
+
+
+@contextlib.contextmanager
+def _locked(data: Path, flags: int) -> Iterator[bool]:
     try:
-        lock = os.open(data / "lock", os.O_RDWR)
-    except FileNotFoundError:
+        lock = os.open(data / "lock", flags, 0o600)
+    except FileNotFoundError as error:
+        if flags & os.O_CREAT:
+            raise _unusable(data, error) from error
         yield False
         return
     except OSError as error:
-        raise ConfigurationError(
-            f"cannot use the data directory {data} ({error.strerror}). Check --data."
-        ) from error
+        raise _unusable(data, error) from error
     try:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            is_ours = True
         except BlockingIOError:
-            yield False
-        else:
-            yield True
+            is_ours = False
+        yield is_ours
     finally:
         os.close(lock)
+
+
+def _unusable(data: Path, error: OSError) -> ConfigurationError:
+    return ConfigurationError(
+        f"cannot use the data directory {data} ({error.strerror}). Check --data."
+    )
 
 
 FILE_NAME = "admin.key"

@@ -1,4 +1,4 @@
-"""Settings and measurements of the process: its log, the memory it keeps, its event loop's delay."""
+"""Settings and measurements of the process: log, freed memory, delay of the event loop."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def keep_freed_memory() -> bool:
     """Reuse blocks the size of windows, and let threads share one heap; keep at most 64 MiB free.
 
     By default glibc returns large blocks to the kernel, and clearing their pages again took most of
-    the time of sealing (docs/PERFORMANCE.md). False where the C library has no mallopt (musl, macOS).
+    the time of sealing (docs/PERFORMANCE.md). False where there is no mallopt (musl, macOS).
     """
     try:
         mallopt = ctypes.CDLL(None).mallopt
