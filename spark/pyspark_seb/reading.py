@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from http.client import HTTPException
 from typing import Any, Final
@@ -171,10 +172,9 @@ def read_range(
     options: ReadOptions, wanted: TopicRange, schema: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
     """Raises ApplianceError, RecordsGoneError, TopicChangedError, BadBatchError."""
-    appliance = Appliance(options.url, options.token_file)
     made = ArrowBatches(wanted.topic, schema)
     at = wanted.start
-    try:
+    with closing(Appliance(options.url, options.token_file)) as appliance:
         _check_topic(appliance, wanted)
         while at < wanted.end:
             try:
@@ -189,8 +189,6 @@ def read_range(
                     raise RecordsGoneError(wanted.topic, at, log_start_offset) from error
                 at = max(at, log_start_offset)
         yield from made.rest()
-    finally:
-        appliance.close()
 
 
 def _parts(

@@ -7,7 +7,9 @@ Both send frames of msgpack: a length (uint32, little-endian) and a value. The p
 from __future__ import annotations
 
 import asyncio
+import os
 import struct
+import sys
 from asyncio.subprocess import Process
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -115,6 +117,24 @@ async def read_frame(reader: asyncio.StreamReader, kind: type[_T]) -> _T:
     return msgspec.msgpack.decode(
         await reader.readexactly(length), type=kind, dec_hook=lambda wanted, text: wanted(text)
     )
+
+
+async def first_frame(kind: type[_T]) -> tuple[asyncio.StreamReader, _T]:
+    """In a child: its standard input, and the first value there. The process ends here if its
+    parent was killed before it sent one."""
+    reader = asyncio.StreamReader(limit=1 << 24)
+    loop = asyncio.get_running_loop()
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin.buffer)
+    try:
+        return reader, await read_frame(reader, kind)
+    except asyncio.IncompleteReadError:
+        os._exit(0)
+
+
+def send_frame(value: object) -> None:
+    """In a child: to its parent."""
+    sys.stdout.buffer.write(frame(value))
+    sys.stdout.buffer.flush()
 
 
 def _as_text(value: Any) -> str:
