@@ -201,7 +201,7 @@ async def _opened(process: _Process, settings: Settings, open_it: _Open[_Opened]
     store = make_store(settings, process.failpoints)
     opened: _Opened | None = None
     try:
-        with _starting(process.console) as progress:
+        with start_progress(process.console) as progress:
             opening = asyncio.ensure_future(open_it(settings, store, process.failpoints, progress))
             if await _unless_stopped(opening, process.stop):
                 opened = opening.result()
@@ -343,7 +343,7 @@ def _listening(settings: Settings) -> Iterator[socket.socket]:
 
 
 @contextlib.contextmanager
-def _starting(console: Console) -> Iterator[Progress]:
+def start_progress(console: Console) -> Iterator[Progress]:
     """A callback for the start; on a terminal it shows a line that moves, elsewhere nothing."""
     status = Status("starting", console=console) if console.is_terminal else None
 
