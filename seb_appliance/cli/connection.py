@@ -22,10 +22,9 @@ from seb_appliance.cli.errors import (
 )
 from seb_appliance.cli.profiles_file import Profile, load, read_key
 from seb_appliance.client.blocking import LoopThread
-from seb_appliance.client.calling import Caller
-from seb_appliance.client.exchange import Answer, Endpoint
 from seb_appliance.client.failures import ApplianceError
 from seb_appliance.client.records import UnreadableAnswerError
+from seb_appliance.client.transport import Answer, Caller, Endpoint
 from seb_appliance.clock import Clock, SystemClock
 from seb_appliance.errors import ConfigurationError
 from seb_appliance.setting_sources import profiles_file

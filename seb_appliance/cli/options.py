@@ -204,8 +204,7 @@ def _listed(path: str, rows: str, member: str) -> Callable[[click.Context], list
 
     def find(context: click.Context) -> list[str]:
         from seb_appliance.cli.connection import url_and_key
-        from seb_appliance.client.calling import Connection
-        from seb_appliance.client.exchange import Endpoint
+        from seb_appliance.client.transport import Connection, Endpoint
 
         given = {name: context.params.get(name) for name in CONNECTION}
         settings = settings_from(context.params.get("config"), given)

@@ -12,10 +12,9 @@ from seb_appliance.client.failures import (
     LeaseLostError,
     TopicReplacedError,
 )
-from seb_appliance.client.lookups import RecordKey
-from seb_appliance.client.new_records import BadRecordError
 from seb_appliance.client.producing import AsyncProducer
-from seb_appliance.client.records import Record, RecordBatch, UnreadableAnswerError
+from seb_appliance.client.reading import RecordKey
+from seb_appliance.client.records import BadRecordError, Record, RecordBatch, UnreadableAnswerError
 from seb_appliance.client.transacting import Transaction
 
 __all__ = [

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import random as random_numbers
 from collections.abc import Callable, Mapping, Sequence
-from types import TracebackType
 from typing import Any, Final, Self
 
 import msgspec
 
 from seb_appliance.addresses import path_of
-from seb_appliance.client.calling import Caller
-from seb_appliance.client.exchange import Answer, Endpoint
+from seb_appliance.client.transport import Caller, Endpoint
 from seb_appliance.clock import Clock, SystemClock
 
 PATIENCE_S: Final = 60.0
@@ -50,30 +48,28 @@ class AsyncAdmin:
     async def create_topic(self, topic: str, /, **settings: object) -> Json:
         """Make it, or check that it is there with these `settings` (`linger_ms=20`). Safe to
         repeat."""
-        answer = await self._send("PUT", path_of("topics", topic), settings, again=True)
-        return _object(answer)
+        return await self._send("PUT", path_of("topics", topic), settings, again=True)
 
     async def topics(self, pattern: str = "**") -> list[Json]:
         """Those that the API key may see, by name."""
-        answer = await self._caller.get("/v1/topics", {"pattern": pattern})
-        return _list(answer, "topics")
+        found: list[Json] = (await self._get("/v1/topics", {"pattern": pattern}))["topics"]
+        return found
 
     async def topic(self, topic: str) -> Json:
-        return _object(await self._caller.get(path_of("topics", topic)))
+        return await self._get(path_of("topics", topic))
 
     async def change_topic(self, topic: str, /, **settings: object) -> Json:
         """Only the named ones; None goes back to the appliance's default."""
-        answer = await self._send("PATCH", path_of("topics", topic), settings, again=True)
-        return _object(answer)
+        return await self._send("PATCH", path_of("topics", topic), settings, again=True)
 
     async def trim_topic(self, topic: str, before: int) -> Json:
         """Remove the records below an offset."""
         path = path_of("topics", topic, "trim")
-        return _object(await self._send("POST", path, {"before": before}, again=True))
+        return await self._send("POST", path, {"before": before}, again=True)
 
     async def reopen_topic(self, topic: str) -> Json:
         """A closed stream takes records again."""
-        return _object(await self._send("POST", path_of("topics", topic, "reopen"), again=True))
+        return await self._send("POST", path_of("topics", topic, "reopen"), again=True)
 
     async def delete_topic(self, topic: str) -> None:
         await self._send("DELETE", path_of("topics", topic))
@@ -85,14 +81,14 @@ class AsyncAdmin:
         found: list[Json] = []
         after: str | None = None
         while True:
-            page = (await self._caller.get("/v1/groups", {"after": after})).json()
+            page = await self._get("/v1/groups", {"after": after})
             found += page["groups"]
             after = page["next_after"]
             if after is None:
                 return found
 
     async def group(self, group: str) -> Json:
-        return _object(await self._caller.get(path_of("groups", group)))
+        return await self._get(path_of("groups", group))
 
     async def commit(
         self,
@@ -109,9 +105,7 @@ class AsyncAdmin:
             "allow_backward": allow_backward,
             "expected": dict(expected or {}),
         }
-        return _object(
-            await self._send("PUT", path_of("groups", group, "offsets"), body, again=True)
-        )
+        return await self._send("PUT", path_of("groups", group, "offsets"), body, again=True)
 
     async def reset_group(
         self,
@@ -128,7 +122,8 @@ class AsyncAdmin:
         body = {name: given for name, given in asked.items() if given is not None}
         body["dry_run"] = dry_run
         path = path_of("groups", group, "reset")
-        return _list(await self._send("POST", path, body, again=shift is None), "topics")
+        found: list[Json] = (await self._send("POST", path, body, again=shift is None))["topics"]
+        return found
 
     async def delete_group(self, group: str) -> None:
         await self._send("DELETE", path_of("groups", group))
@@ -136,10 +131,11 @@ class AsyncAdmin:
     # --- API keys ---
 
     async def api_keys(self) -> list[Json]:
-        return _list(await self._caller.get("/v1/api-keys"), "api_keys")
+        found: list[Json] = (await self._get("/v1/api-keys"))["api_keys"]
+        return found
 
     async def api_key(self, api_key_id: str) -> Json:
-        return _object(await self._caller.get(path_of("api-keys", api_key_id)))
+        return await self._get(path_of("api-keys", api_key_id))
 
     async def create_api_key(
         self, name: str, grants: Sequence[Mapping[str, str]], /, **more: object
@@ -148,16 +144,15 @@ class AsyncAdmin:
         `{"operation": "consume", "topics": "orders.*", "groups": "lake"}`; `more`: `expires`,
         `description`, `quotas`."""
         body = {"name": name, "grants": [dict(grant) for grant in grants], **more}
-        return _object(await self._send("POST", "/v1/api-keys", body))
+        return await self._send("POST", "/v1/api-keys", body)
 
     async def change_api_key(self, api_key_id: str, /, **changes: object) -> Json:
-        answer = await self._send("PATCH", path_of("api-keys", api_key_id), changes, again=True)
-        return _object(answer)
+        return await self._send("PATCH", path_of("api-keys", api_key_id), changes, again=True)
 
     async def rotate_api_key(self, api_key_id: str, *, overlap: str = "24h") -> Json:
         """`secret`: the new one. That of now works for `overlap` beside it."""
         path = path_of("api-keys", api_key_id, "rotate")
-        return _object(await self._send("POST", path, {"overlap": overlap}))
+        return await self._send("POST", path, {"overlap": overlap})
 
     async def revoke_api_key(self, api_key_id: str) -> None:
         """At once and for ever."""
@@ -166,7 +161,7 @@ class AsyncAdmin:
     # --- the appliance ---
 
     async def status(self) -> Json:
-        return _object(await self._caller.get("/v1/status"))
+        return await self._get("/v1/status")
 
     async def close(self) -> None:
         self._caller.close()
@@ -174,24 +169,17 @@ class AsyncAdmin:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, _: type[BaseException] | None, __: BaseException | None, ___: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
+
+    async def _get(self, path: str, query: Mapping[str, object] | None = None) -> Json:
+        return msgspec.json.decode((await self._caller.get(path, query)).body, type=Json)
 
     async def _send(
         self, method: str, path: str, content: object = None, *, again: bool = False
-    ) -> Answer:
-        """`again`: twice is the same as once."""
+    ) -> Json:
+        """The JSON of the answer, {} without a body. `again`: twice is the same as once."""
         body = None if content is None else msgspec.json.encode(content)
         request = self._caller.endpoint.request(method, path, body=body)
-        return await self._caller.ask(request, is_known_again=again)
-
-
-def _object(answer: Answer) -> Json:
-    return msgspec.json.decode(answer.body, type=Json)
-
-
-def _list(answer: Answer, member: str) -> list[Json]:
-    found: list[Json] = answer.json()[member]
-    return found
+        answer = await self._caller.ask(request, is_known_again=again)
+        return msgspec.json.decode(answer.body or b"{}", type=Json)

@@ -1,4 +1,4 @@
-"""Records of one topic gather in batches, and learn their offsets from them."""
+"""What a producer holds that is not acknowledged: batches by topic, in a bounded buffer."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Final
 
 from seb_appliance import limits
 from seb_appliance.client.failures import ClosedError
-from seb_appliance.client.new_records import NewRecord
+from seb_appliance.client.records import NewRecord
 from seb_appliance.formats import batch
 from seb_appliance.formats.columns import BinaryColumn, Columns, int64s
 
@@ -133,24 +133,19 @@ class Delivery:
     def __await__(self) -> Generator[object, None, int | None]:
         """The same, on an event loop."""
         if not self._batch.is_settled:
-            loop = asyncio.get_running_loop()
-            settled: asyncio.Future[None] = loop.create_future()
-
-            def tell() -> None:
-                if not settled.done():
-                    settled.set_result(None)
-
-            self._batch.when_settled(lambda: call_on(loop, tell))
-            yield from settled
+            yield from called_back(self._batch.when_settled).__await__()
         return self._batch.offset(self._place)
 
 
-def call_on(loop: asyncio.AbstractEventLoop, callback: Callable[[], None]) -> None:
-    """From any thread."""
-    loop.call_soon_threadsafe(callback)
+async def called_back(register: Callable[[Callable[[], None]], None]) -> None:
+    """Wait until the callback that `register` takes is called, from any thread."""
+    loop, called = asyncio.get_running_loop(), asyncio.Event()
 
+    def tell() -> None:
+        loop.call_soon_threadsafe(called.set)
 
-# What a producer holds that is not acknowledged: bounded, by topic, filled from any thread.
+    register(tell)
+    await called.wait()
 
 
 BATCH_BYTES_MAX: Final = 8 * limits.MIB  # half of what a request may inflate to

@@ -1,7 +1,4 @@
-"""The same client for programs without an event loop: it runs on one in a thread of its own.
-
-What a method does is written once, in the asynchronous classes; here it is waited for.
-"""
+"""The client for programs without an event loop: it runs the asynchronous one in a thread."""
 
 from __future__ import annotations
 
@@ -16,7 +13,7 @@ from types import TracebackType
 from typing import Any, Concatenate, Final, Generic, Literal, ParamSpec, Protocol, Self, TypeVar
 
 from seb_appliance import limits
-from seb_appliance.client import lookups
+from seb_appliance.client import reading
 from seb_appliance.client.administering import PATIENCE_S as ADMIN_PATIENCE_S
 from seb_appliance.client.administering import AsyncAdmin
 from seb_appliance.client.batching import Delivery
@@ -26,10 +23,9 @@ from seb_appliance.client.consuming import (
     AsyncConsumer,
     CommitMode,
 )
-from seb_appliance.client.lookups import Ask, RecordKey
-from seb_appliance.client.new_records import Data, Headers, Value
 from seb_appliance.client.producing import AsyncProducer, Compression
-from seb_appliance.client.records import Record, RecordBatch
+from seb_appliance.client.reading import Ask, RecordKey
+from seb_appliance.client.records import Data, Headers, Record, RecordBatch, Value
 from seb_appliance.client.transacting import Transaction
 
 
@@ -129,9 +125,6 @@ def blocking(
     return waits
 
 
-# A producer for programs without an event loop.
-
-
 class Producer(Blocking[AsyncProducer]):
     """As AsyncProducer; it sends in a thread of its own. May be used by several threads at once.
 
@@ -205,9 +198,6 @@ class Producer(Blocking[AsyncProducer]):
             self._thread.stop()
 
 
-# A consumer for programs without an event loop.
-
-
 class Consumer(Blocking[AsyncConsumer]):
     """As AsyncConsumer; it reads ahead in a thread of its own. For one thread at a time."""
 
@@ -257,13 +247,13 @@ class Consumer(Blocking[AsyncConsumer]):
         self, topic: str, *, prefix: Data = b"", after: Data | None = None, fresh: bool = False
     ) -> Iterator[RecordKey]:
         """As AsyncConsumer.keys."""
-        return self._each(lookups.keys(self._inner.caller, topic, prefix, after, fresh=fresh))
+        return self._each(reading.keys(self._inner.caller, topic, prefix, after, fresh=fresh))
 
     def history(
         self, topic: str, key: Data, *, before: int | None = None, fresh: bool = False
     ) -> Iterator[Record]:
         """As AsyncConsumer.history."""
-        return self._each(lookups.history(self._inner.caller, topic, key, before, fresh=fresh))
+        return self._each(reading.history(self._inner.caller, topic, key, before, fresh=fresh))
 
     def _each(self, ask: Ask[T]) -> Iterator[T]:
         following: Ask[T] | None = ask
@@ -298,9 +288,6 @@ class Consumer(Blocking[AsyncConsumer]):
         """Record by record; `commit()` then means up to and with the last one."""
         for batch in self.batches():
             yield from self._inner.one_by_one(batch)
-
-
-# Topics, groups and API keys, managed by programs without an event loop.
 
 
 class Admin(Blocking[AsyncAdmin]):

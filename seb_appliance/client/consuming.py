@@ -6,15 +6,12 @@ import asyncio
 import contextlib
 import random as random_numbers
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from types import TracebackType
 from typing import Final, Literal, NamedTuple, Self
 
 from msgspec.structs import replace
 
 from seb_appliance import limits
-from seb_appliance.client import lookups
-from seb_appliance.client.calling import Caller
-from seb_appliance.client.exchange import Endpoint
+from seb_appliance.client import reading
 from seb_appliance.client.failures import (
     ApplianceError,
     ClientError,
@@ -22,11 +19,10 @@ from seb_appliance.client.failures import (
     ConfigurationError,
 )
 from seb_appliance.client.leasing import Commits, Lease
-from seb_appliance.client.lookups import RecordKey
-from seb_appliance.client.new_records import Data
-from seb_appliance.client.reading import Reading, batches
-from seb_appliance.client.records import Record, RecordBatch
+from seb_appliance.client.reading import Reading, RecordKey, batches
+from seb_appliance.client.records import Data, Record, RecordBatch
 from seb_appliance.client.transacting import Transaction, opened
+from seb_appliance.client.transport import Caller, Endpoint
 from seb_appliance.clock import Clock, SystemClock
 
 PATIENCE_S: Final = 120.0
@@ -159,21 +155,21 @@ class AsyncConsumer:
         """The newest record of a record key; None if there is none, or a tombstone. Of any topic
         with a `key_index`. `fresh`: waits for what was acknowledged before. Raises ApplianceError,
         BadRecordError."""
-        return await lookups.latest(self.caller, topic, key, fresh=fresh)
+        return await reading.latest(self.caller, topic, key, fresh=fresh)
 
     def keys(
         self, topic: str, *, prefix: Data = b"", after: Data | None = None, fresh: bool = False
     ) -> AsyncIterator[RecordKey]:
         """The record keys of a topic that begin with `prefix` and come behind `after`, as bytes in
         their order. Raises as `latest`."""
-        return lookups.each(lookups.keys(self.caller, topic, prefix, after, fresh=fresh))
+        return reading.each(reading.keys(self.caller, topic, prefix, after, fresh=fresh))
 
     def history(
         self, topic: str, key: Data, *, before: int | None = None, fresh: bool = False
     ) -> AsyncIterator[Record]:
         """Every record of a record key that is still stored, tombstones too, newest first, below
         the offset `before`. The topic's `key_index` is `history`. Raises as `latest`."""
-        return lookups.each(lookups.history(self.caller, topic, key, before, fresh=fresh))
+        return reading.each(reading.history(self.caller, topic, key, before, fresh=fresh))
 
     async def commit(self, offsets: Mapping[str, int] | None = None) -> None:
         """Commit what was handed out, or `offsets`: the next one to read, by topic. Raises
@@ -248,9 +244,7 @@ class AsyncConsumer:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, _: type[BaseException] | None, __: BaseException | None, ___: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     async def _next(self) -> RecordBatch | None:

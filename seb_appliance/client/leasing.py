@@ -1,4 +1,4 @@
-"""A consumer's lease: taken before it reads, renewed while it lives, given back at the end."""
+"""What a consumer keeps for its group: the lease, and the offsets that are committed."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ from collections.abc import Mapping
 import msgspec
 
 from seb_appliance.addresses import path_of
-from seb_appliance.client.calling import Caller
-from seb_appliance.client.exchange import Answer
 from seb_appliance.client.failures import ApplianceError, LeaseLostError
 from seb_appliance.client.transacting import Transaction
+from seb_appliance.client.transport import Answer, Caller
 
 RENEW_PART = 3  # of the time a lease has: renewed so many times in it
 HELD_PAUSE_S_MAX = 1.0
@@ -69,9 +68,6 @@ class Lease:
         answer = await self._caller.ask(request, is_known_again=True)
         generation: int = answer.json()["generation"]
         return generation
-
-
-# What a consumer was handed, and what of it is committed for its group.
 
 
 class Commits:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import datetime
-import functools
 import random as random_numbers
 import secrets
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -16,20 +15,12 @@ import msgspec
 
 from seb_appliance import limits
 from seb_appliance.addresses import path_of
-from seb_appliance.client.batching import Batch, Buffer, Delivery, call_on
-from seb_appliance.client.calling import Caller, Retrying
-from seb_appliance.client.exchange import Answer, Endpoint
+from seb_appliance.client.batching import Batch, Buffer, Delivery, called_back
 from seb_appliance.client.failures import ApplianceError, ClosedError, no_answer
-from seb_appliance.client.new_records import Data, Headers, NewRecord, Value, new_record
+from seb_appliance.client.records import Data, Headers, NewRecord, Value, new_record
 from seb_appliance.client.transacting import Transaction, opened
+from seb_appliance.client.transport import Answer, Caller, Endpoint, Retrying
 from seb_appliance.clock import Clock, SystemClock
-
-# An idempotent producer's numbers for one topic (docs/GUARANTEES.md: once and in order, by seqs).
-#
-# Batches get seqs in the order in which they are sent, several may be on their way, and each keeps
-# its number until it is settled, however often it is sent. What becomes of the others when one
-# fails is decided here.
-
 
 ON_THE_WAY_MAX: Final = 4
 
@@ -38,8 +29,11 @@ assert ON_THE_WAY_MAX < limits.PRODUCER_SEQS_REMEMBERED
 
 
 class Numbers:
-    """`producer_id`: of nobody else, so that epoch 0 is free. A batch is settled by whoever
-    calls, after asking here."""
+    """The seqs of an idempotent producer in one topic (docs/GUARANTEES.md).
+
+    Batches get seqs in the order in which they are sent. Each keeps its number until it is settled,
+    however often it is sent. The caller settles a batch after it has asked here. `producer_id` must
+    be unique, so that epoch 0 is free."""
 
     def __init__(self, producer_id: str) -> None:
         self.producer_id = producer_id
@@ -204,7 +198,7 @@ class AsyncProducer:
         ClosedError."""
         record = self.record(topic, value, key, headers, timestamp)
         while (delivery := self.add(topic, record)) is None:
-            await self._room()
+            await called_back(self.buffer.when_room)
         return delivery
 
     def add(self, topic: str, record: NewRecord) -> Delivery | None:
@@ -230,7 +224,7 @@ class AsyncProducer:
             for topic in self.buffer.topics():
                 self._look_after(topic)
             for batch in self.buffer.unsettled():
-                await _settled(batch, self._loop)
+                await called_back(batch.when_settled)
         finally:
             self._flushing -= 1
         failure, self._failure = self._failure, None
@@ -285,16 +279,6 @@ class AsyncProducer:
             if error is None:
                 raise
             error.add_note(f"Beside this, records were not acknowledged: {failure}")
-
-    async def _room(self) -> None:
-        there: asyncio.Future[None] = self._loop.create_future()
-
-        def tell() -> None:
-            if not there.done():
-                there.set_result(None)
-
-        self.buffer.when_room(functools.partial(call_on, self._loop, tell))
-        await there
 
     def _wake(self, topic: str) -> None:
         self._loop.call_soon_threadsafe(self._look_after, topic)
@@ -431,9 +415,3 @@ class AsyncProducer:
         lane.changed.set()
         async with lane.turn:
             lane.turn.notify_all()
-
-
-async def _settled(batch: Batch, loop: asyncio.AbstractEventLoop) -> None:
-    settled = asyncio.Event()
-    batch.when_settled(functools.partial(call_on, loop, settled.set))
-    await settled.wait()

@@ -1,15 +1,23 @@
-"""Records as a consumer gets them, and how they come out of answers."""
+"""Records: decoded from answers, and checked before they are sent.
+
+A new record is checked before it joins a batch, so that a bad one harms no other.
+"""
 
 from __future__ import annotations
 
 import base64
 import datetime
+import functools
+import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import repeat
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
+from seb_appliance import limits
+from seb_appliance.addresses import NAME_PATTERN
 from seb_appliance.client.failures import ClientError
 from seb_appliance.errors import BadBatchError
 from seb_appliance.formats import batch
@@ -151,3 +159,129 @@ class RecordBatch(msgspec.Struct, frozen=True):
 
     def __iter__(self) -> Iterator[Record]:
         return iter(self.records)
+
+
+RECORD_OVERHEAD_BYTES: Final = 40  # of one in the buffer, beside its own bytes; about
+
+Data = bytes | bytearray | memoryview | str
+Json = dict[str, Any] | list[Any] | int | float | bool
+Value = Data | Json | None
+Headers = Mapping[str, Data]
+
+_NAME: Final = re.compile(NAME_PATTERN)
+_OF_JSON: Final = (dict, list, int, float)  # a bool is an int
+_encode_json: Final = json.JSONEncoder(
+    ensure_ascii=False, allow_nan=False, separators=(",", ":")
+).encode
+
+
+class BadRecordError(ClientError, ValueError):
+    """No topic can hold this record; nothing was sent."""
+
+
+class NewRecord(msgspec.Struct, frozen=True, gc=False):
+    """A checked record. `headers`: packed as they are stored."""
+
+    value: bytes | None
+    key: bytes | None
+    headers: bytes
+    timestamp_us: int
+
+    @property
+    def size_bytes(self) -> int:
+        key_bytes = 0 if self.key is None else len(self.key)
+        return len(self.value or b"") + key_bytes + len(self.headers) + RECORD_OVERHEAD_BYTES
+
+
+def new_record(
+    topic: str,
+    value: Value,
+    key: Data | None,
+    headers: Headers | None,
+    timestamp: datetime.datetime | None,
+    now_us: int,
+) -> NewRecord:
+    """What every topic would refuse is refused here. Raises BadRecordError that names the
+    argument."""
+    if not isinstance(topic, str) or not _is_name(topic):
+        raise BadRecordError(f"topic: {_shown(topic)} is not the name of a topic")
+    content = _value(value)
+    record_key = None if key is None else bytes_of(key, "key")
+    if content is None and record_key is None:
+        raise BadRecordError("value: None is a tombstone, which needs a record key")
+    if content is not None and len(content) > limits.RECORD_BYTES_MAX:
+        raise BadRecordError(f"value: {len(content)} bytes are more than 16 MiB")
+    if record_key is not None and len(record_key) > limits.RECORD_KEY_BYTES_MAX:
+        raise BadRecordError(f"key: {len(record_key)} bytes are more than 64 KiB")
+    packed = b"" if headers is None else _packed(headers)
+    at_us = now_us if timestamp is None else _timestamp_us(timestamp, now_us)
+    return NewRecord(content, record_key, packed, at_us)
+
+
+@functools.lru_cache(maxsize=1024)
+def _is_name(topic: str) -> bool:
+    return len(topic) <= limits.NAME_LENGTH_MAX and _NAME.fullmatch(topic) is not None
+
+
+def _shown(given: object) -> str:
+    return repr(given)[:100] if isinstance(given, str) else f"a value of type {_type(given)}"
+
+
+def _type(given: object) -> str:
+    return type(given).__name__
+
+
+def _value(value: Value) -> bytes | None:
+    """As it is stored. Raises BadRecordError."""
+    if value is None:
+        return None
+    if not isinstance(value, _OF_JSON):
+        return bytes_of(value, "value", "bytes, str, dict, list, number, bool or None")
+    try:
+        return _encode_json(value).encode()
+    except (TypeError, ValueError, RecursionError) as error:  # also NaN, and half a surrogate pair
+        raise BadRecordError(f"value: it cannot be stored as JSON ({error})") from error
+
+
+def bytes_of(given: object, argument: str, wanted: str = "bytes or str") -> bytes:
+    """`argument`: what it was given as. Raises BadRecordError."""
+    if isinstance(given, str):
+        try:
+            return given.encode()
+        except UnicodeEncodeError as error:
+            raise BadRecordError(f"{argument}: the text is not Unicode ({error})") from error
+    if isinstance(given, (bytes, bytearray, memoryview)):
+        return bytes(given)
+    raise BadRecordError(f"{argument}: {_type(given)} is not {wanted}")
+
+
+def _packed(headers: Headers) -> bytes:
+    """Raises BadRecordError."""
+    if not isinstance(headers, Mapping):
+        raise BadRecordError(f"headers: {_type(headers)} is not a mapping of names to values")
+    plain: dict[str, bytes] = {}
+    for name, content in headers.items():
+        if not isinstance(name, str):
+            raise BadRecordError(f"headers: a name is {_type(name)}, not str")
+        bytes_of(name, "headers: a name")
+        plain[name] = bytes_of(content, f"headers[{name[:100]!r}]")
+    packed = msgspec.msgpack.encode(plain) if plain else b""
+    if len(plain) > limits.RECORD_HEADERS_MAX or len(packed) > limits.RECORD_HEADERS_BYTES_MAX:
+        raise BadRecordError(
+            f"headers: {len(plain)} headers of {len(packed)} bytes are more than "
+            f"{limits.RECORD_HEADERS_MAX} of {limits.RECORD_HEADERS_BYTES_MAX} bytes"
+        )
+    return packed
+
+
+def _timestamp_us(timestamp: datetime.datetime, now_us: int) -> int:
+    """Raises BadRecordError."""
+    if not isinstance(timestamp, datetime.datetime):
+        raise BadRecordError(f"timestamp: {_type(timestamp)} is not a datetime")
+    try:
+        at_us = timestamp_us(timestamp)
+    except ValueError as error:
+        raise BadRecordError(f"timestamp: {error}") from error
+    if not 0 <= at_us <= now_us + limits.TIMESTAMP_AHEAD_US_MAX:
+        raise BadRecordError("timestamp: it is before 1970 or over 24 hours ahead of now")
+    return at_us

@@ -12,17 +12,18 @@ import msgspec
 
 from seb_appliance import limits
 from seb_appliance.client.batching import Batch, Delivery
-from seb_appliance.client.calling import Caller
 from seb_appliance.client.failures import ApplianceError, ClosedError, no_answer
-from seb_appliance.client.new_records import (
+from seb_appliance.client.records import (
     BadRecordError,
     Data,
     Headers,
     NewRecord,
     Value,
+    headers_of,
     new_record,
+    time_of,
 )
-from seb_appliance.client.records import headers_of, time_of
+from seb_appliance.client.transport import Caller
 
 # In base64 these are 15 MiB; a request may have 16, and there is JSON around each record.
 BYTES_MAX: Final = 11 * limits.MIB

@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sql
 from pyspark_seb import jobs
 from pyspark_seb.client import Appliance
-from pyspark_seb.offsets import group_topics
+from pyspark_seb.options import group_topics
 
 EXIT_BEHIND = 4
 SCHEMA = (

@@ -17,8 +17,7 @@ from contextlib import closing
 from pyspark.sql import SparkSession
 from pyspark_seb import jobs, lake
 from pyspark_seb.client import Appliance
-from pyspark_seb.offsets import find_topics
-from pyspark_seb.options import read_options
+from pyspark_seb.options import find_topics, read_options
 
 _UNITS_S = {"second": 1, "minute": 60, "hour": 3600}
 

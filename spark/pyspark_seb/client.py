@@ -137,7 +137,8 @@ class Appliance:
                 refused = _refusal(what, answer)
                 if answer.status not in _RETRIED:
                     raise refused
-                pause_s = _retry_after_s(answer)
+                said = answer.headers.get("retry-after", "")
+                pause_s = min(float(said), 30.0) if said.isdigit() else 0.0
             pause_s = max(pause_s, _PAUSE_S[min(attempt, len(_PAUSE_S) - 1)])
             if time.monotonic() + pause_s > give_up_s:
                 raise refused
@@ -152,8 +153,3 @@ def _refusal(what: str, answer: Answer) -> ApplianceError:
     except (ValueError, KeyError, TypeError):
         problem, code, detail = {}, "unknown", "the answer is not an appliance's"
     return ApplianceError(what, answer.status, code, detail, problem)
-
-
-def _retry_after_s(answer: Answer) -> float:
-    text = answer.headers.get("retry-after", "")
-    return min(float(text), 30.0) if text.isdigit() else 0.0

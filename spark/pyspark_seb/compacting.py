@@ -1,7 +1,7 @@
-"""Compaction of one topic on the cluster: what is to stay, and into which segments it goes.
+"""Compaction of one topic on the cluster: stored records in, whole segments out.
 
-Everything until the segments are handed over changes nothing: the appliance removes what nobody
-handed over. It checks every record, so a job that is wrong is refused.
+Nothing changes until the segments are handed over, once every task has stored its own. The
+appliance checks every record, refuses wrong jobs, and removes segments that were not handed over.
 """
 
 from __future__ import annotations
@@ -33,19 +33,11 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from pyspark_seb.client import Appliance, Connection
-from pyspark_seb.columns import STORED_SCHEMA
+from pyspark_seb.columns import STORED_SCHEMA, SegmentPlace, segment_of
 from pyspark_seb.errors import ApplianceError
-from pyspark_seb.new_segments import SegmentPlace, segment_of
-from pyspark_seb.offsets import TopicRange, split
-from pyspark_seb.options import ReadOptions, read_options
+from pyspark_seb.options import ReadOptions, TopicRange, read_options, split
 from pyspark_seb.reading import RangePartition, partitions_of, read_partition
 from seb_appliance import limits
-
-# A compaction as Spark reads and writes it: stored records in, whole segments out.
-#
-# A data source of its own, since it moves Arrow batches on both sides and its commit comes once,
-# when every task has stored its segments: then they are handed over.
-
 
 PAUSE_S: Final = 1.0
 UPLOAD_ATTEMPTS: Final = 5
@@ -178,7 +170,7 @@ class CompactionWriter(DataSourceArrowWriter):
             appliance.send("POST", f"/v1/topics/{wanted.topic}/segments", body)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """The appliance removes what was not handed over."""
+        """The appliance removes segments that were not handed over."""
 
     def _place(self, number: int) -> SegmentPlace:
         """It answers for the offsets up to the next one's."""
@@ -246,7 +238,7 @@ def upload(appliance: Appliance, wanted: Compaction, place: SegmentPlace, body: 
     raise ApplianceError("PUT of a segment", 0, "unreachable", why, {})
 
 
-STRIPES: Final = 10_000  # so finely it is counted where what stays lies
+STRIPES: Final = 10_000  # parts of the offsets whose sizes are counted
 HEARTBEAT_S: Final = 60.0
 POLL_S: Final = 0.5
 _OF_A_RECORD_BYTES: Final = 24
@@ -254,7 +246,7 @@ _OF_A_RECORD_BYTES: Final = 24
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """`state`: `in_force`, `refused`, or what it was when nobody waited any longer; and why."""
+    """`state`: `in_force`, `refused`, or the last one seen within the time; `reason`: why."""
 
     state: str
     reason: str
@@ -303,7 +295,7 @@ def outcome(appliance: Appliance, wanted: Compaction, wait_s: float) -> Outcome:
 
 @contextmanager
 def kept_alive(access: Access, wanted: Compaction) -> Iterator[None]:
-    """The appliance is asked for the compaction now and then, so that it does not forget it."""
+    """Ask the appliance for the compaction regularly, so that it does not expire."""
     over = threading.Event()
 
     def ask() -> None:
@@ -312,7 +304,7 @@ def kept_alive(access: Access, wanted: Compaction) -> Iterator[None]:
                 try:
                     appliance.get(wanted.path)
                 except ApplianceError:
-                    return  # the next that is asked for the job itself tells why
+                    return  # the next request of the job itself shows why
 
     thread = threading.Thread(target=ask, name="compaction", daemon=True)
     thread.start()

@@ -1,15 +1,24 @@
-"""The options of `format("seb")`, each of them checked: Spark itself is silent about typos."""
+"""The options of `format("seb")`, and the topics and offsets that they name.
+
+All options are checked here, because Spark itself ignores unknown ones.
+"""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Any, Final, Literal
 from urllib.parse import urlsplit
 
-from pyspark_seb.errors import BadOptionError
+from pyspark_seb.client import Appliance
+from pyspark_seb.errors import (
+    ApplianceError,
+    BadOptionError,
+    RecordsGoneError,
+    TopicChangedError,
+)
 
 READ_OPTIONS: Final = (
     "url",
@@ -212,3 +221,176 @@ def _transport(text: str) -> Transport:
     if text == "direct":
         return "direct"
     raise BadOptionError(f"transport={text!r} is neither api nor direct")
+
+
+@dataclass(frozen=True, slots=True)
+class TopicLog:
+    """A topic as it is now. A topic that is made anew under its name has another `topic_id`."""
+
+    topic: str
+    topic_id: int
+    log_start_offset: int
+    log_end_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class TopicRange:
+    """Offsets start ≤ o < end of one topic."""
+
+    topic: str
+    topic_id: int
+    start: int
+    end: int
+
+    def __len__(self) -> int:
+        return self.end - self.start
+
+
+@dataclass(frozen=True, slots=True)
+class CommittedOffset:
+    topic_id: int
+    offset: int
+
+
+def find_topics(appliance: Appliance, wanted: Iterable[str]) -> dict[str, TopicLog]:
+    """The topics of names and patterns, by name. Raises ApplianceError for a name that is not."""
+    found: dict[str, TopicLog] = {}
+    for name in wanted:
+        if "*" in name:
+            listed = appliance.get("/v1/topics", pattern=name).json()["topics"]
+        else:
+            listed = [appliance.get(f"/v1/topics/{name}").json()]
+        for item in listed:
+            found[item["topic"]] = TopicLog(
+                item["topic"], item["topic_id"], item["log_start_offset"], item["log_end_offset"]
+            )
+    return dict(sorted(found.items()))
+
+
+def group_topics(appliance: Appliance, group: str) -> dict[str, dict[str, Any]]:
+    """What the API tells of each topic of a group; nothing for a group that is not there."""
+    try:
+        topics = appliance.get(f"/v1/groups/{group}").json()["topics"]
+    except ApplianceError as error:
+        if error.code == "group_not_found":
+            return {}
+        raise
+    return {item["topic"]: item for item in topics}
+
+
+def committed_offsets(appliance: Appliance, group: str) -> dict[str, CommittedOffset]:
+    """Where the group stands, by topic."""
+    return {
+        topic: CommittedOffset(item["topic_id"], item["committed_offset"])
+        for topic, item in group_topics(appliance, group).items()
+    }
+
+
+def commit(
+    appliance: Appliance, group: str, offsets: dict[str, CommittedOffset], **members: object
+) -> None:
+    """Commit all of them, or none. `members`: of the request, as `expected`. Raises
+    ApplianceError."""
+    content = {
+        "offsets": {topic: at.offset for topic, at in offsets.items()},
+        "topic_ids": {topic: at.topic_id for topic, at in offsets.items()},
+        **members,
+    }
+    appliance.send("PUT", f"/v1/groups/{group}/offsets", content)
+
+
+def resolve_ranges(appliance: Appliance, options: ReadOptions) -> list[TopicRange]:
+    """What a batch reads. Raises SebSparkError."""
+    topics = find_topics(appliance, options.topics)
+    committed = committed_offsets(appliance, options.group) if options.group else {}
+    ranges = []
+    for log in topics.values():
+        start = start_of(appliance, log, options, committed.get(log.topic))
+        end = end_of(appliance, log, options)
+        ranges.append(TopicRange(log.topic, log.topic_id, start, max(start, end)))
+    return ranges
+
+
+def start_of(
+    appliance: Appliance, log: TopicLog, options: ReadOptions, committed: CommittedOffset | None
+) -> int:
+    """Raises BadOptionError, RecordsGoneError, TopicChangedError."""
+    wanted = options.starting.of(log.topic)
+    if wanted == "committed":
+        if committed is None:
+            return log.log_start_offset
+        if committed.topic_id != log.topic_id:
+            raise TopicChangedError(f"topic {log.topic!r} was made anew since the group read it")
+        offset = committed.offset
+    else:
+        offset = _offset_of(appliance, log, wanted)
+    return checked_start(log, offset, fail_on_data_loss=options.fail_on_data_loss)
+
+
+def end_of(appliance: Appliance, log: TopicLog, options: ReadOptions) -> int:
+    """Raises BadOptionError for an end beyond the log."""
+    end = _offset_of(appliance, log, options.ending.of(log.topic))
+    if end > log.log_end_offset:
+        raise BadOptionError(
+            f"endingOffsets: {end} is beyond the log end {log.log_end_offset} of {log.topic!r}"
+        )
+    return end
+
+
+def checked_start(log: TopicLog, offset: int, *, fail_on_data_loss: bool) -> int:
+    """`offset`, or the log start when the records between are gone and need not be there.
+    Raises RecordsGoneError, TopicChangedError."""
+    if offset > log.log_end_offset:
+        raise TopicChangedError(
+            f"offset {offset} is beyond the log end {log.log_end_offset} of topic {log.topic!r}"
+        )
+    if offset >= log.log_start_offset:
+        return offset
+    if fail_on_data_loss:
+        raise RecordsGoneError(log.topic, offset, log.log_start_offset)
+    return log.log_start_offset
+
+
+def _offset_of(appliance: Appliance, log: TopicLog, text: str) -> int:
+    if text == "earliest":
+        return log.log_start_offset
+    if text == "latest":
+        return log.log_end_offset
+    if not text.startswith("@"):
+        return int(text)
+    path = f"/v1/topics/{log.topic}/records"
+    found = appliance.get(path, offset=text, until=log.log_end_offset, max_records=1, format="json")
+    records = found.json()["records"]
+    return int(records[0]["offset"]) if records else log.log_end_offset
+
+
+# A task reads about so many: long enough to be worth starting, short enough to be done again.
+RECORDS_PER_TASK: Final = 500_000
+
+
+def split(ranges: Sequence[TopicRange], min_partitions: int) -> list[TopicRange]:
+    """The same offsets in parts of at most RECORDS_PER_TASK, and at least `min_partitions` of them
+    where there are records enough. Empty ranges go."""
+    total = sum(map(len, ranges))
+    if not total:
+        return []
+    most = min(RECORDS_PER_TASK, max(1, total // min_partitions))
+    parts = []
+    for whole in ranges:
+        count = -(-len(whole) // most)
+        for i in range(count):
+            start = whole.start + len(whole) * i // count
+            end = whole.start + len(whole) * (i + 1) // count
+            parts.append(TopicRange(whole.topic, whole.topic_id, start, end))
+    return parts
+
+
+def share(backlogs: Mapping[str, int], limit: int) -> dict[str, int]:
+    """How many records of each topic a trigger takes: in proportion to what waits, `limit` in all,
+    at least one of each topic where something waits (so that none starves)."""
+    total = sum(backlogs.values())
+    if total <= limit:
+        return dict(backlogs)
+    return {
+        topic: min(backlog, max(1, backlog * limit // total)) for topic, backlog in backlogs.items()
+    }

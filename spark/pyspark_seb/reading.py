@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from http.client import HTTPException
 from typing import Any, Final
@@ -17,17 +18,10 @@ from pyspark.sql.types import StructType
 from pyspark_seb.client import Appliance, Connection
 from pyspark_seb.columns import ArrowBatches, arrow_schema
 from pyspark_seb.errors import ApplianceError, RecordsGoneError, TopicChangedError
-from pyspark_seb.offsets import TopicRange
-from pyspark_seb.options import ReadOptions
+from pyspark_seb.options import ReadOptions, TopicRange
 from seb_appliance import limits
 from seb_appliance.errors import BadBatchError
 from seb_appliance.formats.columns import Bytes
-
-# Segments read straight from the bucket, by signed URLs that the appliance's manifest gives.
-#
-# What lies in no segment yet comes by the API: journal entries hold other topics' records, too, and
-# are never handed out.
-
 
 PRESIGN: Final = "15m"
 # One GET takes neighbouring sections of about so much.
@@ -35,7 +29,7 @@ GET_BYTES: Final = 8 * 1024 * 1024
 PAUSE_S: Final = 0.2
 _RENEWALS_WITHOUT_PROGRESS: Final = 5
 
-Stored = tuple[Bytes, int]
+Stored = tuple[Bytes, int]  # record batches back to back, and the next offset after them
 ByApi = Callable[[int, int], Iterator[Stored]]
 
 
@@ -44,7 +38,10 @@ class _UrlRefusedError(Exception):
 
 
 class SegmentReader:
-    """Reads one range; keeps a connection to the bucket."""
+    """Reads segments of one range from the bucket, by the signed URLs of the manifest.
+
+    Records that are in no segment yet come by the API: journal entries hold records of other topics
+    too, and are never handed out."""
 
     def __init__(self, appliance: Appliance, wanted: TopicRange) -> None:
         self._appliance = appliance
@@ -149,8 +146,6 @@ _ASKED: Final[dict[str, Any]] = {
     "max_bytes": limits.FETCH_BYTES_MAX // 2,
 }
 
-"""Record batches back to back, and the offset that reading goes on from after them."""
-
 
 @dataclass
 class RangePartition(InputPartition):
@@ -177,10 +172,9 @@ def read_range(
     options: ReadOptions, wanted: TopicRange, schema: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
     """Raises ApplianceError, RecordsGoneError, TopicChangedError, BadBatchError."""
-    appliance = Appliance(options.url, options.token_file)
     made = ArrowBatches(wanted.topic, schema)
     at = wanted.start
-    try:
+    with closing(Appliance(options.url, options.token_file)) as appliance:
         _check_topic(appliance, wanted)
         while at < wanted.end:
             try:
@@ -195,8 +189,6 @@ def read_range(
                     raise RecordsGoneError(wanted.topic, at, log_start_offset) from error
                 at = max(at, log_start_offset)
         yield from made.rest()
-    finally:
-        appliance.close()
 
 
 def _parts(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, MutableMapping
+from contextlib import closing
 
 import pyarrow as pa
 from pyspark.sql.datasource import (
@@ -18,8 +19,7 @@ from pyspark.sql.types import StructType
 from pyspark_seb.client import Appliance
 from pyspark_seb.columns import spark_schema
 from pyspark_seb.errors import BadOptionError
-from pyspark_seb.offsets import TopicRange, resolve_ranges, split
-from pyspark_seb.options import ReadOptions, read_options
+from pyspark_seb.options import ReadOptions, TopicRange, read_options, resolve_ranges, split
 from pyspark_seb.reading import RangePartition, partitions_of, read_partition
 from pyspark_seb.stream_reader import SebStreamReader
 from pyspark_seb.writer import SebStreamWriter, SebWriter
@@ -38,15 +38,17 @@ class DefaultSource(DataSource):
         return "seb"
 
     def schema(self) -> StructType:
-        """Called once when a DataFrame is made, and then never again: so this is where a batch's
-        offsets become integers. Otherwise each action would read up to another "latest"."""
+        """Resolve the offsets of a batch. Spark calls this once, when a DataFrame is made; resolved
+        later, each action would read up to a different "latest"."""
         options = read_options(self.options)
         self._ranges = _resolved(options)
         return spark_schema(include_headers=options.include_headers)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         options = read_options(self.options)
-        _check_schema(schema, options)
+        ours = spark_schema(include_headers=options.include_headers)
+        if schema.simpleString() != ours.simpleString():
+            raise BadOptionError(f"the schema is {ours.simpleString()}: leave .schema(…) out")
         if self._ranges is None:
             self._ranges = _resolved(options)
         return SebReader(options, schema, self._ranges)
@@ -81,14 +83,5 @@ class SebReader(DataSourceReader):
 
 
 def _resolved(options: ReadOptions) -> list[TopicRange]:
-    appliance = Appliance(options.url, options.token_file)
-    try:
+    with closing(Appliance(options.url, options.token_file)) as appliance:
         return resolve_ranges(appliance, options)
-    finally:
-        appliance.close()
-
-
-def _check_schema(schema: StructType, options: ReadOptions) -> None:
-    ours = spark_schema(include_headers=options.include_headers)
-    if schema.simpleString() != ours.simpleString():
-        raise BadOptionError(f"the schema is {ours.simpleString()}: leave .schema(…) out")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, TypeAlias
 
 import pyarrow as pa
@@ -22,13 +22,10 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from pyspark_seb.client import Appliance
-from pyspark_seb.errors import (
-    ApplianceError,
-    BadOptionError,
-    TopicChangedError,
-)
-from pyspark_seb.offsets import (
+from pyspark_seb.errors import ApplianceError, BadOptionError, TopicChangedError
+from pyspark_seb.options import (
     CommittedOffset,
+    ReadOptions,
     TopicLog,
     TopicRange,
     checked_start,
@@ -36,11 +33,11 @@ from pyspark_seb.offsets import (
     committed_offsets,
     find_topics,
     group_topics,
+    read_options,
     share,
     split,
     start_of,
 )
-from pyspark_seb.options import ReadOptions, read_options
 from pyspark_seb.reading import RangePartition, partitions_of, read_partition
 
 StreamOffset: TypeAlias = dict[str, Any]
@@ -160,10 +157,7 @@ class SebStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                     raise
                 # Another attempt of ours, or another stream of this group, was quicker.
             committed = committed_offsets(self._appliance, self._group)
-        return {
-            topic: {"topic_id": committed[topic].topic_id, "offset": committed[topic].offset}
-            for topic in topics
-        }
+        return {topic: asdict(committed[topic]) for topic in topics}
 
     def _check_group(self, at: CommittedOffset, log: TopicLog) -> None:
         if at.topic_id != log.topic_id:
@@ -177,8 +171,8 @@ class SebStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             )
 
     def _publish(self, done: StreamOffset) -> None:
-        """Tell the group how far the stream is. A failure is told on the driver's stderr and made
-        good by the next batch: the checkpoint is the truth, and a query need not end for a copy."""
+        """Commit the stream's offsets for the group. A failure goes to the driver's stderr, and the
+        next batch commits again: the group is only a copy of the checkpoint."""
         if self._published == done:
             return
         offsets = {
@@ -248,19 +242,15 @@ def _ends(topics: Mapping[str, TopicLog]) -> StreamOffset:
     }
 
 
-# Pulling by committed offset: which range is next, kept stable until it is committed.
-#
-# The range that is being pulled is noted in the metadata of the group's committed offset, by
-# compare-and-set, before the first record is read. A run that died is followed by one that pulls
-# the very same range under the same name, so that nothing is there twice.
-
-
 @dataclass(slots=True)
 class Pull:
-    """What a run is to pull. `committed`: where the group stands, at each range's start or before
-    it when records were lost. `noted`: the range as it was noted first, which names it: retention
-    may have taken records from its start since. `resumed`: topics whose range an earlier run noted
-    and did not commit."""
+    """The ranges of one run. Each is noted in the metadata of the group's committed offset, by
+    compare-and-set, before its first record is read. A run after a failed one pulls the same range
+    under the same name, so that nothing is stored twice.
+
+    `committed`: where the group stands: at each range's start, or before it if records were lost.
+    `noted`: the range as first noted, which names it (retention may have removed its first
+    records). `resumed`: topics whose range an earlier run noted and did not commit."""
 
     ranges: list[TopicRange] = field(default_factory=list)
     committed: dict[str, CommittedOffset] = field(default_factory=dict)

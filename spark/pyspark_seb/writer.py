@@ -13,6 +13,7 @@ import time
 import uuid
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -43,15 +44,6 @@ from pyspark_seb.errors import (
 from pyspark_seb.options import WriteOptions, write_options
 from seb_appliance import limits
 from seb_appliance.formats import batch as formats
-
-# Appends of a task: record batches gathered into requests, and sent as a numbered producer.
-#
-# An acknowledgement takes as long as the appliance's window is open, so requests are large, and the
-# next one is made while one is on its way. But no request holds rows of two of Spark's batches:
-# when something before the sink dies, Spark ends the rows between two of them, and says nothing.
-# What was gathered over that end would have fewer rows than the request of the same number has
-# when the task is tried again, and that one would be taken for its repetition.
-
 
 MEDIA_TYPE: Final = "application/vnd.seb.batch"
 REPEATED: Final = 200  # what a number that was stored before is answered with, else 201
@@ -113,7 +105,12 @@ class Producer:
 
 
 class Gathered:
-    """Use it as a context, and say after each of Spark's batches that it is whole."""
+    """Gathers record batches into large requests, and makes the next one while one is under way.
+
+    No request holds rows of two of Spark's batches: when something before the sink fails, Spark
+    ends the rows between two batches without an error. A request over that end would hold fewer
+    rows than the request of the same number in the next attempt, which would be taken for its
+    repetition. Use it as a context, and call `whole` after each of Spark's batches."""
 
     def __init__(self, producer: Producer) -> None:
         self._producer = producer
@@ -173,7 +170,7 @@ class Gathered:
 
 CLOCKS_DIFFER_S: Final = 3600.0  # of Spark's driver and of the appliance, at most
 
-# Spark's own names for what a sink is not told otherwise; a test holds them.
+# Spark's local properties of a task, held by a test.
 BATCH_ID: Final = "streaming.sql.batchId"
 QUERY_ID: Final = "sql.streaming.queryId"
 
@@ -193,8 +190,7 @@ def write_rows(
     epoch: int,
 ) -> Written:
     """Raises ApplianceError, SebSparkError."""
-    appliance = Appliance(options.url, options.token_file)
-    try:
+    with closing(Appliance(options.url, options.token_file)) as appliance:
         producer = Producer(appliance, producer_id, epoch)
         with Gathered(producer) as gathered:
             for batch in batches:
@@ -204,8 +200,6 @@ def write_rows(
                         gathered.add(topic, made, checksum)
                 gathered.whole()
         return Written(producer.records)
-    finally:
-        appliance.close()
 
 
 def _by_topic(batch: pa.RecordBatch, topic: str | None) -> Iterator[tuple[str, pa.RecordBatch]]:
@@ -222,8 +216,8 @@ def _by_topic(batch: pa.RecordBatch, topic: str | None) -> Iterator[tuple[str, p
 
 
 class SebWriter(DataSourceArrowWriter):
-    """A batch. Its id is made here and sent to every task, also to one that is tried again; who
-    names it can run the same batch again."""
+    """A batch. Its id goes to every task and every retry; a given `producerId` makes it possible to
+    run the same batch again."""
 
     def __init__(self, given: Mapping[str, str], schema: StructType, *, overwrite: bool) -> None:
         if overwrite:
@@ -239,7 +233,7 @@ class SebWriter(DataSourceArrowWriter):
         return write_rows(self._options, self._rows, iterator, producer_id, epoch=0)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Nothing can be taken back: what was appended is read by others already."""
+        """Appended records stay: consumers may have read them already."""
 
 
 class SebStreamWriter(DataSourceStreamArrowWriter):
@@ -266,10 +260,10 @@ class SebStreamWriter(DataSourceStreamArrowWriter):
         return write_rows(self._options, self._rows, iterator, producer_id, epoch=int(batch_id))
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """Nothing is left to do: each request was acknowledged."""
+        """Each request was acknowledged already."""
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """Nothing can be taken back; the batch is sent again under the same numbers."""
+        """Appended records stay; the batch is sent again under the same numbers."""
 
 
 def newest_batch(checkpoint: str | None) -> tuple[int, float] | None:

@@ -19,7 +19,7 @@ from seb_appliance.api.server.auth import Call
 from seb_appliance.broker.shares import OPERATOR
 from seb_appliance.broker.topics.names import Patterns, check_pattern, check_topic_name
 from seb_appliance.broker.values import ApiKeyView, From
-from seb_appliance.client.exchange import AnswerReader, MalformedAnswerError
+from seb_appliance.client.transport import AnswerReader, MalformedAnswerError
 from seb_appliance.errors import ConfigurationError, RefusedError
 from seb_appliance.protocols.go import wire as go
 from tests.fuzz.target import Target

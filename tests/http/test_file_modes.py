@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from seb_appliance.api.server.control import serve_control
-from seb_appliance.ops.host.admin_key import reset_admin_key
-from seb_appliance.ops.host.data_directory import own_data_directory
+from seb_appliance.ops.host.data_directory import own_data_directory, reset_admin_key
 from tests.support.appliance import running_appliance
 from tests.ui.pages import add_user
 

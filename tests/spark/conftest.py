@@ -150,7 +150,7 @@ class House:
         self.appliance.send("PUT", f"/v1/groups/{group}/offsets", content)
 
     def committed(self, group: str, topic: str) -> int | None:
-        from pyspark_seb.offsets import committed_offsets
+        from pyspark_seb.options import committed_offsets
 
         found = committed_offsets(self.appliance, group).get(topic)
         return None if found is None else found.offset

@@ -7,8 +7,7 @@ import pytest
 from pyspark_seb import reading as segments
 from pyspark_seb.client import Answer, Connection
 from pyspark_seb.columns import arrow_schema, spark_schema
-from pyspark_seb.offsets import TopicRange
-from pyspark_seb.options import ReadOptions, read_options
+from pyspark_seb.options import ReadOptions, TopicRange, read_options
 from pyspark_seb.reading import read_range
 
 from tests.spark.conftest import House, value_of

@@ -146,7 +146,7 @@ def metrics() -> set[str]:
     """The names that the code exports."""
     found = set()
     package = ROOT / "seb_appliance"
-    for path in (*package.glob("broker/*.py"), package / "ops" / "serve" / "samples.py"):
+    for path in (*package.glob("broker/*.py"), package / "ops" / "serve" / "status.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Constant) and re.fullmatch(r"seb_\w+", str(node.value)):
                 found.add(str(node.value))

@@ -7,7 +7,7 @@ import sys
 
 _COUNT = """
 import resource
-from seb_appliance.ops.host.allocator import keep_freed_memory
+from seb_appliance.ops.host.runtime import keep_freed_memory
 if {keep}:
     keep_freed_memory()
 bytes(1 << 20)

@@ -6,7 +6,7 @@ import json
 import logging
 import sys
 
-from seb_appliance.ops.host.logs import FIELDS, JsonLines
+from seb_appliance.ops.host.runtime import FIELDS, JsonLines
 
 
 def line(message: str, *arguments: object, **more: object) -> dict[str, object]:

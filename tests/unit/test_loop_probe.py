@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from seb_appliance.ops.host.loop_probe import LoopProbe
+from seb_appliance.ops.host.runtime import LoopProbe
 from seb_appliance.tasks import Supervisor
 from tests.support.fakes import FakeClock
 

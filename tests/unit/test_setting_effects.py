@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from seb_appliance.ops.cost.prices import PROVIDERS
-from seb_appliance.ops.serve.setting_effects import effects_of
+from seb_appliance.ops.serve.ui_facts import effects_of
 from tests.support.appliance import running_appliance
 
 

@@ -20,8 +20,7 @@ from seb_appliance.failpoints import NO_FAILPOINTS
 from seb_appliance.formats.api_key_members import Grant
 from seb_appliance.formats.topic_settings import TopicSettings
 from seb_appliance.ops.serve.assembly import Appliance
-from seb_appliance.ops.serve.samples import samples
-from seb_appliance.ops.serve.status import status, telemetry
+from seb_appliance.ops.serve.status import samples, status, telemetry
 from seb_appliance.settings import Settings
 from seb_appliance.storage.stores.counted import CountedStore
 from seb_appliance.storage.stores.memory import MemoryStore

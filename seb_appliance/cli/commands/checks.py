@@ -62,8 +62,8 @@ def fsck(
         from rich.console import Console
 
         from seb_appliance.ops.checks.bucket_check import check
-        from seb_appliance.ops.serve.start_screen import progress
-    with progress(Console(stderr=True)) as show:
+        from seb_appliance.ops.serve.process import start_progress
+    with start_progress(Console(stderr=True)) as show:
         found = asyncio.run(
             check(settings, show, quick=quick, full=full, repair=repair, bucket_only=bucket_only)
         )

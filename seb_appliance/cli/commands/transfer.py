@@ -9,8 +9,9 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
@@ -37,13 +38,14 @@ from seb_appliance.cli.options import (
     with_settings,
 )
 from seb_appliance.cli.output import Counted, outline, say, showing, size, tell
+from seb_appliance.errors import ConfigurationError
 from seb_appliance.setting_sources import load
 from seb_appliance.settings import Settings
 
 if TYPE_CHECKING:
     from seb_appliance.cli.connection import HttpClient
-    from seb_appliance.ops.host.exporting import MakeWriter
     from seb_appliance.ops.serve.go_import import Imported
+    from seb_appliance.protocols.go.writing import OldTopicWriter
 
 
 FORMATS: Final = ("seb-v1", "ndjson")
@@ -125,7 +127,7 @@ def _import_bucket(
     with need_server():
         import uvloop
 
-        from seb_appliance.ops.host.allocator import keep_freed_memory
+        from seb_appliance.ops.host.runtime import keep_freed_memory
         from seb_appliance.ops.serve import go_import as importing
 
     keep_freed_memory()  # one heap: else each thread keeps what it has freed
@@ -259,13 +261,22 @@ def export(
     from seb_appliance.cli.connection import url_and_key
 
     with need_server():
-        from seb_appliance.ops.host import exporting
+        from seb_appliance.ops.host.stores import opened_store
+        from seb_appliance.protocols.go.writing import OldTopicWriter
+
+    if target.address.kind == "memory":
+        raise ConfigurationError("--to memory: would be gone at once; name a bucket or directory")
 
     async def run(target: Settings) -> dict[str, int]:
-        chosen = {"values_only": values_only, "records_per_file": records_per_file}
         with showing("asking for topics") as progress:
-            async with exporting.old_bucket(target) as make:
-                return await _export(*url_and_key(settings), topics, make, chosen, progress)
+            async with opened_store(target, must_exist=False) as store:
+                make = partial(
+                    OldTopicWriter,
+                    store,
+                    values_only=values_only,
+                    records_per_file=records_per_file,
+                )
+                return await _export(*url_and_key(settings), topics, make, progress)
 
     with _whole(target) as place:
         done = asyncio.run(run(place))
@@ -276,8 +287,7 @@ async def _export(
     url: str,
     api_key: str,
     patterns: tuple[str, ...],
-    make: MakeWriter,
-    chosen: dict[str, Any],
+    make: Callable[[str], OldTopicWriter],
     progress: Counted,
 ) -> dict[str, int]:
     """What was written. Raises CommandError, ExportRefusedError, StoreError."""
@@ -290,7 +300,7 @@ async def _export(
             for pattern in patterns or ("**",):
                 names.update(topic["topic"] for topic in await admin.topics(pattern))
         for name in sorted(names):
-            writer = make(name, **chosen)
+            writer = make(name)
             await writer.begin()
             async with AsyncConsumer(url, api_key, name, follow=False) as consumer:
                 async for batch in consumer.batches():

@@ -1,13 +1,9 @@
-"""What `seb restore` and `seb clone` do: a bucket is read, and only read, by whoever asks.
-
-Part of the composition root, like app.py.
-"""
+"""`seb restore` and `seb clone`: they only read the bucket of the appliance."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import random
 import secrets
 import shutil
 from collections.abc import AsyncIterator
@@ -18,13 +14,13 @@ from typing import Final
 
 from seb_appliance.broker.ports import LoadedState
 from seb_appliance.clock import SystemClock
-from seb_appliance.errors import ConfigurationError, SebError, StoreError, StoreUnusableError
+from seb_appliance.errors import ConfigurationError, SebError, StoreUnusableError
 from seb_appliance.ops.host.data_directory import own_data_directory
-from seb_appliance.ops.host.stores import make_store
+from seb_appliance.ops.host.stores import opened_store
 from seb_appliance.settings import Settings
 from seb_appliance.state.database import StateDatabase
 from seb_appliance.storage.journal.replay import Progress
-from seb_appliance.storage.journal.retry import START_PATIENCE_S, RetryingStore, given_up
+from seb_appliance.storage.journal.retry import RetryingStore
 from seb_appliance.storage.recovery.copying import BucketCopy, Copied, Needed, needed_objects
 from seb_appliance.storage.recovery.rebuilding import Journal, Rebuilder, Rebuilt
 from seb_appliance.storage.stores.store_probe import StoreTest
@@ -60,13 +56,13 @@ async def restore(settings: Settings, data: Path, progress: Progress) -> Restore
             "--data; or just start the appliance, which follows the bucket by itself."
         )
     with own_data_directory(data):
-        async with _opened(settings) as store:
+        async with opened_store(settings) as store:
             return await _restored(store, data, None, None, progress)
 
 
 async def verify(settings: Settings, progress: Progress) -> Restored:
     """The drill: what a new machine would do, in a scratch directory that is removed."""
-    async with _opened(settings) as store, _scratch(settings) as scratch:
+    async with opened_store(settings) as store, _scratch(settings) as scratch:
         return await _restored(store, scratch, None, None, progress)
 
 
@@ -111,25 +107,22 @@ async def clone(
     """
     _require_apart(settings, into)
     async with (
-        _opened(settings) as source,
-        _opened(into, must_exist=False) as target,
+        opened_store(settings) as source,
+        opened_store(into, must_exist=False) as target,
         _scratch(settings) as scratch,
     ):
         restored = await _restored(source, scratch / "source", until_seq, None, progress)
         journal = restored.rebuilt.journal
         await _require_mode(target, journal)
         copy = BucketCopy(restored.rebuilt, restored.needed, target, progress)
-        try:
-            copied = await copy.run()
-            again = await _restored(target, scratch / "target", None, journal, progress)
-            if again.rebuilt.position != restored.rebuilt.position:
-                raise StoreUnusableError(
-                    f"the copy ends at entry {again.rebuilt.position.seq}, not at "
-                    f"{restored.rebuilt.position.seq}. The same command again goes on from here."
-                )
-            await copy.finish()
-        except StoreError as error:
-            raise given_up(error) from error
+        copied = await copy.run()
+        again = await _restored(target, scratch / "target", None, journal, progress)
+        if again.rebuilt.position != restored.rebuilt.position:
+            raise StoreUnusableError(
+                f"the copy ends at entry {again.rebuilt.position.seq}, not at "
+                f"{restored.rebuilt.position.seq}. The same command again goes on from here."
+            )
+        await copy.finish()
         return Cloned(restored, copied, target.description)
 
 
@@ -150,10 +143,7 @@ async def _restored(
         state = await database.load()
     finally:
         await database.close()
-    try:
-        needed = await needed_objects(rebuilt, state.objects, state.tidied_seq)
-    except StoreError as error:
-        raise given_up(error) from error
+    needed = await needed_objects(rebuilt, state.objects, state.tidied_seq)
     return Restored(rebuilt, state, needed)
 
 
@@ -189,15 +179,6 @@ def _require_apart(settings: Settings, into: Settings) -> None:
         raise ConfigurationError(
             f"{settings.bucket} and {into.bucket} must lie side by side, neither inside the other"
         )
-
-
-@asynccontextmanager
-async def _opened(settings: Settings, *, must_exist: bool = True) -> AsyncIterator[RetryingStore]:
-    store = make_store(settings, must_exist=must_exist)
-    try:
-        yield RetryingStore(store, SystemClock(), random.random, give_up_after_s=START_PATIENCE_S)
-    finally:
-        await store.close()
 
 
 @asynccontextmanager

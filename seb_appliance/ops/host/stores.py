@@ -1,13 +1,17 @@
-"""The object store that the settings name. Part of the composition root, like app.py."""
+"""The object store that the settings name."""
 
 from __future__ import annotations
 
+import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Literal, cast
 
 from seb_appliance.clock import SystemClock
-from seb_appliance.errors import ConfigurationError, StoreUnusableError
+from seb_appliance.errors import ConfigurationError, StoreError, StoreUnusableError
 from seb_appliance.failpoints import NO_FAILPOINTS, Failpoints
 from seb_appliance.settings import Settings
+from seb_appliance.storage.journal.retry import START_PATIENCE_S, RetryingStore, given_up
 from seb_appliance.storage.stores.counted import CountedStore
 from seb_appliance.storage.stores.object_store import DelayedStore, ObjectStore
 
@@ -52,6 +56,21 @@ def make_store(
         checksums=cast("Literal['when_required', 'when_supported']", settings.s3_checksums),
     )
     return CountedStore(S3Store(options, failpoints))
+
+
+@asynccontextmanager
+async def opened_store(
+    settings: Settings, *, must_exist: bool = True
+) -> AsyncIterator[RetryingStore]:
+    """The store of `settings` for a command, with the patience of a start; closed after the block.
+    Raises ConfigurationError; a store that does not answer raises StoreUnusableError."""
+    store = make_store(settings, must_exist=must_exist)
+    try:
+        yield RetryingStore(store, SystemClock(), random.random, give_up_after_s=START_PATIENCE_S)
+    except StoreError as error:
+        raise given_up(error) from error
+    finally:
+        await store.close()
 
 
 def _delayed(store: ObjectStore, settings: Settings) -> ObjectStore:

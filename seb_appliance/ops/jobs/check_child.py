@@ -1,6 +1,6 @@
 """The child process of a check that the admin page asks for: `seb doctor` or a quick `seb fsck`.
 
-A process, because replaying a log would take the writer's core. It is nice, asks the bucket by a
+It is a process because replaying a log would take the writer's core. It has a low priority and a
 store of its own, and ends when its pipe is closed.
 """
 
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import sys
 import tempfile
 from typing import Final
 
@@ -17,7 +16,7 @@ from seb_appliance.errors import SebError
 from seb_appliance.ops.checks.bucket_check import check
 from seb_appliance.ops.checks.checkup import checkup
 from seb_appliance.ops.jobs.check_job import Ask, Told
-from seb_appliance.ops.jobs.tidier_pipe import frame, read_frame
+from seb_appliance.ops.jobs.tidier_process import first_frame, send_frame
 
 NICE: Final = 10
 _TOLD_EVERY_S: Final = 0.25
@@ -29,27 +28,21 @@ def main() -> None:
 
 
 async def _serve() -> None:
-    reader = asyncio.StreamReader()
-    loop = asyncio.get_running_loop()
-    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin.buffer)
-    try:
-        ask = await read_frame(reader, Ask)
-    except asyncio.IncompleteReadError:
-        return  # the parent was killed while this process started
+    reader, ask = await first_frame(Ask)
     tempfile.tempdir = str(ask.folder)
     left_alone = asyncio.create_task(reader.read())
     working = asyncio.create_task(_answered(ask))
     await asyncio.wait([left_alone, working], return_when=asyncio.FIRST_COMPLETED)
     if not working.done():
         os._exit(0)  # threads of a store may hang on a request for long
-    _say(working.result())
+    send_frame(working.result())
     os._exit(0)
 
 
 async def _answered(ask: Ask) -> Told:
     try:
         if ask.kind == "doctor":
-            _say(Told("asking the bucket"))
+            send_frame(Told("asking the bucket"))
             found = await checkup(ask.settings)
             return Told(is_done=True, is_well=not found.exit_code, data=found.data)
         told = await check(ask.settings, _Teller().progress, quick=True, bucket_only=True)
@@ -71,12 +64,7 @@ class _Teller:
         if phase == self._phase and now_s < self._next_s:
             return
         self._phase, self._next_s = phase, now_s + _TOLD_EVERY_S
-        _say(Told(f"{phase}, {done:,} of {total:,}" if total else phase))
-
-
-def _say(told: Told) -> None:
-    sys.stdout.buffer.write(frame(told))
-    sys.stdout.buffer.flush()
+        send_frame(Told(f"{phase}, {done:,} of {total:,}" if total else phase))
 
 
 if __name__ == "__main__":

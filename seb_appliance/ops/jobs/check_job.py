@@ -1,6 +1,7 @@
 """Runs the checks that the admin page asks for, one at a time, each in a child process.
 
-What they found is kept in memory, the last of each kind: a restart begins anew.
+The parent sends one `Ask` as a frame; the child answers with any number of `Told`, the last of
+which is done. The last result of each kind is kept in memory until a restart.
 """
 
 from __future__ import annotations
@@ -16,16 +17,11 @@ import msgspec
 
 from seb_appliance import limits
 from seb_appliance.clock import Clock
-from seb_appliance.ops.jobs.tidier_pipe import frame, read_frame
+from seb_appliance.ops.jobs.tidier_process import frame, read_frame
 from seb_appliance.setting_sources import environment_without_settings
 from seb_appliance.settings import Settings
 from seb_appliance.tasks import start_child
 from seb_appliance.ui.options import CheckKind
-
-# What a check's child process and its parent say to each other, as frames (tidier_pipe.py).
-#
-# The parent sends one `Ask`; the child answers with any number of `Told`, the last of which is
-# done.
 
 
 class Ask(msgspec.Struct):

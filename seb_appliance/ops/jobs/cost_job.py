@@ -11,7 +11,7 @@ import logging
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 import msgspec
 
@@ -37,20 +37,40 @@ _DOCUMENT: Final = "cost"
 _TOLD_FROM: Final = 1.2  # times longer or shorter: a change of the window that is worth a line
 
 
-class Sources(Protocol):
+@dataclass(frozen=True, slots=True)
+class Sources:
     """Where the numbers come from. All of them count since the start."""
 
+    store: CountedStore
+    broker: Broker
+    rewriter: Rewriter
+    snapshots: SnapshotStore
+
     @property
-    def counts(self) -> RequestCounts: ...
+    def counts(self) -> RequestCounts:
+        return self.store.counts
+
     @property
-    def asked(self) -> Asked: ...
+    def asked(self) -> Asked:
+        return self.rewriter.asked
+
     @property
-    def open_seconds(self) -> float: ...
+    def open_seconds(self) -> float:
+        return self.broker.counters.open_seconds
+
     @property
-    def stored_bytes(self) -> int: ...
-    def take_entry_shares(self) -> dict[int, float]: ...
-    def topic_sizes(self) -> dict[int, int]: ...
-    def topic_names(self) -> dict[int, str]: ...
+    def stored_bytes(self) -> int:
+        """What is known to be in the bucket; the small objects of a start are left out."""
+        return self.broker.tidying.stored_bytes + self.snapshots.stored_bytes
+
+    def take_entry_shares(self) -> dict[int, float]:
+        return self.broker.counters.take_entry_shares()
+
+    def topic_sizes(self) -> dict[int, int]:
+        return self.broker.gauges.topic_sizes()
+
+    def topic_names(self) -> dict[int, str]:
+        return self.broker.gauges.topic_names()
 
 
 class CostKeeper:
@@ -165,7 +185,6 @@ class CostKeeper:
 
     def _observed(self) -> Observed:
         sources = self._sources
-        requests: Counter[str] = Counter()
         received = sources.asked.received_bytes
         counts: Counter[tuple[str, str]] = Counter()
         for row in sources.counts.rows:
@@ -173,7 +192,7 @@ class CostKeeper:
             received += row.bytes_received
         for kind, count in sources.asked.requests.items():
             counts["tidier", kind] += count
-        requests.update(requests_of(counts))
+        requests = Counter(requests_of(counts))
         open_seconds = sources.open_seconds
         seen = Observed(
             dict(requests - self._requests),
@@ -213,42 +232,3 @@ def _known(body: bytes | None) -> Ledger | None:
         return None if body is None else msgspec.json.decode(body, type=Ledger)
     except msgspec.DecodeError:
         return None
-
-
-# The rooms of an appliance, as the cost meter sees them.
-
-
-@dataclass(frozen=True, slots=True)
-class ApplianceSources:
-    """Fulfils `cost_keeper.Sources`."""
-
-    store: CountedStore
-    broker: Broker
-    rewriter: Rewriter
-    snapshots: SnapshotStore
-
-    @property
-    def counts(self) -> RequestCounts:
-        return self.store.counts
-
-    @property
-    def asked(self) -> Asked:
-        return self.rewriter.asked
-
-    @property
-    def open_seconds(self) -> float:
-        return self.broker.counters.open_seconds
-
-    @property
-    def stored_bytes(self) -> int:
-        """What is known to be in the bucket; the small objects of a start are left out."""
-        return self.broker.tidying.stored_bytes + self.snapshots.stored_bytes
-
-    def take_entry_shares(self) -> dict[int, float]:
-        return self.broker.counters.take_entry_shares()
-
-    def topic_sizes(self) -> dict[int, int]:
-        return self.broker.gauges.topic_sizes()
-
-    def topic_names(self) -> dict[int, str]:
-        return self.broker.gauges.topic_names()

@@ -1,13 +1,23 @@
-"""The parent's side of the tidier's child process: started when needed, ended with its pipe."""
+"""The tidier's child process, as its parent sees it: started when needed, ended with its pipe.
+
+Both send frames of msgpack: a length (uint32, little-endian) and a value. The parent sends a
+`Hello`, then jobs; the child sends an `Answer` to each.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import os
+import struct
+import sys
 from asyncio.subprocess import Process
 from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import msgspec
 
 from seb_appliance.broker.upkeep.rewrite_jobs import Asked, RewriteJob, Rewritten
 from seb_appliance.errors import CorruptObjectError, StoreUncertainError
-from seb_appliance.ops.jobs.tidier_pipe import Answer, Hello, frame, read_frame
 from seb_appliance.setting_sources import environment_without_settings
 from seb_appliance.settings import Settings
 from seb_appliance.storage.layout import Mode
@@ -70,3 +80,64 @@ class ChildRewriter:
         child.stdin.write(frame(job))
         await child.stdin.drain()
         return await read_frame(child.stdout, Answer)
+
+
+_LENGTH: Final = struct.Struct("<I")
+_T = TypeVar("_T")
+
+
+class Hello(msgspec.Struct):
+    """`settings`: of the appliance, with which the child makes its own store. `cache`: the folder
+    where entries may lie on this machine; None if there is none."""
+
+    settings: Settings
+    mode: Mode
+    cache: Path | None = None
+
+
+class Answer(msgspec.Struct):
+    """Either of the two; `is_damage`: an input cannot be read, whoever tries again. Either way
+    `requests` to the bucket were made, by kind, and `received_bytes` came out of it."""
+
+    made: Rewritten | None = None
+    failure: str = ""
+    is_damage: bool = False
+    requests: dict[str, int] = {}
+    received_bytes: int = 0
+
+
+def frame(value: object) -> bytes:
+    body = msgspec.msgpack.encode(value, enc_hook=_as_text)
+    return _LENGTH.pack(len(body)) + body
+
+
+async def read_frame(reader: asyncio.StreamReader, kind: type[_T]) -> _T:
+    """The next value. Raises IncompleteReadError when the pipe is closed."""
+    (length,) = _LENGTH.unpack(await reader.readexactly(_LENGTH.size))
+    return msgspec.msgpack.decode(
+        await reader.readexactly(length), type=kind, dec_hook=lambda wanted, text: wanted(text)
+    )
+
+
+async def first_frame(kind: type[_T]) -> tuple[asyncio.StreamReader, _T]:
+    """In a child: its standard input, and the first value there. The process ends here if its
+    parent was killed before it sent one."""
+    reader = asyncio.StreamReader(limit=1 << 24)
+    loop = asyncio.get_running_loop()
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin.buffer)
+    try:
+        return reader, await read_frame(reader, kind)
+    except asyncio.IncompleteReadError:
+        os._exit(0)
+
+
+def send_frame(value: object) -> None:
+    """In a child: to its parent."""
+    sys.stdout.buffer.write(frame(value))
+    sys.stdout.buffer.flush()
+
+
+def _as_text(value: Any) -> str:
+    if isinstance(value, Path):
+        return str(value)
+    raise NotImplementedError(type(value))

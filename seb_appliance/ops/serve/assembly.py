@@ -22,12 +22,12 @@ from seb_appliance.broker.settings import BrokerSettings, TidySettings
 from seb_appliance.broker.upkeep.rewrite_jobs import Rewriter
 from seb_appliance.clock import Clock, SystemClock
 from seb_appliance.failpoints import Failpoints
-from seb_appliance.ops.host.admin_key import ensure_admin_key
-from seb_appliance.ops.host.loop_probe import LoopProbe
+from seb_appliance.ops.host.data_directory import ensure_admin_key
 from seb_appliance.ops.host.otel import OtelTraces
 from seb_appliance.ops.host.passwords import Passwords
+from seb_appliance.ops.host.runtime import LoopProbe
 from seb_appliance.ops.jobs.check_job import CheckKeeper
-from seb_appliance.ops.jobs.cost_job import ApplianceSources, CostKeeper
+from seb_appliance.ops.jobs.cost_job import CostKeeper, Sources
 from seb_appliance.ops.jobs.history_job import HistoryKeeper, Reading
 from seb_appliance.ops.jobs.last_used_job import LastUsedKeeper
 from seb_appliance.ops.jobs.snapshot_job import SnapshotKeeper
@@ -125,7 +125,18 @@ class Appliance:
         Raises StartError: the sentence and the exit code are for the terminal."""
         clock = StoreClock(SystemClock(), store)
         async with _database(settings) as database:
-            journal, report = await _journal(settings, store, database, clock, failpoints, progress)
+            journal, report = await open_journal(
+                store,
+                database,
+                settings.data,
+                _start_options(settings),
+                clock=clock,
+                failpoints=failpoints,
+                random_bytes=os.urandom,
+                jitter=random.random,
+                progress=progress,
+            )
+            store.purpose = "journal"  # the start is over: others have purposes of their own
             return await cls._around(settings, store, failpoints, clock, database, journal, report)
 
     @classmethod
@@ -208,7 +219,7 @@ class Appliance:
             tidier=_tidier(
                 rewriter, store, bucket, journal, broker, snapshots, clock, failpoints, traces
             ),
-            cost=await _cost(settings, ApplianceSources(store, broker, rewriter, bucket)),
+            cost=await _cost(settings, Sources(store, broker, rewriter, bucket)),
             loop_probe=LoopProbe(clock),
             key_index=keys,
             broker=broker,
@@ -319,33 +330,6 @@ def _traces(settings: Settings, clock: Clock) -> OtelTraces | None:
     return OtelTraces.to_collector(settings.otlp_endpoint, clock)
 
 
-async def _journal(
-    settings: Settings,
-    store: CountedStore,
-    database: StateDatabase,
-    clock: Clock,
-    failpoints: Failpoints,
-    progress: Progress,
-) -> tuple[StoredJournal, StartReport]:
-    try:
-        opened = await open_journal(
-            store,
-            database,
-            settings.data,
-            _start_options(settings),
-            clock=clock,
-            failpoints=failpoints,
-            random_bytes=os.urandom,
-            jitter=random.random,
-            progress=progress,
-        )
-    except BaseException:  # refused, or stopped by a signal
-        await database.close()
-        raise
-    store.purpose = "journal"  # the start is over: others have purposes of their own
-    return opened
-
-
 def _snapshot_store(store: CountedStore, clock: Clock, failpoints: Failpoints) -> SnapshotStore:
     # One that cannot be stored for a minute is given up: `failure` says so, the next is made later.
     retrying = _retrying(store.used_for("snapshot"), clock, _SNAPSHOT_PATIENCE_S)
@@ -387,7 +371,7 @@ def _retrying(store: CountedStore, clock: Clock, give_up_after_s: float) -> Retr
     return RetryingStore(store, clock, random.random, give_up_after_s=give_up_after_s)
 
 
-async def _cost(settings: Settings, sources: ApplianceSources) -> CostKeeper:
+async def _cost(settings: Settings, sources: Sources) -> CostKeeper:
     return await CostKeeper.open(
         settings.data / "local.sqlite",
         sources,

@@ -41,11 +41,6 @@ from seb_appliance.storage.objects.checked_objects import CheckedObjects
 from seb_appliance.storage.stores.object_store import ObjectStore
 from seb_appliance.storage.stores.store_clock import StoreClock
 
-# The two ways in which a Go broker's files come into force: as they lie there, or copied.
-#
-# Part of the composition root, like importing.py.
-
-
 _FILES_PER_ENTRY: Final = 1_000
 _BEHIND_S: Final = 0.1
 

@@ -19,11 +19,10 @@ from seb_appliance.api.server.plain_answers import PlainAnswers
 from seb_appliance.bundled import bundled
 from seb_appliance.ops.serve.assembly import Appliance
 from seb_appliance.ops.serve.protocols import PROTOCOLS
-from seb_appliance.ops.serve.samples import samples
-from seb_appliance.ops.serve.status import cost, status, telemetry
-from seb_appliance.ops.serve.ui_checks import checks_shown
+from seb_appliance.ops.serve.status import cost, samples, status, telemetry
 from seb_appliance.ops.serve.ui_facts import (
     bill_rows,
+    checks_shown,
     cost_figures,
     cost_of_change,
     setting_rows,

@@ -1,7 +1,8 @@
-"""The status of one appliance, gathered from its parts when somebody asks."""
+"""The status, metrics and cost of one appliance, as the API returns them."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from heapq import nlargest
 from typing import Final
 
@@ -15,6 +16,7 @@ from seb_appliance.api.routes.manage.cost import (
     PurposeCost,
     TopicCost,
 )
+from seb_appliance.api.routes.manage.health import Sample, histogram
 from seb_appliance.broker.status import (
     BackgroundStatus,
     BillLine,
@@ -35,6 +37,7 @@ from seb_appliance.broker.status import (
     TidierStatus,
     TopicBehind,
     WaitingStatus,
+    measured,
 )
 from seb_appliance.ops.cost.report import CostReport
 from seb_appliance.ops.jobs.cost_job import CostKeeper
@@ -255,9 +258,6 @@ def _counts(appliance: Appliance) -> Counts:
     )
 
 
-# What the bucket costs, as the API tells it.
-
-
 def cost(keeper: CostKeeper) -> CostOut:
     """As of now."""
     report = keeper.report()
@@ -309,3 +309,20 @@ def _purposes(report: CostReport) -> list[PurposeCost]:
         PurposeCost(purpose, requests, amounts.get(purpose, 0.0))
         for purpose, requests in purposes.items()
     ]
+
+
+def samples(
+    appliance: Appliance, fast_lane_requests: int, application_requests: int
+) -> Iterator[Sample]:
+    """The metrics of `telemetry`, the request counts of both paths, and two histograms."""
+    for metric, labels, value in measured(telemetry(appliance)):
+        yield Sample(metric.name, metric.help, metric.kind, value, labels)
+    text = "Requests answered by the fast lane, without the application."
+    yield Sample("seb_fast_lane_requests_total", text, "counter", fast_lane_requests)
+    text = "Requests answered by the application."
+    yield Sample("seb_application_requests_total", text, "counter", application_requests)
+    for kind, latencies in appliance.store.latencies.items():
+        text = "How long requests to the bucket took."
+        yield from histogram("seb_store_request_seconds", text, latencies, {"kind": kind})
+    text = "How late the event loop was, asked once a second."
+    yield from histogram("seb_loop_delay_seconds", text, appliance.loop_probe.delays)

@@ -16,7 +16,7 @@ from seb_appliance import __version__
 from seb_appliance.addresses import is_local
 from seb_appliance.cli.connection import HttpClient
 from seb_appliance.cli.errors import REFUSED, UNAVAILABLE, UNKNOWN, AnswerError, CommandError
-from seb_appliance.client.exchange import Answer
+from seb_appliance.client.transport import Answer
 from seb_appliance.clock import SystemClock
 
 OURS = "Seb-Version: 0.1.0\r\n"

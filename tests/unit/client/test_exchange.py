@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seb_appliance.client.exchange import Answer, AnswerReader, Endpoint, MalformedAnswerError
+from seb_appliance.client.transport import Answer, AnswerReader, Endpoint, MalformedAnswerError
 from seb_appliance.errors import ConfigurationError
 
 SIZED = b"HTTP/1.1 201 Created\r\nSeb-Version: 1\r\nContent-Length: 5\r\n\r\nhello"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from seb_appliance.client.calling import Retrying
 from seb_appliance.client.failures import ApplianceError
+from seb_appliance.client.transport import Retrying
 
 
 def error(*, retryable: bool, side_effects: str, retry_after_s: float = 0.0) -> ApplianceError:

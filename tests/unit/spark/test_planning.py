@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 pytest.importorskip("pyspark")
 
 from pyspark_seb.errors import TopicChangedError
-from pyspark_seb.offsets import RECORDS_PER_TASK, TopicLog, TopicRange, share, split
+from pyspark_seb.options import RECORDS_PER_TASK, TopicLog, TopicRange, share, split
 from pyspark_seb.reading import RangePartition, partitions_of
 from pyspark_seb.stream_reader import SebStreamReader, next_end
 
