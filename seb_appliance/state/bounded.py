@@ -18,8 +18,8 @@ from seb_appliance import limits
 from seb_appliance.broker.append.retry_results import (
     Producer,
     RememberedRequest,
-    first_append,
     owner_of,
+    producer_after,
     weight_of,
 )
 from seb_appliance.broker.shares import ForgettingShares
@@ -164,11 +164,7 @@ def _apply(tables: Tables, entry: Entry, appends: Sequence[tuple[int, ProducerAp
     used_us = entry.header.created_us
     for i, (topic_id, append) in enumerate(appends):
         key = (topic_id, append.producer_id)
-        known[key] = (
-            known[key].after(append, used_us)
-            if key in known
-            else first_append(topic_id, append, used_us)
-        )
+        known[key] = producer_after(known.get(key), topic_id, append, used_us)
         place = entry.header.seq * _PLACES_IN_ENTRY + i
         after[key] = (*key, place, append.epoch, _encode(known[key].recent), used_us)
     tables.insert("producers", after.values())

@@ -14,7 +14,7 @@ from seb_appliance.broker.append.retry_results import (
     Producer,
     Producers,
     RememberedRequests,
-    first_append,
+    producer_after,
 )
 from seb_appliance.broker.append.window import Window
 from seb_appliance.broker.append.writes import Duplicate
@@ -167,12 +167,8 @@ class Deduplication:
         """Remember an admitted request of a producer."""
         key = (topic_id, append.producer_id)
         known = self._producers_ahead.get(key) or self._producers.get(*key)
-        producer = (
-            known.after(append, now_us)
-            if known is not None
-            else first_append(topic_id, append, now_us)
-        )
         window.add_producer(topic_id, append)
+        producer = producer_after(known, topic_id, append, now_us)
         self._producers_ahead.set(key, producer, window)
 
 

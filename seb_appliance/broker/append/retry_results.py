@@ -108,7 +108,7 @@ class RememberedRequests:
     def _forget(self, scope: bytes) -> None:
         """Also drops forgotten rows of the owner, so that its first one is not forgotten."""
         owner, row = owner_of(scope), self._rows.pop(scope)
-        self.shares.give_back(owner, _weight_of_row(row))
+        self.shares.give_back(owner, max(1, (len(row) - _HEAD.size) // _PRODUCED.size))
         of_owner = self._of_owner[owner]
         while of_owner and self._rows.get(_scope_of(of_owner[0])) is not of_owner[0]:
             of_owner.popleft()
@@ -133,10 +133,6 @@ def _scope_of(row: bytes) -> bytes:
     return scope
 
 
-def _weight_of_row(row: bytes) -> int:
-    return max(1, (len(row) - _HEAD.size) // _PRODUCED.size)
-
-
 def _unpacked(row: bytes) -> RequestResult:
     _, _, scope, body_hash = _HEAD.unpack_from(row)
     produced = [Produced(*item) for item in _PRODUCED.iter_unpack(row[_HEAD.size :])]
@@ -158,15 +154,14 @@ class Producer:
     def next_seq(self) -> int:
         return self.recent[-1].seq + 1
 
-    def after(self, append: ProducerAppend, used_us: int) -> Producer:
-        """The producer once `append` is stored; a new epoch drops the seqs of the old one."""
-        kept = self.recent if append.epoch == self.epoch else ()
-        recent = (*kept, append)[-limits.PRODUCER_SEQS_REMEMBERED :]
-        return Producer(self.topic_id, self.producer_id, append.epoch, recent, used_us)
 
-
-def first_append(topic_id: int, append: ProducerAppend, used_us: int) -> Producer:
-    return Producer(topic_id, append.producer_id, append.epoch, (append,), used_us)
+def producer_after(
+    known: Producer | None, topic_id: int, append: ProducerAppend, used_us: int
+) -> Producer:
+    """The producer once `append` is stored; a new epoch drops the seqs of the old one."""
+    kept = known.recent if known is not None and append.epoch == known.epoch else ()
+    recent = (*kept, append)[-limits.PRODUCER_SEQS_REMEMBERED :]
+    return Producer(topic_id, append.producer_id, append.epoch, recent, used_us)
 
 
 class Producers:
@@ -196,11 +191,7 @@ class Producers:
     def apply(self, topic_id: int, appends: Iterable[ProducerAppend], created_us: int) -> None:
         for append in appends:
             known = self._by_id.get((topic_id, append.producer_id))
-            self._put(
-                known.after(append, created_us)
-                if known is not None
-                else first_append(topic_id, append, created_us)
-            )
+            self._put(producer_after(known, topic_id, append, created_us))
 
     def forget_idle(self, created_us: int) -> None:
         """`created_us`: the time of the entry that is being applied."""

@@ -1,5 +1,5 @@
-"""The one way in: a command is decided against all that was admitted before, joins the open
-window, and its caller hears when the window is stored."""
+"""The only way to write: a command is checked against everything admitted before it, joins the
+open window, and its caller is called back when the window is stored."""
 
 from __future__ import annotations
 
@@ -109,7 +109,12 @@ class Writes:
             reservation.release()
             return decided
         now_s = self.clock.monotonic_s()
-        waiters = self._waiters_of(decided.window, timeout_ms)
+        waiters = self._waiters
+        if timeout_ms is not None and timeout_ms < self._ack_timeout_ms:
+            waiters = self._new_waiters(decided.window, timeout_ms)
+        elif waiters is None or waiters.window is not decided.window:
+            # One timer serves all callers with the default timeout.
+            waiters = self._waiters = self._new_waiters(decided.window, None)
         waiters.add(on_done, decided.result, reservation, now_s)
         self.sequencer.close_within(
             decided.window, decided.linger_ms / 1000, early=decided.early_flush, now_s=now_s
@@ -183,8 +188,6 @@ class Writes:
         self._new_waiters(window, timeout_ms).add(ack, None, None, self.clock.monotonic_s())
         await ack.future
 
-    # --- inside ---
-
     def _refusal(self) -> SebError:
         if self.stopping:
             return ShuttingDownError("The appliance is stopping; nothing was stored.")
@@ -193,14 +196,6 @@ class Writes:
         return OverloadedError(
             f"SQLite is {self._state.lag_entries} entries behind; nothing was stored."
         )
-
-    def _waiters_of(self, window: Window, timeout_ms: int | None) -> WindowWaiters:
-        """One timer serves all callers with the default timeout."""
-        if timeout_ms is not None and timeout_ms < self._ack_timeout_ms:
-            return self._new_waiters(window, timeout_ms)
-        if self._waiters is None or self._waiters.window is not window:
-            self._waiters = self._new_waiters(window, None)
-        return self._waiters
 
     def _new_waiters(self, window: Window, timeout_ms: int | None) -> WindowWaiters:
         wait_ms = min(timeout_ms or self._ack_timeout_ms, self._ack_timeout_ms)

@@ -155,16 +155,13 @@ class SectionIndex:
             insort(self._begins.setdefault(topic.topic_id, []), page.begin)
             self._kept_rows += len(page)
             while self._kept_rows > KEPT_ROWS_MAX and len(self._kept) > 1:
-                self._drop(*self._kept.popitem(last=False))
+                (topic_id, begin), oldest = self._kept.popitem(last=False)
+                self._kept_rows -= len(oldest)
+                begins = self._begins[topic_id]
+                del begins[bisect_left(begins, begin)]
+                if not begins:
+                    del self._begins[topic_id]
         return page
-
-    def _drop(self, place: _Place, page: IndexRows) -> None:
-        topic_id, begin = place
-        self._kept_rows -= len(page)
-        begins = self._begins[topic_id]
-        del begins[bisect_left(begins, begin)]
-        if not begins:
-            del self._begins[topic_id]
 
 
 def _require_rows(topic: Topic) -> None:

@@ -88,18 +88,17 @@ class IndexRows:
 
     def forget(self, seq: int) -> None:
         """Drop the rows of entries up to and with `seq`."""
-        gone = bisect_right(self.seqs, seq)
-        if gone:
-            self.newest_before_us = self.newest_us[gone - 1]
-            for column in self._columns():
-                del column[:gone]
+        self._forget_first(bisect_right(self.seqs, seq))
 
     def forget_below(self, offset: int) -> None:
         """Drop the rows that lie wholly below `offset`."""
-        if len(self) and (gone := len(self) if offset >= self.end else self.row_of(offset)) > 0:
-            self.newest_before_us = self.newest_us[gone - 1]
+        self._forget_first(len(self) if offset >= self.end else self.row_of(offset))
+
+    def _forget_first(self, count: int) -> None:
+        if count > 0:
+            self.newest_before_us = self.newest_us[count - 1]
             for column in self._columns():
-                del column[:gone]
+                del column[:count]
 
     def row_of(self, offset: int) -> int:
         """The row that answers for `offset`; -1 when it is below the first."""
@@ -152,19 +151,15 @@ class IndexRows:
         )
 
 
-# Where the records of one topic lie that are in segments and packed objects: rows in memory.
-#
-# A section of an object has about a mebibyte, so that a terabyte takes 60 MB here.
-
-
-Gone: TypeAlias = tuple[int, int]
-"""A row that is no more: the id of its object, and its bytes."""
+Gone: TypeAlias = tuple[int, int]  # a removed row: the id of its object, and its bytes
 
 
 class StoredRows(IndexRows):
-    """`seqs` are the ids of the objects below zero, `bytes_before` count from the first row. Rows
-    lie below all rows of entries; `end` stays where it was when the last of them goes. There may be
-    holes between rows, of what forks do not need: nobody asks for these offsets."""
+    """The rows of sections in segments and packed objects, all in memory: 60 MB for a terabyte.
+
+    `seqs` are the negated object ids; `bytes_before` counts from the first row. The rows lie below
+    all rows of entries. `end` keeps its value when the last row is dropped. Offsets that no fork
+    needs may be missing between rows; they are never looked up."""
 
     def __init__(self, *, end: int = 0, newest_us: int = 0, total_bytes: int = 0) -> None:
         super().__init__(end=end, newest_us=newest_us, total_bytes=total_bytes)
@@ -184,12 +179,11 @@ class StoredRows(IndexRows):
 
     def drop_below(self, offset: int) -> list[Gone]:
         """Drop the rows that lie wholly below `offset`."""
-        end = bisect_right(self.ends, offset)
-        return self._splice(0, end, ())
+        return self._splice(0, bisect_right(self.ends, offset), ())
 
     def drop_within(self, begin: int, end: int) -> list[Gone]:
-        """Drop the rows that lie wholly within `begin` up to `end` (exclusive), but the last row of
-        all: it tells where the rows of entries begin."""
+        """Drop the rows that lie wholly within `begin` up to `end` (exclusive), except the last row
+        of all, which tells where the rows of entries begin."""
         first = bisect_left(self.bases, begin)
         behind = min(bisect_right(self.ends, end), len(self) - 1)
         return self._splice(first, behind, ()) if first < behind else []

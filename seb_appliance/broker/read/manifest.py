@@ -1,7 +1,7 @@
-"""Which segments hold a range of a topic, for readers that GET them from the bucket themselves.
+"""Which segments hold a range of a topic, for readers that GET them from the bucket directly.
 
-Only segments are named: journal entries and packed objects hold other topics' records, too. What no
-segment covers is read through the API.
+Only segments are named, because journal entries and packed objects also hold other topics' records.
+What no segment covers is read through the API.
 """
 
 from __future__ import annotations
@@ -73,7 +73,10 @@ class Manifests:
         if not valid_s or not segments:
             return manifest
         urls = await self._source.signed_urls([found.ref for found in segments], valid_s)
-        return manifest if urls is None else _with_urls(manifest, urls)
+        if urls is None:
+            return manifest
+        signed = [replace(found, url=url) for found, url in zip(segments, urls, strict=True)]
+        return replace(manifest, segments=signed)
 
     def _segments(self, topic: Topic, offset: int, end: int) -> tuple[list[ManifestSegment], int]:
         """Segments from `offset` on, and up to where they were looked for."""
@@ -91,7 +94,7 @@ class Manifests:
 
     def _name(self, segments: list[ManifestSegment], owner: Topic, row: int, until: int) -> None:
         """Add the row's section, if its segment holds nothing but records of `owner`, and none
-        from the offset `until` on: who reads a fork may not read its parent."""
+        from the offset `until` on: a reader of a fork may not read its parent."""
         section = self._catalog.section_ref(owner, owner.stored, row)
         ref = section.entry
         if not isinstance(ref, ObjectRef) or not ref.is_segment_of(owner.topic_id, until):
@@ -117,10 +120,3 @@ def _rows_in(rows: StoredRows, offset: int, end: int) -> range:
     if offset >= rows.end:
         return range(0)
     return range(max(0, rows.row_of(offset)), bisect_left(rows.bases, end))
-
-
-def _with_urls(manifest: Manifest, urls: list[str]) -> Manifest:
-    signed = [
-        replace(segment, url=url) for segment, url in zip(manifest.segments, urls, strict=True)
-    ]
-    return replace(manifest, segments=signed)
