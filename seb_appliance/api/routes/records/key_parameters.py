@@ -1,11 +1,10 @@
-"""What a question about record keys asks for: from the query, or from a JSON body for record keys
-that are too long for a URL."""
+"""Questions about record keys: from the query, or from a JSON body for keys too long for a URL."""
 
 from __future__ import annotations
 
 import base64
 import binascii
-from typing import Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -20,6 +19,9 @@ class _Question(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     """`fresh`: wait until the index has reached the log end."""
 
     fresh: bool = False
+
+
+T = TypeVar("T", bound=_Question)
 
 
 class KeysQuestion(_Question, kw_only=True):
@@ -48,47 +50,22 @@ class HistoryQuestion(LatestQuestion, kw_only=True):
 
 
 def switch(query: dict[str, str], name: str) -> bool:
-    """`true` or `false`; false when it is not there."""
+    """`true` or `false`; false when it is absent."""
     return parameters.choice(query.get(name, "false"), name, _SWITCH) == "true"
 
 
-def keys_question(query: dict[str, str]) -> KeysQuestion:
-    return KeysQuestion(
-        prefix=query.get("prefix"),
-        prefix_base64=query.get("prefix_base64"),
-        after=query.get("after"),
-        after_base64=query.get("after_base64"),
-        limit=_limit(query),
-        fresh=switch(query, "fresh"),
-    )
-
-
-def latest_question(query: dict[str, str]) -> LatestQuestion:
-    return LatestQuestion(
-        key=query.get("key"),
-        key_base64=query.get("key_base64"),
-        values=query.get("values", "text"),
-        fresh=switch(query, "fresh"),
-    )
-
-
-def history_question(query: dict[str, str]) -> HistoryQuestion:
-    before = query.get("before")
-    return HistoryQuestion(
-        key=query.get("key"),
-        key_base64=query.get("key_base64"),
-        values=query.get("values", "text"),
-        before=None
-        if before is None
-        else parameters.integer(before, "before", smallest=0, largest=limits.OFFSET_MAX),
-        limit=_limit(query),
-        fresh=switch(query, "fresh"),
-    )
-
-
-def _limit(query: dict[str, str]) -> int:
-    text = query.get("limit", str(limits.KEYS_PER_PAGE_DEFAULT))
-    return parameters.integer(text, "limit", smallest=1, largest=limits.KEYS_PER_PAGE_MAX)
+def question(kind: type[T], query: dict[str, str]) -> T:
+    """The question of this kind that a query asks. Raises BadParameterError."""
+    asked: dict[str, Any] = {**query, "fresh": switch(query, "fresh")}
+    if "limit" in query:
+        asked["limit"] = parameters.integer(
+            query["limit"], "limit", smallest=1, largest=limits.KEYS_PER_PAGE_MAX
+        )
+    if "before" in query:
+        asked["before"] = parameters.integer(
+            query["before"], "before", smallest=0, largest=limits.OFFSET_MAX
+        )
+    return kind(**asked)
 
 
 def check_numbers(asked: KeysQuestion | HistoryQuestion) -> None:
