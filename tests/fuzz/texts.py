@@ -13,7 +13,7 @@ from seb_appliance.api.encoding import parameters
 from seb_appliance.api.encoding.times import format_time, parse_time
 from seb_appliance.api.routes.records import many as places_of_many
 from seb_appliance.api.routes.records import views as record_views
-from seb_appliance.api.routes.records.key_parameters import (
+from seb_appliance.api.routes.records.by_key import (
     HistoryQuestion,
     KeysQuestion,
     question,

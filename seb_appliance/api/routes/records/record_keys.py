@@ -35,8 +35,7 @@ from seb_appliance.api.openapi.shared import (
     TIME,
     WRITE_ERRORS,
 )
-from seb_appliance.api.routes.records.consume import raw_answer
-from seb_appliance.api.routes.records.key_parameters import (
+from seb_appliance.api.routes.records.by_key import (
     HistoryQuestion,
     KeysQuestion,
     LatestQuestion,
@@ -45,6 +44,7 @@ from seb_appliance.api.routes.records.key_parameters import (
     optional_bytes,
     question,
 )
+from seb_appliance.api.routes.records.consume import raw_answer
 from seb_appliance.api.routes.records.produce import Produced, produced, timeout_ms
 from seb_appliance.api.routes.records.reading import VARY, held
 from seb_appliance.api.routes.route import (
