@@ -14,7 +14,7 @@ SideEffects = Literal["none", "unknown"]
 
 
 class SebError(Exception):
-    """Base of all errors. `detail` is one sentence that says what to do; `data` becomes members of
+    """Base of all errors. `detail`: one sentence that says what to do. `data`: further members of
     the problem document."""
 
     code: ClassVar[str] = "internal"
@@ -29,15 +29,15 @@ class SebError(Exception):
         self.data = data
 
     def again(self) -> Self:
-        """A copy without a traceback, since one failure is raised in many callers."""
+        """A copy without a traceback, to raise one failure in several callers."""
         return copy.copy(self).with_traceback(None)
 
 
-# --- what a client sent ---
+# --- errors of a request ---
 
 
 class RefusedError(SebError):
-    """The request was refused and changed nothing; sent again unchanged it is refused again."""
+    """The request changed nothing. The same request would be refused again."""
 
     status = 400
     retryable = False
@@ -49,11 +49,11 @@ class BadRequestError(RefusedError):
 
 
 class BadJsonError(RefusedError):
-    code, title = "bad_json", "Not the JSON that is expected here"
+    code, title = "bad_json", "The body is not the expected JSON"
 
 
 class BadBatchError(RefusedError):
-    """Bytes that are not a valid record batch, or a decoder's limit was passed."""
+    """The bytes are not a valid record batch, or exceed a limit of the decoder."""
 
     code, title = "bad_batch", "Not a valid record batch"
 
@@ -63,11 +63,11 @@ class BadCloudEventError(RefusedError):
 
 
 class BadParameterError(RefusedError):
-    code, title = "bad_parameter", "A query parameter or header is wrong"
+    code, title = "bad_parameter", "Invalid query parameter or header"
 
 
 class BadNameError(RefusedError):
-    code, title = "bad_name", "Not a name"
+    code, title = "bad_name", "Invalid name"
 
 
 class UnauthenticatedError(RefusedError):
@@ -87,10 +87,10 @@ class TopicNotFoundError(NotFoundError):
 
 
 class TopicHeldError(TopicNotFoundError):
-    """The topic was deleted while it had forks: its name stays taken until the last of them goes,
-    and they still read what they share with it."""
+    """The topic was deleted while it had forks. Its name stays reserved, and the forks read the
+    shared records, until the last fork is deleted."""
 
-    code, status, title = "topic_held", 410, "The topic was deleted, and has forks"
+    code, status, title = "topic_held", 410, "The topic was deleted but still has forks"
 
 
 class GroupNotFoundError(NotFoundError):
@@ -106,14 +106,13 @@ class RecordNotFoundError(NotFoundError):
 
 
 class RecordKeyNotFoundError(NotFoundError):
-    """No record has this record key, or the newest one is a tombstone; `indexed_offset` tells up to
-    which offset that is known."""
+    """No record below `indexed_offset` has this record key, or the newest is a tombstone."""
 
     code, title = "record_key_not_found", "No live record has this record key"
 
 
 class MethodNotAllowedError(RefusedError):
-    code, status, title = "method_not_allowed", 405, "Method not allowed here"
+    code, status, title = "method_not_allowed", 405, "Method not allowed"
 
 
 class TransferCodingError(RefusedError):
@@ -121,7 +120,7 @@ class TransferCodingError(RefusedError):
 
 
 class NotAcceptableError(RefusedError):
-    code, status, title = "not_acceptable", 406, "None of the accepted media types can be served"
+    code, status, title = "not_acceptable", 406, "No accepted media type is available"
 
 
 class RequestTimeoutError(RefusedError):
@@ -134,35 +133,34 @@ class TopicDiffersError(RefusedError):
 
 
 class TopicReplacedError(RefusedError):
-    """The topic that is meant was deleted, and another one has its name."""
+    """The topic was deleted, and a new topic has its name."""
 
-    code, status, title = "topic_replaced", 409, "Another topic has this name now"
+    code, status, title = "topic_replaced", 409, "The topic was deleted and created again"
 
 
 class StreamConflictError(RefusedError):
-    code, status, title = "stream_conflict", 409, "The stream is not what the request takes it for"
+    code, status, title = "stream_conflict", 409, "The stream differs from the request"
 
 
 class StreamClosedError(RefusedError):
-    """Of the Durable Streams protocol; `log_end_offset` tells where the stream ended."""
+    """Durable Streams protocol: `log_end_offset` is the end of the stream."""
 
     code, status, title = "stream_closed", 409, "The stream is closed"
 
 
 class NameHeldError(RefusedError):
-    code, status, title = "name_held", 409, "The name is that of a deleted topic with forks"
+    code, status, title = "name_held", 409, "A deleted topic with forks still holds this name"
 
 
 class ForkRefusedError(RefusedError):
-    """The fork would be one too many, or too deep; `limit` says which number of them there may
-    be. Or it would begin within what compaction went over: `base_offset` and `next_offset` (or
-    any offset outside them) are possible."""
+    """The fork would exceed `limit` (number or depth of forks), or would start inside a compacted
+    range; offsets up to `base_offset` and from `next_offset` are possible."""
 
     code, status, title = "fork_refused", 409, "The topic cannot be forked"
 
 
 class LastAdminKeyError(RefusedError):
-    code, status, title = "last_admin_key", 409, "The last admin key cannot be taken away"
+    code, status, title = "last_admin_key", 409, "The last admin key cannot be removed"
 
 
 class CommitBeyondEndError(RefusedError):
@@ -170,7 +168,7 @@ class CommitBeyondEndError(RefusedError):
 
 
 class OffsetConflictError(RefusedError):
-    """A compare-and-set found something else; `committed` tells what is there."""
+    """A compare-and-set failed; `committed` is the current offset."""
 
     code, status, title = "offset_conflict", 409, "The committed offset is not the expected one"
 
@@ -180,11 +178,11 @@ class CommitBackwardError(RefusedError):
 
 
 class StaleGenerationError(RefusedError):
-    code, status, title = "stale_generation", 409, "The lease of this consumer is not in force"
+    code, status, title = "stale_generation", 409, "This consumer does not hold the lease"
 
 
 class LeaseHeldError(RefusedError):
-    code, status, title = "lease_held", 409, "Somebody else holds the lease of this group"
+    code, status, title = "lease_held", 409, "Another consumer holds the lease of this group"
 
 
 class KeyIndexOffError(RefusedError):
@@ -194,17 +192,17 @@ class KeyIndexOffError(RefusedError):
 
 
 class StandbyError(RefusedError):
-    """`epoch` and `writer` name who writes (its address is not in the bucket)."""
+    """`epoch` and `writer` identify the writing appliance (the bucket has no address of it)."""
 
-    code, status, title = "standby", 409, "This appliance follows another one, and takes no writes"
+    code, status, title = "standby", 409, "This appliance is a standby and accepts no writes"
 
 
 class StaleEpochError(RefusedError):
-    code, status, title = "stale_epoch", 403, "A newer epoch of this producer is in force"
+    code, status, title = "stale_epoch", 403, "A newer epoch of this producer is active"
 
 
 class SequenceGapError(RefusedError):
-    """`expected` and `received` tell which seq was missed."""
+    """`expected` is the seq that must come next; `received` is the one that came."""
 
     code, status, title = "sequence_gap", 409, "The producer's seq does not follow its last one"
 
@@ -212,37 +210,37 @@ class SequenceGapError(RefusedError):
 class CompactionRefusedError(RefusedError):
     code = "compaction_refused"
     status = 409
-    title = "This cannot be compacted elsewhere, or not be put in force"
+    title = "The external compaction cannot start or cannot be applied"
 
 
 class CompactionNotFoundError(RefusedError):
-    code, status, title = "compaction_not_found", 404, "No such compaction is under way"
+    code, status, title = "compaction_not_found", 404, "No such compaction is running"
 
 
 class ImportRefusedError(RefusedError):
-    """An old log cannot be imported, or not to its end; nothing of what is wrong with it was."""
+    """A log of the Go broker cannot be imported completely. No damaged part was imported."""
 
-    code, title = "import_refused", "Not a log that can be imported"
+    code, title = "import_refused", "The log cannot be imported"
 
 
 class ExportRefusedError(RefusedError):
-    """Something that the format cannot hold, or a place that holds something else."""
+    """The format cannot represent a record, or the destination has other content."""
 
-    code, title = "export_refused", "Not what this format can hold"
+    code, title = "export_refused", "The data cannot be exported to this format"
 
 
 class PreconditionFailedError(RefusedError):
-    """`log_end_offset` tells where the log ends."""
+    """`log_end_offset` is the current log end."""
 
     code = "precondition_failed"
     status = 412
-    title = "The log does not end where it was expected to"
+    title = "The log end is not the expected offset"
 
 
 class IdempotencyMismatchError(RefusedError):
     code = "idempotency_mismatch"
     status = 422
-    title = "Another request was made with this Idempotency-Key or seq"
+    title = "This Idempotency-Key or seq was used for another request"
 
 
 class OffsetExpiredError(RefusedError):
@@ -269,11 +267,11 @@ class HeadersTooLargeError(RefusedError):
     code, status, title = "headers_too_large", 431, "The request headers are too large"
 
 
-# --- what the appliance cannot do now ---
+# --- temporary states of the appliance ---
 
 
 class UnavailableError(SebError):
-    """Nothing happened; the same request may succeed later (`retry_after_s`)."""
+    """Nothing happened. The same request may succeed after `retry_after_s`."""
 
     status = 503
     retryable = True
@@ -282,20 +280,24 @@ class UnavailableError(SebError):
 
 
 class OverloadedError(UnavailableError):
-    code, title = "overloaded", "Too much is waiting for the bucket"
+    code, title = "overloaded", "The appliance is overloaded"
 
 
 class ShareExceededError(UnavailableError):
-    """One API key holds its share of something that all API keys use together. `share`: its name
-    in `broker/shares.py`; `held` and `limit`: in its unit."""
+    """An API key has reached its part of a shared resource. `share`: the resource's name in
+    `broker/shares.py`; `held` and `limit`: in its unit."""
 
-    code, status, title = "share_exceeded", 429, "The API key holds its share of a common resource"
+    code, status, title = (
+        "share_exceeded",
+        429,
+        "The API key has reached its share of a shared resource",
+    )
 
 
 class QuotaExceededError(UnavailableError):
-    """The API key used up what it may use a second; `retry_after_s` says when there is more."""
+    """The API key has used its quota per second; `retry_after_s` says when it has more."""
 
-    code, status, title = "quota_exceeded", 429, "The API key's quota is used up"
+    code, status, title = "quota_exceeded", 429, "The API key has exceeded its quota"
 
     def __init__(self, detail: str, *, retry_after_s: int = 1, **data: object) -> None:
         super().__init__(detail, **data)
@@ -303,13 +305,13 @@ class QuotaExceededError(UnavailableError):
 
 
 class ApiKeyChangedError(UnavailableError):
-    """The API key lost a grant while the request was under way; the next try is judged anew."""
+    """The API key changed during the request. A retry is authorized again."""
 
-    code, title = "api_key_changed", "The API key was changed while the request was under way"
+    code, title = "api_key_changed", "The API key was changed during the request"
 
 
 class StoreUnavailableError(UnavailableError):
-    """The object store does not answer, or refuses us."""
+    """The object store does not answer, or denies access."""
 
     code, title = "store_unavailable", "The object store is not available"
 
@@ -321,7 +323,7 @@ class NotReadyError(UnavailableError):
 
 
 class FollowerTooSlowError(UnavailableError):
-    code, title = "follower_too_slow", "The follower took nothing for too long"
+    code, title = "follower_too_slow", "The follower read too slowly"
 
 
 class ShuttingDownError(UnavailableError):
@@ -329,8 +331,8 @@ class ShuttingDownError(UnavailableError):
 
 
 class FencedError(SebError):
-    """Another writer has taken over. In fencing mode A ours can never land: side effects "none";
-    in mode B the entry may be part of the new writer's log: "unknown" (fencing, docs/FORMAT.md)."""
+    """Another writer has taken over. In fencing mode A our entry can never be stored: side effects
+    "none". In mode B it may be part of the new writer's log: "unknown" (docs/FORMAT.md)."""
 
     code, status, title = "fenced", 503, "Another appliance has taken over this bucket"
     retryable = True
@@ -342,7 +344,7 @@ class FencedError(SebError):
 
 
 class OutcomeUnknownError(SebError):
-    """The caller's deadline passed while its entry was on its way: it may be stored yet."""
+    """The deadline passed during the PUT of the entry: it may still be stored."""
 
     code = "outcome_unknown"
     status = 504
@@ -351,7 +353,7 @@ class OutcomeUnknownError(SebError):
 
 
 class CorruptObjectError(SebError):
-    """Bytes in the bucket or in the cache fail a check. They are never served nor skipped."""
+    """Bytes in the bucket or the cache fail a check. They are neither served nor skipped."""
 
     code, status, title = "corrupt_object", 500, "A stored object is damaged"
     retryable = False
@@ -362,7 +364,7 @@ class InternalError(SebError):
     """A bug. The detail is logged and never shown to a caller."""
 
 
-# --- answers of an object store (storage/ raises them, the journal and the readers handle them) ---
+# --- answers of an object store: raised in storage/, handled by the journal and the readers ---
 
 
 class StoreError(SebError):
@@ -381,19 +383,19 @@ class ObjectMissingError(StoreError):
 
 
 class ObjectExistsError(StoreError):
-    """412: a create-only PUT found the key taken (perhaps by our own lost attempt)."""
+    """412: the key of a create-only PUT exists, perhaps from our own unanswered attempt."""
 
 
 class StoreConflictError(StoreError):
-    """409: a race with another request on the same key; try the same again."""
+    """409: a race with another request on the same key; retry."""
 
 
 class StoreUncertainError(StoreError):
-    """Time-out, reset, 5xx, 429 and the like: it may have been carried out, or may yet be."""
+    """Timeout, reset, 5xx or 429: the store may have executed the request, or still may."""
 
 
 class StoreDeniedError(StoreError):
-    """401, 403, no such bucket: an operator is needed; trying again at once does not help."""
+    """401, 403 or no such bucket: an operator must act."""
 
 
 class StoreClockSkewError(StoreError):
@@ -405,7 +407,7 @@ class StoreClockSkewError(StoreError):
 
 
 class StoreUnsupportedError(StoreError):
-    """501: the store does not know this kind of request (create-only PUT on Swift, B2)."""
+    """501: the store does not support this request (create-only PUT on Swift, B2)."""
 
 
 # --- reasons why `seb serve` cannot start or go on, each with its exit code ---
@@ -430,8 +432,7 @@ class StoreUnusableError(StartError):
 
 
 class StoreAwayError(StoreUnusableError):
-    """The store did not answer during the whole start. No action is needed: a later start may
-    reach it."""
+    """The store did not answer during the start. A later start may succeed."""
 
     exit_code = 69
 
@@ -449,4 +450,4 @@ class ConfigurationError(StartError):
 
 
 class NewerReleaseError(ConfigurationError):
-    """A state file, or a snapshot of one, that a newer release than this one wrote."""
+    """A newer release wrote this state file or snapshot."""

@@ -29,10 +29,9 @@ _GIB: Final = 1024 * limits.MIB
 class Setting:
     """One setting. `range` is inclusive, in ms for durations and in bytes for sizes.
 
-    A `secret` is never shown and has no flag (flags are in every process list). A `flag_only`
-    setting is a decision about one start and has neither a variable nor a place in the file; a
-    `variable_only` one is for our tests. A `client` setting is for the commands that talk HTTP to
-    an appliance (`seb topics`, …), and no flag of `seb serve`. A `word` is kept as it is.
+    A `secret` is never shown and has no flag, because process lists show flags. A `flag_only`
+    setting applies to one start: no variable, no file. `variable_only` settings are for tests.
+    `client` settings are for commands that send HTTP requests to an appliance (`seb topics`, …).
     """
 
     name: str
@@ -46,7 +45,7 @@ class Setting:
     flag_only: bool = False
     variable_only: bool = False
     client: bool = False
-    word: str = ""  # that may stand where a value does
+    word: str = ""  # accepted in place of a value
 
     @property
     def attribute(self) -> str:
@@ -86,7 +85,7 @@ class Setting:
         return Path(text) if self.kind == "path" else text
 
     def words(self, value: Value) -> str:
-        """`value` for people; a secret is only said to be there."""
+        """`value` for people, without a secret."""
         if value is None:
             return self.default_words
         if self.secret:
@@ -127,8 +126,8 @@ _size = partial(_setting, "size")
 
 @dataclass(frozen=True, slots=True)
 class BucketAddress:
-    """A parsed `bucket` setting. `path` is for directories, `name` and `prefix` are for S3,
-    `ready_bytes` for memory: how much of it to take at the start."""
+    """A parsed `bucket` setting. `path`: of a directory. `name`, `prefix`: of S3. `ready_bytes`:
+    memory to allocate at the start."""
 
     kind: Literal["file", "s3", "memory"]
     path: Path = Path()
@@ -138,7 +137,7 @@ class BucketAddress:
 
     @classmethod
     def parse(cls, text: str) -> BucketAddress:
-        """Raises ConfigurationError that shows the right forms."""
+        """Raises ConfigurationError that shows the valid forms."""
         kind, _, rest = text.partition(":")
         if kind == "file" and rest:
             return cls("file", path=Path(rest.removeprefix("//")))
@@ -150,7 +149,7 @@ class BucketAddress:
             try:
                 return cls("memory", ready_bytes=size_bytes(rest) if rest else 0)
             except ValueError:
-                pass  # said below
+                pass  # raises below
         raise ConfigurationError(
             f"bucket {text!r} is none of file:DIRECTORY, s3://BUCKET/PREFIX and memory:"
         )
@@ -162,150 +161,152 @@ class Settings:
 
     bucket: str = _text(
         "file:./seb-data/bucket",
-        "Where the journal lives: file:DIRECTORY, s3://BUCKET/PREFIX, or memory: for a try.",
+        "Location of the journal: file:DIRECTORY, s3://BUCKET/PREFIX, or memory: for a trial.",
     )
     data: Path = _path(  # noqa: RUF009 - a field
         Path("./seb-data/local"),
-        "Directory of this machine's own files: SQLite, cache, admin key. May be lost.",
+        "Directory of local files: SQLite, cache, admin key. They can be rebuilt after a loss.",
     )
     host: str = _text("127.0.0.1", "Address to listen on.")
-    port: int = _number(51313, "Port to listen on; 0 takes a free one.", (0, 65_535))
+    port: int = _number(51313, "Port to listen on; 0 chooses a free port.", (0, 65_535))
     linger_ms: int | Literal["auto"] | None = _duration(
         None,
-        "How long a window stays open to gather records of others; a topic may set its own. "
-        "auto: the default, stretched as monthly_budget asks.",
+        "How long a window stays open to collect records; a topic may override it. "
+        "auto: the default, or longer to stay within monthly_budget.",
         (0, limits.LINGER_MS_MAX),
         default_words="10ms on a directory or in memory, 1s on S3",
         word="auto",
     )
     linger_max_ms: int = _duration(
-        limits.LINGER_MS_MAX, "How far linger = auto may stretch it.", (10, limits.LINGER_MS_MAX)
+        limits.LINGER_MS_MAX,
+        "Longest linger that linger = auto may choose.",
+        (10, limits.LINGER_MS_MAX),
     )
     monthly_budget: str | None = _text(
         None,
-        "What the bucket may cost a calendar month, as 5 EUR, in the currency of the prices.",
+        "Budget for the bucket per calendar month, such as 5 EUR, in the currency of the prices.",
         default_words="none",
     )
     prices: str = _text(
         "auto",
-        "Whose prices the bucket's requests and bytes are counted at; auto: by its address.",
+        "Price list for the bucket's requests and bytes; auto: chosen by the bucket's address.",
         choices=("auto", "aws", "hetzner", "r2", "b2", "own", "none"),
     )
     own_prices: str | None = _text(
         None,
-        "For prices = own: a currency and amounts, as EUR fee=4.99 put=5 get=0.4 storage=0.02.",
+        "For prices = own: currency and amounts, such as EUR fee=4.99 put=5 get=0.4 storage=0.02.",
         default_words="none",
     )
     early_flush: bool = _switch(
-        False, "Close the window at once when only one caller waits on an idle system (more PUTs)."
+        False,
+        "Close the window immediately when only one caller waits on an idle system (more PUTs).",
     )
     auto_create_topics: bool = _switch(
         True, "Producing to a missing topic creates it, if the API key may manage it."
     )
     take_over: bool = _switch(
         False,
-        "Fence the appliance that uses this bucket now and become its writer.",
+        "Fence the appliance that uses this bucket and become its writer.",
         flag_only=True,
     )
     follow: bool = _switch(
-        False, "Be a standby of the appliance that writes to this bucket, until seb promote."
+        False, "Run as a standby of the appliance that writes to this bucket, until seb promote."
     )
     follow_poll_ms: int = _duration(
         1_000,
-        "How long a standby that has read everything waits before it looks for the next entry.",
+        "How long a standby waits between checks for a new entry.",
         (100, 60_000),
     )
     ack_timeout_ms: int = _duration(
         limits.ACK_TIMEOUT_MS_DEFAULT,
-        "How long a producer waits for the bucket before it is told 504 outcome_unknown.",
+        "How long a producer waits for the bucket before the answer is 504 outcome_unknown.",
         (100, limits.ACK_TIMEOUT_MS_MAX),
     )
     shutdown_grace_ms: int = _duration(
-        20_000, "How long a stop may take to store and answer what is waiting.", (0, 600_000)
+        20_000, "How long a shutdown may take to store and answer pending requests.", (0, 600_000)
     )
     max_record_bytes: int = _size(
         limits.RECORD_BYTES_DEFAULT,
-        "Largest value of a record; a topic may set its own, up to 16MiB.",
+        "Largest value of a record; a topic may override it, up to 16MiB.",
         (1, limits.RECORD_BYTES_MAX),
     )
     compression: Literal["none", "zstd"] = _text(
         "zstd",
-        "How the records of a topic that sets none itself are stored; zstd only where it pays.",
+        "Default compression of topics; zstd is applied only where it saves space.",
         choices=("none", "zstd"),
     )
     max_request_bytes: int = _size(
         limits.REQUEST_BYTES_MAX,
-        "Largest body of a request, after inflating.",
+        "Largest request body, after decompression.",
         (1, limits.REQUEST_BYTES_MAX),
     )
     max_pending_bytes: int = _size(
         limits.PENDING_BYTES_DEFAULT,
-        "Memory for what waits for the bucket, at least twice max_request_bytes: an API key "
-        "may hold half; past it writes get 429 share_exceeded or 503 overloaded.",
+        "Memory for writes that wait for the bucket, at least twice max_request_bytes. An API key "
+        "may hold half. Writes beyond it get 429 share_exceeded or 503 overloaded.",
         (limits.MIB, 16 * _GIB),
     )
     max_reading_bytes: int = _size(
         limits.READ_BYTES_DEFAULT,
-        "Memory for answers to readers that are being made or sent; an API key may hold half.",
+        "Memory for answers to readers. An API key may hold half.",
         (limits.FETCH_BYTES_MAX, 16 * _GIB),
     )
     cache_bytes: int = _size(
         _GIB,
-        "Disk for records that were fetched from S3 before; a directory needs no cache.",
+        "Disk cache for records fetched from S3. A directory needs no cache.",
         (0, 1024 * _GIB),
     )
     tidier: bool = _switch(
-        True, "Merge journal entries into segments, keep to topics' retention, remove what is gone."
+        True, "Merge journal entries into segments, apply retention, remove deleted objects."
     )
     segment_bytes: int = _size(
         limits.SEGMENT_BYTES_DEFAULT,
-        "How large a segment becomes, and how much the tidier reads at once.",
+        "Target size of a segment, and how much the tidier reads at once.",
         (limits.SEGMENT_SECTION_BYTES, limits.SEGMENT_BYTES_MAX),
     )
     tidy_bytes: int = _size(
         limits.TIDY_TRIGGER_BYTES_DEFAULT,
-        "Journal entries are merged once so many bytes of them wait.",
+        "Merge journal entries when this many bytes of them wait.",
         (limits.KIB, limits.SEGMENT_BYTES_MAX),
     )
     tidy_after_ms: int = _duration(
         limits.TIDY_AFTER_MS_DEFAULT,
-        "They are merged as well once the oldest of at least 64 is so old.",
+        "Merge at least 64 journal entries when the oldest reaches this age.",
         (0, 30 * 86_400_000),
     )
     tidy_young_ms: int = _duration(
         limits.TIDY_YOUNG_MS,
-        "Younger entries stay as they are: readers that follow the log find them in memory.",
+        "Do not merge entries younger than this: readers at the log end find them in memory.",
         (0, 86_400_000),
     )
     garbage_grace_ms: int = _duration(
         limits.GARBAGE_GRACE_MS_DEFAULT,
-        "How long a segment stays in the bucket after the last record in it is gone.",
+        "How long a segment stays in the bucket after its last record was removed.",
         (0, 30 * 86_400_000),
     )
     log_level: str = _text(
-        "info", "How much is logged to stderr.", choices=("debug", "info", "warning", "error")
+        "info", "Level of the log on stderr.", choices=("debug", "info", "warning", "error")
     )
     log_format: Literal["text", "json"] = _text(
         "text",
-        "One line each: for people, or a JSON object for programs.",
+        "Log lines as text for people, or as JSON objects for programs.",
         choices=("text", "json"),
     )
     cors_origins: str | None = _text(
         None,
-        "Web pages of these origins may use /v1 from a browser: https://a.example, with "
-        "commas between several, or * for all.",
+        "Origins of web pages that may use /v1 from a browser: https://a.example, separated by "
+        "commas, or * for all.",
         default_words="none",
     )
     trusted_proxies: str | None = _text(
         None,
-        "Proxies whose X-Forwarded-For says who asks: addresses and networks, as 127.0.0.1 or "
-        "10.0.0.0/8, with commas between several. For log-ins and the audit.",
+        "Proxies whose X-Forwarded-For header is trusted for log-ins and the audit: addresses "
+        "and networks such as 127.0.0.1 or 10.0.0.0/8, separated by commas.",
         default_words="none",
     )
-    # Of the Durable Streams protocol.
     durable_streams_open: bool = _switch(
         False,
-        "Whoever reaches /v1/stream needs no API key there. On a loopback host only.",
+        "Serve /v1/stream (Durable Streams) without API keys. Only on a loopback host.",
         flag_only=True,
     )
     metrics_public: bool = _switch(
@@ -313,74 +314,71 @@ class Settings:
     )
     otlp_endpoint: str | None = _text(
         None,
-        "URL of an OpenTelemetry collector (OTLP over HTTP), as "
-        "http://127.0.0.1:4318/v1/traces, for traces of requests that came with a traceparent; "
-        "needs the extra otel.",
+        "URL of an OpenTelemetry collector (OTLP over HTTP), such as "
+        "http://127.0.0.1:4318/v1/traces, for traces of requests that have a traceparent. "
+        "Needs the extra otel.",
         default_words="none",
     )
     store_latency_ms: int = _duration(
         0,
-        "Delay of each request to a bucket that is a directory or memory, as if it were far "
-        "away: for measuring.",
+        "Delay of each request to a directory or memory bucket, to simulate a remote store.",
         (0, limits.STORE_LATENCY_MS_MAX),
     )
     s3_endpoint: str | None = _text(
         None,
-        "URL of the S3 server, for any store but AWS.",
-        default_words="AWS, or what the AWS configuration says",
+        "URL of the S3 server, for stores other than AWS.",
+        default_words="AWS, or from the AWS configuration",
     )
     s3_region: str | None = _text(
         None,
         "Region of the bucket.",
-        default_words="what the AWS configuration says, else us-east-1",
+        default_words="from the AWS configuration, else us-east-1",
     )
     s3_access_key_id: str | None = _text(
-        None, "Who we are to the S3 server.", default_words="what the AWS configuration says"
+        None, "S3 access key ID.", default_words="from the AWS configuration"
     )
     s3_secret_access_key: str | None = _text(
         None,
-        "The secret that goes with it. Has no flag: flags are in every process list.",
-        default_words="what the AWS configuration says",
+        "S3 secret access key. It has no flag, because process lists show flags.",
+        default_words="from the AWS configuration",
         secret=True,
     )
     s3_checksums: str = _text(
         "when_required",
-        "Checksums of the S3 client; many stores refuse when_supported, which AWS likes.",
+        "Checksums of the S3 client. Many stores refuse when_supported, which AWS recommends.",
         choices=("when_required", "when_supported"),
     )
     s3_immediate_list: bool = _switch(
         False,
-        "The store's LIST is known to show at once what was PUT (Ceph, Backblaze B2): "
-        "--take-over in fencing mode B then need not wait 60s.",
+        "The store's LIST shows a PUT immediately (Ceph, Backblaze B2), so that "
+        "--take-over in fencing mode B need not wait 60s.",
     )
     s3_connect_timeout_ms: int = _duration(
-        3_000, "How long a connection to the S3 server may take.", (100, 60_000)
+        3_000, "Timeout for a connection to the S3 server.", (100, 60_000)
     )
     s3_read_timeout_ms: int = _duration(
         10_000,
-        "How long the S3 server may be silent before a request counts as unanswered.",
+        "Timeout for an answer of the S3 server.",
         (100, 300_000),
     )
     url: str = _text(
         "http://127.0.0.1:51313",
-        "Where the appliance is, for the commands that talk to it.",
+        "URL of the appliance, for client commands.",
         client=True,
     )
     key_file: Path | None = _path(  # noqa: RUF009 - a field
         None,
-        "File that holds the API key with which they talk.",
+        "File with the API key for client commands.",
         default_words="admin.key in the data directory, for an appliance on this machine",
         client=True,
     )
     profile: str | None = _text(
         None,
-        "Which of your profiles says where it is and with which API key (docs/CLI.md).",
-        default_words="the one that `seb profiles use` named",
+        "Profile with the URL and the API key of an appliance (docs/CLI.md).",
+        default_words="the one chosen by `seb profiles use`",
         client=True,
     )
-    fail: str = _text(
-        "", "Kill this process at a failpoint (tests of crashes).", variable_only=True
-    )
+    fail: str = _text("", "Kill this process at a failpoint (crash tests).", variable_only=True)
     sources: Mapping[str, str] = field(default_factory=dict, compare=False)
 
     @property

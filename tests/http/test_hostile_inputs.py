@@ -100,6 +100,10 @@ async def test_a_process_stands_all_of_it_at_once_and_stays_small(tmp_path: Path
                     *(exchange(seb.port, request) for request in requests[begin : begin + 8])
                 )
                 for row, answer in zip(rows, answers, strict=True):
+                    # Two bombs at once can fill the key's share of memory. The documented
+                    # remedy of that answer is to send the request again.
+                    if answer.code == "share_exceeded" and row.code != answer.code:
+                        answer = await exchange(seb.port, row.request(seb.admin_key))
                     check(row, answer)
             await the_next_good_request_works(client)
         assert seb.rss_bytes("VmHWM") < small + GROWTH_BYTES_MAX

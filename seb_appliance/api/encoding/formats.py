@@ -98,7 +98,7 @@ def negotiate(accept: bytes | None, offered: Sequence[str]) -> str:
                 break
     if not best:
         raise NotAcceptableError(
-            f"None of the accepted media types can be served here; {', '.join(offered)} can.",
+            f"No accepted media type is available here; {', '.join(offered)} can.",
             supported=list(offered),
         )
     return best

@@ -131,7 +131,7 @@ class SectionIndex:
         return topic.index.total_bytes - rows.bytes_before_offset(offset)
 
     async def measure(self, topic: Topic) -> None:
-        """Bring `topic.bytes_gone` up to date, where its rows left memory already."""
+        """Update `topic.bytes_gone` from the index pages, for rows that are not in memory."""
         while (begin := topic.entries_begin) < topic.log_end_offset and not topic.purged:
             try:
                 rows = await self.own_rows_of(topic, begin)
@@ -141,6 +141,7 @@ class SectionIndex:
                 continue  # trimmed or deleted meanwhile
             if begin == topic.entries_begin:
                 topic.bytes_gone = rows.bytes_before[rows.row_of(begin)]
+                topic.is_measured = True
                 return
 
     def _keep(self, topic: Topic, page: IndexRows | None) -> IndexRows:

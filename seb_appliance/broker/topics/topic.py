@@ -46,7 +46,8 @@ def without_below(runs: Iterable[Run], offset: int) -> list[Run]:
 class Topic:
     """A topic as of the last applied entry. `log_end_offset`: what the next record will get.
     `index`: where its newest records lie (index.py finds the others); `stored`: those in segments,
-    which lie below all others. `bytes_gone`: of `index.total_bytes`, those in force no more.
+    which lie below all others. `bytes_gone`: the part of `index.total_bytes` that is merged or
+    deleted; `is_measured`: whether it is up to date (`Index.measure` reads rows not in memory).
     `runs`: what compaction went over, ascending; `merged_to_start`: how often since the start it
     reached the log start, where it may leave tombstones out.
 
@@ -63,6 +64,7 @@ class Topic:
     index: IndexRows = field(default_factory=IndexRows)
     stored: StoredRows = field(default_factory=StoredRows)
     bytes_gone: int = 0
+    is_measured: bool = True
     runs: list[Run] = field(default_factory=list)
     merged_to_start: int = 0
     deleted: bool = False
@@ -102,6 +104,7 @@ class Topic:
     def forget_entries(self) -> None:
         """Rows of entries below `entries_begin` are in force no more."""
         begin = self.entries_begin
+        self.is_measured = begin >= min(self.index.begin, self.log_end_offset)
         if begin >= self.log_end_offset:
             self.bytes_gone = self.index.total_bytes
         elif begin >= self.index.begin:

@@ -129,8 +129,8 @@ class Tidying:
         return self._last is None or self._last.is_done
 
     async def measure(self) -> None:
-        """After a start: the bytes of every topic's entries in force."""
-        await self._measure(self._catalog.with_rows())
+        """Update the size of topics whose merged or deleted rows are not in memory."""
+        await self._measure([t for t in self._catalog.with_rows() if not t.is_measured])
 
     # --- jobs ---
 

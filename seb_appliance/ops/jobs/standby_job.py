@@ -83,6 +83,7 @@ class StandbyKeeper:
             if self._state.is_far_behind:
                 await self._state.drain()
             if self._state.is_far_behind or not await self.step():
+                await self._broker.tidying.measure()  # here no tidier does it
                 await self._clock.sleep(self._poll_s)
 
 
