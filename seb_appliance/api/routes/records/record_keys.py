@@ -32,8 +32,8 @@ from seb_appliance.api.openapi.shared import (
     DURABILITY_HEADER,
     RECORD,
     REPLAYED_HEADER,
+    SAFE_APPEND_ERRORS,
     TIME,
-    WRITE_ERRORS,
 )
 from seb_appliance.api.routes.records.by_key import (
     HistoryQuestion,
@@ -61,14 +61,10 @@ from seb_appliance.broker.record_keys.queries import KeyedRecords
 from seb_appliance.broker.values import NewRecords
 from seb_appliance.errors import (
     CorruptObjectError,
-    IdempotencyMismatchError,
     KeyIndexOffError,
     NotAcceptableError,
-    PreconditionFailedError,
     RecordKeyNotFoundError,
     RecordTooLargeError,
-    SequenceGapError,
-    StaleEpochError,
     StoreUnavailableError,
     TopicNotFoundError,
 )
@@ -379,15 +375,7 @@ _QUESTIONS: Final = [
         "Stored",
         headers={**DURABILITY_HEADER, **REPLAYED_HEADER},
     ),
-    errors=(
-        *WRITE_ERRORS,
-        RecordTooLargeError,
-        TopicNotFoundError,
-        StaleEpochError,
-        SequenceGapError,
-        PreconditionFailedError,
-        IdempotencyMismatchError,
-    ),
+    errors=SAFE_APPEND_ERRORS,
     grant="produce",
 )
 async def delete_key(ctx: RequestContext) -> object:
