@@ -11,9 +11,13 @@ from typing import Final
 from seb_appliance import limits, quantities, setting_sources
 from seb_appliance.api.encoding import parameters
 from seb_appliance.api.encoding.times import format_time, parse_time
+from seb_appliance.api.routes.records import by_key as record_views
 from seb_appliance.api.routes.records import many as places_of_many
-from seb_appliance.api.routes.records import views as record_views
-from seb_appliance.api.routes.records.key_parameters import history_question, keys_question
+from seb_appliance.api.routes.records.by_key import (
+    HistoryQuestion,
+    KeysQuestion,
+    question,
+)
 from seb_appliance.api.routes.records.reading import READ_QUERY, read_request
 from seb_appliance.api.server.auth import Call
 from seb_appliance.broker.shares import OPERATOR
@@ -49,10 +53,9 @@ def check_query(data: bytes) -> None:
 
 
 def check_key_query(data: bytes) -> None:
-    for ask in (keys_question, history_question):
+    for kind in (KeysQuestion, HistoryQuestion):
         with contextlib.suppress(RefusedError):
-            known = frozenset({"key", "key_base64", "prefix", "prefix_base64", "limit", "after"})
-            ask(parameters.read_query(data, known))
+            question(kind, parameters.read_query(data, frozenset(kind.__struct_fields__)))
 
 
 def check_positions(data: bytes) -> None:

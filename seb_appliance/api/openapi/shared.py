@@ -12,11 +12,16 @@ from seb_appliance.errors import (
     BadNameError,
     CorruptObjectError,
     FencedError,
+    IdempotencyMismatchError,
     NotAcceptableError,
     OffsetExpiredError,
     OutcomeUnknownError,
+    PreconditionFailedError,
+    RecordTooLargeError,
     RequestTooLargeError,
+    SequenceGapError,
     ShuttingDownError,
+    StaleEpochError,
     StandbyError,
     StoreUnavailableError,
     StreamClosedError,
@@ -92,6 +97,16 @@ WRITE_ERRORS: Final[ErrorTypes] = (
     ShuttingDownError,
     StoreUnavailableError,
     OutcomeUnknownError,
+)
+# Of routes that append under the conditions of SAFE_APPEND.
+SAFE_APPEND_ERRORS: Final[ErrorTypes] = (
+    *WRITE_ERRORS,
+    RecordTooLargeError,
+    TopicNotFoundError,
+    StaleEpochError,
+    SequenceGapError,
+    PreconditionFailedError,
+    IdempotencyMismatchError,
 )
 REMOVAL_ERRORS: Final[ErrorTypes] = (
     StandbyError,

@@ -39,13 +39,12 @@ from seb_appliance.api.routes.manage import (
     api_keys,
     audit,
     compactions,
-    cost,
     health,
     status,
     topics,
 )
-from seb_appliance.api.routes.manage.cost import CostOut
 from seb_appliance.api.routes.manage.health import Sample
+from seb_appliance.api.routes.manage.status import CostOut
 from seb_appliance.api.routes.records import (
     consume,
     live_many,
@@ -86,7 +85,6 @@ _ROUTES: Final[tuple[Route, ...]] = (
     *manifest.ROUTES,
     *compactions.ROUTES,
     *status.ROUTES,
-    *cost.ROUTES,
     *health.ROUTES,
     *schema.ROUTES,
 )

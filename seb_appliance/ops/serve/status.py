@@ -8,7 +8,7 @@ from typing import Final
 
 from seb_appliance import __version__, limits
 from seb_appliance.api.encoding.times import format_time
-from seb_appliance.api.routes.manage.cost import (
+from seb_appliance.api.routes.manage.status import (
     BudgetOut,
     CostLine,
     CostOut,

@@ -1,7 +1,13 @@
-"""`/v1/groups`, `/v1/groups/{group}` and its reset: where consumer groups stand, for operators."""
+"""`/v1/groups`, `/v1/groups/{group}` and its reset; and what an API key may do with a group.
+
+A group stands on the topics on which it has an offset. Whoever may use one of them may use the
+group. A group that stands on none is free for any key with a grant for its name. Refusals name
+only topics that the caller named.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Annotated, Final
 
 import msgspec
@@ -14,12 +20,6 @@ from seb_appliance.api.openapi.shared import (
     REMOVAL_ERRORS,
     WRITE_ERRORS,
 )
-from seb_appliance.api.routes.groups.rights import (
-    authorize_group,
-    authorize_whole,
-    check_seen,
-    group_sees,
-)
 from seb_appliance.api.routes.route import (
     RequestContext,
     json_body,
@@ -27,9 +27,14 @@ from seb_appliance.api.routes.route import (
     no_content,
     route,
 )
-from seb_appliance.api.server.auth import Call
 from seb_appliance.broker.broker import Broker
-from seb_appliance.broker.groups.groups import GroupTopicView, GroupView, ResetRow
+from seb_appliance.broker.groups.consumer_groups import Sees
+from seb_appliance.broker.groups.groups import (
+    GroupTopicView,
+    GroupView,
+    ResetRow,
+    no_such_group,
+)
 from seb_appliance.broker.topics.names import check_group_name, check_topic_name
 from seb_appliance.broker.values import ApiKeyView
 from seb_appliance.errors import (
@@ -41,6 +46,7 @@ from seb_appliance.errors import (
     TopicNotFoundError,
 )
 from seb_appliance.formats.numbers import Whole
+from seb_appliance.tasks import in_slices
 
 Shift = Annotated[int, msgspec.Meta(ge=-limits.OFFSET_MAX, le=limits.OFFSET_MAX)]
 
@@ -144,6 +150,59 @@ def _topic_out(view: GroupTopicView) -> GroupTopicOut:
     )
 
 
+def group_sees(broker: Broker, key: ApiKeyView) -> Sees:
+    """What the caller may see of groups: what it may read, or manage."""
+
+    def sees(group: str, topic: str | None) -> bool:
+        return any(broker.may(key, operation, topic, group) for operation in ("consume", "manage"))
+
+    return sees
+
+
+async def authorize_group(broker: Broker, key: ApiKeyView, operation: str, group: str) -> None:
+    """A grant on one of the topics that the group stands on. Raises ForbiddenError."""
+    broker.authorize(key, operation, group=group)
+    none = True
+    async for topic in in_slices(broker.groups.stands_on(group)):
+        none = False
+        if broker.may(key, operation, topic, group):
+            return
+    if not none:
+        raise broker.access.no_grant(key, operation, None, group)
+
+
+async def authorize_commit(
+    broker: Broker, key: ApiKeyView, group: str, topics: Collection[str]
+) -> None:
+    """`consume` on each of `topics`, and on one that the group stands on. Raises ForbiddenError."""
+    async for topic in in_slices(topics):
+        broker.authorize(key, "consume", topic, group)
+    if not broker.groups.stands_on_one_of(group, topics):
+        await authorize_group(broker, key, "consume", group)
+
+
+async def authorize_whole(broker: Broker, key: ApiKeyView, group: str) -> None:
+    """`manage` on every topic that the group stands on, as of when this returns. Raises
+    ForbiddenError; GroupNotFoundError, also for a group of which the key sees nothing."""
+    await check_seen(broker, key, group)
+    looked_at: set[str] = set()
+    while not looked_at.issuperset(broker.groups.stands_on(group)):
+        async for topic in in_slices(broker.groups.stands_on(group)):
+            looked_at.add(topic)
+            if not broker.may(key, "manage", topic, group):
+                raise broker.access.no_grant(key, "manage", None, group)
+
+
+async def check_seen(broker: Broker, key: ApiKeyView, group: str) -> None:
+    """Raises GroupNotFoundError for a group that is not there, or of which the key sees nothing."""
+    sees, none = group_sees(broker, key), not broker.groups.topics_of(group)
+    async for topic in in_slices(broker.groups.stands_on(group)):
+        if sees(group, topic):
+            return
+    if not none:
+        raise no_such_group(group)
+
+
 async def _to_reset(
     broker: Broker, key: ApiKeyView, group: str, patterns: list[str] | None
 ) -> list[str]:
@@ -160,19 +219,6 @@ async def _to_reset(
     await authorize_group(broker, key, "manage", group)
     picked = broker.groups.pick(group, patterns)
     return [t for t in picked if t in named or broker.may(key, "manage", t, group)]
-
-
-async def _reset(broker: Broker, call: Call, group: str, asked: Reset) -> ResetOut:
-    if (asked.to is None) == (asked.shift is None):
-        raise BadRequestError("Say either where to (`to`) or how far (`shift`).")
-    to = None if asked.to is None else parameters.position(str(asked.to), "to")
-    topics = await _to_reset(broker, call.key, group, asked.topics)
-    groups = broker.groups
-    rows: list[ResetRow] = await groups.plan_reset(group, topics, to, asked.shift or 0)
-    if not asked.dry_run:
-        rows = await groups.reset(group, rows, call.actor)
-    listed = msgspec.convert(rows, list[ResetTopic], from_attributes=True)
-    return ResetOut(group, asked.dry_run, listed)
 
 
 _LEASE: Final = {
@@ -308,7 +354,16 @@ async def delete_group(ctx: RequestContext) -> None:
 )
 async def reset_group(ctx: RequestContext) -> object:
     asked: Reset = ctx.body
-    return await _reset(ctx.broker, ctx.call, ctx.group, asked)
+    if (asked.to is None) == (asked.shift is None):
+        raise BadRequestError("Give either the new position (`to`) or the distance (`shift`).")
+    to = None if asked.to is None else parameters.position(str(asked.to), "to")
+    broker, group = ctx.broker, ctx.group
+    topics = await _to_reset(broker, ctx.call.key, group, asked.topics)
+    rows: list[ResetRow] = await broker.groups.plan_reset(group, topics, to, asked.shift or 0)
+    if not asked.dry_run:
+        rows = await broker.groups.reset(group, rows, ctx.call.actor)
+    listed = msgspec.convert(rows, list[ResetTopic], from_attributes=True)
+    return ResetOut(group, asked.dry_run, listed)
 
 
 ROUTES: Final = [list_groups, get_group, delete_group, reset_group]

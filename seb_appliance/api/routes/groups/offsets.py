@@ -15,7 +15,7 @@ from seb_appliance.api.openapi.shared import (
     REMOVAL_ERRORS,
     WRITE_ERRORS,
 )
-from seb_appliance.api.routes.groups.rights import authorize_commit, authorize_group
+from seb_appliance.api.routes.groups.groups import authorize_commit, authorize_group
 from seb_appliance.api.routes.route import (
     RequestContext,
     json_body,

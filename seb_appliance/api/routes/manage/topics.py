@@ -124,10 +124,6 @@ def _list_parts(views: Iterable[TopicView]) -> Iterator[bytes]:
     yield b"]}\n" if before == b"," else before + b"]}\n"
 
 
-def _settings_of(asked: NewTopic) -> TopicSettings:
-    return TopicSettings(**{name: getattr(asked, name) for name in TopicSettings.__struct_fields__})
-
-
 _SET: Final = TopicSettings(
     linger_ms=100, retention_ms=604_800_000, key_index="latest", cleanup="compact"
 )
@@ -249,7 +245,8 @@ async def delete_topic(ctx: RequestContext) -> None:
 )
 async def create_topic(ctx: RequestContext) -> object:
     asked: NewTopic = ctx.body
-    settings = _settings_of(asked)
+    names = TopicSettings.__struct_fields__
+    settings = TopicSettings(**{name: getattr(asked, name) for name in names})
     if (wanted := asked.fork_of) is None:
         view, made = await ctx.broker.topics.create(ctx.topic, settings, ctx.call.actor)
     else:

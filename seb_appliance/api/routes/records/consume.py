@@ -45,7 +45,16 @@ from seb_appliance.api.openapi.shared import (
     RECORD,
     TOPIC_ID,
 )
-from seb_appliance.api.routes.records.key_parameters import optional_bytes
+from seb_appliance.api.routes.records.by_key import (
+    ViewOut,
+    check_type,
+    is_view,
+    optional_bytes,
+    read_view,
+    view_headers,
+    view_json,
+    whole_view,
+)
 from seb_appliance.api.routes.records.live import LiveRecords
 from seb_appliance.api.routes.records.ranges import RangeAnswer, begin, part_of
 from seb_appliance.api.routes.records.reading import (
@@ -61,15 +70,6 @@ from seb_appliance.api.routes.records.reading import (
     topic_id_of,
     unless_gone,
     value_shape,
-)
-from seb_appliance.api.routes.records.views import (
-    ViewOut,
-    check_type,
-    is_view,
-    read_view,
-    view_headers,
-    view_json,
-    whole_view,
 )
 from seb_appliance.api.routes.route import (
     Content,

@@ -15,8 +15,7 @@ from seb_appliance.api.routes.route import (
     route,
 )
 from seb_appliance.api.server.auth import Call
-from seb_appliance.broker.ports import SectionRef
-from seb_appliance.broker.read.manifest import Manifest, ManifestSegment
+from seb_appliance.broker.read.manifest import ManifestSegment
 from seb_appliance.errors import (
     BadParameterError,
     CorruptObjectError,
@@ -73,32 +72,13 @@ def _valid_s(call: Call) -> int | None:
     return None if call.key.quotas.bytes_out_per_second is not None else valid_ms // 1000
 
 
-def _section_out(section: SectionRef) -> SectionOut:
-    return SectionOut(
-        section.base_offset, section.last_offset, section.at, section.length, section.crc
-    )
-
-
 def _segment_out(segment: ManifestSegment) -> SegmentOut:
-    return SegmentOut(
-        segment.sections[0].base_offset,
-        segment.sections[-1].last_offset,
-        segment.length,
-        segment.url,
-        list(map(_section_out, segment.sections)),
-    )
-
-
-def _manifest_out(manifest: Manifest) -> ManifestOut:
-    return ManifestOut(
-        manifest.topic,
-        manifest.topic_id,
-        list(map(_segment_out, manifest.segments)),
-        manifest.next_offset,
-        manifest.segments_end_offset,
-        manifest.log_start_offset,
-        manifest.log_end_offset,
-    )
+    sections = [
+        SectionOut(part.base_offset, part.last_offset, part.at, part.length, part.crc)
+        for part in segment.sections
+    ]
+    begin, end = sections[0].base_offset, sections[-1].last_offset
+    return SegmentOut(begin, end, segment.length, segment.url, sections)
 
 
 _MANIFEST: Final = {
@@ -164,7 +144,15 @@ async def get_manifest(ctx: RequestContext) -> object:
     end = None if until is None else parameters.end_position(until, "until")
     ctx.broker.look_for_newer_writer()
     manifest = await ctx.broker.manifests.of(ctx.topic, start, end, _valid_s(ctx.call))
-    return _manifest_out(manifest)
+    return ManifestOut(
+        manifest.topic,
+        manifest.topic_id,
+        list(map(_segment_out, manifest.segments)),
+        manifest.next_offset,
+        manifest.segments_end_offset,
+        manifest.log_start_offset,
+        manifest.log_end_offset,
+    )
 
 
 ROUTES: Final = [get_manifest]

@@ -19,7 +19,7 @@ from seb_appliance import limits
 from seb_appliance.api.encoding import parameters
 from seb_appliance.api.encoding.answers import JSON, Answer, json_line
 from seb_appliance.api.encoding.record_encoding import RecordOut, ValueShape, ndjson_parts
-from seb_appliance.api.routes.records.reading import encoded, value_shape
+from seb_appliance.api.routes.records.reading import NO_STORE, VARY, encoded, value_shape
 from seb_appliance.api.server.auth import Call
 from seb_appliance.broker.broker import Broker
 from seb_appliance.broker.read.reads import bytes_of
@@ -91,7 +91,7 @@ def many_request(call: Call) -> ManyRequest:
 
 
 def place_of(cursor: str) -> dict[int, int]:
-    """Raises BadParameterError for what is no cursor of ours."""
+    """Raises BadParameterError for a text that is not a cursor."""
     if not cursor:
         return {}
     if not _CURSOR.fullmatch(cursor):
@@ -192,11 +192,7 @@ class PageOfMany:
         frame = ManyRecordsOut([], cursor_of(self._place), self._commit)
         if self._group is None or not self._results:
             frame.commit = None
-        headers = [
-            (b"content-type", JSON),
-            (b"cache-control", b"no-store"),
-            (b"vary", b"Accept, Accept-Encoding, Authorization"),
-        ]
+        headers = [(b"content-type", JSON), NO_STORE, VARY]
         parts = _parts(frame, self._results, self._wanted.shape)
         return await encoded(self._broker, self._call, headers, parts)
 

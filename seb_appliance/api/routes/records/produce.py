@@ -29,8 +29,8 @@ from seb_appliance.api.openapi.shared import (
     EVENT_CONTENT,
     NEW_RECORD,
     REPLAYED_HEADER,
+    SAFE_APPEND_ERRORS,
     TIME,
-    WRITE_ERRORS,
 )
 from seb_appliance.api.routes.route import (
     Content,
@@ -47,12 +47,6 @@ from seb_appliance.errors import (
     BadBatchError,
     BadCloudEventError,
     BadParameterError,
-    IdempotencyMismatchError,
-    PreconditionFailedError,
-    RecordTooLargeError,
-    SequenceGapError,
-    StaleEpochError,
-    TopicNotFoundError,
 )
 
 REPLAYED: Final = (b"idempotency-replayed", b"true")
@@ -170,17 +164,7 @@ _CURLS: Final = Content(
             headers=DURABILITY_HEADER,
         ),
     },
-    errors=(
-        *WRITE_ERRORS,
-        BadBatchError,
-        BadCloudEventError,
-        RecordTooLargeError,
-        TopicNotFoundError,
-        StaleEpochError,
-        SequenceGapError,
-        PreconditionFailedError,
-        IdempotencyMismatchError,
-    ),
+    errors=(*SAFE_APPEND_ERRORS, BadBatchError, BadCloudEventError),
     grant="produce",
 )
 async def produce(ctx: RequestContext) -> object:

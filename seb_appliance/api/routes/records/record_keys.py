@@ -8,7 +8,7 @@ same), never in the path.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -32,23 +32,21 @@ from seb_appliance.api.openapi.shared import (
     DURABILITY_HEADER,
     RECORD,
     REPLAYED_HEADER,
+    SAFE_APPEND_ERRORS,
     TIME,
-    WRITE_ERRORS,
 )
-from seb_appliance.api.routes.records.consume import raw_answer
-from seb_appliance.api.routes.records.key_parameters import (
+from seb_appliance.api.routes.records.by_key import (
     HistoryQuestion,
     KeysQuestion,
     LatestQuestion,
     check_numbers,
-    history_question,
     key_bytes,
-    keys_question,
-    latest_question,
     optional_bytes,
+    question,
 )
+from seb_appliance.api.routes.records.consume import raw_answer
 from seb_appliance.api.routes.records.produce import Produced, produced, timeout_ms
-from seb_appliance.api.routes.records.reading import held
+from seb_appliance.api.routes.records.reading import VARY, held
 from seb_appliance.api.routes.route import (
     Content,
     ErrorTypes,
@@ -59,28 +57,19 @@ from seb_appliance.api.routes.route import (
     json_reply,
     route,
 )
-from seb_appliance.api.server.auth import AnyRequest, Call
-from seb_appliance.broker.broker import Broker
-from seb_appliance.broker.record_keys.key_index import KeyRow
 from seb_appliance.broker.record_keys.queries import KeyedRecords
 from seb_appliance.broker.values import NewRecords
 from seb_appliance.errors import (
     CorruptObjectError,
-    IdempotencyMismatchError,
     KeyIndexOffError,
     NotAcceptableError,
-    PreconditionFailedError,
     RecordKeyNotFoundError,
     RecordTooLargeError,
-    SequenceGapError,
-    StaleEpochError,
     StoreUnavailableError,
     TopicNotFoundError,
 )
 
-T = TypeVar("T", bound=msgspec.Struct)
 _ONE: Final = (JSON.decode(), RAW.decode())
-_VARY: Final = (b"vary", b"Accept, Accept-Encoding, Authorization")
 
 
 class KeyOut(msgspec.Struct):
@@ -125,12 +114,6 @@ class HistoryOut(msgspec.Struct):
     indexed_offset: int
 
 
-def _key_out(row: KeyRow) -> KeyOut:
-    text, binary = _text_or_bytes(row.key)
-    timestamp = format_time(row.timestamp_us)
-    return KeyOut(text, row.offset, timestamp, UNSET if binary is None else binary)
-
-
 def _text_or_bytes(key: bytes | None) -> tuple[str | None, bytes | None]:
     if key is None:
         return None, None
@@ -141,15 +124,19 @@ def _text_or_bytes(key: bytes | None) -> tuple[str | None, bytes | None]:
 
 
 async def _list(ctx: RequestContext, asked: KeysQuestion) -> Answer:
-    broker, call, topic = ctx.broker, ctx.call, ctx.topic
+    broker, topic = ctx.broker, ctx.topic
     check_numbers(asked)
     prefix = optional_bytes(asked.prefix, asked.prefix_base64, "prefix") or b""
     after = optional_bytes(asked.after, asked.after_base64, "after")
     page = await broker.record_keys.keys(topic, prefix, after, asked.limit, fresh=asked.fresh)
-    keys = [_key_out(row) for row in page.rows]
+    keys: list[KeyOut] = []
+    for row in page.rows:
+        text, binary = _text_or_bytes(row.key)
+        timestamp = format_time(row.timestamp_us)
+        keys.append(KeyOut(text, row.offset, timestamp, UNSET if binary is None else binary))
     next_after, next_after_base64 = _text_or_bytes(page.next_after)
-    told = KeysOut(topic, page.topic_id, keys, next_after, next_after_base64, page.indexed_offset)
-    return _told(broker, call, told, page.indexed_offset)
+    listed = KeysOut(topic, page.topic_id, keys, next_after, next_after_base64, page.indexed_offset)
+    return _answer(ctx, listed)
 
 
 async def _latest(ctx: RequestContext, asked: LatestQuestion) -> Answer:
@@ -165,11 +152,11 @@ async def _latest(ctx: RequestContext, asked: LatestQuestion) -> Answer:
     record = next(iter(records(found.result, shape)))
     topic_id = found.result.topic_id
     latest = LatestOut(topic, topic_id, record, found.indexed_offset)
-    return _told(broker, call, latest, found.indexed_offset)
+    return _answer(ctx, latest)
 
 
 async def _history(ctx: RequestContext, asked: HistoryQuestion) -> Answer:
-    broker, call, topic = ctx.broker, ctx.call, ctx.topic
+    broker, topic = ctx.broker, ctx.topic
     check_numbers(asked)
     key = key_bytes(asked.key, asked.key_base64)
     shape = parameters.choice(asked.values, "values", VALUE_SHAPES)
@@ -179,36 +166,16 @@ async def _history(ctx: RequestContext, asked: HistoryQuestion) -> Answer:
     newest_first = list(records(found.result, shape))[::-1]
     topic_id = found.result.topic_id
     history = HistoryOut(topic, topic_id, newest_first, found.next_before, found.indexed_offset)
-    return _told(broker, call, history, found.indexed_offset)
+    return _answer(ctx, history)
 
 
 def _indexed(offset: int) -> tuple[bytes, bytes]:
     return b"seb-indexed-offset", str(offset).encode()
 
 
-def _told(broker: Broker, call: Call, content: Any, indexed_offset: int) -> Answer:
-    headers: Headers = [(b"content-type", JSON), _indexed(indexed_offset), _VARY]
-    return held(broker, call, headers, [json_line(content)])
-
-
-async def _delete(broker: Broker, request: AnyRequest, call: Call, topic: str) -> Answer:
-    """A tombstone is a record like any other: admitted, stored and acknowledged as one."""
-    key = key_bytes(call.query.get("key"), call.query.get("key_base64"))
-    asked = conditions.read_conditions(call)
-    deadline_ms = timeout_ms(call.headers)
-    agreed = await asked.conditions(call, request.scope["path"], b"tombstone of " + key)
-    broker.topics.get(topic)  # a tombstone makes no topic
-    appended = await broker.appends.append(
-        call.key,
-        topic,
-        NewRecords([None], keys=[key]),
-        broker.pending.reserve(call.owner, len(key)),
-        deadline_ms,
-        agreed,
-        address=call.address,
-    )
-    _, headers, body = produced(appended, agreed)
-    return Answer(200, headers, body)
+def _answer(ctx: RequestContext, content: KeysOut | LatestOut | HistoryOut) -> Answer:
+    headers: Headers = [(b"content-type", JSON), _indexed(content.indexed_offset), VARY]
+    return held(ctx.broker, ctx.call, headers, [json_line(content)])
 
 
 _ERRORS: Final[ErrorTypes] = (
@@ -255,25 +222,19 @@ _HISTORY: Final[list[Json]] = [
 ]
 _TRUE_UP_TO: Final = "The answer is true up to `indexed_offset` (exclusive)."
 _INDEXED: Final = {"Seb-Indexed-Offset": "Up to which offset (exclusive) the answer is true."}
-_KEYS_REPLY: Final = {
-    200: Reply(
-        description="Record keys, perhaps none",
-        content={
-            "application/json": Content(
-                struct=KeysOut,
-                example={
-                    "topic": "orders.eu",
-                    "topic_id": 3,
-                    "keys": [{"key": "customer-7", "offset": 17, "timestamp": TIME}],
-                    "next_after": None,
-                    "next_after_base64": None,
-                    "indexed_offset": 18,
-                },
-            )
-        },
-        headers=_INDEXED,
-    )
-}
+_KEYS_REPLY: Final = json_reply(
+    KeysOut,
+    {
+        "topic": "orders.eu",
+        "topic_id": 3,
+        "keys": [{"key": "customer-7", "offset": 17, "timestamp": TIME}],
+        "next_after": None,
+        "next_after_base64": None,
+        "indexed_offset": 18,
+    },
+    "Record keys, perhaps none",
+    headers=_INDEXED,
+)
 _LATEST_REPLY: Final = {
     200: Reply(
         description="The newest record of the record key",
@@ -293,24 +254,18 @@ _LATEST_REPLY: Final = {
     ),
     304: Reply(description="Raw: the client has it already (If-None-Match)"),
 }
-_HISTORY_REPLY: Final = {
-    200: Reply(
-        description="Records of the record key, newest first",
-        content={
-            "application/json": Content(
-                struct=HistoryOut,
-                example={
-                    "topic": "orders.eu",
-                    "topic_id": 3,
-                    "records": [RECORD],
-                    "next_before": None,
-                    "indexed_offset": 18,
-                },
-            )
-        },
-        headers=_INDEXED,
-    )
-}
+_HISTORY_REPLY: Final = json_reply(
+    HistoryOut,
+    {
+        "topic": "orders.eu",
+        "topic_id": 3,
+        "records": [RECORD],
+        "next_before": None,
+        "indexed_offset": 18,
+    },
+    "Records of the record key, newest first",
+    headers=_INDEXED,
+)
 
 
 def _both_ways(
@@ -320,7 +275,6 @@ def _both_ways(
     description: str,
     parameters: list[Json],
     body: Mapping[str, Content],
-    read: Callable[[dict[str, str]], msgspec.Struct],
     answer: Callable[[RequestContext, Any], Awaitable[Answer]],
     **declared: Any,
 ) -> list[Route]:
@@ -337,7 +291,7 @@ def _both_ways(
         **declared,
     )
     async def get(ctx: RequestContext) -> object:
-        return await answer(ctx, read(ctx.call.query))
+        return await answer(ctx, question(body[JSON.decode()].struct, ctx.call.query))
 
     @route(
         "POST",
@@ -364,7 +318,6 @@ _QUESTIONS: Final = [
         f"out. {_TRUE_UP_TO}",
         _KEYS,
         json_body(KeysQuestion, {"prefix": "customer-"}),
-        keys_question,
         _list,
         replies=_KEYS_REPLY,
         errors=_ERRORS,
@@ -377,7 +330,6 @@ _QUESTIONS: Final = [
         f"with `Accept: application/octet-stream`. {_TRUE_UP_TO}",
         _LATEST,
         json_body(LatestQuestion, {"key": "customer-7"}),
-        latest_question,
         _latest,
         replies=_LATEST_REPLY,
         errors=(*_ERRORS, RecordKeyNotFoundError, NotAcceptableError),
@@ -390,7 +342,6 @@ _QUESTIONS: Final = [
         f"`history`. {_TRUE_UP_TO}",
         _HISTORY,
         json_body(HistoryQuestion, {"key": "customer-7"}),
-        history_question,
         _history,
         replies=_HISTORY_REPLY,
         errors=_ERRORS,
@@ -424,19 +375,29 @@ _QUESTIONS: Final = [
         "Stored",
         headers={**DURABILITY_HEADER, **REPLAYED_HEADER},
     ),
-    errors=(
-        *WRITE_ERRORS,
-        RecordTooLargeError,
-        TopicNotFoundError,
-        StaleEpochError,
-        SequenceGapError,
-        PreconditionFailedError,
-        IdempotencyMismatchError,
-    ),
+    errors=SAFE_APPEND_ERRORS,
     grant="produce",
 )
 async def delete_key(ctx: RequestContext) -> object:
-    return await _delete(ctx.broker, ctx.request, ctx.call, ctx.topic)
+    """A tombstone is a record like any other: admitted, stored and acknowledged as one."""
+    broker, call = ctx.broker, ctx.call
+    key = key_bytes(call.query.get("key"), call.query.get("key_base64"))
+    asked = conditions.read_conditions(call)
+    deadline_ms = timeout_ms(call.headers)
+    path = ctx.request.scope["path"]
+    agreed = await asked.conditions(call, path, b"tombstone of " + key)
+    broker.topics.get(ctx.topic)  # a tombstone creates no topic
+    appended = await broker.appends.append(
+        call.key,
+        ctx.topic,
+        NewRecords([None], keys=[key]),
+        broker.pending.reserve(call.owner, len(key)),
+        deadline_ms,
+        agreed,
+        address=call.address,
+    )
+    _, headers, body = produced(appended, agreed)
+    return Answer(200, headers, body)
 
 
 ROUTES: Final = [*_QUESTIONS, delete_key]

@@ -28,8 +28,8 @@ from seb_appliance.api.openapi.shared import (
     TIME,
     WRITE_ERRORS,
 )
+from seb_appliance.api.routes.groups.groups import authorize_commit
 from seb_appliance.api.routes.groups.offsets import Generation, Metadata
-from seb_appliance.api.routes.groups.rights import authorize_commit
 from seb_appliance.api.routes.records.produce import REPLAYED, timeout_ms
 from seb_appliance.api.routes.route import (
     RequestContext,
