@@ -157,7 +157,7 @@ async def test_a_group_that_moved_since_the_look_is_not_reset(
     fields = {"how": "earliest", "value": "", "topics": "", "stood": stood(shown)}
     answer = await admin.post("/ui/groups/moving/reset", **fields)
     assert answer.status_code == 422
-    assert "has moved since you looked" in answer.text
+    assert "has moved since the preview" in answer.text
     again = await admin.post("/ui/groups/moving/reset", **{**fields, "stood": stood(answer.text)})
     assert again.status_code == 303
 
