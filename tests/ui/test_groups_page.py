@@ -72,7 +72,7 @@ async def test_a_group_is_told_topic_by_topic_with_its_trend(
         lags = seb.appliance.broker.groups.lags(10)
         seb.appliance.history.lags.add(now_us - age_s * 1_000_000, lags)
     text = (await olga.get("/ui/groups/reports")).text
-    assert 'aria-label="Lag on orders.eu: now 2, at most 2"' in text
+    assert 'aria-label="Lag on orders.eu: now 2; at most 2"' in text
     assert "&lt;script&gt;alert(1)" in text
     assert "<script>alert" not in text
     assert re.search(r"orders\.us 3 3 0 0 B none", words(text))

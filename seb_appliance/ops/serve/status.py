@@ -36,7 +36,7 @@ from seb_appliance.broker.status import (
     TopicBehind,
     WaitingStatus,
 )
-from seb_appliance.ops.cost.report import CostReport
+from seb_appliance.ops.cost.bill import CostReport
 from seb_appliance.ops.jobs.cost_job import CostKeeper
 from seb_appliance.ops.serve.assembly import Appliance
 

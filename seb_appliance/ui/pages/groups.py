@@ -12,10 +12,9 @@ from seb_appliance.broker.groups.consumer_groups import Sees
 from seb_appliance.broker.groups.groups import GroupTopicView, GroupView, ResetRow
 from seb_appliance.broker.values import From
 from seb_appliance.errors import BadNameError, BadParameterError, BadRequestError, NotFoundError
-from seb_appliance.ui.charts import Chart, trend
 from seb_appliance.ui.forms import Form, time_field, time_us, whole
 from seb_appliance.ui.page_context import FormProblem, Routes, Visit, link
-from seb_appliance.ui.units import count
+from seb_appliance.ui.units import Chart, chart, count
 
 routes = Routes()
 _PATH: Final = "/ui/groups"
@@ -109,8 +108,8 @@ def _lines(visit: Visit, view: GroupView) -> list[Line]:
         if len(points) > 1:
             # Few samples are drawn wider, so that they can be seen.
             from_us = min(max(points[0][0], until_us - _TREND_US), until_us - _TREND_US_MIN)
-            words = f"Lag on {topic.topic}"
-            shown = trend(words, points, from_us=from_us, until_us=until_us)
+            title = f"Lag on {topic.topic}"
+            shown = chart(title, {"": points}, count, from_us=from_us, until_us=until_us)
         lines.append(Line(topic, shown))
     return lines
 

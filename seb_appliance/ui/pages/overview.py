@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from litestar.types import ASGIApp
@@ -11,11 +11,10 @@ from seb_appliance import limits
 from seb_appliance.broker.status import StandbyStatus, Telemetry
 from seb_appliance.broker.topics.catalog import Totals
 from seb_appliance.errors import BadRequestError
-from seb_appliance.ui.charts import Chart, chart
 from seb_appliance.ui.history import Sample
 from seb_appliance.ui.options import Figure
 from seb_appliance.ui.page_context import Routes, Visit
-from seb_appliance.ui.units import count, rate, share, size, size_rate, span
+from seb_appliance.ui.units import Chart, Point, chart, count, rate, share, size, size_rate, span
 
 routes = Routes()
 SPANS_S: Final = {"15m": 900, "1h": 3_600, "6h": 6 * 3_600, "24h": 24 * 3_600}
@@ -106,27 +105,19 @@ def _standby(standby: StandbyStatus) -> Figure:
 
 
 def _charts(samples: Sequence[Sample], from_us: int, until_us: int) -> list[Chart]:
-    ends = {"from_us": from_us, "until_us": until_us}
-    return [
-        chart("Records in", samples, [("", lambda s: s.records_in / s.seconds)], rate, **ends),
-        chart("Records out", samples, [("", lambda s: s.records_out / s.seconds)], rate, **ends),
-        chart("Bytes in", samples, [("", lambda s: s.bytes_in / s.seconds)], size_rate, **ends),
-        chart(
-            "PUT latency",
-            samples,
-            [("p50", lambda s: s.put_p50_s), ("p99", lambda s: s.put_p99_s)],
-            span,
-            **ends,
-        ),
-        chart(
-            "Requests to the bucket",
-            samples,
-            [("", lambda s: s.bucket_requests / s.seconds)],
-            rate,
-            **ends,
-        ),
-        chart("Stored", samples, [("", lambda s: float(s.size_bytes))], size, **ends),
-    ]
+    def points(of: Callable[[Sample], float | None]) -> list[Point]:
+        return [(s.at_us, value) for s in samples if (value := of(s)) is not None]
+
+    latencies = {"p50": points(lambda s: s.put_p50_s), "p99": points(lambda s: s.put_p99_s)}
+    shown = (
+        ("Records in", {"": points(lambda s: s.records_in / s.seconds)}, rate),
+        ("Records out", {"": points(lambda s: s.records_out / s.seconds)}, rate),
+        ("Bytes in", {"": points(lambda s: s.bytes_in / s.seconds)}, size_rate),
+        ("PUT latency", latencies, span),
+        ("Requests to the bucket", {"": points(lambda s: s.bucket_requests / s.seconds)}, rate),
+        ("Stored", {"": points(lambda s: float(s.size_bytes))}, size),
+    )
+    return [chart(*one, from_us=from_us, until_us=until_us) for one in shown]
 
 
 def warnings(now: Telemetry, problems: Sequence[str]) -> list[str]:
