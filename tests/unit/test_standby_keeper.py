@@ -22,6 +22,9 @@ class Broker:
     def __init__(self) -> None:
         self.seqs: list[int] = []
         self.epochs: list[int] = []
+        self.tidying = self
+
+    async def measure(self) -> None: ...
 
     def stand_by(self, refusal) -> None:
         self.epochs.append(refusal.data["epoch"])

@@ -250,12 +250,15 @@ class PlainHeads:
     def find(self, head: bytes) -> PlainHead | None:
         """What `head` (to its empty line, included) asks for; None when it is not plain, or will
         be refused: the application says why."""
+        known = self._remembered(head)
+        if known is not None:  # most heads: before any pattern is tried
+            return known
         for pattern in self._varying:
             varying = pattern.match(head)
             if varying is not None:
                 break
         else:
-            return self._remembered(head) or self._note(head, self._read(head))
+            return self._note(head, self._read(head))
         begin, end = varying.span(1)
         around = (head[:begin], head[end:])
         known = self._remembered(around)
