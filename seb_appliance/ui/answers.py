@@ -1,15 +1,21 @@
-"""What the pages answer: a page, a way to another one, or a file that pages load."""
+"""What the pages answer: a rendered template, a redirect, or a file."""
 
 from __future__ import annotations
 
 import re
-from typing import Final
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
 
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from litestar.types import Receive, Scope, Send
+
+from seb_appliance import __version__
+from seb_appliance.ui.units import FILTERS
 
 Headers = list[tuple[bytes, bytes]]
 
-# No inline script or style, nothing from elsewhere, in nobody's frame.
+# No inline script or style, nothing from other origins, no frames.
 POLICY: Final = (
     b"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
     b"connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
@@ -17,7 +23,7 @@ POLICY: Final = (
 _PAGE_HEADERS: Final = (
     (b"content-type", b"text/html; charset=utf-8"),
     (b"content-security-policy", POLICY),
-    # Not no-referrer: browsers then say "Origin: null" in our own forms (page_context.py).
+    # Not no-referrer: with it, browsers send "Origin: null" in our own forms.
     (b"referrer-policy", b"same-origin"),
     (b"cache-control", b"no-store"),
     (b"x-frame-options", b"DENY"),
@@ -57,10 +63,46 @@ def html(status: int, text: str, headers: Headers | None = None) -> Sent:
 
 
 def see_other(path: str, headers: Headers | None = None) -> Sent:
-    """To another page of ours, by GET."""
+    """A redirect to another page."""
     return Sent(303, [*_PAGE_HEADERS, (b"location", path.encode()), *(headers or [])])
 
 
 def local_path(given: str) -> str:
-    """`given` if it is a path of the admin page, else its start: nobody is sent elsewhere."""
+    """`given` if it is a path of the admin page, else its start page."""
     return given if _LOCAL_PATH.fullmatch(given) else START
+
+
+# The navigation: title, path.
+NAVIGATION: Final = (
+    ("Overview", "/ui"),
+    ("Topics", "/ui/topics"),
+    ("Groups", "/ui/groups"),
+    ("API keys", "/ui/api-keys"),
+    ("Storage", "/ui/storage"),
+    ("Users", "/ui/users"),
+    ("Settings", "/ui/settings"),
+    ("Audit", "/ui/audit"),
+)
+
+
+class Renderer:
+    """Everything is escaped, and a missing name is an error. `asset`: the path of a static file;
+    `form_id` makes an id for a form, see SentForms."""
+
+    def __init__(
+        self, templates: Path, asset: Callable[[str], str], form_id: Callable[[], str]
+    ) -> None:
+        self._environment = Environment(
+            loader=FileSystemLoader(templates),
+            autoescape=True,
+            undefined=StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+        )
+        self._environment.filters.update(FILTERS)
+        self._environment.globals.update(
+            asset=asset, form_id=form_id, navigation=NAVIGATION, version=__version__
+        )
+
+    def render(self, template: str, **members: Any) -> str:
+        return self._environment.get_template(template).render(**members)

@@ -1,22 +1,41 @@
-"""All routes of the admin page, below /ui."""
+"""The admin page below /ui: its pages, the files that they load, and the pages of errors."""
 
 from __future__ import annotations
 
-from litestar import Router, get
-from litestar.types import ASGIApp
+import hashlib
+import logging
+from pathlib import Path
+from typing import Final
+
+from litestar import Response, Router, get
+from litestar.exceptions import HTTPException
+from litestar.types import ASGIApp, ExceptionHandlersMap
 
 from seb_appliance.broker.broker import Broker
-from seb_appliance.errors import NotFoundError
-from seb_appliance.ui import assets, refusals
-from seb_appliance.ui.assets import Assets
+from seb_appliance.errors import (
+    BadRequestError,
+    InternalError,
+    MethodNotAllowedError,
+    NotFoundError,
+    RefusedError,
+    SebError,
+)
+from seb_appliance.ui.answers import Renderer, Sent
 from seb_appliance.ui.options import UiOptions
-from seb_appliance.ui.page_context import AnyRequest, Desk
+from seb_appliance.ui.page_context import (
+    VISIT_STATE,
+    AnyRequest,
+    Desk,
+    NotLoggedInError,
+    Routes,
+    Visit,
+    log_in_first,
+)
 from seb_appliance.ui.pages import (
     api_keys,
     audit,
     groups,
     live,
-    login,
     overview,
     producing,
     record_keys,
@@ -26,10 +45,38 @@ from seb_appliance.ui.pages import (
     topics,
     users,
 )
-from seb_appliance.ui.pages import groups as group_reset
-from seb_appliance.ui.pages import storage as settings
-from seb_appliance.ui.rendering import Renderer
-from seb_appliance.ui.sessions import Throttle
+
+# The name in pages → (path under the static folder, content type).
+_FILES: Final = {
+    "seb.css": ("seb.css", b"text/css; charset=utf-8"),
+    "seb.js": ("seb.js", b"text/javascript; charset=utf-8"),
+    "live.js": ("live.js", b"text/javascript; charset=utf-8"),
+    "htmx.js": ("vendor/htmx/htmx.min.js", b"text/javascript; charset=utf-8"),
+    "icon.svg": ("icon.svg", b"image/svg+xml"),
+}
+_YEAR: Final = b"public, max-age=31536000, immutable"
+_REQUEST_ID_STATE: Final = "seb_request_id"  # set by the API's wrapper
+_PAGES: Final = (
+    overview,
+    topics,
+    topic,
+    records,
+    producing,
+    live,
+    record_keys,
+    api_keys,
+    storage,
+    users,
+    groups,
+    audit,
+)
+_log = logging.getLogger("seb.ui")
+_others = Routes()
+
+
+@_others.get("/{rest:path}")
+async def no_such_page(_visit: Visit, rest: str) -> ASGIApp:  # noqa: ARG001 - any path
+    raise NotFoundError("The admin page has no such page.")
 
 
 def router(broker: Broker, options: UiOptions) -> Router:
@@ -37,31 +84,74 @@ def router(broker: Broker, options: UiOptions) -> Router:
     renderer = Renderer(options.templates, files.url, lambda: options.random_bytes(16).hex())
     desk = Desk(broker, options, renderer)
 
-    @get("/{rest:path}")
-    async def nothing(request: AnyRequest) -> ASGIApp:
-        desk.enter(request)
-        raise NotFoundError("The admin page has no such page.")
+    @get("/static/{named:str}")
+    async def asset(request: AnyRequest) -> ASGIApp:
+        content, content_type = files.find(request.scope["path_params"]["named"])
+        return Sent(200, [(b"content-type", content_type), (b"cache-control", _YEAR)], content)
 
+    routes = [route for page in _PAGES for route in page.routes.all]
     return Router(
         path="/ui",
-        route_handlers=[
-            *overview.routes(desk),
-            *topics.routes(desk),
-            *topic.routes(desk),
-            *records.routes(desk),
-            *producing.routes(desk),
-            *live.routes(desk),
-            *record_keys.routes(desk),
-            *api_keys.routes(desk),
-            *storage.routes(desk),
-            *users.routes(desk),
-            *groups.routes(desk),
-            *group_reset.reset_routes(desk),
-            *settings.setting_routes(desk),
-            *audit.routes(desk),
-            *login.routes(desk, Throttle(options.clock)),
-            *assets.routes(files),
-            nothing,
-        ],
-        exception_handlers=refusals.handlers(desk),
+        route_handlers=[*map(desk.handler, [*routes, *_others.all]), asset],
+        exception_handlers=handlers(desk),
     )
+
+
+class Assets:
+    """The static files, read at the start and named by their content, so browsers keep them."""
+
+    def __init__(self, static: Path) -> None:
+        self._urls: dict[str, str] = {}
+        self._files: dict[str, tuple[bytes, bytes]] = {}
+        for name, (path, content_type) in _FILES.items():
+            content = (static / path).read_bytes()
+            stem, _, suffix = name.partition(".")
+            named = f"{stem}.{hashlib.sha256(content).hexdigest()[:12]}.{suffix}"
+            self._urls[name] = f"/ui/static/{named}"
+            self._files[named] = (content, content_type)
+
+    def url(self, name: str) -> str:
+        """The path of a file by its name in pages."""
+        return self._urls[name]
+
+    def find(self, named: str) -> tuple[bytes, bytes]:
+        """Content and content type. Raises NotFoundError."""
+        found = self._files.get(named)
+        if found is None:
+            raise NotFoundError("The admin page has no such file.")
+        return found
+
+
+def handlers(desk: Desk) -> ExceptionHandlersMap:
+    """Litestar's exception handlers of the pages: an error is answered with a page."""
+
+    def refused(request: AnyRequest, exception: Exception) -> Response[bytes]:
+        if isinstance(exception, NotLoggedInError):
+            return _response(log_in_first(request))
+        state = request.scope["state"]
+        request_id = str(state.get(_REQUEST_ID_STATE, ""))
+        error = _as_seb_error(exception)
+        if isinstance(error, InternalError):
+            path = request.scope["path"]
+            _log.error("request %s: %s failed", request_id, path, exc_info=exception)
+            error = InternalError("A bug. The log has the details under this request id.")
+        return _response(desk.refused(state.get(VISIT_STATE), error, request_id))
+
+    return {Exception: refused}
+
+
+def _response(sent: Sent) -> Response[bytes]:
+    """In the type that Litestar expects of an exception handler."""
+    headers = {name.decode(): value.decode() for name, value in sent.headers}
+    media_type = headers.pop("content-type").partition(";")[0]  # Litestar adds the charset
+    return Response(sent.body, status_code=sent.status, headers=headers, media_type=media_type)
+
+
+def _as_seb_error(exception: Exception) -> SebError:
+    if isinstance(exception, SebError):
+        return exception
+    if isinstance(exception, HTTPException) and exception.status_code < 500:
+        kinds: dict[int, type[RefusedError]] = {404: NotFoundError, 405: MethodNotAllowedError}
+        kind = kinds.get(exception.status_code, BadRequestError)
+        return kind("No such page, or not by this method.")
+    return InternalError(f"{type(exception).__name__}: {exception}")

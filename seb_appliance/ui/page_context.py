@@ -1,20 +1,20 @@
 """What every page needs: who asks, whether they may, and how to answer.
 
-`enter` is for reading, `changes` for what changes something, `page` answers. A page is
-`templates/pages/NAME.html`; a part of it that htmx fetches alone is `templates/partials/ID.html`,
-where ID (with `-` for `_`) is the id of the element, and the page includes it.
+A page module declares its routes in a `Routes`; a handler gets a `Visit` and its path parameters.
+A page is `templates/pages/NAME.html`; a part of it that htmx fetches alone is
+`templates/partials/ID.html`, where ID (with `-` for `_`) is the id of the element in that page.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import partial
-from typing import Any, Final
-from urllib.parse import urlsplit
+from typing import Any, Final, Literal
+from urllib.parse import urlencode, urlsplit
 
-from litestar import Request
+from litestar import Request, get, post
+from litestar.handlers import HTTPRouteHandler
 from litestar.types import ASGIApp, Scope
 
 from seb_appliance import limits
@@ -24,21 +24,73 @@ from seb_appliance.broker.ports import UserRow
 from seb_appliance.broker.shares import OPERATOR
 from seb_appliance.errors import ForbiddenError, SebError
 from seb_appliance.ui import answers, forms
-from seb_appliance.ui.answers import Sent
+from seb_appliance.ui.answers import Renderer, Sent
 from seb_appliance.ui.forms import Form
-from seb_appliance.ui.once import Answer
 from seb_appliance.ui.options import UiOptions
-from seb_appliance.ui.rendering import Renderer
-from seb_appliance.ui.sessions import Session, Sessions, cookie_header, token_in
+from seb_appliance.ui.sessions import Answer, Session, Sessions, Throttle, cookie_header, token_in
 
-# Whether an unsafe request comes from a page of ours.
-#
-# A browser says so itself, in headers that no page can set: Sec-Fetch-Site over HTTPS and on
-# localhost, Origin everywhere. So there is no token in forms. What says neither is refused.
+AnyRequest = Request[Any, Any, Any]
+Handler = Callable[..., Awaitable[ASGIApp]]
+Role = Literal["anyone", "viewer", "admin"]
+VISIT_STATE: Final = "seb_visit"
+LOGIN: Final = "/ui/login"
+STRANGERS: Final = "strangers"  # the share in which log-in forms are read
+FORM_ID: Final = "form_id"  # a hidden field of each form, see SentForms
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """`query` and `fields`: the query parameters and form fields that the page knows. A POST by a
+    viewer (a log-out) has no form."""
+
+    method: Literal["GET", "POST"]
+    path: str
+    role: Role
+    query: frozenset[str]
+    fields: frozenset[str]
+    handler: Handler
+
+
+class Routes:
+    """The routes of one page module. A handler is an async function that takes a Visit and the
+    path parameters by name."""
+
+    def __init__(self) -> None:
+        self.all: list[Route] = []
+
+    def get(
+        self, path: str, query: Iterable[str] = (), role: Role = "viewer"
+    ) -> Callable[[Handler], Handler]:
+        return self._declare("GET", path, role, query, ())
+
+    def post(
+        self, path: str, fields: Iterable[str] = (), role: Role = "admin", query: Iterable[str] = ()
+    ) -> Callable[[Handler], Handler]:
+        """An admin's form is handled once, even if it is submitted twice."""
+        return self._declare("POST", path, role, query, fields)
+
+    def _declare(
+        self,
+        method: Literal["GET", "POST"],
+        path: str,
+        role: Role,
+        query: Iterable[str],
+        fields: Iterable[str],
+    ) -> Callable[[Handler], Handler]:
+        def declare(handler: Handler) -> Handler:
+            known = frozenset(query), frozenset(fields)
+            self.all.append(Route(method, path, role, *known, handler))
+            return handler
+
+        return declare
 
 
 def check_same_origin(headers: Mapping[bytes, bytes]) -> None:
-    """Raises ForbiddenError."""
+    """Raises ForbiddenError unless an unsafe request comes from one of our own pages.
+
+    Browsers say so in headers that no page can set: Sec-Fetch-Site over HTTPS and on localhost,
+    Origin everywhere. So forms need no token. A request with neither header is refused.
+    """
     site = headers.get(b"sec-fetch-site")
     if site is not None:
         allowed = site == b"same-origin"
@@ -49,8 +101,8 @@ def check_same_origin(headers: Mapping[bytes, bytes]) -> None:
         allowed = bool(host) and _host_of(origin) == host.lower()
     if not allowed:
         raise ForbiddenError(
-            "This change was asked for from another site, or by a client that does not say where "
-            "it comes from. Open the admin page itself; programs use the API with an API key."
+            "The request comes from another site, or from a client that sends neither "
+            "Sec-Fetch-Site nor Origin. Use the admin page itself; programs use the API."
         )
 
 
@@ -62,32 +114,46 @@ def _host_of(origin: str) -> str:
     return parts.netloc.lower() if parts.scheme in ("http", "https") else ""
 
 
-AnyRequest = Request[Any, Any, Any]
-VISIT_STATE: Final = "seb_visit"
-LOGIN: Final = "/ui/login"
-STRANGERS: Final = "strangers"  # whose forms are read before it is known who they are
-FORM_ID: Final = "form_id"  # a hidden field of each form, see once.py
-
-
 class NotLoggedInError(Exception):
-    """There is no session; the way back is the path that was asked for."""
+    """There is no session. After the log-in, the user returns to the requested path."""
+
+
+@dataclass(frozen=True, slots=True)
+class FormProblem:
+    """Why a form was refused, and its values, to show it again."""
+
+    detail: str
+    values: dict[str, str]
 
 
 @dataclass(frozen=True, slots=True)
 class Visit:
-    """A request of somebody who is logged in, or (`session` None) of anybody. `query` holds only
-    fields that the page knows. `origin`: how the client reached us, for command lines. `part`: the
-    id of the element that htmx wants, "" for a page."""
+    """One request to a page, and how to answer it. `form`: the query of a GET, the body of a POST.
+    `origin`: the address by which the client reached us, for command lines. `part`: the id of the
+    element that htmx requests, "" for a whole page."""
 
+    desk: Desk
     session: Session | None
     token: str
-    query: Form
+    form: Form
     origin: str
     path: str
     part: str
     address: str
     user_agent: str
     secure: bool
+
+    @property
+    def broker(self) -> Broker:
+        return self.desk.broker
+
+    @property
+    def options(self) -> UiOptions:
+        return self.desk.options
+
+    @property
+    def now_us(self) -> int:
+        return self.desk.options.clock.wall_us()
 
     @property
     def user(self) -> UserRow:
@@ -103,110 +169,115 @@ class Visit:
         """For the audit."""
         return Actor(USER + self.user.name, self.address, self.user_agent)
 
+    def page(
+        self, name: str, *, parts: Iterable[str] = (), status: int | None = None, **model: Any
+    ) -> Sent:
+        """Page `name`, or the one of its `parts` (ids of elements) that htmx requests. The status
+        is 422 if the model has a problem."""
+        if status is None:
+            problems = [value for value in model.values() if isinstance(value, FormProblem)]
+            status = 422 if problems else 200
+        if self.part in parts:
+            return answers.html(status, self.fragment(self.part.replace("-", "_"), **model))
+        notice = ""
+        if self.session is not None:
+            notice, self.session.notice = self.session.notice, ""
+        template = f"pages/{name}.html"
+        return answers.html(status, self.desk.render(self, template, notice=notice, **model))
 
-@dataclass(frozen=True, slots=True)
-class Change:
-    """A visit that may change something, and its form."""
+    def fragment(self, name: str, **model: Any) -> str:
+        """Partial `name` alone."""
+        return self.desk.render(self, f"partials/{name}.html", **model)
 
-    visit: Visit
-    form: Form
+    def see_other(self, path: str, notice: str = "") -> Sent:
+        """A redirect after a change; the next page shows `notice` once."""
+        if self.session is not None:
+            self.session.notice = notice
+        return answers.see_other(path)
 
-
-Handler = Callable[[AnyRequest], Awaitable[ASGIApp]]
-Changer = Callable[[AnyRequest, Change], Awaitable[ASGIApp]]
-
-
-@dataclass(frozen=True, slots=True)
-class FormProblem:
-    """Why a form was not taken, and what it held, to show it again."""
-
-    detail: str
-    values: dict[str, str]
+    def with_cookie(self, path: str, token: str) -> Sent:
+        """A redirect that sets the session cookie, or deletes it if `token` is empty."""
+        return answers.see_other(path, [cookie_header(token, secure=self.secure)])
 
 
 class Desk:
-    """One for all pages."""
+    """What all pages share: the broker, the sessions and the templates."""
 
     def __init__(self, broker: Broker, options: UiOptions, renderer: Renderer) -> None:
         self.broker = broker
         self.options = options
-        self.clock = options.clock
         self.sessions = Sessions(broker.accounts.get, options.clock, options.random_bytes)
+        self.throttle = Throttle(options.clock)
         self._renderer = renderer
 
-    def enter(self, request: AnyRequest, known: frozenset[str] = frozenset()) -> Visit:
-        """Somebody who is logged in; `known` are the query fields of the page. Raises
-        NotLoggedInError, BadRequestError."""
-        visit = self.look(request, known)
-        if visit.session is None:
+    def handler(self, route: Route) -> HTTPRouteHandler:
+        """Litestar's handler of a route: it admits the visitor, then calls the route's handler."""
+
+        async def handle(request: AnyRequest) -> ASGIApp:
+            visit = await self._admit(route, request)
+
+            async def work() -> ASGIApp:
+                return await route.handler(visit, **request.scope["path_params"])
+
+            if route.method == "POST" and route.role == "admin":
+                return await self._once(visit, work)
+            return await work()
+
+        return (get if route.method == "GET" else post)(route.path)(handle)
+
+    async def _admit(self, route: Route, request: AnyRequest) -> Visit:
+        """Raises NotLoggedInError, ForbiddenError, BadRequestError and what `forms.read` raises."""
+        headers = _headers(request.scope)
+        if route.method == "POST":
+            check_same_origin(headers)
+        visit = self.look(request, route.query)
+        if visit.session is None and route.role != "anyone":
             raise NotLoggedInError
-        return visit
-
-    def changes(self, fields: frozenset[str] = frozenset()) -> Callable[[Changer], Handler]:
-        """Makes a handler of one that changes something: it is given a form of a page of ours with
-        these `fields`, sent by an admin, and the same form only once. Raises ForbiddenError,
-        SentBeforeError and what `enter` and `forms.read` raise."""
-
-        def once(changer: Changer) -> Handler:
-            async def handler(request: AnyRequest) -> ASGIApp:
-                change = await self._change(request, fields | {FORM_ID})
-                return await self._once(change, partial(changer, request, change))
-
-            return handler
-
-        return once
-
-    async def _change(self, request: AnyRequest, fields: frozenset[str]) -> Change:
-        check_same_origin(_headers(request.scope))
-        visit = self.enter(request)
-        if not visit.is_admin:
+        if route.role == "admin" and not visit.is_admin:
             raise ForbiddenError(
-                "You are logged in as a viewer, who sees everything and changes nothing. Ask for a "
-                "user with the role admin: seb admin add-user NAME --role admin"
+                "You are logged in as a viewer, who can see everything and change nothing. Ask for "
+                "a user with the role admin: seb admin add-user NAME --role admin"
             )
-        form = await self.form(request, fields, OPERATOR)
-        if self.sessions.find(visit.token) is not visit.session:  # ended while the form came
+        if route.method == "GET" or route.role == "viewer":
+            return visit
+        fields, owner = route.fields, STRANGERS
+        if route.role == "admin":
+            fields, owner = fields | {FORM_ID}, OPERATOR
+        with self.broker.pending.reserve(owner, 0) as reservation:
+            form = await forms.read(request.receive, headers, fields, reservation)
+        # The session may have ended while the form arrived.
+        if route.role == "admin" and self.sessions.find(visit.token) is not visit.session:
             raise NotLoggedInError
-        return Change(visit, form)
+        return dataclasses.replace(visit, form=form)
 
     @staticmethod
-    async def _once(change: Change, work: Callable[[], Awaitable[ASGIApp]]) -> ASGIApp:
-        session, form = change.visit.session, change.form
-        assert session is not None, change.visit.path
+    async def _once(visit: Visit, work: Callable[[], Awaitable[ASGIApp]]) -> ASGIApp:
+        session = visit.session
+        assert session is not None, visit.path
 
         async def answer() -> Answer:
             return Answer(await work(), session.notice)
 
-        if not form.text(FORM_ID):  # a program's
+        if not visit.form.text(FORM_ID):  # sent by a program
             return (await answer()).sent
-        key = change.visit.path.encode() + form.digest
-        answered = await session.forms.once(key, answer)
+        answered = await session.forms.once(visit.path.encode() + visit.form.digest, answer)
         session.notice = answered.notice
         return answered.sent
 
-    async def form(
-        self, request: AnyRequest, fields: frozenset[str], owner: str = STRANGERS
-    ) -> Form:
-        """The form, whoever sent it, read in the share of `owner`. Raises what `forms.read`
-        raises."""
-        with self.broker.pending.reserve(owner, 0) as reservation:
-            return await forms.read(request.receive, _headers(request.scope), fields, reservation)
-
-    def look(self, request: AnyRequest, known: frozenset[str] = frozenset()) -> Visit:
-        """Whoever it is. Raises BadRequestError."""
+    def look(self, request: AnyRequest, query: frozenset[str] = frozenset()) -> Visit:
+        """The visit, logged in or not. Raises BadRequestError."""
         scope = request.scope
         headers = _headers(scope)
         token = token_in(headers.get(b"cookie"))
-        by_itself = b"seb-by-itself" in headers  # a page that looks for news
         client = scope.get("client")
         agent = headers.get(b"user-agent", b"")[: limits.USER_AGENT_CHARACTERS_MAX]
-        # A client that says so falsely only keeps its own cookie from itself.
+        # A client that sends a false header only loses its own cookie.
         proto = headers.get(b"x-forwarded-proto", scope["scheme"].encode())
-        session = self.sessions.find(token, used=not by_itself)
         visit = Visit(
-            session,
+            self,
+            self.sessions.find(token, used=b"seb-by-itself" not in headers),
             token,
-            forms.parse(b"", frozenset()),
+            Form([]),
             f"{proto.decode('latin-1')}://{headers.get(b'host', b'').decode('latin-1')}",
             scope["path"],
             headers.get(b"hx-target", b"").decode("latin-1") if b"hx-request" in headers else "",
@@ -214,70 +285,41 @@ class Desk:
             agent.decode("latin-1"),
             proto == b"https",
         )
-        scope["state"][VISIT_STATE] = visit  # who is shown when the rest is refused
-        query = forms.parse(scope["query_string"], known)
-        return dataclasses.replace(visit, query=query)
-
-    def page(
-        self,
-        visit: Visit,
-        name: str,
-        *,
-        parts: frozenset[str] = frozenset(),
-        status: int = 200,
-        **model: Any,
-    ) -> Sent:
-        """Page `name`, or that one of its `parts` (ids of elements) that htmx asks for."""
-        if visit.part in parts:
-            template = f"partials/{visit.part.replace('-', '_')}.html"
-            return answers.html(status, self._render(visit, template, "", model))
-        notice = ""
-        if visit.session is not None:
-            notice, visit.session.notice = visit.session.notice, ""
-        return answers.html(status, self._render(visit, f"pages/{name}.html", notice, model))
-
-    def fragment(self, visit: Visit, name: str, **model: Any) -> str:
-        """Partial `name` alone, for what is sent bit by bit."""
-        return self._render(visit, f"partials/{name}.html", "", model)
-
-    def see_other(self, visit: Visit, path: str, notice: str = "") -> Sent:
-        """To another page after a change; `notice` is shown there, once."""
-        if visit.session is not None:
-            visit.session.notice = notice
-        return answers.see_other(path)
+        scope["state"][VISIT_STATE] = visit  # for the page that shows a refusal
+        return dataclasses.replace(visit, form=forms.parse(scope["query_string"], query))
 
     def refused(self, visit: Visit | None, error: SebError, request_id: str) -> Sent:
-        """The page that says why not."""
-        part = visit is not None and visit.part
-        template = "partials/refused.html" if part else "pages/refused.html"
+        """The page of an error."""
+        template = "partials/refused.html" if visit and visit.part else "pages/refused.html"
         headers = [(b"retry-after", b"6")] if error.status in (429, 503) else []
-        model = {"error": error, "request_id": request_id}
-        return answers.html(error.status, self._render(visit, template, "", model), headers)
+        text = self.render(visit, template, error=error, request_id=request_id)
+        return answers.html(error.status, text, headers)
 
-    def log_in_first(self, request: AnyRequest) -> Sent:
-        """To the log-in, and back here afterwards; a part of a page takes the whole page there."""
-        scope = request.scope
-        asked = scope["path"] + ("?" + scope["query_string"].decode("latin-1")).rstrip("?")
-        way_back = answers.local_path(asked) if request.method == "GET" else answers.START
-        # A query has characters of its own: it is a field of ours.
-        quoted = way_back.replace("%", "%25").replace("&", "%26").replace("+", "%2B")
-        path = LOGIN if way_back == answers.START else f"{LOGIN}?next={quoted}"
-        if b"hx-request" in _headers(scope):
-            return answers.html(401, "", [(b"hx-redirect", LOGIN.encode())])
-        return answers.see_other(path)
+    def render(self, visit: Visit | None, template: str, notice: str = "", **model: Any) -> str:
+        now_us = self.options.clock.wall_us()
+        return self._renderer.render(template, visit=visit, notice=notice, now_us=now_us, **model)
 
-    @staticmethod
-    def cookie(token: str, visit: Visit) -> tuple[bytes, bytes]:
-        return cookie_header(token, secure=visit.secure)
 
-    def _render(
-        self, visit: Visit | None, template: str, notice: str, model: dict[str, Any]
-    ) -> str:
-        return self._renderer.render(
-            template, visit=visit, notice=notice, now_us=self.clock.wall_us(), **model
-        )
+def log_in_first(request: AnyRequest) -> Sent:
+    """To the log-in, and back here afterwards; a part of a page takes the whole page there."""
+    scope = request.scope
+    if b"hx-request" in _headers(scope):
+        return answers.html(401, "", [(b"hx-redirect", LOGIN.encode())])
+    requested = scope["path"] + ("?" + scope["query_string"].decode("latin-1")).rstrip("?")
+    way_back = answers.local_path(requested) if request.method == "GET" else answers.START
+    if way_back == answers.START:
+        return answers.see_other(LOGIN)
+    # The path is itself a query field of the log-in page.
+    quoted = way_back.replace("%", "%25").replace("&", "%26").replace("+", "%2B")
+    return answers.see_other(f"{LOGIN}?next={quoted}")
+
+
+def link(path: str, **query: str) -> str:
+    """A path with the query parameters that are not empty."""
+    given = {name: value for name, value in query.items() if value}
+    return f"{path}?{urlencode(given)}" if given else path
 
 
 def _headers(scope: Scope) -> dict[bytes, bytes]:
-    """Lower-case names; of a header that comes twice, the first."""
+    """Names in lower case; of a repeated header, the first."""
     return dict(reversed(list(scope["headers"])))

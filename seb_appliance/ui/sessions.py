@@ -1,27 +1,110 @@
-"""Who is logged in: sessions in memory, so a restart logs everybody out.
+"""Who is logged in, which forms they submitted, and how often a log-in may be tried.
 
-A session ends when nobody used it for `limits.SESSION_IDLE_S`, at the latest after
-`limits.SESSION_S_MAX`, when its user logs out, and when the user gets another password or role or
-is removed. The cookie holds 32 random bytes; memory holds their SHA-256.
+Sessions are in memory, so a restart logs everybody out. A session ends after
+`limits.SESSION_IDLE_S` without use, at the latest after `limits.SESSION_S_MAX`, when its user logs
+out, gets another password or role, or is removed. The cookie holds 32 random bytes; memory holds
+their SHA-256.
 """
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import hashlib
 import ipaddress
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
+
+from litestar.types import ASGIApp
 
 from seb_appliance import limits
 from seb_appliance.broker.ports import UserRow
 from seb_appliance.clock import Clock
-from seb_appliance.ui.once import SentForms
+from seb_appliance.errors import RefusedError, SebError
+from seb_appliance.ui.answers import Sent
 
 COOKIE: Final = "seb_session"
 _TOKEN_CHARACTERS: Final = 43
+_NAME_CHARACTERS: Final = 100
+_IPV6_PREFIX: Final = 64  # one customer can use any address of it
+
+Key = tuple[str, str]
+"""Address and account; "" for any."""
+
+
+class SentBeforeError(RefusedError):
+    """The form was submitted before, and its answer is no longer kept."""
+
+    code = "conflict"
+    status = 409
+    title = "Already submitted"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The answer to a form, and the sentence that the next page shows."""
+
+    sent: ASGIApp
+    notice: str
+
+
+@dataclass(slots=True)
+class _Sending:
+    task: asyncio.Task[Answer] | None  # None: its answer is forgotten
+    until_s: float
+
+
+class SentForms:
+    """The newest `limits.FORM_ANSWERS_KEPT` submitted forms of one session.
+
+    Each form has an id. A second submission of the same form and content gets the first answer,
+    also while that is still being made; after `limits.FORM_ANSWER_S`, only SentBeforeError.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._forms: dict[bytes, _Sending] = {}  # by what was sent, oldest first
+
+    async def once(self, key: bytes, work: Callable[[], Coroutine[Any, Any, Answer]]) -> Answer:
+        """The answer of `work`, which is called once for each `key`; again only if it changed
+        nothing (it showed the form again, or was refused). Raises SentBeforeError."""
+        self.forget()
+        known = self._forms.get(key)
+        if known is None:
+            known = _Sending(None, self._clock.monotonic_s() + limits.FORM_ANSWER_S)
+            # A task, because a second click cancels the first request.
+            known.task = asyncio.create_task(self._done(key, work), name="form")
+            while len(self._forms) >= limits.FORM_ANSWERS_KEPT:
+                del self._forms[next(iter(self._forms))]
+            self._forms[key] = known
+        if known.task is None:
+            raise SentBeforeError(
+                "This form was already submitted and its change was made. Reload the form to "
+                "submit it again."
+            )
+        return await asyncio.shield(known.task)
+
+    async def _done(self, key: bytes, work: Callable[[], Coroutine[Any, Any, Answer]]) -> Answer:
+        changed = True
+        try:
+            answer = await work()
+            changed = isinstance(answer.sent, Sent) and answer.sent.status in (201, 303)
+        except SebError as error:
+            changed = error.side_effects != "none"
+            raise
+        finally:
+            if not changed:
+                self._forms.pop(key, None)
+        return answer
+
+    def forget(self) -> None:
+        """Drop answers that are older than `limits.FORM_ANSWER_S`."""
+        now_s = self._clock.monotonic_s()
+        for known in self._forms.values():
+            if known.until_s <= now_s and known.task is not None and known.task.done():
+                known.task = None
 
 
 @dataclass(slots=True)
@@ -54,7 +137,8 @@ class Sessions:
 
     def begin(self, user: UserRow) -> str:
         """A new session; what the cookie holds. The one that was idle longest makes room."""
-        self._drop_ended()
+        for key in [k for k, session in self._sessions.items() if not self._lives(session)]:
+            del self._sessions[key]
         if len(self._sessions) >= limits.SESSIONS_MAX:
             del self._sessions[min(self._sessions, key=lambda key: self._sessions[key].used_s)]
         token = base64.urlsafe_b64encode(self._random_bytes(32)).decode().rstrip("=")
@@ -91,10 +175,6 @@ class Sessions:
             and self._user_of(session.user.name) is session.user
         )
 
-    def _drop_ended(self) -> None:
-        for key in [k for k, session in self._sessions.items() if not self._lives(session)]:
-            del self._sessions[key]
-
 
 def _key(token: str) -> bytes:
     return hashlib.sha256(token.encode()).digest()
@@ -117,25 +197,17 @@ def token_in(cookie: bytes | None) -> str:
     return ""
 
 
-# How often somebody may try to log in: from each address, and into each account.
-#
-# An address that has logged in to an account before has an allowance of its own for it, which
-# nobody else uses up. All other addresses have one allowance each, whatever the account, and share
-# one for each account: a single stranger uses up no account's.
-#
-# An allowance is `limits.LOGINS_AT_ONCE` tries, and one more each `limits.LOGIN_EVERY_S` seconds;
-# what strangers share is `limits.LOGIN_STRANGERS` times as much. A try that succeeds is given back.
-# Accounts that do not exist are counted like others. A restart forgets all of it.
-
-
-_NAME_CHARACTERS: Final = 100
-_IPV6_PREFIX: Final = 64  # one customer's, who can take any address of it
-
-Key = tuple[str, str]
-"""Address and account; "" for any."""
-
-
 class Throttle:
+    """How often a log-in may be tried, from each address and into each account.
+
+    An address that has logged in to an account before has an allowance of its own for it. All other
+    addresses have one allowance each, whatever the account, and share one for each account, so a
+    single stranger cannot use up an account's. An allowance is `limits.LOGINS_AT_ONCE` tries, and
+    one more each `limits.LOGIN_EVERY_S` seconds; the shared one is `limits.LOGIN_STRANGERS` times
+    as large. A successful try is given back. Accounts that do not exist are counted like others. A
+    restart forgets all of it.
+    """
+
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         # When all tries are there again, in seconds; only of those who lack one.

@@ -1,12 +1,13 @@
-"""Numbers and times as people read them, each with its unit. Filters of the templates."""
+"""Numbers, times, bytes and series as people read them: filters of the templates, and charts."""
 
 from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import pairwise
 from typing import Final, Literal
 
 import msgspec
@@ -114,10 +115,6 @@ FILTERS: Final = {
 }
 
 
-# Bytes of records as a person reads them. What would not be seen, or would turn the text around
-# it, is written out: `\u202e`. Escaping for HTML is the template's.
-
-
 Show = Literal["json", "text", "hex"]
 SHOWS: Final[tuple[Show, ...]] = ("json", "text", "hex")
 # Control characters but tab and line feed; marks that join or turn text; lone surrogates.
@@ -138,12 +135,13 @@ class Shown:
 
 
 def visible(text: str) -> str:
-    return _UNSEEN.sub(_written_out, text)
+    """Invisible characters, and those that turn text around, are written as escapes."""
 
+    def escape(found: re.Match[str]) -> str:
+        code = ord(found[0])
+        return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
 
-def _written_out(found: re.Match[str]) -> str:
-    code = ord(found[0])
-    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
+    return _UNSEEN.sub(escape, text)
 
 
 def short(content: bytes) -> str:
@@ -196,9 +194,6 @@ def _hex(value: bytes, most: int) -> Shown:
     return Shown("\n".join(dumped), "hex", len(value) > lines * _HEX_LINE)
 
 
-# What changed from one version of a value to the next, line by line.
-
-
 @dataclass(frozen=True, slots=True)
 class Line:
     """`kind`: same, gone or new; gap where lines that are the same are left out."""
@@ -215,17 +210,9 @@ def differences(before: bytes | None, after: bytes | None) -> list[Line] | None:
     old, new = lines_of(before), lines_of(after)
     if max(len(old), len(new)) > limits.COMPARED_LINES_MAX:
         return None
-    return [
-        _line(text)
-        for text in list(difflib.unified_diff(old, new, lineterm="", n=2))[2:]  # without the head
-    ]
-
-
-def _line(text: str) -> Line:
-    if text.startswith("@@"):
-        return Line("gap", "")
-    kinds = {"-": "gone", "+": "new", " ": "same"}
-    return Line(kinds[text[0]], text[1:])
+    kinds = {"-": "gone", "+": "new", " ": "same", "@": "gap"}
+    compared = list(difflib.unified_diff(old, new, lineterm="", n=2))[2:]  # without the head
+    return [Line(kinds[one[0]], "" if one[0] == "@" else one[1:]) for one in compared]
 
 
 def neighbours(
@@ -234,3 +221,79 @@ def neighbours(
     """For each of some versions, newest first, how it differs from the next older one; the oldest
     has nothing to be compared with."""
     return [differences(values[i + 1], values[i]) for i in range(len(values) - 1)]
+
+
+WIDTH, HEIGHT = 300, 60
+_COLUMNS: Final = 150
+# Two samples further apart than this are not joined: in between the appliance was away.
+_GAP_US: Final = 3 * limits.SAMPLE_EVERY_S * 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class ChartLine:
+    """`paths`: what SVG's `polyline` takes, one for each stretch without a gap."""
+
+    name: str
+    paths: list[str]
+    latest: str
+
+
+@dataclass(frozen=True, slots=True)
+class Chart:
+    """`most`: the value of the upper edge, in words. `label` describes it for screen readers."""
+
+    title: str
+    lines: list[ChartLine]
+    most: str
+    label: str
+
+
+Point = tuple[int, float]
+"""Time in µs, and value."""
+
+
+def chart(
+    title: str,
+    series: Mapping[str, Sequence[Point]],
+    words: Callable[[float | None], str],
+    *,
+    from_us: int,
+    until_us: int,
+) -> Chart:
+    """`series`: points by name, oldest first; `words` formats a value."""
+    thinned = {name: _thinned(points, from_us, until_us) for name, points in series.items()}
+    most = max((value for points in thinned.values() for _, value in points), default=0.0)
+    lines = []
+    for name, points in series.items():
+        latest = words(points[-1][1] if points else None)
+        lines.append(ChartLine(name, _paths(thinned[name], most, from_us, until_us), latest))
+    now = ", ".join(f"{line.name} {line.latest}".strip() for line in lines)
+    return Chart(title, lines, words(most), f"{title}: now {now}; at most {words(most)}")
+
+
+def _thinned(points: Sequence[Point], from_us: int, until_us: int) -> list[Point]:
+    """The largest point of each column."""
+    width_us = max(1, (until_us - from_us) // _COLUMNS)
+    columns: dict[int, Point] = {}
+    for point in points:
+        column = (point[0] - from_us) // width_us
+        if column >= 0 and (column not in columns or point[1] >= columns[column][1]):
+            columns[column] = point
+    return list(columns.values())
+
+
+def _paths(points: Sequence[Point], most: float, from_us: int, until_us: int) -> list[str]:
+    stretches: list[list[Point]] = [[]] if points else []
+    gap_us = max(_GAP_US, 2 * (until_us - from_us) // _COLUMNS)
+    for before, point in pairwise([(0, 0.0), *points]):
+        if stretches[-1] and point[0] - before[0] > gap_us:
+            stretches.append([])
+        stretches[-1].append(point)
+    return [
+        " ".join(
+            f"{(at_us - from_us) * WIDTH / (until_us - from_us):.1f},"
+            f"{HEIGHT - 2 - (value / most if most else 0) * (HEIGHT - 4):.1f}"
+            for at_us, value in stretch
+        )
+        for stretch in stretches
+    ]

@@ -19,8 +19,9 @@ from seb_appliance.errors import ForkRefusedError, NameHeldError, TopicHeldError
 from seb_appliance.formats.topic_settings import TopicSettings
 from seb_appliance.ops.checks.check import CheckOptions, check_bucket
 from seb_appliance.ops.checks.findings import Findings
-from seb_appliance.ops.checks.listing import list_bucket
+from seb_appliance.ops.checks.objects import list_bucket
 from seb_appliance.ops.checks.reference import Reference
+from seb_appliance.state.database import StateDatabase
 from seb_appliance.state.tables import state_digest
 from seb_appliance.storage.journal.retry import RetryingStore
 from seb_appliance.storage.stores.counted import CountedStore
@@ -204,8 +205,9 @@ async def bucket_tells(place: Place, folder: Path) -> None:
     assert {problem.code for problem in report.findings.problems} <= {"object_unreferenced"}
     bucket_id = report.bucket_id
     folder.mkdir()
-    reference = await Reference.open(
-        folder, retrying, clock, findings, lambda *_: None, mode="A", bucket_id=bucket_id
+    database = await StateDatabase.open(folder / "reference.sqlite")
+    reference = Reference(
+        database, folder, retrying, clock, findings, lambda *_: None, mode="A", bucket_id=bucket_id
     )
     await reference.follow(await list_bucket(retrying, findings))
     await reference.close()

@@ -98,8 +98,8 @@ async def test_each_grant_tells_which_topics_it_matches_now(admin: Visitor) -> N
     shown = words(answer.text)
     assert "2 of 3 topics: orders.eu, orders.us" in shown
     assert "3 of 3 topics: bills, orders.eu, orders.us" in shown
-    assert "no topic that is there now" in shown
-    assert "everything, API keys and users included" in shown
+    assert "no existing topic" in shown
+    assert "everything, including API keys and users" in shown
     headers.pop("hx-request")
     page = await admin.client.post("/ui/api-keys/new", data=data, headers=headers)
     assert "<html" in page.text
@@ -177,7 +177,7 @@ async def test_a_disabled_key_is_refused_until_it_is_enabled(
     seb: RunningAppliance, admin: Visitor
 ) -> None:
     key_id, secret = await create(admin, name="switched")
-    for disabled, status, state in (("yes", 401, "disabled"), ("no", 200, "in force")):
+    for disabled, status, state in (("yes", 401, "disabled"), ("no", 200, "active")):
         answer = await admin.post(f"/ui/api-keys/{key_id}/disabled", disabled=disabled)
         assert answer.status_code == 303
         assert await status_with(seb, secret, "/v1/topics/orders.eu/records") == status

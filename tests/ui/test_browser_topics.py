@@ -116,7 +116,7 @@ def test_all_of_it_works_without_javascript(chromium: Browser, seb: Serving) -> 
         page.get_by_role("button", name="See what changes").click()
         expect(page.locator("main")).to_contain_text("fewer PUTs")
         page.get_by_role("button", name="Save").click()
-        expect(page.get_by_role("status")).to_contain_text("in force")
+        expect(page.get_by_role("status")).to_contain_text("saved")
         page.get_by_role("link", name="Records").click()
         page.get_by_label("From").select_option("earliest")
         page.get_by_label("With the text").fill('"count": 7,')

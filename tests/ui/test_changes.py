@@ -8,7 +8,7 @@ from typing import Any
 
 import httpx2
 import pytest
-from litestar import Router, get, post
+from litestar import Router
 from litestar.types import ASGIApp
 
 from seb_appliance.api.server.app import create_app
@@ -16,12 +16,10 @@ from seb_appliance.api.server.options import ApiOptions
 from seb_appliance.broker.ports import AuditQuery
 from seb_appliance.formats.topic_settings import TopicSettings
 from seb_appliance.ops.serve.http_server import ui_options
-from seb_appliance.ui import refusals
-from seb_appliance.ui.assets import Assets
-from seb_appliance.ui.page_context import AnyRequest, Change, Desk
-from seb_appliance.ui.pages import login
-from seb_appliance.ui.rendering import Renderer
-from seb_appliance.ui.sessions import Throttle
+from seb_appliance.ui.answers import Renderer
+from seb_appliance.ui.app import Assets, handlers
+from seb_appliance.ui.page_context import Desk, Routes, Visit
+from seb_appliance.ui.pages import users
 from tests.support.appliance import RunningAppliance, running_appliance
 from tests.ui.pages import Visitor, add_user
 
@@ -33,21 +31,22 @@ def a_page(seb: RunningAppliance) -> Router:
         seb.appliance.broker, options, Renderer(options.templates, Assets(options.static).url, str)
     )
 
-    @get("/topics")
-    async def show(request: AnyRequest) -> ASGIApp:
-        return desk.page(desk.enter(request), "settings", rows=[])
+    routes = Routes()
 
-    @post("/topics")
-    @desk.changes(frozenset({"name"}))
-    async def create(_request: AnyRequest, change: Change) -> ASGIApp:
-        name, actor = change.form.text("name"), change.visit.actor
-        await desk.broker.topics.create(name, TopicSettings(), actor)
-        return desk.see_other(change.visit, "/ui/topics", f"The topic {name} is there.")
+    @routes.get("/topics")
+    async def show(visit: Visit) -> ASGIApp:
+        return visit.page("settings", rows=[])
+
+    @routes.post("/topics", {"name"})
+    async def create(visit: Visit) -> ASGIApp:
+        name = visit.form.text("name")
+        await visit.broker.topics.create(name, TopicSettings(), visit.actor)
+        return visit.see_other("/ui/topics", f"The topic {name} is there.")
 
     return Router(
         path="/ui",
-        route_handlers=[show, create, *login.routes(desk, Throttle(options.clock))],
-        exception_handlers=refusals.handlers(desk),
+        route_handlers=[*map(desk.handler, [*routes.all, *users.routes.all])],
+        exception_handlers=handlers(desk),
     )
 
 

@@ -72,7 +72,7 @@ async def test_a_group_is_told_topic_by_topic_with_its_trend(
         lags = seb.appliance.broker.groups.lags(10)
         seb.appliance.history.lags.add(now_us - age_s * 1_000_000, lags)
     text = (await olga.get("/ui/groups/reports")).text
-    assert 'aria-label="Lag on orders.eu: now 2, at most 2"' in text
+    assert 'aria-label="Lag on orders.eu: now 2; at most 2"' in text
     assert "&lt;script&gt;alert(1)" in text
     assert "<script>alert" not in text
     assert re.search(r"orders\.us 3 3 0 0 B none", words(text))
@@ -157,7 +157,7 @@ async def test_a_group_that_moved_since_the_look_is_not_reset(
     fields = {"how": "earliest", "value": "", "topics": "", "stood": stood(shown)}
     answer = await admin.post("/ui/groups/moving/reset", **fields)
     assert answer.status_code == 422
-    assert "has moved since you looked" in answer.text
+    assert "has moved since the preview" in answer.text
     again = await admin.post("/ui/groups/moving/reset", **{**fields, "stood": stood(answer.text)})
     assert again.status_code == 303
 

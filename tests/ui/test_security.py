@@ -76,7 +76,7 @@ async def test_each_log_in_gives_a_new_session_and_ends_the_one_before(admin: Vi
 async def test_every_failure_has_one_answer(guest: Visitor, name: str, password: str) -> None:
     answer = await guest.log_in(name, password)
     assert answer.status_code == 401
-    assert "There is no such user, or this is not the password." in answer.text
+    assert "Wrong user name or password." in answer.text
     assert guest.token is None
     assert password == "" or password not in answer.text
 

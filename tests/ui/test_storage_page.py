@@ -84,12 +84,12 @@ async def test_an_admin_has_the_bucket_looked_at_and_everybody_reads_what_was_fo
             assert (await olga.post("/ui/storage/fsck")).status_code == 403
 
             assert (await ada.post("/ui/storage/doctor")).status_code == 303
-            assert "It has begun" in shown(await olga.get("/ui/storage")) + shown(
+            assert "The check has started" in shown(await olga.get("/ui/storage")) + shown(
                 await ada.get("/ui/storage")
             )
             assert "It runs:" in shown(await olga.get("/ui/storage", **CHECKS))
             await ada.post("/ui/storage/fsck")
-            assert "one check is on its way" in shown(await ada.get("/ui/storage"))
+            assert "another one is running" in shown(await ada.get("/ui/storage"))
             await checks.finished()
             text = shown(await olga.get("/ui/storage"))
             assert "Fit to run." in text
@@ -120,7 +120,7 @@ async def test_a_bucket_in_memory_is_not_looked_at(tmp_path: Path) -> None:
             assert "this one is in the memory" in text
             assert "Run doctor" not in text
             await ada.post("/ui/storage/doctor")
-            assert "Nothing was begun" in shown(await ada.get("/ui/storage"))
+            assert "No check was started" in shown(await ada.get("/ui/storage"))
 
 
 def shown(answer: httpx2.Response) -> str:

@@ -70,7 +70,10 @@ async def test_a_forks_page_names_its_parent_and_the_parents_counts_its_forks(
     text = (await olga.get("/ui/topics/forked.x")).text
     assert "Fork of" in text
     assert "shares its records below offset 2" in text
-    assert "what they share stays when this goes" in (await olga.get("/ui/topics/forked")).text
+    assert (
+        "shared records stay when this topic is deleted"
+        in (await olga.get("/ui/topics/forked")).text
+    )
     await seb.client.delete("/v1/topics/forked")
     assert (await olga.get("/ui/topics/forked")).status_code == 410
 

@@ -97,7 +97,7 @@ async def test_a_user_is_removed_only_by_name_and_never_by_themselves(
     assert (await admin.get("/ui/users/quinn")).status_code == 404
     answer = await admin.post("/ui/users/admin/remove", name="admin")
     assert answer.status_code == 403
-    assert "Nobody removes themselves" in answer.text
+    assert "You cannot remove yourself" in answer.text
     assert seb.appliance.broker.accounts.get("admin") is not None
 
 

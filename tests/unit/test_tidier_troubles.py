@@ -12,7 +12,7 @@ from seb_appliance import limits
 from seb_appliance.ops.jobs import tidier_job as tidier_keeper
 from seb_appliance.ops.serve.status import telemetry
 from seb_appliance.tasks import Supervisor
-from seb_appliance.ui.warnings import warnings
+from seb_appliance.ui.pages.overview import warnings
 from tests.support.fakes import FakeClock
 from tests.support.tidied import Place
 

@@ -61,7 +61,7 @@ def fsck(
     with need_server():
         from rich.console import Console
 
-        from seb_appliance.ops.checks.bucket_check import check
+        from seb_appliance.ops.checks.check import check
         from seb_appliance.ops.serve.process import start_progress
     with start_progress(Console(stderr=True)) as show:
         found = asyncio.run(

@@ -1,18 +1,17 @@
-"""Whether every offset from log start to log end lies in exactly one section that can be read."""
+"""Whether each offset from log start to log end lies in exactly one readable section."""
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field, replace
 
 from seb_appliance import limits
 from seb_appliance.broker.ports import LoadedState, TopicRow
 from seb_appliance.formats.operations import StoredSection
 from seb_appliance.ops.checks.findings import Problem
-from seb_appliance.ops.checks.listing import Listing
-from seb_appliance.ops.checks.reading import ObjectReader
+from seb_appliance.ops.checks.objects import Listing, ObjectReader
 from seb_appliance.state.database import StateDatabase
 from seb_appliance.storage import layout
 from seb_appliance.storage.layout import Claim, Mode
@@ -20,8 +19,8 @@ from seb_appliance.storage.layout import Claim, Mode
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A section in force: offsets `base` to `last`, and bytes of the object at `key`. `end`: from
-    there on (exclusive) its records are not the topic's, but its parent's alone."""
+    """A section in force: offsets `base` to `last`, and bytes of the object at `key`. Records from
+    `end` on belong to the parent only, not to the topic."""
 
     topic_id: int  # of whose section it is
     key: str
@@ -34,14 +33,14 @@ class Place:
 
     @property
     def answers_until(self) -> int:
-        """The offset after those that it has for the topic."""
+        """The offset after its last record of the topic."""
         return min(self.last + 1, self.end)
 
 
 @dataclass(slots=True)
 class InForce:
-    """What the log has put in force as of `state`'s position. `by_object`: sections by the key of
-    their object; `unknown_objects`: topics whose sections lie in no object that is in force."""
+    """What is in force as of `state`'s position. `by_object`: sections by the key of their object;
+    `homeless`: sections whose object is not in force."""
 
     state: LoadedState
     mode: Mode
@@ -62,15 +61,11 @@ class InForce:
                 self.by_topic[section.topic_id].append((key, section))
 
     def key_of_entry(self, seq: int) -> str:
-        claim, seq = self.entry_place(seq)
-        return layout.claimed_key(claim, seq) if claim else layout.create_only_key(seq)
-
-    def entry_place(self, seq: int) -> tuple[Claim | None, int]:
         if self.mode == "A":
-            return None, seq
+            return layout.create_only_key(seq)
         writers = self.state.writers
         writer = writers[bisect_right(writers, seq, key=lambda row: row.first_seq) - 1]
-        return Claim(writer.epoch, writer.writer_id), seq
+        return layout.claimed_key(Claim(writer.epoch, writer.writer_id), seq)
 
 
 class Coverage:
@@ -102,19 +97,20 @@ class Coverage:
                 )
 
     async def problems(self) -> list[Problem]:
-        """Everything that is missing, there twice, or unreadable."""
+        """What is missing, present twice, or unreadable."""
+        detail = "its object is not in force"
         found = [
-            Problem("condemned_in_force", "the log", "its object is not in force", None, _range(s))
+            Problem("condemned_in_force", "the log", detail, None, (s.base_offset, s.last_offset))
             for s in self._in_force.homeless
         ]
         for topic in self._in_force.state.topics:
-            if not topic.deleted:  # what is left of those, their forks read
+            if not topic.deleted:  # their remaining records are read by forks
                 found += await self._of_topic(topic)
         return found + self._epoch_entries()
 
     async def places(self, topic: TopicRow) -> AsyncIterator[Place]:
-        """The sections in force that answer for the topic, in the order of their offsets: what a
-        fork shares lies with those that it was forked from."""
+        """The sections in force that hold the topic's records, by offset; those that a fork shares
+        belong to its parents."""
         begin = topic.log_start_offset
         while True:
             owner, end = self._owner_of(topic, begin)
@@ -125,7 +121,7 @@ class Coverage:
             begin = end
 
     def _owner_of(self, topic: TopicRow, offset: int) -> tuple[TopicRow, int]:
-        """Whose sections answer for `offset`, and up to where (exclusive)."""
+        """The topic whose sections hold `offset`, and up to which offset (exclusive)."""
         end = limits.OFFSET_MAX + 1
         while offset < topic.fork_offset:
             end = min(end, topic.fork_offset)
@@ -134,7 +130,7 @@ class Coverage:
         return topic, end
 
     async def _own_places(self, topic: TopicRow, begin: int, end: int) -> AsyncIterator[Place]:
-        """Those of the topic's own sections with offsets from `begin` up to `end`."""
+        """The topic's own sections with offsets from `begin` up to `end`."""
         at = max(begin, topic.fork_offset)
         for key, section in self._in_force.by_topic.get(topic.topic_id, ()):
             at = max(at, section.last_offset + 1)
@@ -174,7 +170,7 @@ class Coverage:
                 found.append(_hole(topic.name, place.key, expected, place.base - 1))
             elif place.base < expected and not first:
                 again = place.base, min(expected, place.answers_until) - 1
-                detail = "these offsets lie in another section, too"
+                detail = "another section holds these offsets, too"
                 found.append(Problem("offsets_twice", place.key, detail, topic.name, again))
             first = False
             expected = max(expected, place.answers_until)
@@ -214,29 +210,25 @@ class Coverage:
         return self._present[key]
 
     def _epoch_entries(self) -> list[Problem]:
-        """In mode A every writer's first entry stays: its key fences the one before."""
+        """In mode A the first entry of each writer stays: its key fences the previous writer."""
         if self._in_force.mode == "B":
             return []
-        detail = "each writer's first entry must stay for ever"
-        return [
-            Problem("epoch_entry_missing", layout.create_only_key(writer.first_seq), detail)
-            for writer in self._in_force.state.writers
-            if not self._was_there(writer.first_seq)
-        ]
-
-    def _was_there(self, seq: int) -> bool:
-        key = layout.create_only_key(seq)
+        found = []
         runs = self._listing.entries.get(None)
-        is_newer = runs is None or not runs.lasts or seq > runs.lasts[-1]
-        return is_newer or (
-            runs is not None and runs.holds(seq, seq) and key not in self._reader.gone
-        )
+        for writer in self._in_force.state.writers:
+            seq, key = writer.first_seq, layout.create_only_key(writer.first_seq)
+            if runs is None or not runs.lasts or seq > runs.lasts[-1]:
+                continue  # newer than the listing
+            if not runs.holds(seq, seq) or key in self._reader.gone:
+                detail = "the first entry of each writer must be kept"
+                found.append(Problem("epoch_entry_missing", key, detail))
+        return found
 
 
 def unreferenced(
     in_force: InForce, listing: Listing, *, now_us: int, grace_ms: int
 ) -> Iterator[Problem]:
-    """Objects outside the journal that nothing refers to, and that nobody can still be making."""
+    """Objects outside the journal that nothing refers to, older than the grace time."""
     known = {row.key for row in in_force.state.objects}
     known.update(row.key for row in in_force.state.garbage)
     for key, info in listing.objects.items():
@@ -247,15 +239,5 @@ def unreferenced(
 
 
 def _hole(topic: str, key: str, first: int, last: int) -> Problem:
-    detail = "no section answers for these offsets"
+    detail = "no section holds these offsets"
     return Problem("offsets_missing", key, detail, topic, (first, last))
-
-
-def _range(section: StoredSection) -> tuple[int, int]:
-    return section.base_offset, section.last_offset
-
-
-def same(one: Sequence[Problem], other: Sequence[Problem]) -> list[Problem]:
-    """Problems that both have."""
-    known = set(other)
-    return [problem for problem in one if problem in known]

@@ -1,34 +1,31 @@
-"""What a check has found: problems with stable codes, and what to do about each."""
+"""The problems that a check may find: stable codes, severities and advice."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from seb_appliance import limits
 
-# damage: something acknowledged is lost, unreadable, or hangs by a thread. leftover: nothing is
-# lost, something lies about. local: of this machine's files only, which the bucket gives again.
+# damage: acknowledged records are lost, unreadable or at risk. leftover: nothing is lost, an object
+# is superfluous. local: only files of this machine, which can be rebuilt from the bucket.
 Severity = Literal["damage", "leftover", "local"]
 
 _RESTORE: Final = "Restore this object from a copy of the bucket; then check again."
-_START_MAKES_ANEW: Final = (
+_REBUILD: Final = (
     "Nothing is lost: run with --repair while the appliance is stopped, or let its next start "
-    "make the file anew from the bucket."
+    "rebuild the file from the bucket."
 )
 _SET_BACK: Final = (
     "The bucket has lost its newest entries, or was set back: restore it before anything starts."
 )
 _SNAPSHOT: Final = (
-    "Starts use an older snapshot, and a running appliance makes new ones: remove this one once "
-    "three newer ones are there."
+    "Starts use an older snapshot, and a running appliance makes new ones: remove this one when "
+    "there are three newer ones."
 )
-_TELL_US: Final = (
-    "Keep a copy of the bucket, stop the tidier (--tidier off), and report this: it should not be "
-    "possible."
-)
+_TELL_US: Final = "Keep a copy of the bucket, stop the tidier (--tidier off), and report this bug."
 
 CODES: Final[dict[str, tuple[Severity, str]]] = {
     "bucket_info_damaged": ("damage", _RESTORE),
@@ -44,17 +41,17 @@ CODES: Final[dict[str, tuple[Severity, str]]] = {
     "condemned_in_force": ("damage", _TELL_US),
     "snapshot_damaged": ("damage", _SNAPSHOT),
     "snapshot_differs": ("damage", _TELL_US),
-    "bucket_info_differs": ("leftover", "The next start mends this copy of what the bases say."),
-    "foreign_object": ("leftover", "It is nobody's here: look at it, and remove it by hand."),
+    "bucket_info_differs": ("leftover", "The next start repairs this copy of what the bases say."),
+    "foreign_object": ("leftover", "No appliance made it: look at it, and remove it by hand."),
     "object_unreferenced": (
         "leftover",
         "A running tidier removes it: let the appliance run, and look at `tidier` in seb status.",
     ),
-    "state_damaged": ("local", _START_MAKES_ANEW),
-    "state_differs": ("local", _START_MAKES_ANEW),
-    "key_index_damaged": ("local", _START_MAKES_ANEW),
-    "key_index_differs": ("local", _START_MAKES_ANEW),
-    "cache_damaged": ("local", _START_MAKES_ANEW),
+    "state_damaged": ("local", _REBUILD),
+    "state_differs": ("local", _REBUILD),
+    "key_index_damaged": ("local", _REBUILD),
+    "key_index_differs": ("local", _REBUILD),
+    "cache_damaged": ("local", _REBUILD),
 }
 
 
@@ -72,14 +69,26 @@ class Problem:
     def severity(self) -> Severity:
         return CODES[self.code][0]
 
-    @property
-    def advice(self) -> str:
-        return CODES[self.code][1]
+    def as_data(self) -> dict[str, Any]:
+        """For the terminal or JSON."""
+        severity, advice = CODES[self.code]
+        data: dict[str, Any] = {
+            "code": self.code,
+            "severity": severity,
+            "object": self.subject,
+            "detail": self.detail,
+            "advice": advice,
+        }
+        if self.topic is not None:
+            data["topic"] = self.topic
+        if self.offsets is not None:
+            data["first_offset"], data["last_offset"] = self.offsets
+        return data
 
 
 @dataclass(slots=True)
 class Findings:
-    """The first `FSCK_PROBLEMS_MAX` problems; all are counted."""
+    """All problems are counted; the first `FSCK_PROBLEMS_MAX` are kept."""
 
     problems: list[Problem] = field(default_factory=list)
     by_severity: Counter[Severity] = field(default_factory=Counter)
@@ -97,7 +106,7 @@ class Findings:
         self.add_all([Problem(code, subject, detail, topic, offsets)])
 
     def add_all(self, problems: Sequence[Problem]) -> None:
-        """Take problems; one that is known already is the same one."""
+        """Add problems; the same problem is counted once."""
         for problem in problems:
             if problem in self._known:
                 continue

@@ -1,13 +1,16 @@
-"""What the log amounts to: a state of our own, followed from the bucket alone, to compare with.
+"""The state that the log amounts to, built from the bucket alone, to compare others with.
 
-It begins at the first entry while all are there, else at the snapshot that is the floor, and stops
-at each seq that somebody wants to compare with: a snapshot's, or that of a local state.
+The replay begins at the first entry if all are there, else at the oldest snapshot that is needed,
+and takes a digest at each seq to compare: a snapshot's, or that of a local state.
 """
 
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 
 from seb_appliance.broker.ports import LoadedState
@@ -16,9 +19,8 @@ from seb_appliance.errors import CorruptObjectError, ObjectMissingError
 from seb_appliance.failpoints import NO_FAILPOINTS
 from seb_appliance.formats.entry import ORIGIN, Entry, Position
 from seb_appliance.ops.checks.findings import Findings
-from seb_appliance.ops.checks.listing import Listing
-from seb_appliance.ops.checks.state_file import StateFile, read_state
-from seb_appliance.state import files
+from seb_appliance.ops.checks.objects import Listing
+from seb_appliance.state import checks, files
 from seb_appliance.state.database import StateDatabase
 from seb_appliance.state.tables import state_digest
 from seb_appliance.storage import layout
@@ -31,8 +33,39 @@ from seb_appliance.storage.recovery.snapshots import SnapshotStore, floor_of
 from seb_appliance.storage.stores.object_store import list_all
 
 
+@dataclass(frozen=True, slots=True)
+class StateFile:
+    """`digest`: None for a file of an older release, which a replay of today may differ from."""
+
+    position: Position
+    bucket_id: bytes | None
+    digest: str | None
+
+
+async def read_state(path: Path) -> StateFile:
+    """Check the file at `path`, a copy that may be migrated. Raises CorruptObjectError."""
+
+    def is_older() -> bool:
+        try:
+            with closing(sqlite3.connect(path)) as connection:
+                query = "SELECT version_num FROM alembic_version"
+                return checks.needs_upgrade(connection.execute(query).fetchone()[0])
+        except (sqlite3.Error, TypeError):  # not a state file: the check below says so
+            return False
+
+    older = await asyncio.to_thread(is_older)
+    await StateDatabase.check(path)
+    database = await StateDatabase.open(path)
+    try:
+        position, bucket_id = await database.position(), await database.bucket_id()
+    finally:
+        await database.close()
+    digest = None if older else await asyncio.to_thread(state_digest, path)
+    return StateFile(position, bucket_id, digest)
+
+
 class _Stopping:
-    """A `Replica` that passes entries on, and takes the digest of the state at certain seqs."""
+    """A `Replica` that takes the digest of the state at certain seqs."""
 
     def __init__(self, database: StateDatabase, path: Path) -> None:
         self.digests: dict[int, str | None] = {}
@@ -65,7 +98,7 @@ class _Stopping:
 
 
 class Reference:
-    """Made by `open`. `is_whole`: the log could be followed to its end."""
+    """`folder` is empty but for the `database`. `is_whole`: the log was followed to its end."""
 
     def __init__(
         self,
@@ -79,10 +112,9 @@ class Reference:
         mode: Mode,
         bucket_id: bytes,
     ) -> None:
-        """For `open` only."""
         self.is_whole = False
         self.snapshots_compared = 0
-        self._database = database
+        self.database = database
         self._folder = folder
         self._findings = findings
         self._store = store
@@ -92,33 +124,8 @@ class Reference:
         self._log = log_of(mode, self._replay, bucket_id)
         self.chain = self._log.chain if isinstance(self._log, ClaimedLog) else None
 
-    @classmethod
-    async def open(
-        cls,
-        folder: Path,
-        store: RetryingStore,
-        clock: Clock,
-        findings: Findings,
-        progress: Progress,
-        *,
-        mode: Mode,
-        bucket_id: bytes,
-    ) -> Reference:
-        """Keeps its files in `folder`, which is empty."""
-        database = await StateDatabase.open(folder / "reference.sqlite")
-        return cls(
-            database,
-            folder,
-            store,
-            clock,
-            findings,
-            progress,
-            mode=mode,
-            bucket_id=bucket_id,
-        )
-
     async def close(self) -> None:
-        await self._database.close()
+        await self.database.close()
 
     @property
     def entries_replayed(self) -> int:
@@ -128,33 +135,27 @@ class Reference:
     def bucket_id(self) -> bytes:
         return self._log.bucket_id
 
-    @property
-    def database(self) -> StateDatabase:
-        return self._database
-
     async def position(self) -> Position:
-        return await self._database.position()
+        return await self.database.position()
 
     async def state(self) -> LoadedState:
-        return await self._database.load()
+        return await self.database.load()
 
     def stop_at(self, seq: int) -> None:
-        """Ask for the digest at `seq` before the log is followed."""
+        """Take the digest at `seq`. Call it before `follow`."""
         self._replica.digests.setdefault(seq, None)
 
     def digest_at(self, seq: int) -> str | None:
-        """None when the log was not followed through `seq`."""
+        """None if the log was not followed through `seq`."""
         return self._replica.digests.get(seq)
 
     async def holds(self, position: Position) -> bool:
         """Whether an entry (of a snapshot, of a local state) lies on the log."""
         return await self._log.holds(position)
 
-    # --- following the log ---
-
     async def follow(self, listing: Listing) -> None:
-        """From the beginning to the end. What breaks the log is a finding, and the next newer
-        snapshot is gone on from."""
+        """From the beginning to the end. A break is a finding; the replay then continues from the
+        next newer snapshot."""
         names = listing.snapshots
         for name in names:
             self.stop_at(name.seq)
@@ -171,8 +172,7 @@ class Reference:
             )
 
     async def catch_up(self) -> None:
-        """Follow what was added since. Entries that a writer has deleted meanwhile lie below a
-        newer snapshot."""
+        """Follow what was added since. Entries deleted meanwhile lie below a newer snapshot."""
         if self.is_whole:
             await self._to_the_end(await self._snapshots())
 
@@ -207,7 +207,7 @@ class Reference:
             at = await self.position()
             fresh = await self._snapshots()
             floor = floor_of(fresh)
-            # Below the floor entries may go at any time; damaged ones are found by reading them.
+            # Entries below the floor may be deleted at any time; reading finds damaged ones.
             if at.seq >= floor:
                 self._findings.add("log_broken", key, why)
                 broken = True
@@ -219,7 +219,7 @@ class Reference:
     async def _replay_from(self, position: Position) -> None:
         await self._log.look()
         if not await self._log.holds(position):
-            raise ReplayError("the log", f"does not hold entry {position.seq} any more")
+            raise ReplayError("the log", f"no longer holds entry {position.seq}")
         await self._log.replay(position)
 
     async def _begin_from(self, names: Sequence[SnapshotName], least_seq: int) -> bool:
@@ -230,16 +230,14 @@ class Reference:
             fetched = self._folder / "begin.sqlite"
             try:
                 await self._bucket.fetch(name, fetched)
-                position = await self._database.restore(fetched)
+                position = await self.database.restore(fetched)
             except (CorruptObjectError, ObjectMissingError):
-                continue  # `check_snapshots` tells
+                continue  # `check_snapshots` reports it
             finally:
                 fetched.unlink(missing_ok=True)
             if position.seq == name.seq:
                 return True
         return False
-
-    # --- snapshots ---
 
     async def _snapshots(self) -> list[SnapshotName]:
         listed = await list_all(self._store, layout.SNAPSHOTS)
@@ -247,7 +245,7 @@ class Reference:
         return sorted(name for name in names if name is not None)
 
     async def check_snapshots(self, names: Sequence[SnapshotName]) -> None:
-        """Each can be loaded, and is what replaying the journal up to its seq gives."""
+        """Each must load, and equal a replay of the journal up to its seq."""
         for name in names:
             path = self._folder / "snapshot.sqlite"
             try:
@@ -255,7 +253,7 @@ class Reference:
                 found = await read_state(path)
                 await self._compare(name, found)
             except ObjectMissingError:
-                continue  # a newer one has taken its place meanwhile
+                continue  # replaced by a newer one meanwhile
             except CorruptObjectError as error:
                 self._findings.add("snapshot_damaged", name.key, error.detail)
             finally:
@@ -272,6 +270,6 @@ class Reference:
         elif found.digest and (digest := self.digest_at(name.seq)):
             self.snapshots_compared += 1
             if digest != found.digest:
-                fault = "it differs from what replaying the journal up to its entry gives"
+                fault = "it differs from a replay of the journal up to its entry"
         if fault:
             self._findings.add("snapshot_differs", name.key, fault)

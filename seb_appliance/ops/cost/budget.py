@@ -15,9 +15,8 @@ from typing import Final
 import msgspec
 
 from seb_appliance.ops.cost.bill import bill
-from seb_appliance.ops.cost.ledger import Ledger, forecast
+from seb_appliance.ops.cost.ledger import SECOND_US, Ledger, Totals, forecast
 from seb_appliance.ops.cost.prices import Money, Prices
-from seb_appliance.ops.cost.usage import SECOND_US, Totals
 from seb_appliance.quantities import format_duration
 
 _HALVINGS: Final = 16

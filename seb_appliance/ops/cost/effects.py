@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from seb_appliance.ops.cost.bill import GB, bill
+from seb_appliance.ops.cost.ledger import SECOND_US, Month, Totals
 from seb_appliance.ops.cost.prices import Prices
-from seb_appliance.ops.cost.usage import SECOND_US, Month, Totals
 from seb_appliance.quantities import format_duration, format_size
 
 _MONTH_S: Final = 30 * 24 * 3600

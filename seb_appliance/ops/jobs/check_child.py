@@ -13,7 +13,7 @@ from typing import Final
 
 from seb_appliance.clock import SystemClock
 from seb_appliance.errors import SebError
-from seb_appliance.ops.checks.bucket_check import check
+from seb_appliance.ops.checks.check import check
 from seb_appliance.ops.checks.checkup import checkup
 from seb_appliance.ops.jobs.check_job import Ask, Told
 from seb_appliance.ops.jobs.tidier_process import first_frame, send_frame

@@ -21,11 +21,10 @@ from seb_appliance.broker.broker import Broker
 from seb_appliance.broker.upkeep.rewrite_jobs import Asked, Rewriter
 from seb_appliance.clock import Clock
 from seb_appliance.errors import SebError
+from seb_appliance.ops.cost.bill import CostReport, TopicCost, report, topic_costs
 from seb_appliance.ops.cost.budget import entry_requests, stretched
-from seb_appliance.ops.cost.ledger import Ledger, Observed
+from seb_appliance.ops.cost.ledger import Ledger, Observed, requests_of
 from seb_appliance.ops.cost.prices import Money, Prices
-from seb_appliance.ops.cost.report import CostReport, TopicCost, report, topic_costs
-from seb_appliance.ops.cost.usage import requests_of
 from seb_appliance.state.local import LocalFile
 from seb_appliance.storage.recovery.snapshots import SnapshotStore
 from seb_appliance.storage.stores.counted import CountedStore, RequestCounts

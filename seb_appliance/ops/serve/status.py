@@ -39,7 +39,7 @@ from seb_appliance.broker.status import (
     WaitingStatus,
     measured,
 )
-from seb_appliance.ops.cost.report import CostReport
+from seb_appliance.ops.cost.bill import CostReport
 from seb_appliance.ops.jobs.cost_job import CostKeeper
 from seb_appliance.ops.serve.assembly import Appliance
 

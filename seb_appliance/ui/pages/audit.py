@@ -1,29 +1,28 @@
-"""What operators did: by whom, what, and when; newest first."""
+"""The audit: who did what, and when; newest first."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Final
-from urllib.parse import urlencode
 
 import msgspec
-from litestar import get
-from litestar.handlers import HTTPRouteHandler
 from litestar.types import ASGIApp
 
 from seb_appliance import limits
 from seb_appliance.broker.ports import AuditQuery, AuditRow
 from seb_appliance.errors import BadRequestError
 from seb_appliance.ui.forms import Form, time_us
-from seb_appliance.ui.page_context import AnyRequest, Desk, FormProblem
+from seb_appliance.ui.page_context import FormProblem, Routes, Visit, link
 
-_FIELDS: Final = frozenset({"who", "what", "action", "from", "until", "before"})
+routes = Routes()
+_FIELDS: Final = ("action", "before", "from", "until", "what", "who")
 _PER_PAGE: Final = 50
+_PATH: Final = "/ui/audit"
 
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """One member of what changed. None: it was not there."""
+    """One changed member. None: it did not exist."""
 
     name: str
     before: str | None
@@ -36,40 +35,27 @@ class Line:
     changed: list[Changed]
 
 
-def routes(desk: Desk) -> list[HTTPRouteHandler]:
-    @get("/audit")
-    async def show(request: AnyRequest) -> ASGIApp:
-        visit = desk.enter(request, _FIELDS)
-        asked = {name: visit.query.text(name) for name in _FIELDS}
-        rows: list[AuditRow] = []
-        problem = None
-        try:
-            rows = await desk.broker.audit(_query(visit.query))
-        except BadRequestError as error:
-            problem = FormProblem(error.detail, asked)
-        more = len(rows) > _PER_PAGE
-        rows = rows[:_PER_PAGE]
-        older = {**asked, "before": str(rows[-1].number)} if more else {}
-        return desk.page(
-            visit,
-            "audit",
-            parts=frozenset({"audit-rows"}),
-            status=422 if problem else 200,
-            lines=[Line(row, _changed(row)) for row in rows],
-            asked=asked,
-            problem=problem,
-            older=_path(older),
-            newest=_path({**asked, "before": ""}) if asked["before"] else "",
-            filtered=any(asked.values()),
-        )
-
-    return [show]
-
-
-def _path(query: dict[str, str]) -> str:
-    """ "" for no query at all."""
-    given = {name: value for name, value in sorted(query.items()) if value}
-    return f"/ui/audit?{urlencode(given)}" if given else "/ui/audit" if query else ""
+@routes.get("/audit", _FIELDS)
+async def show(visit: Visit) -> ASGIApp:
+    asked = {name: visit.form.text(name) for name in _FIELDS}
+    rows: list[AuditRow] = []
+    problem = None
+    try:
+        rows = await visit.broker.audit(_query(visit.form))
+    except BadRequestError as error:
+        problem = FormProblem(error.detail, asked)
+    more = len(rows) > _PER_PAGE
+    rows = rows[:_PER_PAGE]
+    return visit.page(
+        "audit",
+        parts=["audit-rows"],
+        lines=[Line(row, _changed(row)) for row in rows],
+        asked=asked,
+        problem=problem,
+        older=link(_PATH, **asked | {"before": str(rows[-1].number)}) if more else "",
+        newest=link(_PATH, **asked | {"before": ""}) if asked["before"] else "",
+        filtered=any(asked.values()),
+    )
 
 
 def _query(form: Form) -> AuditQuery:
@@ -98,8 +84,8 @@ def _changed(row: AuditRow) -> list[Changed]:
 
 
 def _members(text: str | None, within: str = "") -> dict[str, str]:
-    """What a JSON object says, by name (`settings.linger_ms` for what lies deeper); null says
-    nothing. Texts are as they are, other values JSON."""
+    """The members of a JSON object by name (`settings.linger_ms` for nested ones), without nulls.
+    Strings as they are, other values as JSON."""
     if text is None:
         return {}
     found: dict[str, str] = {}

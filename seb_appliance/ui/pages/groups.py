@@ -1,13 +1,10 @@
-"""Consumer groups: how far they are behind, and what becomes of them."""
+"""Consumer groups: their lag, and how to reset or delete them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Final
-from urllib.parse import urlencode
 
-from litestar import get, post
-from litestar.handlers import HTTPRouteHandler
 from litestar.types import ASGIApp
 
 from seb_appliance import limits
@@ -15,80 +12,79 @@ from seb_appliance.broker.groups.consumer_groups import Sees
 from seb_appliance.broker.groups.groups import GroupTopicView, GroupView, ResetRow
 from seb_appliance.broker.values import From
 from seb_appliance.errors import BadNameError, BadParameterError, BadRequestError, NotFoundError
-from seb_appliance.ui.charts import Chart, trend
 from seb_appliance.ui.forms import Form, time_field, time_us, whole
-from seb_appliance.ui.page_context import AnyRequest, Change, Desk, FormProblem, Visit
-from seb_appliance.ui.units import count
+from seb_appliance.ui.page_context import FormProblem, Routes, Visit, link
+from seb_appliance.ui.units import Chart, chart, count
 
-_FIELDS: Final = frozenset({"filter", "after"})
+routes = Routes()
+_PATH: Final = "/ui/groups"
 _GROUPS_PER_PAGE: Final = 50
 _TOPICS_PER_PAGE: Final = 100
 _TREND_US: Final = 3600 * 1_000_000
 _TREND_US_MIN: Final = 120 * 1_000_000
+_RESET_FIELDS: Final = frozenset({"how", "value", "topics"})
+_HOWS: Final = {
+    "earliest": "the log start: all records",
+    "latest": "the log end: only new records",
+    "offset": "the offset",
+    "time": "the first record from this time on (UTC)",
+    "shift": "forward by this many records, or back (-100)",
+}
+_ROWS_SHOWN: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """Where a group stands on a topic. `trend` None: it is not watched, or not yet."""
+    """A group on a topic. `trend` None: it is not sampled, or not yet."""
 
     view: GroupTopicView
     trend: Chart | None
 
 
-def routes(desk: Desk) -> list[HTTPRouteHandler]:
-    @get("/groups")
-    async def show(request: AnyRequest) -> ASGIApp:
-        visit = desk.enter(request, _FIELDS)
-        words, after = visit.query.text("filter"), visit.query.text("after")
-        views, next_after = await desk.broker.groups.page(
-            after, _GROUPS_PER_PAGE, lambda group, _topic: words in group
-        )
-        return desk.page(
-            visit,
-            "groups",
-            parts=frozenset({"group-rows"}),
-            views=views,
-            words=words,
-            first=_path(words, "") if after else "",
-            following=_path(words, next_after) if next_after else "",
-        )
-
-    @get("/groups/{group:str}")
-    async def show_one(request: AnyRequest) -> ASGIApp:
-        visit = desk.enter(request, frozenset({"page"}))
-        return await page_of(desk, visit, request.scope["path_params"]["group"])
-
-    @post("/groups/{group:str}/delete")
-    @desk.changes(frozenset({"name"}))
-    async def delete(request: AnyRequest, change: Change) -> ASGIApp:
-        group: str = request.scope["path_params"]["group"]
-        typed = change.form.text("name")
-        if typed != group:
-            words = "This is not the name of the group; nothing was deleted."
-            return await page_of(desk, change.visit, group, FormProblem(words, {"name": typed}))
-        await desk.broker.groups.delete(group, change.visit.actor)
-        return desk.see_other(change.visit, "/ui/groups", f"The group {group} is deleted.")
-
-    return [show, show_one, delete]
+@routes.get("/groups", {"filter", "after"})
+async def show(visit: Visit) -> ASGIApp:
+    words, after = visit.form.text("filter"), visit.form.text("after")
+    views, next_after = await visit.broker.groups.page(
+        after, _GROUPS_PER_PAGE, lambda group, _topic: words in group
+    )
+    return visit.page(
+        "groups",
+        parts=["group-rows"],
+        views=views,
+        words=words,
+        first=link(_PATH, filter=words) if after else "",
+        following=link(_PATH, filter=words, after=next_after) if next_after else "",
+    )
 
 
-async def page_of(
-    desk: Desk, visit: Visit, group: str, problem: FormProblem | None = None
-) -> ASGIApp:
+@routes.get("/groups/{group:str}", {"page"})
+async def show_one(visit: Visit, group: str) -> ASGIApp:
+    return await _group_page(visit, group)
+
+
+@routes.post("/groups/{group:str}/delete", {"name"})
+async def delete(visit: Visit, group: str) -> ASGIApp:
+    typed = visit.form.text("name")
+    if typed != group:
+        words = "This is not the name of the group; nothing was deleted."
+        return await _group_page(visit, group, FormProblem(words, {"name": typed}))
+    await visit.broker.groups.delete(group, visit.actor)
+    return visit.see_other("/ui/groups", f"The group {group} is deleted.")
+
+
+async def _group_page(visit: Visit, group: str, problem: FormProblem | None = None) -> ASGIApp:
     """The page of one group, a hundred of its topics at a time. Raises GroupNotFoundError,
     BadRequestError."""
-    topics = desk.broker.groups.topics_of(group)
-    number = whole(visit.query.text("page", "1"), "page", smallest=1)
+    topics = visit.broker.groups.topics_of(group)
+    number = whole(visit.form.text("page", "1"), "page", smallest=1)
     shown = topics[(number - 1) * _TOPICS_PER_PAGE : number * _TOPICS_PER_PAGE]
-    view = await desk.broker.groups.describe(group, _only(shown))
+    view = await visit.broker.groups.describe(group, _only(shown))
     path = f"/ui/groups/{group}"
-    return desk.page(
-        visit,
+    return visit.page(
         "group",
-        parts=frozenset({"group-topics"}),
-        status=422 if problem else 200,
+        parts=["group-topics"],
         view=view,
-        lines=_lines(desk, view),
+        lines=_lines(visit, view),
         topic_count=len(topics),
         problem=problem,
         path=path if number == 1 else f"{path}?page={number}",
@@ -98,43 +94,24 @@ async def page_of(
 
 
 def _only(topics: list[str]) -> Sees:
-    """Lets the group through, and these of its topics."""
+    """The group, and these of its topics."""
     seen = frozenset(topics)
     return lambda _group, topic: topic is None or topic in seen
 
 
-def _lines(desk: Desk, view: GroupView) -> list[Line]:
-    until_us = desk.clock.wall_us()
+def _lines(visit: Visit, view: GroupView) -> list[Line]:
+    until_us = visit.now_us
     lines = []
     for topic in view.topics:
-        points = desk.options.lags.of(view.group, topic.topic_id)
+        points = visit.options.lags.of(view.group, topic.topic_id)
         shown = None
         if len(points) > 1:
-            # What began lately is drawn wider, so that it can be seen.
+            # Few samples are drawn wider, so that they can be seen.
             from_us = min(max(points[0][0], until_us - _TREND_US), until_us - _TREND_US_MIN)
-            words = f"Lag on {topic.topic}"
-            shown = trend(words, points, from_us=from_us, until_us=until_us)
+            title = f"Lag on {topic.topic}"
+            shown = chart(title, {"": points}, count, from_us=from_us, until_us=until_us)
         lines.append(Line(topic, shown))
     return lines
-
-
-def _path(words: str, after: str) -> str:
-    given = {name: value for name, value in (("filter", words), ("after", after)) if value}
-    return f"/ui/groups?{urlencode(given)}" if given else "/ui/groups"
-
-
-# Put a group somewhere else: first what that would do, then, if nothing moved, done.
-
-
-_RESET_FIELDS: Final = frozenset({"how", "value", "topics"})
-_HOWS: Final = {
-    "earliest": "the log start: every record that is there",
-    "latest": "the log end: none of those that are there",
-    "offset": "the offset",
-    "time": "the first record from this time on (UTC)",
-    "shift": "on by so many records, or back (-100)",
-}
-_ROWS_SHOWN: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,51 +125,37 @@ class Asked:
     body: str
 
 
-def reset_routes(desk: Desk) -> list[HTTPRouteHandler]:
-    @get("/groups/{group:str}/reset")
-    async def show(request: AnyRequest) -> ASGIApp:
-        visit = desk.enter(request, _RESET_FIELDS)
-        return await _page(desk, visit, _group(request), visit.query)
-
-    @post("/groups/{group:str}/reset")
-    @desk.changes(_RESET_FIELDS | {"stood"})
-    async def reset(request: AnyRequest, change: Change) -> ASGIApp:
-        group, form = _group(request), change.form
-        rows = await _plan(desk, group, form)
-        if _stood(rows) != form.raw("stood"):
-            words = (
-                "The group has moved since you looked, so nothing was changed. Stop its consumers."
-            )
-            return await _page(desk, change.visit, group, form, words)
-        done = await desk.broker.groups.reset(group, rows, change.visit.actor)
-        notice = f"{group} was reset on {count(len(done))} topic{'' if len(done) == 1 else 's'}."
-        return desk.see_other(change.visit, f"/ui/groups/{group}", notice)
-
-    return [show, reset]
+@routes.get("/groups/{group:str}/reset", _RESET_FIELDS)
+async def show_reset(visit: Visit, group: str) -> ASGIApp:
+    return await _reset_page(visit, group)
 
 
-def _group(request: AnyRequest) -> str:
-    group: str = request.scope["path_params"]["group"]
-    return group
+@routes.post("/groups/{group:str}/reset", _RESET_FIELDS | {"stood"})
+async def reset(visit: Visit, group: str) -> ASGIApp:
+    rows = await _plan(visit, group)
+    if _stood(rows) != visit.form.raw("stood"):
+        words = "The group has moved since the preview; nothing was changed. Stop its consumers."
+        return await _reset_page(visit, group, words)
+    done = await visit.broker.groups.reset(group, rows, visit.actor)
+    notice = f"{group} was reset on {count(len(done))} topic{'' if len(done) == 1 else 's'}."
+    return visit.see_other(f"/ui/groups/{group}", notice)
 
 
-async def _page(desk: Desk, visit: Visit, group: str, form: Form, moved: str = "") -> ASGIApp:
-    """What a reset would do; why not, if it would do nothing."""
-    topics = desk.broker.groups.topics_of(group)  # raises GroupNotFoundError
-    values = {name: form.text(name) for name in _RESET_FIELDS}
+async def _reset_page(visit: Visit, group: str, moved: str = "") -> ASGIApp:
+    """The preview of a reset."""
+    topics = visit.broker.groups.topics_of(group)  # raises GroupNotFoundError
+    values = {name: visit.form.text(name) for name in _RESET_FIELDS}
     rows: list[ResetRow] = []
     problem = FormProblem(moved, values) if moved else None
     asked = None
     if values["how"]:
         try:
-            asked = _asked(form)
-            rows = await _plan(desk, group, form)
+            asked = _asked(visit.form)
+            rows = await _plan(visit, group)
         except (BadNameError, BadParameterError, BadRequestError, NotFoundError) as error:
             problem = FormProblem(error.detail, values)
-    return desk.page(
-        visit,
+    return visit.page(
         "group_reset",
-        status=422 if problem else 200,
         group=group,
         hows=_HOWS,
         values=values,
@@ -206,12 +169,12 @@ async def _page(desk: Desk, visit: Visit, group: str, form: Form, moved: str = "
     )
 
 
-async def _plan(desk: Desk, group: str, form: Form) -> list[ResetRow]:
+async def _plan(visit: Visit, group: str) -> list[ResetRow]:
     """Raises BadRequestError, and what `pick` and `plan_reset` raise."""
-    asked, patterns = _asked(form), form.text("topics").split()
+    asked, patterns = _asked(visit.form), visit.form.text("topics").split()
     if len(patterns) > limits.RESET_PATTERNS_MAX:
         raise BadRequestError(f"At most {limits.RESET_PATTERNS_MAX} names and patterns.")
-    groups = desk.broker.groups
+    groups = visit.broker.groups
     topics = groups.pick(group, patterns) if patterns else groups.topics_of(group)
     return await groups.plan_reset(group, topics, asked.to, asked.shift)
 
@@ -237,5 +200,5 @@ def _asked(form: Form) -> Asked:
 
 
 def _stood(rows: list[ResetRow]) -> str:
-    """Where the group stands, to see whether it moves between a look and a reset."""
+    """The offsets of the group, to detect that it moved between the preview and the reset."""
     return " ".join(f"{row.topic_id}:{'-' if row.before is None else row.before}" for row in rows)

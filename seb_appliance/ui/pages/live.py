@@ -1,7 +1,7 @@
 """A topic followed in a browser: rows as records are stored, sent as `text/event-stream`.
 
-A person reads slower than programs write: twice a second come the newest rows, fifty at most, and
-how many records were left out between. Nobody is kept logged in by it, and it ends with the log-in.
+Twice a second, at most fifty of the newest rows are sent, and how many records were skipped. The
+stream does not extend the session, and ends with it.
 """
 
 from __future__ import annotations
@@ -9,8 +9,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from litestar import get
-from litestar.handlers import HTTPRouteHandler
 from litestar.types import ASGIApp, HTTPResponseBodyEvent, Receive, Scope, Send
 
 from seb_appliance import limits
@@ -18,45 +16,40 @@ from seb_appliance.broker.read.waiting import Follower
 from seb_appliance.broker.shares import OPERATOR
 from seb_appliance.broker.values import From, ReadRequest
 from seb_appliance.errors import FollowerTooSlowError, OffsetExpiredError, SebError
-from seb_appliance.ui.page_context import AnyRequest, Desk, Visit
+from seb_appliance.ui.page_context import Routes, Visit
 from seb_appliance.ui.pages.records import rows
-from seb_appliance.ui.pages.topic import topic_of
 
+routes = Routes()
 _HEADERS = [
     (b"content-type", b"text/event-stream; charset=utf-8"),
     (b"cache-control", b"no-store"),
-    (b"x-accel-buffering", b"no"),  # nginx would collect a buffer full first
+    (b"x-accel-buffering", b"no"),  # else nginx buffers the stream
     (b"connection", b"close"),  # the end of the answer is the end of the connection
 ]
 _PING = b": ping\n\n"
 _VALUE_CHARACTERS = 300
 
 
-def routes(desk: Desk) -> list[HTTPRouteHandler]:
-    @get("/topics/{topic:str}/live")
-    async def show(request: AnyRequest) -> ASGIApp:
-        visit, topic = desk.enter(request), topic_of(request)
-        return desk.page(visit, "live", view=desk.broker.topics.get(topic))
+@routes.get("/topics/{topic:str}/live")
+async def show(visit: Visit, topic: str) -> ASGIApp:
+    return visit.page("live", view=visit.broker.topics.get(topic))
 
-    @get("/topics/{topic:str}/live/rows")
-    async def follow(request: AnyRequest) -> ASGIApp:
-        visit, topic = desk.enter(request), topic_of(request)
-        return LiveRows(desk, visit, topic, desk.broker.topics.get(topic).log_end_offset)
 
-    return [show, follow]
+@routes.get("/topics/{topic:str}/live/rows")
+async def follow(visit: Visit, topic: str) -> ASGIApp:
+    return LiveRows(visit, topic, visit.broker.topics.get(topic).log_end_offset)
 
 
 class LiveRows:
-    """An ASGI application that sends one stream, of what is stored from `offset` on."""
+    """An ASGI application that sends the records from `offset` on."""
 
-    def __init__(self, desk: Desk, visit: Visit, topic: str, offset: int) -> None:
-        self._desk = desk
+    def __init__(self, visit: Visit, topic: str, offset: int) -> None:
         self._visit = visit
         self._topic = topic
         self._offset = offset
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        with self._desk.broker.follow(self._topic, OPERATOR) as follower:
+        with self._visit.broker.follow(self._topic, OPERATOR) as follower:
             await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
             leaving = asyncio.create_task(_disconnected(receive, follower.leave))
             last = b""
@@ -66,17 +59,17 @@ class LiveRows:
             finally:
                 leaving.cancel()
                 await asyncio.gather(leaving, return_exceptions=True)
-        # Its place is free: however long the client takes to hear this, it holds nothing.
+        # The follower's place is already free while the client receives this.
         await send(_body(last, more=False))
 
     async def _stream(self, follower: Follower, send: Send) -> bytes:
-        """Sends until there is a reason to end; what the client is told of it."""
-        rings = -1
+        """Sends until the stream ends; returns the last event, which says why."""
+        rings, sessions, token = -1, self._visit.desk.sessions, self._visit.token
         try:
-            while not (follower.left or follower.stopping) and self._is_logged_in():
+            while not (follower.left or follower.stopping) and sessions.find(token, used=False):
                 if follower.log_end_offset > self._offset:
                     await self._send(send, await self._rows(follower.log_end_offset))
-                    await self._desk.clock.sleep(limits.LIVE_PAUSE_S)
+                    await self._visit.options.clock.sleep(limits.LIVE_PAUSE_S)
                 elif rings != follower.rings:
                     await self._send(send, _PING)
                     rings = follower.rings
@@ -86,30 +79,22 @@ class LiveRows:
             return _event("ended", error.detail)
         return b""
 
-    def _is_logged_in(self) -> bool:
-        return self._desk.sessions.find(self._visit.token, used=False) is not None
-
     async def _rows(self, end: int) -> bytes:
         begin = max(self._offset, end - limits.LIVE_ROWS_AT_ONCE)
         wanted = ReadRequest(From(offset=begin), From(offset=end))
         try:
-            result = await self._desk.broker.read(self._topic, wanted)
+            result = await self._visit.broker.read(self._topic, wanted)
         except OffsetExpiredError:  # trimmed meanwhile
             self._offset = end
             return _PING
         skipped, self._offset = begin - self._offset, result.next_offset
         shown = rows(result, "text", _VALUE_CHARACTERS)
-        return _event(
-            "rows",
-            self._desk.fragment(
-                self._visit, "live_rows", rows=shown[::-1], skipped=skipped, topic=self._topic
-            ),
-        )
+        model = {"rows": shown[::-1], "skipped": skipped, "topic": self._topic}
+        return _event("rows", self._visit.fragment("live_rows", **model))
 
     async def _send(self, send: Send, content: bytes) -> None:
-        """Returns when the client has taken nearly all of it. Raises OverloadedError,
-        FollowerTooSlowError."""
-        followers = self._desk.broker.followers
+        """Raises OverloadedError, FollowerTooSlowError."""
+        followers = self._visit.broker.followers
         with followers.budget.reserve(OPERATOR, len(content)):
             try:
                 async with asyncio.timeout(limits.FOLLOWER_STALLED_S_MAX):
@@ -118,7 +103,7 @@ class LiveRows:
             except TimeoutError:
                 followers.cut += 1
                 raise FollowerTooSlowError(
-                    f"Nothing was taken for {limits.FOLLOWER_STALLED_S_MAX} s; load the page again."
+                    f"No data was taken for {limits.FOLLOWER_STALLED_S_MAX} s; reload the page."
                 ) from None
 
 

@@ -1,59 +1,50 @@
-"""The first page: how the appliance is, and how it was."""
+"""The overview: figures, charts and warnings of the whole appliance."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
-from litestar import get
-from litestar.handlers import HTTPRouteHandler
 from litestar.types import ASGIApp
 
 from seb_appliance import limits
 from seb_appliance.broker.status import StandbyStatus, Telemetry
 from seb_appliance.broker.topics.catalog import Totals
 from seb_appliance.errors import BadRequestError
-from seb_appliance.ui.charts import Chart, chart
 from seb_appliance.ui.history import Sample
 from seb_appliance.ui.options import Figure
-from seb_appliance.ui.page_context import AnyRequest, Desk
-from seb_appliance.ui.units import count, rate, share, size, size_rate, span
-from seb_appliance.ui.warnings import warnings
+from seb_appliance.ui.page_context import Routes, Visit
+from seb_appliance.ui.units import Chart, Point, chart, count, rate, share, size, size_rate, span
 
-_FIELDS: Final = frozenset({"span"})
+routes = Routes()
 SPANS_S: Final = {"15m": 900, "1h": 3_600, "6h": 6 * 3_600, "24h": 24 * 3_600}
 
 
-def routes(desk: Desk) -> list[HTTPRouteHandler]:
-    @get("/")
-    async def show(request: AnyRequest) -> ASGIApp:
-        visit = desk.enter(request, _FIELDS)
-        chosen = visit.query.text("span", "1h")
-        if chosen not in SPANS_S:
-            raise BadRequestError(f"The span is one of {', '.join(SPANS_S)}.")
-        telemetry, readiness = desk.options.telemetry(), await desk.broker.readiness()
-        now_us = desk.clock.wall_us()
-        from_us = now_us - SPANS_S[chosen] * 1_000_000
-        samples = desk.options.history.since(from_us)
-        totals = desk.broker.topic_lists.totals()
-        return desk.page(
-            visit,
-            "overview",
-            parts=frozenset({"overview-live"}),
-            ready=readiness.ready,
-            warnings=warnings(telemetry, readiness.sentences),
-            figures=[
-                *_figures(telemetry, totals, samples[-1] if samples else None),
-                *desk.options.cost(),
-            ],
-            charts=_charts(samples, from_us, now_us),
-            spans=list(SPANS_S),
-            chosen=chosen,
-            totals=totals,
-            every_s=limits.SAMPLE_EVERY_S,
-        )
-
-    return [show]
+@routes.get("/", {"span"})
+async def show(visit: Visit) -> ASGIApp:
+    chosen = visit.form.text("span", "1h")
+    if chosen not in SPANS_S:
+        raise BadRequestError(f"The span is one of {', '.join(SPANS_S)}.")
+    telemetry, readiness = visit.options.telemetry(), await visit.broker.readiness()
+    now_us = visit.now_us
+    from_us = now_us - SPANS_S[chosen] * 1_000_000
+    samples = visit.options.history.since(from_us)
+    totals = visit.broker.topic_lists.totals()
+    return visit.page(
+        "overview",
+        parts=["overview-live"],
+        ready=readiness.ready,
+        warnings=warnings(telemetry, readiness.sentences),
+        figures=[
+            *_figures(telemetry, totals, samples[-1] if samples else None),
+            *visit.options.cost(),
+        ],
+        charts=_charts(samples, from_us, now_us),
+        spans=list(SPANS_S),
+        chosen=chosen,
+        totals=totals,
+        every_s=limits.SAMPLE_EVERY_S,
+    )
 
 
 def _figures(telemetry: Telemetry, totals: Totals, latest: Sample | None) -> list[Figure]:
@@ -114,24 +105,64 @@ def _standby(standby: StandbyStatus) -> Figure:
 
 
 def _charts(samples: Sequence[Sample], from_us: int, until_us: int) -> list[Chart]:
-    ends = {"from_us": from_us, "until_us": until_us}
-    return [
-        chart("Records in", samples, [("", lambda s: s.records_in / s.seconds)], rate, **ends),
-        chart("Records out", samples, [("", lambda s: s.records_out / s.seconds)], rate, **ends),
-        chart("Bytes in", samples, [("", lambda s: s.bytes_in / s.seconds)], size_rate, **ends),
-        chart(
-            "PUT latency",
-            samples,
-            [("p50", lambda s: s.put_p50_s), ("p99", lambda s: s.put_p99_s)],
-            span,
-            **ends,
-        ),
-        chart(
-            "Requests to the bucket",
-            samples,
-            [("", lambda s: s.bucket_requests / s.seconds)],
-            rate,
-            **ends,
-        ),
-        chart("Stored", samples, [("", lambda s: float(s.size_bytes))], size, **ends),
+    def points(of: Callable[[Sample], float | None]) -> list[Point]:
+        return [(s.at_us, value) for s in samples if (value := of(s)) is not None]
+
+    latencies = {"p50": points(lambda s: s.put_p50_s), "p99": points(lambda s: s.put_p99_s)}
+    shown = (
+        ("Records in", {"": points(lambda s: s.records_in / s.seconds)}, rate),
+        ("Records out", {"": points(lambda s: s.records_out / s.seconds)}, rate),
+        ("Bytes in", {"": points(lambda s: s.bytes_in / s.seconds)}, size_rate),
+        ("PUT latency", latencies, span),
+        ("Requests to the bucket", {"": points(lambda s: s.bucket_requests / s.seconds)}, rate),
+        ("Stored", {"": points(lambda s: float(s.size_bytes))}, size),
+    )
+    return [chart(*one, from_us=from_us, until_us=until_us) for one in shown]
+
+
+def warnings(now: Telemetry, problems: Sequence[str]) -> list[str]:
+    """What an operator should know now, in sentences that say what to do. `problems`: why the
+    appliance is not ready, as in /readyz."""
+    status = now.status
+    bucket, waiting = status.bucket, status.waiting
+    found = [problem[:1].upper() + problem[1:].rstrip(".") + "." for problem in problems]
+    if bucket.failing_s is not None and not problems:
+        found.append(
+            f"The bucket has not answered for {span(bucket.failing_s)}: "
+            f"{bucket.failure}. Records wait; nothing acknowledged is lost."
+        )
+    for failure, sentence in (
+        (status.state.failure, "The SQLite view is not being updated"),
+        (status.snapshots.failure, "The last snapshot could not be made"),
+        (status.tidier.failure, "The tidier's last attempt failed"),
+        (status.key_index.failure, "The key index is not being updated"),
+    ):
+        if failure:
+            found.append(f"{sentence}: {failure.rstrip('.')}.")
+    found += [
+        f"A background task failed and was restarted ({task.name}: {task.failure.rstrip('.')}). "
+        "Look at the log."
+        for task in status.background
+        if task.failing
     ]
+    if status.tidier.overdue_s:
+        found.append(
+            f"The tidier is behind: journal entries should have been merged "
+            f"{span(status.tidier.overdue_s)} ago. Look at the storage page and at the log."
+        )
+    if now.cache.damaged:
+        found.append(
+            f"{count(now.cache.damaged)} reads failed their checksum and were not served. "
+            "Look at the log, and at the disk of the cache."
+        )
+    if waiting.pending_bytes > 0.8 * waiting.pending_bytes_max:
+        found.append("Almost all memory for waiting records is used; producers will be refused.")
+    found += [
+        f"{count(share.used)} of {count(share.limit)} {share.name.replace('_', ' ')} are in use, "
+        f"{count(share.largest_held)} of them by {share.largest or 'operators'}."
+        for share in status.shares
+        if share.used > 0.8 * share.limit and not share.forgets
+    ]
+    if status.journal.durability == "memory":
+        found.append("The bucket is this process's memory: everything is gone when it ends.")
+    return found

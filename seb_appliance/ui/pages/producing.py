@@ -1,58 +1,46 @@
-"""Records stored by hand: one that is typed, or some of another topic, sent on."""
+"""Store records from the page: a typed one, or copies of records of another topic."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from litestar import get, post
-from litestar.handlers import HTTPRouteHandler
 from litestar.types import ASGIApp
 
 from seb_appliance import limits
 from seb_appliance.broker.values import NewRecords, check_key, pack_headers
 from seb_appliance.errors import BadNameError, BadRequestError, NotFoundError, RecordTooLargeError
 from seb_appliance.ui.forms import Form
-from seb_appliance.ui.page_context import AnyRequest, Change, Desk, FormProblem, Visit
+from seb_appliance.ui.page_context import FormProblem, Routes, Visit
 from seb_appliance.ui.pages.records import RecordRow, number_of, parts, places, read_one, row
-from seb_appliance.ui.pages.topic import topic_of
 from seb_appliance.ui.units import count
 
+routes = Routes()
 _FIELDS: Final = frozenset({"key", "headers", "value", "tombstone"})
 _SEND: Final = frozenset({"offset", "to"})
 
 
-def routes(desk: Desk) -> list[HTTPRouteHandler]:
-    return [*_producing(desk), *_sending(desk)]
+@routes.get("/topics/{topic:str}/produce")
+async def show(visit: Visit, topic: str) -> ASGIApp:
+    return _produce_page(visit, topic, None)
 
 
-def _producing(desk: Desk) -> list[HTTPRouteHandler]:
-    @get("/topics/{topic:str}/produce")
-    async def show(request: AnyRequest) -> ASGIApp:
-        return _produce_page(desk, desk.enter(request), topic_of(request), None)
-
-    @post("/topics/{topic:str}/produce")
-    @desk.changes(_FIELDS)
-    async def produce(request: AnyRequest, change: Change) -> ASGIApp:
-        visit, topic = change.visit, topic_of(request)
-        try:
-            records = _typed(change.form)
-            stored = await desk.broker.appends.admin_produce(topic, records, visit.actor)
-        except (BadRequestError, RecordTooLargeError) as error:
-            problem = FormProblem(error.detail, change.form.values)
-            return _produce_page(desk, visit, topic, problem)
-        path = f"/ui/topics/{topic}/records/{stored.offset}"
-        return desk.see_other(visit, path, f"Stored at offset {count(stored.offset)}.")
-
-    return [show, produce]
+@routes.post("/topics/{topic:str}/produce", _FIELDS)
+async def produce(visit: Visit, topic: str) -> ASGIApp:
+    try:
+        records = _typed(visit.form)
+        stored = await visit.broker.appends.admin_produce(topic, records, visit.actor)
+    except (BadRequestError, RecordTooLargeError) as error:
+        problem = FormProblem(error.detail, visit.form.values)
+        return _produce_page(visit, topic, problem)
+    path = f"/ui/topics/{topic}/records/{stored.offset}"
+    return visit.see_other(path, f"Stored at offset {count(stored.offset)}.")
 
 
-def _produce_page(desk: Desk, visit: Visit, topic: str, problem: FormProblem | None) -> ASGIApp:
+def _produce_page(visit: Visit, topic: str, problem: FormProblem | None) -> ASGIApp:
     empty = dict.fromkeys(_FIELDS, "")
-    return desk.page(
-        visit,
+    return visit.page(
         "produce",
-        status=422 if problem else 200,
-        view=desk.broker.topics.get(topic),
+        view=visit.broker.topics.get(topic),
         problem=problem,
         values={**empty, **problem.values} if problem else empty,
     )
@@ -76,47 +64,39 @@ def _typed(form: Form) -> NewRecords:
     return NewRecords([value], [key], [pack_headers(headers)])
 
 
-def _sending(desk: Desk) -> list[HTTPRouteHandler]:
-    @get("/topics/{topic:str}/send")
-    async def preview(request: AnyRequest) -> ASGIApp:
-        return await _send_page(desk, desk.enter(request, _SEND), topic_of(request), None)
-
-    @post("/topics/{topic:str}/send")
-    @desk.changes(_SEND)
-    async def send(request: AnyRequest, change: Change) -> ASGIApp:
-        visit, topic, to = change.visit, topic_of(request), change.form.text("to")
-        try:
-            offsets = _offsets(change.form)
-            records, _ = await _read(desk, topic, offsets)
-            told = {"from_topic": topic, "from_offsets": offsets}
-            stored = await desk.broker.appends.admin_produce(to, records, visit.actor, told)
-        except (BadRequestError, BadNameError, NotFoundError, RecordTooLargeError) as error:
-            return await _send_page(desk, visit, topic, error.detail, change.form)
-        path = f"/ui/topics/{to}/records?start=offset&at={stored.offset}"
-        what = "1 record" if stored.count == 1 else f"{count(stored.count)} records"
-        said = f"{what} of {topic} {'is' if stored.count == 1 else 'are'} in {to} now, from offset "
-        return desk.see_other(visit, path, f"{said}{count(stored.offset)} on.")
-
-    return [preview, send]
+@routes.get("/topics/{topic:str}/send", _SEND)
+async def preview(visit: Visit, topic: str) -> ASGIApp:
+    return await _send_page(visit, topic)
 
 
-async def _send_page(
-    desk: Desk, visit: Visit, topic: str, detail: str | None, form: Form | None = None
-) -> ASGIApp:
-    asked = form or visit.query
-    view, to = desk.broker.topics.get(topic), asked.text("to")
+@routes.post("/topics/{topic:str}/send", _SEND)
+async def send(visit: Visit, topic: str) -> ASGIApp:
+    to = visit.form.text("to")
+    try:
+        offsets = _offsets(visit.form)
+        records, _ = await _read(visit, topic, offsets)
+        told = {"from_topic": topic, "from_offsets": offsets}
+        stored = await visit.broker.appends.admin_produce(to, records, visit.actor, told)
+    except (BadRequestError, BadNameError, NotFoundError, RecordTooLargeError) as error:
+        return await _send_page(visit, topic, error.detail)
+    path = f"/ui/topics/{to}/records?start=offset&at={stored.offset}"
+    what = "1 record" if stored.count == 1 else f"{count(stored.count)} records"
+    words = f"{what} of {topic} copied to {to}, from offset {count(stored.offset)} on."
+    return visit.see_other(path, words)
+
+
+async def _send_page(visit: Visit, topic: str, detail: str = "") -> ASGIApp:
+    view, to = visit.broker.topics.get(topic), visit.form.text("to")
     rows: list[RecordRow] = []
     size_bytes = 0
     try:
-        records, rows = await _read(desk, topic, _offsets(asked))
+        records, rows = await _read(visit, topic, _offsets(visit.form))
         size_bytes = sum(len(value or b"") for value in records.values)
-        target = desk.broker.topics.get(to) if to and not detail else None
+        target = visit.broker.topics.get(to) if to and not detail else None
     except (BadRequestError, NotFoundError) as error:
         detail, target = error.detail, None
-    return desk.page(
-        visit,
+    return visit.page(
         "send",
-        status=422 if detail else 200,
         view=view,
         rows=rows,
         size_bytes=size_bytes,
@@ -136,16 +116,16 @@ def _offsets(form: Form) -> list[int]:
     return sorted(chosen)
 
 
-async def _read(desk: Desk, topic: str, offsets: list[int]) -> tuple[NewRecords, list[RecordRow]]:
-    """The records, to be stored again: record key, value and headers as they are, the time of now.
-    Raises RecordNotFoundError, TopicNotFoundError, BadRequestError."""
+async def _read(visit: Visit, topic: str, offsets: list[int]) -> tuple[NewRecords, list[RecordRow]]:
+    """Copies of the records: record key, value and headers as they are. Raises
+    RecordNotFoundError, TopicNotFoundError, BadRequestError."""
     keys: list[bytes | None] = []
     values: list[bytes | None] = []
     headers: list[bytes] = []
     rows: list[RecordRow] = []
     size_bytes = 0
     for offset in offsets:
-        piece, i = next(places(await read_one(desk.broker, topic, offset)))
+        piece, i = next(places(await read_one(visit.broker, topic, offset)))
         key, value, packed = parts(piece, i)
         size_bytes += len(key or b"") + len(value or b"") + len(packed or b"")
         if size_bytes > limits.SENT_BYTES_MAX:

@@ -11,8 +11,6 @@ from typing import Final, cast
 from urllib.parse import urlencode
 
 import msgspec
-from litestar import get
-from litestar.handlers import HTTPRouteHandler
 from litestar.types import ASGIApp, HTTPResponseBodyEvent, Receive, Scope, Send
 
 from seb_appliance import limits
@@ -28,10 +26,10 @@ from seb_appliance.errors import (
 )
 from seb_appliance.ui.forms import Form, time_us
 from seb_appliance.ui.options import UiOptions
-from seb_appliance.ui.page_context import AnyRequest, Desk, FormProblem, Visit
-from seb_appliance.ui.pages.topic import topic_of
+from seb_appliance.ui.page_context import FormProblem, Routes, Visit
 from seb_appliance.ui.units import SHOWS, Show, Shown, short, shown, visible
 
+routes = Routes()
 # Records as rows of a table, and a bounded look through a topic for those that fit.
 
 
@@ -203,57 +201,50 @@ class Ways:
     later: str
 
 
-def routes(desk: Desk) -> list[HTTPRouteHandler]:
-    @get("/topics/{topic:str}/records")
-    async def show(request: AnyRequest) -> ASGIApp:
-        return await _page(desk, desk.enter(request, _QUERY), topic_of(request))
-
-    @get("/topics/{topic:str}/records/{offset:str}")
-    async def one(request: AnyRequest) -> ASGIApp:
-        visit = desk.enter(request, frozenset({"show"}))
-        topic, offset = topic_of(request), _offset(request.scope["path_params"]["offset"])
-        view, chosen = desk.broker.topics.get(topic), _show(visit.query)
-        found = await read_one(desk.broker, topic, offset)
-        piece, i = next(places(found))
-        return desk.page(
-            visit,
-            "record",
-            view=view,
-            row=row(piece, i, chosen, limits.VALUE_SHOWN_BYTES_MAX),
-            show=chosen,
-            shows=SHOWS,
-            earlier=await _earlier(desk.broker, topic, offset, found.log_start_offset),
-            later=await _later(desk.broker, topic, offset),
-        )
-
-    @get("/topics/{topic:str}/download")
-    async def download(request: AnyRequest) -> ASGIApp:
-        visit = desk.enter(request, frozenset({"offset", "most"}))
-        topic = topic_of(request)
-        begin = number_of(visit.query.text("offset", "0"), "offset", limits.OFFSET_MAX)
-        most = number_of(visit.query.text("most", "1000"), "most", limits.DOWNLOADED_RECORDS_MAX)
-        start = From(offset=max(begin, desk.broker.topics.get(topic).log_start_offset))
-        await desk.broker.read(topic, ReadRequest(start, max_records=1))  # refusals come first
-        return _Download(desk.broker, desk.options, topic, start, most)
-
-    return [show, one, download]
+@routes.get("/topics/{topic:str}/records", _QUERY)
+async def show(visit: Visit, topic: str) -> ASGIApp:
+    return await _page(visit, topic)
 
 
-async def _page(desk: Desk, visit: Visit, topic: str) -> ASGIApp:
+@routes.get("/topics/{topic:str}/records/{offset:str}", {"show"})
+async def one(visit: Visit, topic: str, offset: str) -> ASGIApp:
+    number = _offset(offset)
+    view, chosen = visit.broker.topics.get(topic), _show(visit.form)
+    found = await read_one(visit.broker, topic, number)
+    piece, i = next(places(found))
+    return visit.page(
+        "record",
+        view=view,
+        row=row(piece, i, chosen, limits.VALUE_SHOWN_BYTES_MAX),
+        show=chosen,
+        shows=SHOWS,
+        earlier=await _earlier(visit.broker, topic, number, found.log_start_offset),
+        later=await _later(visit.broker, topic, number),
+    )
+
+
+@routes.get("/topics/{topic:str}/download", {"offset", "most"})
+async def download(visit: Visit, topic: str) -> ASGIApp:
+    begin = number_of(visit.form.text("offset", "0"), "offset", limits.OFFSET_MAX)
+    most = number_of(visit.form.text("most", "1000"), "most", limits.DOWNLOADED_RECORDS_MAX)
+    start = From(offset=max(begin, visit.broker.topics.get(topic).log_start_offset))
+    await visit.broker.read(topic, ReadRequest(start, max_records=1))  # refusals come first
+    return _Download(visit.broker, visit.options, topic, start, most)
+
+
+async def _page(visit: Visit, topic: str) -> ASGIApp:
     """Nothing is read before somebody has said from where."""
-    view, query = desk.broker.topics.get(topic), visit.query
+    view, query = visit.broker.topics.get(topic), visit.form
     found, problem = None, None
     if query.text("start"):
         try:
-            found = await _found(desk, visit, topic)
+            found = await _found(visit, topic)
         except (BadRequestError, OffsetExpiredError, OffsetOutOfRangeError) as error:
             problem = FormProblem(error.detail, query.values)
     filtered = bool(query.text("text") or query.text("header")) or query.text("start") == "key"
-    return desk.page(
-        visit,
+    return visit.page(
         "records",
-        parts=frozenset({"record-rows"}),
-        status=422 if problem else 200,
+        parts=["record-rows"],
         view=view,
         found=found,
         problem=problem,
@@ -266,9 +257,9 @@ async def _page(desk: Desk, visit: Visit, topic: str) -> ASGIApp:
     )
 
 
-async def _found(desk: Desk, visit: Visit, topic: str) -> Found:
+async def _found(visit: Visit, topic: str) -> Found:
     """Raises BadRequestError, and what `Broker.read` raises."""
-    query = visit.query
+    query = visit.form
     most = int(_one_of(query.text("most", "25"), _MOST, "most"))
     kind, at = query.text("start"), query.text("at")
     wanted = Filter(
@@ -277,7 +268,7 @@ async def _found(desk: Desk, visit: Visit, topic: str) -> Found:
         query.raw("at").encode() if kind == "key" else None,
     )
     start = _start(_one_of(kind, tuple(STARTS), "start"), at, most, query.text("on"))
-    return await look(desk.broker, topic, start, most, wanted, _show(query))
+    return await look(visit.broker, topic, start, most, wanted, _show(query))
 
 
 def _offset(text: str) -> int:

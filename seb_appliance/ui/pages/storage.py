@@ -1,82 +1,76 @@
-"""What lies in the bucket and in the cache, what is tidied, and which requests that took."""
+"""The storage page (bucket, cache, tidier, requests, checks), and the settings page."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from litestar import get, post
-from litestar.handlers import HTTPRouteHandler
 from litestar.types import ASGIApp
 
 from seb_appliance import limits
 from seb_appliance.broker.counters import RequestCount
 from seb_appliance.broker.status import Telemetry
 from seb_appliance.ui.options import CheckKind, Figure
-from seb_appliance.ui.page_context import AnyRequest, Change, Desk
+from seb_appliance.ui.page_context import Routes, Visit
 from seb_appliance.ui.units import count, share, size
 
-# How the errors of stores read; others are shown by their names.
-_ANSWERS: Final = {"ObjectMissingError": "absent", "ObjectExistsError": "there already"}
+routes = Routes()
+# Store errors in words; others are shown by name.
+_ANSWERS: Final = {"ObjectMissingError": "absent", "ObjectExistsError": "exists"}
 
 
-def routes(desk: Desk) -> list[HTTPRouteHandler]:
-    @get("/storage")
-    async def show(request: AnyRequest) -> ASGIApp:
-        visit = desk.enter(request)
-        now = desk.options.telemetry()
-        status = now.status
-        return desk.page(
-            visit,
-            "storage",
-            parts=frozenset({"storage-live", "checks"}),
-            requests=_requests(now),
-            sections=[
-                ("In the bucket", _bucket(now)),
-                ("The tidier, since the start", _tidier(now)),
-                ("Reads, since the start", _reads(now)),
-            ],
-            failures=[one for one in (status.snapshots.failure, status.tidier.failure) if one],
-            answers=_ANSWERS,
-            bill=desk.options.bill(),
-            checks=desk.options.checks(),
-            every_s=limits.SAMPLE_EVERY_S,
-        )
-
-    @post("/storage/snapshot")
-    @desk.changes()
-    async def take_snapshot(_request: AnyRequest, change: Change) -> ASGIApp:
-        seq = await desk.options.snapshot()
-        words = f"The newest snapshot reaches up to entry {count(seq)}."
-        return desk.see_other(change.visit, "/ui/storage", words)
-
-    return [show, take_snapshot, *_checking(desk)]
+@routes.get("/storage")
+async def show(visit: Visit) -> ASGIApp:
+    now = visit.options.telemetry()
+    status = now.status
+    return visit.page(
+        "storage",
+        parts=["storage-live", "checks"],
+        requests=_requests(now),
+        sections=[
+            ("In the bucket", _bucket(now)),
+            ("The tidier, since the start", _tidier(now)),
+            ("Reads, since the start", _reads(now)),
+        ],
+        failures=[one for one in (status.snapshots.failure, status.tidier.failure) if one],
+        answers=_ANSWERS,
+        bill=visit.options.bill(),
+        checks=visit.options.checks(),
+        every_s=limits.SAMPLE_EVERY_S,
+    )
 
 
-def _checking(desk: Desk) -> list[HTTPRouteHandler]:
-    """They ask the bucket for much: an admin begins them, one at a time."""
-
-    @post("/storage/doctor")
-    @desk.changes()
-    async def doctor(_request: AnyRequest, change: Change) -> ASGIApp:
-        return _begin(desk, change, "doctor")
-
-    @post("/storage/fsck")
-    @desk.changes()
-    async def fsck(_request: AnyRequest, change: Change) -> ASGIApp:
-        return _begin(desk, change, "fsck")
-
-    return [doctor, fsck]
+@routes.get("/settings")
+async def settings(visit: Visit) -> ASGIApp:
+    return visit.page("settings", rows=visit.options.settings())
 
 
-def _begin(desk: Desk, change: Change, kind: CheckKind) -> ASGIApp:
-    words = "It has begun; what it finds comes below."
-    if not desk.options.begin_check(kind):
-        words = "Nothing was begun: one check is on its way, and there is one at a time."
-    return desk.see_other(change.visit, "/ui/storage#checks", words)
+@routes.post("/storage/snapshot")
+async def take_snapshot(visit: Visit) -> ASGIApp:
+    seq = await visit.options.snapshot()
+    words = f"The newest snapshot reaches up to entry {count(seq)}."
+    return visit.see_other("/ui/storage", words)
+
+
+@routes.post("/storage/doctor")
+async def doctor(visit: Visit) -> ASGIApp:
+    return _begin(visit, "doctor")
+
+
+@routes.post("/storage/fsck")
+async def fsck(visit: Visit) -> ASGIApp:
+    return _begin(visit, "fsck")
+
+
+def _begin(visit: Visit, kind: CheckKind) -> ASGIApp:
+    """Checks make many requests to the bucket: an admin starts them, one at a time."""
+    words = "The check has started. Its findings are shown below."
+    if not visit.options.begin_check(kind):
+        words = "No check was started: another one is running."
+    return visit.see_other("/ui/storage#checks", words)
 
 
 def _requests(now: Telemetry) -> list[RequestCount]:
-    """Ours, and those of the tidier's process, of which only the number is known."""
+    """Those of this process and of the tidier's; of the latter only the number is known."""
     others = [
         RequestCount(row.kind, "", row.requests, purpose="tidier") for row in now.tidier_requests
     ]
@@ -135,15 +129,3 @@ def _reads(now: Telemetry) -> list[Figure]:
         Figure("Hit rate", share(cached / reads if reads else None), "memory and cache"),
         Figure("Damaged", count(read.damaged), "reads whose checksum failed"),
     ]
-
-
-# The settings in force, and where each came from.
-
-
-def setting_routes(desk: Desk) -> list[HTTPRouteHandler]:
-    @get("/settings")
-    async def show(request: AnyRequest) -> ASGIApp:
-        visit = desk.enter(request)
-        return desk.page(visit, "settings", rows=desk.options.settings())
-
-    return [show]

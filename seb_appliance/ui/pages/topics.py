@@ -1,4 +1,4 @@
-"""All topics: how much each holds, who reads it, and how far behind; and a form for a new one."""
+"""The list of topics, and the form to create one."""
 
 from __future__ import annotations
 
@@ -7,10 +7,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
-from urllib.parse import urlencode
 
-from litestar import get, post
-from litestar.handlers import HTTPRouteHandler
 from litestar.types import ASGIApp
 
 from seb_appliance import limits
@@ -20,8 +17,8 @@ from seb_appliance.broker.values import TopicView
 from seb_appliance.errors import RefusedError, TopicNotFoundError
 from seb_appliance.formats.topic_settings import TopicSettings
 from seb_appliance.ui.history import TopicRate
-from seb_appliance.ui.page_context import AnyRequest, Change, Desk, FormProblem, Visit
-from seb_appliance.ui.pages.topic_settings import (
+from seb_appliance.ui.page_context import FormProblem, Routes, Visit, link
+from seb_appliance.ui.pages.topic import (
     FIELDS,
     FORM,
     changes_of,
@@ -30,7 +27,8 @@ from seb_appliance.ui.pages.topic_settings import (
     retention,
 )
 
-_QUERY: Final = frozenset({"match", "after"})
+routes = Routes()
+_PATH: Final = "/ui/topics"
 _PER_PAGE: Final = 50
 _AT_ONCE: Final = 500  # names matched without a break; a few milliseconds
 
@@ -45,29 +43,26 @@ class Line:
     rate: TopicRate | None
 
 
-def routes(desk: Desk) -> list[HTTPRouteHandler]:
-    @get("/topics")
-    async def show(request: AnyRequest) -> ASGIApp:
-        return await _list(desk, desk.enter(request, _QUERY), None)
-
-    @post("/topics")
-    @desk.changes(FIELDS | {"name"})
-    async def create(_request: AnyRequest, change: Change) -> ASGIApp:
-        name, visit = change.form.text("name"), change.visit
-        try:
-            settings = TopicSettings(**changes_of(change.form))
-            _, made = await desk.broker.topics.create(name, settings, visit.actor)
-        except RefusedError as error:
-            return await _list(desk, visit, FormProblem(in_words(error), change.form.values))
-        said = "is there" if made else "was there already, with these settings"
-        return desk.see_other(visit, f"/ui/topics/{name}", f"The topic {name} {said}.")
-
-    return [show, create]
+@routes.get("/topics", {"match", "after"})
+async def show(visit: Visit) -> ASGIApp:
+    return await _list(visit, None)
 
 
-async def _list(desk: Desk, visit: Visit, problem: FormProblem | None) -> ASGIApp:
-    match, after = visit.query.text("match"), visit.query.text("after")
-    names = desk.broker.topic_lists.names()
+@routes.post("/topics", FIELDS | {"name"})
+async def create(visit: Visit) -> ASGIApp:
+    name = visit.form.text("name")
+    try:
+        settings = TopicSettings(**changes_of(visit.form))
+        _, made = await visit.broker.topics.create(name, settings, visit.actor)
+    except RefusedError as error:
+        return await _list(visit, FormProblem(in_words(error), visit.form.values))
+    said = "is created" if made else "already exists, with these settings"
+    return visit.see_other(f"/ui/topics/{name}", f"The topic {name} {said}.")
+
+
+async def _list(visit: Visit, problem: FormProblem | None) -> ASGIApp:
+    match, after = visit.form.text("match"), visit.form.text("after")
+    names = visit.broker.topic_lists.names()
     filter_problem = None
     found: list[str] = []
     try:
@@ -76,29 +71,22 @@ async def _list(desk: Desk, visit: Visit, problem: FormProblem | None) -> ASGIAp
         filter_problem = FormProblem(error.detail, {})
     more = len(found) > _PER_PAGE
     found = found[:_PER_PAGE]
-    return desk.page(
-        visit,
+    return visit.page(
         "topics",
-        parts=frozenset({"topic-rows"}),
-        status=422 if problem or filter_problem else 200,
-        lines=await _lines(desk, found),
+        parts=["topic-rows"],
+        lines=await _lines(visit, found),
         topics=len(names),
         match=match,
         filter_problem=filter_problem,
         problem=problem,
         form=FORM,
-        defaults=defaults(desk.broker.topics.effective(TopicSettings())),
+        defaults=defaults(visit.broker.topics.effective(TopicSettings())),
         values=problem.values if problem else {},
-        here=_path(match, after),
+        here=link(_PATH, match=match, after=after),
         every_s=limits.SAMPLE_EVERY_S,
-        first=_path(match, "") if after else "",
-        more=_path(match, found[-1]) if more else "",
+        first=link(_PATH, match=match) if after else "",
+        more=link(_PATH, match=match, after=found[-1]) if more else "",
     )
-
-
-def _path(match: str, after: str) -> str:
-    given = {name: value for name, value in (("match", match), ("after", after)) if value}
-    return f"/ui/topics?{urlencode(given)}" if given else "/ui/topics"
 
 
 async def _matching(names: Sequence[str], match: str, most: int) -> list[str]:
@@ -121,8 +109,8 @@ async def _matching(names: Sequence[str], match: str, most: int) -> list[str]:
     return found[:most]
 
 
-async def _lines(desk: Desk, names: Sequence[str]) -> list[Line]:
-    broker = desk.broker
+async def _lines(visit: Visit, names: Sequence[str]) -> list[Line]:
+    broker = visit.broker
     readers = await broker.topic_lists.readers(names)
     lines = []
     for name in names:
@@ -132,6 +120,6 @@ async def _lines(desk: Desk, names: Sequence[str]) -> list[Line]:
         except TopicNotFoundError:  # deleted meanwhile
             continue
         records = view.log_end_offset - view.log_start_offset
-        kept, rate = retention(view.effective), desk.options.rates.of(view.topic_id)
+        kept, rate = retention(view.effective), visit.options.rates.of(view.topic_id)
         lines.append(Line(view, records, last_us, kept, readers.get(name, Readers()), rate))
     return lines

@@ -1,119 +1,159 @@
-"""Users of this page: who they are, and, for admins, what becomes of them."""
+"""Log-in, log-out, and the users of the admin page."""
 
 from __future__ import annotations
 
 import unicodedata
 from typing import Final
 
-from litestar import get, post
-from litestar.handlers import HTTPRouteHandler
 from litestar.types import ASGIApp
 
+from seb_appliance import limits
 from seb_appliance.broker.access.users import check_user_name
 from seb_appliance.broker.ports import UserRow
-from seb_appliance.errors import BadNameError, BadRequestError, ForbiddenError, NotFoundError
+from seb_appliance.errors import (
+    BadNameError,
+    BadRequestError,
+    ForbiddenError,
+    NotFoundError,
+    QuotaExceededError,
+)
 from seb_appliance.formats.operations import Role
-from seb_appliance.ui.page_context import AnyRequest, Change, Desk, FormProblem, Visit
+from seb_appliance.ui import answers
+from seb_appliance.ui.page_context import LOGIN, FormProblem, Routes, Visit
 
+routes = Routes()
 _PATH: Final = "/ui/users"
 _ROLES: Final[dict[str, Role]] = {"viewer": "viewer", "admin": "admin"}
 
 
-def routes(desk: Desk) -> list[HTTPRouteHandler]:
-    return [*_listing(desk), *_changing(desk)]
+@routes.get("/login", {"next"}, role="anyone")
+async def show_log_in(visit: Visit) -> ASGIApp:
+    way_back = answers.local_path(visit.form.raw("next", answers.START))
+    if visit.session is not None:
+        return answers.see_other(way_back)
+    return _log_in_page(visit, way_back)
 
 
-def _listing(desk: Desk) -> list[HTTPRouteHandler]:
-    @get("/users")
-    async def show(request: AnyRequest) -> ASGIApp:
-        return _page(desk, desk.enter(request))
-
-    @post("/users")
-    @desk.changes(frozenset({"name", "role", "password"}))
-    async def add(_request: AnyRequest, change: Change) -> ASGIApp:
-        visit, form = change.visit, change.form
-        name, asked = form.text("name"), form.text("role")
-        try:
-            check_user_name(name)
-            role = _role(asked)
-            password_hash = await _hash(desk, form.raw("password"))
-            await desk.broker.accounts.add(name, role, password_hash, visit.actor)
-        except (BadNameError, BadRequestError) as error:
-            return _page(desk, visit, FormProblem(error.detail, {"name": name, "role": asked}))
-        return desk.see_other(visit, _PATH, f"{name} can log in, as {role}.")
-
-    @get("/users/{name:str}")
-    async def show_one(request: AnyRequest) -> ASGIApp:
-        visit = desk.enter(request)
-        return _page_of(desk, visit, _user(desk, request))
-
-    return [show, add, show_one]
+@routes.post("/login", {"name", "password", "next"}, role="anyone", query={"next"})
+async def log_in(visit: Visit) -> ASGIApp:
+    """Every failure has the same answer, whether the user exists or not."""
+    name, password = visit.form.text("name"), visit.form.raw("password")
+    way_back = answers.local_path(visit.form.raw("next", answers.START))
+    sessions, throttle = visit.desk.sessions, visit.desk.throttle
+    if not throttle.take(visit.address, name):
+        raise QuotaExceededError(
+            "Too many log-ins failed from this address or for this user. Wait "
+            f"{limits.LOGIN_EVERY_S} seconds and try again.",
+            retry_after_s=limits.LOGIN_EVERY_S,
+        )
+    user = visit.broker.accounts.get(name)
+    # A very long password would cost much time: it is cut to one character over the limit.
+    given = unicodedata.normalize("NFC", password[: limits.PASSWORD_CHARACTERS_MAX + 1])
+    found = await visit.options.passwords.matches(given, user.password_hash if user else None)
+    if not found or user is None or visit.broker.accounts.get(name) is not user:
+        problem = FormProblem("Wrong user name or password.", {"name": name})
+        return _log_in_page(visit, way_back, problem)
+    throttle.succeeded(visit.address, name)
+    sessions.end(visit.token)
+    return visit.with_cookie(way_back, sessions.begin(user))
 
 
-def _changing(desk: Desk) -> list[HTTPRouteHandler]:
-    @post("/users/{name:str}/password")
-    @desk.changes(frozenset({"password"}))
-    async def set_password(request: AnyRequest, change: Change) -> ASGIApp:
-        user = _user(desk, request)
-        try:
-            password_hash = await _hash(desk, change.form.raw("password"))
-        except BadRequestError as error:
-            return _page_of(desk, change.visit, user, error.detail)
-        await desk.broker.accounts.set_password(user.name, password_hash, change.visit.actor)
-        words = f"{user.name} has another password, and is logged out everywhere."
-        return desk.see_other(change.visit, f"{_PATH}/{user.name}", words)
+@routes.post("/logout", role="viewer")
+async def log_out(visit: Visit) -> ASGIApp:
+    visit.desk.sessions.end(visit.token)
+    return visit.with_cookie(LOGIN, "")
 
-    @post("/users/{name:str}/logout")
-    @desk.changes()
-    async def log_out(request: AnyRequest, change: Change) -> ASGIApp:
-        user = _user(desk, request)
-        desk.sessions.end_all(user.name)
-        words = f"{user.name} is logged out everywhere."
-        return desk.see_other(change.visit, f"{_PATH}/{user.name}", words)
 
-    @post("/users/{name:str}/remove")
-    @desk.changes(frozenset({"name"}))
-    async def remove(request: AnyRequest, change: Change) -> ASGIApp:
-        user = _user(desk, request)
-        if user.name == change.visit.user.name:  # so that an admin is left
-            raise ForbiddenError("Nobody removes themselves here. Another admin can do it.")
-        if change.form.text("name") != user.name:
-            words = "This is not the name of the user; nobody was removed."
-            return _page_of(desk, change.visit, user, words)
-        await desk.broker.accounts.remove(user.name, change.visit.actor)
-        return desk.see_other(change.visit, _PATH, f"{user.name} is removed, and logged out.")
+@routes.post("/logout-everywhere", role="viewer")
+async def log_out_everywhere(visit: Visit) -> ASGIApp:
+    visit.desk.sessions.end_all(visit.user.name)
+    return visit.with_cookie(LOGIN, "")
 
-    return [set_password, log_out, remove]
+
+def _log_in_page(visit: Visit, way_back: str, problem: FormProblem | None = None) -> ASGIApp:
+    return visit.page(
+        "login",
+        status=401 if problem else 200,
+        way_back=way_back,
+        problem=problem,
+        has_users=bool(visit.broker.accounts.all()),
+    )
+
+
+@routes.get("/users")
+async def show(visit: Visit) -> ASGIApp:
+    return visit.page("users", users=visit.broker.accounts.all(), problem=None)
+
+
+@routes.post("/users", {"name", "role", "password"})
+async def add(visit: Visit) -> ASGIApp:
+    form, accounts = visit.form, visit.broker.accounts
+    name, role = form.text("name"), form.text("role")
+    try:
+        check_user_name(name)
+        known = _role(role)
+        password_hash = await _hash(visit)
+        await accounts.add(name, known, password_hash, visit.actor)
+    except (BadNameError, BadRequestError) as error:
+        problem = FormProblem(error.detail, {"name": name, "role": role})
+        return visit.page("users", users=accounts.all(), problem=problem)
+    return visit.see_other(_PATH, f"{name} can log in, as {role}.")
+
+
+@routes.get("/users/{name:str}")
+async def show_one(visit: Visit, name: str) -> ASGIApp:
+    return _page(visit, _user(visit, name))
+
+
+@routes.post("/users/{name:str}/password", {"password"})
+async def set_password(visit: Visit, name: str) -> ASGIApp:
+    user = _user(visit, name)
+    try:
+        password_hash = await _hash(visit)
+    except BadRequestError as error:
+        return _page(visit, user, error.detail)
+    await visit.broker.accounts.set_password(name, password_hash, visit.actor)
+    words = f"{name} has a new password, and is logged out everywhere."
+    return visit.see_other(f"{_PATH}/{name}", words)
+
+
+@routes.post("/users/{name:str}/logout")
+async def log_out_user(visit: Visit, name: str) -> ASGIApp:
+    visit.desk.sessions.end_all(_user(visit, name).name)
+    return visit.see_other(f"{_PATH}/{name}", f"{name} is logged out everywhere.")
+
+
+@routes.post("/users/{name:str}/remove", {"name"})
+async def remove(visit: Visit, name: str) -> ASGIApp:
+    user = _user(visit, name)
+    if name == visit.user.name:  # so that at least one admin remains
+        raise ForbiddenError("You cannot remove yourself. Another admin can do it.")
+    if visit.form.text("name") != name:
+        return _page(visit, user, "This is not the name of the user; nobody was removed.")
+    await visit.broker.accounts.remove(name, visit.actor)
+    return visit.see_other(_PATH, f"{name} is removed, and logged out.")
 
 
 def _role(text: str) -> Role:
-    role = _ROLES.get(text)
-    if role is None:
+    if text not in _ROLES:
         raise BadRequestError("The role is viewer or admin.")
-    return role
+    return _ROLES[text]
 
 
-async def _hash(desk: Desk, password: str) -> str:
-    """As the log-in will check it. Raises BadRequestError, OverloadedError."""
-    return await desk.options.passwords.hash(unicodedata.normalize("NFC", password))
+async def _hash(visit: Visit) -> str:
+    """Of the form's password, normalized as the log-in does. Raises BadRequestError,
+    OverloadedError."""
+    password = unicodedata.normalize("NFC", visit.form.raw("password"))
+    return await visit.options.passwords.hash(password)
 
 
-def _user(desk: Desk, request: AnyRequest) -> UserRow:
+def _user(visit: Visit, name: str) -> UserRow:
     """Raises NotFoundError."""
-    name: str = request.scope["path_params"]["name"]
-    user = desk.broker.accounts.get(name)
+    user = visit.broker.accounts.get(name)
     if user is None:
         raise NotFoundError(f"There is no user {name[:100]!r}.")
     return user
 
 
-def _page(desk: Desk, visit: Visit, problem: FormProblem | None = None) -> ASGIApp:
-    status = 422 if problem else 200
-    users = desk.broker.accounts.all()
-    return desk.page(visit, "users", status=status, users=users, problem=problem)
-
-
-def _page_of(desk: Desk, visit: Visit, user: UserRow, refused: str = "") -> ASGIApp:
-    problem = FormProblem(refused, {}) if refused else None
-    status = 422 if problem else 200
-    return desk.page(visit, "user", status=status, user=user, problem=problem)
+def _page(visit: Visit, user: UserRow, refused: str = "") -> ASGIApp:
+    return visit.page("user", user=user, problem=FormProblem(refused, {}) if refused else None)

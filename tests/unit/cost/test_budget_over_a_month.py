@@ -10,9 +10,8 @@ import pytest
 
 from seb_appliance.ops.cost.bill import bill
 from seb_appliance.ops.cost.budget import stretched
-from seb_appliance.ops.cost.ledger import Ledger, Observed
+from seb_appliance.ops.cost.ledger import SECOND_US, Ledger, Month, Observed
 from seb_appliance.ops.cost.prices import PROVIDERS, Money
-from seb_appliance.ops.cost.usage import SECOND_US, Month
 
 NOVEMBER = Month.of(1_793_491_200_000_000)
 STEP_S = 900

@@ -5,11 +5,9 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from seb_appliance.ops.cost.bill import bill
-from seb_appliance.ops.cost.ledger import Ledger, Observed, forecast
+from seb_appliance.ops.cost.bill import bill, topic_costs
+from seb_appliance.ops.cost.ledger import SECOND_US, Ledger, Month, Observed, forecast
 from seb_appliance.ops.cost.prices import PROVIDERS
-from seb_appliance.ops.cost.report import topic_costs
-from seb_appliance.ops.cost.usage import SECOND_US, Month
 
 NOVEMBER = Month.of(1_793_491_200_000_000)
 HOUR_US = 3600 * SECOND_US

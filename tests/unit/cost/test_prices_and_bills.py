@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from seb_appliance.ops.cost.bill import bill
+from seb_appliance.ops.cost.ledger import Month, Totals
 from seb_appliance.ops.cost.prices import KINDS, PROVIDERS, Money, own_prices, provider_at
-from seb_appliance.ops.cost.usage import Month, Totals
 
 NOVEMBER = Month.of(1_793_491_200_000_000)
 GB_MONTH = 1e9 * NOVEMBER.seconds

@@ -43,7 +43,7 @@ def test_problems_are_told_in_words(tidied: Whole, capsys: pytest.CaptureFixture
     (tidied.bucket / "_seb" / "mine").write_bytes(b"?")
     assert fsck(tidied) == 65
     shown = capsys.readouterr().out
-    assert "foreign_object: _seb/mine\n    1 bytes at a key that is none of ours\n" in shown
+    assert "foreign_object: _seb/mine\n    1 bytes at a key that no appliance uses\n" in shown
 
 
 def test_a_data_directory_that_a_server_has_is_left_alone(
@@ -64,7 +64,7 @@ def test_repair_mends_local_files_and_ends_with_0(
     (tidied.data / "state.sqlite").write_bytes(b"damaged")
     assert fsck(tidied, "--bucket-only") == 0
     assert fsck(tidied, "--repair") == 0
-    assert "repaired: state.sqlite was made anew from the bucket" in capsys.readouterr().out
+    assert "repaired: state.sqlite was rebuilt from the bucket" in capsys.readouterr().out
     assert fsck(tidied) == 0
 
 
@@ -86,5 +86,5 @@ def test_the_data_directory_of_another_bucket_is_refused(
     before = (made_claimed.data / "state.sqlite").read_bytes()
     state.write_bytes(before)
     assert fsck(tidied, "--repair") == 78
-    assert "is of another bucket" in capsys.readouterr().err
+    assert "belongs to another bucket" in capsys.readouterr().err
     assert state.read_bytes() == before

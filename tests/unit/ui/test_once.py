@@ -10,7 +10,7 @@ import pytest
 from seb_appliance import limits
 from seb_appliance.errors import OutcomeUnknownError, OverloadedError
 from seb_appliance.ui.answers import Sent, see_other
-from seb_appliance.ui.once import Answer, SentBeforeError, SentForms
+from seb_appliance.ui.sessions import Answer, SentBeforeError, SentForms
 from tests.support.fakes import FakeClock, settle
 
 
@@ -91,7 +91,7 @@ async def test_an_old_answer_is_forgotten_but_not_that_there_was_one(
     work.go.set()
     await forms.once(b"form", work)
     await clock.advance(limits.FORM_ANSWER_S)
-    with pytest.raises(SentBeforeError, match="sent before"):
+    with pytest.raises(SentBeforeError, match="already submitted"):
         await forms.once(b"form", work)
     assert work.calls == 1
 

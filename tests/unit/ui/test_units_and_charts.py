@@ -6,8 +6,8 @@ import pytest
 from msgspec.structs import replace
 
 from seb_appliance.ui import units
-from seb_appliance.ui.charts import HEIGHT, WIDTH, Chart, chart
 from seb_appliance.ui.history import Sample
+from seb_appliance.ui.units import HEIGHT, WIDTH, Chart, chart
 
 NOW_US = 1_763_719_200_000_123
 
@@ -52,8 +52,8 @@ SAMPLE = Sample(0, 15.0, 150, 1500, 10, 0, 0, 0, 10, None, None, 0)
 
 
 def drawn(samples: list[Sample]) -> Chart:
-    series = [("", lambda s: s.records_in / s.seconds)]
-    return chart("Records in", samples, series, units.rate, from_us=0, until_us=900_000_000)
+    series = {"": [(s.at_us, s.records_in / s.seconds) for s in samples]}
+    return chart("Records in", series, units.rate, from_us=0, until_us=900_000_000)
 
 
 def at(second: int, records: int) -> Sample:
