@@ -192,7 +192,8 @@ class Catalog:
         assert header.follows(self.position), (header, self.position)
         assert not self._switching
         self.position = header.position
-        self._note_writer(header)
+        if not self._writers or self._writers[-1][1:] != (header.epoch, header.writer_id):
+            self._writers.append((header.seq, header.epoch, header.writer_id))
         self.untidied.add(header.seq, header.length, header.created_us)
         changed: list[Topic] = []
         unsettled: list[Topic] = []
@@ -231,20 +232,19 @@ class Catalog:
                 case LeaseReleased():
                     self.groups.release_lease(operation.group)
                 case AuditNoted():
-                    self._note_maker(operation)
+                    # Whoever creates a topic or a group owns it.
+                    name, owner = operation.subject, operation.actor
+                    if operation.action in {"topic_created", "topic_forked"}:
+                        if name in self._by_name:
+                            self._by_name[name].owner = owner
+                    elif operation.action == "group_created":
+                        self.groups.own(name, owner)
                 case EpochStarted():
                     pass
         settle(unsettled, self.stored)
         self.requests.apply(entry.contents.results, header.created_us)
         self.producers.make_room()
         return changed
-
-    def _note_maker(self, note: AuditNoted) -> None:
-        """Who makes a topic, or a group that is about to be there, is its owner."""
-        if note.action in {"topic_created", "topic_forked"} and note.subject in self._by_name:
-            self._by_name[note.subject].owner = note.actor
-        elif note.action == "group_created":
-            self.groups.own(note.subject, note.actor)
 
     def steps(self) -> Iterator[None]:
         """What `apply` has left: to put segments in force. In steps of a few milliseconds, between
@@ -255,11 +255,8 @@ class Catalog:
 
     def _change_topic(self, operation: TopicEvent, unsettled: list[Topic]) -> Topic:
         """The topic. `unsettled` gets those of which rows may not be needed any more."""
-        match operation:
-            case TopicCreated():
-                return self._create_topic(operation)
-            case TopicForked():
-                return self._fork_topic(operation)
+        if isinstance(operation, TopicCreated | TopicForked):
+            return self._make_topic(operation)
         topic = self._by_id[operation.topic_id]
         match operation:
             case TopicChanged():
@@ -274,24 +271,13 @@ class Catalog:
                 unsettled.append(topic)
         return topic
 
-    def _create_topic(self, made: TopicCreated) -> Topic:
+    def _make_topic(self, made: TopicCreated | TopicForked) -> Topic:
         topic = Topic(made.topic_id, made.name, made.created_us, made.settings)
-        self._add_topic(topic)
-        return topic
-
-    def _fork_topic(self, made: TopicForked) -> Topic:
-        topic = Topic(
-            made.topic_id,
-            made.name,
-            made.created_us,
-            made.settings,
-            made.log_start_offset,
-            made.fork_offset,
-            IndexRows(end=made.fork_offset),
-            held_offset=made.log_start_offset,
-            fork_offset=made.fork_offset,
-            parent=self._by_id[made.parent_id],
-        )
+        if isinstance(made, TopicForked):
+            topic.log_start_offset = topic.held_offset = made.log_start_offset
+            topic.log_end_offset = topic.fork_offset = made.fork_offset
+            topic.index = IndexRows(end=made.fork_offset)
+            topic.parent = self._by_id[made.parent_id]
         self._add_topic(topic)
         return topic
 
@@ -311,22 +297,18 @@ class Catalog:
         self.producers.forget_topic(topic.topic_id)
         if topic.forks:
             self._held[topic.name] = topic
+        # Without forks, a deleted topic's rows go and its name is free.
         while not topic.forks and topic.deleted:
-            self._purge(topic)
+            del self._by_id[topic.topic_id]
+            if self._held.get(topic.name) is topic:
+                del self._held[topic.name]
+            topic.purged = True
+            self.stored.release(topic.stored.drop_below(topic.stored.end))
             if topic.parent is None:
                 break
+            del topic.parent.forks[topic.topic_id]
             topic = topic.parent
         return topic
-
-    def _purge(self, topic: Topic) -> None:
-        """Its rows are gone, and its name is free."""
-        del self._by_id[topic.topic_id]
-        if self._held.get(topic.name) is topic:
-            del self._held[topic.name]
-        topic.purged = True
-        self.stored.release(topic.stored.drop_below(topic.stored.end))
-        if topic.parent is not None:
-            del topic.parent.forks[topic.topic_id]
 
     def _add_section(
         self, seq: int, created_us: int, sections_at: int, section: Section
@@ -427,10 +409,6 @@ class Catalog:
             begins = topic.stored.end, topic.log_start_offset
             topic.log_end_offset = max(topic.log_end_offset, *begins)
             topic.forget_entries()
-
-    def _note_writer(self, header: EntryHeader) -> None:
-        if not self._writers or self._writers[-1][1:] != (header.epoch, header.writer_id):
-            self._writers.append((header.seq, header.epoch, header.writer_id))
 
 
 def _loaded_topic(row: TopicRow, paged: PagedRow | None, parent: Topic | None) -> Topic:

@@ -100,7 +100,8 @@ class ExternalCompactions:
         """All of the topic's segments but the youngest are to be compacted into one run. Raises
         TopicNotFoundError, CompactionRefusedError, OverloadedError, StoreError."""
         topic = self._catalog.topic(name)
-        if not await self._can_sign(topic):
+        probe = self._new_segment(topic.topic_id, 0, 0, 0, bytes(16))
+        if await self._source.signed_upload(probe, 1) is None:
             raise CompactionRefusedError("This bucket has no signed URLs to store segments by.")
         topic = self._catalog.topic(name)
         settings = self._settings.effective(topic.settings)
@@ -113,10 +114,6 @@ class ExternalCompactions:
         self._shares.take(owner, 1)
         self._known[found.compaction_id] = found
         return found
-
-    async def _can_sign(self, topic: Topic) -> bool:
-        nothing = self._new_segment(topic.topic_id, 0, 0, 0, bytes(16))
-        return await self._source.signed_upload(nothing, 1) is not None
 
     def _planned(self, topic: Topic, owner: str) -> ExternalCompaction:
         settings = self._settings.effective(topic.settings)
