@@ -1,4 +1,4 @@
-"""Who may do what: authentication and authorization of tokens, and changes of API keys."""
+"""Authentication and authorization of tokens, and changes of API keys."""
 
 from __future__ import annotations
 

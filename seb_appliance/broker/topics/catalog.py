@@ -1,4 +1,4 @@
-"""What is in force: topics, their indexes, API keys. Changed only by applying journal entries."""
+"""The applied state: topics, their indexes, API keys. Only journal entries change it."""
 
 from __future__ import annotations
 
@@ -60,14 +60,14 @@ from seb_appliance.formats.operations import (
     object_id_of,
 )
 
-# Topics whose index is swept at each entry: dropping old rows must not hold up anyone.
+# Topics whose old index rows are dropped at each entry, so that none takes long.
 _SWEPT_AT_ONCE: Final = 64
 _SWITCHED_AT_ONCE: Final = 200  # topics
 
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """Over all topics: how many, their records that can be read, their bytes in force."""
+    """Over all topics: their number, readable records and stored bytes."""
 
     topics: int
     records: int
@@ -187,7 +187,7 @@ class Catalog:
         return self._by_id.get(topic_id)
 
     def apply(self, entry: Entry) -> list[Topic]:
-        """Put an entry in force, but for `steps`; the topics that changed (others may wait)."""
+        """Apply an entry, except `steps`; the topics that changed."""
         header = entry.header
         assert header.follows(self.position), (header, self.position)
         assert not self._switching
@@ -247,14 +247,13 @@ class Catalog:
         return changed
 
     def steps(self) -> Iterator[None]:
-        """What `apply` has left: to put segments in force. In steps of a few milliseconds, between
-        which others may read, for a topic has its old sections or its new ones; but nothing may be
-        applied before the last."""
+        """The rest of `apply`: switch to new segments, in steps of a few milliseconds. Between them
+        others may read, since each topic has its old or its new sections, but not apply entries."""
         while self._switching:
             yield from self._switching.popleft()
 
     def _change_topic(self, operation: TopicEvent, unsettled: list[Topic]) -> Topic:
-        """The topic. `unsettled` gets those of which rows may not be needed any more."""
+        """The topic. `unsettled` gets the topics that may have unneeded rows now."""
         if isinstance(operation, TopicCreated | TopicForked):
             return self._make_topic(operation)
         topic = self._by_id[operation.topic_id]
@@ -288,7 +287,7 @@ class Catalog:
             topic.parent.forks[topic.topic_id] = topic
 
     def _delete_topic(self, topic: Topic) -> Topic:
-        """The topic of which rows may not be needed any more."""
+        """The topic that may have unneeded rows now."""
         del self._by_name[topic.name]
         topic.deleted = True
         topic.stream = None
@@ -337,7 +336,7 @@ class Catalog:
                 self.stored.remove(keys)
 
     def _switch(self, switch: SegmentsReplaced, seq: int) -> Iterator[None]:
-        """Put segments in force, topic by topic. What is gone since they were made is left out."""
+        """Switch to new segments, topic by topic, without sections that are no longer needed."""
         fresh: dict[int, list[tuple[int, StoredSection]]] = {}
         for i, stored in enumerate(switch.objects):
             object_id = object_id_of(seq, i)

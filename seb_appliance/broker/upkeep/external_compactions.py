@@ -1,9 +1,8 @@
-"""Compactions that others make, on a cluster: what they are to leave, and their way into force.
+"""Compactions by an external cluster.
 
-Who asks is told a range of a topic's segments. He stores new segments under names that he gets
-here, and hands them over; the tidier checks them against every record of the range, and puts them
-in force as its own. Until then nothing refers to them: what is never handed over is a stray. All of
-it is in memory; after a restart the work is begun again.
+A client gets a range of a topic's segments, stores new segments under names from here, and hands
+them over. The tidier checks them against every record of the range and then switches to them.
+Segments that are never handed over are strays. The state is in memory only: a restart ends it.
 """
 
 from __future__ import annotations
