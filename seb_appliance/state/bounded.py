@@ -63,26 +63,16 @@ def project_audit(tables: Tables, events: Sequence[Event]) -> None:
         return
     newest = tables.value("SELECT max(number) FROM audit") or 0
     kept = tables.value("SELECT count(*) FROM audit")
-    fresh = [(number, *_columns(event)) for number, event in enumerate(noted, newest + 1)]
+    fresh = [
+        # Without the version, the members of the event are the columns.
+        (number, *msgspec.structs.astuple(event)[1:])
+        for number, event in enumerate(noted, newest + 1)
+    ]
     while fresh:
         room = max(1, limits.AUDIT_KEPT + 1 - kept)
         some, fresh = fresh[:room], fresh[room:]
         tables.insert("audit", some)
         kept += len(some) - _make_room(tables, _AUDIT, limits.AUDIT_KEPT, kept + len(some))
-
-
-def _columns(event: AuditNoted) -> Row:
-    return (
-        event.at_us,
-        event.actor,
-        event.address,
-        event.action,
-        event.subject_kind,
-        event.subject,
-        event.before,
-        event.after,
-        event.user_agent,
-    )
 
 
 # --- requests ---

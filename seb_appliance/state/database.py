@@ -237,7 +237,7 @@ def _install_copy(snapshot: Path, path: Path) -> None:
 def last_created_us(path: Path) -> int:
     """`created` of the last entry that the state file at `path` knows; 0 if there is none."""
     try:
-        with closing(_read_only(path)) as connection:
+        with closing(files.read_only(path)) as connection:
             row = connection.execute("SELECT created_us FROM journal_state").fetchone()
             return int(row[0])
     except (sqlite3.Error, TypeError):
@@ -247,15 +247,10 @@ def last_created_us(path: Path) -> int:
 def _copy_committed(path: Path, target: Path) -> Position:
     with sqlite_errors(target):
         files.create_private(target)
-        with closing(_read_only(path)) as connection:
-            connection.execute("PRAGMA busy_timeout = 5000")
+        with closing(files.read_only(path)) as connection:
             connection.execute("VACUUM INTO ?", (str(target),))
         with closing(sqlite3.connect(target)) as connection:
             return JournalState.read(connection).position
-
-
-def _read_only(path: Path) -> sqlite3.Connection:
-    return sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
 
 
 def _scratch(path: Path) -> Path:

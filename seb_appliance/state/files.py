@@ -9,7 +9,7 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from seb_appliance.errors import ConfigurationError, CorruptObjectError
 
@@ -51,6 +51,13 @@ def sqlite_errors(path: Path) -> Iterator[None]:
         raise CorruptObjectError(sentence) from error
 
 
+def read_only(path: Path, **options: Any) -> sqlite3.Connection:
+    """A connection that reads the file and waits for a lock for 5 s."""
+    address = f"{path.absolute().as_uri()}?mode=ro"
+    connection: sqlite3.Connection = sqlite3.connect(address, uri=True, timeout=5, **options)
+    return connection
+
+
 def create_private(path: Path) -> None:
     """Make an empty file that only its owner may read; an existing one is removed first.
 
@@ -77,7 +84,9 @@ def move_aside(path: Path) -> Path:
 
     Only the newest `DAMAGED_KEPT` of them are kept.
     """
-    kept = sorted(_damaged_numbers(path))
+    prefix = f"{path.name}.damaged-"
+    numbers = [found.name.removeprefix(prefix) for found in path.parent.glob(f"{prefix}*")]
+    kept = sorted({int(number) for number in numbers if number.isdigit()})
     target = path.with_name(f"{path.name}.damaged-{kept[-1] + 1 if kept else 1}")
     # The WAL goes first: left behind, it would be replayed into the next file of that name.
     for suffix in (*_BESIDE, ""):
@@ -105,12 +114,6 @@ def install(candidate: Path, path: Path) -> None:
         _with(candidate, suffix).unlink(missing_ok=True)
         _with(path, suffix).unlink(missing_ok=True)
     candidate.replace(path)
-
-
-def _damaged_numbers(path: Path) -> list[int]:
-    prefix = f"{path.name}.damaged-"
-    numbers = [found.name.removeprefix(prefix) for found in path.parent.glob(f"{prefix}*")]
-    return sorted({int(number) for number in numbers if number.isdigit()})
 
 
 def _with(path: Path, suffix: str) -> Path:

@@ -21,7 +21,7 @@ from seb_appliance.broker.read.index_rows import EntryPlace, IndexRows
 from seb_appliance.errors import CorruptObjectError
 from seb_appliance.formats.contents import Section, decode_sections
 from seb_appliance.formats.entry import Entry
-from seb_appliance.state.files import sqlite_errors
+from seb_appliance.state.files import read_only, sqlite_errors
 from seb_appliance.state.tables import Row, Tables
 
 P = ParamSpec("P")
@@ -131,9 +131,7 @@ class PageReader:
     def _find(self, query: str, *parameters: int) -> IndexRows | None:
         with sqlite_errors(self._path):
             if self._connection is None:
-                address = f"{self._path.absolute().as_uri()}?mode=ro"
-                self._connection = sqlite3.connect(address, uri=True)
-                self._connection.execute("PRAGMA busy_timeout = 5000")
+                self._connection = read_only(self._path)
             row = self._connection.execute(query, parameters).fetchone()
         if row is None:
             return None

@@ -180,14 +180,8 @@ class SqliteKeyIndex:
             self._open_readers.remove(known)
             known.close()
             self._of_thread.connection = None
-        connection = sqlite3.connect(
-            f"{self._path.absolute().as_uri()}?mode=ro",
-            uri=True,
-            isolation_level=None,
-            check_same_thread=False,
-        )
-        for pragma in _PRAGMAS:
-            connection.execute(pragma)
+        connection = files.read_only(self._path, isolation_level=None, check_same_thread=False)
+        connection.execute("PRAGMA trusted_schema = OFF")
         self._open_readers.append(connection)
         self._of_thread.connection, self._of_thread.number = connection, number
         return connection

@@ -236,20 +236,11 @@ def _apply_to_api_key(
             )
             tables.insert("api_keys", [(*row, None, None)])
         case ApiKeyChanged():
-            changed = tables.update(
-                "api_keys",
-                "name = :name, grants = :grants, expires_us = :expires_us,"
-                " description = :description, disabled = :disabled, quotas = :quotas",
-                which,
-                api_key_id=api_key_id,
-                name=event.name,
-                grants=_json(event.grants),
-                expires_us=event.expires_us,
-                description=event.description,
-                disabled=int(event.disabled),
-                quotas=_settings_json(event.quotas),
-            )
-            _must_be_one(changed, event)
+            members = msgspec.structs.asdict(event)
+            members |= {"grants": _json(event.grants), "quotas": _settings_json(event.quotas)}
+            columns = (name for name in members if name not in {"version", "api_key_id"})
+            changes = ", ".join(f"{name} = :{name}" for name in columns)
+            _must_be_one(tables.update("api_keys", changes, which, **members), event)
         case ApiKeyRotated():
             changed = tables.update(
                 "api_keys",

@@ -11,6 +11,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, TypeAlias
 
+import msgspec
+
 from seb_appliance.broker.topics.topic import (
     Need,
     Run,
@@ -25,7 +27,6 @@ from seb_appliance.formats.operations import (
     ObjectsCondemned,
     ObjectsRemoved,
     Operation,
-    ReplacedRange,
     SegmentsReplaced,
     StoredObject,
     TopicCompacted,
@@ -181,7 +182,8 @@ def _apply(tables: Tables, operation: Operation, entry: Entry) -> None:
         case SegmentsReplaced():
             if operation.entries_until:
                 tables.update("tidy_state", "tidied_seq = :s", "id = 1", s=operation.entries_until)
-            _delete_replaced(tables, operation.replaced)
+            ranges = [(r.topic_id, r.base_offset, r.last_offset) for r in operation.replaced]
+            tables.delete("stored_sections", _IN_RANGES, ranges=one_of(ranges))
             _add_objects(tables, operation.objects, entry.header.seq)
         case TopicCompacted(topic_id=topic_id, base_offset=base, last_offset=last):
             _set_runs(tables, topic_id, (base, last))
@@ -211,23 +213,8 @@ def _readable_sections(tables: Tables, objects: Sequence[StoredObject], seq: int
     for i, stored in enumerate(objects):
         for section in stored.sections:
             if section.last_offset >= held.get(section.topic_id, section.last_offset + 1):
-                yield (
-                    section.topic_id,
-                    section.base_offset,
-                    section.last_offset,
-                    section.record_count,
-                    object_id_of(seq, i),
-                    section.at,
-                    section.length,
-                    section.crc,
-                    section.created_us,
-                    section.largest_timestamp_us,
-                )
-
-
-def _delete_replaced(tables: Tables, replaced: Sequence[ReplacedRange]) -> None:
-    ranges = [(item.topic_id, item.base_offset, item.last_offset) for item in replaced]
-    tables.delete("stored_sections", _IN_RANGES, ranges=one_of(ranges))
+                columns = msgspec.structs.astuple(section)
+                yield (*columns[:4], object_id_of(seq, i), *columns[4:])
 
 
 def _delete_unneeded(tables: Tables, topic_ids: Sequence[int]) -> None:

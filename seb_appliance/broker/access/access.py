@@ -1,4 +1,4 @@
-"""Who may do what: authentication and authorization of tokens, and changes of API keys."""
+"""Authentication and authorization of tokens, and changes of API keys."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from seb_appliance.broker.access.api_keys import (
     NewSecret,
     administers,
     after,
+    changeable_members,
     draw_secret,
     no_such_api_key,
 )
@@ -25,7 +26,6 @@ from seb_appliance.broker.access.audit import (
     Actor,
     AuditedWrites,
     RowsAhead,
-    of_api_key,
 )
 from seb_appliance.broker.access.grants import Authorizer
 from seb_appliance.broker.access.tickets import Tickets
@@ -46,8 +46,6 @@ from seb_appliance.formats.operations import (
     ApiKeyRevoked,
     ApiKeyRotated,
 )
-
-_CHANGEABLE: Final = ("name", "description", "grants", "expires_us", "disabled", "quotas")
 
 _ANYBODY: Final = ApiKeyView(
     "anybody",
@@ -158,8 +156,8 @@ class Access:
                 full = BadRequestError(f"There are {limits.API_KEYS_MAX} API keys already.")
                 raise Refusal(full, None)
             assert event.api_key_id not in self._ahead.rows, event.api_key_id
-            made = self._admit(window, event)
-            return Action("api_key_created", "api_key", drawn.api_key_id, None, of_api_key(made))
+            made = changeable_members(self._admit(window, event))
+            return Action("api_key_created", "api_key", drawn.api_key_id, None, made)
 
         await self._writes.store(admit, by)
         return self.get(drawn.api_key_id), drawn.token
@@ -177,13 +175,13 @@ class Access:
 
         def admit(window: Window) -> Action | None:
             before = self._ahead.find(api_key_id)
-            members = {name: getattr(before, name) for name in _CHANGEABLE} | changes
+            members = changeable_members(before) | changes
             members["quotas"] = msgspec.structs.replace(before.quotas, **changes.get("quotas", {}))
             event = ApiKeyChanged(api_key_id=api_key_id, **members)
             if after(before, event) == before:
                 return None
             self._check_admin_stays(event, now_us)
-            rows = (of_api_key(row) for row in (before, self._admit(window, event)))
+            rows = map(changeable_members, (before, self._admit(window, event)))
             return Action("api_key_changed", "api_key", api_key_id, *rows)
 
         await self._writes.store(admit, by, lambda: self._ahead.changed_in(api_key_id))
@@ -221,7 +219,7 @@ class Access:
             event = ApiKeyRevoked(api_key_id=api_key_id, revoked_us=now_us)
             self._check_admin_stays(event, now_us)
             self._ahead.change(window, api_key_id, None, event)
-            return Action("api_key_revoked", "api_key", api_key_id, of_api_key(before))
+            return Action("api_key_revoked", "api_key", api_key_id, changeable_members(before))
 
         await self._writes.store(admit, by)
 

@@ -20,7 +20,10 @@ class Accounts:
         self.get, self.all = users.get, users.all
         self._writes = AuditedWrites(writes)
         self._clock = clock
-        self._ahead = RowsAhead({row.name: row for row in users.all()}, _no_such_user)
+        self._ahead = RowsAhead(
+            {row.name: row for row in users.all()},
+            lambda name: NotFoundError(f"There is no user {name[:100]!r}."),
+        )
 
     async def add(self, name: str, role: Role, password_hash: str, by: Actor) -> None:
         """Raises BadNameError, BadRequestError when there is one of that name."""
@@ -62,7 +65,3 @@ class Accounts:
         event = UserSet(name=name, role=role, password_hash=password_hash, set_us=set_us)
         self._ahead.change(window, name, row_of(event), event)
         return Action(action, "user", name, None, {"role": role})
-
-
-def _no_such_user(name: str) -> NotFoundError:
-    return NotFoundError(f"There is no user {name[:100]!r}.")

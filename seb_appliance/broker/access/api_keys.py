@@ -12,8 +12,8 @@ import hashlib
 import hmac
 import zlib
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
-from typing import Final, assert_type
+from dataclasses import dataclass, fields, replace
+from typing import Any, Final, assert_type
 
 from seb_appliance.broker.access.grants import grants_admin
 from seb_appliance.broker.ports import ApiKeyRow
@@ -69,32 +69,27 @@ def _sha256(secret: str) -> bytes:
 
 ApiKeyEvent = ApiKeyCreated | ApiKeyChanged | ApiKeyRotated | ApiKeyRevoked
 
+_CHANGEABLE: Final = ("name", "description", "grants", "expires_us", "disabled", "quotas")
+_VIEWED: Final = tuple(field.name for field in fields(ApiKeyView))
+
+
+def changeable_members(of: ApiKeyRow | ApiKeyCreated | ApiKeyChanged) -> dict[str, Any]:
+    """The members that an operator sees and changes, by name."""
+    return {name: getattr(of, name) for name in _CHANGEABLE}
+
 
 def after(row: ApiKeyRow | None, event: ApiKeyEvent) -> ApiKeyRow | None:
     """An API key once `event` is in force; None when there is no such key."""
     if isinstance(event, ApiKeyCreated):
         return ApiKeyRow(
-            event.api_key_id,
-            event.name,
-            event.secret_sha256,
-            event.grants,
-            event.created_us,
-            event.expires_us,
-            event.description,
-            event.disabled,
-            event.quotas,
+            api_key_id=event.api_key_id,
+            secret_sha256=event.secret_sha256,
+            created_us=event.created_us,
+            **changeable_members(event),
         )
     assert row is not None, event
     if isinstance(event, ApiKeyChanged):
-        return replace(
-            row,
-            name=event.name,
-            description=event.description,
-            grants=event.grants,
-            expires_us=event.expires_us,
-            disabled=event.disabled,
-            quotas=event.quotas,
-        )
+        return replace(row, **changeable_members(event))
     if isinstance(event, ApiKeyRotated):
         return replace(
             row,
@@ -174,17 +169,7 @@ class ApiKeys:
 
     def _put(self, row: ApiKeyRow) -> None:
         self._rows[row.api_key_id] = row
-        self._views[row.api_key_id] = ApiKeyView(
-            row.api_key_id,
-            row.name,
-            row.grants,
-            row.created_us,
-            row.expires_us,
-            row.description,
-            row.disabled,
-            row.quotas,
-            row.overlap_until_us,
-        )
+        self._views[row.api_key_id] = ApiKeyView(*(getattr(row, name) for name in _VIEWED))
 
 
 def _secrets(row: ApiKeyRow | None, now_us: int) -> tuple[bytes, bytes]:
@@ -196,11 +181,9 @@ def _secrets(row: ApiKeyRow | None, now_us: int) -> tuple[bytes, bytes]:
     return row.secret_sha256, previous or _NO_SUCH_SECRET
 
 
-# When API keys were last used. Not part of the journal: it would cost a PUT to remember a read.
-
-
 class LastUsed:
-    """`on_changed` is called when there is something to be written that was not before."""
+    """When API keys were last used. Not in the journal: it would cost a PUT to remember a read.
+    `on_changed` is called when the first change since the last write is noted."""
 
     def __init__(
         self, known_us: Mapping[str, int], clock: Clock, on_changed: Callable[[], None]
@@ -211,7 +194,6 @@ class LastUsed:
         self._on_changed = on_changed
 
     def note(self, api_key_id: str, now_us: int | None = None) -> None:
-        """`now_us`: if it is known already."""
         self._used_us[api_key_id] = self._clock.wall_us() if now_us is None else now_us
         if api_key_id in self._changed:
             return
@@ -220,7 +202,7 @@ class LastUsed:
             self._on_changed()
 
     def get(self, api_key_id: str) -> int | None:
-        """µs since the epoch; None when it was not used as far as this machine knows."""
+        """µs since the epoch; None when this machine knows of no use."""
         return self._used_us.get(api_key_id)
 
     def take_changed(self) -> dict[str, int]:
@@ -230,7 +212,7 @@ class LastUsed:
         return changed
 
     def not_written(self, taken: Mapping[str, int]) -> None:
-        """What was taken is to be taken once more."""
+        """Let `take_changed` return these again."""
         was_empty = not self._changed
         self._changed |= taken.keys()
         if was_empty and taken:

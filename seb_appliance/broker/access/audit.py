@@ -17,7 +17,6 @@ from seb_appliance.broker.access.grants import grants_admin
 from seb_appliance.broker.append.admission import AdmittedTopic, Refusal
 from seb_appliance.broker.append.window import Window
 from seb_appliance.broker.append.writes import Writes
-from seb_appliance.broker.ports import ApiKeyRow
 from seb_appliance.broker.shares import OPERATOR
 from seb_appliance.broker.values import ApiKeyView
 from seb_appliance.errors import SebError
@@ -107,8 +106,7 @@ class AuditedWrites:
         that `changed_in` returns, which is waited for."""
 
         def admit_and_note(window: Window) -> bool:
-            action = admit(window)
-            if action is not None:
+            if (action := admit(window)) is not None:
                 note(window, by, self._writes.clock.wall_us(), action)
             return action is not None
 
@@ -156,18 +154,6 @@ class RowsAhead(Generic[Row]):
 
 def of_topic(topic_id: int, settings: TopicSettings) -> dict[str, Any]:
     return {"topic_id": topic_id, "settings": settings}
-
-
-def of_api_key(row: ApiKeyRow) -> dict[str, Any]:
-    """What can be seen and changed of it."""
-    return {
-        "name": row.name,
-        "description": row.description,
-        "grants": row.grants,
-        "expires_us": row.expires_us,
-        "disabled": row.disabled,
-        "quotas": row.quotas,
-    }
 
 
 def of_offsets(offsets: Mapping[str, int | None]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What API keys may do: their grants, compiled into automata, and the decisions made lately."""
+"""What API keys may do: their grants, compiled into automata, and a cache of decisions."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ class CompiledGrants:
 
 
 class Authorizer:
-    """Memory is bounded: grants are compiled when a key is first asked about, and decisions are
-    kept for all keys together, the oldest of both making room."""
+    """Compiles the grants of a key on first use and caches decisions; both caches are bounded and
+    drop their oldest items."""
 
     def __init__(self) -> None:
         self._compiled: OrderedDict[str, CompiledGrants] = OrderedDict()
@@ -55,7 +55,12 @@ class Authorizer:
         in particular)."""
         compiled = self._compiled.get(key.api_key_id)
         if compiled is None or compiled.grants is not key.grants:
-            compiled = self._compile(key)
+            self._next_number += 1
+            compiled = CompiledGrants(key.grants, self._next_number)
+            self._compiled.pop(key.api_key_id, None)
+            self._compiled[key.api_key_id] = compiled
+            if len(self._compiled) > limits.GRANTS_COMPILED_MAX:
+                self._compiled.popitem(last=False)
         if compiled.is_admin:
             return True
         asked = (compiled.number, operation, topic, group)
@@ -90,15 +95,6 @@ class Authorizer:
             f"The API key {key.api_key_id} has no grant for {operation!r}{where}.",
             missing_grant=missing,
         )
-
-    def _compile(self, key: ApiKeyView) -> CompiledGrants:
-        self._next_number += 1
-        compiled = CompiledGrants(key.grants, self._next_number)
-        self._compiled.pop(key.api_key_id, None)
-        self._compiled[key.api_key_id] = compiled
-        if len(self._compiled) > limits.GRANTS_COMPILED_MAX:
-            self._compiled.popitem(last=False)
-        return compiled
 
 
 def grants_admin(grants: tuple[Grant, ...]) -> bool:

@@ -1,8 +1,7 @@
-"""Tickets: what a browser shows instead of an API key, where it can send no header.
+"""Tickets: what a browser sends in a URL instead of an API key, where it cannot set a header.
 
-A ticket stands for an API key, for reading, on topics that match its patterns, and for a minute:
-long enough to open a stream, and to open it again when the connection breaks at once. Any change
-of the API key ends its tickets, and so does a restart: they are in memory only.
+For a minute, a ticket allows an API key's reads of topics that match its patterns: long enough to
+open a stream and to reconnect. Any change of the API key ends its tickets, and so does a restart.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ class Ticket:
 
 
 class Tickets:
-    """Those that are good now, and some that are not any more."""
+    """Valid tickets, and some expired ones that wait for removal."""
 
     def __init__(
         self,

@@ -1,8 +1,4 @@
-"""Users of the admin page: who they are, and which are in force.
-
-They are in the journal, as API keys are, so they survive the loss of the machine. Only hashes of
-passwords come here; whoever makes and checks them (passwords.py) is no part of the broker.
-"""
+"""Users of the admin page. The journal holds them, with hashes of passwords made elsewhere."""
 
 from __future__ import annotations
 

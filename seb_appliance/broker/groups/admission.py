@@ -1,7 +1,7 @@
-"""Admission of what groups do: commits, resets, leases. The rules; see admission.py for the view.
+"""Admission of commits, resets and leases of groups.
 
-What something admitted but not yet stored changes of a group lies here over what is in force, and
-goes when it is stored, so that idle groups cost their memory once.
+Changes that are admitted but not stored yet overlay the applied groups; they are dropped when they
+are stored.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class _AdmittedGroup:
 
 class GroupAdmission:
     """Each `admit_…` adds to the window and changes the view, or raises Refusal and changes
-    nothing. `by`: who asks, who is the owner of a group that is made by it."""
+    nothing. `by` owns a group that the change creates."""
 
     def __init__(self, topics: Admission, groups: Groups, clock: Clock) -> None:
         self._topics = topics
@@ -154,7 +154,7 @@ class GroupAdmission:
         positions: Collection[NewPosition],
         by: Actor,
     ) -> None:
-        """An operator sets offsets, forward or back, whatever lease there is."""
+        """An operator sets offsets, forward or back, regardless of the lease."""
         self._check_room(group, by)
         items = []
         for position in positions:

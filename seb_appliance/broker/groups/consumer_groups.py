@@ -39,7 +39,7 @@ from seb_appliance.broker.topics.names import (
     check_topic_name,
 )
 from seb_appliance.broker.topics.topic import Topic
-from seb_appliance.broker.values import From, ReadRequest, ReadResult
+from seb_appliance.broker.values import From, ReadRequest
 from seb_appliance.errors import BadRequestError, CorruptObjectError, TopicNotFoundError
 from seb_appliance.formats.operations import CommittedOffset
 from seb_appliance.tasks import in_slices
@@ -80,12 +80,14 @@ class ConsumerGroups:
         committed = self._committed(group, found.topic_id)
         start = From(offset=committed.offset) if committed is not None else default
         result = await self._reads.read(topic, replace(request, start=start))
-        began = committed.offset if committed is not None else _began(result)
-        return GroupRead(
-            result,
-            committed.offset if committed is not None else None,
-            await self._lag(found, began, result.log_end_offset),
-        )
+        if committed is not None:
+            began = committed.offset
+        elif result.slices:  # the first record found
+            began = int(result.slices[0].batch.offsets()[result.slices[0].begin])
+        else:
+            began = result.next_offset
+        lag = await self._lag(found, began, result.log_end_offset)
+        return GroupRead(result, committed.offset if committed is not None else None, lag)
 
     def committed_offset(self, group: str, topic_id: int) -> int | None:
         """Where it stands on a topic; None: nowhere. Raises BadNameError."""
@@ -304,7 +306,16 @@ class ConsumerGroups:
         if found is None or not sees(group, None):
             return None
         topics = [
-            await self._topic_view(topic, committed)
+            GroupTopicView(
+                topic.name,
+                topic_id,
+                committed.offset,
+                committed.metadata,
+                committed.committed_us,
+                topic.log_start_offset,
+                end := topic.log_end_offset,
+                await self._lag(topic, committed.offset, end),
+            )
             for topic_id, committed in list(found.offsets.items())
             if (topic := self._catalog.find_id(topic_id)) is not None and sees(group, topic.name)
         ]
@@ -321,18 +332,6 @@ class ConsumerGroups:
     def _lease_view(self, lease: Lease) -> LeaseView:
         left_ms = lease.left_ms(self._clock.monotonic_s())
         return LeaseView(lease.generation, lease.holder, lease.ttl_ms, left_ms)
-
-    async def _topic_view(self, topic: Topic, committed: Committed) -> GroupTopicView:
-        return GroupTopicView(
-            topic.name,
-            topic.topic_id,
-            committed.offset,
-            committed.metadata,
-            committed.committed_us,
-            topic.log_start_offset,
-            topic.log_end_offset,
-            await self._lag(topic, committed.offset, topic.log_end_offset),
-        )
 
     async def _lag(self, topic: Topic, offset: int, end: int) -> Lag:
         if offset >= end:
@@ -352,13 +351,6 @@ class ConsumerGroups:
             age_us = max(0, self._age_us(rows.created_us[rows.row_of(stands_at)]))
             return Lag(end - offset, unread_bytes, age_us / 1_000_000)
         return Lag(end - offset, 0, 0.0)  # none of them is there any more
-
-
-def _began(result: ReadResult) -> int:
-    """The offset at which a read began, or found its first record."""
-    if not result.slices:
-        return result.next_offset
-    return int(result.slices[0].batch.offsets()[result.slices[0].begin])
 
 
 def check_commit(commit: Commit) -> None:

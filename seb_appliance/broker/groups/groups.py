@@ -196,7 +196,7 @@ class Groups:
         return bool(self._gone)
 
     def forget_all(self) -> None:
-        """As `forget_some`, to the end: when the numbers must be exact."""
+        """Take all of it out of memory, for exact figures."""
         while self._gone:
             self.forget_some()
 
@@ -309,7 +309,7 @@ class GroupRead:
     lag: Lag
 
 
-# What a consumer group is told when it is refused.
+# --- errors ---
 
 
 def no_such_group(group: str) -> GroupNotFoundError:

@@ -1,8 +1,7 @@
-"""Keeps the key index up with the log: behind the acknowledgement, in order, in bulk.
+"""Updates the key index from the log, after the acknowledgement, in order and in bulk.
 
-Topic by topic, from where the index stands to the log end, through the reader that consumers use. A
-topic whose index was just switched on, a file that was lost or thrown away and an appliance that
-was down are all the same: the index stands further back.
+It reads each topic from the indexed offset to the log end, as a consumer does. A new index, a lost
+file and a restart differ only in that offset.
 """
 
 from __future__ import annotations
@@ -31,14 +30,11 @@ from seb_appliance.errors import (
     TopicNotFoundError,
 )
 
-# Views of the latest records that are being paged through.
-#
-# A view shows its topic as of one offset, though records arrive meanwhile: as long as it is in use,
-# what they supersede is kept for it in the index. Ten minutes after its last use it ends.
-
 
 class KeyViews:
-    """By topic id, the offsets as of which views are in use, until when, and who began them."""
+    """Views of the latest records that clients page through, each as of one offset. While a view is
+    in use, the index keeps the records that later ones supersede; it ends after ten idle minutes.
+    """
 
     def __init__(self, clock: Clock, shares: AllShares) -> None:
         self._clock = clock
@@ -310,7 +306,12 @@ class KeyIndexing:
                 or count >= limits.KEY_INDEX_ROUND_RECORDS
             ):
                 break
-        await self._add(ranges)
+        if ranges:
+            async with self.adding:
+                await self._index.add(ranges, self._views.kept_below())
+                for records in ranges:
+                    mode = self._known[records.topic_id].mode
+                    self._known[records.topic_id] = IndexedTopic(mode, records.next_offset)
         self._wake()
 
     async def _forget(self, topic_id: int) -> None:
@@ -335,7 +336,10 @@ class KeyIndexing:
             or not start <= known.indexed_offset <= topic.log_end_offset
             or self._lacks_tombstones(topic, known)
         ):
-            await self._begin(topic, IndexedTopic(mode, start))
+            self._views.end(topic_id)
+            begin = IndexedTopic(mode, start)
+            await self._index.begin(topic_id, begin)
+            self._known[topic_id] = begin
         elif self._trimmed.get(topic_id, 0) < start:
             await self._index.trim(topic_id, start)
         self._trimmed[topic_id] = start
@@ -351,11 +355,6 @@ class KeyIndexing:
         if merged == topic.merged_to_start:
             return False
         return any(base <= topic.log_start_offset and last >= offset for base, last in topic.runs)
-
-    async def _begin(self, topic: Topic, begin: IndexedTopic) -> None:
-        self._views.end(topic.topic_id)
-        await self._index.begin(topic.topic_id, begin)
-        self._known[topic.topic_id] = begin
 
     async def _read(self, topic: Topic, offset: int) -> IndexRange | None:
         """Some of the records that the index lacks; None when it lacks none."""
@@ -376,15 +375,6 @@ class KeyIndexing:
         if result.topic_id != topic.topic_id:
             return IndexRange(topic.topic_id, offset, offset, [])
         return IndexRange(topic.topic_id, offset, result.next_offset, result.slices)
-
-    async def _add(self, ranges: list[IndexRange]) -> None:
-        if not ranges:
-            return
-        async with self.adding:
-            await self._index.add(ranges, self._views.kept_below())
-            for records in ranges:
-                mode = self._known[records.topic_id].mode
-                self._known[records.topic_id] = IndexedTopic(mode, records.next_offset)
 
     def _wake(self) -> None:
         self._moved.set()

@@ -1,7 +1,7 @@
 """Questions about record keys: which there are, the newest record of one, all of them.
 
-The key index says where; the records themselves are read from the log. What the log contradicts is
-never answered: the index is made anew.
+The key index gives offsets; the records are read from the log. If the log contradicts the index,
+no answer is given and the index is rebuilt.
 """
 
 from __future__ import annotations
@@ -33,10 +33,7 @@ from seb_appliance.errors import (
 )
 from seb_appliance.tasks import Background, Supervisor
 
-# Reading records out of the log by more than their range: chosen offsets, or one record key.
-
-
-_AT_ONCE: Final = 1_000  # records that are looked through for the next ones chosen
+_AT_ONCE: Final = 1_000  # records that are read to find the next chosen ones
 
 
 def key_of(piece: BatchSlice, i: int | None = None) -> bytes | None:
@@ -119,7 +116,9 @@ async def read_key(reads: Reads, name: str, request: ReadRequest, key: bytes) ->
         result = await reads.read(name, step)
         for piece in result.slices:
             looked_at += len(piece.stored)
-            places = _places_of(piece, key)
+            keys = piece.batch.columns.keys
+            listed = () if keys is None else keys.slice(piece.begin, piece.end)
+            places = [i for i, found_key in enumerate(listed, piece.begin) if found_key == key]
             for n, i in enumerate(places):
                 size_bytes = _bytes_of(BatchSlice(piece.batch, i, i + 1, piece.stored))
                 if room_records <= 0 or (size_bytes > room_bytes and (found or n)):
@@ -131,15 +130,6 @@ async def read_key(reads: Reads, name: str, request: ReadRequest, key: bytes) ->
         if not result.slices or looked_at >= limits.KEY_FILTER_BYTES_MAX:
             return replace(result, slices=found)
         step = replace(step, start=From(offset=result.next_offset), wait_ms=0)
-
-
-def _places_of(piece: BatchSlice, key: bytes) -> list[int]:
-    """Where in the batch the records with this record key are."""
-    keys = piece.batch.columns.keys
-    if keys is None:
-        return []
-    listed = keys.slice(piece.begin, piece.end)
-    return [i for i, found in enumerate(listed, piece.begin) if found == key]
 
 
 Rows = TypeVar("Rows", KeyRows, KeyOffsets)
@@ -232,13 +222,9 @@ class RecordKeys:
             reached,
         )
         rows = found.rows[:most]
-        more = len(found.rows) > most
-        return KeyPage(
-            topic.topic_id,
-            rows,
-            rows[-1].key if more else None,
-            max(found.indexed_offset, topic.log_start_offset),
-        )
+        next_after = rows[-1].key if len(found.rows) > most else None
+        indexed_offset = max(found.indexed_offset, topic.log_start_offset)
+        return KeyPage(topic.topic_id, rows, next_after, indexed_offset)
 
     async def latest(self, name: str, key: bytes, *, fresh: bool) -> KeyedRecords:
         """The newest record of a record key. Raises RecordKeyNotFoundError, also when it is a
@@ -310,7 +296,11 @@ class RecordKeys:
         when `place` is None, in offset order. Raises BadParameterError when the view has ended."""
         topic, _ = await self._topic(name, fresh=fresh)
         if place is None:
-            place = await self._begin_view(topic, owner)
+            # Nothing is indexed meanwhile: all that is superseded later is kept for the view.
+            async with self.indexing.adding:
+                as_of = self.indexing.indexed_offset(topic)
+                self._views.begin(topic.topic_id, as_of, owner)
+            place = ViewPlace(topic.topic_id, as_of, 0)
         elif place.topic_id != topic.topic_id or place.as_of > topic.log_end_offset:
             raise BadParameterError("The cursor is not of this topic.")
         else:
@@ -329,14 +319,6 @@ class RecordKeys:
         return ViewPage(self._result(topic, slices, as_of), next_place)
 
     # --- inside ---
-
-    async def _begin_view(self, topic: Topic, owner: str) -> ViewPlace:
-        """As of where the index stands. Nothing is taken into it meanwhile: from here on, what is
-        superseded is kept."""
-        async with self.indexing.adding:
-            as_of = self.indexing.indexed_offset(topic)
-            self._views.begin(topic.topic_id, as_of, owner)
-        return ViewPlace(topic.topic_id, as_of, 0)
 
     async def _topic(
         self, name: str, *, fresh: bool, needs_history: bool = False
@@ -381,15 +363,9 @@ class RecordKeys:
     def _result(
         self, topic: Topic, slices: Sequence[BatchSlice], next_offset: int | None = None
     ) -> ReadResult:
-        end = topic.log_end_offset
-        return ReadResult(
-            topic.name,
-            topic.topic_id,
-            slices,
-            end if next_offset is None else next_offset,
-            topic.log_start_offset,
-            end,
-        )
+        start, end = topic.log_start_offset, topic.log_end_offset
+        next_offset = end if next_offset is None else next_offset
+        return ReadResult(topic.name, topic.topic_id, slices, next_offset, start, end)
 
 
 def _begun_anew(topic: Topic) -> OverloadedError:

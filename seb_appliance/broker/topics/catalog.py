@@ -1,4 +1,4 @@
-"""What is in force: topics, their indexes, API keys. Changed only by applying journal entries."""
+"""The applied state: topics, their indexes, API keys. Only journal entries change it."""
 
 from __future__ import annotations
 
@@ -60,14 +60,14 @@ from seb_appliance.formats.operations import (
     object_id_of,
 )
 
-# Topics whose index is swept at each entry: dropping old rows must not hold up anyone.
+# Topics whose old index rows are dropped at each entry, so that none takes long.
 _SWEPT_AT_ONCE: Final = 64
 _SWITCHED_AT_ONCE: Final = 200  # topics
 
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """Over all topics: how many, their records that can be read, their bytes in force."""
+    """Over all topics: their number, readable records and stored bytes."""
 
     topics: int
     records: int
@@ -187,12 +187,13 @@ class Catalog:
         return self._by_id.get(topic_id)
 
     def apply(self, entry: Entry) -> list[Topic]:
-        """Put an entry in force, but for `steps`; the topics that changed (others may wait)."""
+        """Apply an entry, except `steps`; the topics that changed."""
         header = entry.header
         assert header.follows(self.position), (header, self.position)
         assert not self._switching
         self.position = header.position
-        self._note_writer(header)
+        if not self._writers or self._writers[-1][1:] != (header.epoch, header.writer_id):
+            self._writers.append((header.seq, header.epoch, header.writer_id))
         self.untidied.add(header.seq, header.length, header.created_us)
         changed: list[Topic] = []
         unsettled: list[Topic] = []
@@ -231,7 +232,13 @@ class Catalog:
                 case LeaseReleased():
                     self.groups.release_lease(operation.group)
                 case AuditNoted():
-                    self._note_maker(operation)
+                    # Whoever creates a topic or a group owns it.
+                    name, owner = operation.subject, operation.actor
+                    if operation.action in {"topic_created", "topic_forked"}:
+                        if name in self._by_name:
+                            self._by_name[name].owner = owner
+                    elif operation.action == "group_created":
+                        self.groups.own(name, owner)
                 case EpochStarted():
                     pass
         settle(unsettled, self.stored)
@@ -239,27 +246,16 @@ class Catalog:
         self.producers.make_room()
         return changed
 
-    def _note_maker(self, note: AuditNoted) -> None:
-        """Who makes a topic, or a group that is about to be there, is its owner."""
-        if note.action in {"topic_created", "topic_forked"} and note.subject in self._by_name:
-            self._by_name[note.subject].owner = note.actor
-        elif note.action == "group_created":
-            self.groups.own(note.subject, note.actor)
-
     def steps(self) -> Iterator[None]:
-        """What `apply` has left: to put segments in force. In steps of a few milliseconds, between
-        which others may read, for a topic has its old sections or its new ones; but nothing may be
-        applied before the last."""
+        """The rest of `apply`: switch to new segments, in steps of a few milliseconds. Between them
+        others may read, since each topic has its old or its new sections, but not apply entries."""
         while self._switching:
             yield from self._switching.popleft()
 
     def _change_topic(self, operation: TopicEvent, unsettled: list[Topic]) -> Topic:
-        """The topic. `unsettled` gets those of which rows may not be needed any more."""
-        match operation:
-            case TopicCreated():
-                return self._create_topic(operation)
-            case TopicForked():
-                return self._fork_topic(operation)
+        """The topic. `unsettled` gets the topics that may have unneeded rows now."""
+        if isinstance(operation, TopicCreated | TopicForked):
+            return self._make_topic(operation)
         topic = self._by_id[operation.topic_id]
         match operation:
             case TopicChanged():
@@ -274,24 +270,13 @@ class Catalog:
                 unsettled.append(topic)
         return topic
 
-    def _create_topic(self, made: TopicCreated) -> Topic:
+    def _make_topic(self, made: TopicCreated | TopicForked) -> Topic:
         topic = Topic(made.topic_id, made.name, made.created_us, made.settings)
-        self._add_topic(topic)
-        return topic
-
-    def _fork_topic(self, made: TopicForked) -> Topic:
-        topic = Topic(
-            made.topic_id,
-            made.name,
-            made.created_us,
-            made.settings,
-            made.log_start_offset,
-            made.fork_offset,
-            IndexRows(end=made.fork_offset),
-            held_offset=made.log_start_offset,
-            fork_offset=made.fork_offset,
-            parent=self._by_id[made.parent_id],
-        )
+        if isinstance(made, TopicForked):
+            topic.log_start_offset = topic.held_offset = made.log_start_offset
+            topic.log_end_offset = topic.fork_offset = made.fork_offset
+            topic.index = IndexRows(end=made.fork_offset)
+            topic.parent = self._by_id[made.parent_id]
         self._add_topic(topic)
         return topic
 
@@ -302,7 +287,7 @@ class Catalog:
             topic.parent.forks[topic.topic_id] = topic
 
     def _delete_topic(self, topic: Topic) -> Topic:
-        """The topic of which rows may not be needed any more."""
+        """The topic that may have unneeded rows now."""
         del self._by_name[topic.name]
         topic.deleted = True
         topic.stream = None
@@ -311,22 +296,18 @@ class Catalog:
         self.producers.forget_topic(topic.topic_id)
         if topic.forks:
             self._held[topic.name] = topic
+        # Without forks, a deleted topic's rows go and its name is free.
         while not topic.forks and topic.deleted:
-            self._purge(topic)
+            del self._by_id[topic.topic_id]
+            if self._held.get(topic.name) is topic:
+                del self._held[topic.name]
+            topic.purged = True
+            self.stored.release(topic.stored.drop_below(topic.stored.end))
             if topic.parent is None:
                 break
+            del topic.parent.forks[topic.topic_id]
             topic = topic.parent
         return topic
-
-    def _purge(self, topic: Topic) -> None:
-        """Its rows are gone, and its name is free."""
-        del self._by_id[topic.topic_id]
-        if self._held.get(topic.name) is topic:
-            del self._held[topic.name]
-        topic.purged = True
-        self.stored.release(topic.stored.drop_below(topic.stored.end))
-        if topic.parent is not None:
-            del topic.parent.forks[topic.topic_id]
 
     def _add_section(
         self, seq: int, created_us: int, sections_at: int, section: Section
@@ -355,7 +336,7 @@ class Catalog:
                 self.stored.remove(keys)
 
     def _switch(self, switch: SegmentsReplaced, seq: int) -> Iterator[None]:
-        """Put segments in force, topic by topic. What is gone since they were made is left out."""
+        """Switch to new segments, topic by topic, without sections that are no longer needed."""
         fresh: dict[int, list[tuple[int, StoredSection]]] = {}
         for i, stored in enumerate(switch.objects):
             object_id = object_id_of(seq, i)
@@ -427,10 +408,6 @@ class Catalog:
             begins = topic.stored.end, topic.log_start_offset
             topic.log_end_offset = max(topic.log_end_offset, *begins)
             topic.forget_entries()
-
-    def _note_writer(self, header: EntryHeader) -> None:
-        if not self._writers or self._writers[-1][1:] != (header.epoch, header.writer_id):
-            self._writers.append((header.seq, header.epoch, header.writer_id))
 
 
 def _loaded_topic(row: TopicRow, paged: PagedRow | None, parent: Topic | None) -> Topic:

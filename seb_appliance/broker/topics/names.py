@@ -52,15 +52,10 @@ def check_pattern(pattern: str) -> str:
     return pattern
 
 
-# Which of many patterns match a name. `*` matches one word between dots, `**` zero or more.
-#
-# All patterns are matched at once, as an automaton without backtracking: each place between the
-# words of a pattern is one bit of an integer. A word of the name costs a few operations on such
-# integers, whatever the patterns are, so that nobody can write patterns that take long.
-
-
 class Patterns:
-    """Patterns that `names.check_pattern` has checked, numbered from 0 as they are given."""
+    """Checked patterns, numbered from 0 in the given order, and matched all at once by an automaton
+    without backtracking: each place between two words is one bit of an integer, so no pattern makes
+    a match slow."""
 
     def __init__(self, patterns: Iterable[str]) -> None:
         self.patterns = tuple(patterns)

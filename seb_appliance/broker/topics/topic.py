@@ -15,15 +15,9 @@ from seb_appliance.formats.topic_settings import TopicSettings
 if TYPE_CHECKING:
     from seb_appliance.broker.upkeep.stored_objects import StoredObjects
 
-
-# Runs: ranges of a topic in which compaction has left one record of each record key.
-#
-# They only say what is worth compacting next; which records may go is found out by their record
-# keys.
-
-
 Run: TypeAlias = tuple[int, int]
-"""Base and last offset, inclusive."""
+"""A range in which compaction has left one record of each record key: base and last offset,
+inclusive. Runs only say what to compact next."""
 
 
 def with_run(runs: Iterable[Run], base_offset: int, last_offset: int) -> list[Run]:
@@ -141,11 +135,7 @@ def gone(topic: Topic) -> TopicNotFoundError:
     return no_such_topic(topic.name) if topic.purged else topic_held(topic.name)
 
 
-# Forks: whose rows answer for an offset, and which rows of a topic are needed.
-#
-# A fork shares its parent's records below its fork offset. Nothing is copied: a reader goes up to
-# the topic whose rows answer for an offset. So a topic's rows stay in force for as long as it or a
-# fork of it can read them. Memory and SQLite both decide by the functions of this file.
+# --- forks: a fork reads its parent's records below its fork offset, so the parent keeps those ---
 
 
 NOTHING: Final = limits.OFFSET_MAX

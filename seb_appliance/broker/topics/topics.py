@@ -81,13 +81,11 @@ class Topics:
         check_topic_name(name)
         self._settings.check(settings)
 
-        return await self._make(
-            name,
-            lambda window, now_us: self._admission.admit_topic_created(
-                window, name, settings, now_us, by.owner
-            ),
-            by,
-        )
+        def admit(window: Window) -> bool:
+            now_us = self._clock.wall_us()
+            return self._admission.admit_topic_created(window, name, settings, now_us, by.owner)
+
+        return await self._make(name, admit, by)
 
     async def fork(
         self,
@@ -109,19 +107,19 @@ class Topics:
         if settings is not None:
             self._settings.check(settings)
 
-        return await self._make(
-            name,
-            lambda window, now_us: self._admission.admit_topic_forked(
+        def admit(window: Window) -> bool:
+            now_us = self._clock.wall_us()
+            return self._admission.admit_topic_forked(
                 window, name, parent, offset, settings, now_us, by.owner
-            ),
-            by,
-        )
+            )
+
+        return await self._make(name, admit, by)
 
     async def _make(
-        self, name: str, admit: Callable[[Window, int], bool], by: Actor
+        self, name: str, admit: Callable[[Window], bool], by: Actor
     ) -> tuple[TopicView, bool]:
         def admit_new(window: Window) -> Action | None:
-            if not admit(window, self._clock.wall_us()):
+            if not admit(window):
                 return None
             return audit.topic_created(name, self._admission.find(name))
 
@@ -201,9 +199,6 @@ class Topics:
         )
 
 
-# What a list of many topics shows, at a cost that depends on the rows shown and not on the log.
-
-
 _GROUPS_AT_ONCE: Final = 500  # looked at without a break; about a millisecond
 
 
@@ -216,6 +211,8 @@ class Readers:
 
 
 class TopicLists:
+    """What a list of topics shows; the cost depends on the rows shown, not on the log."""
+
     def __init__(self, catalog: Catalog, index: SectionIndex) -> None:
         self._catalog = catalog
         self._index = index

@@ -19,8 +19,6 @@ from seb_appliance.formats.operations import OBJECTS_PER_SWITCH_MAX, ObjectsAdop
 
 
 class Adopting:
-    """`submit` admits in the open window, and waits until that is applied."""
-
     def __init__(self, catalog: Catalog, admission: Admission, writes: Writes) -> None:
         self._catalog = catalog
         self._admission = admission

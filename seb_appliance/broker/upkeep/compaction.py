@@ -8,11 +8,9 @@ record is rewritten about as often as the topic can be divided by it.
 
 from __future__ import annotations
 
-import asyncio
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final
 
 from seb_appliance import limits
 from seb_appliance.broker.log_clock import LogClock
@@ -22,8 +20,7 @@ from seb_appliance.broker.topics.catalog import Catalog
 from seb_appliance.broker.topics.topic import Topic, pinned_below
 from seb_appliance.broker.upkeep.rewrite_jobs import Compaction, SectionPlace
 from seb_appliance.formats.topic_settings import TopicSettings
-
-_TOPICS_AT_ONCE: Final = 200  # looked at before the event loop gets a turn
+from seb_appliance.tasks import in_slices
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,9 +70,7 @@ class Compactions:
     async def _due_topics(self) -> list[Topic]:
         small: list[Topic] = []
         size_bytes = sections = 0
-        for i, topic in enumerate(self._catalog.topics()):
-            if i % _TOPICS_AT_ONCE == 0:
-                await asyncio.sleep(0)
+        async for topic in in_slices(self._catalog.topics()):
             rows = self._due_rows(topic)
             if rows is None:
                 continue

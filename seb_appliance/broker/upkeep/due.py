@@ -78,11 +78,9 @@ def due_objects(objects: Iterable[LivingObject], settings: TidySettings) -> list
     return small[: limits.SMALL_OBJECTS_AT_ONCE]
 
 
-# Retention: where the log of a topic should begin. Whole sections go, never a part of one.
-
-
 async def kept_from(index: SectionIndex, topic: Topic, clock: LogClock) -> int:
-    """The log start offset that the topic's retention asks for; it may be the one that it has.
+    """The log start offset that retention asks for, which may be the present one. Retention removes
+    whole sections only.
 
     By age, `created` of a section decides, which never decreases within a topic: a client's
     timestamps cannot keep a record, nor make it go. Raises as `SectionIndex.rows_of`.
@@ -129,5 +127,5 @@ async def _within_bytes(index: SectionIndex, topic: Topic, offset: int, most: in
 
 
 def _or_start(topic: Topic, offset: int) -> int:
-    """The topic may have been trimmed while we looked further: nothing answers for `offset`."""
+    # A trim meanwhile removes the rows of `offset`.
     return max(offset, topic.log_start_offset)

@@ -1,9 +1,8 @@
-"""Compactions that others make, on a cluster: what they are to leave, and their way into force.
+"""Compactions by an external cluster.
 
-Who asks is told a range of a topic's segments. He stores new segments under names that he gets
-here, and hands them over; the tidier checks them against every record of the range, and puts them
-in force as its own. Until then nothing refers to them: what is never handed over is a stray. All of
-it is in memory; after a restart the work is begun again.
+A client gets a range of a topic's segments, stores new segments under names from here, and hands
+them over. The tidier checks them against every record of the range and then switches to them.
+Segments that are never handed over are strays. The state is in memory only: a restart ends it.
 """
 
 from __future__ import annotations
@@ -100,7 +99,8 @@ class ExternalCompactions:
         """All of the topic's segments but the youngest are to be compacted into one run. Raises
         TopicNotFoundError, CompactionRefusedError, OverloadedError, StoreError."""
         topic = self._catalog.topic(name)
-        if not await self._can_sign(topic):
+        probe = self._new_segment(topic.topic_id, 0, 0, 0, bytes(16))
+        if await self._source.signed_upload(probe, 1) is None:
             raise CompactionRefusedError("This bucket has no signed URLs to store segments by.")
         topic = self._catalog.topic(name)
         settings = self._settings.effective(topic.settings)
@@ -113,10 +113,6 @@ class ExternalCompactions:
         self._shares.take(owner, 1)
         self._known[found.compaction_id] = found
         return found
-
-    async def _can_sign(self, topic: Topic) -> bool:
-        nothing = self._new_segment(topic.topic_id, 0, 0, 0, bytes(16))
-        return await self._source.signed_upload(nothing, 1) is not None
 
     def _planned(self, topic: Topic, owner: str) -> ExternalCompaction:
         settings = self._settings.effective(topic.settings)

@@ -7,7 +7,6 @@ time.
 
 from __future__ import annotations
 
-import asyncio
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
@@ -37,16 +36,15 @@ from seb_appliance.formats.operations import (
     TopicCompacted,
 )
 from seb_appliance.formats.topic_settings import TopicSettings
-
-_TOPICS_AT_ONCE = 200  # looked at before the event loop gets a turn
+from seb_appliance.tasks import in_slices
 
 
 class SwitchRefusedError(Exception):
-    """What a job has made does not fit what is in force any more: it is garbage."""
+    """The result of a job no longer fits the active state; its objects are garbage."""
 
 
 class Tidying:
-    """`submit` admits in the open window, and waits until that is applied."""
+    """Decides what to rewrite, trim and remove, and writes the results to the journal."""
 
     def __init__(
         self,
@@ -83,13 +81,12 @@ class Tidying:
     async def retain(self) -> int:
         """Move log start offsets as retention asks; how many topics were trimmed."""
         due: list[tuple[Topic, TopicSettings, int]] = []
-        for i, topic in enumerate(self._catalog.topics()):
-            if i % _TOPICS_AT_ONCE == 0:
-                await asyncio.sleep(0)
+        async for topic in in_slices(self._catalog.topics()):
             settings = topic.settings
-            if not settings.deletes:
-                continue
-            if settings.retention_ms is None and settings.retention_bytes is None:
+            has_retention = (
+                settings.retention_ms is not None or settings.retention_bytes is not None
+            )
+            if not (settings.deletes and has_retention):
                 continue
             try:
                 start = await kept_from(self._index, topic, self._clock)
@@ -103,8 +100,8 @@ class Tidying:
             nonlocal trimmed
             for topic, settings, start in due:
                 known = self._admission.find(topic.name)
-                # Perhaps it is deleted in a window before, or made anew under its name. And who was
-                # told meanwhile that more is to stay loses nothing by what was asked for before.
+                # An earlier window may have deleted or replaced the topic, or changed its
+                # settings: then the retention of before no longer counts.
                 is_same = known is not None and known.topic_id == topic.topic_id
                 if known is not None and is_same and known.settings == settings:
                     trimmed += self._admission.admit_topic_trimmed(window, topic.name, start)
@@ -116,9 +113,7 @@ class Tidying:
         return trimmed
 
     async def _measure(self, topics: Iterable[Topic]) -> None:
-        for i, topic in enumerate(topics):
-            if i % _TOPICS_AT_ONCE == 0:
-                await asyncio.sleep(0)
+        async for topic in in_slices(topics):
             if not topic.purged:
                 await self._index.measure(topic)
 
@@ -160,16 +155,17 @@ class Tidying:
             name=self._random_bytes(8),
             segment_bytes=self.settings.segment_bytes,
             log_starts={topic.topic_id: topic.held_offset for topic in topics},
-            compressed=frozenset(t.topic_id for t in topics if self._wants_compression(t)),
+            compressed=frozenset(
+                topic.topic_id
+                for topic in topics
+                if (known := self._admission.find(topic.name)) is not None
+                and known.effective.compression == "zstd"
+            ),
             entries=entries,
             sections=tuple(sections),
             inputs=tuple(dict.fromkeys(place.key for place in sections)),
             compactions=compactions,
         )
-
-    def _wants_compression(self, topic: Topic) -> bool:
-        known = self._admission.find(topic.name)
-        return known is not None and known.effective.compression == "zstd"
 
     def _due_objects(self) -> list[LivingObject]:
         held = self.external.inputs()
@@ -178,9 +174,7 @@ class Tidying:
 
     async def _places(self, object_ids: set[int]) -> list[SectionPlace]:
         places = []
-        for i, topic in enumerate(self._catalog.with_rows()):
-            if i % _TOPICS_AT_ONCE == 0:
-                await asyncio.sleep(0)
+        async for topic in in_slices(self._catalog.with_rows()):
             rows = [row for row, seq in enumerate(topic.stored.seqs) if -seq in object_ids]
             places += [place_of(self._catalog, topic, row) for row in rows]
         return places
@@ -188,11 +182,11 @@ class Tidying:
     # --- putting in force ---
 
     def is_in_force(self, keys: Iterable[str]) -> bool:
-        """Whether these objects are, all of them."""
+        """Whether all these objects are active."""
         return self._catalog.stored.keys().issuperset(keys)
 
     async def check_unchanged(self, job: RewriteJob) -> None:
-        """As `switch`, before anything is read: so that what is in vain is not begun."""
+        """Raise SwitchRefusedError early, before the job reads anything."""
         ranges = (ReplacedRange(i.topic_id, i.base_offset, i.last_offset) for i in job.compactions)
         await self._check(job, Rewritten(tuple(ranges), ()))
 
@@ -243,34 +237,31 @@ class Tidying:
                 _check_stored(topic, replaced, inputs)
 
     def _check_wanted(self, compactions: Sequence[Compaction]) -> None:
-        """Nobody has asked meanwhile that nothing be removed, nor forked the topic there."""
+        """Refuse if a change of the topic since the plan forbids what its compaction removed."""
         for item in compactions:
             if self._admission.is_held(item.name):
                 raise SwitchRefusedError(f"of topic {item.name!r} only forks are left")
             known = self._admission.find(item.name)
-            is_same = known is not None and known.topic_id == item.topic_id
-            if known is not None and is_same and not known.effective.compacts:
+            if known is None or known.topic_id != item.topic_id:
+                continue
+            if not known.effective.compacts:
                 raise SwitchRefusedError(f"topic {item.name!r} is not compacted any more")
-            if known is not None and is_same and self._is_forked(known, item.base_offset):
+            topic = self._catalog.find_id(item.topic_id)
+            # A fork may need records of the range as they are.
+            is_pinned = topic is not None and pinned_below(topic.needs) > item.base_offset
+            if is_pinned or (known.forked_in is not None and not known.forked_in.is_done):
                 raise SwitchRefusedError(f"topic {item.name!r} was forked meanwhile")
-            if known is not None and is_same and self._keeps_tombstones_now(known, item):
+            if self._keeps_tombstones_now(known, item):
                 raise SwitchRefusedError(f"topic {item.name!r} keeps tombstones for longer now")
 
     def _keeps_tombstones_now(self, known: AdmittedTopic, item: Compaction) -> bool:
-        """Whether what may have gone is to stay, since the retention of tombstones was raised."""
+        """Whether the tombstone retention was raised, so that removed tombstones should stay."""
         topic = self._catalog.find_rows(item.topic_id)
         if topic is None or not len(topic.stored) or item.tombstones_until_us is None:
             return False
         begin = topic.stored.row_of(max(item.base_offset, topic.stored.bases[0]))
         until_us = tombstones_until_us(topic, begin, known.effective, self._clock)
         return until_us < item.tombstones_until_us
-
-    def _is_forked(self, known: AdmittedTopic, base_offset: int) -> bool:
-        """Whether a fork may need records from `base_offset` on as they are."""
-        if known.forked_in is not None and not known.forked_in.is_done:
-            return True
-        topic = self._catalog.find_id(known.topic_id)
-        return topic is not None and pinned_below(topic.needs) > base_offset
 
     async def _check_entries(self, job: RewriteJob, made: Rewritten) -> None:
         untidied = self._catalog.untidied.entries
@@ -280,9 +271,7 @@ class Tidying:
         covered = {replaced.topic_id: replaced for replaced in made.replaced}
         if len(covered) != len(made.replaced):
             raise SwitchRefusedError("a topic has two ranges in the entries")
-        for i, topic in enumerate(self._catalog.with_rows()):
-            if i % _TOPICS_AT_ONCE == 0:
-                await asyncio.sleep(0)
+        async for topic in in_slices(self._catalog.with_rows()):
             if topic.purged:
                 continue
             begin = topic.entries_begin
