@@ -8,6 +8,7 @@ from typing import Final
 
 from seb_appliance import __version__, limits
 from seb_appliance.api.encoding.times import format_time
+from seb_appliance.api.routes.manage.health import Sample, histogram
 from seb_appliance.api.routes.manage.status import (
     BudgetOut,
     CostLine,
@@ -16,7 +17,6 @@ from seb_appliance.api.routes.manage.status import (
     PurposeCost,
     TopicCost,
 )
-from seb_appliance.api.routes.manage.health import Sample, histogram
 from seb_appliance.broker.status import (
     BackgroundStatus,
     BillLine,
