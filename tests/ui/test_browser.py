@@ -79,7 +79,7 @@ def test_a_person_logs_in_looks_around_and_leaves_by_the_keyboard(
 ) -> None:
     with visiting(chromium, seb) as page:
         log_in(page, password="not the password")
-        expect(page.get_by_role("alert")).to_contain_text("no such user")
+        expect(page.get_by_role("alert")).to_contain_text("Wrong user name or password")
         expect(page.get_by_label("User")).to_have_value("admin")
         log_in(page)
         expect(page.get_by_role("heading", name="Overview")).to_be_visible()

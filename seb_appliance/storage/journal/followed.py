@@ -231,12 +231,16 @@ class FollowedClaimed(FollowedJournal):
         end = entries[-1].header.position
         if cut is not None and end.seq == cut.seq and end != cut:
             raise ReplayError(span.key(cut.seq), "is not the entry that the next base names")
+        return entries if await self._is_settled(top) else []
+
+    async def _is_settled(self, top: Claim) -> bool:
+        """Whether there is no claim above that of the newest base, `top`."""
         above = await self._first_above(layout.CLAIMS, layout.claim_key(top))
         if not above:
-            return entries
+            return True
         self._contested_by = layout.parse_claim(above[0].key)
         if self._contested_by != self._claimed_by:
             # It may have stored its base already: look immediately, but only once.
             self._claimed_by = self._contested_by
             self._bases_looked.forget()
-        return []
+        return False
