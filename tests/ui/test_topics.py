@@ -158,7 +158,7 @@ async def test_a_change_of_settings_is_told_in_words_and_then_saved(
     assert (await olga.post(path, linger_ms="1s")).status_code == 403
     assert (await admin.post(path, linger_ms="1s")).headers["location"] == "/ui/topics/set"
     assert seb.appliance.broker.topics.get("set").settings == TopicSettings(linger_ms=1_000)
-    assert "Nothing: these are its settings" in (await admin.get(f"{path}?linger_ms=1s")).text
+    assert "No changes: the topic already has these settings" in (await admin.get(f"{path}?linger_ms=1s")).text
     assert (await admin.get(path)).headers["location"] == "/ui/topics/set"
     for answer in (
         await admin.get(f"{path}?linger_ms=bad"),
@@ -228,12 +228,12 @@ async def test_a_trim_says_how_many_records_go_and_then_removes_them(
     await produce(seb, "trimmed", 1_500)
     path = "/ui/topics/trimmed/trim"
     text = (await admin.get(f"{path}?before=1200")).text
-    assert "<b>1,200</b> of 1,500 records go" in text
+    assert "<b>1,200</b> of 1,500 records will be deleted" in text
     assert seb.appliance.broker.topics.get("trimmed").log_start_offset == 0
     assert (await olga.post(path, before="1200")).status_code == 403
     assert (await admin.post(path, before="1200")).status_code == 303
     assert seb.appliance.broker.topics.get("trimmed").log_start_offset == 1_200
-    assert "Nothing: the log starts" in (await admin.get(f"{path}?before=7")).text
+    assert "None: the log already starts" in (await admin.get(f"{path}?before=7")).text
     for wrong in ("1501", "-1", "x", "", "9" * 30):
         assert (await admin.get(f"{path}?before={wrong}")).status_code == 422
 
@@ -259,7 +259,7 @@ async def test_the_list_is_filtered_by_text_and_by_pattern(
     assert (await olga.get("/ui/topics?match=f.eu")).text.count("<tr>") == 1 + 2
     assert (await olga.get("/ui/topics?match=f.*.a")).text.count("<tr>") == 1 + 2
     assert (await olga.get("/ui/topics?match=**.b")).text.count("<tr>") == 1 + 1
-    assert "No topic fits" in (await olga.get("/ui/topics?match=%3Cscript%3E")).text
+    assert "No matching topics" in (await olga.get("/ui/topics?match=%3Cscript%3E")).text
     assert "<script>" not in (await olga.get("/ui/topics?match=%3Cscript%3E")).text
     assert (await olga.get("/ui/topics?match=a..*")).status_code == 422
 
@@ -291,7 +291,7 @@ async def test_ten_thousand_topics_are_paged_at_once(tmp_path: Path) -> None:
                     answer = await guest.get(f"/ui/topics{path}")
                     best_s = min(best_s, time.process_time() - began_s)
                 assert answer.status_code == 200
-                assert "10,000 topics in all" in answer.text
+                assert "10,000 topics" in answer.text
                 assert best_s < 0.5, path  # generous: 0.1 s on a quiet machine
             assert len(answer.content) < 100_000
             assert (await guest.get("/ui/topics?after=t.05000")).text.count("<tr>") == 1 + 50
