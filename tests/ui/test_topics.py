@@ -158,7 +158,10 @@ async def test_a_change_of_settings_is_told_in_words_and_then_saved(
     assert (await olga.post(path, linger_ms="1s")).status_code == 403
     assert (await admin.post(path, linger_ms="1s")).headers["location"] == "/ui/topics/set"
     assert seb.appliance.broker.topics.get("set").settings == TopicSettings(linger_ms=1_000)
-    assert "No changes: the topic already has these settings" in (await admin.get(f"{path}?linger_ms=1s")).text
+    assert (
+        "No changes: the topic already has these settings"
+        in (await admin.get(f"{path}?linger_ms=1s")).text
+    )
     assert (await admin.get(path)).headers["location"] == "/ui/topics/set"
     for answer in (
         await admin.get(f"{path}?linger_ms=bad"),

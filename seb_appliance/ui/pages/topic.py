@@ -6,6 +6,7 @@ sends the same fields by POST.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -14,7 +15,7 @@ from litestar.types import ASGIApp
 from seb_appliance import limits
 from seb_appliance.broker.topics.topics import Readers
 from seb_appliance.broker.values import TopicView
-from seb_appliance.errors import BadRequestError, RefusedError
+from seb_appliance.errors import BadRequestError
 from seb_appliance.formats.topic_settings import SETTINGS, TopicSettings
 from seb_appliance.ui.forms import Form, parsed
 from seb_appliance.ui.history import TopicRate
@@ -33,18 +34,43 @@ async def show(visit: Visit, topic: str) -> ASGIApp:
     return await _page(visit, topic)
 
 
-@routes.get("/topics/{topic:str}/settings", FIELDS)
+async def _page(
+    visit: Visit, topic: str, *, problem: FormProblem | None = None, form: str = ""
+) -> ASGIApp:
+    """`form`: which of settings, trim and delete has the `problem`."""
+    view = visit.broker.topics.get(topic)
+    last_us = await visit.broker.topic_lists.last_write_us(topic)
+    readers = (await visit.broker.topic_lists.readers([topic])).get(topic, Readers())
+    wrong_settings = problem if form == "settings" else None
+    return visit.page(
+        "topic",
+        parts=["topic-figures"],
+        view=view,
+        figures=[
+            *_figures(view, last_us, readers, visit.now_us),
+            _rate(visit.options.rates.of(view.topic_id)),
+        ],
+        every_s=limits.SAMPLE_EVERY_S,
+        form=FORM,
+        defaults=defaults(visit.broker.topics.effective(TopicSettings())),
+        values=wrong_settings.values if wrong_settings else written(view.settings),
+        settings_problem=wrong_settings,
+        trim_problem=problem if form == "trim" else None,
+        delete_problem=problem if form == "delete" else None,
+    )
+
+
+_settings_again = partial(_page, form="settings")
+
+
+@routes.get("/topics/{topic:str}/settings", FIELDS, again=_settings_again)
 async def preview_settings(visit: Visit, topic: str) -> ASGIApp:
     view = visit.broker.topics.get(topic)
     if not visit.form.values:  # not sent by the form: it must not reset everything
         return visit.see_other(f"/ui/topics/{topic}")
-    try:
-        changes = changes_of(visit.form)
-        wanted = TopicSettings(**changes)
-        after = visit.broker.topics.effective(wanted)
-    except RefusedError as error:
-        problem = FormProblem(in_words(error), visit.form.values)
-        return await _page(visit, topic, settings_problem=problem)
+    changes = changes_of(visit.form)
+    wanted = TopicSettings(**changes)
+    after = visit.broker.topics.effective(wanted)
     return visit.page(
         "topic_settings",
         view=view,
@@ -58,24 +84,16 @@ async def preview_settings(visit: Visit, topic: str) -> ASGIApp:
     )
 
 
-@routes.post("/topics/{topic:str}/settings", FIELDS)
+@routes.post("/topics/{topic:str}/settings", FIELDS, again=_settings_again)
 async def save(visit: Visit, topic: str) -> ASGIApp:
-    try:
-        await visit.broker.topics.change(topic, changes_of(visit.form), visit.actor)
-    except BadRequestError as error:
-        problem = FormProblem(in_words(error), visit.form.values)
-        return await _page(visit, topic, settings_problem=problem)
+    await visit.broker.topics.change(topic, changes_of(visit.form), visit.actor)
     return visit.see_other(f"/ui/topics/{topic}", "The settings are saved.")
 
 
-@routes.get("/topics/{topic:str}/trim", _TRIM)
+@routes.get("/topics/{topic:str}/trim", _TRIM, again=partial(_page, form="trim"))
 async def preview_trim(visit: Visit, topic: str) -> ASGIApp:
     view = visit.broker.topics.get(topic)
-    try:
-        before = _offset(visit.form.text("before"), view)
-    except BadRequestError as error:
-        problem = FormProblem(error.detail, visit.form.values)
-        return await _page(visit, topic, trim_problem=problem)
+    before = _offset(visit.form.text("before"), view)
     goes = max(0, before - view.log_start_offset)
     return visit.page("topic_trim", view=view, before=before, goes=goes)
 
@@ -94,43 +112,13 @@ async def reopen(visit: Visit, topic: str) -> ASGIApp:
     return visit.see_other(f"/ui/topics/{topic}", f"{topic} is open again.")
 
 
-@routes.post("/topics/{topic:str}/delete", {"name"})
+@routes.post("/topics/{topic:str}/delete", {"name"}, again=partial(_page, form="delete"))
 async def delete(visit: Visit, topic: str) -> ASGIApp:
     visit.broker.topics.get(topic)
     if visit.form.text("name") != topic:
-        detail = f"Nothing was deleted: the name that you typed is not {topic}."
-        return await _page(visit, topic, delete_problem=FormProblem(detail, visit.form.values))
+        raise BadRequestError(f"Nothing was deleted: the name that you typed is not {topic}.")
     await visit.broker.topics.delete(topic, visit.actor)
     return visit.see_other("/ui/topics", f"The topic {topic} is deleted.")
-
-
-async def _page(
-    visit: Visit,
-    name: str,
-    *,
-    settings_problem: FormProblem | None = None,
-    trim_problem: FormProblem | None = None,
-    delete_problem: FormProblem | None = None,
-) -> ASGIApp:
-    view = visit.broker.topics.get(name)
-    last_us = await visit.broker.topic_lists.last_write_us(name)
-    readers = (await visit.broker.topic_lists.readers([name])).get(name, Readers())
-    return visit.page(
-        "topic",
-        parts=["topic-figures"],
-        view=view,
-        figures=[
-            *_figures(view, last_us, readers, visit.now_us),
-            _rate(visit.options.rates.of(view.topic_id)),
-        ],
-        every_s=limits.SAMPLE_EVERY_S,
-        form=FORM,
-        defaults=defaults(visit.broker.topics.effective(TopicSettings())),
-        values=settings_problem.values if settings_problem else written(view.settings),
-        settings_problem=settings_problem,
-        trim_problem=trim_problem,
-        delete_problem=delete_problem,
-    )
 
 
 def _figures(view: TopicView, last_us: int | None, readers: Readers, now_us: int) -> list[Figure]:
@@ -207,14 +195,6 @@ def written(settings: TopicSettings) -> dict[str, str]:
 def defaults(effective: TopicSettings) -> dict[str, str]:
     """What an empty field means, given the settings of a topic that sets none."""
     return {name: text or SETTINGS[name].unset for name, text in written(effective).items()}
-
-
-def in_words(error: RefusedError) -> str:
-    """A refusal, with what is wrong with each setting."""
-    listed = error.data.get("errors")
-    if not isinstance(listed, list):
-        return error.detail
-    return " ".join([error.detail, *(f"{one['path']}: {one['message']}." for one in listed)])
 
 
 def retention(effective: TopicSettings) -> str:
