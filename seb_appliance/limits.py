@@ -19,6 +19,7 @@ RECORD_KEY_BYTES_MAX: Final = 64 * KIB
 RECORD_HEADERS_MAX: Final = 32
 RECORD_HEADERS_BYTES_MAX: Final = 16 * KIB
 RECORDS_PER_REQUEST_MAX: Final = 10_000
+POINTER_TOKENS_MAX: Final = 16  # of a JSON Pointer to a record key or timestamp
 RECORDS_IN_BATCHES_MAX: Final = 100_000  # of a request that sends record batches: columns
 
 PARSED_AT_ONCE_BYTES: Final = 64 * KIB  # larger bodies are parsed in a child process

@@ -6,7 +6,7 @@ struct below. A new setting is one field there, and the code that follows it.
 
 from __future__ import annotations
 
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final, Literal, get_args
 
 import msgspec
 
@@ -18,6 +18,10 @@ from seb_appliance.formats.numbers import Whole
 KeyIndexMode = Literal["latest", "history", "none"]
 # How the batches that the appliance makes are stored.
 Compression = Literal["none", "zstd"]
+# How the body of a produce request is read: in the API's envelope; or as one record, as JSON items,
+# or as lines of text.
+BodyShape = Literal["envelope", "value", "items", "lines"]
+BODY_SHAPES: Final[tuple[BodyShape, ...]] = get_args(BodyShape)
 # Which records may go: by the topic's retention, replaced by a newer record of the same record key,
 # both, or none.
 Cleanup = Literal["delete", "compact", "compact,delete", "none"]
@@ -25,8 +29,11 @@ Cleanup = Literal["delete", "compact", "compact,delete", "none"]
 _MAX: Final = limits.OFFSET_MAX
 
 
-class TopicSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Settings of a topic; None means the appliance's default."""
+class TopicSettings(
+    msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True
+):
+    """Settings of a topic; None means the appliance's default. Only what is set is stored, so that
+    an older release reads the events of topics that use no newer setting."""
 
     linger_ms: Annotated[
         Whole | None,
@@ -117,6 +124,16 @@ class TopicSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
             "Compact once this part of the topic is new.",
             (limits.DIRTY_RATIO_MIN, limits.DIRTY_RATIO_MAX),
             limits.DIRTY_RATIO_DEFAULT,
+        ),
+    ] = None
+
+    body: Annotated[
+        BodyShape | None,
+        Declared(
+            "choice",
+            "Body",
+            "How the body of a produce request is read.",
+            default="envelope",
         ),
     ] = None
 

@@ -16,6 +16,7 @@ UNSET = {
     "min_compaction_lag_ms": None,
     "tombstone_retention_ms": None,
     "dirty_ratio": None,
+    "body": None,
 }
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -62,6 +63,7 @@ async def test_the_settings_of_compaction_are_taken_and_checked(seb):
         "min_compaction_lag_ms": 0,
         "tombstone_retention_ms": 1,
         "dirty_ratio": 0.25,
+        "body": None,
     }
     made = await seb.client.put("/v1/topics/compacted", json=chosen)
     assert made.json()["settings"] == {**UNSET, **chosen}
@@ -71,6 +73,7 @@ async def test_the_settings_of_compaction_are_taken_and_checked(seb):
         "min_compaction_lag_ms": 0,
         "tombstone_retention_ms": 86_400_000,
         "dirty_ratio": 0.5,
+        "body": "envelope",
     }
     for name, value in (
         ("min_compaction_lag_ms", -1),

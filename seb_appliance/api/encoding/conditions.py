@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from seb_appliance import limits
+from seb_appliance.api.encoding import plain_bodies
 from seb_appliance.api.encoding.parameters import integer
 from seb_appliance.api.server.auth import Call
 from seb_appliance.broker.append.appends import NO_CONDITIONS, Conditions
@@ -91,7 +92,7 @@ async def stamp(key: bytes | None, call: Call, route: str, body: bytes) -> Reque
     """What tells a request with an Idempotency-Key from others; None when it has none."""
     if key is None:
         return None
-    said = [body, *_that_matter(call.headers)]
+    said = [body, *_that_matter(call)]
     scopes = _scopes(call, route, key)
     if len(body) > _HASH_IN_THREAD_BYTES:
         return RequestStamp(*scopes, await asyncio.to_thread(_hash, said))
@@ -115,13 +116,20 @@ def _stored(records: NewRecords) -> Iterable[bytes]:
         yield headers
 
 
-def _that_matter(headers: dict[bytes, bytes]) -> Iterable[bytes]:
-    """Names and values of the headers that belong to what is stored."""
+def _that_matter(call: Call) -> Iterable[bytes]:
+    """Names and values of the headers and parameters that belong to what is stored."""
+    query, headers = call.query, call.headers
+    named = f"{query.get('keep_headers', '')},{query.get('key_header', '')}".lower().encode()
+    kept = {name.strip() for name in named.split(b",")}
     for name in sorted(headers):
         matters = name.startswith((b"seb-", b"ce-")) and name != b"seb-timeout"
-        if matters or name == b"content-type":
+        if matters or name == b"content-type" or name in kept:
             yield name
             yield headers[name]
+    for parameter in plain_bodies.PARAMETERS:
+        if parameter in query:
+            yield parameter.encode()
+            yield query[parameter].encode()
 
 
 def _hash(parts: Iterable[bytes]) -> bytes:

@@ -14,6 +14,7 @@ import msgspec
 
 from seb_appliance import limits
 from seb_appliance.api.encoding.formats import BODY_FORMATS, BodyFormat, media_type
+from seb_appliance.api.encoding.plain_bodies import BodyReader, read_plain
 from seb_appliance.api.encoding.record_json import parse_json, parse_ndjson, too_many_records
 from seb_appliance.api.encoding.times import parse_time
 from seb_appliance.api.encoding.trace_context import keep_traceparent
@@ -199,6 +200,10 @@ _KINDS: Final[dict[str, BodyKind]] = {
 _SINGLE_FAMILIES: Final = ("text/", "image/")
 
 
+def is_batch(content_type: bytes | None) -> bool:
+    return _KINDS.get(media_type(content_type or b"")) == "batch"
+
+
 def body_kind(content_type: bytes | None) -> BodyKind:
     """Raises UnsupportedMediaTypeError that says which would do."""
     named = media_type(content_type or b"")
@@ -229,6 +234,14 @@ async def parse_records(
     if kind == "batch":
         return batches_at(body, await parser.parse(owner, check_batches, body, max_bytes))
     return await parser.parse(owner, _of_json, body, kind, headers)
+
+
+async def parse_plain(
+    parser: Parser, owner: str, reader: BodyReader, body: bytes, headers: dict[bytes, bytes]
+) -> NewRecords:
+    """The records of a body that is not in the envelope. Raises what the parsers raise."""
+    refuse_record_headers(headers)
+    return await parser.parse(owner, read_plain, body, reader, headers)
 
 
 async def parse_registered(

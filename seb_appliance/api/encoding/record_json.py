@@ -19,8 +19,9 @@ from seb_appliance.errors import BadJsonError, RequestTooLargeError
 T = TypeVar("T")
 
 RIGHT_FORMS: Final = (
-    'Send {"records":[{"value":{"temp":21}}]} as application/json, or one record\'s bytes as '
-    "application/octet-stream (curl: -H 'Content-Type: application/octet-stream')."
+    "To store this body as one record, add ?body=value to the URL (POST …/records?body=value); "
+    "?body=items stores each member of an array or each line of NDJSON. Without body, send "
+    '{"records":[{"value":{"temp":21}}]}.'
 )
 
 # A double ends at 1.8e308. Each byte is looked at a few times at most, whatever the value is.
@@ -198,8 +199,7 @@ def _value(record: Record) -> bytes | None:
         return None
     if sent[0] == 0x22:  # a string
         return sent[1:-1] if b"\\" not in sent else _text_decoder.decode(sent).encode()
-    if _PERHAPS_HUGE.search(sent):
-        _check_numbers(sent)
+    check_numbers(sent)
     return sent
 
 
@@ -208,8 +208,16 @@ def _check_tombstone(key: bytes | None, value: bytes | None) -> None:
         raise BadJsonError("a null value is a tombstone and needs a record key")
 
 
-def _check_numbers(sent: bytes) -> None:
-    """The bytes are stored as they are, so a number that no reader can hold is refused here."""
+def may_be_huge(sent: bytes) -> bool:
+    """Whether `check_numbers` might find something; quick."""
+    return _PERHAPS_HUGE.search(sent) is not None
+
+
+def check_numbers(sent: bytes) -> None:
+    """The bytes are stored as they are, so a number that no reader can hold is refused here. Raises
+    BadJsonError."""
+    if not may_be_huge(sent):
+        return
     for found in _TEXT_OR_HUGE.finditer(sent):
         number = found[0]
         if number[0] != 0x22 and math.isinf(float(number)):

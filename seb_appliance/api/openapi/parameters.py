@@ -10,6 +10,7 @@ from seb_appliance.addresses import NAME_PATTERN
 from seb_appliance.api.encoding.answers import ALL_FORMATS, FORMATS
 from seb_appliance.api.encoding.parameters import DEFAULTS
 from seb_appliance.api.encoding.record_encoding import VALUE_SHAPES
+from seb_appliance.formats.topic_settings import BODY_SHAPES
 
 Json = dict[str, Any]
 
@@ -202,6 +203,34 @@ SAFE_APPEND: Final[list[Json]] = [
 ]
 PRODUCE: Final[list[Json]] = [
     *SAFE_APPEND,
+    query(
+        "body",
+        "How the body is read: `envelope` as the content type says; `value`: the whole body is "
+        "one record; `items`: each member of a JSON array, or each document of NDJSON or of a JSON "
+        "sequence, is one record, as it was sent; `lines`: each line of text that is not empty. "
+        "The default is the topic's setting `body`.",
+        "items",
+        type="string",
+        enum=list(BODY_SHAPES),
+    ),
+    query(
+        "key",
+        "With `body`: where the record key is in each value, as a JSON Pointer (RFC 6901). Text is "
+        "taken as UTF-8, a number or boolean as it is written; all else is no key.",
+        "/user/id",
+    ),
+    query("key_header", "With `body`: the request header whose value is the record key.", "X-Id"),
+    query(
+        "timestamp",
+        "With `body`: where the timestamp is in each value, as a JSON Pointer: RFC 3339, or a Unix "
+        "time in s, ms, us or ns.",
+        "/time",
+    ),
+    query(
+        "keep_headers",
+        "With `body`: request headers to store with each record, separated by commas.",
+        "X-GitHub-Event,X-GitHub-Delivery",
+    ),
     header(
         "ce-specversion",
         "`1.0`: the body is the data of a CloudEvent in binary mode, whose other attributes are "

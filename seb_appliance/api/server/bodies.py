@@ -23,19 +23,21 @@ from seb_appliance.errors import (
     UnsupportedMediaTypeError,
 )
 
-# gzip and zstd in steps of bounded size, behind one small interface.
+# gzip, deflate and zstd in steps of bounded size, behind one small interface.
 
 
 STEP_BYTES: Final = limits.MIB
 _WINDOW_LOG_MAX: Final = 24  # a frame may make the decoder allocate 16 MiB, as much as a request
-_GZIP_WBITS: Final = 31  # gzip only: neither raw deflate nor zlib
+_WBITS: Final = {"gzip": 31, "deflate": 15}  # deflate has a zlib header (RFC 9110, 8.4.1.2)
 
 
-class GzipMember:
-    """One gzip member. `step` gives at most STEP_BYTES more; BadRequestError for bad input."""
+class ZlibMember:
+    """One member of gzip or deflate. `step` gives at most STEP_BYTES more; BadRequestError for bad
+    input."""
 
-    def __init__(self) -> None:
-        self._inflater = zlib.decompressobj(wbits=_GZIP_WBITS)
+    def __init__(self, encoding: str) -> None:
+        self._encoding = encoding
+        self._inflater = zlib.decompressobj(wbits=_WBITS[encoding])
 
     @property
     def ended(self) -> bool:
@@ -52,9 +54,9 @@ class GzipMember:
         try:
             part = self._inflater.decompress(given, STEP_BYTES)
         except zlib.error as error:
-            raise BadRequestError(f"The body is not gzip: {error}.") from error
+            raise BadRequestError(f"The body is not {self._encoding}: {error}.") from error
         if not part and not self.ended:
-            raise BadRequestError("The body is gzip that was cut short.")
+            raise BadRequestError(f"The body is {self._encoding} that was cut short.")
         return part
 
 
@@ -116,9 +118,10 @@ async def read_body(
 
 def _content_encoding(headers: dict[bytes, bytes]) -> str:
     encoding = headers.get(b"content-encoding", b"identity").decode("latin-1").strip().lower()
-    if encoding not in {"identity", "gzip", "zstd"}:
+    if encoding not in {"identity", "zstd", *_WBITS}:
         raise UnsupportedMediaTypeError(
-            f"Content-Encoding {encoding[:100]!r} is not supported; send zstd, gzip or none."
+            f"Content-Encoding {encoding[:100]!r} is not supported; send zstd, gzip, deflate or "
+            "none."
         )
     return encoding
 
@@ -160,7 +163,7 @@ async def _inflate(body: bytes, encoding: str, reservation: Reservation, max_byt
         members += 1
         if members > _MEMBERS_MAX:
             raise BadRequestError(f"The body has more than {_MEMBERS_MAX} {encoding} members.")
-        member = GzipMember() if encoding == "gzip" else ZstdFrame()
+        member = ZstdFrame() if encoding == "zstd" else ZlibMember(encoding)
         while not member.ended:
             part = await asyncio.to_thread(member.step, rest) if in_thread else member.step(rest)
             in_thread = True  # there may be a thousand times as much

@@ -119,6 +119,8 @@ class PlainAnswers:
         body = data[body_at:]
         if plain.protocol is not None:
             return plain.protocol.records_of(self._broker, plain, body)
+        if self._broker.topics.body_of(plain.topic) != "envelope":
+            return None
         if plain.kind == "single":
             if not plain.headers:
                 return body

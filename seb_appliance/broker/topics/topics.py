@@ -22,7 +22,7 @@ from seb_appliance.broker.topics.topic import Topic
 from seb_appliance.broker.values import ForkOf, TopicView
 from seb_appliance.clock import Clock
 from seb_appliance.errors import TopicDiffersError
-from seb_appliance.formats.topic_settings import TopicSettings
+from seb_appliance.formats.topic_settings import BodyShape, TopicSettings
 
 
 class Topics:
@@ -62,6 +62,11 @@ class Topics:
         """The topics of these names, in their order, without those that do not exist any more."""
         topics = map(self._catalog.find, names)
         return (self._view(topic) for topic in topics if topic is not None)
+
+    def body_of(self, name: str) -> BodyShape:
+        """How bodies for this topic are read unless the request says it; also of no topic."""
+        topic = self._catalog.find(name)
+        return "envelope" if topic is None else topic.settings.body or "envelope"
 
     def effective(self, settings: TopicSettings) -> TopicSettings:
         """With the defaults filled in. Raises BadRequestError for one out of its range."""

@@ -263,6 +263,10 @@ _EFFECTS: Final[dict[str, dict[Any, str]]] = {
         "none": "Records are no longer removed automatically.",
         "delete": "Records are deleted by age and by the topic's size, if these limits are set.",
     },
+    "body": dict.fromkeys(
+        ("envelope", "value", "items", "lines"),
+        "Requests that name no body parameter are read in this way. Stored records do not change.",
+    ),
     "min_compaction_lag_ms": {
         "more": "Records younger than that are all kept.",
         "less": "Records younger than that are all kept.",

@@ -50,7 +50,7 @@ def test_the_http_api_has_every_setting_and_no_other() -> None:
     assert set(NewTopic.__struct_fields__) == {*SETTINGS, "fork_of"}
     assert TopicChanges.__struct_fields__ == tuple(SETTINGS)
     assert QuotaChanges.__struct_fields__ == tuple(QUOTAS)
-    assert schema("TopicSettings").keys() == schema("TopicChanges").keys() == SETTINGS.keys()
+    assert schema("SettingsOut").keys() == schema("TopicChanges").keys() == SETTINGS.keys()
     assert schema("Quotas").keys() == schema("QuotaChanges").keys() == QUOTAS.keys()
 
 

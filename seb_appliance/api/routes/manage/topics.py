@@ -70,6 +70,10 @@ class Trim(msgspec.Struct, forbid_unknown_fields=True):
     before: Whole
 
 
+class SettingsOut(TopicSettings, frozen=True, omit_defaults=False):
+    """Settings in an answer: all of them, with nulls."""
+
+
 class TopicOut(msgspec.Struct):
     """A topic. `settings` as they were set (null: the appliance's default); `effective_settings`
     with the defaults filled in. `log_end_offset` is the offset that the next record gets. Of a
@@ -80,8 +84,8 @@ class TopicOut(msgspec.Struct):
     topic: str
     topic_id: int
     created: str
-    settings: TopicSettings
-    effective_settings: TopicSettings
+    settings: SettingsOut
+    effective_settings: SettingsOut
     log_start_offset: int
     log_end_offset: int
     size_bytes: int
@@ -103,8 +107,8 @@ def topic_out(view: TopicView) -> TopicOut:
         view.name,
         view.topic_id,
         format_time(view.created_us),
-        view.settings,
-        view.effective,
+        _shown(view.settings),
+        _shown(view.effective),
         view.log_start_offset,
         view.log_end_offset,
         view.bytes,
@@ -112,6 +116,10 @@ def topic_out(view: TopicView) -> TopicOut:
         view.forks,
         view.closed,
     )
+
+
+def _shown(settings: TopicSettings) -> SettingsOut:
+    return SettingsOut(**msgspec.structs.asdict(settings))
 
 
 def _list_parts(views: Iterable[TopicView]) -> Iterator[bytes]:
@@ -124,7 +132,7 @@ def _list_parts(views: Iterable[TopicView]) -> Iterator[bytes]:
     yield b"]}\n" if before == b"," else before + b"]}\n"
 
 
-_SET: Final = TopicSettings(
+_SET: Final = SettingsOut(
     linger_ms=100, retention_ms=604_800_000, key_index="latest", cleanup="compact"
 )
 _SETTINGS: Final = msgspec.to_builtins(_SET)

@@ -18,7 +18,14 @@ from seb_appliance.api.encoding.answers import (
 )
 from seb_appliance.api.encoding.formats import BODY_FORMATS
 from seb_appliance.api.encoding.parameters import duration_ms
-from seb_appliance.api.encoding.record_bodies import body_kind, parse_records, parse_registered
+from seb_appliance.api.encoding.plain_bodies import BodyReader
+from seb_appliance.api.encoding.record_bodies import (
+    body_kind,
+    is_batch,
+    parse_plain,
+    parse_records,
+    parse_registered,
+)
 from seb_appliance.api.encoding.record_json import Envelope
 from seb_appliance.api.encoding.trace_context import RequestTrace
 from seb_appliance.api.openapi.parameters import PRODUCE
@@ -171,7 +178,8 @@ async def produce(ctx: RequestContext) -> object:
     call, options = ctx.call, ctx.options
     asked = conditions.read_conditions(call)
     other = next(((f, m) for f in BODY_FORMATS if (m := f.mode_of(call.headers))), None)
-    kind = None if other is not None else body_kind(call.headers.get(b"content-type"))
+    reader = None if other is not None else _reader(ctx)
+    kind = None if other or reader else body_kind(call.headers.get(b"content-type"))
     deadline_ms = timeout_ms(call.headers)
     trace = RequestTrace.of(options.traces, call.headers)
     body, reservation = await read_body(
@@ -186,6 +194,9 @@ async def produce(ctx: RequestContext) -> object:
                 options.parser, owner, *other, body, call.headers
             )
             agreed = await asked.of_events(call, path, body, records, named)
+        elif reader is not None:
+            records = await parse_plain(options.parser, owner, reader, body, call.headers)
+            agreed = await asked.conditions(call, path, body)
         else:
             assert kind is not None
             records = await parse_records(
@@ -208,6 +219,15 @@ async def produce(ctx: RequestContext) -> object:
         trace.produced(appended)
     status, headers, answer = produced(appended, agreed)
     return Answer(status, headers, answer, failpoints=options.failpoints)
+
+
+def _reader(ctx: RequestContext) -> BodyReader | None:
+    """How to read a body that is not in the envelope; record batches always are what they say.
+    Raises BadParameterError."""
+    default = ctx.broker.topics.body_of(ctx.topic)
+    if is_batch(ctx.call.headers.get(b"content-type")):
+        default = "envelope"
+    return BodyReader.of(ctx.call.query, default)
 
 
 ROUTES: Final = [produce]
