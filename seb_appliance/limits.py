@@ -163,6 +163,7 @@ APPLY_FILE_BYTES_MAX: Final = 8 * MIB  # seb apply: about 50,000 topics and API 
 GRANT_DECISIONS_KEPT: Final = 50_000  # about 15 MB when full
 GRANTS_COMPILED_MAX: Final = 1_000  # API keys with grants prepared for matching
 LAST_USED_WRITTEN_EVERY_S: Final = 60
+DOCUMENTS_MAX: Final = 1_000  # what protocols keep in the journal, such as inlets
 
 # The admin page
 USERS_MAX: Final = 100

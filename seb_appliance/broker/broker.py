@@ -13,6 +13,7 @@ from concurrent.futures import Executor
 from seb_appliance.broker.access.access import Access
 from seb_appliance.broker.access.accounts import Accounts
 from seb_appliance.broker.access.api_keys import LastUsed
+from seb_appliance.broker.access.documents import Documents
 from seb_appliance.broker.access.grants import Authorizer
 from seb_appliance.broker.append.admission import Admission
 from seb_appliance.broker.append.appends import Appends
@@ -175,6 +176,7 @@ class Broker:
         )
         self.authorize, self.may = self.access.authorize, self.access.may
         self.accounts = Accounts(catalog.users, writes, clock=clock)
+        self.documents = Documents(catalog.documents, writes, clock=clock)
         group_admission = GroupAdmission(admission, catalog.groups, clock)
         self.appends = Appends(
             catalog,

@@ -227,6 +227,16 @@ class UserRow:
 
 
 @dataclass(frozen=True, slots=True)
+class DocumentRow:
+    """What a protocol keeps under a name, since `set_us`; see DocumentSet."""
+
+    kind: str
+    name: str
+    document: str
+    set_us: int
+
+
+@dataclass(frozen=True, slots=True)
 class AuditRow:
     """One action. `number` counts them from 1 on, without gaps; the rest is as in AuditNoted."""
 
@@ -318,6 +328,7 @@ class LoadedState:
     streams: list[tuple[int, StreamState]] = field(default_factory=list)
     api_keys: list[ApiKeyRow] = field(default_factory=list)
     users: list[UserRow] = field(default_factory=list)  # by name
+    documents: list[DocumentRow] = field(default_factory=list)  # by kind and name
     writers: list[WriterRow] = field(default_factory=list)  # oldest first
     paged: list[PagedRow] = field(default_factory=list)
     entries: list[EntryRow] = field(default_factory=list)

@@ -230,6 +230,21 @@ class UserRemoved(_Event, frozen=True, kw_only=True, tag="user_removed"):
     name: str
 
 
+class DocumentSet(_Event, frozen=True, kw_only=True, tag="document_set"):
+    """The configuration of something that a protocol keeps, made or replaced. `document` is JSON
+    that only the protocol reads; secrets in it are encrypted."""
+
+    kind: str
+    name: str
+    document: str
+    set_us: Whole
+
+
+class DocumentRemoved(_Event, frozen=True, kw_only=True, tag="document_removed"):
+    kind: str
+    name: str
+
+
 class CommittedOffset(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """The next offset that a group will read of a topic, and a note of the committer's."""
 
@@ -309,6 +324,8 @@ Event = (
     | ApiKeyRevoked
     | UserSet
     | UserRemoved
+    | DocumentSet
+    | DocumentRemoved
     | OffsetsCommitted
     | GroupReset
     | GroupDeleted

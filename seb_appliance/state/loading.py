@@ -12,6 +12,7 @@ from seb_appliance.broker.ports import (
     ApiKeyRow,
     AuditQuery,
     AuditRow,
+    DocumentRow,
     EntryRef,
     EntryRow,
     GarbageRow,
@@ -65,6 +66,9 @@ ORDER BY number DESC LIMIT :most
 """
 
 
+_DOCUMENTS: Final = "SELECT * FROM documents ORDER BY kind, name"
+
+
 def load(connection: sqlite3.Connection) -> LoadedState:
     """The whole state, as of one position. Raises CorruptObjectError if a row cannot be read."""
     try:
@@ -90,6 +94,7 @@ def _load(connection: sqlite3.Connection) -> LoadedState:
         streams=[(topic_id, stream) for topic_id, stream in streams],
         api_keys=[ApiKeyRow(*_decoded(row, _OF_API_KEY)) for row in api_keys],
         users=[UserRow(*row) for row in rows("SELECT * FROM users ORDER BY name")],
+        documents=[DocumentRow(*row) for row in rows(_DOCUMENTS)],
         writers=[WriterRow(*row) for row in rows("SELECT * FROM writers ORDER BY first_seq")],
         paged=[PagedRow(*row) for row in rows(LAST_PAGES)],
         entries=_entries(rows(_ENTRIES, state.paged_seq), {topic.topic_id for topic in living}),

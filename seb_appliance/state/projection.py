@@ -23,6 +23,8 @@ from seb_appliance.formats.operations import (
     ApiKeyRotated,
     Append,
     AuditNoted,
+    DocumentRemoved,
+    DocumentSet,
     Event,
     GroupDeleted,
     GroupReset,
@@ -170,6 +172,13 @@ def apply_event(tables: Tables, event: Event, header: EntryHeader) -> None:
             if isinstance(event, UserSet):
                 user = (name, event.role, event.password_hash, event.set_us)
                 tables.insert("users", [user])
+            else:
+                _must_be_one(removed, event)
+        case DocumentSet(kind=kind, name=name) | DocumentRemoved(kind=kind, name=name):
+            which = "kind = :kind AND name = :name"
+            removed = tables.delete("documents", which, kind=kind, name=name)
+            if isinstance(event, DocumentSet):
+                tables.insert("documents", [(kind, name, event.document, event.set_us)])
             else:
                 _must_be_one(removed, event)
         case StreamSet(topic_id=topic_id):

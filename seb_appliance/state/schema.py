@@ -14,7 +14,7 @@ from typing import Final
 from seb_appliance.errors import ConfigurationError
 from seb_appliance.state.tables import CHECKSUM_MODULUS, JournalState, row_checksum
 
-NEWEST_REVISION: Final = "0012"
+NEWEST_REVISION: Final = "0013"
 
 _SCHEMA: Final = """
 -- A fork has `parent_id` and `fork_offset`: below that offset it reads the records of its parent.
@@ -153,6 +153,15 @@ CREATE TABLE users (
     password_hash TEXT NOT NULL,
     set_us INTEGER NOT NULL,
     CONSTRAINT pk_users PRIMARY KEY (name)
+) WITHOUT ROWID, STRICT;
+
+-- What protocols keep in the journal: JSON by kind and name.
+CREATE TABLE documents (
+    kind TEXT NOT NULL,
+    name TEXT NOT NULL,
+    document TEXT NOT NULL,
+    set_us INTEGER NOT NULL,
+    CONSTRAINT pk_documents PRIMARY KEY (kind, name)
 ) WITHOUT ROWID, STRICT;
 
 -- Who created which group, if it is known. Deleted groups have no row.

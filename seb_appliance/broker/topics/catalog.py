@@ -10,10 +10,17 @@ from typing import Final
 
 from seb_appliance import limits
 from seb_appliance.broker.access.api_keys import ApiKeys
+from seb_appliance.broker.access.document_rows import DocumentRows
 from seb_appliance.broker.access.users import Users
 from seb_appliance.broker.append.retry_results import Producers, RememberedRequests
 from seb_appliance.broker.groups.groups import Groups
-from seb_appliance.broker.ports import EntryRef, LoadedState, PagedRow, SectionRef, TopicRow
+from seb_appliance.broker.ports import (
+    EntryRef,
+    LoadedState,
+    PagedRow,
+    SectionRef,
+    TopicRow,
+)
 from seb_appliance.broker.read.index_rows import IndexRows
 from seb_appliance.broker.shares import AllShares
 from seb_appliance.broker.topics.topic import (
@@ -34,6 +41,8 @@ from seb_appliance.formats.operations import (
     ApiKeyRotated,
     Append,
     AuditNoted,
+    DocumentRemoved,
+    DocumentSet,
     EpochStarted,
     GroupDeleted,
     GroupReset,
@@ -87,6 +96,7 @@ class Catalog:
         self.position: Position = loaded.position
         self.api_keys = ApiKeys(loaded.api_keys)
         self.users = Users(loaded.users)
+        self.documents = DocumentRows(loaded.documents)
         self._by_name: dict[str, Topic] = {}
         self._by_id: dict[int, Topic] = {}  # also those that are held: deleted, with forks
         self._held: dict[str, Topic] = {}
@@ -203,9 +213,8 @@ class Catalog:
                 case Append(section=number):
                     section = entry.contents.sections[number]
                     self.producers.apply(section.topic_id, section.producers, header.created_us)
-                    changed += self._add_section(
-                        header.seq, header.created_us, header.sections_at, section
-                    )
+                    place = (header.seq, header.created_us, header.sections_at)
+                    changed += self._add_section(*place, section)
                 case (
                     TopicCreated()
                     | TopicForked()
@@ -223,6 +232,8 @@ class Catalog:
                     self.api_keys.apply(operation)
                 case UserSet() | UserRemoved():
                     self.users.apply(operation)
+                case DocumentSet() | DocumentRemoved():
+                    self.documents.apply(operation)
                 case OffsetsCommitted() | GroupReset():
                     self.groups.commit(operation.group, operation.offsets, header.created_us)
                 case GroupDeleted():
@@ -234,9 +245,9 @@ class Catalog:
                 case AuditNoted():
                     # Whoever creates a topic or a group owns it.
                     name, owner = operation.subject, operation.actor
-                    if operation.action in {"topic_created", "topic_forked"}:
-                        if name in self._by_name:
-                            self._by_name[name].owner = owner
+                    made = operation.action in {"topic_created", "topic_forked"}
+                    if made and name in self._by_name:
+                        self._by_name[name].owner = owner
                     elif operation.action == "group_created":
                         self.groups.own(name, owner)
                 case EpochStarted():

@@ -19,6 +19,7 @@ from seb_appliance.broker.ports import (
     ApiKeyRow,
     AuditQuery,
     AuditRow,
+    DocumentRow,
     EntryRef,
     EntryRow,
     GarbageRow,
@@ -36,6 +37,8 @@ from seb_appliance.formats.operations import (
     ApiKeyChanged,
     ApiKeyRevoked,
     ApiKeyRotated,
+    DocumentRemoved,
+    DocumentSet,
     EpochStarted,
     Event,
     ObjectsCondemned,
@@ -80,6 +83,7 @@ KINDS += [
     "own",
 ]
 KINDS += ["trim", "tidy", "merge", "compact", "condemn", "clean", "user", "drop_user"]
+KINDS += ["document", "drop_document"]
 
 PAGE_ENTRIES, PAGE_SECTIONS = 4, 3
 AUDIT_KEPT = 3
@@ -105,6 +109,7 @@ class Model(GroupModel):
         self.group_owners = {}
         self.leases = {}
         self.users: dict[str, UserRow] = {}
+        self.documents: dict[tuple[str, str], DocumentRow] = {}
         self.audit: list[AuditRow] = []
         self._noted = 0
         self.tidied_seq = 0
@@ -131,6 +136,7 @@ class Model(GroupModel):
             topics=[self.topics[topic_id] for topic_id in sorted(self.topics)],
             api_keys=[self.api_keys[api_key_id] for api_key_id in sorted(self.api_keys)],
             users=[self.users[name] for name in sorted(self.users)],
+            documents=[self.documents[key] for key in sorted(self.documents)],
             writers=[WriterRow(1, 1, b"W" * 16)] if self.journal.entries else [],
             paged=self._paged()[0],
             entries=[loaded for entry in self._paged()[1] if (loaded := self._living(entry))],
@@ -381,6 +387,17 @@ class Model(GroupModel):
             UserSet(name=name, role=role, password_hash=f"$argon2id${number}", set_us=number)
         )
         self.users[name] = UserRow(name, role, f"$argon2id${number}", number)
+
+    def _document(self, number: int) -> None:
+        kind, name, text = f"kind-{number % 2}", f"name-{number % 5}", f"[{number}]"
+        self._events.append(DocumentSet(kind=kind, name=name, document=text, set_us=number))
+        self.documents[kind, name] = DocumentRow(kind, name, text, number)
+
+    def _drop_document(self, number: int) -> None:
+        if self.documents:
+            kind, name = sorted(self.documents)[number % len(self.documents)]
+            self._events.append(DocumentRemoved(kind=kind, name=name))
+            del self.documents[kind, name]
 
     def _drop_user(self, number: int) -> None:
         if self.users:

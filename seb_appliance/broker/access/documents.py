@@ -1,0 +1,75 @@
+"""What protocols keep in the journal: a JSON document under a kind and a name, such as an inlet.
+
+The broker stores documents and does not read them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from seb_appliance import limits
+from seb_appliance.broker.access.audit import Action, Actor, AuditedWrites, RowsAhead
+from seb_appliance.broker.access.document_rows import DocumentRows
+from seb_appliance.broker.append.admission import Refusal
+from seb_appliance.broker.append.window import Window
+from seb_appliance.broker.append.writes import Writes
+from seb_appliance.broker.ports import DocumentRow
+from seb_appliance.clock import Clock
+from seb_appliance.errors import BadRequestError, NotFoundError
+from seb_appliance.formats.operations import DocumentRemoved, DocumentSet
+
+
+class Documents:
+    """`get` returns the same object until the document changes."""
+
+    def __init__(self, rows: DocumentRows, writes: Writes, *, clock: Clock) -> None:
+        self.get = rows.get
+        self._rows = rows
+        self._writes = AuditedWrites(writes)
+        self._clock = clock
+        self._ahead = RowsAhead(
+            {_text(row.kind, row.name): row for row in rows.all()},
+            lambda text: NotFoundError(f"There is no {text[:150]}."),
+        )
+
+    def of_kind(self, kind: str) -> list[DocumentRow]:
+        """By name."""
+        return [row for row in self._rows.all() if row.kind == kind]
+
+    async def put(
+        self, kind: str, name: str, document: str, by: Actor, shown: Mapping[str, Any]
+    ) -> bool:
+        """Store it; whether there was none of that name. `shown`: what the audit shows of it,
+        without secrets. Raises BadRequestError for too many."""
+        event = DocumentSet(kind=kind, name=name, document=document, set_us=self._clock.wall_us())
+        made = False
+
+        def admit(window: Window) -> Action:
+            nonlocal made
+            made = _text(kind, name) not in self._ahead.rows
+            if made and len(self._ahead.rows) >= limits.DOCUMENTS_MAX:
+                full = BadRequestError(f"There are {limits.DOCUMENTS_MAX} of them already.")
+                raise Refusal(full, None)
+            row = DocumentRow(kind, name, document, event.set_us)
+            self._ahead.change(window, _text(kind, name), row, event)
+            return Action(f"{kind}_{'created' if made else 'changed'}", kind, name, None, shown)
+
+        await self._writes.store(admit, by)
+        return made
+
+    async def remove(self, kind: str, name: str, by: Actor) -> None:
+        """Raises NotFoundError."""
+
+        def admit(window: Window) -> Action:
+            self._ahead.find(_text(kind, name))
+            self._ahead.change(
+                window, _text(kind, name), None, DocumentRemoved(kind=kind, name=name)
+            )
+            return Action(f"{kind}_removed", kind, name)
+
+        await self._writes.store(admit, by)
+
+
+def _text(kind: str, name: str) -> str:
+    return f"{kind} {name!r}"

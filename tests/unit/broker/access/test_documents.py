@@ -1,0 +1,60 @@
+"""Documents of protocols: stored by the journal, named by kind, and bounded."""
+
+from __future__ import annotations
+
+import pytest
+
+from seb_appliance import limits
+from seb_appliance.broker.access.audit import Actor
+from seb_appliance.broker.ports import DocumentRow
+from seb_appliance.errors import BadRequestError, NotFoundError
+from seb_appliance.formats.operations import AuditNoted, DocumentSet
+from tests.unit.broker.conftest import House
+
+BY = Actor("opopopop", "192.0.2.9")
+
+
+async def put(house: House, name: str, document: str = "{}", kind: str = "inlet") -> bool:
+    shown = {"size": len(document)}
+    return await house.done(house.broker.documents.put(kind, name, document, BY, shown))
+
+
+async def test_a_document_is_in_force_when_it_is_stored(house: House) -> None:
+    documents = house.broker.documents
+    assert await put(house, "b", '{"a":1}') is True
+    assert await put(house, "a") is True
+    assert await put(house, "b", '{"a":2}') is False
+    await put(house, "c", kind="other")
+    assert [row.name for row in documents.of_kind("inlet")] == ["a", "b"]
+    row = documents.get("inlet", "b")
+    assert isinstance(row, DocumentRow)
+    assert row.document == '{"a":2}'
+    assert documents.get("inlet", "b") is row
+    assert documents.get("inlet", "c") is None
+
+
+async def test_the_audit_shows_what_is_no_secret(house: House) -> None:
+    await put(house, "a", '{"secret":"x"}')
+    event, note = house.journal.entries[-1].entry.contents.operations
+    assert isinstance(event, DocumentSet)
+    assert isinstance(note, AuditNoted)
+    assert (note.action, note.subject_kind, note.subject) == ("inlet_created", "inlet", "a")
+    assert (note.before, note.after) == (None, '{"size":14}')
+
+
+async def test_a_removed_document_is_gone(house: House) -> None:
+    documents = house.broker.documents
+    await put(house, "a")
+    await house.done(documents.remove("inlet", "a", BY))
+    assert documents.of_kind("inlet") == []
+    with pytest.raises(NotFoundError, match="inlet 'a'"):
+        await house.done(documents.remove("inlet", "a", BY))
+
+
+async def test_documents_are_bounded(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "DOCUMENTS_MAX", 2)
+    await put(house, "a")
+    await put(house, "b")
+    with pytest.raises(BadRequestError):
+        await put(house, "c")
+    assert await put(house, "b", "[]") is False
