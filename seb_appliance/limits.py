@@ -164,6 +164,9 @@ GRANT_DECISIONS_KEPT: Final = 50_000  # about 15 MB when full
 GRANTS_COMPILED_MAX: Final = 1_000  # API keys with grants prepared for matching
 LAST_USED_WRITTEN_EVERY_S: Final = 60
 DOCUMENTS_MAX: Final = 1_000  # what protocols keep in the journal, such as inlets
+INLET_DELIVERIES_KEPT: Final = 50  # of each inlet, in memory
+SIGNATURES_MAX: Final = 10  # of one delivery
+SIGNATURE_AGE_S_MAX: Final = 86_400
 
 # The admin page
 USERS_MAX: Final = 100

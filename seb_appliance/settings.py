@@ -361,6 +361,11 @@ class Settings:
         "Timeout for an answer of the S3 server.",
         (100, 300_000),
     )
+    secrets_key_file: Path | None = _path(  # noqa: RUF009 - a field
+        None,
+        "File with the keys that encrypt the secrets of inlets; the first key encrypts.",
+        default_words="secrets.key in the data directory, created when it is needed",
+    )
     url: str = _text(
         "http://127.0.0.1:51313",
         "URL of the appliance, for client commands.",

@@ -102,7 +102,7 @@ class Broker:
         self._settings = settings
         self._supervisor = supervisor or Supervisor(clock)
         self._journal = journal
-        self._clock = clock
+        self.clock = self._clock = clock
         self._state = state
         self._random_bytes = random_bytes
         self._after_apply = on_applied

@@ -211,6 +211,11 @@ class Reservation:
     def release(self) -> None:
         self.shrink_to(0)
 
+    def handed_over(self) -> Reservation:
+        """Another reservation that holds the same instead of this one."""
+        held, self.held = self.held, 0
+        return Reservation(self._shares, self.owner, held)
+
     def __enter__(self) -> Self:
         return self
 

@@ -127,6 +127,11 @@ class BodyReader:
             records.headers = [pack_headers(kept)] * len(values)
         return keep_traceparent(records, headers)
 
+    @staticmethod
+    def text_at(body: bytes, pointer: str) -> bytes | None:
+        """What is at a pointer into the whole body, as a record key. Raises BadJsonError."""
+        return _key_at(body, pointer, 0)
+
     def _values(self, body: bytes, named: str) -> list[bytes]:
         if self.shape == "value":
             return [body]

@@ -58,6 +58,10 @@ OF_PATH: Final[dict[str, Json]] = {
     "api_key_id": _parameter(
         "path", "api_key_id", "Id of the API key (not its secret).", {"type": "string"}, "k3m9x2ap"
     ),
+    "inlet": _parameter("path", "inlet", "Name of the inlet.", _NAME, "github"),
+    "secret": _parameter(
+        "path", "secret", "A secret of the inlet, for the scheme `path`.", {"type": "string"}, None
+    ),
     "compaction": _parameter(
         "path", "compaction", "Id of the compaction.", {"type": "string"}, "9f86d081884c7d65"
     ),

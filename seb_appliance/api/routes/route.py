@@ -47,7 +47,7 @@ from seb_appliance.errors import (
     UnsupportedMediaTypeError,
 )
 
-Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
+Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
 ErrorTypes = tuple[type[SebError], ...]
 JSON: Final = "application/json"
 _NAME: Final = re.compile(r"\{(\w+)\}")

@@ -56,6 +56,7 @@ from seb_appliance.api.routes.records import (
 from seb_appliance.api.routes.records.live import HEAD_STATE
 from seb_appliance.api.routes.route import Route, Services
 from seb_appliance.api.server.auth import (
+    BY_PROXY_STATE,
     METER_STATE,
     ORIGINS_STATE,
     Cors,
@@ -163,6 +164,7 @@ class Api:
         state[REQUEST_ID_STATE] = request_id
         state[ORIGINS_STATE] = self._cors.origins
         address = forwarded_for(scope, self._trusted_proxies)
+        state[BY_PROXY_STATE] = address is not None
         if address is not None:
             scope["client"] = (address, 0)
         cross_origin = self._cors.headers(scope)

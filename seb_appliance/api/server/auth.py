@@ -167,6 +167,7 @@ class Cors:
         return origin if known else None
 
 
+BY_PROXY_STATE: Final = "seb_by_proxy"  # whether a trusted proxy passed the request on
 METER_STATE: Final = "seb_meter"  # who the bytes of a request and its answer are charged to
 IN_USE_STATE: Final = "seb_key_in_use"  # what a request was let in by
 AnyRequest = Request[Any, Any, Any]

@@ -99,7 +99,7 @@ async def read_body(
     has no room; RequestTooLargeError, UnsupportedMediaTypeError for an unknown Content-Encoding,
     BadRequestError for one that does not decode.
     """
-    encoding = _content_encoding(headers)
+    encoding = content_encoding(headers)
     length = int(headers.get(b"content-length", b"0"))
     if length > max_bytes:
         raise _too_large(max_bytes)
@@ -108,7 +108,7 @@ async def read_body(
     try:
         body = await _read(receive, reservation, max_bytes)
         if encoding != "identity":
-            body = await _inflate(body, encoding, reservation, max_bytes)
+            body = await inflate(body, encoding, reservation, max_bytes)
             reservation.shrink_to(len(body))
     except BaseException:
         reservation.release()
@@ -116,7 +116,8 @@ async def read_body(
     return body, reservation
 
 
-def _content_encoding(headers: dict[bytes, bytes]) -> str:
+def content_encoding(headers: dict[bytes, bytes]) -> str:
+    """Raises UnsupportedMediaTypeError."""
     encoding = headers.get(b"content-encoding", b"identity").decode("latin-1").strip().lower()
     if encoding not in {"identity", "zstd", *_WBITS}:
         raise UnsupportedMediaTypeError(
@@ -152,8 +153,9 @@ async def _read(receive: Receive, reservation: Reservation, max_bytes: int) -> b
             return await _joined(parts, size)
 
 
-async def _inflate(body: bytes, encoding: str, reservation: Reservation, max_bytes: int) -> bytes:
-    """The inflated body; several gzip members or zstd frames may follow each other."""
+async def inflate(body: bytes, encoding: str, reservation: Reservation, max_bytes: int) -> bytes:
+    """The inflated body; several gzip members or zstd frames may follow each other. Raises
+    BadRequestError, RequestTooLargeError, and what `Reservation.grow` raises."""
     in_thread = len(body) > _INFLATE_IN_THREAD_BYTES
     parts: list[bytes] = []
     size = 0

@@ -14,6 +14,7 @@ from seb_appliance.api.encoding.answers import new_request_id
 from seb_appliance.api.server.auth import Network
 from seb_appliance.api.server.parsing import Parser
 from seb_appliance.failpoints import NO_FAILPOINTS, Failpoints
+from seb_appliance.secret_box import SecretBox
 from seb_appliance.traces import Traces
 
 
@@ -42,6 +43,7 @@ class ApiOptions:
     failpoints: Failpoints = NO_FAILPOINTS
     traces: Traces | None = None
     streams_open: bool = False
+    secret_box: SecretBox = field(default_factory=lambda: SecretBox(Path("secrets.key")))
     parser: Parser = field(default_factory=Parser)
     new_request_id: Callable[[], str] = field(default=new_request_id)
     new_boundary: Callable[[], str] = field(default=new_boundary)

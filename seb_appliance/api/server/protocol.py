@@ -19,7 +19,7 @@ class Protocol:
 
     routes: Sequence[Route]
     answer_error: Callable[[Request[Any, Any, Any], Exception], Response[bytes]]
-    plain: PlainProtocol
+    plain: PlainProtocol | None = None
     path_prefix: bytes | None = None
 
     def router(self, services: Services) -> Router:

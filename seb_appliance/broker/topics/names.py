@@ -18,15 +18,16 @@ _RULE: Final = (
 
 def check_topic_name(name: str) -> str:
     """`name` itself, or BadNameError with a sentence that says what is wrong with it."""
-    return _check_name(name, "topic")
+    return check_name(name, "topic")
 
 
 def check_group_name(name: str) -> str:
     """Groups are named by the rule for topics."""
-    return _check_name(name, "group")
+    return check_name(name, "group")
 
 
-def _check_name(name: str, what: str) -> str:
+def check_name(name: str, what: str) -> str:
+    """A name of something else, by the same rule. Raises BadNameError."""
     if not name:
         raise BadNameError(f"A {what} name is empty. {_RULE}")
     if len(name) > limits.NAME_LENGTH_MAX:

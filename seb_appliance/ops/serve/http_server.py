@@ -27,6 +27,7 @@ from seb_appliance.ops.serve.ui_facts import (
     cost_of_change,
     setting_rows,
 )
+from seb_appliance.secret_box import SecretBox
 from seb_appliance.ui.app import router as admin_page
 from seb_appliance.ui.options import UiOptions
 
@@ -73,10 +74,11 @@ class HttpServer(uvicorn.Server):
             failpoints=appliance.failpoints,
             traces=appliance.traces,
             parser=appliance.parser,
+            secret_box=SecretBox(settings.secrets_key_file or settings.data / "secrets.key"),
             streams_open=settings.durable_streams_open,
         )
         self.plain_answers = PlainAnswers(
-            appliance.broker, options, [protocol.plain for protocol in PROTOCOLS]
+            appliance.broker, options, [one.plain for one in PROTOCOLS if one.plain is not None]
         )
         app = create_app(
             appliance.broker,

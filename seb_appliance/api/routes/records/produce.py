@@ -103,7 +103,7 @@ def produced(appended: Appended, agreed: Conditions) -> tuple[int, Headers, byte
     return status, headers, body
 
 
-_PRODUCED: Final = {
+PRODUCED: Final = {
     "topic": "orders.eu",
     "topic_id": 3,
     "offset": 17,
@@ -157,7 +157,7 @@ _CURLS: Final = Content(
     replies={
         201: Reply(
             description="Stored",
-            content=json_body(Produced, _PRODUCED),
+            content=json_body(Produced, PRODUCED),
             headers={
                 **DURABILITY_HEADER,
                 **REPLAYED_HEADER,
@@ -167,7 +167,7 @@ _CURLS: Final = Content(
         200: Reply(
             description="A producer's seq that was stored before, with its offsets; they are "
             "null when five later ones have been stored since",
-            content=json_body(Produced, _PRODUCED),
+            content=json_body(Produced, PRODUCED),
             headers=DURABILITY_HEADER,
         ),
     },

@@ -1,0 +1,232 @@
+"""`POST /v1/inlets/{inlet}`: verify a delivery, store its records, answer as the sender expects."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import logging
+from typing import Any, Final
+
+import msgspec
+
+from seb_appliance.api.encoding.answers import JSON, Answer, Headers
+from seb_appliance.api.encoding.conditions import stamp
+from seb_appliance.api.encoding.parameters import read_headers
+from seb_appliance.api.encoding.record_bodies import parse_plain
+from seb_appliance.api.openapi.shared import BYTES, DURABILITY_HEADER, SAFE_APPEND_ERRORS
+from seb_appliance.api.routes.records.produce import PRODUCED, Produced, produced
+from seb_appliance.api.routes.route import Content, Reply, RequestContext, Route, json_body, route
+from seb_appliance.api.server.auth import BY_PROXY_STATE, Call, let_in, look_again, peer_address
+from seb_appliance.api.server.bodies import content_encoding, inflate, read_body
+from seb_appliance.broker.append.appends import NO_CONDITIONS, Conditions
+from seb_appliance.broker.shares import Reservation
+from seb_appliance.broker.values import ApiKeyView, Appended
+from seb_appliance.errors import (
+    BadJsonError,
+    NotFoundError,
+    QuotaExceededError,
+    SebError,
+    ShareExceededError,
+    UnauthenticatedError,
+)
+from seb_appliance.protocols.inlets.inlets import KIND, Inlet, Outcome, inlet_of
+from seb_appliance.protocols.inlets.verifying import Delivery, check, refused
+
+_log = logging.getLogger(__name__)
+_admitting: Final[set[asyncio.Task[Appended]]] = set()  # answered before they are stored
+_challenge_decoder: Final = msgspec.json.Decoder(dict[str, Any])
+_NOT_SAID: Final = "The delivery could not be verified."
+
+
+def find(ctx: RequestContext) -> Inlet | None:
+    row = ctx.broker.documents.get(KIND, ctx.path["inlet"])
+    return None if row is None else inlet_of(row)
+
+
+async def deliver(ctx: RequestContext) -> object:
+    """Authorizes before work, but a signature is over the whole body: until it is verified, the
+    body takes the share of the sender's address, not of the inlet."""
+    inlet, scope = find(ctx), ctx.request.scope
+    headers, address = read_headers(list(scope["headers"])), peer_address(scope)
+    encoding = content_encoding(headers)
+    sent = {name: value for name, value in headers.items() if name != b"content-encoding"}
+    raw, reservation = await read_body(
+        ctx.request.receive,
+        sent,
+        f"address:{address}",
+        ctx.broker.pending,
+        ctx.options.max_request_bytes,
+    )
+    try:
+        _verify(ctx, inlet, raw, headers)
+        assert inlet is not None
+        body = raw
+        if encoding != "identity":
+            most = ctx.options.max_request_bytes
+            body = await inflate(raw, encoding, reservation, most)
+        challenge = _slack_challenge(inlet, body)
+        if challenge is not None:
+            return challenge
+        return await _store(ctx, inlet, body, headers, reservation)
+    except SebError as error:
+        _note(ctx, inlet, error.status, 0, _reason(error))
+        raise
+    finally:
+        reservation.release()
+
+
+def _verify(
+    ctx: RequestContext, inlet: Inlet | None, raw: bytes, headers: dict[bytes, bytes]
+) -> None:
+    """The request is the inlet's from here on. Raises UnauthenticatedError, also for an inlet that
+    does not exist; QuotaExceededError."""
+    scope, now_s = ctx.request.scope, ctx.broker.clock.wall_us() / 1_000_000
+    if inlet is None:
+        hmac.digest(b"none", raw, "sha256")  # as long as for an inlet that exists
+        raise refused("there is no such inlet")
+    by_proxy = bool(scope["state"].get(BY_PROXY_STATE))
+    delivery = Delivery(raw, headers, ctx.path.get("secret", ""), by_proxy)
+    secrets = [ctx.options.secret_box.open(one) for one in inlet.settings.secrets]
+    check(inlet.settings.verify, secrets, delivery, now_s)
+
+    def again() -> ApiKeyView:
+        current = find(ctx)
+        if current is None:
+            raise UnauthenticatedError(_NOT_SAID)
+        return current.key
+
+    let_in(scope, ctx.broker.access, inlet.key, again)
+
+
+async def _store(
+    ctx: RequestContext,
+    inlet: Inlet,
+    body: bytes,
+    headers: dict[bytes, bytes],
+    reservation: Reservation,
+) -> object:
+    owner, address = inlet.key.api_key_id, peer_address(ctx.request.scope)
+    records = await parse_plain(ctx.options.parser, owner, inlet.reader, body, headers)
+    conditions = await _conditions(inlet, body, headers)
+    look_again(ctx.request.scope)
+    held, count = reservation.handed_over(), len(records.values)
+    work = ctx.broker.appends.append(
+        inlet.key, inlet.settings.topic, records, held, None, conditions, address=address
+    )
+    if inlet.settings.answer == "stored":
+        appended = await work
+        _note(ctx, inlet, 200, count, "repeated" if appended.replayed else "stored")
+        _, answered, text = produced(appended, conditions)
+        return Answer(200, answered, text, failpoints=ctx.options.failpoints)
+    task = asyncio.create_task(work, name=f"inlet {inlet.name}")
+    _admitting.add(task)
+    task.add_done_callback(lambda done: _admitted(ctx, inlet, count, done))
+    await asyncio.sleep(0)  # it is admitted or refused in its first step
+    if task.done() and task.exception() is not None:
+        await task
+    return Answer(202, _ADMITTED_HEADERS, b'{"admitted":true}\n')
+
+
+_ADMITTED_HEADERS: Final[Headers] = [(b"content-type", JSON), (b"seb-durability", b"memory")]
+
+
+def _admitted(ctx: RequestContext, inlet: Inlet, count: int, done: asyncio.Task[Appended]) -> None:
+    _admitting.discard(done)
+    error = None if done.cancelled() else done.exception()
+    if done.cancelled() or isinstance(error, SebError):
+        detail = "the appliance stopped" if error is None else str(error)
+        _note(ctx, inlet, 202, count, f"admitted, and perhaps not stored: {detail}")
+        _log.warning("inlet %s: a delivery was answered and may be lost: %s", inlet.name, detail)
+    elif error is not None:
+        _log.error("inlet %s: a delivery was answered and lost", inlet.name, exc_info=error)
+    else:
+        _note(ctx, inlet, 202, count, "stored")
+
+
+async def _conditions(inlet: Inlet, body: bytes, headers: dict[bytes, bytes]) -> Conditions:
+    """A delivery with a name is stored once, whatever else its repetition says. Raises
+    BadJsonError."""
+    named = headers.get(inlet.settings.delivery_name_header.encode())
+    pointer = inlet.settings.delivery
+    if pointer is None and inlet.settings.verify.scheme == "stripe":
+        pointer = "/id"
+    if named is None and pointer is not None:
+        named = inlet.reader.text_at(body, pointer)
+    if not named:
+        return NO_CONDITIONS
+    call = Call(inlet.key, {}, {}, "")
+    return Conditions(await stamp(named, call, f"/v1/inlets/{inlet.name}", b""))
+
+
+def _slack_challenge(inlet: Inlet, body: bytes) -> Answer | None:
+    """Slack verifies a URL with a signed request that wants its challenge back."""
+    if inlet.settings.verify.scheme != "slack" or b'"url_verification"' not in body:
+        return None
+    try:
+        asked = _challenge_decoder.decode(body)
+    except msgspec.DecodeError as error:
+        raise BadJsonError("The body is not a JSON object.") from error
+    if asked.get("type") != "url_verification" or not isinstance(asked.get("challenge"), str):
+        return None
+    return Answer(200, [(b"content-type", b"text/plain")], asked["challenge"].encode())
+
+
+async def meta_challenge(ctx: RequestContext) -> object:
+    """Meta verifies a URL by GET: the secret is `hub.verify_token`."""
+    inlet, query = find(ctx), ctx.call.query
+    token = query.get("hub.verify_token", "").encode()
+    secrets = inlet.settings.secrets if inlet is not None else ()
+    proofs = [ctx.options.secret_box.open(one).encode() for one in secrets]
+    fits = [hmac.compare_digest(token, proof) for proof in proofs]
+    if inlet is None or inlet.settings.verify.scheme != "meta" or not any(fits):
+        raise UnauthenticatedError(_NOT_SAID)
+    return Answer(200, [(b"content-type", b"text/plain")], query["hub.challenge"].encode())
+
+
+def _reason(error: SebError) -> str:
+    """For the operator: also what the sender is not told."""
+    return str(error.__cause__ or error)
+
+
+def _note(ctx: RequestContext, inlet: Inlet | None, status: int, records: int, detail: str) -> None:
+    if inlet is not None:
+        at_us, address = ctx.broker.clock.wall_us(), peer_address(ctx.request.scope)
+        inlet.outcomes.append(Outcome(at_us, address, status, records, detail[:300]))
+
+
+def _declared(path: str, operation_id: str) -> Route:
+    return route(
+        "POST",
+        path,
+        operation_id,
+        tag="Inlets",
+        summary="Deliver to an inlet",
+        description="The body is read as the inlet says, and stored in its topic. A delivery that "
+        "cannot be verified is answered with 401, and so is one to an inlet that does not exist. "
+        "A delivery that was stored before, by its name, is answered as the first time.",
+        body={"*/*": Content(schema=BYTES)},
+        body_required=False,
+        replies={
+            200: Reply(
+                description="Stored",
+                content=json_body(Produced, PRODUCED) | {"text/plain": Content(schema=BYTES)},
+                headers=DURABILITY_HEADER,
+            ),
+            202: Reply(description="Admitted, not stored yet", headers=DURABILITY_HEADER),
+        },
+        errors=(
+            *SAFE_APPEND_ERRORS,
+            BadJsonError,
+            UnauthenticatedError,
+            NotFoundError,
+            QuotaExceededError,
+            ShareExceededError,
+        ),
+        api_key=False,
+    )(deliver)
+
+
+ROUTES: Final = [
+    _declared("/v1/inlets/{inlet}", "deliver"),
+    _declared("/v1/inlets/{inlet}/{secret}", "deliverWithSecret"),
+]

@@ -1,0 +1,141 @@
+"""Inlets as they are asked for, stored and used."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Annotated, Final, Literal
+
+import msgspec
+
+from seb_appliance import limits
+from seb_appliance.api.encoding.plain_bodies import BodyReader
+from seb_appliance.broker.ports import DocumentRow
+from seb_appliance.broker.topics.names import check_topic_name
+from seb_appliance.broker.values import ApiKeyView
+from seb_appliance.errors import BadRequestError
+from seb_appliance.formats.api_key_members import Grant, Quotas
+from seb_appliance.formats.topic_settings import BodyShape
+from seb_appliance.protocols.inlets.verifying import HMAC_SCHEMES, Verify, check_secret
+from seb_appliance.secret_box import SecretBox
+
+KIND: Final = "inlet"  # of its documents
+_Text = Annotated[str, msgspec.Meta(min_length=1, max_length=1_000)]
+# How long the sender waits for an answer, in ms, as its documentation says.
+_SENDER_WAITS_MS: Final = {"slack": 3_000, "github": 10_000, "shopify": 5_000}
+
+
+class InletSettings(
+    msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True
+):
+    """What an inlet does. `body`, `key`, `key_header`, `timestamp` and `keep_headers` as in a
+    produce request. `delivery_header`: the request header that names a delivery, or `delivery`: a
+    JSON Pointer to its name; a delivery with a name is stored once. `answer`: `stored` answers when
+    the bucket has the records, `admitted` before that."""
+
+    topic: str
+    verify: Verify
+    body: BodyShape = "value"
+    key: str | None = None
+    key_header: str | None = None
+    timestamp: str | None = None
+    keep_headers: tuple[str, ...] = ()
+    delivery_header: str | None = None
+    delivery: str | None = None
+    answer: Literal["stored", "admitted"] = "stored"
+    quotas: Quotas = Quotas()
+    description: Annotated[str, msgspec.Meta(max_length=limits.API_KEY_DESCRIPTION_LENGTH_MAX)] = ""
+
+    def reader(self) -> BodyReader:
+        """Raises BadParameterError, BadRequestError."""
+        given = {name: getattr(self, name) for name in ("body", "key", "key_header", "timestamp")}
+        query = {name: value for name, value in given.items() if value is not None}
+        if self.keep_headers:
+            query["keep_headers"] = ",".join(self.keep_headers)
+        reader = None if self.body == "envelope" else BodyReader.of(query, self.body)
+        if reader is None:
+            raise BadRequestError("An inlet reads bodies as value, items or lines.")
+        return reader
+
+    @property
+    def delivery_name_header(self) -> str:
+        """Lower case; "" for none."""
+        known = HMAC_SCHEMES.get(self.verify.scheme)
+        return (self.delivery_header or (known.delivery if known else "")).lower()
+
+    def check(self, linger_ms: int) -> None:
+        """`linger_ms`: of the topic. Raises BadNameError, BadParameterError, BadRequestError."""
+        check_topic_name(self.topic)
+        self.reader()
+        self.verify.check()
+        waits_ms = _SENDER_WAITS_MS.get(self.verify.scheme)
+        if waits_ms is not None and self.answer == "stored" and linger_ms > waits_ms // 2:
+            raise BadRequestError(
+                f"The sender waits {waits_ms} ms, and the topic's linger is {linger_ms} ms. Set a "
+                f"linger of at most {waits_ms // 2} ms, or answer = admitted."
+            )
+
+
+class StoredInlet(InletSettings, frozen=True, kw_only=True):
+    """`secrets`: encrypted, the newest first; the second one is the previous one."""
+
+    secrets: tuple[str, ...]
+
+
+class InletWanted(InletSettings, frozen=True, kw_only=True):
+    """An inlet to be made or changed. `secrets`: one, or two while they are rotated; an inlet that
+    exists keeps its own without them."""
+
+    secrets: Annotated[tuple[_Text, ...], msgspec.Meta(min_length=1, max_length=2)] | None = None
+
+
+_decoder: Final = msgspec.json.Decoder(StoredInlet)
+_encoder: Final = msgspec.json.Encoder()
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of a delivery. `detail`: for the operator; never shown to the sender."""
+
+    at_us: int
+    address: str
+    status: int
+    records: int
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class Inlet:
+    """An inlet in use. `key` stands for its grants, share and quotas, as an API key would.
+    `outcomes`: the latest deliveries, in memory."""
+
+    name: str
+    settings: StoredInlet
+    reader: BodyReader
+    key: ApiKeyView
+    outcomes: deque[Outcome] = field(
+        default_factory=lambda: deque(maxlen=limits.INLET_DELIVERIES_KEPT)
+    )
+
+
+@lru_cache(maxsize=limits.DOCUMENTS_MAX)
+def inlet_of(row: DocumentRow) -> Inlet:
+    """The same object until the row changes."""
+    stored = _decoder.decode(row.document)
+    grant = Grant(operation="produce", topics=stored.topic)
+    key = ApiKeyView(
+        f"inlet:{row.name}", row.name, (grant,), row.set_us, None, quotas=stored.quotas
+    )
+    return Inlet(row.name, stored, stored.reader(), key)
+
+
+def document_of(wanted: InletWanted, before: StoredInlet | None, box: SecretBox) -> str:
+    """JSON to be stored. Raises BadRequestError for secrets that are missing or malformed."""
+    members = {name: getattr(wanted, name) for name in InletSettings.__struct_fields__}
+    if wanted.secrets is None and before is None:
+        raise BadRequestError("A new inlet needs a secret.")
+    for secret in wanted.secrets or ():
+        check_secret(wanted.verify, secret)
+    sealed = tuple(map(box.seal, wanted.secrets)) if wanted.secrets else before.secrets  # type: ignore[union-attr]
+    return _encoder.encode(StoredInlet(**members, secrets=sealed)).decode()

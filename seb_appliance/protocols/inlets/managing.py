@@ -1,0 +1,238 @@
+"""`/v1/inlets`: create, show, list and delete inlets; the rule is `manage` on the inlet's topic."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from seb_appliance.api.encoding.answers import Answer, json_answer
+from seb_appliance.api.encoding.times import format_time
+from seb_appliance.api.openapi.parameters import header, query
+from seb_appliance.api.openapi.shared import BYTES, TIME, WRITE_ERRORS
+from seb_appliance.api.routes.route import (
+    Content,
+    Reply,
+    RequestContext,
+    Services,
+    json_body,
+    json_reply,
+    no_content,
+    route,
+)
+from seb_appliance.api.server.auth import AnyRequest, Call, enter, peer_address
+from seb_appliance.broker.topics.names import check_name
+from seb_appliance.errors import NotFoundError, TopicNotFoundError
+from seb_appliance.protocols.inlets.delivering import ROUTES as DELIVERING
+from seb_appliance.protocols.inlets.delivering import find, meta_challenge
+from seb_appliance.protocols.inlets.inlets import (
+    KIND,
+    Inlet,
+    InletSettings,
+    InletWanted,
+    Outcome,
+    document_of,
+    inlet_of,
+)
+
+_TAG: Final = "Inlets"
+
+
+class DeliveryOut(msgspec.Struct):
+    """What became of a delivery: the status of the answer, records stored, and why."""
+
+    at: str
+    address: str
+    status: int
+    records: int
+    detail: str
+
+
+class InletOut(msgspec.Struct):
+    """An inlet without its secrets. `path`: where deliveries are sent to. `deliveries`: the latest
+    ones, newest first, since the start of the appliance."""
+
+    inlet: str
+    path: str
+    changed: str
+    secrets: int
+    settings: dict[str, Any]
+    deliveries: list[DeliveryOut] = []
+
+
+class InletsOut(msgspec.Struct):
+    inlets: list[InletOut]
+
+
+def inlet_out(inlet: Inlet, *, deliveries: bool = False) -> InletOut:
+    stored = inlet.settings
+    shown = msgspec.to_builtins(stored)
+    del shown["secrets"]
+    hidden = "/{secret}" if stored.verify.scheme == "path" else ""
+    return InletOut(
+        inlet.name,
+        f"/v1/inlets/{inlet.name}{hidden}",
+        format_time(inlet.key.created_us),
+        len(stored.secrets),
+        shown,
+        [_delivery_out(one) for one in reversed(inlet.outcomes)] if deliveries else [],
+    )
+
+
+def _delivery_out(one: Outcome) -> DeliveryOut:
+    return DeliveryOut(format_time(one.at_us), one.address, one.status, one.records, one.detail)
+
+
+_SETTINGS: Final = {
+    "topic": "webhooks.github",
+    "verify": {"scheme": "github"},
+    "key": "/repository/full_name",
+    "keep_headers": ["X-GitHub-Event"],
+}
+_INLET: Final = {
+    "inlet": "github",
+    "path": "/v1/inlets/github",
+    "changed": TIME,
+    "secrets": 1,
+    "settings": _SETTINGS,
+    "deliveries": [
+        {"at": TIME, "address": "192.0.2.9", "status": 200, "records": 1, "detail": "stored"}
+    ],
+}
+
+
+def _seen(ctx: RequestContext) -> Inlet:
+    """The inlet, for those who manage its topic. Raises NotFoundError."""
+    inlet = find(ctx)
+    if inlet is None or not ctx.broker.may(ctx.call.key, "manage", inlet.settings.topic):
+        raise NotFoundError(f"There is no inlet {ctx.path['inlet'][:100]!r} that you may manage.")
+    return inlet
+
+
+@route(
+    "GET",
+    "/v1/inlets",
+    "listInlets",
+    tag=_TAG,
+    summary="List the inlets of topics that the API key manages, by name",
+    replies=json_reply(InletsOut, {"inlets": [_INLET]}, "Inlets, without their deliveries"),
+)
+async def list_inlets(ctx: RequestContext) -> object:
+    found = map(inlet_of, ctx.broker.documents.of_kind(KIND))
+    may = [one for one in found if ctx.broker.may(ctx.call.key, "manage", one.settings.topic)]
+    return InletsOut([inlet_out(one) for one in may])
+
+
+@route(
+    "PUT",
+    "/v1/inlets/{inlet}",
+    "setInlet",
+    tag=_TAG,
+    summary="Create or replace an inlet",
+    description="Needs `manage` on the topic, and on the one that the inlet had before. The topic "
+    "is created if it does not exist. `secrets` are encrypted with a key that is not in the "
+    "bucket; without them an inlet keeps its own. Two secrets are valid while one is rotated.",
+    body=json_body(InletWanted, {**_SETTINGS, "secrets": ["a long random text"]}),
+    replies={
+        201: Reply(description="Created", content=json_body(InletOut, _INLET)),
+        200: Reply(description="Replaced", content=json_body(InletOut, _INLET)),
+    },
+    errors=(*WRITE_ERRORS, TopicNotFoundError),
+)
+async def set_inlet(ctx: RequestContext) -> object:
+    wanted: InletWanted = ctx.body
+    name, key = check_name(ctx.path["inlet"], "inlet"), ctx.call.key
+    ctx.broker.authorize(key, "manage", wanted.topic)
+    before = find(ctx)
+    if before is not None:
+        ctx.broker.authorize(key, "manage", before.settings.topic)
+    topics = ctx.broker.topics
+    await topics.make_on_first_use(wanted.topic, ctx.call.actor)
+    view = topics.get(wanted.topic)
+    linger_ms = view.effective.linger_ms
+    wanted.check(0 if linger_ms is None else linger_ms)
+    document = document_of(
+        wanted, None if before is None else before.settings, ctx.options.secret_box
+    )
+    shown = {member: getattr(wanted, member) for member in InletSettings.__struct_fields__}
+    made = await ctx.broker.documents.put(KIND, name, document, ctx.call.actor, shown)
+    inlet = find(ctx)
+    assert inlet is not None, name
+    return json_answer(201 if made else 200, inlet_out(inlet))
+
+
+def _enter(request: AnyRequest, services: Services, known: frozenset[str]) -> Call:
+    """Meta asks without an API key, and shows the secret instead."""
+    broker = services.broker
+    if b"hub.mode=" not in request.scope["query_string"]:
+        return enter(request, broker, known)
+    named = dict(request.query_params)
+    given = {name: value for name, value in named.items() if isinstance(value, str)}
+    return Call(broker.access.let_in_anybody(), {}, given, peer_address(request.scope))
+
+
+@route(
+    "GET",
+    "/v1/inlets/{inlet}",
+    "getInlet",
+    tag=_TAG,
+    summary="Show an inlet and its latest deliveries",
+    parameters=[
+        query("hub.mode", "Sent by Meta, with the other two, to verify the URL."),
+        query("hub.verify_token", "The secret."),
+        query("hub.challenge", "What is answered if the secret is right."),
+    ],
+    replies={
+        200: Reply(
+            description="The inlet, or the challenge",
+            content=json_body(InletOut, _INLET) | {"text/plain": Content(schema=BYTES)},
+        )
+    },
+    errors=(NotFoundError,),
+    authenticate=_enter,
+)
+async def get_inlet(ctx: RequestContext) -> object:
+    if "hub.mode" in ctx.call.query:
+        return await meta_challenge(ctx)
+    return inlet_out(_seen(ctx), deliveries=True)
+
+
+@route(
+    "DELETE",
+    "/v1/inlets/{inlet}",
+    "deleteInlet",
+    tag=_TAG,
+    summary="Delete an inlet; its topic stays",
+    replies=no_content("The inlet takes nothing more"),
+    errors=(*WRITE_ERRORS, NotFoundError),
+)
+async def delete_inlet(ctx: RequestContext) -> None:
+    _seen(ctx)
+    await ctx.broker.documents.remove(KIND, ctx.path["inlet"], ctx.call.actor)
+
+
+@route(
+    "OPTIONS",
+    "/v1/inlets/{inlet}",
+    "validateInlet",
+    tag=_TAG,
+    summary="Say that deliveries of CloudEvents are welcome",
+    description="The validation of HTTP 1.1 Web Hooks for Event Delivery (CloudEvents).",
+    parameters=[header("WebHook-Request-Origin", "Who wants to deliver.", "eventgrid.example")],
+    replies=no_content("Deliveries are welcome at any rate"),
+    api_key=False,
+)
+async def validate_inlet(ctx: RequestContext) -> object:
+    origin = ctx.request.headers.get("webhook-request-origin", "*").encode("latin-1")
+    allowed = [(b"webhook-allowed-origin", origin), (b"webhook-allowed-rate", b"*")]
+    return Answer(204, [*allowed, (b"allow", b"POST")])
+
+
+ROUTES: Final = [
+    list_inlets,
+    set_inlet,
+    get_inlet,
+    delete_inlet,
+    validate_inlet,
+    *DELIVERING,
+]

@@ -1,0 +1,236 @@
+"""How a sender proves that a delivery is its own: signatures over the raw body, or a secret.
+
+Each HMAC scheme is one row of `HMAC_SCHEMES`; the source of the rule is the sender's documentation.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hmac
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Final, Literal
+
+import msgspec
+
+from seb_appliance import limits
+from seb_appliance.errors import BadRequestError, UnauthenticatedError
+
+Headers = Mapping[bytes, bytes]
+Algorithm = Literal["sha1", "sha256", "sha512"]
+Encoding = Literal["hex", "base64"]
+Scheme = Literal[
+    "github",
+    "meta",
+    "shopify",
+    "slack",
+    "stripe",
+    "standard",
+    "svix",
+    "hmac",
+    "token",
+    "basic",
+    "path",
+    "proxy",
+]
+_PATH_SECRET: Final = re.compile(r"[A-Za-z0-9_-]{16,200}")
+_HeaderName = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9-]{1,100}$")]
+
+
+class Verify(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """How deliveries are verified. `header`, `algorithm`, `encoding` and `prefix` are for `hmac`;
+    `header` and `prefix` also for `token` (a secret in a header) and `proxy` (a header that only a
+    trusted proxy may send, such as the name in a client certificate); `user` is for `basic`.
+    `tolerance_s`: how old or new a signed timestamp may be."""
+
+    scheme: Scheme
+    header: _HeaderName | None = None
+    algorithm: Algorithm = "sha256"
+    encoding: Encoding = "hex"
+    prefix: Annotated[str, msgspec.Meta(max_length=100)] = ""
+    user: Annotated[str, msgspec.Meta(max_length=100)] = ""
+    tolerance_s: Annotated[int, msgspec.Meta(ge=1, le=limits.SIGNATURE_AGE_S_MAX)] = 300
+
+    def check(self) -> None:
+        """Raises BadRequestError."""
+        if self.scheme in ("hmac", "token", "proxy") and self.header is None:
+            raise BadRequestError(f"The scheme {self.scheme} needs the name of a header.")
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """What a sender sent. `secret`: the last part of the path; `by_proxy`: a trusted proxy passed
+    it on."""
+
+    body: bytes
+    headers: Headers
+    secret: str
+    by_proxy: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Signed:
+    """Signatures that a request carries, and the bytes that they are over. `at_s`: the timestamp
+    that is signed, if the scheme has one."""
+
+    signatures: Sequence[bytes]
+    content: bytes
+    at_s: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _HmacScheme:
+    """`read` finds the signatures. `secret` makes the key from the secret as the sender shows it.
+    `delivery`: the header that names a delivery, "" for none."""
+
+    read: Callable[[Delivery], _Signed]
+    delivery: str = ""
+    algorithm: Algorithm = "sha256"
+    encoding: Encoding = "hex"
+    key_of: Callable[[str], bytes] = str.encode
+
+
+def _one(header: bytes, prefix: bytes = b"") -> Callable[[Delivery], _Signed]:
+    """One signature of the body, in one header."""
+
+    def read(sent: Delivery) -> _Signed:
+        given = sent.headers.get(header, b"").strip()
+        signatures = [given.removeprefix(prefix)] if given.startswith(prefix) and given else []
+        return _Signed(signatures, sent.body)
+
+    return read
+
+
+def _slack(sent: Delivery) -> _Signed:
+    at_s = sent.headers.get(b"x-slack-request-timestamp", b"")
+    return _Signed(
+        _one(b"x-slack-signature", b"v0=")(sent).signatures, b"v0:%b:%b" % (at_s, sent.body), at_s
+    )
+
+
+def _stripe(sent: Delivery) -> _Signed:
+    parts = [
+        part.partition(b"=") for part in sent.headers.get(b"stripe-signature", b"").split(b",")
+    ]
+    at_s = next((value for name, _, value in parts if name.strip() == b"t"), b"")
+    signatures = [value for name, _, value in parts if name.strip() == b"v1"]
+    return _Signed(signatures, b"%b.%b" % (at_s, sent.body), at_s)
+
+
+def _standard(start: bytes) -> Callable[[Delivery], _Signed]:
+    """Standard Webhooks: `v1,<base64>` separated by spaces, over id, timestamp and body."""
+
+    def read(sent: Delivery) -> _Signed:
+        named, at_s = (sent.headers.get(start + one, b"") for one in (b"id", b"timestamp"))
+        given = sent.headers.get(start + b"signature", b"").split()
+        signatures = [one.removeprefix(b"v1,") for one in given if one.startswith(b"v1,")]
+        return _Signed(signatures, b"%b.%b.%b" % (named, at_s, sent.body), at_s)
+
+    return read
+
+
+def _standard_key(secret: str) -> bytes:
+    """Raises BadRequestError."""
+    try:
+        return base64.b64decode(secret.removeprefix("whsec_"), validate=True)
+    except binascii.Error as error:
+        raise BadRequestError("The secret is whsec_ followed by base64.") from error
+
+
+HMAC_SCHEMES: Final[Mapping[str, _HmacScheme]] = {
+    "github": _HmacScheme(_one(b"x-hub-signature-256", b"sha256="), "X-GitHub-Delivery"),
+    "meta": _HmacScheme(_one(b"x-hub-signature-256", b"sha256=")),
+    "shopify": _HmacScheme(
+        _one(b"x-shopify-hmac-sha256"), "X-Shopify-Webhook-Id", encoding="base64"
+    ),
+    "slack": _HmacScheme(_slack),
+    "stripe": _HmacScheme(_stripe),
+    "standard": _HmacScheme(
+        _standard(b"webhook-"), "webhook-id", encoding="base64", key_of=_standard_key
+    ),
+    "svix": _HmacScheme(_standard(b"svix-"), "svix-id", encoding="base64", key_of=_standard_key),
+}
+
+
+def _hmac_scheme(verify: Verify) -> _HmacScheme:
+    if verify.scheme != "hmac":
+        return HMAC_SCHEMES[verify.scheme]
+    assert verify.header is not None
+    read = _one(verify.header.lower().encode(), verify.prefix.encode())
+    return _HmacScheme(read, "", verify.algorithm, verify.encoding)
+
+
+def check_secret(verify: Verify, secret: str) -> None:
+    """Raises BadRequestError for a secret that cannot be one of the scheme."""
+    if verify.scheme == "path" and not _PATH_SECRET.fullmatch(secret):
+        raise BadRequestError("A secret in a path has 16 to 200 letters, digits, - and _.")
+    if verify.scheme in HMAC_SCHEMES:
+        HMAC_SCHEMES[verify.scheme].key_of(secret)
+
+
+def check(verify: Verify, secrets: Sequence[str], sent: Delivery, now_s: float) -> None:
+    """Takes as long whichever secret fits. Raises UnauthenticatedError."""
+    match verify.scheme:
+        case "basic":
+            given = _basic(sent.headers.get(b"authorization", b""))
+            proofs = [f"{verify.user}:{secret}".encode() for secret in secrets]
+        case "path":
+            given, proofs = sent.secret.encode(), [secret.encode() for secret in secrets]
+        case "token" | "proxy":
+            assert verify.header is not None
+            given = sent.headers.get(verify.header.lower().encode(), b"")
+            proofs = [(verify.prefix + secret).encode() for secret in secrets]
+            if verify.scheme == "proxy" and not sent.by_proxy:
+                raise refused("the request did not come through a trusted proxy")
+        case _:
+            _check_hmac(verify, secrets, sent, now_s)
+            return
+    fits = [hmac.compare_digest(given, proof) for proof in proofs]  # all of them, always
+    if not any(fits):
+        raise refused("the secret is missing or wrong")
+
+
+def refused(why: str) -> UnauthenticatedError:
+    """The same error for every reason, so that it tells a stranger nothing; `why` is for the
+    operator."""
+    error = UnauthenticatedError("The delivery could not be verified.")
+    error.__cause__ = ValueError(why)
+    return error
+
+
+def _check_hmac(verify: Verify, secrets: Sequence[str], sent: Delivery, now_s: float) -> None:
+    scheme = _hmac_scheme(verify)
+    signed = scheme.read(sent)
+    if signed.at_s is not None:
+        if not (signed.at_s.isdigit() and len(signed.at_s) <= 12):
+            raise refused("the signed timestamp is missing or not a number")
+        if abs(now_s - int(signed.at_s)) > verify.tolerance_s:
+            raise refused(f"the signed timestamp is more than {verify.tolerance_s} s from now")
+    if not 1 <= len(signed.signatures) <= limits.SIGNATURES_MAX:
+        raise refused("there is no signature, or too many")
+    digests = [
+        hmac.digest(scheme.key_of(secret), signed.content, scheme.algorithm) for secret in secrets
+    ]
+    given = [_decoded(one, scheme.encoding) for one in signed.signatures]
+    fits = [hmac.compare_digest(one, digest) for one in given for digest in digests]
+    if not any(fits):
+        raise refused("the signature does not fit the body and the secret")
+
+
+def _decoded(signature: bytes, encoding: Encoding) -> bytes:
+    """b"" for what is not encoded so: it fits no digest."""
+    try:
+        if encoding == "hex":
+            return binascii.unhexlify(signature)
+        return base64.b64decode(signature, validate=True)
+    except (binascii.Error, ValueError):
+        return b""
+
+
+def _basic(authorization: bytes) -> bytes:
+    scheme, _, given = authorization.partition(b" ")
+    if scheme.lower() != b"basic":
+        return b""
+    return _decoded(given.strip(), "base64")

@@ -1,0 +1,294 @@
+"""Inlets over HTTP: who may deliver, what is stored, once, and what the sender is answered."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import gzip
+import hashlib
+import hmac
+import json
+import time
+
+import pytest
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+SECRET = "a secret of the sender"
+BODY = b'{"id": "evt_1", "user": {"id": 7}}'
+
+
+async def make(seb, name, scheme="github", status=201, secrets=(SECRET,), **settings):
+    verify = {"scheme": scheme} if isinstance(scheme, str) else scheme
+    wanted = {"topic": f"of-{name}", "verify": verify, "secrets": list(secrets), **settings}
+    answer = await seb.client.put(f"/v1/inlets/{name}", json=wanted)
+    assert answer.status_code == status, answer.text
+    return answer.json()
+
+
+async def ask(seb, method, path, **options):
+    """Without the admin key; the answer is held against the OpenAPI document, too."""
+    async with seb.client_with(None) as client:
+        client.event_hooks = seb.client.event_hooks
+        return await client.request(method, path, **options)
+
+
+async def deliver(seb, name, body=BODY, **headers):
+    named = {header.replace("_", "-"): value for header, value in headers.items()}
+    return await ask(seb, "POST", f"/v1/inlets/{name}", content=body, headers=named)
+
+
+def digest(secret, content, algorithm="sha256"):
+    key = secret if isinstance(secret, bytes) else secret.encode()
+    return hmac.new(key, content, algorithm).digest()
+
+
+def of_github(body=BODY, secret=SECRET, delivery="d1"):
+    return {
+        "X_Hub_Signature_256": f"sha256={digest(secret, body).hex()}",
+        "X_GitHub_Delivery": delivery,
+        "Content_Type": "application/json",
+    }
+
+
+async def values(seb, name):
+    answer = await seb.client.get(f"/v1/topics/of-{name}/records")
+    return [record["value"] for record in answer.json()["records"]]
+
+
+def signatures():
+    """Headers of each scheme for BODY, as the sender's documentation says."""
+    now = str(int(time.time()))
+    standard_key = b"0123456789abcdef01234567"
+    whsec = "whsec_" + base64.b64encode(standard_key).decode()
+    of_standard = base64.b64encode(digest(standard_key, f"msg_1.{now}.".encode() + BODY)).decode()
+    basic = base64.b64encode(f"olga:{SECRET}".encode()).decode()
+    slack = digest(SECRET, f"v0:{now}:".encode() + BODY).hex()
+    stripe = digest(SECRET, f"{now}.".encode() + BODY).hex()
+    sha1 = base64.b64encode(digest(SECRET, BODY, "sha1")).decode()
+    custom = {
+        "scheme": "hmac",
+        "header": "X-Sign",
+        "algorithm": "sha1",
+        "encoding": "base64",
+        "prefix": "v=",
+    }
+    return [
+        ("github", SECRET, of_github()),
+        ("meta", SECRET, {"X_Hub_Signature_256": f"sha256={digest(SECRET, BODY).hex()}"}),
+        (
+            "shopify",
+            SECRET,
+            {"X_Shopify_Hmac_Sha256": base64.b64encode(digest(SECRET, BODY)).decode()},
+        ),
+        (
+            "slack",
+            SECRET,
+            {"X_Slack_Signature": f"v0={slack}", "X_Slack_Request_Timestamp": now},
+        ),
+        ("stripe", SECRET, {"Stripe_Signature": f"t={now},v1={'0' * 64},v1={stripe},v0=x"}),
+        (
+            "standard",
+            whsec,
+            {
+                "webhook_id": "msg_1",
+                "webhook_timestamp": now,
+                "webhook_signature": f"v2,x v1,{of_standard}",
+            },
+        ),
+        (
+            "svix",
+            whsec,
+            {"svix_id": "msg_1", "svix_timestamp": now, "svix_signature": f"v1,{of_standard}"},
+        ),
+        (custom, SECRET, {"X_Sign": f"v={sha1}"}),
+        ({"scheme": "token", "header": "X-Gitlab-Token"}, SECRET, {"X_Gitlab_Token": SECRET}),
+        ({"scheme": "basic", "user": "olga"}, SECRET, {"Authorization": f"Basic {basic}"}),
+    ]
+
+
+@pytest.mark.parametrize("number", range(10))
+async def test_a_delivery_is_verified_as_its_sender_signs_it(seb, number):
+    scheme, secret, headers = signatures()[number]
+    name = f"scheme-{number}"
+    await make(seb, name, scheme, secrets=[secret], key="/user/id")
+    answer = await deliver(seb, name, **headers)
+    assert answer.status_code == 200, answer.text
+    assert (answer.json()["count"], answer.headers["seb-durability"]) == (1, "memory")
+    other = await deliver(seb, name, BODY + b" ", **headers)
+    if scheme in (
+        {"scheme": "token", "header": "X-Gitlab-Token"},
+        {"scheme": "basic", "user": "olga"},
+    ):
+        assert other.status_code == 200  # such a scheme says nothing about the body
+        return
+    assert other.status_code == 401
+    assert (await deliver(seb, name)).status_code == 401
+    assert await values(seb, name) == [BODY.decode()]
+
+
+async def test_a_stranger_learns_nothing_from_a_refusal(seb):
+    await make(seb, "known")
+    wrong = await deliver(seb, "known", **of_github(secret="another"))
+    unknown = await deliver(seb, "unknown", **of_github())
+    members = ("type", "title", "detail", "code", "status")
+    assert wrong.status_code == unknown.status_code == 401
+    assert [wrong.json()[one] for one in members] == [unknown.json()[one] for one in members]
+    shown = (await seb.client.get("/v1/inlets/known")).json()
+    assert [one["status"] for one in shown["deliveries"]] == [401]
+    assert "does not fit" in shown["deliveries"][0]["detail"]
+
+
+async def test_a_delivery_is_stored_once_however_often_it_comes(seb):
+    await make(seb, "once")
+    first = await deliver(seb, "once", **of_github())
+    again = await deliver(seb, "once", **of_github())
+    assert again.json() == first.json()
+    assert again.headers["idempotency-replayed"] == "true"
+    assert (await deliver(seb, "once", **of_github(delivery="d2"))).status_code == 200
+    assert len(await values(seb, "once")) == 2
+
+
+async def test_a_name_inside_the_body_makes_a_delivery_once_too(seb):
+    await make(seb, "inside", {"scheme": "token", "header": "X-T"}, delivery="/id")
+    for _ in range(2):
+        assert (await deliver(seb, "inside", X_T=SECRET)).status_code == 200
+    assert len(await values(seb, "inside")) == 1
+
+
+async def test_two_secrets_are_valid_while_one_is_rotated(seb):
+    await make(seb, "rotated", secrets=["new", "old"])
+    for number, secret in enumerate(("new", "old")):
+        sent = of_github(secret=secret, delivery=str(number))
+        assert (await deliver(seb, "rotated", **sent)).status_code == 200
+    await make(seb, "rotated", status=200, secrets=["new"])
+    assert (await deliver(seb, "rotated", **of_github(secret="old"))).status_code == 401
+
+
+async def test_an_inlet_keeps_its_secrets_when_it_is_changed_without_them(seb):
+    await make(seb, "kept")
+    wanted = {"topic": "of-kept", "verify": {"scheme": "github"}, "body": "items"}
+    assert (await seb.client.put("/v1/inlets/kept", json=wanted)).status_code == 200
+    body = b"[1,2]"
+    assert (await deliver(seb, "kept", body, **of_github(body))).json()["count"] == 2
+
+
+async def test_an_old_timestamp_is_refused(seb):
+    await make(seb, "old", {"scheme": "slack", "tolerance_s": 60})
+    at = str(int(time.time()) - 61)
+    signature = digest(SECRET, f"v0:{at}:".encode() + BODY).hex()
+    headers = {"X_Slack_Signature": f"v0={signature}", "X_Slack_Request_Timestamp": at}
+    assert (await deliver(seb, "old", **headers)).status_code == 401
+    deliveries = (await seb.client.get("/v1/inlets/old")).json()["deliveries"]
+    assert "60 s from now" in deliveries[0]["detail"]
+
+
+async def test_a_secret_in_the_path_is_never_shown(seb):
+    await make(seb, "path", "path", secrets=["abcdefghijklmnop"])
+    assert (await deliver(seb, "path/abcdefghijklmnop")).status_code == 200
+    assert (await deliver(seb, "path/abcdefghijklmnoq")).status_code == 401
+    assert (await deliver(seb, "path")).status_code == 401
+    shown = await seb.client.get("/v1/inlets/path")
+    audit = await seb.client.get("/v1/audit?subject=path")
+    assert shown.json()["path"] == "/v1/inlets/path/{secret}"
+    assert b"abcdefghijklmnop" not in shown.content + audit.content
+    assert audit.json()["audit"][0]["action"] == "inlet_created"
+
+
+async def test_what_senders_ask_before_they_deliver_is_answered(seb):
+    await make(seb, "meta", "meta")
+    query = {"hub.mode": "subscribe", "hub.verify_token": SECRET, "hub.challenge": "1158"}
+    answer = await ask(seb, "GET", "/v1/inlets/meta", params=query)
+    assert (answer.status_code, answer.text) == (200, "1158")
+    wrong = await ask(seb, "GET", "/v1/inlets/meta", params=query | {"hub.verify_token": "x"})
+    assert wrong.status_code == 401
+    await make(seb, "slack", "slack")
+    now, body = str(int(time.time())), b'{"type":"url_verification","challenge":"3eZb"}'
+    signature = digest(SECRET, f"v0:{now}:".encode() + body).hex()
+    headers = {"X_Slack_Signature": f"v0={signature}", "X_Slack_Request_Timestamp": now}
+    answer = await deliver(seb, "slack", body, **headers)
+    assert (answer.status_code, answer.text) == (200, "3eZb")
+    assert await values(seb, "slack") == []
+    asked = {"WebHook-Request-Origin": "eventgrid.example"}
+    answer = await ask(seb, "OPTIONS", "/v1/inlets/meta", headers=asked)
+    assert answer.headers["webhook-allowed-origin"] == "eventgrid.example"
+
+
+async def test_an_inlet_whose_owner_says_so_answers_before_the_bucket_has_it(seb):
+    await make(seb, "soon", answer="admitted")
+    answer = await deliver(seb, "soon", **of_github())
+    assert (answer.status_code, answer.headers["seb-durability"]) == (202, "memory")
+    for _ in range(200):
+        if await values(seb, "soon"):
+            break
+        await asyncio.sleep(0.01)
+    assert await values(seb, "soon") == [BODY.decode()]
+
+
+async def test_a_topic_too_slow_for_its_sender_is_refused(seb):
+    await seb.client.put("/v1/topics/of-slow", json={"linger_ms": 4_000})
+    wanted = {"topic": "of-slow", "verify": {"scheme": "slack"}, "secrets": ["x"]}
+    answer = await seb.client.put("/v1/inlets/slow", json=wanted)
+    assert answer.status_code == 400
+    assert "answer = admitted" in answer.json()["detail"]
+    wanted["answer"] = "admitted"
+    assert (await seb.client.put("/v1/inlets/slow", json=wanted)).status_code == 201
+
+
+@pytest.mark.parametrize(
+    ("wanted", "words"),
+    [
+        ({"verify": {"scheme": "github"}}, "needs a secret"),
+        ({"verify": {"scheme": "hmac"}, "secrets": ["x"]}, "name of a header"),
+        ({"verify": {"scheme": "path"}, "secrets": ["short"]}, "16 to 200"),
+        ({"verify": {"scheme": "standard"}, "secrets": ["whsec_!"]}, "base64"),
+        ({"verify": {"scheme": "github"}, "secrets": ["x"], "body": "envelope"}, "value, items"),
+        ({"verify": {"scheme": "github"}, "secrets": ["x"], "key": "id"}, "JSON Pointer"),
+        ({"verify": {"scheme": "none"}, "secrets": ["x"]}, "none"),
+        ({"verify": {"scheme": "github"}, "secrets": ["x", "y", "z"]}, "2"),
+    ],
+)
+async def test_an_inlet_that_cannot_work_is_refused(seb, wanted, words):
+    answer = await seb.client.put("/v1/inlets/refused", json={"topic": "refused", **wanted})
+    assert answer.status_code == 400, answer.text
+    assert words in answer.text
+    assert (await seb.client.get("/v1/inlets/refused")).status_code == 404
+
+
+async def test_an_inlet_belongs_to_those_who_manage_its_topic(seb):
+    await make(seb, "mine")
+    grants = [{"operation": "manage", "topics": "other.**"}, {"operation": "produce"}]
+    made = await seb.client.post("/v1/api-keys", json={"name": "other", "grants": grants})
+    theirs = {"Authorization": f"Bearer {made.json()['secret']}"}
+    assert (await ask(seb, "GET", "/v1/inlets/mine", headers=theirs)).status_code == 404
+    assert (await ask(seb, "DELETE", "/v1/inlets/mine", headers=theirs)).status_code == 404
+    assert (await ask(seb, "GET", "/v1/inlets", headers=theirs)).json() == {"inlets": []}
+    wanted = {"topic": "other.a", "verify": {"scheme": "github"}, "secrets": ["x"]}
+    answer = await ask(seb, "PUT", "/v1/inlets/mine", json=wanted, headers=theirs)
+    assert answer.status_code == 403
+    assert (await deliver(seb, "mine", **of_github())).status_code == 200
+
+
+async def test_a_deleted_inlet_takes_nothing_more(seb):
+    await make(seb, "gone")
+    assert (await deliver(seb, "gone", **of_github())).status_code == 200
+    assert (await seb.client.delete("/v1/inlets/gone")).status_code == 204
+    assert (await deliver(seb, "gone", **of_github(delivery="2"))).status_code == 401
+    assert (await seb.client.get("/v1/inlets/gone")).status_code == 404
+
+
+async def test_a_compressed_delivery_is_signed_as_it_is_sent(seb):
+    await make(seb, "packed", body="lines")
+    packed = gzip.compress(b"a\nb\n")
+    headers = of_github(packed) | {"Content_Encoding": "gzip"}
+    assert (await deliver(seb, "packed", packed, **headers)).json()["count"] == 2
+
+
+async def test_secrets_lie_encrypted_in_the_journal(seb):
+    await make(seb, "sealed", secrets=["very-secret-text"])
+    row = seb.appliance.broker.documents.get("inlet", "sealed")
+    assert "very-secret-text" not in row.document
+    assert json.loads(row.document)["verify"] == {"scheme": "github"}
+    key_file = seb.appliance.settings.data / "secrets.key"
+    assert key_file.stat().st_mode & 0o777 == 0o600
+    assert hashlib.sha256(key_file.read_bytes()).digest()
