@@ -89,7 +89,7 @@ MAY_USE = {
     "ui": {"jinja2", "litestar", "markupsafe", "msgspec"},
     "settings": set(),
     "ops.cost": {"msgspec"},
-    "ops.host": {"argon2", "msgspec", "opentelemetry"},
+    "ops.host": {"argon2", "cryptography", "msgspec", "opentelemetry"},
     "ops.checks": {"crc32c", "msgspec"},
     "ops.jobs": {"msgspec"},
     "ops.serve": {"msgspec", "rich", "uvicorn", "uvloop"},

@@ -8,13 +8,13 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
 from seb_appliance import limits
 from seb_appliance.api.encoding.answers import new_request_id
 from seb_appliance.api.server.auth import Network
 from seb_appliance.api.server.parsing import Parser
 from seb_appliance.failpoints import NO_FAILPOINTS, Failpoints
-from seb_appliance.secret_box import SecretBox
 from seb_appliance.traces import Traces
 
 
@@ -27,6 +27,16 @@ def random_up_to(most: int) -> int:
     return random.SystemRandom().randint(1, most)
 
 
+class SecretBox(Protocol):
+    """Encrypts secrets that are stored in the journal."""
+
+    def seal(self, secret: str) -> str:
+        """Raises ConfigurationError if there is no usable key."""
+
+    def open(self, sealed: str) -> str:
+        """Raises NotReadyError if it was sealed with another key."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class ApiOptions:
     """`pages`: folder of the page templates; `static`: folder of the files that pages load;
@@ -36,6 +46,7 @@ class ApiOptions:
 
     pages: Path
     static: Path
+    secret_box: SecretBox
     max_request_bytes: int = limits.REQUEST_BYTES_MAX
     metrics_public: bool = False
     cors_origins: frozenset[str] = frozenset()
@@ -43,7 +54,6 @@ class ApiOptions:
     failpoints: Failpoints = NO_FAILPOINTS
     traces: Traces | None = None
     streams_open: bool = False
-    secret_box: SecretBox = field(default_factory=lambda: SecretBox(Path("secrets.key")))
     parser: Parser = field(default_factory=Parser)
     new_request_id: Callable[[], str] = field(default=new_request_id)
     new_boundary: Callable[[], str] = field(default=new_boundary)

@@ -17,6 +17,7 @@ from seb_appliance.api.server.http_protocol import SebHttpProtocol
 from seb_appliance.api.server.options import ApiOptions
 from seb_appliance.api.server.plain_answers import PlainAnswers
 from seb_appliance.bundled import bundled
+from seb_appliance.ops.host.secret_box import FernetBox
 from seb_appliance.ops.serve.assembly import Appliance
 from seb_appliance.ops.serve.protocols import PROTOCOLS
 from seb_appliance.ops.serve.status import cost, samples, status, telemetry
@@ -27,7 +28,6 @@ from seb_appliance.ops.serve.ui_facts import (
     cost_of_change,
     setting_rows,
 )
-from seb_appliance.secret_box import SecretBox
 from seb_appliance.ui.app import router as admin_page
 from seb_appliance.ui.options import UiOptions
 
@@ -74,7 +74,7 @@ class HttpServer(uvicorn.Server):
             failpoints=appliance.failpoints,
             traces=appliance.traces,
             parser=appliance.parser,
-            secret_box=SecretBox(settings.secrets_key_file or settings.data / "secrets.key"),
+            secret_box=FernetBox(settings.secrets_key_file or settings.data / "secrets.key"),
             streams_open=settings.durable_streams_open,
         )
         self.plain_answers = PlainAnswers(

@@ -11,6 +11,7 @@ import msgspec
 
 from seb_appliance import limits
 from seb_appliance.api.encoding.plain_bodies import BodyReader
+from seb_appliance.api.server.options import SecretBox
 from seb_appliance.broker.ports import DocumentRow
 from seb_appliance.broker.topics.names import check_topic_name
 from seb_appliance.broker.values import ApiKeyView
@@ -18,7 +19,6 @@ from seb_appliance.errors import BadRequestError
 from seb_appliance.formats.api_key_members import Grant, Quotas
 from seb_appliance.formats.topic_settings import BodyShape
 from seb_appliance.protocols.inlets.verifying import HMAC_SCHEMES, Verify, check_secret
-from seb_appliance.secret_box import SecretBox
 
 KIND: Final = "inlet"  # of its documents
 _Text = Annotated[str, msgspec.Meta(min_length=1, max_length=1_000)]

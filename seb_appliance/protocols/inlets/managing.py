@@ -229,10 +229,10 @@ async def validate_inlet(ctx: RequestContext) -> object:
 
 
 ROUTES: Final = [
+    validate_inlet,  # the first of its path: Litestar adds an OPTIONS of its own to any other
     list_inlets,
     set_inlet,
     get_inlet,
     delete_inlet,
-    validate_inlet,
     *DELIVERING,
 ]

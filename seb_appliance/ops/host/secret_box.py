@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from cryptography.fernet import MultiFernet
 
 
-class SecretBox:
+class FernetBox:
     """The file is created, readable by its owner only, when the first secret is sealed."""
 
     def __init__(self, path: Path) -> None:
