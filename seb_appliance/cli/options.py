@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -13,6 +14,7 @@ from click.shell_completion import CompletionItem
 
 from seb_appliance.cli.errors import CommandError
 from seb_appliance.cli.output import say, say_json, tell
+from seb_appliance.errors import ConfigurationError
 from seb_appliance.quantities import READERS
 from seb_appliance.setting_sources import load
 from seb_appliance.settings import SETTINGS, Setting, Settings
@@ -62,6 +64,22 @@ def settings_from(config: Path | None, flags: Flags) -> Settings:
     """The settings that apply; a flag that is None was not given."""
     given = {name: value for name, value in flags.items() if value is not None}
     return load(flags=given, config=config)
+
+
+def other_bucket(settings: Settings, flag: str, address: str, config: Path | None) -> Settings:
+    """Settings for the bucket or directory at `address`, which `flag` names: these, or those of the
+    file `config`. Raises ConfigurationError."""
+    bucket = address if ":" in address else f"file:{address}"
+    if config is None:
+        found = replace(settings, bucket=bucket)
+    else:
+        loaded = load(flags={"bucket": bucket}, environment={}, config=config)
+        found = replace(loaded, data=settings.data)
+    if found.address.kind == "memory":
+        raise ConfigurationError(
+            f"{flag} memory: does not outlive this command; name a bucket or a directory"
+        )
+    return found
 
 
 def _option(setting: Setting) -> Callable[[Command], Command]:

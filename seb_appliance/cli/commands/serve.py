@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,14 +15,13 @@ from seb_appliance.cli.options import (
     Json,
     Result,
     file_option,
+    other_bucket,
     settings_from,
     shows,
     talks,
     with_settings,
 )
 from seb_appliance.cli.output import outline, showing, size
-from seb_appliance.errors import ConfigurationError
-from seb_appliance.setting_sources import load
 from seb_appliance.settings import Settings
 
 if TYPE_CHECKING:
@@ -101,7 +99,7 @@ def restore(
             restored = asyncio.run(restoring.drill(settings, report, progress))
         else:
             restored = asyncio.run(restoring.restore(settings, settings.data, progress))
-    return _result(_members(restored))
+    return _result(restored, {})
 
 
 @click.command
@@ -127,36 +125,26 @@ def clone(
 def _clone(
     settings: Settings, into: str, into_config: Path | None, until_seq: int | None
 ) -> Result:
-    target = _target(settings, into, into_config)
+    target = other_bucket(settings, "--into", into, into_config)
     with need_server():
         from seb_appliance.ops.host import restoring
     with showing("reading the bucket") as progress:
         cloned = asyncio.run(restoring.clone(settings, target, until_seq, progress))
+    copied = cloned.copied
     return _result(
+        cloned.restored,
         {
-            **_members(cloned.restored),
-            "copied": f"{cloned.copied.objects:,} objects, {size(cloned.copied.size_bytes)}",
-            "were there": cloned.copied.found,
+            "copied": f"{copied.objects:,} objects, {size(copied.size_bytes)}",
+            "were there": copied.found,
             "into": cloned.target,
             "start it": "with --take-over, from a data directory of its own",
-        }
+        },
     )
 
 
-def _target(settings: Settings, into: str, into_config: Path | None) -> Settings:
-    """The settings of the bucket `into`: those of the source, or of a file of its own."""
-    if into_config is not None:
-        found = load(flags={"bucket": into}, environment={}, config=into_config)
-        return replace(found, data=settings.data)
-    target = replace(settings, bucket=into)
-    if target.address.kind == "memory":
-        raise ConfigurationError("--into memory: would be gone at once; name a bucket or directory")
-    return target
-
-
-def _members(restored: Restored) -> Json:
+def _result(restored: Restored, more: Json) -> Result:
     rebuilt, state = restored.rebuilt, restored.state
-    return {
+    members = {
         "as of": f"entry {rebuilt.position.seq:,}, fencing mode {rebuilt.journal.mode}",
         "bucket id": rebuilt.journal.bucket_id.hex(),
         "began from": rebuilt.began_from,
@@ -167,8 +155,6 @@ def _members(restored: Restored) -> Json:
         "objects": f"{len(restored.needed.objects):,}, {size(restored.needed.size_bytes)}",
         "seconds": round(rebuilt.seconds, 2),
         "notes": list(rebuilt.notes),
+        **more,
     }
-
-
-def _result(members: Json) -> Result:
     return Result(members, lambda: outline(members))
