@@ -103,7 +103,7 @@ def _after(text: str) -> str:
 
 @click.group("api-keys", cls=ListsByDefault)
 def api_keys() -> None:
-    """API keys: list (also without a command), create, show, change, rotate, revoke.
+    """API keys: list (the default), create, show, change, rotate, revoke.
 
     Needs an admin key.
     """

@@ -62,9 +62,9 @@ _SIGNS: Final = {"create": "+", "change": "~", "delete": "-"}
 def apply(
     config: Path | None, file: str | None, exports: bool, as_json: bool, **given: Any
 ) -> int | None:
-    """Make topics, groups and API keys as FILE says (- is stdin). Running it again changes nothing.
+    """Make topics, groups and API keys match FILE (- is stdin).
 
-    What is not in the file stays, unless --prune is given.
+    Running it again changes nothing. What is not in the file stays, unless --prune is given.
     """
     if exports != (file is None):
         raise click.UsageError("name a file, or use --export to write one")

@@ -98,7 +98,7 @@ def _problem(problem: Json) -> str:
 @with_settings(*BUCKET)
 @shows
 def inspect(name: str, records: int, config: Path | None, **flags: str | bool | None) -> Result:
-    """Show what is inside OBJECT.
+    """Show the content of OBJECT.
 
     OBJECT is a file or, with --bucket, a key in that bucket: a record batch (version 1 or 2), a
     journal entry, a snapshot. Every checksum is checked. --records shows N records of each batch.

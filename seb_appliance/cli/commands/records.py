@@ -304,7 +304,7 @@ def consume(
     commit: bool,
     **reading: Any,
 ) -> None:
-    """Write the values of TOPIC's records to stdout, one a line, up to the current log end.
+    """Write the values of TOPIC's records to stdout, one a line, up to the log end.
 
     With --json, whole records are written, one JSON object a line. Two readers of one group get the
     same records. With --commit, an offset is committed after its records were written out: after a
@@ -334,10 +334,10 @@ def consume(
 )
 @connects
 def tail(client: HttpClient, as_json: bool, topic: str, offset: str) -> None:
-    """Write the values of TOPIC's records to stdout, one a line, as they are stored.
+    """Write the values of TOPIC's new records to stdout, one a line.
 
     With --json, whole records are written, one JSON object a line. It runs until it is interrupted,
-    and continues where it was after the appliance was unreachable for a moment.
+    and continues after the appliance was unreachable for a moment.
     """
     copy(client, topic, Reading(offset, None, True, PAGE_BYTES), as_json=as_json)
 

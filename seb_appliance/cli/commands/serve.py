@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 def serve(config: Path | None, **flags: str | bool | None) -> int:
     """Run the appliance.
 
-    Each setting can also stand in the settings file, and in a variable: SEB_ and its name in
+    Each setting can also be set in the settings file, and in the variable SEB_ and its name in
     capitals. Durations and sizes have units: 250ms, 10s, 7d, 64KiB, 8MiB.
     """
     settings = settings_from(config, flags)
@@ -48,7 +48,7 @@ def serve(config: Path | None, **flags: str | bool | None) -> int:
 @click.command
 @talks
 def snapshot(client: HttpClient) -> Result:
-    """Make a snapshot, so that the next start replays nothing. Needs an admin key."""
+    """Make a snapshot, so that the next start replays no journal entries. Needs an admin key."""
     made = client.ask("POST", "snapshots")
     return Result(made, lambda: f"the newest snapshot is as of entry {made['seq']:,}")
 
@@ -62,7 +62,7 @@ _into_config = file_option(
 
 
 @click.command
-@click.option("--verify", is_flag=True, help="Only try it: nothing is left behind.")
+@click.option("--verify", is_flag=True, help="Only test it, and leave nothing behind.")
 @file_option("--report", "With --verify: write the result to this file, as Prometheus metrics.")
 @click.option("--until-seq", type=click.IntRange(0), metavar="N", help="As of journal entry N.")
 @click.option("--into", metavar="ADDRESS", help="With --until-seq: an empty bucket or prefix.")
@@ -80,10 +80,10 @@ def restore(
 ) -> Result:
     """Rebuild local state from the bucket alone, or go back to an earlier entry.
 
-    Without options: the state of the bucket in --data, which must have none. With --verify, the
-    drill: what a new machine would do, in a scratch directory below --data. With --until-seq and
-    --into: the appliance as of that entry in another bucket or prefix, so that no offset is ever
-    given twice. The bucket itself is only read, also while an appliance writes to it.
+    Without options: write the state of the bucket to --data, which must have none. With --verify:
+    do the same in a scratch directory below --data, as a test. With --until-seq and --into: copy
+    the appliance as of that entry to another bucket or prefix, so that no offset is given twice.
+    The bucket itself is only read, also while an appliance writes to it.
     """
     settings = settings_from(config, flags)
     if (until_seq is None) != (into is None) or (verify and into is not None):
@@ -113,11 +113,11 @@ def clone(
     config: Path | None,
     **flags: str | bool | None,
 ) -> Result:
-    """Copy a bucket to another one, object by object, each checked.
+    """Copy a bucket to another one, object by object, with checks.
 
     The source is only read, also while an appliance writes to it; the copy is as of the moment at
-    which it begins. What broke off goes on with the same command. Never run two appliances on the
-    two for long: they would give the same offsets to different records.
+    which it begins. Run the same command again to continue an interrupted copy. Do not keep
+    appliances running on both buckets: they would give the same offsets to different records.
     """
     return _clone(settings_from(config, flags), into, into_config, None)
 

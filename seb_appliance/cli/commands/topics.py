@@ -50,7 +50,7 @@ def setting_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 @click.group(cls=ListsByDefault)
 def topics() -> None:
-    """Topics: list (also without a command), create, fork, change, show, trim, reopen, delete."""
+    """Topics: list (the default), create, fork, change, show, trim, reopen, delete."""
 
 
 @topics.command("list")

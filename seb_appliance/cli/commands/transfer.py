@@ -79,7 +79,7 @@ def import_(
     config: Path | None,
     **given: Any,
 ) -> None:
-    """Import topics of a Go broker's bucket, offsets kept; or lines into one topic.
+    """Import topics of a Go broker's bucket with their offsets, or lines into one topic.
 
     Files in the appliance's own bucket become part of its log where they are; files of another
     bucket are copied. No appliance may run meanwhile. Run the same command again to continue an
@@ -98,7 +98,7 @@ def import_(
             send_objects(client, topics[0], path, as_json, _to_produce)
         return
     if file is not None or append or old["source"] is None:
-        raise click.UsageError("say with --from where the old bucket is (FILE is for ndjson)")
+        raise click.UsageError("give the old bucket with --from (FILE is for ndjson)")
     settings = settings_from(config, given)
     imported = _import_bucket(settings, topics or ("**",), **old)
     members = _members(imported, dry_run=old["dry_run"])
@@ -206,11 +206,11 @@ def export(
     config: Path | None,
     **given: Any,
 ) -> None:
-    """Write one topic as lines, or topics as the Go broker's files, up to the current log end.
+    """Write one topic as lines, or topics as files of the Go broker.
 
-    Lines hold the whole record, and `seb import --format ndjson` reads them. With --format seb-v1,
-    the Go broker can continue with the bucket or directory. Records are read by HTTP. A file or
-    directory gets its name once it is complete.
+    Records up to the current log end are read by HTTP. Lines hold whole records, and `seb import
+    --format ndjson` reads them. With --format seb-v1, the Go broker can continue with the bucket or
+    directory. A file or directory gets its name once it is complete.
     """
     if kind == "ndjson":
         is_bucket = to is not None and to.startswith(("s3:", "file:", "memory:"))
@@ -225,7 +225,7 @@ def export(
         tell(f"{count:,} records")
         return
     if to is None:
-        raise click.UsageError("say with --to where to write the files")
+        raise click.UsageError("give the target with --to")
     settings = settings_from(config, given)
     target = other_bucket(settings, "--to", to, to_config)
     with _whole(target) as place:
