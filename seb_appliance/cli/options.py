@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -15,6 +15,7 @@ from click.shell_completion import CompletionItem
 from seb_appliance.cli.errors import CommandError
 from seb_appliance.cli.output import say, say_json, tell
 from seb_appliance.errors import ConfigurationError
+from seb_appliance.formats.declared import Declared
 from seb_appliance.quantities import READERS
 from seb_appliance.setting_sources import load
 from seb_appliance.settings import SETTINGS, Setting, Settings
@@ -98,6 +99,32 @@ def _option(setting: Setting) -> Callable[[Command], Command]:
 def file_option(flag: str, text: str, **more: Any) -> Callable[[Command], Command]:
     kind = click.Path(path_type=Path, dir_okay=False)
     return click.option(flag, type=kind, help=text, **more)
+
+
+# Options for what is declared: the settings of a topic, the quotas of an API key.
+
+
+def declared_options(
+    declared: Mapping[str, Declared], unset: str = ""
+) -> Callable[[Command], Command]:
+    """A flag for each declaration. `unset`: the word for "no value", if there is one."""
+
+    def add(command: Command) -> Command:
+        for one in reversed(list(declared.values())):
+            text = f"{one.help} {unset}: {one.unset}." if unset else one.help
+            flag = f"--{one.word.replace('_', '-')}"
+            command = click.option(flag, metavar=one.metavar, help=text)(command)
+        return command
+
+    return add
+
+
+def declared_value(one: Declared, text: str, unset: str) -> Any:
+    """None for the word `unset`. Raises UsageError."""
+    try:
+        return None if text == unset else one.parse(text)
+    except ValueError as error:
+        raise click.UsageError(f"{one.word.replace('_', '-')}: {error}") from error
 
 
 class Quantity(click.ParamType[int]):
