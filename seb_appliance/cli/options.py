@@ -23,7 +23,6 @@ from seb_appliance.settings import SETTINGS, Setting, Settings
 Command = TypeVar("Command", bound=Callable[..., Any])
 T = TypeVar("T")
 Json = dict[str, Any]
-Flags = dict[str, str | bool | None]
 Offer = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
 
 CONNECTION: Final = ("url", "key_file", "profile")
@@ -49,20 +48,25 @@ class ListsByDefault(click.Group):
 # Settings as flags.
 
 
-def with_settings(*names: str) -> Callable[[Command], Command]:
-    """Add `--config` and the flags of the named settings (without names: all of the appliance)."""
+def with_settings(*names: str) -> Callable[[Callable[..., T]], Callable[..., T]]:
+    """Hand the command `settings`: from `--config`, the flags of the named settings (without names:
+    all of the appliance), variables and defaults."""
     chosen = [s for s in SETTINGS if s.has_flag and (s.name in names if names else not s.client)]
 
-    def add(command: Command) -> Command:
+    def add(command: Callable[..., T]) -> Callable[..., T]:
+        @functools.wraps(command)
+        def loaded(config: Path | None, **given: Any) -> T:
+            flags = {setting.name: given.pop(setting.name) for setting in chosen}
+            return command(settings=_settings_from(config, flags), **given)
+
         for setting in reversed(chosen):
-            command = _option(setting)(command)
-        return file_option("--config", "Settings file (TOML). Also SEB_CONFIG.")(command)
+            loaded = _option(setting)(loaded)
+        return file_option("--config", "Settings file (TOML). Also SEB_CONFIG.")(loaded)
 
     return add
 
 
-def settings_from(config: Path | None, flags: Flags) -> Settings:
-    """The settings that apply; a flag that is None was not given."""
+def _settings_from(config: Path | None, flags: dict[str, Any]) -> Settings:
     given = {name: value for name, value in flags.items() if value is not None}
     return load(flags=given, config=config)
 
@@ -182,11 +186,10 @@ def connects(command: Callable[..., Any]) -> Callable[..., Any]:
     @with_settings(*CONNECTION)
     @json_option
     @functools.wraps(command)
-    def connected(config: Path | None, **given: Any) -> Any:
+    def connected(settings: Settings, **given: Any) -> Any:
         from seb_appliance.cli.connection import HttpClient
 
-        flags = {name: given.pop(name) for name in CONNECTION}
-        with HttpClient.of(settings_from(config, flags)) as client:
+        with HttpClient.of(settings) as client:
             return command(client=client, **given)
 
     return connected
@@ -252,7 +255,7 @@ def _listed(path: str, rows: str, member: str) -> Callable[[click.Context], list
         from seb_appliance.client.transport import Connection, Endpoint
 
         given = {name: context.params.get(name) for name in CONNECTION}
-        settings = settings_from(context.params.get("config"), given)
+        settings = _settings_from(context.params.get("config"), given)
         endpoint = Endpoint(*url_and_key(settings, runs_commands=False))
 
         async def request() -> Any:

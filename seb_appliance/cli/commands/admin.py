@@ -16,9 +16,10 @@ from typing import Any, Final
 
 import click
 
-from seb_appliance.cli.options import Flags, Result, settings_from, shows, with_settings
+from seb_appliance.cli.options import Result, shows, with_settings
 from seb_appliance.cli.output import moment, table
 from seb_appliance.errors import StartError
+from seb_appliance.settings import Settings
 
 SOCKET_NAME: Final = "control.sock"
 ANSWER_BYTES_MAX: Final = 64 * 1024
@@ -76,9 +77,8 @@ def asks(command: Callable[..., Result]) -> Callable[..., Any]:
     @with_settings("data")
     @shows
     @functools.wraps(command)
-    def asking(config: Path | None, data: str | None, **given: Any) -> Result:
-        flags: Flags = {"data": data}
-        return command(functools.partial(ask, settings_from(config, flags).data), **given)
+    def asking(settings: Settings, **given: Any) -> Result:
+        return command(functools.partial(ask, settings.data), **given)
 
     return asking
 

@@ -31,7 +31,6 @@ from seb_appliance.cli.options import (
     ask,
     file_option,
     json_option,
-    settings_from,
     with_settings,
     yes_option,
 )
@@ -39,6 +38,7 @@ from seb_appliance.cli.output import printable, say, say_json, tell, write
 from seb_appliance.client import Admin, ApplianceError
 from seb_appliance.errors import ConfigurationError, OffsetConflictError
 from seb_appliance.formats.topic_settings import SETTINGS
+from seb_appliance.settings import Settings
 
 STDIN: Final = "-"
 # A person waits and can run the command again: it retries for less time than a program.
@@ -60,7 +60,7 @@ _SIGNS: Final = {"create": "+", "change": "~", "delete": "-"}
 @with_settings(*CONNECTION)
 @json_option
 def apply(
-    config: Path | None, file: str | None, exports: bool, as_json: bool, **given: Any
+    settings: Settings, file: str | None, exports: bool, as_json: bool, **given: Any
 ) -> int | None:
     """Make topics, groups and API keys match FILE (- is stdin).
 
@@ -69,8 +69,7 @@ def apply(
     if exports != (file is None):
         raise click.UsageError("name a file, or use --export to write one")
     wanted = None if file is None else read_wanted(_read(file), file)
-    flags = {name: given.pop(name) for name in CONNECTION}
-    address, key = url_and_key(settings_from(config, flags))
+    address, key = url_and_key(settings)
     with Admin(address, key, patience_s=PATIENCE_S) as admin:
         if wanted is not None:
             return _apply(admin, wanted, key.split("_")[1], as_json=as_json, **given)

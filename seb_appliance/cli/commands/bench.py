@@ -31,7 +31,6 @@ from seb_appliance.cli.options import (
     Quantity,
     file_option,
     json_option,
-    settings_from,
     with_settings,
 )
 from seb_appliance.cli.output import Progress, say, say_json, tell
@@ -90,7 +89,7 @@ def _number(flag: str, largest: int, text: str) -> Callable[..., Any]:
 @file_option("--report", "Also write a page (HTML) with the latency curve.", metavar="FILE")
 @json_option
 @with_settings(*CONNECTION)
-def bench(config: Path | None, as_json: bool, report: Path | None, **asked: Any) -> int:
+def bench(settings: Settings, as_json: bool, report: Path | None, **asked: Any) -> int:
     """Measure an appliance, and check every record.
 
     \b
@@ -104,7 +103,6 @@ def bench(config: Path | None, as_json: bool, report: Path | None, **asked: Any)
     It uses topics of its own, and deletes them. The exit code is 65 when a record was lost,
     duplicated, out of order or damaged.
     """
-    settings = settings_from(config, {name: asked.pop(name) for name in CONNECTION})
     result = _run(settings, asked)
     from seb_appliance.bench import reports
 

@@ -16,7 +16,7 @@ from crc32c import crc32c
 
 from seb_appliance import limits
 from seb_appliance.cli.errors import check_server, need_server
-from seb_appliance.cli.options import BUCKET, Json, Result, settings_from, shows, with_settings
+from seb_appliance.cli.options import BUCKET, Json, Result, shows, with_settings
 from seb_appliance.cli.output import outline, printable
 from seb_appliance.errors import BadBatchError, ObjectMissingError, StartError
 from seb_appliance.formats import batch, batch_v1, entry
@@ -36,14 +36,13 @@ _COLUMNS: Final = {
 @click.command
 @with_settings()
 @shows
-def doctor(config: Path | None, **flags: str | bool | None) -> Result:
+def doctor(settings: Settings) -> Result:
     """Check the settings, the bucket, the clock, the disk and SQLite.
 
     Tests the bucket with small objects below its probe/ folder. Exit code 0: all is well; 69 or 74:
     the bucket fails; 78: a setting is wrong; 1: the server's parts are not installed.
     """
     check_server()
-    settings = settings_from(config, flags)
     with need_server():
         from seb_appliance.ops.checks.checkup import checkup
     report = asyncio.run(checkup(settings))
@@ -63,29 +62,19 @@ def doctor(config: Path | None, **flags: str | bool | None) -> Result:
 @click.option("--repair", is_flag=True, help="Rebuild damaged local files; the bucket stays.")
 @with_settings(*BUCKET, "data", "garbage_grace")
 @shows
-def fsck(
-    quick: bool,
-    full: bool,
-    bucket_only: bool,
-    repair: bool,
-    config: Path | None,
-    **flags: str | bool | None,
-) -> Result:
+def fsck(settings: Settings, **how: bool) -> Result:
     """Check the bucket: every entry, segment, snapshot, checksum and offset.
 
     Only reads, also while an appliance runs on the bucket. Files of the data directory are checked
     only while no appliance runs. Exit code 0: clean; 65: problems; 74: the store does not answer.
     """
-    settings = settings_from(config, flags)
     with need_server():
         from rich.console import Console
 
         from seb_appliance.ops.checks.check import check
         from seb_appliance.ops.serve.process import start_progress
     with start_progress(Console(stderr=True)) as show:
-        found = asyncio.run(
-            check(settings, show, quick=quick, full=full, repair=repair, bucket_only=bucket_only)
-        )
+        found = asyncio.run(check(settings, show, **how))
     return Result(found.data, lambda: _findings(found.data), found.exit_code)
 
 
@@ -116,14 +105,14 @@ def _problem(problem: Json) -> str:
 )
 @with_settings(*BUCKET)
 @shows
-def inspect(name: str, records: int, config: Path | None, **flags: str | bool | None) -> Result:
+def inspect(name: str, records: int, settings: Settings) -> Result:
     """Show the content of OBJECT.
 
     OBJECT is a file or, with --bucket, a key in that bucket: a record batch (version 1 or 2), a
     journal entry, a snapshot. Every checksum is checked. --records shows N records of each batch.
     """
-    if flags["bucket"] is not None:
-        data = asyncio.run(_from_bucket(settings_from(config, flags), name))
+    if settings.sources["bucket"] == "--bucket":
+        data = asyncio.run(_from_bucket(settings, name))
     else:
         data = _from_file(Path(name))
     try:

@@ -16,7 +16,6 @@ from seb_appliance.cli.options import (
     Result,
     file_option,
     other_bucket,
-    settings_from,
     shows,
     talks,
     with_settings,
@@ -31,13 +30,12 @@ if TYPE_CHECKING:
 
 @click.command
 @with_settings()
-def serve(config: Path | None, **flags: str | bool | None) -> int:
+def serve(settings: Settings) -> int:
     """Run the appliance.
 
     Each setting can also be set in the settings file, and in the variable SEB_ and its name in
     capitals. Durations and sizes have units: 250ms, 10s, 7d, 64KiB, 8MiB.
     """
-    settings = settings_from(config, flags)
     with need_server():
         from rich.console import Console
 
@@ -75,8 +73,7 @@ def restore(
     until_seq: int | None,
     into: str | None,
     into_config: Path | None,
-    config: Path | None,
-    **flags: str | bool | None,
+    settings: Settings,
 ) -> Result:
     """Rebuild local state from the bucket alone, or go back to an earlier entry.
 
@@ -85,7 +82,6 @@ def restore(
     the appliance as of that entry to another bucket or prefix, so that no offset is given twice.
     The bucket itself is only read, also while an appliance writes to it.
     """
-    settings = settings_from(config, flags)
     if (until_seq is None) != (into is None) or (verify and into is not None):
         raise click.UsageError("--until-seq and --into belong together, and not with --verify.")
     if report is not None and not verify:
@@ -107,19 +103,14 @@ def restore(
 @_into_config
 @_bucket_options
 @shows
-def clone(
-    into: str,
-    into_config: Path | None,
-    config: Path | None,
-    **flags: str | bool | None,
-) -> Result:
+def clone(into: str, into_config: Path | None, settings: Settings) -> Result:
     """Copy a bucket to another one, object by object, with checks.
 
     The source is only read, also while an appliance writes to it; the copy is as of the moment at
     which it begins. Run the same command again to continue an interrupted copy. Do not keep
     appliances running on both buckets: they would give the same offsets to different records.
     """
-    return _clone(settings_from(config, flags), into, into_config, None)
+    return _clone(settings, into, into_config, None)
 
 
 def _clone(

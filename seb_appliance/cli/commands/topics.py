@@ -107,11 +107,11 @@ def fork(client: HttpClient, name: str, parent: str, at: int | None) -> Result:
     `{DEFAULT}` goes back to the appliance's own."""
 )
 @name_argument
-@click.argument("settings", metavar="SETTING=VALUE...", nargs=-1, required=True)
+@click.argument("items", metavar="SETTING=VALUE...", nargs=-1, required=True)
 @talks
-def change(client: HttpClient, name: str, settings: tuple[str, ...]) -> Result:
+def change(client: HttpClient, name: str, items: tuple[str, ...]) -> Result:
     changes: Json = {}
-    for item in settings:
+    for item in items:
         word, equals, text = item.partition("=")
         if not equals:
             raise click.UsageError(f"{item!r} is not SETTING=VALUE")

@@ -17,6 +17,7 @@ import click
 
 from seb_appliance import limits
 from seb_appliance.cli.commands.records import PAGE_BYTES, copy, send_objects
+from seb_appliance.cli.connection import HttpClient, url_and_key
 from seb_appliance.cli.errors import (
     REFUSED,
     UNAVAILABLE,
@@ -33,7 +34,6 @@ from seb_appliance.cli.options import (
     file_option,
     json_option,
     other_bucket,
-    settings_from,
     with_settings,
 )
 from seb_appliance.cli.output import outline, say, showing, size, tell, write
@@ -41,7 +41,6 @@ from seb_appliance.client.reading import Reading
 from seb_appliance.settings import Settings
 
 if TYPE_CHECKING:
-    from seb_appliance.cli.connection import HttpClient
     from seb_appliance.ops.serve.go_import import Imported
 
 
@@ -76,8 +75,8 @@ def import_(
     topics: tuple[str, ...],
     as_json: bool,
     append: bool,
-    config: Path | None,
-    **given: Any,
+    settings: Settings,
+    **old: Any,
 ) -> None:
     """Import topics of a Go broker's bucket with their offsets, or lines into one topic.
 
@@ -86,12 +85,11 @@ def import_(
     interrupted import. With --format ndjson, the lines of FILE (or stdin) are sent to a running
     appliance.
     """
-    old = {name: given.pop(name) for name in _OF_OLD_BUCKETS}
     if kind == "ndjson":
         asked = {name: value for name, value in old.items() if name != "quiet_ms"}  # always there
         if any(asked.values()) or len(topics) != 1:
             raise click.UsageError("--format ndjson takes one --topic and a FILE, and no bucket")
-        with _client(config, given) as client:
+        with HttpClient.of(settings) as client:
             if not append and _has_records(client, topics[0]):
                 raise CommandError(f"topic {topics[0]!r} has records: --append adds to them")
             path = None if file in (None, "-") else Path(str(file))
@@ -99,21 +97,9 @@ def import_(
         return
     if file is not None or append or old["source"] is None:
         raise click.UsageError("give the old bucket with --from (FILE is for ndjson)")
-    settings = settings_from(config, given)
     imported = _import_bucket(settings, topics or ("**",), **old)
     members = _members(imported, dry_run=old["dry_run"])
     say(json.dumps(asdict(imported), indent=2) if as_json else outline(members))
-
-
-def _client(config: Path | None, given: dict[str, Any]) -> HttpClient:
-    from seb_appliance.cli.connection import HttpClient
-
-    return HttpClient.of(settings_from(config, {name: given[name] for name in CONNECTION}))
-
-
-_OF_OLD_BUCKETS: Final = (
-    "source", "from_config", "copy", "dry_run", "quiet_ms", "times_may_go_back",
-)  # fmt: skip
 
 
 def _import_bucket(
@@ -203,8 +189,7 @@ def export(
     to_config: Path | None,
     values_only: bool,
     records_per_file: int | None,
-    config: Path | None,
-    **given: Any,
+    settings: Settings,
 ) -> None:
     """Write one topic as lines, or topics as files of the Go broker.
 
@@ -220,13 +205,12 @@ def export(
                 "files, in a bucket or directory"
             )
         reading = Reading("earliest", None, follow=False, max_bytes=PAGE_BYTES)
-        with _client(config, given) as client, _opened(to) as put:
+        with HttpClient.of(settings) as client, _opened(to) as put:
             count = copy(client, topics[0], reading, as_json=True, put=put)
         tell(f"{count:,} records")
         return
     if to is None:
         raise click.UsageError("give the target with --to")
-    settings = settings_from(config, given)
     target = other_bucket(settings, "--to", to, to_config)
     with _whole(target) as place:
         done = asyncio.run(
@@ -245,7 +229,6 @@ async def _export(
     settings: Settings, target: Settings, patterns: tuple[str, ...], **how: Any
 ) -> dict[str, int]:
     """What was written. Raises CommandError, ExportRefusedError, StoreError."""
-    from seb_appliance.cli.connection import url_and_key
     from seb_appliance.client import ApplianceError, AsyncAdmin, AsyncConsumer, ClientError
 
     with need_server():
