@@ -123,12 +123,12 @@ def declared_options(
     return add
 
 
-def declared_value(one: Declared, text: str, unset: str) -> Any:
+def declared_value(name: str, one: Declared, text: str, unset: str) -> Any:
     """None for the word `unset`. Raises UsageError."""
     try:
         return None if text == unset else one.parse(text)
     except ValueError as error:
-        raise click.UsageError(f"{one.word.replace('_', '-')}: {error}") from error
+        raise click.UsageError(f"{name}: {error}") from error
 
 
 class Quantity(click.ParamType[int]):

@@ -58,7 +58,10 @@ def members_from(
         body["expires"] = None if expires == NEVER else _after(expires)
     given = {name: text for name, text in quotas.items() if text is not None}
     if given:
-        body["quotas"] = {n: declared_value(QUOTAS[n], text, NONE) for n, text in given.items()}
+        body["quotas"] = {
+            name: declared_value(f"--{name.replace('_', '-')}", QUOTAS[name], text, NONE)
+            for name, text in given.items()
+        }
     return body
 
 
