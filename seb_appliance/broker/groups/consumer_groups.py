@@ -28,8 +28,8 @@ from seb_appliance.broker.groups.groups import (
     lease_held,
     no_such_group,
 )
-from seb_appliance.broker.read.index import SectionIndex
 from seb_appliance.broker.read.reads import Reads
+from seb_appliance.broker.read.sections import SectionIndex
 from seb_appliance.broker.shares import OPERATOR, Reservation
 from seb_appliance.broker.topics.catalog import Catalog
 from seb_appliance.broker.topics.names import (

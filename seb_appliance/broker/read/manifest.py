@@ -11,10 +11,9 @@ from dataclasses import dataclass, field, replace
 
 from seb_appliance import limits
 from seb_appliance.broker.ports import ObjectRef, SectionRef, SectionSource
-from seb_appliance.broker.read.index_rows import StoredRows
 from seb_appliance.broker.read.reads import Reads
 from seb_appliance.broker.topics.catalog import Catalog
-from seb_appliance.broker.topics.topic import Topic, owner_of
+from seb_appliance.broker.topics.topic import StoredRows, Topic, owner_of
 from seb_appliance.broker.values import From
 
 

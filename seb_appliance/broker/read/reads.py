@@ -10,8 +10,14 @@ from typing import Final, TypeAlias
 from seb_appliance import limits
 from seb_appliance.broker.counters import Counters
 from seb_appliance.broker.ports import SectionRef
-from seb_appliance.broker.read.index import SectionIndex, Stretch
-from seb_appliance.broker.read.sections import DecodedSection, SectionReader, StoredBatch, cut
+from seb_appliance.broker.read.sections import (
+    DecodedSection,
+    SectionIndex,
+    SectionReader,
+    StoredBatch,
+    Stretch,
+    cut,
+)
 from seb_appliance.broker.read.waiting import Waiter, WaitingReaders
 from seb_appliance.broker.topics.catalog import Catalog
 from seb_appliance.broker.topics.topic import Topic, check_id, gone

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -14,12 +14,13 @@ from seb_appliance.broker.access.users import Users
 from seb_appliance.broker.append.retry_results import Producers, RememberedRequests
 from seb_appliance.broker.groups.groups import Groups
 from seb_appliance.broker.ports import EntryRef, LoadedState, PagedRow, SectionRef, TopicRow
-from seb_appliance.broker.read.index_rows import IndexRows
 from seb_appliance.broker.shares import AllShares
 from seb_appliance.broker.topics.topic import (
+    IndexRows,
     Topic,
+    held_offset,
+    holes,
     no_such_topic,
-    settle,
     topic_held,
     with_run,
     without_below,
@@ -241,7 +242,7 @@ class Catalog:
                         self.groups.own(name, owner)
                 case EpochStarted():
                     pass
-        settle(unsettled, self.stored)
+        _settle(unsettled, self.stored)
         self.requests.apply(entry.contents.results, header.created_us)
         self.producers.make_room()
         return changed
@@ -427,3 +428,23 @@ def _loaded_topic(row: TopicRow, paged: PagedRow | None, parent: Topic | None) -
         parent=parent,
         owner=row.owner,
     )
+
+
+def _settle(topics: Iterable[Topic], stored: StoredObjects) -> None:
+    """Some rows of these topics, and of those that they were forked from, may not be needed any
+    more: those in segments go, but the last. Rows of entries go once they are merged."""
+    due = {topic.topic_id: topic for topic in topics}
+    for topic in list(due.values()):
+        while topic.parent is not None:
+            topic = topic.parent
+            due[topic.topic_id] = topic
+    # A fork is younger than its parent, whose needs follow from its own.
+    for _, topic in sorted(due.items(), reverse=True):
+        if topic.purged:
+            continue
+        needs = topic.needs
+        topic.held_offset = held_offset(topic.read_from, needs)
+        stored.release(topic.stored.drop_below(topic.held_offset))
+        for hole in holes(topic.read_from, needs) if needs else ():
+            stored.release(topic.stored.drop_within(*hole))
+        topic.forget_entries()

@@ -14,7 +14,7 @@ from seb_appliance.broker.access import audit
 from seb_appliance.broker.access.audit import THE_APPLIANCE, Action, Actor, AuditedWrites
 from seb_appliance.broker.append.window import Linger, Window
 from seb_appliance.broker.append.writes import Writes
-from seb_appliance.broker.read.index import SectionIndex
+from seb_appliance.broker.read.sections import SectionIndex
 from seb_appliance.broker.settings import BrokerSettings
 from seb_appliance.broker.topics.catalog import Catalog, Totals
 from seb_appliance.broker.topics.names import check_topic_name

@@ -14,10 +14,9 @@ from dataclasses import dataclass
 
 from seb_appliance import limits
 from seb_appliance.broker.log_clock import LogClock
-from seb_appliance.broker.read.index_rows import StoredRows
 from seb_appliance.broker.settings import BrokerSettings
 from seb_appliance.broker.topics.catalog import Catalog
-from seb_appliance.broker.topics.topic import Topic, pinned_below
+from seb_appliance.broker.topics.topic import StoredRows, Topic, pinned_below
 from seb_appliance.broker.upkeep.rewrite_jobs import Compaction, SectionPlace
 from seb_appliance.formats.topic_settings import TopicSettings
 from seb_appliance.tasks import in_slices

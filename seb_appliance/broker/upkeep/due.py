@@ -8,7 +8,7 @@ from itertools import islice
 
 from seb_appliance import limits
 from seb_appliance.broker.log_clock import LogClock
-from seb_appliance.broker.read.index import SectionIndex
+from seb_appliance.broker.read.sections import SectionIndex
 from seb_appliance.broker.settings import TidySettings
 from seb_appliance.broker.topics.topic import Topic
 from seb_appliance.broker.upkeep.stored_objects import LivingObject

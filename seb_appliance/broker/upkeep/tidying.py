@@ -17,7 +17,7 @@ from seb_appliance.broker.append.window import Linger, Window
 from seb_appliance.broker.append.writes import Writes
 from seb_appliance.broker.log_clock import LogClock
 from seb_appliance.broker.ports import EntryRef
-from seb_appliance.broker.read.index import SectionIndex
+from seb_appliance.broker.read.sections import SectionIndex
 from seb_appliance.broker.settings import TidySettings
 from seb_appliance.broker.topics.catalog import Catalog
 from seb_appliance.broker.topics.topic import Topic, pinned_below

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seb_appliance.broker.read.index_rows import ROW_BYTES, IndexRows
+from seb_appliance.broker.topics.topic import ROW_BYTES, IndexRows
 from seb_appliance.formats.contents import Section
 
 sizes = st.tuples(st.integers(1, 9), st.integers(8, 2**40), st.integers(0, 2**50))
