@@ -1,4 +1,4 @@
-"""A topic as the catalog holds it."""
+"""A topic as the catalog holds it, and the index rows that say where its records lie."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class IndexRows:
         self._forget_first(bisect_right(self.seqs, seq))
 
     def forget_below(self, offset: int) -> None:
-        """Drop the rows that lie wholly below `offset`."""
+        """Drop the rows that lie entirely below `offset`."""
         self._forget_first(len(self) if offset >= self.end else self.row_of(offset))
 
     def _forget_first(self, count: int) -> None:
