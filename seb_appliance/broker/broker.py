@@ -52,7 +52,7 @@ from seb_appliance.broker.topics.catalog import Catalog
 from seb_appliance.broker.topics.topic import Topic
 from seb_appliance.broker.topics.topics import TopicLists, Topics
 from seb_appliance.broker.upkeep.adopting import Adopting
-from seb_appliance.broker.upkeep.compaction import Compactions
+from seb_appliance.broker.upkeep.due import Compactions
 from seb_appliance.broker.upkeep.external_compactions import ExternalCompactions
 from seb_appliance.broker.upkeep.tidying import Tidying
 from seb_appliance.broker.values import (
