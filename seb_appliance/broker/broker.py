@@ -43,7 +43,7 @@ from seb_appliance.broker.read.waiting import (
     check_count,
 )
 from seb_appliance.broker.readiness import ReadinessCheck
-from seb_appliance.broker.record_keys.key_index import KeyIndex
+from seb_appliance.broker.record_keys.indexing import KeyIndex
 from seb_appliance.broker.record_keys.queries import RecordKeys, read_key
 from seb_appliance.broker.settings import BrokerSettings
 from seb_appliance.broker.shares import AllShares

@@ -19,7 +19,7 @@ from seb_appliance.broker.ports import (
     SignedUpload,
     StoreHealth,
 )
-from seb_appliance.broker.record_keys.key_index import IndexedTopic
+from seb_appliance.broker.record_keys.indexing import IndexedTopic
 from seb_appliance.broker.topics.topic import IndexRows
 from seb_appliance.errors import FencedError, StoreUncertainError
 from seb_appliance.formats import entry as entry_format

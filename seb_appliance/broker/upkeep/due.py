@@ -137,7 +137,7 @@ async def _within_bytes(index: SectionIndex, topic: Topic, offset: int, most: in
 
 @dataclass(frozen=True, slots=True)
 class CompactionProgress:
-    """Over all compacted topics, segments only. `dirty_bytes` of `total_bytes` were never compacted."""
+    """Of the segments of all compacted topics. `dirty_bytes` were never compacted."""
 
     topics: int
     dirty_bytes: int
