@@ -29,6 +29,6 @@ def test_rows_added_at_once_or_unpacked_are_those_added_one_by_one(listed, end, 
     assert len(packed) == len(listed) * ROW_BYTES
     unpacked = IndexRows.unpack(packed, end=one_by_one.end, total_bytes=one_by_one.total_bytes)
     for other in (at_once, unpacked):
-        assert other._columns() == one_by_one._columns()
+        assert other._columns == one_by_one._columns
         assert (other.begin, other.end) == (one_by_one.begin, one_by_one.end)
         assert (other.newest, other.total_bytes) == (one_by_one.newest, one_by_one.total_bytes)
