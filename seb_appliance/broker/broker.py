@@ -50,7 +50,7 @@ from seb_appliance.broker.shares import AllShares
 from seb_appliance.broker.streams.streams import Streams
 from seb_appliance.broker.topics.catalog import Catalog
 from seb_appliance.broker.topics.topic import Topic
-from seb_appliance.broker.topics.topics import TopicLists, Topics
+from seb_appliance.broker.topics.topics import Topics
 from seb_appliance.broker.upkeep.adopting import Adopting
 from seb_appliance.broker.upkeep.due import Compactions
 from seb_appliance.broker.upkeep.external_compactions import ExternalCompactions
@@ -139,7 +139,6 @@ class Broker:
         # Reads of the key index are no consumer's reads, and are counted apart.
         uncounted = Reads(catalog, index, sections, waiting, clock, Counters())
         self.record_keys = RecordKeys(catalog, uncounted, key_index, self.counters, clock, shares)
-        self.topic_lists = TopicLists(catalog, index)
 
     def _make_writing(
         self,
@@ -186,7 +185,7 @@ class Broker:
             durability=self._journal.durability,
             failpoints=failpoints,
         )
-        self.topics = Topics(catalog, writes, settings, self.linger, clock)
+        self.topics = Topics(catalog, index, writes, settings, self.linger, clock)
         self.streams = Streams(catalog, writes, self.appends, self._reads, self._waiting, log_clock)
         self.groups = ConsumerGroups(
             catalog, group_admission, self._reads, index, writes, log_clock.age_us

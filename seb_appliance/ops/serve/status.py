@@ -250,7 +250,7 @@ def _cost(appliance: Appliance) -> CostStatus:
 
 def _counts(appliance: Appliance) -> Counts:
     broker = appliance.broker
-    totals = broker.topic_lists.totals()
+    totals = broker.topics.totals()
     return Counts(
         topics=totals.topics,
         groups=broker.groups.count,

@@ -155,7 +155,7 @@ async def _new(visit: Visit, form: Form, refused: str = "") -> ASGIApp:
         parts=["grant-rows"],
         values=values,
         quotas=QUOTAS.values(),
-        rows=await rows_of(form, visit.broker.topic_lists.names),
+        rows=await rows_of(form, visit.broker.topics.names),
         path=f"{_PATH}/new",
         problem=FormProblem(refused, values) if refused else None,
     )
@@ -166,7 +166,7 @@ async def _page(
 ) -> ASGIApp:
     """One API key, with what `form` asks for instead of what is in force."""
     values = values_of_key(key) if form is None else values_of(form)
-    names = visit.broker.topic_lists.names
+    names = visit.broker.topics.names
     asked = rows_of_key(key, names) if form is None else rows_of(form, names)
     rows = await asked
     now_us = visit.now_us

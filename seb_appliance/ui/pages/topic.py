@@ -116,8 +116,8 @@ async def _page(
     delete_problem: FormProblem | None = None,
 ) -> ASGIApp:
     view = visit.broker.topics.get(name)
-    last_us = await visit.broker.topic_lists.last_write_us(name)
-    readers = (await visit.broker.topic_lists.readers([name])).get(name, Readers())
+    last_us = await visit.broker.topics.last_write_us(name)
+    readers = (await visit.broker.topics.readers([name])).get(name, Readers())
     return visit.page(
         "topic",
         parts=["topic-figures"],
