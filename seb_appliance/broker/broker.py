@@ -51,9 +51,6 @@ from seb_appliance.broker.streams.streams import Streams
 from seb_appliance.broker.topics.catalog import Catalog
 from seb_appliance.broker.topics.topic import Topic
 from seb_appliance.broker.topics.topics import Topics
-from seb_appliance.broker.upkeep.adopting import Adopting
-from seb_appliance.broker.upkeep.due import Compactions
-from seb_appliance.broker.upkeep.external_compactions import ExternalCompactions
 from seb_appliance.broker.upkeep.tidying import Tidying
 from seb_appliance.broker.values import (
     Readiness,
@@ -120,7 +117,17 @@ class Broker:
         index = SectionIndex(state, counters)
         self._make_reading(index, SectionReader(source, executor, counters), source, key_index)
         self._make_writing(loaded.next_topic_id, last_used, failpoints, index)
-        self._make_upkeep(index, source)
+        self.tidying = Tidying(
+            catalog,
+            index,
+            self._writes,
+            source,
+            self.log_clock,
+            settings,
+            shares,
+            random_bytes,
+            journal,
+        )
         self._make_readiness()
         self.gauges = Gauges(catalog, self._sequencer, shares)
 
@@ -190,36 +197,6 @@ class Broker:
         self.groups = ConsumerGroups(
             catalog, group_admission, self._reads, index, writes, log_clock.age_us
         )
-
-    def _make_upkeep(self, index: SectionIndex, source: SectionSource) -> None:
-        catalog, settings, journal = self._catalog, self._settings, self._journal
-        external = ExternalCompactions(
-            catalog,
-            source,
-            self.log_clock,
-            settings,
-            self._random_bytes,
-            self.shares,
-            bucket_id=journal.bucket_id,
-            epoch=lambda: journal.epoch,
-        )
-        self.tidying = Tidying(
-            catalog,
-            index,
-            self._writes.admission,
-            self._writes,
-            self.log_clock,
-            settings.tidy,
-            self._random_bytes,
-            bucket_id=journal.bucket_id,
-            epoch=lambda: journal.epoch,
-            linger=self.linger,
-            compactions=Compactions(
-                catalog, self.log_clock, settings, settings.tidy.segment_bytes, external.holds
-            ),
-            external=external,
-        )
-        self.adopting = Adopting(catalog, self._writes.admission, self._writes)
 
     def _make_readiness(self) -> None:
         self._readiness = ReadinessCheck(

@@ -156,13 +156,12 @@ class Compactions:
         catalog: Catalog,
         clock: LogClock,
         settings: BrokerSettings,
-        segment_bytes: int,
-        is_held: Callable[[int], bool] = lambda _: False,
+        is_held: Callable[[int], bool],
     ) -> None:
         self._catalog = catalog
         self._clock = clock
         self._settings = settings
-        self._segment_bytes = segment_bytes
+        self._segment_bytes = settings.tidy.segment_bytes
         self._is_held = is_held
         self._failed: dict[int, float] = {}  # topic id → when it failed; tried again alone
 

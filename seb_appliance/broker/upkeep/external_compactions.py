@@ -14,7 +14,7 @@ from typing import Final, Literal
 
 from seb_appliance import limits
 from seb_appliance.broker.log_clock import LogClock
-from seb_appliance.broker.ports import NewSegment, SectionSource, SignedUpload
+from seb_appliance.broker.ports import Journal, NewSegment, SectionSource, SignedUpload
 from seb_appliance.broker.settings import BrokerSettings
 from seb_appliance.broker.shares import OPERATOR, AllShares
 from seb_appliance.broker.topics.catalog import Catalog
@@ -65,27 +65,22 @@ class ExternalCompaction:
 
 
 class ExternalCompactions:
-    """`epoch` of this writer is part of the given names."""
-
     def __init__(
         self,
         catalog: Catalog,
         source: SectionSource,
         clock: LogClock,
         settings: BrokerSettings,
-        random_bytes: Callable[[int], bytes],
         shares: AllShares,
-        *,
-        bucket_id: bytes,
-        epoch: Callable[[], int],
+        random_bytes: Callable[[int], bytes],
+        journal: Journal,
     ) -> None:
         self._catalog = catalog
         self._source = source
         self._clock = clock
         self._settings = settings
         self._random_bytes = random_bytes
-        self._bucket_id = bucket_id
-        self._epoch = epoch
+        self._journal = journal
         self._shares = shares.declare(
             "compactions_elsewhere", limits.EXTERNAL_COMPACTIONS_MAX, "compactions on clusters"
         )
@@ -129,8 +124,8 @@ class ExternalCompactions:
         places = tuple(place_of(self._catalog, topic, row) for row in range(end))
         item = compaction_of(topic, 0, end, settings, self._clock)
         job = RewriteJob(
-            bucket_id=self._bucket_id,
-            epoch=self._epoch(),
+            bucket_id=self._journal.bucket_id,
+            epoch=self._journal.epoch,
             name=self._random_bytes(8),
             segment_bytes=self._settings.tidy.segment_bytes,
             log_starts={topic.topic_id: topic.log_start_offset},
@@ -181,7 +176,7 @@ class ExternalCompactions:
         self, topic_id: int, base: int, last: int, length: int, md5: bytes
     ) -> NewSegment:
         name = self._random_bytes(8)
-        return NewSegment(topic_id, base, last, self._epoch(), name, length, md5)
+        return NewSegment(topic_id, base, last, self._journal.epoch, name, length, md5)
 
     def hand_over(self, found: ExternalCompaction, names: Sequence[str]) -> None:
         """Have these segments, all of it in the order of offsets, checked and activated. Calling

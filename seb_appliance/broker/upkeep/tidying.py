@@ -11,13 +11,14 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 
 from seb_appliance import limits
-from seb_appliance.broker.append.admission import Admission, AdmittedTopic
-from seb_appliance.broker.append.window import Linger, Window
+from seb_appliance.broker.append.admission import AdmittedTopic, Refusal
+from seb_appliance.broker.append.window import Window
 from seb_appliance.broker.append.writes import Writes
 from seb_appliance.broker.log_clock import LogClock
-from seb_appliance.broker.ports import EntryRef
+from seb_appliance.broker.ports import EntryRef, Journal, SectionSource
 from seb_appliance.broker.read.sections import SectionIndex
-from seb_appliance.broker.settings import TidySettings
+from seb_appliance.broker.settings import BrokerSettings
+from seb_appliance.broker.shares import AllShares
 from seb_appliance.broker.topics.catalog import Catalog
 from seb_appliance.broker.topics.topic import Topic, pinned_below
 from seb_appliance.broker.upkeep.due import (
@@ -31,13 +32,16 @@ from seb_appliance.broker.upkeep.due import (
 )
 from seb_appliance.broker.upkeep.external_compactions import ExternalCompactions
 from seb_appliance.broker.upkeep.rewrite_jobs import Compaction, RewriteJob, Rewritten, SectionPlace
-from seb_appliance.errors import FencedError, TopicNotFoundError
+from seb_appliance.errors import FencedError, ImportRefusedError, TopicNotFoundError
 from seb_appliance.formats.contents import encoded_bytes
 from seb_appliance.formats.operations import (
+    OBJECTS_PER_SWITCH_MAX,
+    ObjectsAdopted,
     ObjectsCondemned,
     ObjectsRemoved,
     ReplacedRange,
     SegmentsReplaced,
+    StoredObject,
     TopicCompacted,
 )
 from seb_appliance.formats.topic_settings import TopicSettings
@@ -55,32 +59,29 @@ class Tidying:
         self,
         catalog: Catalog,
         index: SectionIndex,
-        admission: Admission,
         writes: Writes,
+        source: SectionSource,
         clock: LogClock,
-        settings: TidySettings,
+        settings: BrokerSettings,
+        shares: AllShares,
         random_bytes: Callable[[int], bytes],
-        *,
-        bucket_id: bytes,
-        epoch: Callable[[], int],
-        linger: Linger,
-        compactions: Compactions,
-        external: ExternalCompactions,
+        journal: Journal,
     ) -> None:
-        self.settings = settings
-        self.compactions = compactions
-        self.external = external
+        self.settings = settings.tidy
+        self.external = external = ExternalCompactions(
+            catalog, source, clock, settings, shares, random_bytes, journal
+        )
+        self.compactions = Compactions(catalog, clock, settings, external.holds)
         self.stored = catalog.stored
         self.untidied = catalog.untidied
         self._catalog = catalog
         self._index = index
-        self._admission = admission
+        self._admission = writes.admission
         self._writes = writes
         self._clock = clock
         self._random_bytes = random_bytes
-        self._bucket_id = bucket_id
-        self._epoch = epoch
-        self._linger = linger
+        self._journal = journal
+        self._known_keys: set[str] | None = None  # of active objects, once something is adopted
         self._last: Window | None = None  # of the last event from here, except trims
 
     async def retain(self) -> int:
@@ -110,7 +111,7 @@ class Tidying:
             return trimmed > 0
 
         if due:
-            await self._writes.operate(admit, self._linger.default_ms)
+            await self._writes.operate(admit, self._writes.linger.default_ms)
             await self._measure([topic for topic, _, _ in due])
         return trimmed
 
@@ -153,8 +154,8 @@ class Tidying:
     ) -> RewriteJob:
         topics = self._catalog.with_rows()
         return RewriteJob(
-            bucket_id=self._bucket_id,
-            epoch=self._epoch(),
+            bucket_id=self._journal.bucket_id,
+            epoch=self._journal.epoch,
             name=self._random_bytes(8),
             segment_bytes=self.settings.segment_bytes,
             log_starts={topic.topic_id: topic.held_offset for topic in topics},
@@ -205,7 +206,7 @@ class Tidying:
         if size_bytes > limits.SWITCH_BYTES_MAX:
             raise SwitchRefusedError("the operation is too large for an entry")
         await self._check(job, made)
-        await self._writes.operate(admit, self._linger.default_ms)
+        await self._writes.operate(admit, self._writes.linger.default_ms)
         topics = (self._catalog.find_rows(replaced.topic_id) for replaced in made.replaced)
         await self._measure(topic for topic in topics if topic is not None)
 
@@ -276,6 +277,58 @@ class Tidying:
                 if rows.seqs[row] <= until:
                     raise SwitchRefusedError(f"topic {topic.topic_id} has more in those entries")
 
+    async def adopt(self, objects: Sequence[StoredObject]) -> None:
+        """Let at most 1,024 `objects` that are in the bucket continue the logs of their topics,
+        without appending records. Nothing else may activate objects meanwhile. Raises
+        ImportRefusedError, and as every write; nothing was changed then."""
+        event = ObjectsAdopted(objects=tuple(objects))
+        size_bytes = encoded_bytes(event)
+        assert len(objects) <= OBJECTS_PER_SWITCH_MAX, len(objects)
+        assert size_bytes <= limits.SWITCH_BYTES_MAX, size_bytes
+
+        def admit(window: Window) -> None:
+            for topic, end_offset in self._ends_after(objects):
+                topic.next_offset = end_offset
+                topic.appended_in = window
+            window.add_event(event, size_bytes)
+
+        await self._writes.operate(admit, 0)
+        if self._known_keys is not None:
+            self._known_keys.update(one.key for one in objects)
+
+    def _ends_after(self, objects: Sequence[StoredObject]) -> list[tuple[AdmittedTopic, int]]:
+        """Each topic, and its log end offset afterwards. Raises Refusal."""
+        garbage = self.stored.garbage
+        if self._known_keys is None:
+            self._known_keys = self.stored.keys()
+        ends: dict[int, int] = {}
+        topics: dict[int, AdmittedTopic] = {}
+        for one in objects:
+            if one.key in self._known_keys or one.key in garbage:
+                raise _refusal(f"{one.key} is, or was, in force already")
+            for section in one.sections:
+                if section.topic_id not in topics:
+                    topics[section.topic_id] = topic = self._topic_to_continue(section.topic_id)
+                    ends[section.topic_id] = topic.next_offset
+                if section.base_offset != ends[section.topic_id]:
+                    raise _refusal(
+                        f"{one.key} begins at offset {section.base_offset}, but the log ends at "
+                        f"{ends[section.topic_id]}"
+                    )
+                ends[section.topic_id] = section.last_offset + 1
+        return [(topics[topic_id], end) for topic_id, end in ends.items()]
+
+    def _topic_to_continue(self, topic_id: int) -> AdmittedTopic:
+        applied = self._catalog.find_id(topic_id)
+        known = self._admission.find(applied.name) if applied is not None else None
+        if applied is None or known is None or known.topic_id != topic_id:
+            raise _refusal(f"there is no topic of the id {topic_id}")
+        if applied.had_entries or applied.log_end_offset != known.next_offset:
+            raise _refusal(f"topic {applied.name!r} has records in journal entries")
+        if known.is_closed:
+            raise _refusal(f"topic {applied.name!r} is a stream that was closed")
+        return known
+
     def unused(self) -> list[str]:
         """Keys of objects without active sections, at most as many as one entry names."""
         return self.stored.unused()[: limits.KEYS_PER_ENTRY_MAX]
@@ -288,7 +341,7 @@ class Tidying:
         living = {*stored.keys(), *self.external.keys()}
         found = []
         for key, epoch in listed:
-            if epoch is not None and epoch > self._epoch():
+            if epoch is not None and epoch > self._journal.epoch:
                 raise FencedError(f"another appliance (epoch {epoch}) has written {key}")
             if epoch is not None and key not in living and key not in stored.garbage:
                 found.append(key)
@@ -319,7 +372,7 @@ class Tidying:
             self._last = window
             window.add_event(event, encoded_bytes(event))
 
-        await self._writes.operate(admit, self._linger.default_ms)
+        await self._writes.operate(admit, self._writes.linger.default_ms)
 
     @property
     def tidied_seq(self) -> int:
@@ -354,3 +407,7 @@ def _check_stored(topic: Topic, replaced: ReplacedRange, inputs: set[int]) -> No
         raise SwitchRefusedError(f"what lies in {replaced} begins elsewhere now")
     if not inputs.issuperset(-seq for seq in rows.seqs[begin:end]):
         raise SwitchRefusedError(f"what lies in {replaced} was replaced already")
+
+
+def _refusal(why: str) -> Refusal:
+    return Refusal(ImportRefusedError(f"Nothing was imported: {why}."), None)
