@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Concatenate, ParamSpec, TypeVar
 
 from seb_appliance.broker.ports import AuditQuery, AuditRow, LoadedState
-from seb_appliance.broker.read.index_rows import IndexRows
+from seb_appliance.broker.topics.topic import IndexRows
 from seb_appliance.errors import CorruptObjectError
 from seb_appliance.failpoints import NO_FAILPOINTS, Failpoints
 from seb_appliance.formats.entry import ORIGIN, Entry, Position

@@ -182,16 +182,16 @@ class TidierKeeper:
             return False
         self.doing = f"checking a compaction of {found.topic} that was made elsewhere"
         try:
-            if not self._tidying.is_in_force(made.key for made in found.job.made):
+            if not self._tidying.stored.keys().issuperset(m.key for m in found.job.made):
                 await self._check_and_switch(found.job)
         except (SwitchRefusedError, CorruptObjectError) as error:
-            external.refused(found, str(error))
+            external.done(found, "refused", str(error))
         except BaseException as error:
             if self._tidying.is_settled:  # else it may come into force yet: it is looked at then
                 external.failed(found, str(error))
             raise
         else:
-            external.in_force(found)
+            external.done(found, "in_force")
         self._strays_s = 0.0  # what was made and is not in force is garbage now
         return True
 
@@ -250,7 +250,7 @@ class TidierKeeper:
         removed = await self._cleaner.delete_entries(
             self._tidying.tidied_seq, self._tidying.writers, limits.ENTRIES_REMOVED_AT_ONCE
         )
-        self._tidying.entries_gone(self._cleaner.removed_until)
+        self._tidying.untidied.gone(self._cleaner.removed_until)
         self.counters.entries_removed += removed
         if removed < limits.ENTRIES_REMOVED_AT_ONCE:
             self._cleaned = state

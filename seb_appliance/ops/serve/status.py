@@ -49,7 +49,8 @@ _SHOWN: Final = 10  # topics that the key index is behind on
 def telemetry(appliance: Appliance) -> Telemetry:
     """All figures; called on the event loop, so it reads memory only."""
     broker, sections, tidier = appliance.broker, appliance.sections, appliance.tidier
-    objects, behind = broker.tidying.object_sizes, broker.gauges.groups_behind()
+    stored, behind = broker.tidying.stored.all(), broker.gauges.groups_behind()
+    objects = [(found.length, found.living_bytes) for found in stored]
     oldest_us, cost = broker.remembered.oldest_request_us, appliance.cost.report()
     return Telemetry(
         status=status(appliance),
@@ -180,11 +181,11 @@ def _tidier(appliance: Appliance) -> TidierStatus:
     return TidierStatus(
         doing=tidier.doing,
         failure=tidier.failure,
-        waiting_entries=tidying.waiting_entries,
-        waiting_bytes=tidying.waiting_bytes,
+        waiting_entries=len(tidying.untidied.entries),
+        waiting_bytes=tidying.untidied.total_bytes,
         overdue_s=tidier.overdue_s,
-        objects=tidying.objects,
-        garbage=tidying.garbage,
+        objects=len(tidying.stored),
+        garbage=len(tidying.stored.garbage),
         jobs=counters.jobs,
         failures=counters.failures,
         bytes_read=counters.bytes_read,
@@ -249,7 +250,7 @@ def _cost(appliance: Appliance) -> CostStatus:
 
 def _counts(appliance: Appliance) -> Counts:
     broker = appliance.broker
-    totals = broker.topic_lists.totals()
+    totals = broker.topics.totals()
     return Counts(
         topics=totals.topics,
         groups=broker.groups.count,
