@@ -28,7 +28,7 @@ from seb_appliance.ops.cost.prices import Money, Prices
 from seb_appliance.state.local import LocalFile
 from seb_appliance.storage.recovery.snapshots import SnapshotStore
 from seb_appliance.storage.stores.counted import CountedStore, RequestCounts
-from seb_appliance.tasks import Background, Supervisor
+from seb_appliance.tasks import Job
 
 _log = logging.getLogger(__name__)
 
@@ -72,9 +72,11 @@ class Sources:
         return self.broker.gauges.topic_names()
 
 
-class CostKeeper:
+class CostKeeper(Job):
     """Made by `open`. `failure`: why the numbers cannot be written down, in words; "" while they
     can. `linger_why`: what linger = auto does now, as a sentence."""
+
+    name = "cost"
 
     def __init__(
         self,
@@ -103,7 +105,6 @@ class CostKeeper:
         self._requests: Counter[str] = Counter()
         self._received_bytes = 0
         self._open_seconds = 0.0
-        self._task: Background | None = None
         self._written_s = clock.monotonic_s()
 
     @classmethod
@@ -127,13 +128,10 @@ class CostKeeper:
         ledger.resume(now_us)
         return cls(ledger, file, sources, linger, clock, prices, budget, longest_ms=longest_ms)
 
-    def start(self, supervisor: Supervisor) -> None:
-        self._task = supervisor.keep("cost", self._run)
-
     async def close(self) -> None:
         """Write down what was not written yet."""
+        await super().close()
         if self._task is not None:
-            await self._task.close()
             self.tick()
             await self._write()
 

@@ -18,7 +18,7 @@ from seb_appliance.errors import CorruptObjectError, FencedError, SebError
 from seb_appliance.failpoints import Failpoints
 from seb_appliance.ops.jobs.snapshot_job import SnapshotKeeper
 from seb_appliance.storage.objects.cleanup import BucketCleaner
-from seb_appliance.tasks import Background, Supervisor
+from seb_appliance.tasks import Job
 from seb_appliance.traces import Span, Traces
 
 _log = logging.getLogger(__name__)
@@ -44,9 +44,11 @@ class TidierCounters:
     entries_removed: int = 0
 
 
-class TidierKeeper:
+class TidierKeeper(Job):
     """`failure`: why the last attempt came to nothing, in words; "" when it did not. `doing`: what
     is under way, in words; "" for nothing."""
+
+    name = "tidier"
 
     def __init__(
         self,
@@ -67,7 +69,6 @@ class TidierKeeper:
         self._snapshots = snapshots
         self._clock = clock
         self._failpoints = failpoints
-        self._task: Background | None = None
         self._retain_s = 0.0
         self._strays_s = 0.0
         self._measured = False
@@ -83,12 +84,8 @@ class TidierKeeper:
         """For how long entries have waited that should have been merged; 0 if there are none."""
         return self._tidying.overdue_s if self._task is not None else 0.0
 
-    def start(self, supervisor: Supervisor) -> None:
-        self._task = supervisor.keep("tidier", self._run)
-
     async def close(self) -> None:
-        if self._task is not None:
-            await self._task.close()
+        await super().close()
         await self._rewriter.close()
 
     async def _run(self) -> None:
