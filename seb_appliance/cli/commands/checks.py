@@ -27,14 +27,11 @@ def doctor(config: Path | None, **flags: str | bool | None) -> Result:
     settings = settings_from(config, flags)
     with need_server():
         from seb_appliance.ops.checks.checkup import checkup
-    report = asyncio.run(checkup(settings))
+    data, exit_code = asyncio.run(checkup(settings))
     values = {
-        name: f"{item['value']}  ({item['source']})"
-        for name, item in report.data["settings"].items()
+        name: f"{item['value']}  ({item['source']})" for name, item in data["settings"].items()
     }
-    return Result(
-        report.data, lambda: outline(report.data | {"settings": values}), report.exit_code
-    )
+    return Result(data, lambda: outline(data | {"settings": values}), exit_code)
 
 
 @click.command
@@ -64,10 +61,10 @@ def fsck(
         from seb_appliance.ops.checks.check import check
         from seb_appliance.ops.serve.process import start_progress
     with start_progress(Console(stderr=True)) as show:
-        found = asyncio.run(
+        data, exit_code = asyncio.run(
             check(settings, show, quick=quick, full=full, repair=repair, bucket_only=bucket_only)
         )
-    return Result(found.data, lambda: _text(found.data), found.exit_code)
+    return Result(data, lambda: _text(data), exit_code)
 
 
 def _text(data: Json) -> str:

@@ -14,7 +14,7 @@ from seb_appliance.ops.cost import effects
 from seb_appliance.ops.cost.budget import words
 from seb_appliance.ops.cost.effects import Effect, Situation
 from seb_appliance.ops.cost.prices import Money
-from seb_appliance.ops.jobs.check_job import CheckKeeper, Found
+from seb_appliance.ops.jobs.check_job import CheckKeeper, CheckResult
 from seb_appliance.ops.jobs.cost_job import CostKeeper
 from seb_appliance.ops.serve.assembly import Appliance
 from seb_appliance.settings import SETTINGS
@@ -177,7 +177,7 @@ def _verdict(words: str) -> str:
     }.get(words, f"{words[:1].upper()}{words[1:]}.")
 
 
-def _doctor(found: Found) -> tuple[list[Figure], list[Remark]]:
+def _doctor(found: CheckResult) -> tuple[list[Figure], list[Remark]]:
     bucket, machine = found.data.get("bucket", {}), found.data.get("machine", {})
     checks: Mapping[str, str] = bucket.get("checks", {})
     figures = [Figure("Store allows", bucket["store allows"])] if "store allows" in bucket else []
@@ -204,7 +204,7 @@ def _doctor(found: Found) -> tuple[list[Figure], list[Remark]]:
     return figures, remarks
 
 
-def _fsck(found: Found) -> tuple[list[Figure], list[Remark]]:
+def _fsck(found: CheckResult) -> tuple[list[Figure], list[Remark]]:
     counted: Mapping[str, Any] = found.data.get("looked_at", {})
     figures = [
         Figure(words, count(counted[name])) for name, words in _COUNTED.items() if name in counted
