@@ -206,7 +206,7 @@ class Appliance:
             self.failpoints,
             self.traces,
         )
-        self.cost = await CostKeeper.open(
+        self.cost = CostKeeper(
             settings.data / "local.sqlite",
             Sources(store, self.broker, rewriter, bucket),
             self.broker.linger,
@@ -215,6 +215,7 @@ class Appliance:
             settings.budget,
             longest_ms=settings.linger_max_ms if settings.linger_ms == "auto" else None,
         )
+        await self.cost.load()
         self.opened_s = clock.monotonic_s()
 
     def _retrying(self, purpose: Purpose) -> RetryingStore:

@@ -39,7 +39,6 @@ from seb_appliance.broker.status import (
     WaitingStatus,
     measured,
 )
-from seb_appliance.ops.cost.bill import CostReport
 from seb_appliance.ops.jobs.cost_job import CostKeeper
 from seb_appliance.ops.serve.assembly import Appliance
 
@@ -89,7 +88,7 @@ def telemetry(appliance: Appliance) -> Telemetry:
         loop_delay_worst_s=appliance.loop_probe.worst_s,
         parsed_bodies=appliance.parser.parsed,
         parser_restarts=appliance.parser.restarts,
-        stored_bytes=cost.stored_bytes,
+        stored_bytes=cost.ledger.stored_bytes,
         linger_s=cost.linger_ms / 1000,
         cost_failing=bool(appliance.cost.failure),
     )
@@ -262,25 +261,31 @@ def cost(keeper: CostKeeper) -> CostOut:
     """As of now."""
     report = keeper.report()
     return CostOut(
-        month=report.month,
-        counted_since=format_time(report.counted_since_us),
-        until=format_time(report.until_us),
+        month=report.ledger.month.name,
+        counted_since=format_time(report.ledger.counted_since_us),
+        until=format_time(report.ledger.until_us),
         currency=report.prices.currency,
         prices=PricesOut(report.prices.name, report.prices.as_of),
         this_month=report.so_far.total,
         forecast=report.forecast.total,
-        stored_bytes=report.stored_bytes,
-        lines=_lines(report),
-        purposes=_purposes(report),
+        stored_bytes=report.ledger.stored_bytes,
+        lines=[
+            CostLine(now.what, now.quantity, now.unit, now.included, now.amount, then.amount)
+            for now, then in report.lines
+        ],
+        purposes=[
+            PurposeCost(purpose, requests, report.so_far.by_purpose.get(purpose, 0.0))
+            for purpose, requests in report.ledger.this_month.by_purpose.items()
+        ],
         topics=[
             TopicCost(
-                found.topic,
-                found.entries,
-                found.requests_amount,
-                found.storage_amount,
-                found.amount,
+                share.topic,
+                share.entries,
+                share.requests_amount,
+                share.storage_amount,
+                share.amount,
             )
-            for found in keeper.topics(report)
+            for share in keeper.topics(report)
         ],
         budget=BudgetOut(
             None if report.budget is None else report.budget.amount,
@@ -289,26 +294,6 @@ def cost(keeper: CostKeeper) -> CostOut:
         ),
         failure=keeper.failure,
     )
-
-
-def _lines(report: CostReport) -> list[CostLine]:
-    pairs = zip(report.so_far.lines, report.forecast.lines, strict=True)
-    return [
-        CostLine(now.what, now.quantity, now.unit, now.included, now.amount, then.amount)
-        for now, then in pairs
-    ]
-
-
-def _purposes(report: CostReport) -> list[PurposeCost]:
-    purposes: dict[str, dict[str, int]] = {}
-    for name, count in sorted(report.requests.items()):
-        purpose, _, kind = name.partition(" ")
-        purposes.setdefault(purpose, {})[kind] = count
-    amounts = report.so_far.by_purpose
-    return [
-        PurposeCost(purpose, requests, amounts.get(purpose, 0.0))
-        for purpose, requests in purposes.items()
-    ]
 
 
 def samples(
