@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import asdict
 from heapq import nlargest
 from typing import Final
 
@@ -95,8 +96,9 @@ def telemetry(appliance: Appliance) -> Telemetry:
 
 
 def status(appliance: Appliance) -> Status:
-    clock = appliance.clock
+    broker, clock, snapshots = appliance.broker, appliance.clock, appliance.snapshots
     up_s = clock.monotonic_s() - appliance.opened_s
+    report, totals = appliance.cost.report(), broker.topic_lists.totals()
     return Status(
         version=__version__,
         started=format_time(clock.wall_us() - int(up_s * 1_000_000)),
@@ -105,16 +107,43 @@ def status(appliance: Appliance) -> Status:
         journal=_journal(appliance),
         bucket=_bucket(appliance),
         state=StateStatus(appliance.follower.lag_entries, appliance.follower.failure),
-        snapshots=_snapshots(appliance),
+        snapshots=SnapshotStatus(
+            snapshots.newest_seq or None,
+            appliance.journal.position.seq - snapshots.newest_seq,
+            snapshots.failure,
+        ),
         remembered=_remembered(appliance),
         last_used=LastUsedStatus(appliance.last_used.failure),
         tidier=_tidier(appliance),
         key_index=_key_index(appliance),
-        waiting=_waiting(appliance),
-        shares=appliance.broker.gauges.shares(),
-        background=_background(appliance),
-        cost=_cost(appliance),
-        counts=_counts(appliance),
+        waiting=WaitingStatus(
+            pending_bytes=broker.pending.used,
+            pending_bytes_max=broker.pending.limit,
+            reading_bytes=broker.reading.used,
+            reading_bytes_max=broker.reading.limit,
+            waiting_readers=broker.waiting_readers,
+        ),
+        shares=broker.gauges.shares(),
+        background=[
+            BackgroundStatus(
+                task.name, task.is_essential, task.is_failing, task.failures, task.failure
+            )
+            for task in appliance.supervisor.tasks
+        ],
+        cost=CostStatus(
+            currency=report.prices.currency,
+            this_month=report.so_far.total,
+            forecast=report.forecast.total,
+            budget=None if report.budget is None else report.budget.amount,
+            linger_ms=report.linger_ms,
+            failure=appliance.cost.failure,
+        ),
+        counts=Counts(
+            topics=totals.topics,
+            groups=broker.groups.count,
+            api_keys=len(broker.access.all()),
+            records=totals.records,
+        ),
     )
 
 
@@ -154,12 +183,6 @@ def _bucket(appliance: Appliance) -> BucketStatus:
     )
 
 
-def _snapshots(appliance: Appliance) -> SnapshotStatus:
-    newest = appliance.snapshots.newest_seq
-    since = appliance.journal.position.seq - newest
-    return SnapshotStatus(newest or None, since, appliance.snapshots.failure)
-
-
 def _remembered(appliance: Appliance) -> RememberedStatus:
     kept = appliance.broker.remembered
     oldest_us = kept.oldest_request_us
@@ -175,7 +198,7 @@ def _remembered(appliance: Appliance) -> RememberedStatus:
 
 def _tidier(appliance: Appliance) -> TidierStatus:
     tidier, tidying = appliance.tidier, appliance.broker.tidying
-    counters, compaction = tidier.counters, tidying.compactions.progress()
+    compaction = tidying.compactions.progress()
     return TidierStatus(
         doing=tidier.doing,
         failure=tidier.failure,
@@ -184,18 +207,10 @@ def _tidier(appliance: Appliance) -> TidierStatus:
         overdue_s=tidier.overdue_s,
         objects=tidying.objects,
         garbage=tidying.garbage,
-        jobs=counters.jobs,
-        failures=counters.failures,
-        bytes_read=counters.bytes_read,
-        bytes_written=counters.bytes_written,
-        topics_trimmed=counters.topics_trimmed,
         compacted_topics=compaction.topics,
         compacted_bytes=compaction.total_bytes,
         dirty_bytes=compaction.dirty_bytes,
-        compactions=counters.compactions,
-        records_removed=counters.records_removed,
-        entries_removed=counters.entries_removed,
-        objects_removed=counters.objects_removed,
+        **asdict(tidier.counters),
     )
 
 
@@ -213,47 +228,6 @@ def _key_index(appliance: Appliance) -> KeyIndexStatus:
             for topic in nlargest(_SHOWN, progress, key=lambda topic: topic.lag)
             if topic.lag
         ],
-    )
-
-
-def _waiting(appliance: Appliance) -> WaitingStatus:
-    pending, reading = appliance.broker.pending, appliance.broker.reading
-    return WaitingStatus(
-        pending_bytes=pending.used,
-        pending_bytes_max=pending.limit,
-        reading_bytes=reading.used,
-        reading_bytes_max=reading.limit,
-        waiting_readers=appliance.broker.waiting_readers,
-    )
-
-
-def _background(appliance: Appliance) -> list[BackgroundStatus]:
-    return [
-        BackgroundStatus(task.name, task.is_essential, task.is_failing, task.failures, task.failure)
-        for task in appliance.supervisor.tasks
-    ]
-
-
-def _cost(appliance: Appliance) -> CostStatus:
-    found = appliance.cost.report()
-    return CostStatus(
-        currency=found.prices.currency,
-        this_month=found.so_far.total,
-        forecast=found.forecast.total,
-        budget=None if found.budget is None else found.budget.amount,
-        linger_ms=found.linger_ms,
-        failure=appliance.cost.failure,
-    )
-
-
-def _counts(appliance: Appliance) -> Counts:
-    broker = appliance.broker
-    totals = broker.topic_lists.totals()
-    return Counts(
-        topics=totals.topics,
-        groups=broker.groups.count,
-        api_keys=len(broker.access.all()),
-        records=totals.records,
     )
 
 
