@@ -45,14 +45,11 @@ def doctor(settings: Settings) -> Result:
     check_server()
     with need_server():
         from seb_appliance.ops.checks.checkup import checkup
-    report = asyncio.run(checkup(settings))
+    data, exit_code = asyncio.run(checkup(settings))
     values = {
-        name: f"{item['value']}  ({item['source']})"
-        for name, item in report.data["settings"].items()
+        name: f"{item['value']}  ({item['source']})" for name, item in data["settings"].items()
     }
-    return Result(
-        report.data, lambda: outline(report.data | {"settings": values}), report.exit_code
-    )
+    return Result(data, lambda: outline(data | {"settings": values}), exit_code)
 
 
 @click.command
@@ -74,8 +71,8 @@ def fsck(settings: Settings, **how: bool) -> Result:
         from seb_appliance.ops.checks.check import check
         from seb_appliance.ops.serve.process import start_progress
     with start_progress(Console(stderr=True)) as show:
-        found = asyncio.run(check(settings, show, **how))
-    return Result(found.data, lambda: _findings(found.data), found.exit_code)
+        data, exit_code = asyncio.run(check(settings, show, **how))
+    return Result(data, lambda: _findings(data), exit_code)
 
 
 def _findings(data: Json) -> str:
