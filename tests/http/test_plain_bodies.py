@@ -145,7 +145,7 @@ async def test_an_object_that_is_no_envelope_is_told_the_request_that_works(seb)
     [
         ({"body": "words"}, b"x", 400, "envelope, value, items, lines"),
         ({"key": "/a"}, b"x", 400, "needs body=value"),
-        ({"body": "value", "key": "/a" * (limits.POINTER_TOKENS_MAX + 1)}, b"{}", 400, "at most 16"),
+        ({"body": "value", "key": "/a" * (limits.POINTER_TOKENS_MAX + 1)}, b"{}", 400, "at most"),
         ({"body": "value", "key": "a"}, b"{}", 400, "JSON Pointer"),
         ({"body": "value", "key": "/a", "key_header": "b"}, b"{}", 400, "not both"),
         ({"body": "value", "keep_headers": "Authorization"}, b"{}", 400, "cannot keep|can keep"),
