@@ -317,7 +317,7 @@ async def test_only_objects_that_continue_a_log_of_their_own_kind_are_adopted(
     bad = {
         "begins at offset 21, but the log ends at 20": adopted(ids[0], 21, "three"),
         "begins at offset 19": adopted(ids[0], 19, "three"),
-        "two is, or was, in force": adopted(ids[0], 20, "two"),
+        "two is or was active": adopted(ids[0], 20, "two"),
         "there is no topic of the id": adopted(999, 0, "three"),
         "'b' has records in journal entries": adopted(ids[1], 1, "three"),
         "'c' is a stream that was closed": adopted(view.topic_id, 0, "three"),

@@ -306,7 +306,7 @@ class RecordKeys:
             topic, lambda: self._index.live(topic.topic_id, as_of, begin, most + 1), as_of
         )
         if self._views.ends != ends and not self._views.is_in_use(topic.topic_id, as_of):
-            raise _begun_anew(topic)  # what it lacks would look deleted
+            raise _begins_again(topic)  # what it lacks would look deleted
         slices, dealt_with = await pick(self._reads, topic, found.offsets[:most], max_bytes)
         self._count(slices)
         left = found.offsets[dealt_with:]
@@ -342,7 +342,7 @@ class RecordKeys:
         except ConfigurationError as error:
             raise OverloadedError("The key index cannot be read now; try again later.") from error
         if max(found.indexed_offset, topic.log_start_offset) < reached:
-            raise _begun_anew(topic)
+            raise _begins_again(topic)
         return found
 
     def _contradicted(self) -> OverloadedError:
@@ -361,7 +361,7 @@ class RecordKeys:
         return ReadResult(topic.name, topic.topic_id, slices, next_offset, start, end)
 
 
-def _begun_anew(topic: Topic) -> OverloadedError:
+def _begins_again(topic: Topic) -> OverloadedError:
     return OverloadedError(
-        f"The key index of {topic.name!r} has begun anew meanwhile; try again later."
+        f"The key index of {topic.name!r} was begun again meanwhile; try again later."
     )
