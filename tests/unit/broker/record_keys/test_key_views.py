@@ -7,7 +7,7 @@ import pytest
 from seb_appliance import limits
 from seb_appliance.broker.record_keys.indexing import KeyViews
 from seb_appliance.broker.shares import AllShares
-from seb_appliance.errors import BadParameterError, ShareExceededError
+from seb_appliance.errors import BadParameterError
 from tests.support.fakes import FakeClock
 
 
@@ -50,17 +50,3 @@ async def test_an_index_that_begins_again_ends_the_views_of_its_topic_only(views
     assert not views.is_in_use(1, 10)
     assert views.is_in_use(2, 10)
     assert views.ends == 1
-
-
-async def test_views_are_limited_and_an_ended_one_makes_room(
-    views: KeyViews, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(limits, "KEY_VIEWS_MAX", 2)
-    few = KeyViews(FakeClock(), AllShares())
-    few.begin(1, 1, "a")
-    few.begin(1, 2, "b")
-    few.begin(1, 2, "b")  # the same view
-    with pytest.raises(ShareExceededError):
-        few.begin(1, 3, "c")
-    few.end(1)
-    few.begin(1, 3, "c")
