@@ -134,14 +134,10 @@ class Listener:
     def __init__(self, followers: Followers, owner: str) -> None:
         self._followers = followers
         self.owner = owner
+        self.topics: dict[int, Topic] = {}  # that it follows, by id
         self.left = False
         self._woken: asyncio.Future[None] | None = None
         self._is_due = False  # it is woken in a later turn of the loop
-
-    @property
-    def topic_ids(self) -> Iterable[int]:
-        """Of the topics that it follows."""
-        raise NotImplementedError
 
     @property
     def stopping(self) -> bool:
@@ -204,14 +200,8 @@ class Follower(Listener):
     def __init__(self, followers: Followers, owner: str, topic: Topic) -> None:
         super().__init__(followers, owner)
         self._topic = topic
-
-    @property
-    def topic_ids(self) -> Iterable[int]:
-        return (self._topic.topic_id,)
-
-    @property
-    def topic_id(self) -> int:
-        return self._topic.topic_id
+        self.topic_id = topic.topic_id
+        self.topics[self.topic_id] = topic
 
     @property
     def log_end_offset(self) -> int:
@@ -228,12 +218,7 @@ class FollowerOfMany(Listener):
     def __init__(self, followers: Followers, owner: str, wants: Callable[[str], bool]) -> None:
         super().__init__(followers, owner)
         self._wants = wants
-        self.topics: dict[int, Topic] = {}
         self.changed: dict[int, Topic] = {}
-
-    @property
-    def topic_ids(self) -> Iterable[int]:
-        return self.topics
 
     def note(self, topic: Topic) -> None:
         self.changed[topic.topic_id] = topic
@@ -299,7 +284,7 @@ class Followers:
         if self.stopping:
             raise ShuttingDownError("The appliance is stopping; follow again in a moment.")
         self._shares.take(listener.owner, 1)
-        for topic_id in listener.topic_ids:
+        for topic_id in listener.topics:
             self.by_topic[topic_id].add(listener)
         if self._timer is None:
             self._timer = self.call_later(limits.FOLLOWER_PING_S, self._ring)
@@ -313,7 +298,7 @@ class Followers:
     def forget(self, listener: Listener) -> None:
         """Called once for each, when it leaves."""
         self._shares.give_back(listener.owner, 1)
-        for topic_id in listener.topic_ids:
+        for topic_id in listener.topics:
             self.part(listener, topic_id)
         if isinstance(listener, FollowerOfMany):
             self._of_many.remove(listener)
