@@ -10,8 +10,7 @@ import asyncio
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Self, TypeVar
+from typing import Self
 
 from seb_appliance import limits
 from seb_appliance.broker.callbacks import Turns, tell
@@ -115,17 +114,13 @@ class WaitingReaders:
             self._turns.add(waiter.owner, waiter.tell)
 
 
-T = TypeVar("T", bound=Collection[object])
-
-
-def check_count(topics: T) -> T:
-    """Return `topics`. Raises BadParameterError when they are too many for one stream."""
+def check_count(topics: Collection[object]) -> None:
+    """Raises BadParameterError when the topics are too many for one stream."""
     if len(topics) > limits.FOLLOWED_TOPICS_MAX:
         raise BadParameterError(
             f"These patterns match more than {limits.FOLLOWED_TOPICS_MAX} topics; take narrower "
             "ones, and several streams."
         )
-    return topics
 
 
 class Listener:
@@ -185,12 +180,7 @@ class Listener:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._followers.forget(self)
 
 

@@ -105,15 +105,11 @@ class Catalog:
         return sorted(self._by_name)
 
     def topics(self) -> list[Topic]:
-        return [self._by_name[name] for name in sorted(self._by_name)]
+        return [self._by_name[name] for name in self.topic_names()]
 
     def with_rows(self) -> list[Topic]:
         """All topics, also held ones; a fork comes after its parent."""
         return list(self._by_id.values())
-
-    def topic_sizes(self) -> dict[int, int]:
-        """Active bytes of each topic, by id."""
-        return {topic_id: topic.size_bytes for topic_id, topic in self._by_id.items()}
 
     def section_ref(self, topic: Topic, rows: IndexRows, row: int) -> SectionRef:
         """Where row `row` of the topic's `rows` lies."""

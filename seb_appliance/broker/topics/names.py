@@ -16,17 +16,8 @@ _RULE: Final = (
 )
 
 
-def check_topic_name(name: str) -> str:
+def check_topic_name(name: str, what: str = "topic") -> str:
     """Returns `name`. Raises BadNameError."""
-    return _check_name(name, "topic")
-
-
-def check_group_name(name: str) -> str:
-    """Returns `name`. Raises BadNameError. The rule is that for topics."""
-    return _check_name(name, "group")
-
-
-def _check_name(name: str, what: str) -> str:
     if not name:
         raise BadNameError(f"A {what} name is empty. {_RULE}")
     if len(name) > limits.NAME_LENGTH_MAX:
@@ -37,6 +28,11 @@ def _check_name(name: str, what: str) -> str:
         if not _WORD.fullmatch(word):
             raise BadNameError(f"{name!r} has a character that is not allowed. {_RULE}")
     return name
+
+
+def check_group_name(name: str) -> str:
+    """As `check_topic_name`: the rule is the same."""
+    return check_topic_name(name, "group")
 
 
 def check_pattern(pattern: str) -> str:

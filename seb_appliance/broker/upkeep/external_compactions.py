@@ -95,11 +95,6 @@ class ExternalCompactions:
         if await self._source.signed_upload(probe, 1) is None:
             raise CompactionRefusedError("This bucket has no signed URLs to store segments by.")
         topic = self._catalog.topic(name)
-        settings = self._settings.effective(topic.settings)
-        if not settings.compacts:
-            raise CompactionRefusedError(
-                f"Topic {name!r} is not compacted: set its cleanup to compact first."
-            )
         found = self._planned(topic, owner)
         self._forget()
         self._shares.take(owner, 1)
@@ -108,6 +103,10 @@ class ExternalCompactions:
 
     def _planned(self, topic: Topic, owner: str) -> ExternalCompaction:
         settings = self._settings.effective(topic.settings)
+        if not settings.compacts:
+            raise CompactionRefusedError(
+                f"Topic {topic.name!r} is not compacted: set its cleanup to compact first."
+            )
         if pinned_rows(topic) or inherits(topic):
             raise CompactionRefusedError(
                 f"Topic {topic.name!r} shares records with a fork: only the appliance compacts it, "
