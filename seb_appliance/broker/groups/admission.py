@@ -189,8 +189,7 @@ class GroupAdmission:
     def offsets_of(self, group: str) -> dict[str, int]:
         """The offsets by topic once everything admitted is stored."""
         ahead, known = self._ahead.get(group), self._known(group)
-        applied = known.offsets if known is not None else {}
-        offsets = {topic_id: item.offset for topic_id, item in applied.items()}
+        offsets = {i: item.offset for i, item in known.offsets.items()} if known else {}
         if ahead is not None:
             offsets |= ahead.offsets
         names = self._topics.names() if offsets else {}
@@ -330,10 +329,9 @@ class GroupAdmission:
 
     def _growth_by(self, group: str, offsets: Collection[CommittedOffset]) -> int:
         """Bytes by which the applied offsets would grow at most."""
-        known = self._groups.get(group)
-        growth = 0
+        applied, growth = self._groups.offsets(group), 0
         for item in offsets:
-            before = known.offsets.get(item.topic_id) if known is not None else None
+            before = applied.get(item.topic_id)
             size_bytes = before.size_bytes if before is not None else 0
             growth += max(0, offset_bytes(item.metadata) - size_bytes)
         return growth
