@@ -206,20 +206,14 @@ class SqliteKeyIndex:
             raise CorruptObjectError("there is no key index")
         with sqlite_errors(self._path):
             connection = self._connection = _connect(self._path)
-            (version,) = connection.execute("PRAGMA user_version").fetchone()
-            if version != rows.VERSION:
-                raise CorruptObjectError(f"a key index of version {version}")
-            if connection.execute("SELECT bucket_id FROM about").fetchall() != [(self._bucket_id,)]:
-                raise CorruptObjectError("the key index of another bucket")
-            # Nobody pages through a view of before the start.
+            rows.check_identity(connection, self._bucket_id)
+            # No reader from before the start pages through a view any more.
             connection.execute("DELETE FROM kept")
 
     def _load(self) -> dict[int, IndexedTopic]:
         assert self._connection is not None
         with sqlite_errors(self._path):
-            problems = self._connection.execute("PRAGMA integrity_check(1)").fetchall()
-            if problems != [("ok",)]:
-                raise CorruptObjectError(f"its pages do not agree: {problems[0][0]}")
+            files.check_pages(self._connection)
             return rows.topics(self._connection)
 
 

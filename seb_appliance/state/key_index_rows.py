@@ -101,6 +101,15 @@ ORDER BY offset DESC LIMIT 1
 Newest = tuple[int, int, bool, int]
 
 
+def check_identity(connection: sqlite3.Connection, bucket_id: bytes) -> None:
+    """Raises CorruptObjectError for a file of another version or bucket."""
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    if version != VERSION:
+        raise CorruptObjectError(f"it has version {version}")
+    if connection.execute("SELECT bucket_id FROM about").fetchall() != [(bucket_id,)]:
+        raise CorruptObjectError("it belongs to another bucket")
+
+
 def latest_crc(topic_id: int, key: bytes, newest: Newest) -> int:
     return crc32c(key, crc32c(_LATEST.pack(topic_id, *newest)))
 

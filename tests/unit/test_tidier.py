@@ -457,7 +457,7 @@ async def test_what_is_in_the_bucket_is_known_as_the_tidier_works(place: Place) 
 async def test_the_tidiers_requests_are_told_apart(place: Place) -> None:
     await place.produce("t", 30)
     await place.tidy()
-    found = place.appliance.cost.report().requests
+    found = place.appliance.cost.report().ledger.this_month.requests
     assert found["tidier PUT"] >= 1
     assert found["tidier GET"] >= 30
     assert found["journal PUT"] >= 30

@@ -23,7 +23,6 @@ from seb_appliance.ui.pages.topic import (
     FORM,
     changes_of,
     defaults,
-    in_words,
     retention,
 )
 
@@ -45,22 +44,10 @@ class Line:
 
 @routes.get("/topics", {"match", "after"})
 async def show(visit: Visit) -> ASGIApp:
-    return await _list(visit, None)
+    return await _list(visit)
 
 
-@routes.post("/topics", FIELDS | {"name"})
-async def create(visit: Visit) -> ASGIApp:
-    name = visit.form.text("name")
-    try:
-        settings = TopicSettings(**changes_of(visit.form))
-        _, made = await visit.broker.topics.create(name, settings, visit.actor)
-    except RefusedError as error:
-        return await _list(visit, FormProblem(in_words(error), visit.form.values))
-    said = "is created" if made else "already exists, with these settings"
-    return visit.see_other(f"/ui/topics/{name}", f"The topic {name} {said}.")
-
-
-async def _list(visit: Visit, problem: FormProblem | None) -> ASGIApp:
+async def _list(visit: Visit, problem: FormProblem | None = None) -> ASGIApp:
     match, after = visit.form.text("match"), visit.form.text("after")
     names = visit.broker.topics.names()
     filter_problem = None
@@ -87,6 +74,15 @@ async def _list(visit: Visit, problem: FormProblem | None) -> ASGIApp:
         first=link(_PATH, match=match) if after else "",
         more=link(_PATH, match=match, after=found[-1]) if more else "",
     )
+
+
+@routes.post("/topics", FIELDS | {"name"}, again=_list)
+async def create(visit: Visit) -> ASGIApp:
+    name = visit.form.text("name")
+    settings = TopicSettings(**changes_of(visit.form))
+    _, made = await visit.broker.topics.create(name, settings, visit.actor)
+    said = "is created" if made else "already exists, with these settings"
+    return visit.see_other(f"/ui/topics/{name}", f"The topic {name} {said}.")
 
 
 async def _matching(names: Sequence[str], match: str, most: int) -> list[str]:
