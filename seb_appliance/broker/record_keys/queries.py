@@ -227,7 +227,6 @@ class RecordKeys:
                 break
             slices, _ = await pick(self._reads, topic, [found.rows[0].offset])
             if slices and key_of(slices[0], slices[0].begin) == key:
-                self._count(slices)
                 return KeyedRecords(self._result(topic, slices), None, indexed_offset)
             if found.rows[0].offset < topic.log_start_offset:
                 break
@@ -258,7 +257,6 @@ class RecordKeys:
             wanted = wanted[: min(dealt_with, len(wanted) // 2)]
         if any(key_of(piece, i) != key for piece in slices for i in range(piece.begin, piece.end)):
             raise self._contradicted()
-        self._count(slices)
         next_before = wanted[-1] if len(found.offsets) > len(wanted) else None
         return KeyedRecords(self._result(topic, slices), next_before, indexed_offset)
 
@@ -293,7 +291,6 @@ class RecordKeys:
         if self._views.ends != ends and not self._views.is_in_use(topic.topic_id, as_of):
             raise _begins_again(topic)  # what it lacks would look deleted
         slices, dealt_with = await pick(self._reads, topic, found.offsets[:most], max_bytes)
-        self._count(slices)
         left = found.offsets[dealt_with:]
         next_place = ViewPlace(topic.topic_id, as_of, left[0]) if left else None
         return ViewPage(self._result(topic, slices, as_of), next_place)
@@ -336,13 +333,11 @@ class RecordKeys:
         self.indexing.damaged()
         return OverloadedError("The key index was damaged and is being rebuilt; try again later.")
 
-    def _count(self, slices: Sequence[BatchSlice]) -> None:
-        self._counters.reads += 1
-        self._counters.read_records += sum(piece.end - piece.begin for piece in slices)
-
     def _result(
         self, topic: Topic, slices: Sequence[BatchSlice], next_offset: int | None = None
     ) -> ReadResult:
+        self._counters.reads += 1
+        self._counters.read_records += sum(piece.end - piece.begin for piece in slices)
         start, end = topic.log_start_offset, topic.log_end_offset
         next_offset = end if next_offset is None else next_offset
         return ReadResult(topic.name, topic.topic_id, slices, next_offset, start, end)
