@@ -15,7 +15,7 @@ from typing import Final, Literal, TypeAlias
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
-from seb_appliance.api.encoding.times import format_times
+from seb_appliance.api.encoding.answers import format_times
 from seb_appliance.broker.values import BatchSlice, ReadResult
 from seb_appliance.formats.columns import BinaryColumn
 

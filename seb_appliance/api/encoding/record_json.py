@@ -12,7 +12,7 @@ import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 from seb_appliance import limits
-from seb_appliance.api.encoding.times import AwareTime, to_us
+from seb_appliance.api.encoding.answers import AwareTime, to_us
 from seb_appliance.broker.values import NewRecords, check_key, pack_headers
 from seb_appliance.errors import BadJsonError, RequestTooLargeError
 

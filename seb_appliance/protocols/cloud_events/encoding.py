@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Raw
 
-from seb_appliance.api.encoding.times import format_time
+from seb_appliance.api.encoding.answers import format_time
 from seb_appliance.broker.values import BatchSlice, ReadResult
 from seb_appliance.protocols.cloud_events.requests import (
     ATTRIBUTE,

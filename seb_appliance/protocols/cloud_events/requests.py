@@ -17,9 +17,9 @@ import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 from seb_appliance import limits
+from seb_appliance.api.encoding.answers import parse_time
 from seb_appliance.api.encoding.formats import media_type
 from seb_appliance.api.encoding.record_json import bad_json, check_utf8, count_one, decode_counted
-from seb_appliance.api.encoding.times import parse_time
 from seb_appliance.broker.values import NewRecords, check_key, pack_headers
 from seb_appliance.errors import (
     BadCloudEventError,

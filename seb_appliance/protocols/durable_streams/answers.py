@@ -6,9 +6,8 @@ from typing import Any, Final
 
 from litestar import Request, Response
 
-from seb_appliance.api.encoding.answers import POLICY, Headers
+from seb_appliance.api.encoding.answers import POLICY, Headers, format_time
 from seb_appliance.api.encoding.problems import answer_exception, error_of
-from seb_appliance.api.encoding.times import format_time
 from seb_appliance.api.openapi.parameters import Json
 from seb_appliance.api.openapi.shared import BYTES, WRITE_ERRORS
 from seb_appliance.api.routes.route import (

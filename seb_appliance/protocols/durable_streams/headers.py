@@ -18,9 +18,9 @@ from urllib.parse import parse_qsl, quote
 from litestar.types import Scope
 
 from seb_appliance import limits
+from seb_appliance.api.encoding.answers import parse_time
 from seb_appliance.api.encoding.conditions import producer_of
 from seb_appliance.api.encoding.parameters import read_headers
-from seb_appliance.api.encoding.times import parse_time
 from seb_appliance.api.routes.route import Services
 from seb_appliance.api.server.auth import (
     AnyRequest,
