@@ -26,7 +26,7 @@ from seb_appliance.api.server.bodies import GzipMember, ZstdFrame
 from seb_appliance.broker.access.api_keys import ApiKeys
 from seb_appliance.broker.values import NewRecords
 from seb_appliance.errors import RefusedError
-from seb_appliance.protocols.cloud_events.requests import mode_of, parse_events, to_records
+from seb_appliance.protocols.cloud_events import mode_of, parse_events, to_records
 from seb_appliance.protocols.go import wire as go_multipart
 from seb_appliance.protocols.go.wire import go_token_of
 from seb_appliance.ui import forms
