@@ -6,7 +6,7 @@ import asyncio
 import sys
 from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
-from typing import Any, Final, TypeVar
+from typing import Any, ClassVar, Final, TypeVar
 
 from seb_appliance import limits
 from seb_appliance.clock import Clock
@@ -99,6 +99,23 @@ class Supervisor:
         if "background" not in context:
             self._by_name[CALLBACKS].note(context.get("exception"), context["message"])
         loop.default_exception_handler(context)
+
+
+class Job:
+    """A loop, `_run`, that a supervisor keeps running from `start` to `close`."""
+
+    name: ClassVar[str]
+    _task: Background | None = None
+
+    def start(self, supervisor: Supervisor) -> None:
+        self._task = supervisor.keep(self.name, self._run)
+
+    async def close(self) -> None:
+        if self._task is not None:
+            await self._task.close()
+
+    async def _run(self) -> None:
+        raise NotImplementedError
 
 
 # Child processes: modules of this package that are told their work through a pipe.

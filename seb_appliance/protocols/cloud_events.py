@@ -22,7 +22,14 @@ from msgspec import UNSET, Raw, UnsetType
 from seb_appliance import limits
 from seb_appliance.api.encoding.answers import EVENT, EVENTS, format_time, parse_time
 from seb_appliance.api.encoding.formats import AnswerFormat, BodyFormat, media_type
-from seb_appliance.api.encoding.record_json import bad_json, check_utf8, count_one, decode_counted
+from seb_appliance.api.encoding.record_json import (
+    bad_json,
+    check_utf8,
+    compact_json,
+    count_one,
+    decode_counted,
+    text_of,
+)
 from seb_appliance.broker.values import BatchSlice, NewRecords, ReadResult, check_key, pack_headers
 from seb_appliance.errors import (
     BadCloudEventError,
@@ -327,7 +334,7 @@ def _event(result: ReadResult, piece: BatchSlice, i: int) -> dict[str, Any]:
         event = _made_attributes(result, piece, i)
     value = columns.values.get(i)
     if value:
-        content_type = _utf8(headers.get(CONTENT_TYPE_HEADER, b"")) or None
+        content_type = text_of(headers.get(CONTENT_TYPE_HEADER, b"")) or None
         if content_type is None and HEADER_PREFIX + "id" not in headers:
             content_type = _guessed(value)
         if content_type is not None:
@@ -341,7 +348,7 @@ def _stored_attributes(headers: dict[str, bytes]) -> dict[str, Any] | None:
     attributes: dict[str, Any] = {}
     for header, content in headers.items():
         name = header.removeprefix(HEADER_PREFIX)
-        text = _utf8(content)
+        text = text_of(content)
         if name != header and text and ATTRIBUTE.fullmatch(name):
             attributes[name] = text
     for name in ("data", "datacontenttype"):  # somebody else's: an event has none
@@ -360,7 +367,7 @@ def _made_attributes(result: ReadResult, piece: BatchSlice, i: int) -> dict[str,
         "time": format_time(columns.timestamps_us[i]),
     }
     key = None if columns.keys is None else columns.keys.get(i)
-    text = _utf8(key or b"")
+    text = text_of(key or b"")
     if text:
         event["partitionkey"] = text
     return event
@@ -370,7 +377,7 @@ def _guessed(value: bytes) -> str:
     """The content type of a value that nobody gave one."""
     if _as_json(value) is not None:
         return "application/json"
-    return "application/octet-stream" if _utf8(value) is None else "text/plain; charset=utf-8"
+    return "application/octet-stream" if text_of(value) is None else "text/plain; charset=utf-8"
 
 
 def _set_data(event: dict[str, Any], value: bytes, content_type: str | None) -> None:
@@ -380,7 +387,7 @@ def _set_data(event: dict[str, Any], value: bytes, content_type: str | None) -> 
             event["data"] = parsed
             return
     elif content_type is not None:
-        text = _utf8(value)
+        text = text_of(value)
         if text is not None:
             event["data"] = text
             return
@@ -389,19 +396,8 @@ def _set_data(event: dict[str, Any], value: bytes, content_type: str | None) -> 
 
 def _as_json(value: bytes) -> Raw | None:
     """None for what is no JSON, and for `null`, which would say that there is no data."""
-    try:
-        value.decode()
-        formatted = msgspec.json.format(value, indent=-1)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return None
-    return None if formatted == b"null" else Raw(formatted)
-
-
-def _utf8(content: bytes) -> str | None:
-    try:
-        return content.decode()
-    except UnicodeDecodeError:
-        return None
+    compact = compact_json(value)
+    return None if compact is None or compact == b"null" else Raw(compact)
 
 
 FORMATS: Final = (

@@ -67,10 +67,7 @@ def read_checked_revision(connection: sqlite3.Connection) -> str:
     ).fetchone()
     if strange:
         raise CorruptObjectError(f"its schema holds a {strange[0]} {strange[1]!r}")
-    # Unlike quick_check, this compares the indexes with their tables.
-    problems = connection.execute("PRAGMA integrity_check(1)").fetchall()
-    if problems != [("ok",)]:
-        raise CorruptObjectError(f"its pages do not agree: {problems[0][0]}")
+    files.check_pages(connection)
     revisions = connection.execute("SELECT version_num FROM alembic_version").fetchall()
     states = connection.execute("SELECT checksum FROM journal_state").fetchall()
     if len(revisions) != 1 or len(states) != 1:

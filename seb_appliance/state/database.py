@@ -12,10 +12,10 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
-from typing import Concatenate, ParamSpec, TypeVar
+from typing import Concatenate, ParamSpec, Self, TypeVar
 
 from seb_appliance.broker.ports import AuditQuery, AuditRow, LoadedState
-from seb_appliance.broker.read.index_rows import IndexRows
+from seb_appliance.broker.topics.topic import IndexRows
 from seb_appliance.errors import CorruptObjectError
 from seb_appliance.failpoints import NO_FAILPOINTS, Failpoints
 from seb_appliance.formats.entry import ORIGIN, Entry, Position
@@ -39,7 +39,7 @@ class StateDatabase:
         """For `open` only: `path` has been checked."""
         self.set_aside = set_aside
         self.paged_seq = 0
-        self._path = path
+        self.path = path
         self._pages = PageReader(path)
         # One thread uses the connection: transactions follow one another in the order of the calls.
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="state")
@@ -47,7 +47,7 @@ class StateDatabase:
         self._closed = False
 
     @classmethod
-    async def open(cls, path: Path) -> StateDatabase:
+    async def open(cls, path: Path) -> Self:
         """Open the state file, or begin empty if there is none or it cannot be trusted.
 
         Raises ConfigurationError if the machine does not let us use it, or if a newer release
@@ -77,7 +77,7 @@ class StateDatabase:
     async def clear(self) -> None:
         """Move the file aside and begin empty, at ORIGIN. An empty one stays as it is."""
         if await self.position() != ORIGIN:
-            await self._while_closed(_begin_again, self._path)
+            await self._while_closed(_begin_again, self.path)
 
     async def restore(self, snapshot: Path) -> Position:
         """Replace the state by a copy of the SQLite file `snapshot`, after checking the copy.
@@ -85,7 +85,7 @@ class StateDatabase:
         Raises CorruptObjectError if it fails a check, ConfigurationError if a newer release wrote
         it; the state is then as before.
         """
-        await self._while_closed(_install_copy, snapshot, self._path)
+        await self._while_closed(_install_copy, snapshot, self.path)
         return await self.position()
 
     async def apply(
@@ -118,7 +118,7 @@ class StateDatabase:
         A read-only connection makes the copy, so that entries are projected meanwhile. Raises
         ConfigurationError if the disk does not take it.
         """
-        return await asyncio.to_thread(_copy_committed, self._path, target)
+        return await asyncio.to_thread(_copy_committed, self.path, target)
 
     # --- for the broker's memory ---
 
@@ -149,9 +149,9 @@ class StateDatabase:
         """What `work` returns for the connection, in one transaction that is committed after it."""
 
         def transaction() -> T:
-            with sqlite_errors(self._path):
+            with sqlite_errors(self.path):
                 if self._connection is None:
-                    self._connection = connect(self._path)
+                    self._connection = connect(self.path)
                 connection = self._connection
                 # IMMEDIATE: a transaction that reads first could not become a writer otherwise.
                 connection.execute("BEGIN IMMEDIATE")

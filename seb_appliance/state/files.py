@@ -58,6 +58,14 @@ def read_only(path: Path, **options: Any) -> sqlite3.Connection:
     return connection
 
 
+def check_pages(connection: sqlite3.Connection) -> None:
+    """Check all pages and, unlike quick_check, compare the indexes with their tables. Raises
+    CorruptObjectError."""
+    problems = connection.execute("PRAGMA integrity_check(1)").fetchall()
+    if problems != [("ok",)]:
+        raise CorruptObjectError(f"its pages do not agree: {problems[0][0]}")
+
+
 def create_private(path: Path) -> None:
     """Make an empty file that only its owner may read; an existing one is removed first.
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Concatenate, Final, ParamSpec, TypeVar
 
 from seb_appliance import limits
-from seb_appliance.broker.record_keys.key_index import IndexedTopic, IndexRange, KeyOffsets, KeyRows
+from seb_appliance.broker.record_keys.indexing import IndexedTopic, IndexRange, KeyOffsets, KeyRows
 from seb_appliance.errors import CorruptObjectError
 from seb_appliance.state import files
 from seb_appliance.state import key_index_rows as rows
@@ -38,7 +38,7 @@ _PRAGMAS: Final = ("PRAGMA busy_timeout = 5000", "PRAGMA trusted_schema = OFF")
 
 
 class SqliteKeyIndex:
-    """See `broker.record_keys.key_index.KeyIndex`. Call `close` after the last query."""
+    """See `broker.record_keys.indexing.KeyIndex`. Call `close` after the last query."""
 
     def __init__(self, path: Path, bucket_id: bytes) -> None:
         """For `open` only."""
@@ -206,20 +206,14 @@ class SqliteKeyIndex:
             raise CorruptObjectError("there is no key index")
         with sqlite_errors(self._path):
             connection = self._connection = _connect(self._path)
-            (version,) = connection.execute("PRAGMA user_version").fetchone()
-            if version != rows.VERSION:
-                raise CorruptObjectError(f"a key index of version {version}")
-            if connection.execute("SELECT bucket_id FROM about").fetchall() != [(self._bucket_id,)]:
-                raise CorruptObjectError("the key index of another bucket")
-            # Nobody pages through a view of before the start.
+            rows.check_identity(connection, self._bucket_id)
+            # No reader from before the start pages through a view any more.
             connection.execute("DELETE FROM kept")
 
     def _load(self) -> dict[int, IndexedTopic]:
         assert self._connection is not None
         with sqlite_errors(self._path):
-            problems = self._connection.execute("PRAGMA integrity_check(1)").fetchall()
-            if problems != [("ok",)]:
-                raise CorruptObjectError(f"its pages do not agree: {problems[0][0]}")
+            files.check_pages(self._connection)
             return rows.topics(self._connection)
 
 

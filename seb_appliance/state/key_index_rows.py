@@ -14,7 +14,7 @@ from typing import Any, Final
 from crc32c import crc32c
 
 from seb_appliance import limits
-from seb_appliance.broker.record_keys.key_index import (
+from seb_appliance.broker.record_keys.indexing import (
     IndexedTopic,
     IndexRange,
     KeyOffsets,
@@ -99,6 +99,15 @@ ORDER BY offset DESC LIMIT 1
 
 # Offset, timestamp, whether it is a tombstone, `first`.
 Newest = tuple[int, int, bool, int]
+
+
+def check_identity(connection: sqlite3.Connection, bucket_id: bytes) -> None:
+    """Raises CorruptObjectError for a file of another version or bucket."""
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    if version != VERSION:
+        raise CorruptObjectError(f"it has version {version}")
+    if connection.execute("SELECT bucket_id FROM about").fetchall() != [(bucket_id,)]:
+        raise CorruptObjectError("it belongs to another bucket")
 
 
 def latest_crc(topic_id: int, key: bytes, newest: Newest) -> int:

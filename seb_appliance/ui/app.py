@@ -92,7 +92,7 @@ def router(broker: Broker, options: UiOptions) -> Router:
     routes = [route for page in _PAGES for route in page.routes.all]
     return Router(
         path="/ui",
-        route_handlers=[*map(desk.handler, [*routes, *_others.all]), asset],
+        route_handlers=[*(desk.handler(*one) for one in [*routes, *_others.all]), asset],
         exception_handlers=handlers(desk),
     )
 

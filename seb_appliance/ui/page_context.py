@@ -22,7 +22,7 @@ from seb_appliance.broker.access.audit import USER, Actor
 from seb_appliance.broker.broker import Broker
 from seb_appliance.broker.ports import UserRow
 from seb_appliance.broker.shares import OPERATOR
-from seb_appliance.errors import ForbiddenError, SebError
+from seb_appliance.errors import ForbiddenError, RefusedError, SebError
 from seb_appliance.ui import answers, forms
 from seb_appliance.ui.answers import Renderer, Sent
 from seb_appliance.ui.forms import Form
@@ -41,14 +41,15 @@ FORM_ID: Final = "form_id"  # a hidden field of each form, see SentForms
 @dataclass(frozen=True, slots=True)
 class Route:
     """`query` and `fields`: the query parameters and form fields that the page knows. A POST by a
-    viewer (a log-out) has no form."""
+    viewer (a log-out) has no form. `again` shows the form again when it is refused; it is called
+    like the handler, with a FormProblem as `problem`."""
 
     method: Literal["GET", "POST"]
     path: str
     role: Role
     query: frozenset[str]
     fields: frozenset[str]
-    handler: Handler
+    again: Handler | None
 
 
 class Routes:
@@ -56,30 +57,31 @@ class Routes:
     path parameters by name."""
 
     def __init__(self) -> None:
-        self.all: list[Route] = []
+        self.all: list[tuple[Route, Handler]] = []
 
     def get(
-        self, path: str, query: Iterable[str] = (), role: Role = "viewer"
+        self,
+        path: str,
+        query: Iterable[str] = (),
+        role: Role = "viewer",
+        again: Handler | None = None,
     ) -> Callable[[Handler], Handler]:
-        return self._declare("GET", path, role, query, ())
+        return self._declare(Route("GET", path, role, frozenset(query), frozenset(), again))
 
     def post(
-        self, path: str, fields: Iterable[str] = (), role: Role = "admin", query: Iterable[str] = ()
+        self,
+        path: str,
+        fields: Iterable[str] = (),
+        role: Role = "admin",
+        query: Iterable[str] = (),
+        again: Handler | None = None,
     ) -> Callable[[Handler], Handler]:
         """An admin's form is handled once, even if it is submitted twice."""
-        return self._declare("POST", path, role, query, fields)
+        return self._declare(Route("POST", path, role, frozenset(query), frozenset(fields), again))
 
-    def _declare(
-        self,
-        method: Literal["GET", "POST"],
-        path: str,
-        role: Role,
-        query: Iterable[str],
-        fields: Iterable[str],
-    ) -> Callable[[Handler], Handler]:
+    def _declare(self, route: Route) -> Callable[[Handler], Handler]:
         def declare(handler: Handler) -> Handler:
-            known = frozenset(query), frozenset(fields)
-            self.all.append(Route(method, path, role, *known, handler))
+            self.all.append((route, handler))
             return handler
 
         return declare
@@ -124,6 +126,14 @@ class FormProblem:
 
     detail: str
     values: dict[str, str]
+
+    @classmethod
+    def of(cls, error: RefusedError, form: Form) -> FormProblem:
+        """With what is wrong with each field, if the error lists it."""
+        listed = error.data.get("errors")
+        found = listed if isinstance(listed, list) else []
+        parts = [f"{one['path']}: {one['message']}." for one in found]
+        return cls(" ".join([error.detail, *parts]), form.values)
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,14 +220,21 @@ class Desk:
         self.throttle = Throttle(options.clock)
         self._renderer = renderer
 
-    def handler(self, route: Route) -> HTTPRouteHandler:
+    def handler(self, route: Route, work_on: Handler) -> HTTPRouteHandler:
         """Litestar's handler of a route: it admits the visitor, then calls the route's handler."""
 
         async def handle(request: AnyRequest) -> ASGIApp:
             visit = await self._admit(route, request)
 
             async def work() -> ASGIApp:
-                return await route.handler(visit, **request.scope["path_params"])
+                parameters = request.scope["path_params"]
+                try:
+                    return await work_on(visit, **parameters)
+                except RefusedError as error:
+                    if route.again is None or isinstance(error, ForbiddenError):
+                        raise
+                    problem = FormProblem.of(error, visit.form)
+                    return await route.again(visit, **parameters, problem=problem)
 
             if route.method == "POST" and route.role == "admin":
                 return await self._once(visit, work)

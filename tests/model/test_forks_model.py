@@ -20,8 +20,7 @@ from seb_appliance.formats.topic_settings import TopicSettings
 from seb_appliance.ops.checks.check import CheckOptions, check_bucket
 from seb_appliance.ops.checks.findings import Findings
 from seb_appliance.ops.checks.objects import list_bucket
-from seb_appliance.ops.checks.reference import Reference
-from seb_appliance.state.database import StateDatabase
+from seb_appliance.ops.checks.reference import DigestDatabase, Reference
 from seb_appliance.state.tables import state_digest
 from seb_appliance.storage.journal.retry import RetryingStore
 from seb_appliance.storage.stores.counted import CountedStore
@@ -67,7 +66,7 @@ class Model:
     async def adopt(self, name: str, log: Log) -> None:
         """The topic was a Go broker's."""
         counts = [self.chance.randint(1, 9) for _ in range(self.chance.randint(1, 6))]
-        await self.place.broker.adopting.adopt(await self.place.old_files(name, 0, *counts))
+        await self.place.broker.tidying.adopt(await self.place.old_files(name, 0, *counts))
         log.end = sum(counts)
         log.records = {n: (n, None, f"{name} {n}".encode()) for n in range(log.end)}
 
@@ -205,12 +204,12 @@ async def bucket_tells(place: Place, folder: Path) -> None:
     assert {problem.code for problem in report.findings.problems} <= {"object_unreferenced"}
     bucket_id = report.bucket_id
     folder.mkdir()
-    database = await StateDatabase.open(folder / "reference.sqlite")
+    database = await DigestDatabase.open(folder / "reference.sqlite")
     reference = Reference(
         database, folder, retrying, clock, findings, lambda *_: None, mode="A", bucket_id=bucket_id
     )
     await reference.follow(await list_bucket(retrying, findings))
-    await reference.close()
+    await database.close()
     theirs = await asyncio.to_thread(state_digest, folder / "reference.sqlite")
     assert ours == theirs
     await place.start(tidy_after="0ms")

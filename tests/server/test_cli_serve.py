@@ -145,7 +145,7 @@ def test_users_of_the_admin_page_are_made_at_the_machine_and_survive_it(tmp_path
         assert again.stdout == "user olga: has a new password\n"
         assert running.stop() == 0
     with serving(tmp_path, "--take-over", data="new-machine") as again:
-        assert "nobody can log in" not in again.shown
+        assert "no user exists yet" not in again.shown
         listed = users(again.data, "list-users").stdout.split("\n")
         assert [line.split()[:2] for line in listed[1:3]] == [
             ["admin", "admin"],

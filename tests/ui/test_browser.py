@@ -126,7 +126,7 @@ def test_the_overview_changes_in_place(chromium: Browser, seb: Serving) -> None:
 def test_all_of_it_works_without_javascript(chromium: Browser, seb: Serving) -> None:
     with visiting(chromium, seb, java_script_enabled=False) as page:
         log_in(page, "olga")
-        expect(page.locator("header")).to_contain_text("sees, changes nothing")
+        expect(page.locator("header")).to_contain_text("read-only")
         page.get_by_role("link", name="Audit").click()
         page.get_by_role("textbox", name="Action").fill("user_added")
         page.get_by_role("button", name="Filter").click()

@@ -45,7 +45,7 @@ def a_page(seb: RunningAppliance) -> Router:
 
     return Router(
         path="/ui",
-        route_handlers=[*map(desk.handler, [*routes.all, *users.routes.all])],
+        route_handlers=[desk.handler(*one) for one in [*routes.all, *users.routes.all]],
         exception_handlers=handlers(desk),
     )
 

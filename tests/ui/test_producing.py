@@ -111,7 +111,7 @@ async def test_chosen_records_are_shown_and_then_sent(
     path = "/ui/topics/from/send?offset=3&offset=1"
     assert "To the topic" in (await admin.get(path)).text
     text = (await admin.get(f"{path}&to=to")).text
-    assert "They come to to at offset 0 or later" in text
+    assert "The copies are added to to at offset 0 or later" in text
     assert "Send 2 records to to" in text
     assert await records(seb, "to") == []
     fields = {"offset": ["3", "1"], "to": "to"}

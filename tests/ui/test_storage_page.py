@@ -80,14 +80,14 @@ async def test_an_admin_has_the_bucket_looked_at_and_everybody_reads_what_was_fo
         async with olga.client, ada.client:
             await olga.log_in("olga")
             await ada.log_in("ada")
-            assert shown(await olga.get("/ui/storage")).count("did not run since the start") == 2
+            assert shown(await olga.get("/ui/storage")).count("Not run since the start") == 2
             assert (await olga.post("/ui/storage/fsck")).status_code == 403
 
             assert (await ada.post("/ui/storage/doctor")).status_code == 303
             assert "The check has started" in shown(await olga.get("/ui/storage")) + shown(
                 await ada.get("/ui/storage")
             )
-            assert "It runs:" in shown(await olga.get("/ui/storage", **CHECKS))
+            assert "Running:" in shown(await olga.get("/ui/storage", **CHECKS))
             await ada.post("/ui/storage/fsck")
             assert "another one is running" in shown(await ada.get("/ui/storage"))
             await checks.finished()
@@ -117,7 +117,7 @@ async def test_a_bucket_in_memory_is_not_looked_at(tmp_path: Path) -> None:
         async with ada.client:
             await ada.log_in("ada")
             text = shown(await ada.get("/ui/storage"))
-            assert "this one is in the memory" in text
+            assert "This bucket is in the memory" in text
             assert "Run doctor" not in text
             await ada.post("/ui/storage/doctor")
             assert "No check was started" in shown(await ada.get("/ui/storage"))

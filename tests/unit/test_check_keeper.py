@@ -27,7 +27,7 @@ async def test_a_check_that_takes_too_long_is_broken_off(
     keeper = keeper_of(tmp_path / "seb", f"file:{tmp_path / 'bucket'}")
     assert keeper.begin("fsck")
     await keeper.finished()
-    assert "was broken off" in keeper.found["fsck"].failure
+    assert "was stopped after" in keeper.found["fsck"].failure
     assert keeper.running is None
 
 
@@ -42,7 +42,7 @@ async def test_a_check_ends_with_the_appliance(tmp_path: Path) -> None:
             assert keeper.running
             await asyncio.sleep(0)
         await keeper.close()
-    assert keeper.found["doctor"].failure == "It was broken off."
+    assert keeper.found["doctor"].failure == "The check was stopped."
     assert not (tmp_path / "seb" / "check.tmp").exists()
 
 

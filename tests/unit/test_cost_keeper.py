@@ -69,7 +69,7 @@ async def opened(
     budget: Money | None = None,
     longest_ms: int | None = None,
 ) -> CostKeeper:
-    return await CostKeeper.open(
+    keeper = CostKeeper(
         path,
         sources,
         linger or Linger(1_000),
@@ -78,6 +78,8 @@ async def opened(
         budget,
         longest_ms=longest_ms,
     )
+    await keeper.load()
+    return keeper
 
 
 async def test_requests_of_this_process_and_of_the_tidiers_are_counted(tmp_path: Path) -> None:
@@ -85,11 +87,15 @@ async def test_requests_of_this_process_and_of_the_tidiers_are_counted(tmp_path:
     sources = FakeSources(puts=998, child=7, received=50)
     keeper = await opened(tmp_path / "local.sqlite", clock, sources)
     found = keeper.report()
-    assert found.requests == {"journal PUT": 1_000, "read GET": 1, "tidier GET": 7}
+    assert found.ledger.this_month.requests == {
+        "journal PUT": 1_000,
+        "read GET": 1,
+        "tidier GET": 7,
+    }
     assert found.so_far.egress.quantity == pytest.approx(750e-9)
     assert found.so_far.total == pytest.approx(1_000 * 5e-6 + 8 * 0.4e-6)
     sources.puts += 10
-    assert keeper.report().requests["journal PUT"] == 1_010
+    assert keeper.report().ledger.this_month.requests["journal PUT"] == 1_010
 
 
 async def test_a_restart_goes_on_counting(tmp_path: Path) -> None:
@@ -102,11 +108,11 @@ async def test_a_restart_goes_on_counting(tmp_path: Path) -> None:
     await clock.advance(HOUR_S)
     again = await opened(path, clock, FakeSources(puts=3, stored_bytes=10**9))
     found = again.report()
-    assert found.requests["journal PUT"] == 98 + 2 + 3 + 2
+    assert found.ledger.this_month.requests["journal PUT"] == 98 + 2 + 3 + 2
     hours = found.so_far.storage.quantity * again._ledger.month.seconds / HOUR_S
     assert hours == pytest.approx(2.0)
     assert again.topics(found)[0].entries == 98.0
-    assert found.counted_since_us == 1_800_000_000_000_000
+    assert found.ledger.counted_since_us == 1_800_000_000_000_000
 
 
 async def test_what_was_counted_is_written_every_five_minutes(tmp_path: Path) -> None:
@@ -120,7 +126,7 @@ async def test_what_was_counted_is_written_every_five_minutes(tmp_path: Path) ->
         if await LocalFile(path).load_document("cost") is not None:
             break
     killed = await opened(path, clock, FakeSources())
-    assert killed.report().requests["journal PUT"] == 100 + 2
+    assert killed.report().ledger.this_month.requests["journal PUT"] == 100 + 2
     await keeper.close()
 
 
@@ -145,7 +151,7 @@ async def test_a_document_that_cannot_be_read_begins_anew(tmp_path: Path) -> Non
     clock, path = FakeClock(), tmp_path / "local.sqlite"
     await LocalFile(path).save_document("cost", b'{"month": 1}')
     keeper = await opened(path, clock, FakeSources(puts=1))
-    assert keeper.report().requests["journal PUT"] == 3
+    assert keeper.report().ledger.this_month.requests["journal PUT"] == 3
 
 
 async def test_the_budget_stretches_the_window_and_says_why(tmp_path: Path) -> None:
@@ -192,8 +198,8 @@ async def test_a_clock_of_the_year_9999_neither_ends_the_month_nor_a_close(
 ) -> None:
     place = Place(tmp_path)
     await place.start()
-    month = place.appliance.cost.report().month
+    month = place.appliance.cost.report().ledger.month
     far = datetime(9999, 12, 31, tzinfo=UTC)
     monkeypatch.setattr(SystemClock, "wall_us", lambda _: int(far.timestamp()) * 1_000_000)
-    assert place.appliance.cost.report().month == month
+    assert place.appliance.cost.report().ledger.month == month
     await place.appliance.close()

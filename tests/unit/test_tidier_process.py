@@ -25,7 +25,7 @@ async def test_requests_of_the_child_are_counted_also_of_a_job_that_failed(tmp_p
         told = Path(f"/proc/{tidier._rewriter.pid}/environ").read_bytes()
         assert b"PATH=" in told
         assert b"SEB_" not in told
-        found = cost.report().requests
+        found = cost.report().ledger.this_month.requests
         assert found["tidier GET"] >= 70
         assert found["tidier PUT"] >= 1
         received = tidier.asked.received_bytes
@@ -34,4 +34,4 @@ async def test_requests_of_the_child_are_counted_also_of_a_job_that_failed(tmp_p
             path.write_bytes(b"damaged")
         with pytest.raises(Exception, match="journal"):
             await tidier._rewriter.rewrite(job)
-        assert cost.report().requests["tidier GET"] > found["tidier GET"]
+        assert cost.report().ledger.this_month.requests["tidier GET"] > found["tidier GET"]

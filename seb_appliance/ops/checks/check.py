@@ -16,11 +16,10 @@ from seb_appliance.ops.checks.coverage import Coverage, InForce, unreferenced
 from seb_appliance.ops.checks.findings import Findings, Problem
 from seb_appliance.ops.checks.local_files import KeyIndexCheck, LocalFiles
 from seb_appliance.ops.checks.objects import Listing, ObjectReader, list_adopted, list_bucket
-from seb_appliance.ops.checks.reference import Reference
+from seb_appliance.ops.checks.reference import DigestDatabase, Reference
 from seb_appliance.ops.host.data_directory import data_directory_if_free
 from seb_appliance.ops.host.stores import make_store
 from seb_appliance.settings import Settings
-from seb_appliance.state.database import StateDatabase
 from seb_appliance.storage import layout
 from seb_appliance.storage.journal.bucket_info import BucketInfo, read_bucket_info
 from seb_appliance.storage.journal.replay import Progress
@@ -32,14 +31,6 @@ ANSWER_WITHIN_S: Final = 60.0
 EXIT_CLEAN: Final = 0
 EXIT_PROBLEMS: Final = 65
 _LOOKS: Final = 3  # at a bucket that changes during the check
-
-
-@dataclass(frozen=True, slots=True)
-class BucketCheck:
-    """`data` is for the terminal or JSON."""
-
-    data: dict[str, Any]
-    exit_code: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,8 +71,9 @@ async def check(
     full: bool = False,
     repair: bool = False,
     bucket_only: bool = False,
-) -> BucketCheck:
-    """Check the bucket, and the data directory unless a server uses it. Raises StartError."""
+) -> tuple[dict[str, Any], int]:
+    """Check the bucket, and the data directory unless a server uses it; data for the terminal or
+    JSON, and the exit code. Raises StartError."""
     clock, raw = SystemClock(), make_store(settings, must_exist=True)
     store = RetryingStore(raw, clock, random.random, give_up_after_s=ANSWER_WITHIN_S)
     try:
@@ -124,7 +116,7 @@ async def check(
         "problems": [problem.as_data() for problem in report.findings.problems],
         "repaired": report.repaired,
     }
-    return BucketCheck(data, EXIT_PROBLEMS if report.unrepaired else EXIT_CLEAN)
+    return data, EXIT_PROBLEMS if report.unrepaired else EXIT_CLEAN
 
 
 def _verdict(report: CheckReport) -> str:
@@ -151,7 +143,7 @@ async def check_bucket(
     with tempfile.TemporaryDirectory(prefix="seb-fsck-") as name:
         folder = Path(name)
         reference = Reference(
-            await StateDatabase.open(folder / "reference.sqlite"),
+            await DigestDatabase.open(folder / "reference.sqlite"),
             folder,
             store,
             clock,
@@ -162,9 +154,9 @@ async def check_bucket(
         )
         try:
             await _Check(store, clock, options, progress, report, listing, reference).run(folder)
-            report.seq = (await reference.position()).seq
+            report.seq = (await reference.database.position()).seq
         finally:
-            await reference.close()
+            await reference.database.close()
     report.counts |= {
         "journal_entries": listing.entry_count,
         "segments": len(listing.objects) + len(listing.adopted),
@@ -199,7 +191,7 @@ class _Check:
             await self._check_info()
         await reference.check_snapshots(self.listing.snapshots)
         reader = ObjectReader(self.store, findings, self.progress, reference.bucket_id)
-        reader.wanted = InForce(await reference.state(), report.mode).by_object
+        reader.wanted = InForce(await reference.database.load(), report.mode).by_object
         await list_adopted(self.store, self.listing, reader.wanted)
         if not self.options.quick:
             await reader.read_all(self.listing)
@@ -223,7 +215,7 @@ class _Check:
         problems: list[Problem] | None = None
         for _ in range(_LOOKS):
             await reference.catch_up()
-            state = await reference.state()
+            state = await reference.database.load()
             in_force = InForce(state, report.mode)
             reader.wanted = in_force.by_object
             self.progress(0, 0, "comparing the log with the objects")

@@ -19,7 +19,7 @@ from typing import Final
 from crc32c import crc32c
 
 from seb_appliance.broker.ports import LoadedState, TopicRow
-from seb_appliance.broker.record_keys.key_index import IndexedTopic, IndexRange
+from seb_appliance.broker.record_keys.indexing import IndexedTopic, IndexRange
 from seb_appliance.broker.values import BatchSlice
 from seb_appliance.errors import (
     BadBatchError,
@@ -96,14 +96,8 @@ class KeyIndexCheck:
 
     def _open(self, bucket_id: bytes) -> sqlite3.Connection:
         connection = sqlite3.connect(self._path, check_same_thread=False)
-        (version,) = connection.execute("PRAGMA user_version").fetchone()
-        if version != rows.VERSION:
-            raise CorruptObjectError(f"it has version {version}")
-        if connection.execute("SELECT bucket_id FROM about").fetchall() != [(bucket_id,)]:
-            raise CorruptObjectError("it belongs to another bucket")
-        problems = connection.execute("PRAGMA integrity_check(1)").fetchall()
-        if problems != [("ok",)]:
-            raise CorruptObjectError(f"its pages do not agree: {problems[0][0]}")
+        rows.check_identity(connection, bucket_id)
+        files.check_pages(connection)
         return connection
 
     async def _sample(
@@ -252,7 +246,7 @@ class LocalFiles:
         found = self._state
         if found is None or found.position.seq == 0:
             return
-        end_seq = (await reference.position()).seq
+        end_seq = (await reference.database.position()).seq
         if found.bucket_id != reference.bucket_id:
             raise ConfigurationError(
                 f"the data directory {self._data} belongs to another bucket. Choose the right one "
@@ -261,7 +255,7 @@ class LocalFiles:
         if found.position.seq > end_seq and reference.is_whole:
             detail = f"the local state knows entry {found.position.seq}, the log ends at {end_seq}"
             self._findings.add("log_cut_short", STATE, detail)
-        elif reference.is_whole and not await reference.holds(found.position):
+        elif reference.is_whole and not await reference.log.holds(found.position):
             self._findings.add("state_differs", STATE, "its last entry is not on the log")
         else:
             digest = reference.digest_at(found.position.seq)

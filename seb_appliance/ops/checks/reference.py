@@ -13,10 +13,9 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from seb_appliance.broker.ports import LoadedState
 from seb_appliance.clock import Clock
 from seb_appliance.errors import CorruptObjectError, ObjectMissingError
-from seb_appliance.failpoints import NO_FAILPOINTS
+from seb_appliance.failpoints import NO_FAILPOINTS, Failpoints
 from seb_appliance.formats.entry import ORIGIN, Entry, Position
 from seb_appliance.ops.checks.findings import Findings
 from seb_appliance.ops.checks.objects import Listing
@@ -64,37 +63,23 @@ async def read_state(path: Path) -> StateFile:
     return StateFile(position, bucket_id, digest)
 
 
-class _Stopping:
-    """A `Replica` that takes the digest of the state at certain seqs."""
+class DigestDatabase(StateDatabase):
+    """Takes the digest of the state at the seqs that are keys of `digests`."""
 
-    def __init__(self, database: StateDatabase, path: Path) -> None:
+    def __init__(self, path: Path, *, set_aside: str = "") -> None:
+        super().__init__(path, set_aside=set_aside)
         self.digests: dict[int, str | None] = {}
-        self._database = database
-        self._path = path
 
-    async def position(self) -> Position:
-        return await self._database.position()
-
-    async def bucket_id(self) -> bytes | None:
-        return await self._database.bucket_id()
-
-    async def clear(self) -> None:
-        await self._database.clear()
-
-    async def restore(self, snapshot: Path) -> Position:
-        return await self._database.restore(snapshot)
-
-    async def save(self, target: Path) -> Position:
-        return await self._database.save(target)
-
-    async def apply(self, entries: Sequence[Entry]) -> None:
+    async def apply(
+        self, entries: Sequence[Entry], *, failpoints: Failpoints = NO_FAILPOINTS
+    ) -> None:
         begin = 0
         for i, entry in enumerate(entries, 1):
             if entry.header.seq in self.digests:
-                await self._database.apply(entries[begin:i])
+                await super().apply(entries[begin:i], failpoints=failpoints)
                 begin = i
-                self.digests[entry.header.seq] = await asyncio.to_thread(state_digest, self._path)
-        await self._database.apply(entries[begin:])
+                self.digests[entry.header.seq] = await asyncio.to_thread(state_digest, self.path)
+        await super().apply(entries[begin:], failpoints=failpoints)
 
 
 class Reference:
@@ -102,7 +87,7 @@ class Reference:
 
     def __init__(
         self,
-        database: StateDatabase,
+        database: DigestDatabase,
         folder: Path,
         store: RetryingStore,
         clock: Clock,
@@ -119,13 +104,9 @@ class Reference:
         self._findings = findings
         self._store = store
         self._bucket = SnapshotStore(store, NO_FAILPOINTS)
-        self._replica = _Stopping(database, folder / "reference.sqlite")
-        self._replay = Replay(store, self._replica, clock, NO_FAILPOINTS, progress)
-        self._log = log_of(mode, self._replay, bucket_id)
-        self.chain = self._log.chain if isinstance(self._log, ClaimedLog) else None
-
-    async def close(self) -> None:
-        await self.database.close()
+        self._replay = Replay(store, database, clock, NO_FAILPOINTS, progress)
+        self.log = log_of(mode, self._replay, bucket_id)
+        self.chain = self.log.chain if isinstance(self.log, ClaimedLog) else None
 
     @property
     def entries_replayed(self) -> int:
@@ -133,25 +114,15 @@ class Reference:
 
     @property
     def bucket_id(self) -> bytes:
-        return self._log.bucket_id
-
-    async def position(self) -> Position:
-        return await self.database.position()
-
-    async def state(self) -> LoadedState:
-        return await self.database.load()
+        return self.log.bucket_id
 
     def stop_at(self, seq: int) -> None:
         """Take the digest at `seq`. Call it before `follow`."""
-        self._replica.digests.setdefault(seq, None)
+        self.database.digests.setdefault(seq, None)
 
     def digest_at(self, seq: int) -> str | None:
         """None if the log was not followed through `seq`."""
-        return self._replica.digests.get(seq)
-
-    async def holds(self, position: Position) -> bool:
-        """Whether an entry (of a snapshot, of a local state) lies on the log."""
-        return await self._log.holds(position)
+        return self.database.digests.get(seq)
 
     async def follow(self, listing: Listing) -> None:
         """From the beginning to the end. A break is a finding; the replay then continues from the
@@ -163,7 +134,7 @@ class Reference:
         if floor and not await self._is_complete(listing, floor):
             await self._begin_from(names, floor)
         await self._to_the_end(names)
-        position = await self.position()
+        position = await self.database.position()
         if self.is_whole and names and position.seq < names[-1].seq:
             self._findings.add(
                 "log_cut_short",
@@ -195,7 +166,7 @@ class Reference:
     async def _to_the_end(self, names: Sequence[SnapshotName]) -> None:
         broken = False
         while True:
-            at = await self.position()
+            at = await self.database.position()
             try:
                 await self._replay_from(at)
             except ReplayError as problem:
@@ -204,7 +175,7 @@ class Reference:
                 key, why = "the log", f"contradicts itself: {error.detail}"
             else:
                 break
-            at = await self.position()
+            at = await self.database.position()
             fresh = await self._snapshots()
             floor = floor_of(fresh)
             # Entries below the floor may be deleted at any time; reading finds damaged ones.
@@ -217,10 +188,10 @@ class Reference:
         self.is_whole = not broken
 
     async def _replay_from(self, position: Position) -> None:
-        await self._log.look()
-        if not await self._log.holds(position):
+        await self.log.look()
+        if not await self.log.holds(position):
             raise ReplayError("the log", f"no longer holds entry {position.seq}")
-        await self._log.replay(position)
+        await self.log.replay(position)
 
     async def _begin_from(self, names: Sequence[SnapshotName], least_seq: int) -> bool:
         """Restore the oldest good snapshot of entry `least_seq` or later."""
@@ -265,7 +236,7 @@ class Reference:
             fault = f"it is as of entry {found.position.seq}, not {name.seq} as its key says"
         elif found.bucket_id != self.bucket_id:
             fault = "it is of another bucket"
-        elif self.is_whole and not await self._log.holds(found.position):
+        elif self.is_whole and not await self.log.holds(found.position):
             fault = "its last entry is not on the log"
         elif found.digest and (digest := self.digest_at(name.seq)):
             self.snapshots_compared += 1

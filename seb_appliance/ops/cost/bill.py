@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from heapq import nlargest
 from typing import Final
 
@@ -80,8 +82,8 @@ def _by_gb(what: str, gb: float, included_gb: float, price: float) -> Line:
 
 @dataclass(frozen=True, slots=True)
 class TopicCost:
-    """A topic's fair share of this month: requests by its share of journal entries, storage by its
-    share of the bytes of all topics. None: topics that are gone, or beyond the most expensive."""
+    """A topic's share of this month's costs: requests by its share of journal entries, storage by
+    its share of all stored bytes. None: deleted topics, and those below the most expensive."""
 
     topic: str | None
     entries: float
@@ -93,49 +95,34 @@ class TopicCost:
         return self.requests_amount + self.storage_amount
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class CostReport:
-    """`forecast`: of the whole month. `linger_why`: a sentence, "" unless linger is auto."""
+    """As of the ledger's last tick. `linger_why`: a sentence, "" unless linger is auto."""
 
+    ledger: Ledger
     prices: Prices
-    month: str
-    counted_since_us: int
-    until_us: int
-    stored_bytes: int
-    so_far: Bill
-    forecast: Bill
     budget: Money | None
     linger_ms: int
     linger_why: str
-    requests: dict[str, int]  # this month, by purpose and kind
 
+    @cached_property
+    def so_far(self) -> Bill:
+        return bill(self.prices, self.ledger.this_month, self.ledger.month)
 
-def report(
-    ledger: Ledger,
-    prices: Prices,
-    budget: Money | None,
-    linger_ms: int,
-    linger_why: str,
-) -> CostReport:
-    """As of the ledger's last tick."""
-    so_far = bill(prices, ledger.this_month, ledger.month)
-    return CostReport(
-        prices=prices,
-        month=ledger.month.name,
-        counted_since_us=ledger.counted_since_us,
-        until_us=ledger.until_us,
-        stored_bytes=ledger.stored_bytes,
-        so_far=so_far,
-        forecast=bill(prices, forecast(ledger, ledger.until_us), ledger.month),
-        budget=budget,
-        linger_ms=linger_ms,
-        linger_why=linger_why,
-        requests=ledger.this_month.requests,
-    )
+    @cached_property
+    def forecast(self) -> Bill:
+        """Of the whole month."""
+        whole = forecast(self.ledger, self.ledger.until_us)
+        return bill(self.prices, whole, self.ledger.month)
+
+    @property
+    def lines(self) -> Iterator[tuple[Line, Line]]:
+        """Each line so far, and its forecast."""
+        return zip(self.so_far.lines, self.forecast.lines, strict=True)
 
 
 def topic_costs(ledger: Ledger, so_far: Bill, names: dict[int, str]) -> list[TopicCost]:
-    """The most expensive first; the rest, and what is gone, in one at the end. `names` by id."""
+    """The most expensive topics first; one item at the end for all others. `names` by id."""
     shares = ledger.topics
     entries = sum(share.entries for share in shares.values())
     stored = sum(share.byte_seconds for share in shares.values())

@@ -1,8 +1,8 @@
-"""Keeping to a monthly budget: how long windows stay open, so that the money lasts.
+"""Keeping to a monthly budget: how long windows must stay open.
 
-Only journal entries follow from it: a PUT each, in fencing mode B a LIST as well. Whatever else the
-month costs is taken as it is forecast; what is left buys so many entries for the rest of the month,
-and windows are open for so much of it as they were in the last day.
+The window decides only how many journal entries there are: a PUT each, in fencing mode B a LIST as
+well. All other costs are taken from the forecast; the rest of the budget pays for journal entries.
+Windows are assumed to be open for the same part of the time as in the last day.
 """
 
 from __future__ import annotations
@@ -45,30 +45,25 @@ def stretched(
     month = _RestOfMonth(ledger, prices, now_us)
     most = month.open_s * 1000 / max(1, shortest_ms)
     if month.total(most) <= budget.amount:
-        return Stretch(shortest_ms, f"The forecast is within the budget of {words(budget)}.")
+        return Stretch(shortest_ms, f"The forecast is within the budget of {budget}.")
     if month.total(max(most, _MANY_ENTRIES)) == month.total(0):
         return Stretch(
             shortest_ms,
-            f"The month will cost more than {words(budget)}, but a longer window would save "
-            "nothing.",
+            f"The month will cost more than {budget}, but a longer window would save nothing.",
         )
     affordable = _largest(most, lambda entries: month.total(entries) <= budget.amount)
     if affordable * longest_ms <= month.open_s * 1000:
         return Stretch(
             longest_ms,
-            f"The month will cost more than {words(budget)} even with windows of linger_max "
+            f"The month will cost more than {budget} even with windows of linger_max "
             f"({format_duration(longest_ms)}), which they have now.",
         )
     wanted_ms = month.open_s * 1000 / affordable
     return Stretch(
         min(longest_ms, math.ceil(wanted_ms)),
         f"Windows are stretched from {format_duration(shortest_ms)} to {wanted_ms / 1000:.2f}s, "
-        f"so that the month keeps to {words(budget)}.",
+        f"so that the month keeps to {budget}.",
     )
-
-
-def words(money: Money) -> str:
-    return f"{money.amount:,.2f} {money.currency}"
 
 
 def entry_requests(ledger: Ledger, now_us: int) -> Totals:

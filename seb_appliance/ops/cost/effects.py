@@ -1,4 +1,4 @@
-"""What a change of a setting would do, in words and money, before anybody saves it."""
+"""What a change of a setting would cost or save, as a sentence, before it is saved."""
 
 from __future__ import annotations
 
@@ -16,10 +16,9 @@ _UNITS: Final = (2**40, 2**30, 2**20, 2**10)
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """What an effect is reckoned from. `entries_per_s`: journal entries a second, on the mean of
-    the last day, of `entry_price` each. Of the topic: its bytes in force, the bytes a second that
-    it gets, and what those take stored compressed, as a part of plain (1.0: unknown, or as
-    large)."""
+    """What an effect is computed from. `entries_per_s`: journal entries a second, the mean of the
+    last day, each of `entry_price`. Of the topic: its size, the bytes a second it receives, and
+    their compressed size as a fraction of the plain size (1.0 if unknown)."""
 
     prices: Prices
     entries_per_s: float = 0.0
@@ -31,7 +30,7 @@ class Situation:
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """`monthly`: at most so much more (less: below 0) a month, in the currency of the prices."""
+    """`monthly`: the largest additional cost a month (negative: savings)."""
 
     setting: str
     words: str
@@ -39,8 +38,8 @@ class Effect:
 
 
 def linger(now: Situation, before_ms: int, after_ms: int) -> Effect:
-    """A window that stays open longer, or not so long. Records that come one at a time, further
-    apart than the window, have a PUT each whatever the window is: hence "up to"."""
+    """A longer or shorter window. "Up to", because records further apart than the window have a
+    PUT each, whatever the window is."""
     before_ms, after_ms = max(1, before_ms), max(1, after_ms)
     times = max(before_ms, after_ms) / min(before_ms, after_ms)
     apart = format_duration(abs(after_ms - before_ms))
@@ -59,11 +58,11 @@ def linger(now: Situation, before_ms: int, after_ms: int) -> Effect:
 def retention(
     now: Situation, *, retention_ms: int | None = None, retention_bytes: int | None = None
 ) -> Effect:
-    """Keeping a topic's records so long, or so many bytes of them; both None: for ever."""
+    """Keeping a topic's records for a time, or up to a size; both None: without limit."""
     if retention_ms is None and retention_bytes is None:
         a_month = now.bytes_per_s * _MONTH_S
         monthly = _storage(now, a_month)
-        words = f"nothing goes; each month it is {_size(a_month)} more, {_money(now, monthly)}"
+        words = f"nothing is deleted; each month adds {_size(a_month)}, {_money(now, monthly)}"
         return Effect("retention_ms", words, monthly)
     bounds = []
     if retention_ms is not None:
@@ -77,14 +76,14 @@ def retention(
         words = f"it grows to about {_size(kept)}, {_money(now, monthly)}"
     else:
         words = (
-            f"about {_size(now.size_bytes - kept)} of its records go for ever, "
+            f"about {_size(now.size_bytes - kept)} of its records are deleted, "
             f"{_money(now, monthly)}"
         )
     return Effect(name, words, monthly)
 
 
 def compression(now: Situation, *, on: bool) -> Effect:
-    """How what comes from now on is stored; what is stored stays as it is."""
+    """How new records are stored; stored records stay as they are."""
     part = now.compressed_part if on else 1 / max(0.01, now.compressed_part)
     monthly = _storage(now, now.bytes_per_s * _MONTH_S * (part - 1))
     how = f"about {part:.2g} times the bytes" if part != 1 else "about as many bytes"
@@ -97,12 +96,11 @@ def always_busy(prices: Prices, linger_ms: int, *, lists: bool) -> str:
     entries = _MONTH_S * 1000 / max(1, linger_ms)
     requests = {"journal PUT": int(entries), "journal LIST": int(entries) if lists else 0}
     found = bill(prices, Totals(requests), Month("", 0, _MONTH_S * SECOND_US))
-    amount = f"{found.requests_amount:,.2f} {prices.currency}"
     fee = f" and a fee of {prices.fee:,.2f}" if prices.fee else ""
     count = sum(requests.values()) / 1e6
     return (
         f"at {format_duration(linger_ms)} windows, always busy: {count:.1f} M requests a month, "
-        f"{amount}{fee} ({prices.name})"
+        f"{prices.money(found.requests_amount)}{fee} ({prices.name})"
     )
 
 
@@ -118,6 +116,6 @@ def _size(count: float) -> str:
 
 def _money(now: Situation, monthly: float) -> str:
     if abs(monthly) < 0.005:
-        return "no money to speak of"
+        return "negligible cost"
     way = "more" if monthly > 0 else "less"
-    return f"up to {abs(monthly):,.2f} {now.prices.currency} a month {way}"
+    return f"up to {now.prices.money(abs(monthly))} a month {way}"

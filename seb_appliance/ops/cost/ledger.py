@@ -1,5 +1,4 @@
-"""What was used of the bucket this month, and how fast: counted each minute, kept over restarts on
-this machine.
+"""The usage of the bucket this month: counted each minute, and kept on this machine over restarts.
 
 If the machine is lost, so are these numbers; `counted_since_us` says from when they are complete.
 """
@@ -44,13 +43,22 @@ class Totals(msgspec.Struct):
         return self.plus(before, -1.0)
 
     def without(self, purpose: str) -> Totals:
-        """The same without the requests of a purpose."""
+        """All but the requests of a purpose."""
         kept = {
             name: count
             for name, count in self.requests.items()
             if not name.startswith(purpose + " ")
         }
         return msgspec.structs.replace(self, requests=kept)
+
+    @property
+    def by_purpose(self) -> dict[str, dict[str, int]]:
+        """Requests by purpose, then by kind."""
+        purposes: dict[str, dict[str, int]] = {}
+        for name, count in sorted(self.requests.items()):
+            purpose, _, kind = name.partition(" ")
+            purposes.setdefault(purpose, {})[kind] = count
+        return purposes
 
     @property
     def by_kind(self) -> Counter[str]:
@@ -65,16 +73,8 @@ class Totals(msgspec.Struct):
         return self.requests.get(_JOURNAL_PUT, 0)
 
     def only(self, purpose: str) -> Totals:
-        """Nothing but the requests of a purpose."""
-        kept = {
-            name: count for name, count in self.requests.items() if name.startswith(purpose + " ")
-        }
-        return Totals(kept)
-
-
-def requests_of(counts: Mapping[tuple[str, str], int]) -> dict[str, int]:
-    """By purpose and kind, named as in `Totals`."""
-    return {f"{purpose} {kind}": count for (purpose, kind), count in counts.items()}
+        """Only the requests of a purpose."""
+        return Totals({f"{purpose} {k}": n for k, n in self.by_purpose.get(purpose, {}).items()})
 
 
 class Month(msgspec.Struct, frozen=True):
@@ -153,13 +153,9 @@ class Ledger(msgspec.Struct):
     def this_month(self) -> Totals:
         return self.totals.since(self.month_start)
 
-    def resume(self, now_us: int) -> None:
-        """After a pause in which nobody counted: what is stored was stored meanwhile, too."""
-        self._pass_time(now_us, {})
-
     def note(self, now_us: int, seen: Observed) -> None:
         """Called about once a minute: what was seen belongs to the month of `now_us`."""
-        self._pass_time(now_us, seen.topic_bytes)
+        self.pass_time(now_us, seen.topic_bytes)
         self.totals = self.totals.plus(
             Totals(seen.requests, seen.received_bytes, 0.0, seen.open_seconds)
         )
@@ -176,7 +172,8 @@ class Ledger(msgspec.Struct):
         used = self.totals.since(oldest.totals).without("start")
         return used, seconds, (self.stored_bytes - oldest.stored_bytes) / seconds
 
-    def _pass_time(self, now_us: int, topic_bytes: Mapping[int, int]) -> None:
+    def pass_time(self, now_us: int, topic_bytes: Mapping[int, int]) -> None:
+        """Count what was stored until `now_us`, also over a pause of the process."""
         month = Month.of(now_us)
         if month.begin_us > self.month.begin_us:
             self._store_until(month.begin_us, {})

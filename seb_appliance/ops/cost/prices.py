@@ -39,16 +39,22 @@ class Prices:
     egress_included_times_stored: float = 0.0
     fee: float = 0.0
 
+    def money(self, amount: float) -> str:
+        return str(Money(amount, self.currency))
+
     def class_of(self, kind: str) -> RequestClass:
         return next(found for found in self.classes if kind in found.kinds)
 
 
 @dataclass(frozen=True, slots=True)
 class Money:
-    """An amount of a currency, as `5 EUR`."""
+    """An amount of a currency, such as `5 EUR`."""
 
     amount: float
     currency: str
+
+    def __str__(self) -> str:
+        return f"{self.amount:,.2f} {self.currency}"
 
     @classmethod
     def parse(cls, text: str) -> Money:

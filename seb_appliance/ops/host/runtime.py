@@ -11,31 +11,25 @@ from typing import Final, Literal
 from seb_appliance import limits
 from seb_appliance.broker.counters import Histogram
 from seb_appliance.clock import Clock
-from seb_appliance.tasks import Background, Supervisor
+from seb_appliance.tasks import Job
 
 _KEPT: Final = 60  # delays, of which `worst_s` is the largest: about a minute
 
 
-class LoopProbe:
+class LoopProbe(Job):
     """Measures once a second how much longer than asked a sleep takes."""
+
+    name = "loop-probe"
 
     def __init__(self, clock: Clock) -> None:
         self.delays = Histogram()
         self._newest: list[float] = []
         self._clock = clock
-        self._task: Background | None = None
 
     @property
     def worst_s(self) -> float:
         """The longest delay in the last minute."""
         return max(self._newest, default=0.0)
-
-    def start(self, supervisor: Supervisor) -> None:
-        self._task = supervisor.keep("loop-probe", self._run)
-
-    async def close(self) -> None:
-        if self._task is not None:
-            await self._task.close()
 
     async def _run(self) -> None:
         while True:

@@ -1,7 +1,7 @@
-"""The child process of a check that the admin page asks for: `seb doctor` or a quick `seb fsck`.
+"""The child process of a check started on the admin page: `seb doctor` or a quick `seb fsck`.
 
-It is a process because replaying a log would take the writer's core. It has a low priority and a
-store of its own, and ends when its pipe is closed.
+A process of its own, with a low priority and its own store, because replaying a log would take the
+writer's core. It ends when its pipe is closed.
 """
 
 from __future__ import annotations
@@ -15,11 +15,12 @@ from seb_appliance.clock import SystemClock
 from seb_appliance.errors import SebError
 from seb_appliance.ops.checks.check import check
 from seb_appliance.ops.checks.checkup import checkup
-from seb_appliance.ops.jobs.check_job import Ask, Told
+from seb_appliance.ops.jobs.check_job import Ask, CheckResult
 from seb_appliance.ops.jobs.tidier_process import first_frame, send_frame
+from seb_appliance.storage.journal.replay import Progress
 
 NICE: Final = 10
-_TOLD_EVERY_S: Final = 0.25
+_REPORT_EVERY_S: Final = 0.25
 
 
 def main() -> None:
@@ -39,32 +40,30 @@ async def _serve() -> None:
     os._exit(0)
 
 
-async def _answered(ask: Ask) -> Told:
+async def _answered(ask: Ask) -> CheckResult:
     try:
         if ask.kind == "doctor":
-            send_frame(Told("asking the bucket"))
-            found = await checkup(ask.settings)
-            return Told(is_done=True, is_well=not found.exit_code, data=found.data)
-        told = await check(ask.settings, _Teller().progress, quick=True, bucket_only=True)
-        return Told(is_done=True, is_well=not told.exit_code, data=told.data)
+            send_frame(CheckResult("asking the bucket"))
+            data, exit_code = await checkup(ask.settings)
+        else:
+            data, exit_code = await check(ask.settings, _progress(), quick=True, bucket_only=True)
+        return CheckResult(is_done=True, is_well=not exit_code, data=data)
     except (SebError, OSError) as error:
-        return Told(is_done=True, failure=getattr(error, "detail", "") or str(error))
+        return CheckResult(is_done=True, failure=getattr(error, "detail", "") or str(error))
 
 
-class _Teller:
-    """Says how far it is, a few times a second at most."""
+def _progress() -> Progress:
+    """Reports the progress to the parent, a few times a second at most."""
+    clock, last_phase, next_s = SystemClock(), "", 0.0
 
-    def __init__(self) -> None:
-        self._clock = SystemClock()
-        self._phase = ""
-        self._next_s = 0.0
+    def report(done: int, total: int, phase: str) -> None:
+        nonlocal last_phase, next_s
+        now_s = clock.monotonic_s()
+        if phase != last_phase or now_s >= next_s:
+            last_phase, next_s = phase, now_s + _REPORT_EVERY_S
+            send_frame(CheckResult(f"{phase}, {done:,} of {total:,}" if total else phase))
 
-    def progress(self, done: int, total: int, phase: str) -> None:
-        now_s = self._clock.monotonic_s()
-        if phase == self._phase and now_s < self._next_s:
-            return
-        self._phase, self._next_s = phase, now_s + _TOLD_EVERY_S
-        send_frame(Told(f"{phase}, {done:,} of {total:,}" if total else phase))
+    return report
 
 
 if __name__ == "__main__":

@@ -1,12 +1,12 @@
-"""Watches what the bucket costs: a tick a minute, kept on this machine; and stretches the window
-where a budget asks for it.
+"""Counts each minute what the bucket costs, and stretches the window to keep to a budget.
 
-Nothing is asked of the bucket for it. What was counted since it was last written down (five minutes
-at most) is lost with a killed process, and all of it with the machine.
+Sends no requests to the bucket. A killed process loses the counts since the last write (at most
+five minutes); a lost machine loses all of them.
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections import Counter
 from dataclasses import dataclass
@@ -21,19 +21,19 @@ from seb_appliance.broker.broker import Broker
 from seb_appliance.broker.upkeep.rewrite_jobs import Asked, Rewriter
 from seb_appliance.clock import Clock
 from seb_appliance.errors import SebError
-from seb_appliance.ops.cost.bill import CostReport, TopicCost, report, topic_costs
+from seb_appliance.ops.cost.bill import CostReport, TopicCost, topic_costs
 from seb_appliance.ops.cost.budget import entry_requests, stretched
-from seb_appliance.ops.cost.ledger import Ledger, Observed, requests_of
+from seb_appliance.ops.cost.ledger import Ledger, Observed
 from seb_appliance.ops.cost.prices import Money, Prices
 from seb_appliance.state.local import LocalFile
 from seb_appliance.storage.recovery.snapshots import SnapshotStore
 from seb_appliance.storage.stores.counted import CountedStore, RequestCounts
-from seb_appliance.tasks import Background, Supervisor
+from seb_appliance.tasks import Job
 
 _log = logging.getLogger(__name__)
 
 _DOCUMENT: Final = "cost"
-_TOLD_FROM: Final = 1.2  # times longer or shorter: a change of the window that is worth a line
+_LOGGED_FROM: Final = 1.2  # a change of the window by this factor is logged
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,9 @@ class Sources:
     @property
     def stored_bytes(self) -> int:
         """What is known to be in the bucket; the small objects of a start are left out."""
-        return self.broker.tidying.stored_bytes + self.snapshots.stored_bytes
+        tidying = self.broker.tidying
+        in_bucket = tidying.untidied.stored_bytes + tidying.stored.stored_bytes
+        return in_bucket + self.snapshots.stored_bytes
 
     def take_entry_shares(self) -> dict[int, float]:
         return self.broker.counters.take_entry_shares()
@@ -72,14 +74,15 @@ class Sources:
         return self.broker.gauges.topic_names()
 
 
-class CostKeeper:
-    """Made by `open`. `failure`: why the numbers cannot be written down, in words; "" while they
-    can. `linger_why`: what linger = auto does now, as a sentence."""
+class CostKeeper(Job):
+    """`failure`: why the counts cannot be written to the file, "" while they can. `linger_why`:
+    what linger = auto does now, as a sentence."""
+
+    name = "cost"
 
     def __init__(
         self,
-        ledger: Ledger,
-        file: LocalFile,
+        path: Path,
         sources: Sources,
         linger: Linger,
         clock: Clock,
@@ -88,11 +91,11 @@ class CostKeeper:
         *,
         longest_ms: int | None,
     ) -> None:
-        """For `open` and tests. `longest_ms`: how far the window may be stretched; None when it is
-        not ours to change."""
+        """Call `load` next. `longest_ms`: the largest window allowed; None if the window is not to
+        be changed."""
         self.failure = self.linger_why = ""
-        self._ledger = ledger
-        self._file = file
+        self._ledger = Ledger.begun(clock.wall_us())
+        self._file = LocalFile(path)
         self._sources = sources
         self._linger = linger
         self._clock = clock
@@ -103,49 +106,32 @@ class CostKeeper:
         self._requests: Counter[str] = Counter()
         self._received_bytes = 0
         self._open_seconds = 0.0
-        self._task: Background | None = None
         self._written_s = clock.monotonic_s()
 
-    @classmethod
-    async def open(
-        cls,
-        path: Path,
-        sources: Sources,
-        linger: Linger,
-        clock: Clock,
-        prices: Prices,
-        budget: Money | None,
-        *,
-        longest_ms: int | None,
-    ) -> CostKeeper:
-        """With what `path` knows; begun anew if that cannot be read. Raises ConfigurationError if
-        the machine does not let us use the file."""
-        file = LocalFile(path)
-        body = await file.load_document(_DOCUMENT)
-        now_us = clock.wall_us()
-        ledger = _known(body) or Ledger.begun(now_us)
-        ledger.resume(now_us)
-        return cls(ledger, file, sources, linger, clock, prices, budget, longest_ms=longest_ms)
-
-    def start(self, supervisor: Supervisor) -> None:
-        self._task = supervisor.keep("cost", self._run)
+    async def load(self) -> None:
+        """Continue from the file; counting begins anew if it cannot be read, or if another version
+        wrote it. Raises ConfigurationError if the machine does not let us use the file."""
+        if body := await self._file.load_document(_DOCUMENT):
+            with contextlib.suppress(msgspec.DecodeError):
+                self._ledger = msgspec.json.decode(body, type=Ledger)
+                self._ledger.pass_time(self._clock.wall_us(), {})
 
     async def close(self) -> None:
-        """Write down what was not written yet."""
+        """Save the newest counts."""
+        await super().close()
         if self._task is not None:
-            await self._task.close()
             self.tick()
             await self._write()
 
     def report(self) -> CostReport:
         """As of now."""
         self.tick()
-        return report(
+        return CostReport(
             self._ledger, self.prices, self._budget, self._linger.default_ms, self.linger_why
         )
 
     def topics(self, found: CostReport) -> list[TopicCost]:
-        """The topics' shares of a report that was made just now."""
+        """The topics' shares of a new report."""
         return topic_costs(self._ledger, found.so_far, self._sources.topic_names())
 
     @property
@@ -156,7 +142,7 @@ class CostKeeper:
 
     @property
     def entry_price(self) -> float:
-        """What the requests of one more journal entry cost, whatever is included."""
+        """The price of the requests of one more journal entry, without included amounts."""
         per_million = entry_requests(self._ledger, self._clock.wall_us()).by_kind
         return sum(
             self.prices.class_of(kind).per_million * count / 1e12
@@ -164,7 +150,7 @@ class CostKeeper:
         )
 
     def tick(self) -> None:
-        """Note what happened since the last one, and set the window if it is ours to set."""
+        """Count the usage since the last tick, and adjust the window if there is a budget."""
         now_us = self._clock.wall_us()
         self._ledger.note(now_us, self._observed())
         if self._budget is not None and self._longest_ms is not None:
@@ -178,20 +164,19 @@ class CostKeeper:
             )
             before_ms = self._linger.default_ms
             low, high = sorted((before_ms, chosen.linger_ms))
-            if high > low * _TOLD_FROM:
+            if high > low * _LOGGED_FROM:
                 _log.info("linger is %d ms, it was %d: %s", chosen.linger_ms, before_ms, chosen.why)
             self._linger.default_ms, self.linger_why = chosen.linger_ms, chosen.why
 
     def _observed(self) -> Observed:
         sources = self._sources
         received = sources.asked.received_bytes
-        counts: Counter[tuple[str, str]] = Counter()
+        requests: Counter[str] = Counter()
         for row in sources.counts.rows:
-            counts[row.purpose, row.kind] += row.requests
+            requests[f"{row.purpose} {row.kind}"] += row.requests
             received += row.bytes_received
         for kind, count in sources.asked.requests.items():
-            counts["tidier", kind] += count
-        requests = Counter(requests_of(counts))
+            requests[f"tidier {kind}"] += count
         open_seconds = sources.open_seconds
         seen = Observed(
             dict(requests - self._requests),
@@ -213,21 +198,12 @@ class CostKeeper:
             await self._clock.sleep(limits.COST_TICK_S)
 
     async def _write(self) -> None:
-        """A failure is shown, and the same is tried again with the next one: nothing that was
-        promised depends on it."""
+        """A failure is shown; the next write tries again."""
         self._written_s = self._clock.monotonic_s()
         body = msgspec.json.encode(self._ledger)
         try:
             await self._file.save_document(_DOCUMENT, body)
         except SebError as error:
-            self.failure = f"what the bucket costs cannot be written down: {error}"
+            self.failure = f"the costs of the bucket cannot be saved: {error}"
         else:
             self.failure = ""
-
-
-def _known(body: bytes | None) -> Ledger | None:
-    """None also for a document that another version wrote: counting begins anew then."""
-    try:
-        return None if body is None else msgspec.json.decode(body, type=Ledger)
-    except msgspec.DecodeError:
-        return None

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from seb_appliance import limits
 from seb_appliance.broker.counters import percentile_s
 from seb_appliance.clock import Clock
-from seb_appliance.tasks import Background, Supervisor
+from seb_appliance.tasks import Job
 from seb_appliance.ui.history import History, LagHistory, Pair, Sample, TopicRates
 
 
@@ -30,8 +30,10 @@ class Reading:
     came_in: Mapping[int, tuple[int, int]] = field(default_factory=dict)
 
 
-class HistoryKeeper:
+class HistoryKeeper(Job):
     """`read` is asked on the event loop, so it must be quick."""
+
+    name = "history"
 
     def __init__(self, read: Callable[[], Reading], clock: Clock) -> None:
         self.history = History()
@@ -39,14 +41,6 @@ class HistoryKeeper:
         self.rates = TopicRates()
         self._read = read
         self._clock = clock
-        self._task: Background | None = None
-
-    def start(self, supervisor: Supervisor) -> None:
-        self._task = supervisor.keep("history", self._run)
-
-    async def close(self) -> None:
-        if self._task is not None:
-            await self._task.close()
 
     async def _run(self) -> None:
         before, before_s = self._read(), self._clock.monotonic_s()

@@ -1,7 +1,7 @@
-"""The tidier: asks what is due, has it rewritten, and lets the writer put it in force.
+"""The tidier: rewrites objects when it is due, and lets the writer switch to the new ones.
 
-One thing at a time, each of which leaves the bucket whole if it is the last. Nothing is asked of
-the bucket while nothing is due.
+It does one step at a time; after each step the bucket is complete. While nothing is due it sends
+no requests to the bucket.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from seb_appliance.errors import CorruptObjectError, FencedError, SebError
 from seb_appliance.failpoints import Failpoints
 from seb_appliance.ops.jobs.snapshot_job import SnapshotKeeper
 from seb_appliance.storage.objects.cleanup import BucketCleaner
-from seb_appliance.tasks import Background, Supervisor
+from seb_appliance.tasks import Job
 from seb_appliance.traces import Span, Traces
 
 _log = logging.getLogger(__name__)
@@ -39,14 +39,15 @@ class TidierCounters:
     topics_trimmed: int = 0
     compactions: int = 0
     records_removed: int = 0
-    objects_condemned: int = 0
     objects_removed: int = 0
     entries_removed: int = 0
 
 
-class TidierKeeper:
-    """`failure`: why the last attempt came to nothing, in words; "" when it did not. `doing`: what
-    is under way, in words; "" for nothing."""
+class TidierKeeper(Job):
+    """`failure`: why the last attempt failed, "" if it succeeded. `doing`: the current step, "" for
+    none."""
+
+    name = "tidier"
 
     def __init__(
         self,
@@ -67,15 +68,14 @@ class TidierKeeper:
         self._snapshots = snapshots
         self._clock = clock
         self._failpoints = failpoints
-        self._task: Background | None = None
         self._retain_s = 0.0
         self._strays_s = 0.0
         self._measured = False
-        self._cleaned: tuple[int, int] | None = None  # the state of things when entries last went
+        self._cleaned: tuple[int, int] | None = None  # when entries were removed last
 
     @property
     def asked(self) -> Asked:
-        """What the child asked of the bucket."""
+        """The child's requests to the bucket."""
         return self._rewriter.asked
 
     @property
@@ -83,12 +83,8 @@ class TidierKeeper:
         """For how long entries have waited that should have been merged; 0 if there are none."""
         return self._tidying.overdue_s if self._task is not None else 0.0
 
-    def start(self, supervisor: Supervisor) -> None:
-        self._task = supervisor.keep("tidier", self._run)
-
     async def close(self) -> None:
-        if self._task is not None:
-            await self._task.close()
+        await super().close()
         await self._rewriter.close()
 
     async def _run(self) -> None:
@@ -99,17 +95,17 @@ class TidierKeeper:
                 if await self.step():
                     rest_s = min(self._clock.monotonic_s() - began_s, _RESTS_S_MAX)
                 self.failure = ""
-            except FencedError as error:  # who reads or writes will hear of it, too
+            except FencedError as error:  # readers and writers get this error, too
                 self.failure = error.detail
                 return
             except (SebError, SwitchRefusedError, OSError) as error:
-                # Nothing is lost by it: what was in force still is. Counted, shown, tried again.
+                # Nothing is lost: the old objects stay in use. Counted, shown, tried again.
                 self._failed(str(error))
                 rest_s = _AFTER_FAILURE_S
             except Exception as error:
                 self._failed(f"{type(error).__name__}: {error}")
                 self.doing = ""
-                # The supervisor's pause begins at 1 s, also after each run that was a long one.
+                # The supervisor pauses only 1 s after a run that was long.
                 await self._clock.sleep(_AFTER_FAILURE_S)
                 raise
             finally:
@@ -118,17 +114,17 @@ class TidierKeeper:
 
     def _failed(self, why: str) -> None:
         self.counters.failures += 1
-        self.failure = f"{self.doing or 'tidying'} came to nothing: {why}"
+        self.failure = f"{self.doing or 'tidying'} failed: {why}"
         _log.warning(self.failure)
 
     async def step(self) -> bool:
-        """Do the next thing that is due; False when there is none."""
+        """Do the next step that is due; False if there is none."""
         if not self._tidying.is_settled:
             return False
         return (
             await self._retain()
             or await self._condemn_strays()
-            or await self._condemn_unused()
+            or await self._condemn(self._tidying.unused())
             or await self._remove_objects()
             or await self._remove_entries()
             or await self._check_handed_over()
@@ -156,57 +152,56 @@ class TidierKeeper:
         began_us = self._clock.wall_us()
         try:
             made = await self._rewriter.rewrite(job)
-            self._failpoints.reach("K16")
-            await self._tidying.switch(job, made)
-            self._failpoints.reach("K17")
+            await self._switch(job, made)
         except BaseException as error:
-            self._strays_s = 0.0  # what was made is garbage, unless the switch comes in force yet
+            self._strays_s = 0.0  # new objects are garbage, unless the switch succeeds later
             if not isinstance(error, SwitchRefusedError):
                 self._tidying.compactions.failed(job.compactions)
             raise
         self._tidying.compactions.done(job.compactions)
-        self.counters.compactions += len(job.compactions)
-        self.counters.records_removed += made.records_removed
         self.counters.jobs += 1
-        self.counters.bytes_read += made.bytes_read
         self.counters.bytes_written += made.bytes_written
         if self._traces is not None:
-            self._traces.add(_span(self.doing, began_us, self._clock.wall_us(), made))
+            about: dict[str, str | int] = {
+                "seb.doing": self.doing,
+                "seb.bytes_read": made.bytes_read,
+                "seb.bytes_written": made.bytes_written,
+            }
+            self._traces.add(Span("tidy", began_us, self._clock.wall_us(), about))
         return True
 
     async def _check_handed_over(self) -> bool:
-        """What somebody else has compacted."""
+        """Check a compaction that was made outside, and switch to it."""
         external = self._tidying.external
         found = external.next()
         if found is None:
             return False
-        self.doing = f"checking a compaction of {found.topic} that was made elsewhere"
+        self.doing = f"checking a compaction of {found.topic} that was made outside"
         try:
-            if not self._tidying.is_in_force(made.key for made in found.job.made):
-                await self._check_and_switch(found.job)
+            if not self._tidying.stored.keys().issuperset(m.key for m in found.job.made):
+                await self._tidying.check_unchanged(found.job)
+                await self._switch(found.job, await self._rewriter.rewrite(found.job))
         except (SwitchRefusedError, CorruptObjectError) as error:
-            external.refused(found, str(error))
+            external.done(found, "refused", str(error))
         except BaseException as error:
-            if self._tidying.is_settled:  # else it may come into force yet: it is looked at then
+            if self._tidying.is_settled:  # else it may still take effect, and is checked then
                 external.failed(found, str(error))
             raise
         else:
-            external.in_force(found)
-        self._strays_s = 0.0  # what was made and is not in force is garbage now
+            external.done(found, "in_force")
+        self._strays_s = 0.0  # new objects that are not in use are garbage now
         return True
 
-    async def _check_and_switch(self, job: RewriteJob) -> None:
-        await self._tidying.check_unchanged(job)
-        checked = await self._rewriter.rewrite(job)
+    async def _switch(self, job: RewriteJob, made: Rewritten) -> None:
         self._failpoints.reach("K16")
-        await self._tidying.switch(job, checked)
+        await self._tidying.switch(job, made)
         self._failpoints.reach("K17")
         self.counters.compactions += len(job.compactions)
-        self.counters.records_removed += checked.records_removed
-        self.counters.bytes_read += checked.bytes_read
+        self.counters.records_removed += made.records_removed
+        self.counters.bytes_read += made.bytes_read
 
     async def _condemn_strays(self) -> bool:
-        """What a job, or a child of an earlier start, left behind unused."""
+        """Objects that a job, or a child of an earlier start, left unused."""
         now_s = self._clock.monotonic_s()
         if now_s < self._strays_s:
             return False
@@ -214,22 +209,15 @@ class TidierKeeper:
         strays = self._tidying.strays(await self._cleaner.list_objects())
         if not self._tidying.is_settled:
             return False
-        if strays:
-            await self._condemn(strays)
-        else:
+        if not strays:
             self._strays_s = now_s + _STRAYS_EVERY_S
-        return bool(strays)
+        return await self._condemn(strays)
 
-    async def _condemn_unused(self) -> bool:
-        unused = self._tidying.unused()
-        if unused:
-            await self._condemn(unused)
-        return bool(unused)
-
-    async def _condemn(self, keys: list[str]) -> None:
-        self.doing = f"condemning {len(keys)} objects"
-        await self._tidying.condemn(keys)
-        self.counters.objects_condemned += len(keys)
+    async def _condemn(self, keys: list[str]) -> bool:
+        if keys:
+            self.doing = f"condemning {len(keys)} objects"
+            await self._tidying.condemn(keys)
+        return bool(keys)
 
     async def _remove_objects(self) -> bool:
         keys = self._tidying.removable()
@@ -242,7 +230,7 @@ class TidierKeeper:
         return True
 
     async def _remove_entries(self) -> bool:
-        """Entries that are tidied, at or below the floor; looked at when one of both has moved."""
+        """Remove tidied entries at or below the floor; only when one of both has moved."""
         state = self._tidying.tidied_seq, self._snapshots.newest_seq
         if state == self._cleaned:
             return False
@@ -250,16 +238,11 @@ class TidierKeeper:
         removed = await self._cleaner.delete_entries(
             self._tidying.tidied_seq, self._tidying.writers, limits.ENTRIES_REMOVED_AT_ONCE
         )
-        self._tidying.entries_gone(self._cleaner.removed_until)
+        self._tidying.untidied.gone(self._cleaner.removed_until)
         self.counters.entries_removed += removed
         if removed < limits.ENTRIES_REMOVED_AT_ONCE:
             self._cleaned = state
         return removed > 0
-
-
-def _span(doing: str, began_us: int, ended_us: int, made: Rewritten) -> Span:
-    sizes = {"seb.bytes_read": made.bytes_read, "seb.bytes_written": made.bytes_written}
-    return Span("tidy", began_us, ended_us, {"seb.doing": doing, **sizes})
 
 
 def _words(job: RewriteJob) -> str:

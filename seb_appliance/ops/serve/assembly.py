@@ -9,10 +9,8 @@ import asyncio
 import contextlib
 import os
 import random
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
-from pathlib import Path
 
 from seb_appliance import limits
 from seb_appliance.api.server.parsing import Parser
@@ -20,7 +18,7 @@ from seb_appliance.broker.broker import Broker
 from seb_appliance.broker.ports import LoadedState
 from seb_appliance.broker.settings import BrokerSettings, TidySettings
 from seb_appliance.broker.upkeep.rewrite_jobs import Rewriter
-from seb_appliance.clock import Clock, SystemClock
+from seb_appliance.clock import SystemClock
 from seb_appliance.failpoints import Failpoints
 from seb_appliance.ops.host.data_directory import ensure_admin_key
 from seb_appliance.ops.host.otel import OtelTraces
@@ -51,16 +49,14 @@ from seb_appliance.storage.objects.section_source import BucketSections
 from seb_appliance.storage.recovery.opening import StartOptions, StartReport, open_journal
 from seb_appliance.storage.recovery.opening_followed import open_followed
 from seb_appliance.storage.recovery.snapshots import SnapshotSchedule, SnapshotStore
-from seb_appliance.storage.stores.counted import CountedStore
+from seb_appliance.storage.stores.counted import CountedStore, Purpose
 from seb_appliance.storage.stores.store_clock import StoreClock
 from seb_appliance.tasks import Supervisor
-from seb_appliance.traces import Traces
 
 # How long one entry takes to replay, in seconds, until a start has measured it (16 at a time).
 _REPLAY_S = {"memory": 0.0005, "disk": 0.0005, "s3": 0.01}
 _MEASURED_FROM = 100
-_SNAPSHOT_PATIENCE_S = 60.0
-_TIDIER_PATIENCE_S = 60.0
+_JOB_PATIENCE_S = 60.0
 
 
 def broker_settings(settings: Settings) -> BrokerSettings:
@@ -83,12 +79,10 @@ def broker_settings(settings: Settings) -> BrokerSettings:
     )
 
 
-@dataclass(slots=True)
 class Appliance:
-    """A broker that is in force, or follows the one that is, and what it stands on."""
+    """A broker that writes, or follows the appliance that writes, and everything it is built on.
+    Made by `open` and `open_standby`."""
 
-    settings: Settings
-    store: CountedStore
     database: StateDatabase
     follower: StateFollower
     journal: StoredJournal | FollowedJournal
@@ -98,137 +92,176 @@ class Appliance:
     last_used: LastUsedKeeper
     tidier: TidierKeeper
     cost: CostKeeper
-    loop_probe: LoopProbe
     key_index: SqliteKeyIndex
     broker: Broker
-    executor: ThreadPoolExecutor
-    failpoints: Failpoints
-    clock: StoreClock
+    traces: OtelTraces | None = None
     opened_s: float  # on the monotonic clock
-    traces: OtelTraces | None
-    supervisor: Supervisor
-    standby: StandbyKeeper | None = None  # there: it follows another appliance, and writes nothing
-    passwords: Passwords = field(default_factory=Passwords)
-    parser: Parser = field(default_factory=lambda: Parser(environment_without_settings()))
-    history: HistoryKeeper = field(init=False)
-    checks: CheckKeeper = field(init=False)
+    standby: StandbyKeeper | None = None  # set while it follows another appliance
 
-    def __post_init__(self) -> None:
-        self.history = HistoryKeeper(lambda: _reading(self), self.clock)
-        self.checks = CheckKeeper(self.settings, self.clock)
+    def __init__(self, settings: Settings, store: CountedStore, failpoints: Failpoints) -> None:
+        self.settings = settings
+        self.store = store
+        self.failpoints = failpoints
+        self.clock = StoreClock(SystemClock(), store)
+        self.supervisor = Supervisor(self.clock)
+        self.executor = ThreadPoolExecutor(2, thread_name_prefix="broker")
+        self.loop_probe = LoopProbe(self.clock)
+        self.passwords = Passwords()
+        self.parser = Parser(environment_without_settings())
+        self.history = HistoryKeeper(self._reading, self.clock)
+        self.checks = CheckKeeper(settings, self.clock)
 
     @classmethod
     async def open(
         cls, settings: Settings, store: CountedStore, failpoints: Failpoints, progress: Progress
     ) -> Appliance:
         """Bring local state up to the end of the journal, become the writer, start the broker.
-        Raises StartError: the sentence and the exit code are for the terminal."""
-        clock = StoreClock(SystemClock(), store)
+        Raises StartError with the sentence and the exit code for the terminal."""
+        appliance = cls(settings, store, failpoints)
         async with _database(settings) as database:
             journal, report = await open_journal(
                 store,
                 database,
                 settings.data,
                 _start_options(settings),
-                clock=clock,
+                clock=appliance.clock,
                 failpoints=failpoints,
                 random_bytes=os.urandom,
                 jitter=random.random,
                 progress=progress,
             )
-            store.purpose = "journal"  # the start is over: others have purposes of their own
-            return await cls._around(settings, store, failpoints, clock, database, journal, report)
+            await appliance._build(database, journal, report)
+        return appliance
 
     @classmethod
     async def open_standby(
         cls, settings: Settings, store: CountedStore, failpoints: Failpoints, progress: Progress
     ) -> Appliance | None:
         """Bring local state up to the end of the journal that another appliance writes, to follow
-        it; None: the one that wrote last was started from this data directory. Nothing is written
-        to the bucket. Raises StartError."""
-        clock = StoreClock(SystemClock(), store)
+        it. None if the last writer was started from this data directory. Writes nothing to the
+        bucket. Raises StartError."""
+        appliance = cls(settings, store, failpoints)
         async with _database(settings) as database:
             opened = await open_followed(
                 store,
                 database,
                 settings.data,
-                clock=clock,
+                clock=appliance.clock,
                 jitter=random.random,
                 progress=progress,
             )
             if opened is None:
                 await database.close()
                 return None
-            store.purpose = "journal"
             journal, report = opened
-            standby = await cls._around(
-                settings, store, failpoints, clock, database, journal, report
-            )
-            standby.standby = StandbyKeeper(
-                standby.broker, journal, standby.follower, clock, settings.follow_poll_ms
-            )
-            return standby
+            await appliance._build(database, journal, report)
+        appliance.standby = StandbyKeeper(
+            appliance.broker, journal, appliance.follower, appliance.clock, settings.follow_poll_ms
+        )
+        return appliance
 
-    @classmethod
-    async def _around(
-        cls,
-        settings: Settings,
-        store: CountedStore,
-        failpoints: Failpoints,
-        clock: StoreClock,
+    async def _build(
+        self,
         database: StateDatabase,
         journal: StoredJournal | FollowedJournal,
         report: StartReport,
-    ) -> Appliance:
-        """Everything that stands on an open journal."""
-        traces = _traces(settings, clock)
-        sections = _sections(settings, store, journal, clock, failpoints)
-        supervisor, follower = _supervised(database, clock, failpoints)
-        bucket = _snapshot_store(store, clock, failpoints)
-        snapshots = _snapshots(settings, bucket, database, follower, report, journal, clock)
-        loaded = await follower.load()
-        last_used = await _last_used(settings, loaded, clock)
-        keys = await _key_index(settings, journal, report)
-        broker = Broker(
+    ) -> None:
+        """Build everything that needs an open journal."""
+        settings, store, clock = self.settings, self.store, self.clock
+        store.purpose = "journal"  # from here on: other parts use purposes of their own
+        self.database, self.journal, self.report = database, journal, report
+        if settings.otlp_endpoint is not None:
+            self.traces = OtelTraces.to_collector(settings.otlp_endpoint, clock)
+        # A cache of a bucket that is a local disk, or memory, would only hold everything twice.
+        folder, cache = None, None
+        if settings.address.kind == "s3" and settings.cache_bytes:
+            folder = settings.data / "cache" / journal.bucket_id.hex()
+            cache = DiskCache(folder, settings.cache_bytes, self.failpoints)
+        self.sections = BucketSections(
+            store.used_for("read"), lambda ref: layout.object_key(journal.mode, ref), cache, clock
+        )
+        asyncio.get_running_loop().set_exception_handler(self.supervisor.handle)
+        self.follower = StateFollower(
+            database, clock=clock, failpoints=self.failpoints, supervisor=self.supervisor
+        )
+        # A snapshot that cannot be stored for a minute is given up: `failure` shows it, and the
+        # next one is made later.
+        bucket = SnapshotStore(self._retrying("snapshot"), self.failpoints)
+        self.snapshots = SnapshotKeeper(
+            database, self.follower, bucket, self._schedule(), settings.data / "snapshot.new"
+        )
+        await self._start_broker(await self.follower.load())
+        if settings.address.kind == "memory":  # no other process can read it
+            rewriter: Rewriter = ObjectRewriter(
+                self._retrying("tidier"), journal.mode, settings.data
+            )
+        else:
+            rewriter = ChildRewriter(settings, journal.mode, folder)
+        self.tidier = TidierKeeper(
+            self.broker.tidying,
+            rewriter,
+            BucketCleaner(self._retrying("tidier"), bucket, journal.mode, self.failpoints),
+            self.snapshots,
+            clock,
+            self.failpoints,
+            self.traces,
+        )
+        self.cost = CostKeeper(
+            settings.data / "local.sqlite",
+            Sources(store, self.broker, rewriter, bucket),
+            self.broker.linger,
+            self.broker.log_clock,
+            settings.price_list,
+            settings.budget,
+            longest_ms=settings.linger_max_ms if settings.linger_ms == "auto" else None,
+        )
+        await self.cost.load()
+        self.opened_s = clock.monotonic_s()
+
+    def _retrying(self, purpose: Purpose) -> RetryingStore:
+        """The bucket for a job in the background, which tries again for a minute."""
+        store = self.store.used_for(purpose)
+        return RetryingStore(store, self.clock, random.random, give_up_after_s=_JOB_PATIENCE_S)
+
+    def _schedule(self) -> SnapshotSchedule:
+        entry_s = _REPLAY_S[self.journal.durability]
+        if self.report.entries_replayed >= _MEASURED_FROM:
+            entry_s = self.report.replay_seconds / self.report.entries_replayed
+        return SnapshotSchedule(
+            self.clock,
+            entry_s=entry_s,
+            snapshot_seq=self.report.newest_snapshot_seq,
+            seq=self.journal.position.seq,
+        )
+
+    async def _start_broker(self, loaded: LoadedState) -> None:
+        data, journal = self.settings.data, self.journal
+        known = {row.api_key_id for row in loaded.api_keys}
+        self.last_used = await LastUsedKeeper.open(data / "local.sqlite", known, self.clock)
+        # If the local state was not of this bucket's log, the key index may not be of it either.
+        self.key_index = await SqliteKeyIndex.open(
+            data / "keyindex.sqlite", journal.bucket_id, trusted=self.report.began_from == "local"
+        )
+
+        def on_applied() -> None:
+            if isinstance(journal, StoredJournal):  # else the writer makes the snapshots
+                self.snapshots.applied(journal.position.seq)
+
+        self.broker = Broker(
             loaded,
             journal,
-            sections,
-            follower,
-            broker_settings(settings),
-            keys,
-            clock=clock,
-            executor=(executor := ThreadPoolExecutor(2, thread_name_prefix="broker")),
+            self.sections,
+            self.follower,
+            broker_settings(self.settings),
+            self.key_index,
+            clock=self.clock,
+            executor=self.executor,
             random_bytes=os.urandom,
-            failpoints=failpoints,
-            on_applied=_on_applied(snapshots, journal),
-            last_used=last_used.last_used,
-            supervisor=supervisor,
-            before_us=report.before_us,
-        )
-        rewriter = _rewriter(settings, store, journal, clock)
-        return cls(
-            settings=settings,
-            store=store,
-            database=database,
-            follower=follower,
-            journal=journal,
-            report=report,
-            sections=sections,
-            snapshots=snapshots,
-            last_used=last_used,
-            tidier=_tidier(
-                rewriter, store, bucket, journal, broker, snapshots, clock, failpoints, traces
-            ),
-            cost=await _cost(settings, Sources(store, broker, rewriter, bucket)),
-            loop_probe=LoopProbe(clock),
-            key_index=keys,
-            broker=broker,
-            executor=executor,
-            failpoints=failpoints,
-            clock=clock,
-            opened_s=clock.monotonic_s(),
-            traces=traces,
-            supervisor=supervisor,
+            failpoints=self.failpoints,
+            on_applied=on_applied,
+            last_used=self.last_used.last_used,
+            supervisor=self.supervisor,
+            before_us=self.report.before_us,
         )
 
     async def start(self) -> asyncio.Task[None]:
@@ -294,6 +327,23 @@ class Appliance:
         await asyncio.to_thread(self.executor.shutdown)
         await asyncio.to_thread(self.passwords.close)
 
+    def _reading(self) -> Reading:
+        broker, sections = self.broker, self.sections
+        counters = broker.counters
+        return Reading(
+            records_in=counters.records,
+            bytes_in=counters.entry_bytes,
+            entries=counters.entries,
+            records_out=counters.read_records,
+            sections_at_hand=sections.from_memory + sections.from_disk,
+            sections_fetched=sections.from_bucket,
+            bucket_requests=self.store.counts.requests(),
+            puts=tuple(counters.puts.counts),
+            size_bytes=broker.topics.totals().size_bytes,
+            lags=broker.groups.lags(limits.LAGS_SAMPLED),
+            came_in=counters.take_came_in(),
+        )
+
 
 @contextlib.asynccontextmanager
 async def _database(settings: Settings) -> AsyncIterator[StateDatabase]:
@@ -304,151 +354,6 @@ async def _database(settings: Settings) -> AsyncIterator[StateDatabase]:
     except BaseException:
         await database.close()
         raise
-
-
-def _supervised(
-    database: StateDatabase, clock: Clock, failpoints: Failpoints
-) -> tuple[Supervisor, StateFollower]:
-    supervisor = Supervisor(clock)
-    asyncio.get_running_loop().set_exception_handler(supervisor.handle)
-    return supervisor, StateFollower(
-        database, clock=clock, failpoints=failpoints, supervisor=supervisor
-    )
-
-
-def _on_applied(
-    snapshots: SnapshotKeeper, journal: StoredJournal | FollowedJournal
-) -> Callable[[], None]:
-    if isinstance(journal, FollowedJournal):
-        return lambda: None  # the writer makes the snapshots
-    return lambda: snapshots.applied(journal.position.seq)
-
-
-def _traces(settings: Settings, clock: Clock) -> OtelTraces | None:
-    if settings.otlp_endpoint is None:
-        return None
-    return OtelTraces.to_collector(settings.otlp_endpoint, clock)
-
-
-def _snapshot_store(store: CountedStore, clock: Clock, failpoints: Failpoints) -> SnapshotStore:
-    # One that cannot be stored for a minute is given up: `failure` says so, the next is made later.
-    retrying = _retrying(store.used_for("snapshot"), clock, _SNAPSHOT_PATIENCE_S)
-    return SnapshotStore(retrying, failpoints)
-
-
-def _snapshots(
-    settings: Settings,
-    bucket: SnapshotStore,
-    database: StateDatabase,
-    follower: StateFollower,
-    report: StartReport,
-    journal: StoredJournal | FollowedJournal,
-    clock: Clock,
-) -> SnapshotKeeper:
-    entry_s = _REPLAY_S[journal.durability]
-    if report.entries_replayed >= _MEASURED_FROM:
-        entry_s = report.replay_seconds / report.entries_replayed
-    schedule = SnapshotSchedule(
-        clock,
-        entry_s=entry_s,
-        snapshot_seq=report.newest_snapshot_seq,
-        seq=journal.position.seq,
-    )
-    return SnapshotKeeper(database, follower, bucket, schedule, settings.data / "snapshot.new")
-
-
-def _rewriter(
-    settings: Settings, store: CountedStore, journal: StoredJournal | FollowedJournal, clock: Clock
-) -> Rewriter:
-    if settings.address.kind != "memory":
-        return ChildRewriter(settings, journal.mode, _cache_folder(settings, journal))
-    # No other process can read it.
-    retrying = _retrying(store.used_for("tidier"), clock, _TIDIER_PATIENCE_S)
-    return ObjectRewriter(retrying, journal.mode, settings.data)
-
-
-def _retrying(store: CountedStore, clock: Clock, give_up_after_s: float) -> RetryingStore:
-    return RetryingStore(store, clock, random.random, give_up_after_s=give_up_after_s)
-
-
-async def _cost(settings: Settings, sources: Sources) -> CostKeeper:
-    return await CostKeeper.open(
-        settings.data / "local.sqlite",
-        sources,
-        sources.broker.linger,
-        sources.broker.log_clock,
-        settings.price_list,
-        settings.budget,
-        longest_ms=settings.linger_max_ms if settings.linger_ms == "auto" else None,
-    )
-
-
-def _tidier(
-    rewriter: Rewriter,
-    store: CountedStore,
-    bucket: SnapshotStore,
-    journal: StoredJournal | FollowedJournal,
-    broker: Broker,
-    snapshots: SnapshotKeeper,
-    clock: Clock,
-    failpoints: Failpoints,
-    traces: Traces | None,
-) -> TidierKeeper:
-    retrying = _retrying(store.used_for("tidier"), clock, _TIDIER_PATIENCE_S)
-    cleaner = BucketCleaner(retrying, bucket, journal.mode, failpoints)
-    return TidierKeeper(broker.tidying, rewriter, cleaner, snapshots, clock, failpoints, traces)
-
-
-async def _last_used(settings: Settings, loaded: LoadedState, clock: Clock) -> LastUsedKeeper:
-    known = {row.api_key_id for row in loaded.api_keys}
-    return await LastUsedKeeper.open(settings.data / "local.sqlite", known, clock)
-
-
-async def _key_index(
-    settings: Settings, journal: StoredJournal | FollowedJournal, report: StartReport
-) -> SqliteKeyIndex:
-    # Beside a local state that was not of this bucket's log, it may not be of it either.
-    trusted = report.began_from == "local"
-    path = settings.data / "keyindex.sqlite"
-    return await SqliteKeyIndex.open(path, journal.bucket_id, trusted=trusted)
-
-
-def _sections(
-    settings: Settings,
-    store: CountedStore,
-    journal: StoredJournal | FollowedJournal,
-    clock: Clock,
-    failpoints: Failpoints,
-) -> BucketSections:
-    folder = _cache_folder(settings, journal)
-    cache = None if folder is None else DiskCache(folder, settings.cache_bytes, failpoints)
-    bucket = store.used_for("read")
-    return BucketSections(bucket, lambda ref: layout.object_key(journal.mode, ref), cache, clock)
-
-
-def _cache_folder(settings: Settings, journal: StoredJournal | FollowedJournal) -> Path | None:
-    """A cache of a bucket that is a local disk, or memory, would only hold everything twice."""
-    if settings.address.kind != "s3" or not settings.cache_bytes:
-        return None
-    return settings.data / "cache" / journal.bucket_id.hex()
-
-
-def _reading(appliance: Appliance) -> Reading:
-    broker, sections = appliance.broker, appliance.sections
-    counters = broker.counters
-    return Reading(
-        records_in=counters.records,
-        bytes_in=counters.entry_bytes,
-        entries=counters.entries,
-        records_out=counters.read_records,
-        sections_at_hand=sections.from_memory + sections.from_disk,
-        sections_fetched=sections.from_bucket,
-        bucket_requests=appliance.store.counts.requests(),
-        puts=tuple(counters.puts.counts),
-        size_bytes=broker.topic_lists.totals().size_bytes,
-        lags=broker.groups.lags(limits.LAGS_SAMPLED),
-        came_in=counters.take_came_in(),
-    )
 
 
 def _start_options(settings: Settings) -> StartOptions:

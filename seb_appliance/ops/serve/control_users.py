@@ -1,12 +1,12 @@
-"""What `seb admin …` does to users of the admin page, through the command socket.
+"""The commands of `seb admin …` on users of the admin page, through the command socket.
 
-`set-password` (name, password) makes the first user, too: `admin` is there once it has a password.
+`set-password` (name, password) also creates the first user, `admin`.
 `add-user` (name, role, password), `remove-user` (name), `list-users`.
 """
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from seb_appliance.api.encoding.answers import format_time
 from seb_appliance.api.server.control import Answer, Arguments, Handler, argument
@@ -50,11 +50,12 @@ def handlers(broker: Broker, passwords: Passwords) -> dict[str, Handler]:
         return {"name": name}
 
     async def list_users(_arguments: Arguments) -> Answer:
-        users: list[dict[str, Any]] = [
-            {"name": user.name, "role": user.role, "set": format_time(user.set_us)}
-            for user in accounts.all()
-        ]
-        return {"users": users}
+        return {
+            "users": [
+                {"name": user.name, "role": user.role, "set": format_time(user.set_us)}
+                for user in accounts.all()
+            ]
+        }
 
     return {
         "set-password": set_password,

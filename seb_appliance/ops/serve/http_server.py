@@ -24,7 +24,7 @@ from seb_appliance.ops.serve.ui_facts import (
     bill_rows,
     checks_shown,
     cost_figures,
-    cost_of_change,
+    effects_of,
     setting_rows,
 )
 from seb_appliance.ui.app import router as admin_page
@@ -52,7 +52,9 @@ def ui_options(appliance: Appliance) -> UiOptions:
         snapshot=appliance.publish_snapshot,
         cost=lambda: cost_figures(appliance),
         bill=lambda: bill_rows(appliance),
-        setting_cost=partial(cost_of_change, appliance),
+        setting_cost=lambda topic, changes: effects_of(
+            appliance.broker, appliance.cost, topic, changes, appliance.clock.wall_us()
+        ),
         checks=lambda: checks_shown(appliance.checks),
         begin_check=appliance.checks.begin,
     )

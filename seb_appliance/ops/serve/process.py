@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 
 
 class Promotion:
-    """Of one standby. `asked` resolves when somebody asks for it; who asked waits until it is
-    `done` or `failed`. Once is enough: more who ask get the same answer."""
+    """The promotion of a standby. `asked` resolves at the first command; all commands wait until
+    the promotion is `done` or `failed`, and get the same answer."""
 
     def __init__(self, clock: Clock) -> None:
         loop = asyncio.get_running_loop()
@@ -44,14 +44,14 @@ class Promotion:
         self._asked_s = 0.0
 
     async def ask(self, _arguments: Mapping[str, str]) -> Answer:
-        """The command. Raises StartError: why it is still a standby."""
+        """The command. Raises StartError if it stays a standby."""
         if not self.asked.done():
             self._asked_s = self._clock.monotonic_s()
             self.asked.set_result(None)
         return dict(await asyncio.shield(self._answer))
 
     def done(self, appliance: Appliance) -> None:
-        """`appliance` writes, and answers."""
+        """`appliance` is the writer now."""
         seconds = self._clock.monotonic_s() - self._asked_s
         journal = appliance.journal
         self._answer.set_result(
@@ -63,8 +63,7 @@ class Promotion:
 
 
 async def refuse_promotion(_arguments: Mapping[str, str]) -> Answer:
-    """The command, where nobody is a standby."""
-    raise BadRequestError("This appliance is the writer already: there is nothing to promote.")
+    raise BadRequestError("This appliance is already the writer: there is nothing to promote.")
 
 
 _Opened = TypeVar("_Opened")
@@ -77,21 +76,21 @@ EXIT_FAILED = 70
 EXIT_UNFINISHED = 71
 EXIT_FENCED = 75
 _BACKLOG = 2048
-# A window of a thousand appends is garbage all at once, without cycles: looking for cycles after
-# every 700 objects took a tenth of the time.
+# A window of a thousand appends becomes garbage at once, without cycles: the default thresholds
+# took a tenth of the time.
 _GC_THRESHOLDS = (50_000, 20, 20)
 _TRY_PATH = "/v1/topics/greetings/records"
 _WORTH = {
-    "s3": "durable as that bucket",
-    "disk": "durable as this disk; use s3://… for more",
-    "memory": "gone when the process ends; for trying out only",
+    "s3": "as durable as that bucket",
+    "disk": "as durable as this disk; use s3://… for more",
+    "memory": "lost when the process ends; for tests only",
 }
 
 _OPEN = (
     "--durable-streams-open: every program on this machine may read, write and DELETE every topic "
-    "by /v1/stream, without an API key"
+    "through /v1/stream, without an API key"
 )
-_FILES_BESIDE_CONNECTIONS = 1_000  # the bucket's, SQLite's, the cache's: never starved by clients
+_FILES_BESIDE_CONNECTIONS = 1_000  # for the bucket, SQLite and the cache
 
 
 def serve(settings: Settings, console: Console) -> int:
@@ -111,7 +110,7 @@ def serve(settings: Settings, console: Console) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Process:
-    """What one process has, whatever it is to its bucket. `stop` resolves at a signal."""
+    """`stop` resolves at a signal."""
 
     settings: Settings
     listener: socket.socket
@@ -135,11 +134,11 @@ async def _serve(settings: Settings, listener: socket.socket, console: Console) 
         except StartError as error:
             if promotion is None:
                 raise
-            promotion.failed(error)  # and goes on as a standby, if it still is one
+            promotion.failed(error)  # continue as a standby, if it still is one
 
 
 async def _write(process: _Process, settings: Settings, promotion: Promotion | None = None) -> int:
-    """Be the writer until stopped or fenced; the exit code."""
+    """Run as the writer until stopped or fenced; the exit code."""
     console = process.console
     appliance = await _opened(process, settings, Appliance.open)
     if appliance is None:
@@ -147,12 +146,12 @@ async def _write(process: _Process, settings: Settings, promotion: Promotion | N
     drained = False
     try:
         writer = await appliance.start()
-        async with _doors(appliance, process.listener, {"promote": refuse_promotion}) as http:
+        async with _servers(appliance, process.listener, {"promote": refuse_promotion}) as http:
             _say_started(console, appliance, process.listener.getsockname()[1])
             if promotion is not None:
                 promotion.done(appliance)
             gc.collect()
-            gc.freeze()  # what lives now lives as long as the process: collections skip it
+            gc.freeze()  # the objects of the start stay until the end: collections skip them
             gc.set_threshold(*_GC_THRESHOLDS)
             waited_for: set[asyncio.Future[None]] = {writer, process.stop, http}
             await asyncio.wait(waited_for, return_when=asyncio.FIRST_COMPLETED)
@@ -166,8 +165,8 @@ async def _write(process: _Process, settings: Settings, promotion: Promotion | N
 
 
 async def _follow(process: _Process) -> Promotion | None:
-    """Be a standby until somebody asks for a promotion, which is returned; None when stopped, and
-    when this data directory wrote last, so that there is nobody to follow."""
+    """Run as a standby until a promotion is asked for; return it. None when stopped, or when this
+    data directory wrote last, so that there is no other writer to follow."""
     settings = process.settings
     while True:
         standby = await _opened(process, settings, Appliance.open_standby)
@@ -176,9 +175,9 @@ async def _follow(process: _Process) -> Promotion | None:
         promotion = Promotion(standby.clock)
         try:
             following = await standby.start()
-            # A second one on the same port: who knocks while there are no doors waits for the next.
-            knocked_at = process.listener.dup()
-            async with _doors(standby, knocked_at, {"promote": promotion.ask}) as http:
+            # A duplicate: connections made while no server runs wait in the listener for the next.
+            listener = process.listener.dup()
+            async with _servers(standby, listener, {"promote": promotion.ask}) as http:
                 _say_started(process.console, standby, process.listener.getsockname()[1])
                 waited_for = {following, process.stop, promotion.asked, http}
                 await asyncio.wait(waited_for, return_when=asyncio.FIRST_COMPLETED)
@@ -193,18 +192,23 @@ async def _follow(process: _Process) -> Promotion | None:
         if not isinstance(error, ReplayError):
             assert error is not None
             raise error
-        _log.warning("the journal cannot be followed any more (%s): beginning anew", error)
+        _log.warning("the journal cannot be followed any more (%s): starting again", error)
 
 
 async def _opened(process: _Process, settings: Settings, open_it: _Open[_Opened]) -> _Opened | None:
-    """What `open_it` gives; None if a signal to stop came first."""
+    """The result of `open_it`; None if a signal to stop came first."""
     store = make_store(settings, process.failpoints)
     opened: _Opened | None = None
     try:
         with start_progress(process.console) as progress:
             opening = asyncio.ensure_future(open_it(settings, store, process.failpoints, progress))
-            if await _unless_stopped(opening, process.stop):
+            either: set[asyncio.Future[Any]] = {opening, process.stop}
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+            if opening.done():
                 opened = opening.result()
+            else:
+                opening.cancel()
+                await asyncio.gather(opening, return_exceptions=True)
     finally:
         if opened is None:
             await store.close()
@@ -212,7 +216,7 @@ async def _opened(process: _Process, settings: Settings, open_it: _Open[_Opened]
 
 
 def _say_started(console: Console, appliance: Appliance, port: int) -> None:
-    """To people as a screen, to programs as a line."""
+    """Print a screen for people, or log a line for programs."""
     settings, journal = appliance.settings, appliance.journal
     if settings.log_format == "text":
         _show_started(console, appliance, port)
@@ -229,18 +233,6 @@ def _say_started(console: Console, appliance: Appliance, port: int) -> None:
         "entries_replayed": appliance.report.entries_replayed,
     }
     _log.info("serving", extra={FIELDS: fields})
-
-
-async def _unless_stopped(work: asyncio.Future[Any], stop: asyncio.Future[None]) -> bool:
-    """Whether `work` came to its end before a signal to stop did. Its error is raised."""
-    either: set[asyncio.Future[Any]] = {work, stop}
-    await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
-    if not work.done():
-        work.cancel()
-        await asyncio.gather(work, return_exceptions=True)
-        return False
-    work.result()
-    return True
 
 
 def _exit_code(
@@ -263,12 +255,11 @@ def _exit_code(
 
 
 @contextlib.asynccontextmanager
-async def _doors(
+async def _servers(
     appliance: Appliance, listener: socket.socket, more: Mapping[str, Handler]
 ) -> AsyncIterator[asyncio.Task[None]]:
-    """HTTP and the command socket, which knows `more` commands, too, open inside the block. Closes
-    `listener`. Gives the task that serves HTTP: it ends by itself only if it fails, which the end
-    of the block raises."""
+    """Serve HTTP and the command socket, with `more` commands, inside the block. Closes `listener`.
+    Yields the task that serves HTTP; if it fails, the end of the block raises its error."""
     from seb_appliance.api.server.control import serve_control
     from seb_appliance.ops.serve import control_users as users_at_the_machine
     from seb_appliance.ops.serve.http_server import HttpServer
@@ -292,7 +283,7 @@ async def _doors(
 
 
 def _allow_many_files() -> None:
-    """Raise our own limit of open files (by default 1,024), as far as we are allowed to."""
+    """Raise the limit of open files (1,024 by default), as far as the hard limit allows."""
     wanted = limits.CONNECTIONS_MAX + _FILES_BESIDE_CONNECTIONS
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard != resource.RLIM_INFINITY:
@@ -318,7 +309,8 @@ def _stop_signal() -> asyncio.Future[None]:
 
 @contextlib.contextmanager
 def _listening(settings: Settings) -> Iterator[socket.socket]:
-    """The listening socket, bound before anything is claimed: a taken port fences nobody."""
+    """The listening socket. It is bound before the bucket is claimed, so that a start on a used
+    port fences nobody."""
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -344,7 +336,7 @@ def _listening(settings: Settings) -> Iterator[socket.socket]:
 
 @contextlib.contextmanager
 def start_progress(console: Console) -> Iterator[Progress]:
-    """A callback for the start; on a terminal it shows a line that moves, elsewhere nothing."""
+    """A progress callback; it shows a status line on a terminal, elsewhere nothing."""
     status = Status("starting", console=console) if console.is_terminal else None
 
     def show_progress(done: int, total: int, phase: str) -> None:
@@ -356,16 +348,21 @@ def start_progress(console: Console) -> Iterator[Progress]:
 
 
 def _show_started(console: Console, appliance: Appliance, port: int) -> None:
-    """The lines that a newcomer needs next."""
     settings, report = appliance.settings, appliance.report
+    role = f"epoch {report.epoch}, fencing mode {report.mode}"
+    if appliance.standby is not None:
+        role = f"follows the writer ({role}); seb promote makes it the writer"
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
     url = f"http://{host}:{port}"
+    page = f"{url}/ui"
+    if not appliance.broker.accounts.all():
+        page += f"  no user exists yet: seb admin set-password --data {settings.data}"
     key_file = settings.data / FILE_NAME
     rows = [
         ("bucket", f"{appliance.store.description}  {_WORTH[appliance.journal.durability]}"),
-        _role(appliance),
+        ("writer" if appliance.standby is None else "standby", role),
         ("recovery", _recovery(appliance)),
-        ("admin page", _admin_page(appliance, url)),
+        ("admin page", page),
         ("API", f"{url}/schema"),
         ("admin key", f"in {key_file}"),
         (
@@ -374,7 +371,7 @@ def _show_started(console: Console, appliance: Appliance, port: int) -> None:
         ),
     ]
     if appliance.standby is not None:
-        rows[5:] = [("admin key", "as at the writer; all API keys work here, too")]
+        rows[5:] = [("admin key", "the same as at the writer; all API keys work here")]
     elif not key_file.exists():
         rows[5:] = [("admin key", f"not in {key_file}; seb admin reset-key makes a new one")]
     console.print(f"Seb Appliance {__version__}", highlight=False)
@@ -387,25 +384,9 @@ def _show_started(console: Console, appliance: Appliance, port: int) -> None:
             console.print(f"  {'warning':<11} {warning}", style="yellow", soft_wrap=True)
 
 
-def _role(appliance: Appliance) -> tuple[str, str]:
-    report = appliance.report
-    words = f"epoch {report.epoch}, fencing mode {report.mode}"
-    if appliance.standby is None:
-        return "writer", words
-    return "standby", f"follows the writer ({words}); seb promote makes it the writer"
-
-
-def _admin_page(appliance: Appliance, url: str) -> str:
-    page = f"{url}/ui"
-    if appliance.broker.accounts.all():
-        return page
-    data = appliance.settings.data
-    return f"{page}  nobody can log in yet: seb admin set-password --data {data}"
-
-
 def _recovery(appliance: Appliance) -> str:
     report, broker = appliance.report, appliance.broker
-    totals = broker.topic_lists.totals()
+    totals = broker.topics.totals()
     began = {"local": "local state", "empty": "an empty state"}.get(
         report.began_from, f"snapshot {report.began_seq}"
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import asdict
 from heapq import nlargest
 from typing import Final
 
@@ -39,7 +40,6 @@ from seb_appliance.broker.status import (
     WaitingStatus,
     measured,
 )
-from seb_appliance.ops.cost.bill import CostReport
 from seb_appliance.ops.jobs.cost_job import CostKeeper
 from seb_appliance.ops.serve.assembly import Appliance
 
@@ -49,7 +49,8 @@ _SHOWN: Final = 10  # topics that the key index is behind on
 def telemetry(appliance: Appliance) -> Telemetry:
     """All figures; called on the event loop, so it reads memory only."""
     broker, sections, tidier = appliance.broker, appliance.sections, appliance.tidier
-    objects, behind = broker.tidying.object_sizes, broker.gauges.groups_behind()
+    stored, behind = broker.tidying.stored.all(), broker.gauges.groups_behind()
+    objects = [(found.length, found.living_bytes) for found in stored]
     oldest_us, cost = broker.remembered.oldest_request_us, appliance.cost.report()
     return Telemetry(
         status=status(appliance),
@@ -89,15 +90,16 @@ def telemetry(appliance: Appliance) -> Telemetry:
         loop_delay_worst_s=appliance.loop_probe.worst_s,
         parsed_bodies=appliance.parser.parsed,
         parser_restarts=appliance.parser.restarts,
-        stored_bytes=cost.stored_bytes,
+        stored_bytes=cost.ledger.stored_bytes,
         linger_s=cost.linger_ms / 1000,
         cost_failing=bool(appliance.cost.failure),
     )
 
 
 def status(appliance: Appliance) -> Status:
-    clock = appliance.clock
+    broker, clock, snapshots = appliance.broker, appliance.clock, appliance.snapshots
     up_s = clock.monotonic_s() - appliance.opened_s
+    report, totals = appliance.cost.report(), broker.topics.totals()
     return Status(
         version=__version__,
         started=format_time(clock.wall_us() - int(up_s * 1_000_000)),
@@ -106,16 +108,43 @@ def status(appliance: Appliance) -> Status:
         journal=_journal(appliance),
         bucket=_bucket(appliance),
         state=StateStatus(appliance.follower.lag_entries, appliance.follower.failure),
-        snapshots=_snapshots(appliance),
+        snapshots=SnapshotStatus(
+            snapshots.newest_seq or None,
+            appliance.journal.position.seq - snapshots.newest_seq,
+            snapshots.failure,
+        ),
         remembered=_remembered(appliance),
         last_used=LastUsedStatus(appliance.last_used.failure),
         tidier=_tidier(appliance),
         key_index=_key_index(appliance),
-        waiting=_waiting(appliance),
-        shares=appliance.broker.gauges.shares(),
-        background=_background(appliance),
-        cost=_cost(appliance),
-        counts=_counts(appliance),
+        waiting=WaitingStatus(
+            pending_bytes=broker.pending.used,
+            pending_bytes_max=broker.pending.limit,
+            reading_bytes=broker.reading.used,
+            reading_bytes_max=broker.reading.limit,
+            waiting_readers=broker.waiting_readers,
+        ),
+        shares=broker.gauges.shares(),
+        background=[
+            BackgroundStatus(
+                task.name, task.is_essential, task.is_failing, task.failures, task.failure
+            )
+            for task in appliance.supervisor.tasks
+        ],
+        cost=CostStatus(
+            currency=report.prices.currency,
+            this_month=report.so_far.total,
+            forecast=report.forecast.total,
+            budget=None if report.budget is None else report.budget.amount,
+            linger_ms=report.linger_ms,
+            failure=appliance.cost.failure,
+        ),
+        counts=Counts(
+            topics=totals.topics,
+            groups=broker.groups.count,
+            api_keys=len(broker.access.all()),
+            records=totals.records,
+        ),
     )
 
 
@@ -155,12 +184,6 @@ def _bucket(appliance: Appliance) -> BucketStatus:
     )
 
 
-def _snapshots(appliance: Appliance) -> SnapshotStatus:
-    newest = appliance.snapshots.newest_seq
-    since = appliance.journal.position.seq - newest
-    return SnapshotStatus(newest or None, since, appliance.snapshots.failure)
-
-
 def _remembered(appliance: Appliance) -> RememberedStatus:
     kept = appliance.broker.remembered
     oldest_us = kept.oldest_request_us
@@ -176,27 +199,19 @@ def _remembered(appliance: Appliance) -> RememberedStatus:
 
 def _tidier(appliance: Appliance) -> TidierStatus:
     tidier, tidying = appliance.tidier, appliance.broker.tidying
-    counters, compaction = tidier.counters, tidying.compactions.progress()
+    compaction = tidying.compactions.progress()
     return TidierStatus(
         doing=tidier.doing,
         failure=tidier.failure,
-        waiting_entries=tidying.waiting_entries,
-        waiting_bytes=tidying.waiting_bytes,
+        waiting_entries=len(tidying.untidied.entries),
+        waiting_bytes=tidying.untidied.total_bytes,
         overdue_s=tidier.overdue_s,
-        objects=tidying.objects,
-        garbage=tidying.garbage,
-        jobs=counters.jobs,
-        failures=counters.failures,
-        bytes_read=counters.bytes_read,
-        bytes_written=counters.bytes_written,
-        topics_trimmed=counters.topics_trimmed,
+        objects=len(tidying.stored),
+        garbage=len(tidying.stored.garbage),
         compacted_topics=compaction.topics,
         compacted_bytes=compaction.total_bytes,
         dirty_bytes=compaction.dirty_bytes,
-        compactions=counters.compactions,
-        records_removed=counters.records_removed,
-        entries_removed=counters.entries_removed,
-        objects_removed=counters.objects_removed,
+        **asdict(tidier.counters),
     )
 
 
@@ -217,70 +232,35 @@ def _key_index(appliance: Appliance) -> KeyIndexStatus:
     )
 
 
-def _waiting(appliance: Appliance) -> WaitingStatus:
-    pending, reading = appliance.broker.pending, appliance.broker.reading
-    return WaitingStatus(
-        pending_bytes=pending.used,
-        pending_bytes_max=pending.limit,
-        reading_bytes=reading.used,
-        reading_bytes_max=reading.limit,
-        waiting_readers=appliance.broker.waiting_readers,
-    )
-
-
-def _background(appliance: Appliance) -> list[BackgroundStatus]:
-    return [
-        BackgroundStatus(task.name, task.is_essential, task.is_failing, task.failures, task.failure)
-        for task in appliance.supervisor.tasks
-    ]
-
-
-def _cost(appliance: Appliance) -> CostStatus:
-    found = appliance.cost.report()
-    return CostStatus(
-        currency=found.prices.currency,
-        this_month=found.so_far.total,
-        forecast=found.forecast.total,
-        budget=None if found.budget is None else found.budget.amount,
-        linger_ms=found.linger_ms,
-        failure=appliance.cost.failure,
-    )
-
-
-def _counts(appliance: Appliance) -> Counts:
-    broker = appliance.broker
-    totals = broker.topic_lists.totals()
-    return Counts(
-        topics=totals.topics,
-        groups=broker.groups.count,
-        api_keys=len(broker.access.all()),
-        records=totals.records,
-    )
-
-
 def cost(keeper: CostKeeper) -> CostOut:
     """As of now."""
     report = keeper.report()
     return CostOut(
-        month=report.month,
-        counted_since=format_time(report.counted_since_us),
-        until=format_time(report.until_us),
+        month=report.ledger.month.name,
+        counted_since=format_time(report.ledger.counted_since_us),
+        until=format_time(report.ledger.until_us),
         currency=report.prices.currency,
         prices=PricesOut(report.prices.name, report.prices.as_of),
         this_month=report.so_far.total,
         forecast=report.forecast.total,
-        stored_bytes=report.stored_bytes,
-        lines=_lines(report),
-        purposes=_purposes(report),
+        stored_bytes=report.ledger.stored_bytes,
+        lines=[
+            CostLine(now.what, now.quantity, now.unit, now.included, now.amount, then.amount)
+            for now, then in report.lines
+        ],
+        purposes=[
+            PurposeCost(purpose, requests, report.so_far.by_purpose.get(purpose, 0.0))
+            for purpose, requests in report.ledger.this_month.by_purpose.items()
+        ],
         topics=[
             TopicCost(
-                found.topic,
-                found.entries,
-                found.requests_amount,
-                found.storage_amount,
-                found.amount,
+                share.topic,
+                share.entries,
+                share.requests_amount,
+                share.storage_amount,
+                share.amount,
             )
-            for found in keeper.topics(report)
+            for share in keeper.topics(report)
         ],
         budget=BudgetOut(
             None if report.budget is None else report.budget.amount,
@@ -289,26 +269,6 @@ def cost(keeper: CostKeeper) -> CostOut:
         ),
         failure=keeper.failure,
     )
-
-
-def _lines(report: CostReport) -> list[CostLine]:
-    pairs = zip(report.so_far.lines, report.forecast.lines, strict=True)
-    return [
-        CostLine(now.what, now.quantity, now.unit, now.included, now.amount, then.amount)
-        for now, then in pairs
-    ]
-
-
-def _purposes(report: CostReport) -> list[PurposeCost]:
-    purposes: dict[str, dict[str, int]] = {}
-    for name, count in sorted(report.requests.items()):
-        purpose, _, kind = name.partition(" ")
-        purposes.setdefault(purpose, {})[kind] = count
-    amounts = report.so_far.by_purpose
-    return [
-        PurposeCost(purpose, requests, amounts.get(purpose, 0.0))
-        for purpose, requests in purposes.items()
-    ]
 
 
 def samples(

@@ -11,10 +11,8 @@ from seb_appliance import limits
 from seb_appliance.broker.broker import Broker
 from seb_appliance.broker.values import TopicView
 from seb_appliance.ops.cost import effects
-from seb_appliance.ops.cost.budget import words
 from seb_appliance.ops.cost.effects import Effect, Situation
-from seb_appliance.ops.cost.prices import Money
-from seb_appliance.ops.jobs.check_job import CheckKeeper, Found
+from seb_appliance.ops.jobs.check_job import CheckKeeper, CheckResult
 from seb_appliance.ops.jobs.cost_job import CostKeeper
 from seb_appliance.ops.serve.assembly import Appliance
 from seb_appliance.settings import SETTINGS
@@ -46,38 +44,26 @@ def setting_rows(appliance: Appliance) -> list[SettingRow]:
 def cost_figures(appliance: Appliance) -> list[Figure]:
     """What the bucket costs this month, and will have cost at its end."""
     found = appliance.cost.report()
-    so_far = Money(found.so_far.total, found.prices.currency)
-    note = f"forecast {words(Money(found.forecast.total, found.prices.currency))}"
+    note = f"forecast {found.prices.money(found.forecast.total)}"
     if found.budget is not None:
-        note += f" of {words(found.budget)}"
-    return [Figure("Cost this month", words(so_far), note)]
+        note += f" of {found.budget}"
+    return [Figure("Cost this month", found.prices.money(found.so_far.total), note)]
 
 
 def bill_rows(appliance: Appliance) -> list[BillRow]:
     """The same, line by line, with what it comes to."""
     found = appliance.cost.report()
-    currency = found.prices.currency
+    money = found.prices.money
     rows = [
         BillRow(
             now.what,
             f"{now.quantity:,.{0 if now.unit == 'requests' else 3}f} {now.unit}",
-            words(Money(now.amount, currency)),
-            words(Money(then.amount, currency)),
+            money(now.amount),
+            money(then.amount),
         )
-        for now, then in zip(found.so_far.lines, found.forecast.lines, strict=True)
+        for now, then in found.lines
     ]
-    so_far, forecast = found.so_far.total, found.forecast.total
-    total = BillRow("all", "", words(Money(so_far, currency)), words(Money(forecast, currency)))
-    return [*rows, total]
-
-
-def cost_of_change(
-    appliance: Appliance, topic: str, changes: Mapping[str, int | bool | str | None]
-) -> dict[str, str]:
-    """What changes of a topic's settings cost or save, in words, by setting."""
-    now_us = appliance.clock.wall_us()
-    found = effects_of(appliance.broker, appliance.cost, topic, changes, now_us)
-    return {effect.setting: effect.words for effect in found}
+    return [*rows, BillRow("all", "", money(found.so_far.total), money(found.forecast.total))]
 
 
 _SECOND_US = 1_000_000
@@ -89,14 +75,14 @@ def effects_of(
     topic: str,
     changes: Mapping[str, int | bool | str | None],
     now_us: int,
-) -> list[Effect]:
-    """The effects of `changes`, as `Broker.change_topic` takes them, as far as they change what
-    the bucket costs. Raises TopicNotFoundError."""
+) -> dict[str, str]:
+    """What changes of a topic's settings cost or save, in words, by setting. Raises
+    TopicNotFoundError."""
     view = broker.topics.get(topic)
     before = view.effective
     after = broker.topics.with_defaults(msgspec.structs.replace(view.settings, **changes))
     now = _situation(broker, cost, view, now_us)
-    found = []
+    found: list[Effect] = []
     if after.linger_ms != before.linger_ms:
         found.append(effects.linger(now, before.linger_ms or 0, after.linger_ms or 0))
     if (after.retention_ms, after.retention_bytes) != (
@@ -110,11 +96,11 @@ def effects_of(
         )
     if after.compression != before.compression:
         found.append(effects.compression(now, on=after.compression != "none"))
-    return found
+    return {effect.setting: effect.words for effect in found}
 
 
 def _situation(broker: Broker, cost: CostKeeper, view: TopicView, now_us: int) -> Situation:
-    """A topic gets as many bytes a second as it holds, over the time that it holds them for."""
+    """Assumes that the topic has received its bytes evenly over its age or retention time."""
     age_s = max(1.0, (now_us - view.created_us) / _SECOND_US)
     if view.effective.retention_ms is not None:
         age_s = min(age_s, view.effective.retention_ms / 1000)
@@ -177,7 +163,7 @@ def _verdict(words: str) -> str:
     }.get(words, f"{words[:1].upper()}{words[1:]}.")
 
 
-def _doctor(found: Found) -> tuple[list[Figure], list[Remark]]:
+def _doctor(found: CheckResult) -> tuple[list[Figure], list[Remark]]:
     bucket, machine = found.data.get("bucket", {}), found.data.get("machine", {})
     checks: Mapping[str, str] = bucket.get("checks", {})
     figures = [Figure("Store allows", bucket["store allows"])] if "store allows" in bucket else []
@@ -204,7 +190,7 @@ def _doctor(found: Found) -> tuple[list[Figure], list[Remark]]:
     return figures, remarks
 
 
-def _fsck(found: Found) -> tuple[list[Figure], list[Remark]]:
+def _fsck(found: CheckResult) -> tuple[list[Figure], list[Remark]]:
     counted: Mapping[str, Any] = found.data.get("looked_at", {})
     figures = [
         Figure(words, count(counted[name])) for name, words in _COUNTED.items() if name in counted

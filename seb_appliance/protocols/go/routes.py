@@ -319,7 +319,7 @@ async def get_topic(ctx: RequestContext) -> object:
     if not may_see(ctx.broker, ctx.call.key, topic):
         ctx.broker.authorize(ctx.call.key, "consume", topic)
     await _make_on_first_use(ctx.broker, ctx.call, topic)
-    written_us = await ctx.broker.topic_lists.last_write_us(topic)
+    written_us = await ctx.broker.topics.last_write_us(topic)
     view = ctx.broker.topics.get(topic)
     latest = format_time(view.created_us if written_us is None else written_us)
     body = f'{{"next_offset":{view.log_end_offset},"latest_commit_at":"{latest}"}}'

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final
 
 from litestar.types import ASGIApp
@@ -12,7 +13,7 @@ from litestar.types import ASGIApp
 from seb_appliance import limits, quantities
 from seb_appliance.broker.topics.names import Patterns, check_pattern
 from seb_appliance.broker.values import ApiKeyView
-from seb_appliance.errors import BadParameterError, BadRequestError, LastAdminKeyError
+from seb_appliance.errors import BadParameterError, BadRequestError
 from seb_appliance.formats.api_key_members import GRANT_OPERATIONS, QUOTAS, Grant, Quotas
 from seb_appliance.ui.forms import Form, parsed, time_field, time_us, whole
 from seb_appliance.ui.page_context import FormProblem, Routes, Visit, link
@@ -22,10 +23,8 @@ routes = Routes()
 _PER_PAGE: Final = 50
 _OVERLAPS: Final = ("0s", "1h", "24h", "7d", "30d")
 _PATH: Final = "/ui/api-keys"
-Refused = (BadRequestError, BadParameterError, LastAdminKeyError)
-FIELDS: Final = frozenset(
-    {"name", "description", "expires", *QUOTAS, "operation", "topics", "groups", "step"}
-)
+_SINGLE: Final = ("name", "description", "expires", *QUOTAS)  # fields with one value
+FIELDS: Final = frozenset({*_SINGLE, "operation", "topics", "groups", "step"})
 _EMPTY_ROWS: Final = 2
 _TOPICS_NAMED: Final = 6
 _AT_ONCE: Final = 100  # names matched without yielding to the event loop: up to a millisecond
@@ -62,114 +61,25 @@ async def show(visit: Visit) -> ASGIApp:
     )
 
 
-@routes.get("/api-keys/{api_key_id:str}")
-async def show_one(visit: Visit, api_key_id: str) -> ASGIApp:
-    return await _page(visit, visit.broker.access.get(api_key_id))
-
-
-@routes.get("/api-keys/new")
-async def ask(visit: Visit) -> ASGIApp:
-    return await _new(visit, Form([]))
-
-
-@routes.post("/api-keys/new", FIELDS)
-async def create(visit: Visit) -> ASGIApp:
+async def _new(visit: Visit, problem: FormProblem | None = None) -> ASGIApp:
     form = visit.form
-    if form.text("step") != "save":
-        return await _new(visit, form)
-    try:
-        members = members_of(form)
-        key, secret = await visit.broker.access.create(
-            members["name"],
-            members["grants"],
-            members["expires_us"],
-            description=members["description"],
-            quotas=Quotas(**members["quotas"]),
-            by=visit.actor,
-        )
-    except Refused as error:
-        return await _new(visit, form, error.detail)
-    return visit.page("api_key_secret", status=201, key=key, secret=secret, rotated=False)
-
-
-@routes.post("/api-keys/{api_key_id:str}", FIELDS)
-async def change(visit: Visit, api_key_id: str) -> ASGIApp:
-    key = visit.broker.access.get(api_key_id)
-    if visit.form.text("step") != "save":
-        return await _page(visit, key, visit.form)
-    try:
-        members = members_of(visit.form)
-        if visit.form.text("expires") == time_field(key.expires_us):
-            del members["expires_us"]  # the field shows no fractions of seconds
-        await visit.broker.access.change(key.api_key_id, members, visit.actor)
-    except Refused as error:
-        return await _page(visit, key, visit.form, error.detail)
-    return visit.see_other(f"{_PATH}/{api_key_id}", "The changes are saved.")
-
-
-@routes.post("/api-keys/{api_key_id:str}/disabled", {"disabled"})
-async def disable(visit: Visit, api_key_id: str) -> ASGIApp:
-    key, disabled = visit.broker.access.get(api_key_id), visit.form.text("disabled") == "yes"
-    try:
-        await visit.broker.access.change(key.api_key_id, {"disabled": disabled}, visit.actor)
-    except Refused as error:
-        return await _page(visit, key, None, error.detail)
-    words = "The API key is disabled." if disabled else "The API key is enabled."
-    return visit.see_other(f"{_PATH}/{api_key_id}", words)
-
-
-@routes.post("/api-keys/{api_key_id:str}/rotate", {"overlap"})
-async def rotate(visit: Visit, api_key_id: str) -> ASGIApp:
-    key, overlap = visit.broker.access.get(api_key_id), visit.form.text("overlap")
-    if overlap not in _OVERLAPS:
-        return await _page(visit, key, None, f"The overlap is one of {_OVERLAPS}.")
-    overlap_ms = quantities.duration_ms(overlap)
-    key, secret = await visit.broker.access.rotate(key.api_key_id, overlap_ms, visit.actor)
-    return visit.page("api_key_secret", status=201, key=key, secret=secret, rotated=True)
-
-
-@routes.post("/api-keys/{api_key_id:str}/revoke", {"id"})
-async def revoke(visit: Visit, api_key_id: str) -> ASGIApp:
-    key = visit.broker.access.get(api_key_id)
-    if visit.form.text("id") != key.api_key_id:
-        words = "This is not the id of the API key; nothing was revoked."
-        return await _page(visit, key, None, words)
-    try:
-        await visit.broker.access.revoke(key.api_key_id, visit.actor)
-    except Refused as error:
-        return await _page(visit, key, None, error.detail)
-    words = f"The API key {key.api_key_id} is revoked."
-    return visit.see_other(_PATH, words)
-
-
-def state_of(key: ApiKeyView, now_us: int) -> str:
-    if key.expires_us is not None and key.expires_us <= now_us:
-        return "expired"
-    return "disabled" if key.disabled else "active"
-
-
-async def _new(visit: Visit, form: Form, refused: str = "") -> ASGIApp:
-    values = values_of(form)
     return visit.page(
         "api_key_new",
         parts=["grant-rows"],
-        values=values,
+        values={name: form.text(name) for name in _SINGLE},
         quotas=QUOTAS.values(),
-        rows=await rows_of(form, visit.broker.topic_lists.names),
+        rows=await rows_of(_given(form), visit.broker.topics.names),
         path=f"{_PATH}/new",
-        problem=FormProblem(refused, values) if refused else None,
+        problem=problem,
     )
 
 
 async def _page(
-    visit: Visit, key: ApiKeyView, form: Form | None = None, refused: str = ""
+    visit: Visit, api_key_id: str, *, problem: FormProblem | None = None, with_form: bool = False
 ) -> ASGIApp:
-    """One API key, with what `form` asks for instead of what is in force."""
-    values = values_of_key(key) if form is None else values_of(form)
-    names = visit.broker.topic_lists.names
-    asked = rows_of_key(key, names) if form is None else rows_of(form, names)
-    rows = await asked
-    now_us = visit.now_us
+    """One API key; `with_form`: with the values of the submitted form instead of its own."""
+    key, form, now_us = visit.broker.access.get(api_key_id), visit.form, visit.now_us
+    own = [(one.operation, one.topics, one.groups) for one in key.grants]
     overlap_us = key.overlap_until_us
     return visit.page(
         "api_key",
@@ -179,17 +89,83 @@ async def _page(
         last_used_us=visit.broker.access.last_used.get(key.api_key_id),
         overlap_us=overlap_us if overlap_us is not None and overlap_us > now_us else None,
         overlaps=_OVERLAPS,
-        values=values,
+        values={name: form.text(name) for name in _SINGLE} if with_form else values_of_key(key),
         quotas=QUOTAS.values(),
-        rows=rows,
+        rows=await rows_of(_given(form) if with_form else own, visit.broker.topics.names),
         path=f"{_PATH}/{key.api_key_id}",
-        problem=FormProblem(refused, values) if refused else None,
+        problem=problem,
     )
 
 
-def values_of(form: Form) -> dict[str, str]:
-    """The fields that are there once, to show them again."""
-    return {name: form.text(name) for name in ("name", "description", "expires", *QUOTAS)}
+@routes.get("/api-keys/{api_key_id:str}")
+async def show_one(visit: Visit, api_key_id: str) -> ASGIApp:
+    return await _page(visit, api_key_id)
+
+
+@routes.get("/api-keys/new")
+async def ask(visit: Visit) -> ASGIApp:
+    return await _new(visit)
+
+
+@routes.post("/api-keys/new", FIELDS, again=_new)
+async def create(visit: Visit) -> ASGIApp:
+    if visit.form.text("step") != "save":
+        return await _new(visit)
+    members = members_of(visit.form)
+    key, secret = await visit.broker.access.create(
+        members["name"],
+        members["grants"],
+        members["expires_us"],
+        description=members["description"],
+        quotas=Quotas(**members["quotas"]),
+        by=visit.actor,
+    )
+    return visit.page("api_key_secret", status=201, key=key, secret=secret, rotated=False)
+
+
+@routes.post("/api-keys/{api_key_id:str}", FIELDS, again=partial(_page, with_form=True))
+async def change(visit: Visit, api_key_id: str) -> ASGIApp:
+    key = visit.broker.access.get(api_key_id)
+    if visit.form.text("step") != "save":
+        return await _page(visit, api_key_id, with_form=True)
+    members = members_of(visit.form)
+    if visit.form.text("expires") == time_field(key.expires_us):
+        del members["expires_us"]  # the field shows no fractions of seconds
+    await visit.broker.access.change(key.api_key_id, members, visit.actor)
+    return visit.see_other(f"{_PATH}/{api_key_id}", "The changes are saved.")
+
+
+@routes.post("/api-keys/{api_key_id:str}/disabled", {"disabled"}, again=_page)
+async def disable(visit: Visit, api_key_id: str) -> ASGIApp:
+    key, disabled = visit.broker.access.get(api_key_id), visit.form.text("disabled") == "yes"
+    await visit.broker.access.change(key.api_key_id, {"disabled": disabled}, visit.actor)
+    words = "The API key is disabled." if disabled else "The API key is enabled."
+    return visit.see_other(f"{_PATH}/{api_key_id}", words)
+
+
+@routes.post("/api-keys/{api_key_id:str}/rotate", {"overlap"}, again=_page)
+async def rotate(visit: Visit, api_key_id: str) -> ASGIApp:
+    key, overlap = visit.broker.access.get(api_key_id), visit.form.text("overlap")
+    if overlap not in _OVERLAPS:
+        raise BadRequestError(f"The overlap is one of {', '.join(_OVERLAPS)}.")
+    overlap_ms = quantities.duration_ms(overlap)
+    key, secret = await visit.broker.access.rotate(key.api_key_id, overlap_ms, visit.actor)
+    return visit.page("api_key_secret", status=201, key=key, secret=secret, rotated=True)
+
+
+@routes.post("/api-keys/{api_key_id:str}/revoke", {"id"}, again=_page)
+async def revoke(visit: Visit, api_key_id: str) -> ASGIApp:
+    key = visit.broker.access.get(api_key_id)
+    if visit.form.text("id") != key.api_key_id:
+        raise BadRequestError("This is not the id of the API key; nothing was revoked.")
+    await visit.broker.access.revoke(key.api_key_id, visit.actor)
+    return visit.see_other(_PATH, f"The API key {key.api_key_id} is revoked.")
+
+
+def state_of(key: ApiKeyView, now_us: int) -> str:
+    if key.expires_us is not None and key.expires_us <= now_us:
+        return "expired"
+    return "disabled" if key.disabled else "active"
 
 
 def values_of_key(key: ApiKeyView) -> dict[str, str]:
@@ -201,16 +177,6 @@ def values_of_key(key: ApiKeyView) -> dict[str, str]:
         "expires": time_field(key.expires_us),
         **{name: "" if n is None else QUOTAS[name].text(n) for name, n in given.items()},
     }
-
-
-async def rows_of(form: Form, topics: Callable[[], Sequence[str]]) -> list[GrantRow]:
-    """The grants of a form, and empty rows for more. `topics`: names of all there are, asked for
-    only if there is a grant."""
-    return await _rows(_given(form), topics)
-
-
-async def rows_of_key(key: ApiKeyView, topics: Callable[[], Sequence[str]]) -> list[GrantRow]:
-    return await _rows([(one.operation, one.topics, one.groups) for one in key.grants], topics)
 
 
 def members_of(form: Form) -> dict[str, Any]:
@@ -255,9 +221,11 @@ def _grant(operation: str, topics: str, groups: str) -> Grant:
     raise BadRequestError(f"An operation is one of {', '.join(GRANT_OPERATIONS)}.")
 
 
-async def _rows(
+async def rows_of(
     grants: Sequence[tuple[str, str, str]], topics: Callable[[], Sequence[str]]
 ) -> list[GrantRow]:
+    """Rows for grants (operation, topics, groups), and empty rows for more. `topics` gives the
+    names of all topics; it is called only if there is a grant."""
     matched: dict[str, _Matched] = {}
     wrong: dict[str, str] = {}
     for pattern in {pattern or "**" for _, pattern, _ in grants}:

@@ -11,7 +11,7 @@ from seb_appliance import limits
 from seb_appliance.broker.groups.consumer_groups import Sees
 from seb_appliance.broker.groups.groups import GroupTopicView, GroupView, ResetRow
 from seb_appliance.broker.values import From
-from seb_appliance.errors import BadNameError, BadParameterError, BadRequestError, NotFoundError
+from seb_appliance.errors import BadRequestError, RefusedError
 from seb_appliance.ui.forms import Form, time_field, time_us, whole
 from seb_appliance.ui.page_context import FormProblem, Routes, Visit, link
 from seb_appliance.ui.units import Chart, chart, count
@@ -62,16 +62,6 @@ async def show_one(visit: Visit, group: str) -> ASGIApp:
     return await _group_page(visit, group)
 
 
-@routes.post("/groups/{group:str}/delete", {"name"})
-async def delete(visit: Visit, group: str) -> ASGIApp:
-    typed = visit.form.text("name")
-    if typed != group:
-        words = "This is not the name of the group; nothing was deleted."
-        return await _group_page(visit, group, FormProblem(words, {"name": typed}))
-    await visit.broker.groups.delete(group, visit.actor)
-    return visit.see_other("/ui/groups", f"The group {group} is deleted.")
-
-
 async def _group_page(visit: Visit, group: str, problem: FormProblem | None = None) -> ASGIApp:
     """The page of one group, a hundred of its topics at a time. Raises GroupNotFoundError,
     BadRequestError."""
@@ -91,6 +81,14 @@ async def _group_page(visit: Visit, group: str, problem: FormProblem | None = No
         earlier=f"{path}?page={number - 1}" if number > 1 else "",
         following=f"{path}?page={number + 1}" if topics[number * _TOPICS_PER_PAGE :] else "",
     )
+
+
+@routes.post("/groups/{group:str}/delete", {"name"}, again=_group_page)
+async def delete(visit: Visit, group: str) -> ASGIApp:
+    if visit.form.text("name") != group:
+        raise BadRequestError("This is not the name of the group; nothing was deleted.")
+    await visit.broker.groups.delete(group, visit.actor)
+    return visit.see_other("/ui/groups", f"The group {group} is deleted.")
 
 
 def _only(topics: list[str]) -> Sees:
@@ -125,35 +123,18 @@ class Asked:
     body: str
 
 
-@routes.get("/groups/{group:str}/reset", _RESET_FIELDS)
-async def show_reset(visit: Visit, group: str) -> ASGIApp:
-    return await _reset_page(visit, group)
-
-
-@routes.post("/groups/{group:str}/reset", _RESET_FIELDS | {"stood"})
-async def reset(visit: Visit, group: str) -> ASGIApp:
-    rows = await _plan(visit, group)
-    if _stood(rows) != visit.form.raw("stood"):
-        words = "The group has moved since the preview; nothing was changed. Stop its consumers."
-        return await _reset_page(visit, group, words)
-    done = await visit.broker.groups.reset(group, rows, visit.actor)
-    notice = f"{group} was reset on {count(len(done))} topic{'' if len(done) == 1 else 's'}."
-    return visit.see_other(f"/ui/groups/{group}", notice)
-
-
-async def _reset_page(visit: Visit, group: str, moved: str = "") -> ASGIApp:
+async def _reset_page(visit: Visit, group: str, problem: FormProblem | None = None) -> ASGIApp:
     """The preview of a reset."""
     topics = visit.broker.groups.topics_of(group)  # raises GroupNotFoundError
     values = {name: visit.form.text(name) for name in _RESET_FIELDS}
     rows: list[ResetRow] = []
-    problem = FormProblem(moved, values) if moved else None
     asked = None
     if values["how"]:
         try:
             asked = _asked(visit.form)
             rows = await _plan(visit, group)
-        except (BadNameError, BadParameterError, BadRequestError, NotFoundError) as error:
-            problem = FormProblem(error.detail, values)
+        except RefusedError as error:
+            problem = problem or FormProblem.of(error, visit.form)
     return visit.page(
         "group_reset",
         group=group,
@@ -167,6 +148,23 @@ async def _reset_page(visit: Visit, group: str, moved: str = "") -> ASGIApp:
         topic_count=len(topics),
         problem=problem,
     )
+
+
+@routes.get("/groups/{group:str}/reset", _RESET_FIELDS)
+async def show_reset(visit: Visit, group: str) -> ASGIApp:
+    return await _reset_page(visit, group)
+
+
+@routes.post("/groups/{group:str}/reset", _RESET_FIELDS | {"stood"}, again=_reset_page)
+async def reset(visit: Visit, group: str) -> ASGIApp:
+    rows = await _plan(visit, group)
+    if _stood(rows) != visit.form.raw("stood"):
+        raise BadRequestError(
+            "The group has moved since the preview; nothing was changed. Stop its consumers."
+        )
+    done = await visit.broker.groups.reset(group, rows, visit.actor)
+    notice = f"{group} was reset on {count(len(done))} topic{'' if len(done) == 1 else 's'}."
+    return visit.see_other(f"/ui/groups/{group}", notice)
 
 
 async def _plan(visit: Visit, group: str) -> list[ResetRow]:

@@ -8,7 +8,7 @@ from litestar.types import ASGIApp
 
 from seb_appliance import limits
 from seb_appliance.broker.values import NewRecords, check_key, pack_headers
-from seb_appliance.errors import BadNameError, BadRequestError, NotFoundError, RecordTooLargeError
+from seb_appliance.errors import BadRequestError, NotFoundError
 from seb_appliance.ui.forms import Form
 from seb_appliance.ui.page_context import FormProblem, Routes, Visit
 from seb_appliance.ui.pages.records import RecordRow, number_of, parts, places, read_one, row
@@ -19,31 +19,26 @@ _FIELDS: Final = frozenset({"key", "headers", "value", "tombstone"})
 _SEND: Final = frozenset({"offset", "to"})
 
 
-@routes.get("/topics/{topic:str}/produce")
-async def show(visit: Visit, topic: str) -> ASGIApp:
-    return _produce_page(visit, topic, None)
-
-
-@routes.post("/topics/{topic:str}/produce", _FIELDS)
-async def produce(visit: Visit, topic: str) -> ASGIApp:
-    try:
-        records = _typed(visit.form)
-        stored = await visit.broker.appends.admin_produce(topic, records, visit.actor)
-    except (BadRequestError, RecordTooLargeError) as error:
-        problem = FormProblem(error.detail, visit.form.values)
-        return _produce_page(visit, topic, problem)
-    path = f"/ui/topics/{topic}/records/{stored.offset}"
-    return visit.see_other(path, f"Stored at offset {count(stored.offset)}.")
-
-
-def _produce_page(visit: Visit, topic: str, problem: FormProblem | None) -> ASGIApp:
-    empty = dict.fromkeys(_FIELDS, "")
+async def _produce_page(visit: Visit, topic: str, problem: FormProblem | None = None) -> ASGIApp:
     return visit.page(
         "produce",
         view=visit.broker.topics.get(topic),
         problem=problem,
-        values={**empty, **problem.values} if problem else empty,
+        values=dict.fromkeys(_FIELDS, "") | (problem.values if problem else {}),
     )
+
+
+@routes.get("/topics/{topic:str}/produce")
+async def show(visit: Visit, topic: str) -> ASGIApp:
+    return await _produce_page(visit, topic)
+
+
+@routes.post("/topics/{topic:str}/produce", _FIELDS, again=_produce_page)
+async def produce(visit: Visit, topic: str) -> ASGIApp:
+    records = _typed(visit.form)
+    stored = await visit.broker.appends.admin_produce(topic, records, visit.actor)
+    path = f"/ui/topics/{topic}/records/{stored.offset}"
+    return visit.see_other(path, f"Stored at offset {count(stored.offset)}.")
 
 
 def _typed(form: Form) -> NewRecords:
@@ -64,46 +59,36 @@ def _typed(form: Form) -> NewRecords:
     return NewRecords([value], [key], [pack_headers(headers)])
 
 
+async def _send_page(visit: Visit, topic: str, problem: FormProblem | None = None) -> ASGIApp:
+    view, to = visit.broker.topics.get(topic), visit.form.text("to")
+    rows: list[RecordRow] = []
+    size_bytes, target = 0, None
+    try:
+        records, rows = await _read(visit, topic, _offsets(visit.form))
+        size_bytes = sum(len(value or b"") for value in records.values)
+        target = visit.broker.topics.get(to) if to and not problem else None
+    except (BadRequestError, NotFoundError) as error:
+        problem = FormProblem.of(error, visit.form)
+    return visit.page(
+        "send", view=view, rows=rows, size_bytes=size_bytes, to=to, target=target, problem=problem
+    )
+
+
 @routes.get("/topics/{topic:str}/send", _SEND)
 async def preview(visit: Visit, topic: str) -> ASGIApp:
     return await _send_page(visit, topic)
 
 
-@routes.post("/topics/{topic:str}/send", _SEND)
+@routes.post("/topics/{topic:str}/send", _SEND, again=_send_page)
 async def send(visit: Visit, topic: str) -> ASGIApp:
-    to = visit.form.text("to")
-    try:
-        offsets = _offsets(visit.form)
-        records, _ = await _read(visit, topic, offsets)
-        told = {"from_topic": topic, "from_offsets": offsets}
-        stored = await visit.broker.appends.admin_produce(to, records, visit.actor, told)
-    except (BadRequestError, BadNameError, NotFoundError, RecordTooLargeError) as error:
-        return await _send_page(visit, topic, error.detail)
+    to, offsets = visit.form.text("to"), _offsets(visit.form)
+    records, _ = await _read(visit, topic, offsets)
+    source = {"from_topic": topic, "from_offsets": offsets}
+    stored = await visit.broker.appends.admin_produce(to, records, visit.actor, source)
     path = f"/ui/topics/{to}/records?start=offset&at={stored.offset}"
     what = "1 record" if stored.count == 1 else f"{count(stored.count)} records"
     words = f"{what} of {topic} copied to {to}, from offset {count(stored.offset)} on."
     return visit.see_other(path, words)
-
-
-async def _send_page(visit: Visit, topic: str, detail: str = "") -> ASGIApp:
-    view, to = visit.broker.topics.get(topic), visit.form.text("to")
-    rows: list[RecordRow] = []
-    size_bytes = 0
-    try:
-        records, rows = await _read(visit, topic, _offsets(visit.form))
-        size_bytes = sum(len(value or b"") for value in records.values)
-        target = visit.broker.topics.get(to) if to and not detail else None
-    except (BadRequestError, NotFoundError) as error:
-        detail, target = error.detail, None
-    return visit.page(
-        "send",
-        view=view,
-        rows=rows,
-        size_bytes=size_bytes,
-        to=to,
-        target=target,
-        problem=FormProblem(detail, {}) if detail else None,
-    )
 
 
 def _offsets(form: Form) -> list[int]:

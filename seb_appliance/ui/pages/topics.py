@@ -23,7 +23,6 @@ from seb_appliance.ui.pages.topic import (
     FORM,
     changes_of,
     defaults,
-    in_words,
     retention,
 )
 
@@ -45,24 +44,12 @@ class Line:
 
 @routes.get("/topics", {"match", "after"})
 async def show(visit: Visit) -> ASGIApp:
-    return await _list(visit, None)
+    return await _list(visit)
 
 
-@routes.post("/topics", FIELDS | {"name"})
-async def create(visit: Visit) -> ASGIApp:
-    name = visit.form.text("name")
-    try:
-        settings = TopicSettings(**changes_of(visit.form))
-        _, made = await visit.broker.topics.create(name, settings, visit.actor)
-    except RefusedError as error:
-        return await _list(visit, FormProblem(in_words(error), visit.form.values))
-    said = "is created" if made else "already exists, with these settings"
-    return visit.see_other(f"/ui/topics/{name}", f"The topic {name} {said}.")
-
-
-async def _list(visit: Visit, problem: FormProblem | None) -> ASGIApp:
+async def _list(visit: Visit, problem: FormProblem | None = None) -> ASGIApp:
     match, after = visit.form.text("match"), visit.form.text("after")
-    names = visit.broker.topic_lists.names()
+    names = visit.broker.topics.names()
     filter_problem = None
     found: list[str] = []
     try:
@@ -89,6 +76,15 @@ async def _list(visit: Visit, problem: FormProblem | None) -> ASGIApp:
     )
 
 
+@routes.post("/topics", FIELDS | {"name"}, again=_list)
+async def create(visit: Visit) -> ASGIApp:
+    name = visit.form.text("name")
+    settings = TopicSettings(**changes_of(visit.form))
+    _, made = await visit.broker.topics.create(name, settings, visit.actor)
+    said = "is created" if made else "already exists, with these settings"
+    return visit.see_other(f"/ui/topics/{name}", f"The topic {name} {said}.")
+
+
 async def _matching(names: Sequence[str], match: str, most: int) -> list[str]:
     """The first `most` names that a pattern matches; text without * is looked for anywhere in them.
     Raises BadNameError."""
@@ -111,12 +107,12 @@ async def _matching(names: Sequence[str], match: str, most: int) -> list[str]:
 
 async def _lines(visit: Visit, names: Sequence[str]) -> list[Line]:
     broker = visit.broker
-    readers = await broker.topic_lists.readers(names)
+    readers = await broker.topics.readers(names)
     lines = []
     for name in names:
         try:
             view = broker.topics.get(name)
-            last_us = await broker.topic_lists.last_write_us(name)
+            last_us = await broker.topics.last_write_us(name)
         except TopicNotFoundError:  # deleted meanwhile
             continue
         records = view.log_end_offset - view.log_start_offset

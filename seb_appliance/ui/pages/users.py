@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
-from typing import Final
+from typing import Final, cast
 
 from litestar.types import ASGIApp
 
@@ -11,7 +11,6 @@ from seb_appliance import limits
 from seb_appliance.broker.access.users import check_user_name
 from seb_appliance.broker.ports import UserRow
 from seb_appliance.errors import (
-    BadNameError,
     BadRequestError,
     ForbiddenError,
     NotFoundError,
@@ -23,7 +22,6 @@ from seb_appliance.ui.page_context import LOGIN, FormProblem, Routes, Visit
 
 routes = Routes()
 _PATH: Final = "/ui/users"
-_ROLES: Final[dict[str, Role]] = {"viewer": "viewer", "admin": "admin"}
 
 
 @routes.get("/login", {"next"}, role="anyone")
@@ -80,38 +78,38 @@ def _log_in_page(visit: Visit, way_back: str, problem: FormProblem | None = None
     )
 
 
+async def _users_page(visit: Visit, problem: FormProblem | None = None) -> ASGIApp:
+    return visit.page("users", users=visit.broker.accounts.all(), problem=problem)
+
+
 @routes.get("/users")
 async def show(visit: Visit) -> ASGIApp:
-    return visit.page("users", users=visit.broker.accounts.all(), problem=None)
+    return await _users_page(visit)
 
 
-@routes.post("/users", {"name", "role", "password"})
+@routes.post("/users", {"name", "role", "password"}, again=_users_page)
 async def add(visit: Visit) -> ASGIApp:
-    form, accounts = visit.form, visit.broker.accounts
-    name, role = form.text("name"), form.text("role")
-    try:
-        check_user_name(name)
-        known = _role(role)
-        password_hash = await _hash(visit)
-        await accounts.add(name, known, password_hash, visit.actor)
-    except (BadNameError, BadRequestError) as error:
-        problem = FormProblem(error.detail, {"name": name, "role": role})
-        return visit.page("users", users=accounts.all(), problem=problem)
+    name, role = visit.form.text("name"), visit.form.text("role")
+    check_user_name(name)
+    if role not in ("viewer", "admin"):
+        raise BadRequestError("The role is viewer or admin.")
+    await visit.broker.accounts.add(name, cast("Role", role), await _hash(visit), visit.actor)
     return visit.see_other(_PATH, f"{name} can log in, as {role}.")
+
+
+async def _user_page(visit: Visit, name: str, problem: FormProblem | None = None) -> ASGIApp:
+    return visit.page("user", user=_user(visit, name), problem=problem)
 
 
 @routes.get("/users/{name:str}")
 async def show_one(visit: Visit, name: str) -> ASGIApp:
-    return _page(visit, _user(visit, name))
+    return await _user_page(visit, name)
 
 
-@routes.post("/users/{name:str}/password", {"password"})
+@routes.post("/users/{name:str}/password", {"password"}, again=_user_page)
 async def set_password(visit: Visit, name: str) -> ASGIApp:
-    user = _user(visit, name)
-    try:
-        password_hash = await _hash(visit)
-    except BadRequestError as error:
-        return _page(visit, user, error.detail)
+    _user(visit, name)
+    password_hash = await _hash(visit)
     await visit.broker.accounts.set_password(name, password_hash, visit.actor)
     words = f"{name} has a new password, and is logged out everywhere."
     return visit.see_other(f"{_PATH}/{name}", words)
@@ -123,21 +121,15 @@ async def log_out_user(visit: Visit, name: str) -> ASGIApp:
     return visit.see_other(f"{_PATH}/{name}", f"{name} is logged out everywhere.")
 
 
-@routes.post("/users/{name:str}/remove", {"name"})
+@routes.post("/users/{name:str}/remove", {"name"}, again=_user_page)
 async def remove(visit: Visit, name: str) -> ASGIApp:
-    user = _user(visit, name)
+    _user(visit, name)
     if name == visit.user.name:  # so that at least one admin remains
         raise ForbiddenError("You cannot remove yourself. Another admin can do it.")
     if visit.form.text("name") != name:
-        return _page(visit, user, "This is not the name of the user; nobody was removed.")
+        raise BadRequestError("This is not the name of the user; nobody was removed.")
     await visit.broker.accounts.remove(name, visit.actor)
     return visit.see_other(_PATH, f"{name} is removed, and logged out.")
-
-
-def _role(text: str) -> Role:
-    if text not in _ROLES:
-        raise BadRequestError("The role is viewer or admin.")
-    return _ROLES[text]
 
 
 async def _hash(visit: Visit) -> str:
@@ -153,7 +145,3 @@ def _user(visit: Visit, name: str) -> UserRow:
     if user is None:
         raise NotFoundError(f"There is no user {name[:100]!r}.")
     return user
-
-
-def _page(visit: Visit, user: UserRow, refused: str = "") -> ASGIApp:
-    return visit.page("user", user=user, problem=FormProblem(refused, {}) if refused else None)

@@ -30,17 +30,17 @@ def test_a_shorter_window_costs_no_more_than_windows_fit_into_a_month() -> None:
 
 def test_where_puts_are_free_no_window_saves_money() -> None:
     found = effects.linger(Situation(PROVIDERS["hetzner"], entries_per_s=1), 1_000, 10_000)
-    assert (found.monthly, "no money to speak of" in found.words) == (0, True)
+    assert (found.monthly, "negligible cost" in found.words) == (0, True)
 
 
 def test_a_shorter_retention_says_what_goes() -> None:
     now = Situation(AWS, size_bytes=100 * 2**30, bytes_per_s=2**30 / 86_400)
     found = effects.retention(now, retention_ms=7 * 86_400_000)
-    assert found.words == "about 93GiB of its records go for ever, up to 2.30 USD a month less"
+    assert found.words == "about 93GiB of its records are deleted, up to 2.30 USD a month less"
     longer = effects.retention(now, retention_ms=200 * 86_400_000)
     assert longer.words.startswith("it grows to about 200GiB, up to 2.47 USD a month more")
     assert effects.retention(now, retention_bytes=2**30).setting == "retention_bytes"
-    assert effects.retention(now).words.startswith("nothing goes; each month it is 30GiB more")
+    assert effects.retention(now).words.startswith("nothing is deleted; each month adds 30GiB")
 
 
 def test_compression_is_told_by_what_it_did_before() -> None:

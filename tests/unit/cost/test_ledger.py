@@ -42,7 +42,7 @@ def test_what_is_stored_is_stored_also_while_nothing_runs() -> None:
     ledger = Ledger.begun(NOVEMBER.begin_us)
     ledger.note(NOVEMBER.begin_us, seen(stored=500))
     again = msgspec.json.decode(msgspec.json.encode(ledger), type=Ledger)
-    again.resume(NOVEMBER.begin_us + DAY_US)
+    again.pass_time(NOVEMBER.begin_us + DAY_US, {})
     assert again.this_month.byte_seconds == pytest.approx(500 * 86_400)
 
 
