@@ -257,7 +257,7 @@ async def test_an_import_that_broke_off_goes_on_and_doubles_nothing(
 ) -> None:
     monkeypatch.setattr("seb_appliance.protocols.go.files.FILES_AT_ONCE", 4)
     monkeypatch.setattr("seb_appliance.ops.serve.go_import._FILES_PER_ENTRY", 4)
-    monkeypatch.setattr("seb_appliance.protocols.go.objects.OBJECT_BYTES_MAX", 300)
+    monkeypatch.setattr("seb_appliance.protocols.go.files.OBJECT_BYTES_MAX", 300)
     old.small("a", 20).small("b", 20)
 
     def stop(done: int, _of: int, what: str) -> None:

@@ -32,8 +32,15 @@ from seb_appliance.formats.operations import StoredObject, StoredSection
 from seb_appliance.ops.host.data_directory import own_data_directory
 from seb_appliance.ops.host.stores import make_store
 from seb_appliance.ops.serve.assembly import Appliance
-from seb_appliance.protocols.go.files import OldBucket, OldFile, OldLog, OldTopics, look
-from seb_appliance.protocols.go.objects import Naming, ObjectMaker
+from seb_appliance.protocols.go.files import (
+    Naming,
+    ObjectMaker,
+    OldBucket,
+    OldFile,
+    OldLog,
+    OldTopics,
+    look,
+)
 from seb_appliance.settings import Settings
 from seb_appliance.storage.journal.replay import Progress
 from seb_appliance.storage.journal.retry import START_PATIENCE_S, RetryingStore, given_up

@@ -9,8 +9,7 @@ from seb_appliance.api.encoding.formats import register
 from seb_appliance.api.server.app import Protocol, openapi
 from seb_appliance.protocols import arrow, cloud_events
 from seb_appliance.protocols.durable_streams import reading, writing
-from seb_appliance.protocols.durable_streams.answers import answer_error
-from seb_appliance.protocols.durable_streams.headers import PREFIX
+from seb_appliance.protocols.durable_streams.wire import PREFIX, answer_error
 from seb_appliance.protocols.go import routes as go
 
 register(*cloud_events.FORMATS, *arrow.FORMATS)
