@@ -152,10 +152,10 @@ class Quantity(click.ParamType[int]):
 
 
 class Result:
-    """`data`: for programs; `text`: for people, or what makes it; `note`: goes to stderr."""
+    """`data`: for programs; `text`: for people, or what makes it of `data`; `note`: for stderr."""
 
     def __init__(
-        self, data: Any, text: str | Callable[[], str], exit_code: int = 0, note: str = ""
+        self, data: Any, text: str | Callable[[Any], str], exit_code: int = 0, note: str = ""
     ) -> None:
         self.data, self.text, self.exit_code, self.note = data, text, exit_code, note
 
@@ -163,7 +163,7 @@ class Result:
         if as_json:
             say_json(self.data)
         else:
-            say(self.text if isinstance(self.text, str) else self.text())
+            say(self.text if isinstance(self.text, str) else self.text(self.data))
             if self.note:
                 tell(self.note)
         return self.exit_code

@@ -51,7 +51,7 @@ def doctor(settings: Settings) -> Result:
         for name, item in report.data["settings"].items()
     }
     return Result(
-        report.data, lambda: outline(report.data | {"settings": values}), report.exit_code
+        report.data, lambda _: outline(report.data | {"settings": values}), report.exit_code
     )
 
 
@@ -75,7 +75,7 @@ def fsck(settings: Settings, **how: bool) -> Result:
         from seb_appliance.ops.serve.process import start_progress
     with start_progress(Console(stderr=True)) as show:
         found = asyncio.run(check(settings, show, **how))
-    return Result(found.data, lambda: _findings(found.data), found.exit_code)
+    return Result(found.data, _findings, found.exit_code)
 
 
 def _findings(data: Json) -> str:
@@ -119,7 +119,7 @@ def inspect(name: str, records: int, settings: Settings) -> Result:
         description = {"object": name, **describe(data, records=records)}
     except BadBatchError as error:
         raise StartError(f"{name}: {error.detail}") from error
-    return Result(description, lambda: outline(description))
+    return Result(description, outline)
 
 
 def _from_file(path: Path) -> bytes:

@@ -52,7 +52,7 @@ def list_profiles() -> Result:
     )
     return Result(
         {"file": str(profiles_file()), "profiles": shown},
-        lambda: table(("profile", "url", "key", ""), cells, "no profiles"),
+        lambda _: table(("profile", "url", "key", ""), cells, "no profiles"),
     )
 
 
