@@ -27,11 +27,11 @@ from seb_appliance.api.encoding.record_encoding import ValueShape, json_parts, n
 from seb_appliance.broker.broker import Broker
 from seb_appliance.broker.counters import Counters
 from seb_appliance.broker.ports import LoadedState
-from seb_appliance.broker.read.index import SectionIndex
-from seb_appliance.broker.read.index_rows import IndexRows
+from seb_appliance.broker.read.sections import SectionIndex
 from seb_appliance.broker.settings import BrokerSettings
 from seb_appliance.broker.shares import OPERATOR
 from seb_appliance.broker.topics.catalog import Catalog
+from seb_appliance.broker.topics.topic import IndexRows
 from seb_appliance.broker.values import ApiKeyView, From, NewRecords, ReadRequest, ReadResult
 from seb_appliance.clock import SystemClock
 from seb_appliance.formats.api_key_members import Grant

@@ -35,9 +35,8 @@ def parse_url(url: str) -> SplitResult:
     return parts
 
 
-def is_local(url: str) -> bool:
-    """Whether the appliance runs on this machine."""
-    host = parse_url(url).hostname or ""
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches it: 127.0.0.1, ::1, localhost."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -45,5 +44,5 @@ def is_local(url: str) -> bool:
 
 
 def path_of(*segments: str) -> str:
-    """`/v1/…`: a name that does not fit into a path is told by the appliance."""
+    """`/v1/…`. The appliance refuses names that are not valid."""
     return "/v1/" + "/".join(quote(segment, safe="") for segment in segments)

@@ -104,9 +104,7 @@ FOLLOWER_STALLED_S_MAX: Final = 10  # a follower that reads nothing for this tim
 FOLLOWER_PING_S: Final = 15
 FOLLOWING_BYTES_MAX: Final = 64 * MIB  # being sent to all followers
 FOLLOWED_PARTS_BYTES_MAX: Final = 8 * MIB  # encoded once for all followers of a topic
-FOLLOWED_TOPICS_MAX: Final = (
-    500  # by one stream: each of its events has the position in all of them
-)
+FOLLOWED_TOPICS_MAX: Final = 500  # by one stream; each event has all positions
 FOLLOWER_CURSORS_BYTES: Final = 32 * KIB  # of these positions, in one part
 PATTERNS_PER_FOLLOWER_MAX: Final = 100
 TICKETS_MAX: Final = 10_000  # about 5 MB
@@ -130,9 +128,7 @@ KEYS_PER_PAGE_MAX: Final = 1_000
 KEY_HISTORY_LOOKED_AT: Final = 10_000  # steps down a key's history before its offsets are scanned
 KEY_FILTER_BYTES_MAX: Final = 16 * MIB  # scanned by one read of a single record key
 KEY_INDEX_FRESH_S: Final = 10  # how long `fresh` waits for the index
-KEY_INDEX_GATHER_S: Final = (
-    0.02  # records are collected for this time before they are indexed together
-)
+KEY_INDEX_GATHER_S: Final = 0.02  # collects records to index together
 KEY_INDEX_ROUND_BYTES: Final = 16 * MIB  # indexed in one transaction
 KEY_INDEX_ROUND_RECORDS: Final = 100_000
 KEY_INDEX_ROUND_TOPICS: Final = 1_000
@@ -167,18 +163,14 @@ LAST_USED_WRITTEN_EVERY_S: Final = 60
 USERS_MAX: Final = 100
 PASSWORD_CHARACTERS_MIN: Final = 10
 PASSWORD_CHARACTERS_MAX: Final = 1_000
-PASSWORDS_WAITING_MAX: Final = (
-    16  # log-ins that wait; one is checked at a time, with 19 MiB of memory
-)
+PASSWORDS_WAITING_MAX: Final = 16  # log-ins; one is checked at a time
 USER_AGENT_CHARACTERS_MAX: Final = 200
 SESSIONS_MAX: Final = 1_000
 SESSION_IDLE_S: Final = 30 * 60
 SESSION_S_MAX: Final = 12 * 3600
 LOGINS_AT_ONCE: Final = 10  # per address, then one every LOGIN_EVERY_S
 LOGIN_EVERY_S: Final = 6
-LOGIN_STRANGERS: Final = (
-    6  # multiple of that, shared by addresses that never logged in to an account
-)
+LOGIN_STRANGERS: Final = 6  # times that, for addresses that never logged in
 LOGINS_WATCHED_MAX: Final = 10_000  # addresses and accounts
 FORM_BYTES_MAX: Final = 256 * KIB
 FORM_FIELDS_MAX: Final = 1_000
@@ -251,9 +243,7 @@ TIDY_OVERDUE_S: Final = 3600.0  # a job that is due for longer causes a warning
 ENTRIES_PER_JOB_MIN: Final = 64  # fewer are not merged, at any age
 ENTRIES_PER_JOB_MAX: Final = 10_000
 SMALL_OBJECTS_MAX: Final = 16  # this many small objects are merged
-SMALL_OBJECTS_AT_ONCE: Final = (
-    1_000  # upper bound of one merge, for imported files of the Go broker
-)
+SMALL_OBJECTS_AT_ONCE: Final = 1_000  # in one merge, for imported Go files
 REPACK_BYTES_MIN: Final = 1 * MIB
 GARBAGE_GRACE_MS_DEFAULT: Final = 3_600_000
 ENTRIES_REMOVED_AT_ONCE: Final = 1_000
@@ -271,13 +261,9 @@ COMPACTION_KEYS_BYTES: Final = 32 * MIB  # record keys in memory; more are sorte
 COMPACTION_SORTED_FILES_MAX: Final = 64  # of record keys; more are merged
 COMPACTION_FAILED_REST_S: Final = 600.0  # pause after a failed compaction of a topic
 EXTERNAL_COMPACTIONS_MAX: Final = 16  # running on clusters
-EXTERNAL_COMPACTION_IDLE_S: Final = (
-    3600.0  # a compaction without requests for this time is forgotten
-)
+EXTERNAL_COMPACTION_IDLE_S: Final = 3600.0  # without requests, it is forgotten
 EXTERNAL_COMPACTION_SECTIONS_MAX: Final = 100_000  # read by one of them: about 100 GB
-EXTERNAL_COMPACTION_NAMES_MAX: Final = (
-    10_000  # names for its segments, including those of failed tasks
-)
+EXTERNAL_COMPACTION_NAMES_MAX: Final = 10_000  # of segments, also of failed tasks
 HANDED_OVER_SEGMENTS_MAX: Final = 512  # that it creates; one entry names all of them
 HANDED_OVER_SEGMENT_BYTES_MAX: Final = 1024 * MIB
 

@@ -7,7 +7,6 @@ an error in each of them. No other module of this package reads the environment.
 from __future__ import annotations
 
 import difflib
-import ipaddress
 import os
 import re
 import tomllib
@@ -15,6 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from seb_appliance.addresses import is_loopback
 from seb_appliance.errors import ConfigurationError
 from seb_appliance.quantities import format_duration, format_size
 from seb_appliance.settings import SETTINGS, Setting, Settings, Value
@@ -36,17 +36,18 @@ def load(
     `environment` None means the process's own; `config` None means SEB_CONFIG, else no file.
     Raises ConfigurationError that names the setting and where it stands.
     """
-    variables = _variables(environment)
+    given = os.environ if environment is None else environment
+    variables = {name: value for name, value in given.items() if name.startswith("SEB_")}
     if config is None and CONFIG_VARIABLE in variables:
         config = Path(variables[CONFIG_VARIABLE])
     values: dict[str, Any] = {setting.attribute: setting.default for setting in SETTINGS}
     sources = {setting.name: "default" for setting in SETTINGS}
-    for source, given in (
+    for source, found in (
         (str(config), _from_file(config) if config is not None else {}),
         ("environment", _from_environment(variables)),
         ("flag", flags or {}),
     ):
-        for name, raw in given.items():
+        for name, raw in found.items():
             setting = _BY_NAME[name]
             where = {"environment": setting.variable, "flag": setting.flag}.get(source, source)
             values[setting.attribute] = _value(setting, raw, where)
@@ -86,59 +87,49 @@ def _check_relations(settings: Settings) -> None:
         raise ConfigurationError("follow needs a bucket that another process can write to")
     if settings.store_latency_ms and settings.address.kind == "s3":
         raise ConfigurationError("store_latency is for a directory or memory, not for s3://")
-    if settings.window_linger_ms > settings.ack_timeout_ms // 2:
+    linger, half_timeout = settings.window_linger_ms, settings.ack_timeout_ms // 2
+    limit = f"half of ack_timeout ({format_duration(settings.ack_timeout_ms)})"
+    if linger > half_timeout:
+        raise ConfigurationError(f"linger ({format_duration(linger)}) must be at most {limit}")
+    request, size = settings.max_request_bytes, format_size
+    if settings.max_record_bytes > request:
         raise ConfigurationError(
-            f"linger ({format_duration(settings.window_linger_ms)}) must be at most half of "
-            f"ack_timeout ({format_duration(settings.ack_timeout_ms)})"
+            f"max_record_bytes ({size(settings.max_record_bytes)}) is more than "
+            f"max_request_bytes ({size(request)})"
         )
-    if settings.max_record_bytes > settings.max_request_bytes:
+    if 2 * request > settings.max_pending_bytes:
         raise ConfigurationError(
-            f"max_record_bytes ({format_size(settings.max_record_bytes)}) is more than "
-            f"max_request_bytes ({format_size(settings.max_request_bytes)})"
-        )
-    if 2 * settings.max_request_bytes > settings.max_pending_bytes:
-        raise ConfigurationError(
-            f"max_pending_bytes ({format_size(settings.max_pending_bytes)}) must be at least twice "
-            f"max_request_bytes ({format_size(settings.max_request_bytes)}): one API key may hold "
-            "half of it"
+            f"max_pending_bytes ({size(settings.max_pending_bytes)}) must be at least twice "
+            f"max_request_bytes ({size(request)}): one API key may hold half of it"
         )
     for origin in settings.web_origins:
         if not _ORIGIN.fullmatch(origin):
             raise ConfigurationError(
-                f"cors_origins: {origin!r} is neither an origin, as https://a.example, nor *"
+                f"cors_origins: {origin!r} is neither an origin, such as https://a.example, nor *"
             )
-    _check_proxies(settings)
-    # Durable Streams without an API key are for programs of this machine.
-    if settings.durable_streams_open and not _is_loopback(settings.host):
+    if settings.durable_streams_open and not is_loopback(settings.host):
         raise ConfigurationError(
-            f"durable_streams_open is for this machine alone, and host {settings.host!r} is no "
-            "loopback address, as 127.0.0.1"
+            "durable_streams_open needs no API key, so host must be a loopback address such as "
+            f"127.0.0.1, not {settings.host!r}"
         )
-    _check_money(settings)
-
-
-def _check_proxies(settings: Settings) -> None:
-    try:
-        _ = settings.proxies
-    except ValueError as error:
+    _check_values(settings)
+    if settings.linger_ms == "auto" and settings.budget is None:
+        raise ConfigurationError("linger = auto needs a monthly_budget to keep to")
+    if settings.linger_ms == "auto" and not linger <= settings.linger_max_ms <= half_timeout:
         raise ConfigurationError(
-            f"trusted_proxies: {error}; give addresses and networks, as 127.0.0.1,10.0.0.0/8"
-        ) from error
+            f"linger_max ({format_duration(settings.linger_max_ms)}) must be at least the default "
+            f"linger ({format_duration(linger)}) and at most {limit}"
+        )
 
 
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
-
-
-def _check_money(settings: Settings) -> None:
+def _check_values(settings: Settings) -> None:
+    """What is parsed when it is used: prices, budget, proxies."""
     if (settings.prices == "own") != (settings.own_prices is not None):
         raise ConfigurationError("prices = own and own_prices go together: set both, or neither")
     for name, check in (
         ("own_prices", lambda: settings.price_list),
         ("monthly_budget", lambda: settings.budget),
+        ("trusted_proxies", lambda: settings.proxies),
     ):
         try:
             check()
@@ -150,21 +141,6 @@ def _check_money(settings: Settings) -> None:
             f"monthly_budget is in {budget.currency}, and the prices ({prices.name}) are in "
             f"{prices.currency}"
         )
-    if settings.linger_ms != "auto":
-        return
-    if budget is None:
-        raise ConfigurationError("linger = auto needs a monthly_budget to keep to")
-    if not settings.window_linger_ms <= settings.linger_max_ms <= settings.ack_timeout_ms // 2:
-        raise ConfigurationError(
-            f"linger_max ({format_duration(settings.linger_max_ms)}) must be at least the default "
-            f"linger ({format_duration(settings.window_linger_ms)}) and at most half of "
-            f"ack_timeout ({format_duration(settings.ack_timeout_ms)})"
-        )
-
-
-def _variables(environment: Mapping[str, str] | None) -> dict[str, str]:
-    given = os.environ if environment is None else environment
-    return {name: value for name, value in given.items() if name.startswith("SEB_")}
 
 
 def _from_environment(variables: Mapping[str, str]) -> dict[str, str]:

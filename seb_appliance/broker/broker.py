@@ -32,10 +32,9 @@ from seb_appliance.broker.ports import (
     SectionSource,
     State,
 )
-from seb_appliance.broker.read.index import SectionIndex
 from seb_appliance.broker.read.manifest import Manifests
 from seb_appliance.broker.read.reads import Reads
-from seb_appliance.broker.read.sections import SectionReader
+from seb_appliance.broker.read.sections import SectionIndex, SectionReader
 from seb_appliance.broker.read.waiting import (
     Follower,
     FollowerOfMany,
@@ -44,17 +43,14 @@ from seb_appliance.broker.read.waiting import (
     check_count,
 )
 from seb_appliance.broker.readiness import ReadinessCheck
-from seb_appliance.broker.record_keys.key_index import KeyIndex
+from seb_appliance.broker.record_keys.indexing import KeyIndex
 from seb_appliance.broker.record_keys.queries import RecordKeys, read_key
 from seb_appliance.broker.settings import BrokerSettings
 from seb_appliance.broker.shares import AllShares
 from seb_appliance.broker.streams.streams import Streams
 from seb_appliance.broker.topics.catalog import Catalog
 from seb_appliance.broker.topics.topic import Topic
-from seb_appliance.broker.topics.topics import TopicLists, Topics
-from seb_appliance.broker.upkeep.adopting import Adopting
-from seb_appliance.broker.upkeep.compaction import Compactions
-from seb_appliance.broker.upkeep.external_compactions import ExternalCompactions
+from seb_appliance.broker.topics.topics import Topics
 from seb_appliance.broker.upkeep.tidying import Tidying
 from seb_appliance.broker.values import (
     Readiness,
@@ -121,7 +117,17 @@ class Broker:
         index = SectionIndex(state, counters)
         self._make_reading(index, SectionReader(source, executor, counters), source, key_index)
         self._make_writing(loaded.next_topic_id, last_used, failpoints, index)
-        self._make_upkeep(index, source)
+        self.tidying = Tidying(
+            catalog,
+            index,
+            self._writes,
+            source,
+            self.log_clock,
+            settings,
+            shares,
+            random_bytes,
+            journal,
+        )
         self._make_readiness()
         self.gauges = Gauges(catalog, self._sequencer, shares)
 
@@ -140,7 +146,6 @@ class Broker:
         # Reads of the key index are no consumer's reads, and are counted apart.
         uncounted = Reads(catalog, index, sections, waiting, clock, Counters())
         self.record_keys = RecordKeys(catalog, uncounted, key_index, self.counters, clock, shares)
-        self.topic_lists = TopicLists(catalog, index)
 
     def _make_writing(
         self,
@@ -187,41 +192,11 @@ class Broker:
             durability=self._journal.durability,
             failpoints=failpoints,
         )
-        self.topics = Topics(catalog, writes, settings, self.linger, clock)
+        self.topics = Topics(catalog, index, writes, settings, self.linger, clock)
         self.streams = Streams(catalog, writes, self.appends, self._reads, self._waiting, log_clock)
         self.groups = ConsumerGroups(
             catalog, group_admission, self._reads, index, writes, log_clock.age_us
         )
-
-    def _make_upkeep(self, index: SectionIndex, source: SectionSource) -> None:
-        catalog, settings, journal = self._catalog, self._settings, self._journal
-        external = ExternalCompactions(
-            catalog,
-            source,
-            self.log_clock,
-            settings,
-            self._random_bytes,
-            self.shares,
-            bucket_id=journal.bucket_id,
-            epoch=lambda: journal.epoch,
-        )
-        self.tidying = Tidying(
-            catalog,
-            index,
-            self._writes.admission,
-            self._writes,
-            self.log_clock,
-            settings.tidy,
-            self._random_bytes,
-            bucket_id=journal.bucket_id,
-            epoch=lambda: journal.epoch,
-            linger=self.linger,
-            compactions=Compactions(
-                catalog, self.log_clock, settings, settings.tidy.segment_bytes, external.holds
-            ),
-            external=external,
-        )
-        self.adopting = Adopting(catalog, self._writes.admission, self._writes)
 
     def _make_readiness(self) -> None:
         self._readiness = ReadinessCheck(

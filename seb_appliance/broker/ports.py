@@ -9,7 +9,7 @@ from typing import Protocol
 
 from seb_appliance import limits
 from seb_appliance.broker.append.retry_results import Producer, RememberedRequest
-from seb_appliance.broker.read.index_rows import IndexRows
+from seb_appliance.broker.topics.topic import IndexRows
 from seb_appliance.formats.api_key_members import Grant, Quotas
 from seb_appliance.formats.columns import Bytes
 from seb_appliance.formats.contents import Contents, Section

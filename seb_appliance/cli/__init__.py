@@ -1,4 +1,4 @@
-"""The command line, `seb`. A command is imported when it is needed, so that each one starts fast.
+"""The command line, `seb`.
 
 Exit codes: 0 success, 1 failure, 130 interrupted. docs/OPERATIONS.md lists those of `seb serve`,
 docs/CLI.md those of the commands that talk to an appliance.
@@ -20,46 +20,68 @@ import click
 from seb_appliance import __version__
 
 INTERRUPTED: Final = 130
-# The commands in the order in which a newcomer needs them, and the modules that define them.
-_MODULES: Final = {
-    "serve": "serve",
-    "status": "status",
-    "cost": "status",
-    "produce": "records",
-    "consume": "records",
-    "tail": "records",
-    "topics": "topics",
-    "groups": "groups",
-    "record-keys": "record_keys",
-    "api-keys": "api_keys",
-    "apply": "apply",
-    "audit": "status",
-    "profiles": "profiles",
-    "completion": "profiles",
-    "export": "transfer",
-    "import": "transfer",
-    "bench": "bench",
-    "snapshot": "serve",
-    "promote": "admin",
-    "restore": "serve",
-    "clone": "serve",
-    "doctor": "checks",
-    "inspect": "checks",
-    "fsck": "checks",
-    "admin": "admin",
+# Each command, in the order of need: its module, and its help, which is shown without an import.
+_COMMANDS: Final = {
+    "serve": ("serve", "Run the appliance."),
+    "status": ("status", "Show the state of the appliance."),
+    "cost": ("status", "Show what the bucket costs this month, and the forecast."),
+    "produce": ("records", "Store each line of stdin as a record of TOPIC, in order."),
+    "consume": (
+        "records",
+        "Write the values of TOPIC's records to stdout, one a line, up to the log end.",
+    ),
+    "tail": ("records", "Write the values of TOPIC's new records to stdout, one a line."),
+    "topics": (
+        "topics",
+        "Topics: list (the default), create, fork, change, show, trim, reopen, delete.",
+    ),
+    "groups": ("groups", "Consumer groups: list (the default), show, commit, reset, delete."),
+    "record-keys": (
+        "record_keys",
+        "Record keys of a topic with a key index: list, latest, history, delete.",
+    ),
+    "api-keys": ("api_keys", "API keys: list (the default), create, show, change, rotate, revoke."),
+    "apply": ("apply", "Make topics, groups and API keys match FILE (- is stdin)."),
+    "audit": ("status", "Show who did what to topics, groups and API keys, newest first."),
+    "profiles": (
+        "profiles",
+        "Profiles (named URLs with API keys): list (the default), add, use, remove.",
+    ),
+    "completion": ("profiles", "Write the completion script for SHELL (bash, zsh or fish)."),
+    "export": ("transfer", "Write one topic as lines, or topics as files of the Go broker."),
+    "import": (
+        "transfer",
+        "Import topics of a Go broker's bucket with their offsets, or lines into one topic.",
+    ),
+    "bench": ("bench", "Measure an appliance, and check every record."),
+    "snapshot": ("serve", "Make a snapshot, so that the next start replays no journal entries."),
+    "promote": ("admin", "Make the standby on this machine the writer."),
+    "restore": (
+        "serve",
+        "Rebuild local state from the bucket alone, or go back to an earlier entry.",
+    ),
+    "clone": ("serve", "Copy a bucket to another one, object by object, with checks."),
+    "doctor": ("checks", "Check the settings, the bucket, the clock, the disk and SQLite."),
+    "inspect": ("checks", "Show the content of OBJECT."),
+    "fsck": ("checks", "Check the bucket: every entry, segment, snapshot, checksum and offset."),
+    "admin": ("admin", "Manage the appliance that runs on this machine."),
 }
 
 
 class _LazyGroup(click.Group):
-    """Imports the module of a command when the command is asked for."""
+    """Imports the module of a command when the command is used."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
-        return list(_MODULES)
+        return list(_COMMANDS)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in _COMMANDS.items()])
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
-        if cmd_name not in _MODULES:
+        if cmd_name not in _COMMANDS:
             return None
-        module = import_module(f"seb_appliance.cli.commands.{_MODULES[cmd_name]}")
+        module = import_module(f"seb_appliance.cli.commands.{_COMMANDS[cmd_name][0]}")
         attribute = "import_" if cmd_name == "import" else cmd_name.replace("-", "_")
         command: click.Command = getattr(module, attribute)
         return command

@@ -11,7 +11,7 @@ from typing import Any, Final, Self, TypeVar
 import msgspec
 
 from seb_appliance import __version__
-from seb_appliance.addresses import is_local, path_of
+from seb_appliance.addresses import is_loopback, parse_url, path_of
 from seb_appliance.cli.errors import (
     REFUSED,
     UNAVAILABLE,
@@ -87,7 +87,7 @@ def _key(settings: Settings, *, ours: bool) -> str:
     path = settings.key_file
     if path is None:
         # This machine's admin key is never sent to another machine.
-        if not is_local(settings.url):
+        if not is_loopback(parse_url(settings.url).hostname or ""):
             raise ConfigurationError(
                 f"no API key for {settings.url}: name a file that holds one with --key-file or "
                 "SEB_KEY_FILE, or a profile with --profile"

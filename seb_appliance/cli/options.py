@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -13,6 +14,8 @@ from click.shell_completion import CompletionItem
 
 from seb_appliance.cli.errors import CommandError
 from seb_appliance.cli.output import say, say_json, tell
+from seb_appliance.errors import ConfigurationError
+from seb_appliance.formats.declared import Declared
 from seb_appliance.quantities import READERS
 from seb_appliance.setting_sources import load
 from seb_appliance.settings import SETTINGS, Setting, Settings
@@ -20,7 +23,6 @@ from seb_appliance.settings import SETTINGS, Setting, Settings
 Command = TypeVar("Command", bound=Callable[..., Any])
 T = TypeVar("T")
 Json = dict[str, Any]
-Flags = dict[str, str | bool | None]
 Offer = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
 
 CONNECTION: Final = ("url", "key_file", "profile")
@@ -46,22 +48,43 @@ class ListsByDefault(click.Group):
 # Settings as flags.
 
 
-def with_settings(*names: str) -> Callable[[Command], Command]:
-    """Add `--config` and the flags of the named settings (without names: all of the appliance)."""
+def with_settings(*names: str) -> Callable[[Callable[..., T]], Callable[..., T]]:
+    """Hand the command `settings`: from `--config`, the flags of the named settings (without names:
+    all of the appliance), variables and defaults."""
     chosen = [s for s in SETTINGS if s.has_flag and (s.name in names if names else not s.client)]
 
-    def add(command: Command) -> Command:
+    def add(command: Callable[..., T]) -> Callable[..., T]:
+        @functools.wraps(command)
+        def loaded(config: Path | None, **given: Any) -> T:
+            flags = {setting.name: given.pop(setting.name) for setting in chosen}
+            return command(settings=_settings_from(config, flags), **given)
+
         for setting in reversed(chosen):
-            command = _option(setting)(command)
-        return file_option("--config", "Settings file (TOML). Also SEB_CONFIG.")(command)
+            loaded = _option(setting)(loaded)
+        return file_option("--config", "Settings file (TOML). Also SEB_CONFIG.")(loaded)
 
     return add
 
 
-def settings_from(config: Path | None, flags: Flags) -> Settings:
-    """The settings that apply; a flag that is None was not given."""
+def _settings_from(config: Path | None, flags: dict[str, Any]) -> Settings:
     given = {name: value for name, value in flags.items() if value is not None}
     return load(flags=given, config=config)
+
+
+def other_bucket(settings: Settings, flag: str, address: str, config: Path | None) -> Settings:
+    """Settings for the bucket or directory at `address`, which `flag` names: these, or those of the
+    file `config`. Raises ConfigurationError."""
+    bucket = address if ":" in address else f"file:{address}"
+    if config is None:
+        found = replace(settings, bucket=bucket)
+    else:
+        loaded = load(flags={"bucket": bucket}, environment={}, config=config)
+        found = replace(loaded, data=settings.data)
+    if found.address.kind == "memory":
+        raise ConfigurationError(
+            f"{flag} memory: does not outlive this command; name a bucket or a directory"
+        )
+    return found
 
 
 def _option(setting: Setting) -> Callable[[Command], Command]:
@@ -80,6 +103,32 @@ def _option(setting: Setting) -> Callable[[Command], Command]:
 def file_option(flag: str, text: str, **more: Any) -> Callable[[Command], Command]:
     kind = click.Path(path_type=Path, dir_okay=False)
     return click.option(flag, type=kind, help=text, **more)
+
+
+# Options for what is declared: the settings of a topic, the quotas of an API key.
+
+
+def declared_options(
+    declared: Mapping[str, Declared], unset: str = ""
+) -> Callable[[Command], Command]:
+    """A flag for each declaration. `unset`: the word for "no value", if there is one."""
+
+    def add(command: Command) -> Command:
+        for one in reversed(list(declared.values())):
+            text = f"{one.help} {unset}: {one.unset}." if unset else one.help
+            flag = f"--{one.word.replace('_', '-')}"
+            command = click.option(flag, metavar=one.metavar, help=text)(command)
+        return command
+
+    return add
+
+
+def declared_value(name: str, one: Declared, text: str, unset: str) -> Any:
+    """None for the word `unset`. Raises UsageError."""
+    try:
+        return None if text == unset else one.parse(text)
+    except ValueError as error:
+        raise click.UsageError(f"{name}: {error}") from error
 
 
 class Quantity(click.ParamType[int]):
@@ -137,11 +186,10 @@ def connects(command: Callable[..., Any]) -> Callable[..., Any]:
     @with_settings(*CONNECTION)
     @json_option
     @functools.wraps(command)
-    def connected(config: Path | None, **given: Any) -> Any:
+    def connected(settings: Settings, **given: Any) -> Any:
         from seb_appliance.cli.connection import HttpClient
 
-        flags = {name: given.pop(name) for name in CONNECTION}
-        with HttpClient.of(settings_from(config, flags)) as client:
+        with HttpClient.of(settings) as client:
             return command(client=client, **given)
 
     return connected
@@ -207,7 +255,7 @@ def _listed(path: str, rows: str, member: str) -> Callable[[click.Context], list
         from seb_appliance.client.transport import Connection, Endpoint
 
         given = {name: context.params.get(name) for name in CONNECTION}
-        settings = settings_from(context.params.get("config"), given)
+        settings = _settings_from(context.params.get("config"), given)
         endpoint = Endpoint(*url_and_key(settings, runs_commands=False))
 
         async def request() -> Any:

@@ -318,7 +318,6 @@ Event = (
 )
 Operation = Append | Event
 TopicEvent = TopicCreated | TopicForked | TopicChanged | TopicDeleted | TopicTrimmed | StreamSet
-TidyEvent = SegmentsReplaced | TopicCompacted | ObjectsCondemned | ObjectsRemoved
 
 
 OBJECTS_PER_SWITCH_MAX: Final = 1024

@@ -17,7 +17,7 @@ from typing import Final, ParamSpec, TypeVar
 
 from seb_appliance import limits
 from seb_appliance.broker.ports import PagedRow
-from seb_appliance.broker.read.index_rows import EntryPlace, IndexRows
+from seb_appliance.broker.topics.topic import EntryPlace, IndexRows
 from seb_appliance.errors import CorruptObjectError
 from seb_appliance.formats.contents import Section, decode_sections
 from seb_appliance.formats.entry import Entry

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Concatenate, Final, ParamSpec, TypeVar
 
 from seb_appliance import limits
-from seb_appliance.broker.record_keys.key_index import IndexedTopic, IndexRange, KeyOffsets, KeyRows
+from seb_appliance.broker.record_keys.indexing import IndexedTopic, IndexRange, KeyOffsets, KeyRows
 from seb_appliance.errors import CorruptObjectError
 from seb_appliance.state import files
 from seb_appliance.state import key_index_rows as rows
@@ -38,7 +38,7 @@ _PRAGMAS: Final = ("PRAGMA busy_timeout = 5000", "PRAGMA trusted_schema = OFF")
 
 
 class SqliteKeyIndex:
-    """See `broker.record_keys.key_index.KeyIndex`. Call `close` after the last query."""
+    """See `broker.record_keys.indexing.KeyIndex`. Call `close` after the last query."""
 
     def __init__(self, path: Path, bucket_id: bytes) -> None:
         """For `open` only."""

@@ -14,7 +14,7 @@ from typing import Any, Final
 from crc32c import crc32c
 
 from seb_appliance import limits
-from seb_appliance.broker.record_keys.key_index import (
+from seb_appliance.broker.record_keys.indexing import (
     IndexedTopic,
     IndexRange,
     KeyOffsets,

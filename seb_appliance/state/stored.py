@@ -209,8 +209,8 @@ def _readable_sections(tables: Tables, objects: Sequence[StoredObject], seq: int
 
 
 def _delete_unneeded(tables: Tables, topic_ids: Sequence[int]) -> None:
-    """Delete the rows of these topics that are not needed any more (`settle` in
-    broker/topics/topic.py), and bring their runs up to date."""
+    """Delete the rows of these topics that are not needed any more (`_settle` in
+    broker/topics/catalog.py), and bring their runs up to date."""
     if not topic_ids:
         return
     forks = _forks_of(tables, topic_ids)

@@ -144,7 +144,7 @@ def test_what_is_not_in_the_file_stays_and_is_told(seb: Seb) -> None:
     told = seb("apply", write(seb, "topics: {}\n"), "--diff")
     assert told.code == 0
     assert told.out == ""
-    assert "topic stays is not in the file; it stays\n" in told.err
+    assert "topic stays is not in the file and is kept\n" in told.err
     assert "API key" not in told.err  # a part that the file does not name is not looked at
     seb.good("topics", "show", "stays")
 
@@ -223,7 +223,7 @@ def test_no_secret_goes_into_a_file_of_somebody_else(
     secrets = seb.folder / "secrets"
     secrets.touch(mode=0o600)
     with monkeypatch.context() as patched:
-        patched.setattr("seb_appliance.cli.apply_changes.os.geteuid", lambda: os.getuid() + 1)
+        patched.setattr("seb_appliance.cli.commands.apply.os.geteuid", lambda: os.getuid() + 1)
         seb.refused("apply", path, "--secrets-file", str(secrets), code=78)
     assert changes(seb, path) == [("create", "api_key", "theirs")]
 
@@ -236,11 +236,11 @@ def test_a_secret_that_cannot_be_written_is_told_of_with_the_way_out(
 
     path = write(seb, "api_keys: {full: {grants: [admin]}}\n")
     with monkeypatch.context() as patched:
-        patched.setattr("seb_appliance.cli.apply_changes.os.write", full)
+        patched.setattr("seb_appliance.cli.commands.apply.os.write", full)
         sentence = seb.refused("apply", path, "--secrets-file", str(seb.folder / "secrets"))
     key = api_key(seb, "full")["api_key_id"]
-    assert f"the API key {key} is made, but its secret could not be written" in sentence
-    assert f"seb api-keys rotate {key} gives it another" in sentence
+    assert f"the API key {key} was created, but its secret could not be written" in sentence
+    assert f"seb api-keys rotate {key} gives it a new one" in sentence
 
 
 def test_what_is_refused_stops_it_and_the_same_command_goes_on_later(seb: Seb) -> None:
@@ -272,7 +272,10 @@ def test_an_api_key_that_may_have_been_made_is_told_of(
     path = write(seb, "api_keys: {lost: {grants: [admin]}}\n")
     told = seb("apply", path)
     assert told.code == 71
-    assert "create API key lost was made or not. If it is there, its secret is lost" in told.err
+    assert (
+        "create API key lost may have been made. If the API key exists, its secret is lost"
+        in told.err
+    )
 
 
 def test_an_interrupt_tells_how_far_it_came(seb: Seb, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -282,7 +285,7 @@ def test_an_interrupt_tells_how_far_it_came(seb: Seb, monkeypatch: pytest.Monkey
     monkeypatch.setattr(Admin, "create_topic", interrupted)
     told = seb("apply", write(seb, "topics: {interrupted: {}}\n"))
     assert told.code == 130
-    assert "Changes made: 0 of 1; create topic interrupted was made or not." in told.err
+    assert "Changes made: 0 of 1; create topic interrupted may have been made." in told.err
 
 
 def test_two_api_keys_of_one_name_are_refused_before_anything_is_done(seb: Seb) -> None:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import sys
 
 import pytest
 
-from seb_appliance.cli import record_lines
+from seb_appliance.cli.commands import records
 from seb_appliance.cli.errors import OutputError
 from seb_appliance.client import Admin, Producer
 from seb_appliance.client.leasing import Commits
@@ -89,7 +88,7 @@ def test_lines_are_stored_though_nobody_reads_the_answers(seb, topic, monkeypatc
     def nobody(_: str) -> None:
         raise BrokenPipeError
 
-    monkeypatch.setattr(sys.modules["seb_appliance.cli.commands.records"], "say", nobody)
+    monkeypatch.setattr(records, "say", nobody)
     told = seb.good("produce", topic, "--json", stdin=b"1\n" * 150_000)
     assert told.err == "150,000 records acknowledged, the last at offset 149,999\n"
 
@@ -137,10 +136,10 @@ def test_pages_follow_one_another(seb, topic, monkeypatch):
 def test_who_reads_a_topic_that_is_made_anew_is_told(seb, topic, monkeypatch, command):
     """Nothing of the new one is written: it would begin in its middle."""
     seb.good("produce", topic, stdin=b"0\n1\n2\n3\n4\n")
-    write, written = record_lines._write, []
+    write, written = records.write, []
 
-    def meanwhile(page, lines, *, is_terminal):
-        write(page, lines, is_terminal=is_terminal)
+    def meanwhile(page):
+        write(page)
         if not written:
             url, key = seb.appliance.base_url, seb.appliance.admin_key
             with Admin(url, key) as admin:
@@ -151,7 +150,7 @@ def test_who_reads_a_topic_that_is_made_anew_is_told(seb, topic, monkeypatch, co
                     producer.send(topic, "new")
         written.append(page)
 
-    monkeypatch.setattr(record_lines, "_write", meanwhile)
+    monkeypatch.setattr(records, "write", meanwhile)
     monkeypatch.setattr("seb_appliance.client.reading.limits.FETCH_RECORDS_MAX", 1)
     told = seb(*command, topic, "--offset", "0")
     assert told.code == 1
@@ -242,7 +241,7 @@ def test_a_full_output_is_told_and_what_it_does_not_hold_is_not_committed(
 
     seb.good("produce", topic, stdin=b"0\n1\n2\n")
     with monkeypatch.context() as patch:
-        patch.setattr("seb_appliance.cli.record_lines.write", full)
+        patch.setattr("seb_appliance.cli.commands.records.write", full)
         told = seb.refused("consume", topic, "--group", topic, "--commit", *flags, code=74)
     assert told == (
         f"cannot write to stdout (No space left on device); what comes before offset {whole} is "

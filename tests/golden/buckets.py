@@ -117,7 +117,7 @@ async def _adopt(place: Place) -> None:
     """Files of a Go broker become a topic, which goes on behind them."""
     await place.start()
     await place.broker.topics.create("adopted", TopicSettings())
-    await place.broker.adopting.adopt(await place.old_files("adopted", 0, 3, 1, 4))
+    await place.broker.tidying.adopt(await place.old_files("adopted", 0, 3, 1, 4))
     await place.produce("adopted", 2)
     await _stop(place)
 

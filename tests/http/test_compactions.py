@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from seb_appliance import limits
-from seb_appliance.broker.upkeep.compaction import Compactions
+from seb_appliance.broker.upkeep.due import Compactions
 from seb_appliance.storage.stores.object_store import SignedPut
 from tests.support.appliance import RunningAppliance, running_appliance
 from tests.support.documented import check_documented

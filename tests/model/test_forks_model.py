@@ -66,7 +66,7 @@ class Model:
     async def adopt(self, name: str, log: Log) -> None:
         """The topic was a Go broker's."""
         counts = [self.chance.randint(1, 9) for _ in range(self.chance.randint(1, 6))]
-        await self.place.broker.adopting.adopt(await self.place.old_files(name, 0, *counts))
+        await self.place.broker.tidying.adopt(await self.place.old_files(name, 0, *counts))
         log.end = sum(counts)
         log.records = {n: (n, None, f"{name} {n}".encode()) for n in range(log.end)}
 

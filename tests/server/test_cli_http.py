@@ -153,7 +153,7 @@ def test_a_file_is_applied_exported_and_then_makes_no_difference(tmp_path: Path)
             _, err = applying.communicate(timeout=30)
         assert applying.returncode == 0
         assert err.startswith(b"API key admin (")
-        assert err.endswith(b") is not in the file; it stays\n")
+        assert err.endswith(b") is not in the file and is kept\n")
         assert [json.loads(line)["name"] for line in secrets.read_text().splitlines()] == [
             "checkout",
             "lake",

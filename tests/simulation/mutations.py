@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from typing import Any
 from unittest import mock
 
@@ -20,7 +19,7 @@ from seb_appliance.broker.append.deduplication import Deduplication
 from seb_appliance.broker.append.window import Window
 from seb_appliance.broker.groups.admission import GroupAdmission
 from seb_appliance.broker.log_clock import LogClock
-from seb_appliance.broker.upkeep import compaction
+from seb_appliance.broker.upkeep import due
 from seb_appliance.broker.upkeep.tidying import Tidying
 from seb_appliance.errors import ObjectExistsError, OutcomeUnknownError, StoreUncertainError
 from seb_appliance.formats.entry import Position
@@ -187,29 +186,28 @@ def oldest_of_each_key_kept() -> contextlib.AbstractContextManager[Any]:
 def tombstones_dropped_early() -> contextlib.AbstractContextManager[Any]:
     """Compaction leaves out tombstones although older records lie before what it goes over, or in
     it."""
-    due_rows = compaction.due_rows
+    due_rows = due.due_rows
 
-    def due(*arguments: Any) -> tuple[int, int] | None:
+    def later_rows(*arguments: Any) -> tuple[int, int] | None:
         rows = due_rows(*arguments)
         return (1, rows[1]) if rows is not None and rows[0] == 0 and rows[1] > 1 else rows
 
-    plan = compaction.Compactions._plan
+    plan = due.Compactions._plan
 
     def planned(self: Any, topics: Any) -> Any:
-        found = plan(self, topics)
+        compactions, places = plan(self, topics)
         now_us = self._clock.wall_us()
-        early = tuple(replace_until(item, now_us) for item in found.compactions)
-        return replace(found, compactions=early)
+        return tuple(replace_until(item, now_us) for item in compactions), places
 
     patches = contextlib.ExitStack()
-    patches.enter_context(mock.patch.object(compaction, "due_rows", due))
-    patches.enter_context(mock.patch.object(compaction.Compactions, "_plan", planned))
+    patches.enter_context(mock.patch.object(due, "due_rows", later_rows))
+    patches.enter_context(mock.patch.object(due.Compactions, "_plan", planned))
     patches.enter_context(mock.patch.object(Tidying, "_keeps_tombstones_now", return_value=False))
     return patches
 
 
-def replace_until(item: compaction.Compaction, until_us: int) -> compaction.Compaction:
-    return compaction.Compaction(
+def replace_until(item: due.Compaction, until_us: int) -> due.Compaction:
+    return due.Compaction(
         item.topic_id, item.name, item.base_offset, item.last_offset, until_us, item.last_offset + 1
     )
 

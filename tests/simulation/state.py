@@ -14,7 +14,7 @@ from typing import Any
 
 from seb_appliance import limits
 from seb_appliance.broker.ports import AuditQuery, AuditRow, LoadedState
-from seb_appliance.broker.read.index_rows import IndexRows
+from seb_appliance.broker.topics.topic import IndexRows
 from seb_appliance.clock import Clock
 from seb_appliance.errors import CorruptObjectError
 from seb_appliance.failpoints import Failpoints

@@ -19,8 +19,8 @@ from seb_appliance.broker.ports import (
     SignedUpload,
     StoreHealth,
 )
-from seb_appliance.broker.read.index_rows import IndexRows
-from seb_appliance.broker.record_keys.key_index import IndexedTopic
+from seb_appliance.broker.record_keys.indexing import IndexedTopic
+from seb_appliance.broker.topics.topic import IndexRows
 from seb_appliance.errors import FencedError, StoreUncertainError
 from seb_appliance.formats import entry as entry_format
 from seb_appliance.formats.columns import Bytes

@@ -130,7 +130,7 @@ async def test_a_bug_shows_nothing_of_the_inside(
     def broken() -> None:
         raise RuntimeError("the inside")
 
-    monkeypatch.setattr(seb.appliance.broker.topic_lists, "totals", broken)
+    monkeypatch.setattr(seb.appliance.broker.topics, "totals", broken)
     answer = await olga.get("/ui")
     assert answer.status_code == 500
     assert "the inside" not in answer.text

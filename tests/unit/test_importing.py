@@ -308,7 +308,7 @@ async def test_only_objects_that_continue_a_log_of_their_own_kind_are_adopted(
     appliance = await started(old)
     broker = appliance.broker
     ids = [(await broker.topics.create(name, TopicSettings()))[0].topic_id for name in "ab"]
-    await broker.adopting.adopt([adopted(ids[0], 0, "one"), adopted(ids[0], 10, "two")])
+    await broker.tidying.adopt([adopted(ids[0], 0, "one"), adopted(ids[0], 10, "two")])
     assert broker.topics.get("a").log_end_offset == 20
     await append(appliance, "b", b"of an entry")
     closed = WantedStream(closed=True)
@@ -324,9 +324,9 @@ async def test_only_objects_that_continue_a_log_of_their_own_kind_are_adopted(
     }
     for told, one in bad.items():
         with pytest.raises(ImportRefusedError, match=told):
-            await broker.adopting.adopt([one])
+            await broker.tidying.adopt([one])
     with pytest.raises(ImportRefusedError):  # all of them, or none
-        await broker.adopting.adopt([adopted(ids[0], 20, "three"), adopted(ids[0], 31, "four")])
+        await broker.tidying.adopt([adopted(ids[0], 20, "three"), adopted(ids[0], 31, "four")])
     assert broker.topics.get("a").log_end_offset == 20
     assert await append(appliance, "a", b"next") == 20
     await stopped(appliance)

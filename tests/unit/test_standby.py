@@ -163,7 +163,7 @@ async def test_it_says_that_it_is_one_and_how_far_it_is(
     assert (shown.lag_entries, shown.waits_for) == (0, "")
     assert shown.applied > 0
     assert status(standby).journal.seq == writer.journal.position.seq
-    totals = standby.broker.topic_lists.totals()
+    totals = standby.broker.topics.totals()
     on_the_page = {
         figure.name: figure.value for figure in _figures(telemetry(standby), totals, None)
     }

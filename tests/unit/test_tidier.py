@@ -209,11 +209,11 @@ async def test_an_object_with_nothing_in_force_is_condemned_and_then_deleted(pla
     (key,) = await place.keys(layout.SEGMENTS)
     await place.broker.topics.delete("t")
     assert await place.tidier.step()
-    assert place.broker.tidying.garbage == 1
+    assert len(place.broker.tidying.stored.garbage) == 1
     assert await place.keys(layout.SEGMENTS) == [key]
     assert await place.tidier.step()
     assert await place.keys(layout.SEGMENTS) == []
-    assert place.broker.tidying.garbage == 0
+    assert len(place.broker.tidying.stored.garbage) == 0
 
 
 async def test_garbage_stays_for_the_grace_time_also_over_a_restart(place: Place) -> None:
@@ -224,7 +224,7 @@ async def test_garbage_stays_for_the_grace_time_also_over_a_restart(place: Place
     await place.tidy()
     await place.restart(garbage_grace="1h")
     await place.tidy()
-    assert place.broker.tidying.garbage == 1
+    assert len(place.broker.tidying.stored.garbage) == 1
     assert len(await place.keys(layout.SEGMENTS)) == 1
 
 
@@ -288,7 +288,7 @@ async def test_what_is_not_read_back_as_it_was_meant_is_not_put_in_force(
     monkeypatch.setattr(place.store, "put", lossy)
     with pytest.raises(CorruptObjectError):
         await place.tidy()
-    assert place.broker.tidying.objects == 0
+    assert len(place.broker.tidying.stored) == 0
     assert await place.values("t") == values
 
 
@@ -422,7 +422,7 @@ async def test_a_switch_that_leaves_out_a_topic_is_refused(place: Place) -> None
     short = type(made)(made.replaced[:1], made.objects)
     with pytest.raises(SwitchRefusedError, match="more in those entries"):
         await place.broker.tidying.switch(job, short)
-    assert place.broker.tidying.objects == 0
+    assert len(place.broker.tidying.stored) == 0
 
 
 async def test_what_is_in_the_bucket_is_known_as_the_tidier_works(place: Place) -> None:
@@ -472,5 +472,5 @@ async def test_entries_of_which_two_do_not_fit_a_job_are_merged_though_one_is_be
     for value in values:
         await place.put("t", (None, value))
     await place.tidy()
-    assert place.broker.tidying.waiting_bytes < 900 * limits.KIB
+    assert place.broker.tidying.untidied.total_bytes < 900 * limits.KIB
     assert await place.values("t") == values

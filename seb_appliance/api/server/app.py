@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any, Final, cast
 
-from litestar import Litestar, Router
+from litestar import Litestar, Request, Response, Router
 from litestar.enums import ScopeType
 from litestar.handlers import HTTPRouteHandler
 from litestar.types import (
@@ -64,7 +65,7 @@ from seb_appliance.api.server.auth import (
     look_again,
 )
 from seb_appliance.api.server.options import ApiOptions
-from seb_appliance.api.server.protocol import Protocol
+from seb_appliance.api.server.plain_requests import PlainProtocol
 from seb_appliance.broker.append.quotas import Meter
 from seb_appliance.broker.broker import Broker
 from seb_appliance.broker.status import Status
@@ -88,6 +89,24 @@ _ROUTES: Final[tuple[Route, ...]] = (
     *health.ROUTES,
     *schema.ROUTES,
 )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Protocol:
+    """What a protocol adds to the application. `answer_error`: the exception handler of its routes;
+    `plain` answers its plain requests; `path_prefix`: it checks the paths that begin so itself."""
+
+    routes: Sequence[Route]
+    answer_error: Callable[[Request[Any, Any, Any], Exception], Response[bytes]]
+    plain: PlainProtocol
+    path_prefix: bytes | None = None
+
+    def router(self, services: Services) -> Router:
+        return Router(
+            path="/",
+            route_handlers=[route.served(services) for route in self.routes],
+            exception_handlers={Exception: self.answer_error},
+        )
 
 
 def all_routes(protocols: Sequence[Protocol]) -> list[Route]:

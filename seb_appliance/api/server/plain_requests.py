@@ -52,60 +52,108 @@ from seb_appliance.formats.contents import Produced
 _PLAIN_HOST: Final = re.compile(rb"[A-Za-z0-9._-]+(?::[0-9]+)?|\[[0-9A-Fa-f:.]+\](?::[0-9]+)?")
 
 
-@dataclass(frozen=True, slots=True)
-class PlainProduce:
-    """An append without conditions. `headers`: those that shape a single record; `boundary`: of a
-    multipart body; `protocol`: whose request it is, if not the API's own."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Plain:
+    """`until_us`: as of `Access.holds_until_us`; `protocol`: None for the API's own requests."""
 
     key: ApiKeyView
     until_us: int
-    topic: str
-    kind: BodyKind
-    headers: dict[bytes, bytes]
-    content_length: int
-    boundary: bytes = b""
-    protocol: PlainProtocol | None = None
-
-    def with_boundary(self, boundary: bytes) -> PlainProduce:
-        """The same with another boundary."""
-        return replace(self, boundary=boundary)
-
-
-@dataclass(frozen=True, slots=True)
-class PlainConsume:
-    """A read; `chosen` is the media type of the answer."""
-
-    key: ApiKeyView
-    until_us: int
-    topic: str
-    wanted: ReadRequest
-    chosen: str
-    shape: ValueShape
     content_length: int = 0
     protocol: PlainProtocol | None = None
 
-    def starting_at(self, offset: int) -> PlainConsume:
-        """The same from another offset."""
-        wanted = replace(self.wanted, start=From(offset=offset))
-        return replace(self, wanted=wanted)
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlainProduce(_Plain):
+    """An append without conditions. `headers`: those that shape a single record; `boundary`: of a
+    multipart body."""
+
+    topic: str
+    kind: BodyKind = "single"
+    headers: dict[bytes, bytes]
+    boundary: bytes = b""
 
 
-@dataclass(frozen=True, slots=True)
-class PlainCommit:
-    """A commit of offsets, for a group that the key may commit for."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlainConsume(_Plain):
+    """A read; `chosen` is the media type of the answer."""
 
-    key: ApiKeyView
-    until_us: int
+    topic: str
+    wanted: ReadRequest
+    chosen: str
+    shape: ValueShape = "text"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlainCommit(_Plain):
+    """A commit of offsets for a group that the key may commit for."""
+
     group: str
-    content_length: int
 
 
 PlainHead = PlainProduce | PlainConsume | PlainCommit
 
 
+class ParsedHead:
+    """A request's head, parsed by the same rules as any other request. `length`: None without a
+    Content-Length; `access`, `key` and `until_us` are set once the key is known."""
+
+    access: Access
+    key: ApiKeyView
+    until_us: int
+
+    def __init__(self) -> None:
+        self.url = b""
+        self.headers: dict[bytes, bytes] = {}
+        self.method = b""
+        self._lines: list[tuple[bytes, bytes]] = []
+        self._begun = 0
+        self._complete = False
+
+    @classmethod
+    def of(cls, head: bytes) -> ParsedHead | None:
+        """None unless it is the whole head of one HTTP/1.1 request that keeps its connection.
+        Raises BadRequestError."""
+        parsed = cls()
+        parser = httptools.HttpRequestParser(parsed)
+        try:
+            parser.feed_data(head)
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade):
+            return None
+        hosts = [value for name, value in parsed._lines if name == b"host"]
+        if (
+            not parsed._complete
+            or parsed._begun != 1
+            or len(hosts) != 1
+            or not _PLAIN_HOST.fullmatch(hosts[0])
+            or any(map(is_overlong_length, parsed._lines))
+            or parser.get_http_version() != "1.1"
+        ):
+            return None
+        parsed.method = parser.get_method()
+        parsed.headers = read_headers(parsed._lines)
+        return parsed
+
+    @property
+    def length(self) -> int | None:
+        length = self.headers.get(b"content-length")
+        return None if length is None else int(length)
+
+    def on_message_begin(self) -> None:
+        self._begun += 1
+
+    def on_url(self, url: bytes) -> None:
+        self.url += url
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._lines.append((name.lower(), value))
+
+    def on_headers_complete(self) -> None:
+        self._complete = True
+
+
 class PlainProtocol:
     """The plain requests of a protocol. A head that one of `varying` matches is remembered without
-    its first group: an offset, or a boundary."""
+    the pattern's first group, which is an offset or a boundary."""
 
     varying: Sequence[re.Pattern[bytes]] = ()
 
@@ -115,15 +163,7 @@ class PlainProtocol:
     def token_of(self, authorization: bytes | None) -> str:
         return token_of(authorization)
 
-    def read(
-        self,
-        access: Access,
-        key: ApiKeyView,
-        method: bytes,
-        url: bytes,
-        headers: dict[bytes, bytes],
-        max_bytes: int,
-    ) -> PlainHead | None:
+    def read(self, head: ParsedHead) -> PlainHead | None:
         """None if the request is not plain. Raises what its route raises."""
         raise NotImplementedError
 
@@ -146,51 +186,6 @@ class PlainProtocol:
     def refused(self, error: SebError, problem: bytes, *, to_admin: bool) -> tuple[Headers, bytes]:  # noqa: ARG002
         """`problem`: the problem document."""
         return problem_headers(error), problem
-
-
-class ParsedHead:
-    """What the parser says of a head, by the same rules as for every other request."""
-
-    def __init__(self) -> None:
-        self.url = b""
-        self.headers: list[tuple[bytes, bytes]] = []
-        self.method = b""
-        self._begun = 0
-        self._complete = False
-
-    @classmethod
-    def of(cls, head: bytes) -> ParsedHead | None:
-        """None when it is not the whole head of one HTTP/1.1 request that keeps its connection."""
-        parsed = cls()
-        parser = httptools.HttpRequestParser(parsed)
-        try:
-            parser.feed_data(head)
-        except (httptools.HttpParserError, httptools.HttpParserUpgrade):
-            return None
-        hosts = [value for name, value in parsed.headers if name == b"host"]
-        if (
-            not parsed._complete
-            or parsed._begun != 1
-            or len(hosts) != 1
-            or not _PLAIN_HOST.fullmatch(hosts[0])
-            or any(map(is_overlong_length, parsed.headers))
-            or parser.get_http_version() != "1.1"
-        ):
-            return None
-        parsed.method = parser.get_method()
-        return parsed
-
-    def on_message_begin(self) -> None:
-        self._begun += 1
-
-    def on_url(self, url: bytes) -> None:
-        self.url += url
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        self.headers.append((name.lower(), value))
-
-    def on_headers_complete(self) -> None:
-        self._complete = True
 
 
 HEADS_KEPT: Final = 8_192  # in each of two generations
@@ -263,15 +258,14 @@ class PlainHeads:
         around = (head[:begin], head[end:])
         known = self._remembered(around)
         if isinstance(known, PlainConsume):
-            return known.starting_at(int(varying[1]))
+            start = From(offset=int(varying[1]))
+            return replace(known, wanted=replace(known.wanted, start=start))
         if isinstance(known, PlainProduce):
-            return known.with_boundary(varying[1])
+            return replace(known, boundary=varying[1])
         known = self._read(head)
-        if isinstance(known, PlainProduce):
-            self._note(around, known)
-        if isinstance(known, PlainConsume) and known.wanted.until is None:  # else both must agree
-            self._note(around, known)
-        return known
+        if isinstance(known, PlainConsume) and known.wanted.until is not None:
+            return known  # start and end must agree
+        return self._note(around, known)
 
     def _remembered(self, head: Remembered) -> PlainHead | None:
         known = self._young.get(head)
@@ -291,93 +285,93 @@ class PlainHeads:
         return known
 
     def _read(self, head: bytes) -> PlainHead | None:
-        request = ParsedHead.of(head)
-        if request is None:
-            return None
         if len(head) > limits.HTTP_HEADER_BYTES_MAX:
             return None
         try:
-            headers = read_headers(request.headers)
-            if self._not_plain & headers.keys() or any(
-                name.startswith(self._prefixes) for name in headers
-            ):
-                return None
-            if headers.get(b"connection", b"").lower() not in (
-                b"",
-                b"keep-alive",
+            request = ParsedHead.of(head)
+            if (
+                request is None
+                or self._not_plain & request.headers.keys()
+                or any(name.startswith(self._prefixes) for name in request.headers)
+                or request.headers.get(b"connection", b"").lower() not in (b"", b"keep-alive")
+                or (request.length or 0) > self._max_request_bytes
             ):
                 return None
             protocol = next((one for one in self._protocols if one.owns(request.url)), None)
             read_token = token_of if protocol is None else protocol.token_of
-            key = self._access.authenticate(read_token(headers.get(b"authorization")))
+            key = self._access.authenticate(read_token(request.headers.get(b"authorization")))
             if key.quotas != NO_QUOTAS:
                 return None
-            if protocol is not None:
-                most = self._max_request_bytes
-                return protocol.read(self._access, key, request.method, request.url, headers, most)
-            return self._of(key, request.method, request.url, headers)
+            request.access, request.key = self._access, key
+            request.until_us = self._access.holds_until_us(key)
+            return _of_api(request) if protocol is None else protocol.read(request)
         except SebError:
             return None
 
-    def _of(
-        self, key: ApiKeyView, method: bytes, url: bytes, headers: dict[bytes, bytes]
-    ) -> PlainHead | None:
-        records = _RECORDS_URL.fullmatch(url)
-        if records is None:
-            offsets = _OFFSETS_URL.fullmatch(url)
-            if offsets is not None and method == b"PUT":
-                return self._commit(key, check_group_name(offsets[1].decode()), headers)
-            return None
-        topic = check_topic_name(records[1].decode())
-        if method == b"POST" and records[2] is None:
-            return self._produce(key, topic, headers)
-        if method == b"GET":
-            return self._consume(key, topic, headers, records[2] or b"")
+
+def _of_api(head: ParsedHead) -> PlainHead | None:
+    records, offsets = _RECORDS_URL.fullmatch(head.url), _OFFSETS_URL.fullmatch(head.url)
+    if offsets is not None and head.method == b"PUT":
+        return _commit(head, check_group_name(offsets[1].decode()))
+    if records is None:
         return None
+    topic = check_topic_name(records[1].decode())
+    if head.method == b"POST" and records[2] is None:
+        return _produce(head, topic)
+    return _consume(head, topic, records[2] or b"") if head.method == b"GET" else None
 
-    def _commit(
-        self, key: ApiKeyView, group: str, headers: dict[bytes, bytes]
-    ) -> PlainCommit | None:
-        length = headers.get(b"content-length", b"0")
-        if length == b"0" or int(length) > self._max_request_bytes:
-            return None
-        self._access.authorize(key, "consume", group=group)
-        check_json_type(b"{}", headers)
-        return PlainCommit(key, self._access.holds_until_us(key), group, int(length))
 
-    def _produce(
-        self, key: ApiKeyView, topic: str, headers: dict[bytes, bytes]
-    ) -> PlainProduce | None:
-        length = headers.get(b"content-length", b"")
-        if not length or int(length) > self._max_request_bytes:
-            return None
-        self._access.authorize(key, "produce", topic)
-        kind = body_kind(headers.get(b"content-type"))
-        shaping = {name: value for name, value in headers.items() if name.startswith(b"seb-")}
-        if kind != "batch" and (parent := traceparent(headers)) is not None:
-            shaping[TRACEPARENT] = parent
-        if shaping and kind != "single":
-            return None
-        until_us = self._access.holds_until_us(key)
-        return PlainProduce(key, until_us, topic, kind, shaping, int(length))
+def _commit(head: ParsedHead, group: str) -> PlainCommit | None:
+    if not head.length:
+        return None
+    head.access.authorize(head.key, "consume", group=group)
+    check_json_type(b"{}", head.headers)
+    return PlainCommit(
+        key=head.key, until_us=head.until_us, content_length=head.length, group=group
+    )
 
-    def _consume(
-        self, key: ApiKeyView, topic: str, headers: dict[bytes, bytes], query_string: bytes
-    ) -> PlainConsume | None:
-        if headers.get(b"content-length", b"0") != b"0":
-            return None
-        self._access.authorize(key, "consume", topic)
-        sent = Call(key, headers, read_query(query_string, READ_QUERY), address="")
-        call = sent.without_defaults()
-        chosen = answer_type(call)
-        if chosen == LIVE or is_whole(call, chosen):
-            return None
-        wanted = read_request(call)
-        large = (
-            wanted.max_records > limits.FETCH_RECORDS_DEFAULT
-            or wanted.max_bytes > limits.FETCH_BYTES_DEFAULT
-        )
-        if large and chosen != BATCH.decode():
-            return None  # many milliseconds of encoding: not without letting others run in between
-        until_us = self._access.holds_until_us(key)
-        return PlainConsume(key, until_us, topic, wanted, chosen, value_shape(call.query))
+
+def _produce(head: ParsedHead, topic: str) -> PlainProduce | None:
+    if head.length is None:
+        return None
+    head.access.authorize(head.key, "produce", topic)
+    kind = body_kind(head.headers.get(b"content-type"))
+    shaping = {name: value for name, value in head.headers.items() if name.startswith(b"seb-")}
+    if kind != "batch" and (parent := traceparent(head.headers)) is not None:
+        shaping[TRACEPARENT] = parent
+    if shaping and kind != "single":
+        return None
+    return PlainProduce(
+        key=head.key,
+        until_us=head.until_us,
+        content_length=head.length,
+        topic=topic,
+        kind=kind,
+        headers=shaping,
+    )
+
+
+def _consume(head: ParsedHead, topic: str, query_string: bytes) -> PlainConsume | None:
+    if head.length:
+        return None
+    head.access.authorize(head.key, "consume", topic)
+    sent = Call(head.key, head.headers, read_query(query_string, READ_QUERY), address="")
+    call = sent.without_defaults()
+    chosen = answer_type(call)
+    if chosen == LIVE or is_whole(call, chosen):
+        return None
+    wanted = read_request(call)
+    large = (
+        wanted.max_records > limits.FETCH_RECORDS_DEFAULT
+        or wanted.max_bytes > limits.FETCH_BYTES_DEFAULT
+    )
+    if large and chosen != BATCH.decode():
+        return None  # encoding takes many milliseconds, and must let others run in between
+    return PlainConsume(
+        key=head.key,
+        until_us=head.until_us,
+        topic=topic,
+        wanted=wanted,
+        chosen=chosen,
+        shape=value_shape(call.query),
+    )

@@ -1,7 +1,6 @@
-"""Admission of commits, resets and leases of groups.
+"""Admits commits, resets and leases of groups.
 
-Changes that are admitted but not stored yet overlay the applied groups; they are dropped when they
-are stored.
+Changes that are admitted but not stored yet overlay the applied groups until they are stored.
 """
 
 from __future__ import annotations
@@ -16,18 +15,20 @@ from seb_appliance.broker.append.window import Window
 from seb_appliance.broker.groups.groups import (
     Groups,
     Lease,
-    backward,
-    beyond_end,
-    conflict,
+    ResetRow,
     lease_held,
-    made_anew,
     no_such_group,
     offset_bytes,
     stale_generation,
 )
 from seb_appliance.broker.shares import OPERATOR, Shares
 from seb_appliance.clock import Clock
-from seb_appliance.errors import SebError
+from seb_appliance.errors import (
+    CommitBackwardError,
+    CommitBeyondEndError,
+    OffsetConflictError,
+    SebError,
+)
 from seb_appliance.formats.operations import (
     CommittedOffset,
     GroupDeleted,
@@ -40,12 +41,9 @@ from seb_appliance.formats.operations import (
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """A commit as it was asked for, by topic name.
-
-    `expected` makes it compare-and-set for the topics it names (None: no offset committed yet).
-    `topic_ids`: the topic must still be the one with this id. `strictly_forward`: every offset must
-    grow, so that a blind retry is refused.
-    """
+    """A requested commit, by topic name. `expected` makes it compare-and-set for the topics it
+    names (None: no offset committed yet). `topic_ids`: the topic must still have this id.
+    `strictly_forward`: every offset must grow, so that a blind retry is refused."""
 
     group: str
     offsets: Mapping[str, int]
@@ -58,18 +56,9 @@ class Commit:
 
 
 @dataclass(frozen=True, slots=True)
-class NewPosition:
-    """Where an operator puts a group on the topic with this name and this id."""
-
-    topic: str
-    topic_id: int
-    offset: int
-
-
-@dataclass(frozen=True, slots=True)
 class _AdmittedLease:
-    """A lease as it will be (`holder` None: none). It has no generation yet, and its time does not
-    run before it is stored."""
+    """A lease as it will be (`holder` None: none). It gets its generation when it is stored, and
+    its time begins then."""
 
     holder: str | None
     ttl_ms: int
@@ -78,12 +67,12 @@ class _AdmittedLease:
 
 @dataclass(slots=True)
 class _AdmittedGroup:
-    """What lies over a group in force. `anew`: nothing of that one shows through, because it is
-    deleted. `gone`: so is this one."""
+    """Pending changes over an applied group. `anew`: the applied one is deleted and does not show
+    through. `gone`: the group is deleted, and no later change made it again."""
 
     changed_in: Window
     offsets: dict[int, int] = field(default_factory=dict)
-    lease: _AdmittedLease | None = None  # None: the one in force
+    lease: _AdmittedLease | None = None  # None: the applied one
     anew: bool = False
     gone: bool = False
 
@@ -99,7 +88,7 @@ class GroupAdmission:
         self._ahead: dict[str, _AdmittedGroup] = {}
         self._changed: dict[Window, set[str]] = {}  # the groups that each window changes
         self._makers: dict[str, str] = {}  # of groups that are in no stored entry yet
-        # What each window takes of shares until it is stored.
+        # Shares that each window takes until it is stored.
         self._taken: dict[Window, list[tuple[Shares, str, int]]] = {}
 
     # --- commits ---
@@ -113,17 +102,14 @@ class GroupAdmission:
         for name, offset in commit.offsets.items():
             topic = self._topic(name, commit.topic_ids.get(name))
             committed = self._committed(commit.group, topic.topic_id)
-            if name in commit.expected and commit.expected[name] != committed:
-                raise Refusal(conflict(commit.group, name, commit.expected[name], committed), after)
-            if offset > topic.next_offset:
-                raise Refusal(beyond_end(name, offset, topic.next_offset), topic.changed_in)
-            if committed is not None and (
-                (offset < committed and not commit.allow_backward)
-                or (offset <= committed and commit.strictly_forward)
-            ):
-                strictly = commit.strictly_forward
-                error = backward(commit.group, name, offset, committed, strictly=strictly)
-                raise Refusal(error, after)
+            if (conflict := _conflict(commit, name, committed)) is not None:
+                raise Refusal(conflict, after)
+            if offset > (end := topic.next_offset):
+                text = f"Offset {offset} is beyond the log end {end} of {name!r}."
+                beyond = CommitBeyondEndError(text, topic=name, log_end_offset=end)
+                raise Refusal(beyond, topic.changed_in)
+            if (backward := _backward(commit, name, committed)) is not None:
+                raise Refusal(backward, after)
             metadata = commit.metadata.get(name, "")
             offsets.append(CommittedOffset(topic.topic_id, offset, metadata))
         self._check_room_for(commit.group, offsets, by)
@@ -137,32 +123,22 @@ class GroupAdmission:
         return offsets
 
     def admit_checked(
-        self,
-        window: Window,
-        group: str,
-        offsets: tuple[CommittedOffset, ...],
-        by: Actor,
+        self, window: Window, group: str, offsets: tuple[CommittedOffset, ...], by: Actor
     ) -> None:
         """Admit what `check_commit` has just returned."""
         self._move(window, group, offsets, by)
         window.add_event(OffsetsCommitted(group=group, offsets=offsets), _size(offsets))
 
     def admit_reset(
-        self,
-        window: Window,
-        group: str,
-        positions: Collection[NewPosition],
-        by: Actor,
+        self, window: Window, group: str, rows: Collection[ResetRow], by: Actor
     ) -> None:
-        """An operator sets offsets, forward or back, regardless of the lease."""
+        """An operator sets offsets, forward or backward, regardless of the lease."""
         self._check_room(group, by)
-        items = []
-        for position in positions:
-            topic = self._topic(position.topic, position.topic_id)
-            assert position.offset <= topic.next_offset, (position, topic.next_offset)
-            items.append(CommittedOffset(topic.topic_id, position.offset))
-        self._check_room_for(group, items, by)
-        offsets = tuple(items)
+        for row in rows:
+            topic = self._topic(row.topic, row.topic_id)
+            assert row.after <= topic.next_offset, (row, topic.next_offset)
+        offsets = tuple(CommittedOffset(row.topic_id, row.after) for row in rows)
+        self._check_room_for(group, offsets, by)
         self._move(window, group, offsets, by)
         window.add_event(GroupReset(group=group, offsets=offsets), _size(offsets))
 
@@ -178,26 +154,19 @@ class GroupAdmission:
     # --- leases ---
 
     def admit_lease(
-        self,
-        window: Window,
-        group: str,
-        holder: str,
-        ttl_ms: int,
-        now_s: float,
-        by: Actor,
+        self, window: Window, group: str, holder: str, ttl_ms: int, now_s: float, by: Actor
     ) -> bool:
-        """Whether a new generation is begun; False when `holder` has a living lease that was
-        granted for `ttl_ms` or longer (then it is the caller's to renew). Raises Refusal when
-        somebody else has it."""
+        """Whether a new generation begins; False when `holder` has a live lease that was granted
+        for `ttl_ms` or longer, which the caller then renews. Raises Refusal when another holder
+        has it."""
         pending = self._pending_lease(group)
-        known = None if pending is not None else self._lease_in_force(group, now_s)
+        known = None if pending is not None else self._live_lease(group, now_s)
         if pending is not None and pending.holder not in (None, holder):
-            raise Refusal(
-                lease_held(group, pending.holder or "", pending.ttl_ms), pending.changed_in
-            )
+            error = lease_held(group, pending.holder or "", pending.ttl_ms)
+            raise Refusal(error, pending.changed_in)
         if known is not None and known.holder != holder:
             raise Refusal(lease_held(group, known.holder, known.left_ms(now_s)), None)
-        # A longer time must be in the journal too: a restart grants what is written there.
+        # A longer time goes to the journal: a restart grants what is written there.
         if known is not None and ttl_ms <= known.ttl_ms:
             return False
         self._check_room(group, by)
@@ -243,18 +212,18 @@ class GroupAdmission:
         return committed.offset if committed is not None else None
 
     def _pending_lease(self, group: str) -> _AdmittedLease | None:
-        """The lease as it will be, if that is not in force yet."""
+        """The lease as it will be, unless that is applied."""
         ahead = self._ahead.get(group)
         lease = ahead.lease if ahead is not None else None
         return lease if lease is not None and not lease.changed_in.is_done else None
 
-    def _lease_in_force(self, group: str, now_s: float) -> Lease | None:
+    def _live_lease(self, group: str, now_s: float) -> Lease | None:
         known = self._groups.get(group)
         lease = known.lease if known is not None else None
         return lease if lease is not None and lease.is_alive(now_s) else None
 
     def _over(self, group: str, window: Window) -> _AdmittedGroup:
-        """What lies over the group; `window` changes it."""
+        """The pending changes of the group, to which `window` adds one."""
         ahead = self._ahead.get(group)
         if ahead is None:
             ahead = self._ahead[group] = _AdmittedGroup(window)
@@ -268,8 +237,8 @@ class GroupAdmission:
         return ahead
 
     def _stored(self, window: Window) -> None:
-        """What `window` changed is in force: nothing lies over it, unless a later one changes it
-        again."""
+        """The changes of `window` are applied: drop them here, unless a later window changed the
+        group again."""
         for shares, owner, amount in self._taken.pop(window, ()):
             shares.give_back(owner, amount)
         for group in self._changed.pop(window):
@@ -287,7 +256,7 @@ class GroupAdmission:
         self._over(group, window).offsets.update({o.topic_id: o.offset for o in offsets})
 
     def _make_if_missing(self, window: Window, group: str, by: Actor) -> None:
-        """Before anything is admitted that makes the group: note who makes it."""
+        """Note who makes the group, before anything that makes it is admitted."""
         if self.is_there(group):
             return
         self._makers[group] = by.name
@@ -297,14 +266,14 @@ class GroupAdmission:
         audit.note(window, by, self._clock.wall_us(), action)
 
     def _take(self, window: Window, shares: Shares, owner: str, amount: int) -> None:
-        """What is stored then takes the place of what the window takes."""
+        """Take shares for the window until it is stored; the applied group takes them then."""
         if amount:
             shares.take_anyway(owner, amount)
             self._taken.setdefault(window, []).append((shares, owner, amount))
 
     def is_there(self, group: str) -> bool:
-        """Whether the group is there once everything admitted is stored: it holds a lease, or an
-        offset on a topic that is there then, too."""
+        """Whether the group exists once everything admitted is stored: it holds a lease, or an
+        offset on a topic that exists then."""
         ahead, known = self._ahead.get(group), self._groups.get(group)
         if ahead is not None and (ahead.gone or ahead.anew):
             known = None
@@ -330,17 +299,22 @@ class GroupAdmission:
         if topic is None:
             raise self._topics.missing(name)
         if wanted_id not in (None, topic.topic_id):
-            raise Refusal(made_anew(name, topic.topic_id, wanted_id), topic.changed_in)
+            error = OffsetConflictError(
+                f"Topic {name!r} was made anew: it has the id {topic.topic_id}, not {wanted_id}.",
+                topic=name,
+                topic_id=topic.topic_id,
+            )
+            raise Refusal(error, topic.changed_in)
         return topic
 
     def _check_room(self, group: str, by: Actor) -> None:
-        """A new group finds room. Groups that are not stored yet count as well."""
+        """Raise Refusal if there is no room for a new group. Pending groups count as well."""
         if not self.is_there(group):
             self._check_share(self._groups.shares, by.owner, 1)
 
     def _check_room_for(self, group: str, offsets: Collection[CommittedOffset], by: Actor) -> None:
-        """The offsets of all groups stay within their bytes. What an entry under way adds counts
-        in full, even where the next one replaces it."""
+        """Raise Refusal if the offsets exceed their share. What an entry in flight adds counts in
+        full, even if the next one replaces it."""
         growth = self._growth_by(group, offsets)
         if growth:
             owner = OPERATOR if by.owner == OPERATOR else self._owner(group, by)
@@ -355,7 +329,7 @@ class GroupAdmission:
             raise Refusal(error, None) from None
 
     def _growth_by(self, group: str, offsets: Collection[CommittedOffset]) -> int:
-        """Bytes by which the offsets in force would grow at most."""
+        """Bytes by which the applied offsets would grow at most."""
         known = self._groups.get(group)
         growth = 0
         for item in offsets:
@@ -365,17 +339,45 @@ class GroupAdmission:
         return growth
 
     def _check_lease(self, group: str, generation: int | None, now_s: float) -> None:
-        """The lease that lives, if one does, is the caller's. Raises Refusal."""
+        """Raise Refusal if a live lease is not the caller's."""
         pending = self._pending_lease(group)
         if pending is not None:
             # Nobody can have its generation yet, nor that of the lease that it replaces.
             if pending.holder is not None or generation is not None:
                 raise Refusal(stale_generation(group, pending.holder), pending.changed_in)
             return
-        known = self._lease_in_force(group, now_s)
+        known = self._live_lease(group, now_s)
         if (known.generation if known is not None else None) != generation:
             holder = known.holder if known is not None else None
             raise Refusal(stale_generation(group, holder), None)
+
+
+def _conflict(commit: Commit, topic: str, committed: int | None) -> OffsetConflictError | None:
+    expected = commit.expected.get(topic, committed)
+    if expected == committed:
+        return None
+    stands, wanted = ("no offset" if o is None else o for o in (committed, expected))
+    text = f"Group {commit.group!r} stands at {stands} on {topic!r}, not at {wanted}."
+    return OffsetConflictError(text, topic=topic, expected=expected, committed=committed)
+
+
+def _backward(commit: Commit, topic: str, committed: int | None) -> CommitBackwardError | None:
+    offset, strictly = commit.offsets[topic], commit.strictly_forward
+    if committed is None or offset > committed:
+        return None
+    if not strictly and (offset == committed or commit.allow_backward):
+        return None
+    advice = (
+        "In a transaction every offset must: if this step was done already, read on from there."
+        if strictly
+        else "Reset the group, or say allow_backward."
+    )
+    return CommitBackwardError(
+        f"Group {commit.group!r} stands at {committed} on {topic!r}; {offset} does not go forward. "
+        f"{advice}",
+        topic=topic,
+        committed=committed,
+    )
 
 
 def _size(offsets: tuple[CommittedOffset, ...]) -> int:

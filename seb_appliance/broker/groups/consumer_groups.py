@@ -1,7 +1,7 @@
-"""What a caller can do with consumer groups: read on, commit, reset, look, lease.
+"""Operations on consumer groups: read, commit, reset, describe, lease.
 
-Two readers of one group get the same records unless they hold a lease. A commit waits for `linger`
-like a record and rides in the same entry; only an operator's reset hurries.
+Two readers of one group get the same records unless one holds a lease. A commit waits for `linger`
+like a record and is stored in the same entry; only an operator's reset does not wait.
 """
 
 from __future__ import annotations
@@ -15,21 +15,19 @@ from seb_appliance.broker.access.audit import THE_APPLIANCE, Action, Actor, Audi
 from seb_appliance.broker.append.acknowledgement import AckCallback
 from seb_appliance.broker.append.window import Window
 from seb_appliance.broker.append.writes import Writes
-from seb_appliance.broker.groups.admission import Commit, GroupAdmission, NewPosition
+from seb_appliance.broker.groups.admission import Commit, GroupAdmission
 from seb_appliance.broker.groups.groups import (
-    Committed,
     GroupRead,
     GroupTopicView,
     GroupView,
     Lag,
-    Lease,
     LeaseView,
     ResetRow,
     lease_held,
     no_such_group,
 )
-from seb_appliance.broker.read.index import SectionIndex
 from seb_appliance.broker.read.reads import Reads
+from seb_appliance.broker.read.sections import SectionIndex
 from seb_appliance.broker.shares import OPERATOR, Reservation
 from seb_appliance.broker.topics.catalog import Catalog
 from seb_appliance.broker.topics.names import (
@@ -44,7 +42,7 @@ from seb_appliance.errors import BadRequestError, CorruptObjectError, TopicNotFo
 from seb_appliance.formats.operations import CommittedOffset
 from seb_appliance.tasks import in_slices
 
-# Whether a caller may see a group (None), or where it stands on a topic.
+# Whether a caller may see a group (None), or its offset on a topic.
 Sees = Callable[[str, str | None], bool]
 
 
@@ -68,8 +66,6 @@ class ConsumerGroups:
         self._clock = writes.clock
         self._age_us = age_us
 
-    # --- consumers ---
-
     async def read(
         self, group: str, topic: str, request: ReadRequest, *, default: From
     ) -> GroupRead:
@@ -77,32 +73,28 @@ class ConsumerGroups:
         `Reads.read` raises; OffsetExpiredError when retention has overtaken the group."""
         check_group_name(group)
         found = self._catalog.topic(topic)
-        committed = self._committed(group, found.topic_id)
-        start = From(offset=committed.offset) if committed is not None else default
+        committed = began = self.committed_offset(group, found.topic_id)
+        start = From(offset=committed) if committed is not None else default
         result = await self._reads.read(topic, replace(request, start=start))
-        if committed is not None:
-            began = committed.offset
-        elif result.slices:  # the first record found
+        if began is None and result.slices:  # the first record found
             began = int(result.slices[0].batch.offsets()[result.slices[0].begin])
-        else:
+        elif began is None:
             began = result.next_offset
         lag = await self._lag(found, began, result.log_end_offset)
-        return GroupRead(result, committed.offset if committed is not None else None, lag)
+        return GroupRead(result, committed, lag)
 
     def committed_offset(self, group: str, topic_id: int) -> int | None:
-        """Where it stands on a topic; None: nowhere. Raises BadNameError."""
-        committed = self._committed(check_group_name(group), topic_id)
+        """None: the group has no offset on the topic. Raises BadNameError."""
+        found = self._catalog.groups.get(check_group_name(group))
+        committed = found.offsets.get(topic_id) if found is not None else None
         return None if committed is None else committed.offset
 
     async def commit(
         self, commit: Commit, reservation: Reservation, by: Actor = THE_APPLIANCE
     ) -> tuple[CommittedOffset, ...]:
-        """What is committed now, in the order of `commit.offsets`; all of it or nothing, and
-        durable. Takes `reservation` (of the body) over.
-
-        Raises TopicNotFoundError, CommitBeyondEndError, CommitBackwardError, OffsetConflictError,
-        StaleGenerationError, and what an append raises.
-        """
+        """The offsets that are now committed, all or nothing, and durable. Takes over `reservation`
+        (of the body). Raises TopicNotFoundError, CommitBeyondEndError, CommitBackwardError,
+        OffsetConflictError, StaleGenerationError, and what an append raises."""
         admitted: tuple[CommittedOffset, ...] = ()
         now_s = self._clock.monotonic_s()
 
@@ -116,9 +108,9 @@ class ConsumerGroups:
         return admitted
 
     def commit_nowait(self, by: Actor, commit: Commit, on_done: AckCallback) -> bool:
-        """`commit` for the fast lane, of a group that exists: admitted when this returns True, and
-        `on_done` gets the result of `commit`. False, and nothing happened, where `commit` would
-        raise. Raises BadRequestError, BadNameError."""
+        """`commit` for the fast lane, of a group that exists. True: admitted, and `on_done` gets
+        the result. False: `commit` would raise, and nothing happened. Raises BadRequestError,
+        BadNameError."""
         check_commit(commit)
         if not self._admission.is_there(commit.group):
             return False
@@ -148,14 +140,14 @@ class ConsumerGroups:
         )
         found = self._catalog.groups.get(group)
         lease = found.lease if found is not None else None
-        if lease is None or lease.holder != holder:  # taken away within the very same entry
+        if lease is None or lease.holder != holder:  # the same entry gave it to another holder
             raise lease_held(group, lease.holder if lease is not None else "nobody", 0)
         if not granted:
-            lease.renew(ttl_ms, now_s)
-        return self._lease_view(lease)
+            lease.expires_s = now_s + ttl_ms / 1000
+        return lease.view(self._clock.monotonic_s())
 
     async def release_lease(self, group: str, generation: int, owner: str = OPERATOR) -> None:
-        """Give the lease back. Raises StaleGenerationError when it is not in force."""
+        """Raises StaleGenerationError when another lease, or none, is live."""
         now_s = self._clock.monotonic_s()
         await self._writes.operate(
             lambda window: self._admission.admit_lease_released(window, group, generation, now_s),
@@ -170,8 +162,8 @@ class ConsumerGroups:
         return len(self._catalog.groups)
 
     def lags(self, most: int) -> dict[tuple[str, int], int]:
-        """Records by which groups are behind, by group and topic id: of as many pairs as asked
-        for at the most, in order of the groups' names. Does no I/O."""
+        """Records by which groups are behind, by group and topic id, of at most `most` pairs in
+        order of the groups' names. Does no I/O."""
         found: dict[tuple[str, int], int] = {}
         for name in self._catalog.groups.names("", most):
             group = self._catalog.groups.get(name)
@@ -184,9 +176,9 @@ class ConsumerGroups:
         return found
 
     async def page(self, after: str, most: int, sees: Sees) -> tuple[list[GroupView], str | None]:
-        """Groups in order of their names behind `after`, and the name to go on after (None: these
-        were the last), which is that of a group that `sees` lets through. There may be fewer than
-        `most`, since the rows of one page are bounded."""
+        """Groups behind `after` in order of their names, and the name after which the next page
+        begins (None: no more), of a group that `sees` lets through. There may be fewer than `most`,
+        since the rows of a page are bounded."""
         views: list[GroupView] = []
         rows = 0
         while names := self._catalog.groups.names(after, limits.GROUPS_PER_PAGE_LOOKED_AT):
@@ -216,12 +208,11 @@ class ConsumerGroups:
         return sorted(topic.name for topic in topics if topic is not None)
 
     def stands_on(self, group: str) -> list[str]:
-        """The topics on which the group has an offset, or will have when all that was admitted is
-        stored."""
+        """The topics on which the group has an offset once everything admitted is stored."""
         return list(self._admission.offsets_of(group))
 
     def stands_on_one_of(self, group: str, topics: Collection[str]) -> bool:
-        """Whether it stands on one of these topics, or on none at all."""
+        """Whether the group has an offset on one of these topics, or on none at all."""
         found = self._catalog.groups.get(group)
         offsets = found.offsets if found is not None else {}
         for topic in filter(None, map(self._catalog.find, topics if offsets else ())):
@@ -231,8 +222,8 @@ class ConsumerGroups:
         return not stood or any(name in stood for name in topics)
 
     def pick(self, group: str, patterns: Collection[str]) -> list[str]:
-        """Topics for a reset: those named plainly, and those of the group that a pattern with * or
-        ** matches. Raises TopicNotFoundError, GroupNotFoundError, BadParameterError."""
+        """Topics for a reset: the named ones, and those of the group that a pattern with * or **
+        matches. Raises TopicNotFoundError, GroupNotFoundError, BadParameterError."""
         picked: set[str] = set()
         wild = [check_pattern(pattern) for pattern in patterns if "*" in pattern]
         for name in patterns:
@@ -245,14 +236,13 @@ class ConsumerGroups:
     async def plan_reset(
         self, group: str, topics: Collection[str], to: From | None, shift: int
     ) -> list[ResetRow]:
-        """Where a reset would put the group: at `to`, or `shift` from where it stands, within
-        what can be read. Topics on which a group has no offset are not shifted."""
+        """The offsets after a reset: `to`, or the committed ones plus `shift`, within the log.
+        Topics without an offset of the group are not shifted."""
         check_group_name(group)
         rows = []
         for name in topics:
             topic = self._catalog.topic(name)
-            committed = self._committed(group, topic.topic_id)
-            before = committed.offset if committed is not None else None
+            before = self.committed_offset(group, topic.topic_id)
             if to is not None:
                 wanted = await self._reads.resolve(topic, to)
             elif before is not None:
@@ -266,21 +256,19 @@ class ConsumerGroups:
     async def reset(
         self, group: str, rows: Collection[ResetRow], by: Actor = THE_APPLIANCE
     ) -> list[ResetRow]:
-        """Put a plan in force; what was done: `before` is then where the group came to stand
-        just before, by commits that were under way too. Raises TopicNotFoundError,
-        OffsetConflictError (the topic was made anew since)."""
-        positions = [NewPosition(row.topic, row.topic_id, row.after) for row in rows]
+        """Apply a plan. In the result, `before` includes commits that were in flight. Raises
+        TopicNotFoundError, OffsetConflictError (the topic was made anew since)."""
         done: list[ResetRow] = []
 
         def admit(window: Window) -> Action:
             stood = self._admission.offsets_of(group)
-            self._admission.admit_reset(window, group, positions, by)
+            self._admission.admit_reset(window, group, rows, by)
             done.extend(replace(row, before=stood.get(row.topic)) for row in rows)
             before = audit.of_offsets({row.topic: row.before for row in done})
             after = audit.of_offsets({row.topic: row.after for row in done})
             return Action("group_reset", "group", group, before, after)
 
-        if positions:
+        if rows:
             await self._audited.store(admit, by)
         return done
 
@@ -294,14 +282,8 @@ class ConsumerGroups:
 
         await self._audited.store(admit, by)
 
-    # --- inside ---
-
-    def _committed(self, group: str, topic_id: int) -> Committed | None:
-        found = self._catalog.groups.get(group)
-        return found.offsets.get(topic_id) if found is not None else None
-
     async def _view(self, group: str, sees: Sees) -> GroupView | None:
-        """None if there is no such group, or nothing of it to be seen."""
+        """None if there is no such group, or the caller may see nothing of it."""
         found = self._catalog.groups.get(group)
         if found is None or not sees(group, None):
             return None
@@ -321,17 +303,11 @@ class ConsumerGroups:
         ]
         if found.offsets and not topics:
             return None
-        lease = found.lease
-        alive = lease is not None and lease.is_alive(self._clock.monotonic_s())
-        return GroupView(
-            group,
-            sorted(topics, key=lambda view: view.topic),
-            self._lease_view(lease) if lease is not None and alive else None,
-        )
-
-    def _lease_view(self, lease: Lease) -> LeaseView:
-        left_ms = lease.left_ms(self._clock.monotonic_s())
-        return LeaseView(lease.generation, lease.holder, lease.ttl_ms, left_ms)
+        now_s = self._clock.monotonic_s()
+        lease = None
+        if found.lease is not None and found.lease.is_alive(now_s):
+            lease = found.lease.view(now_s)
+        return GroupView(group, sorted(topics, key=lambda view: view.topic), lease)
 
     async def _lag(self, topic: Topic, offset: int, end: int) -> Lag:
         if offset >= end:
@@ -350,12 +326,11 @@ class ConsumerGroups:
                 continue
             age_us = max(0, self._age_us(rows.created_us[rows.row_of(stands_at)]))
             return Lag(end - offset, unread_bytes, age_us / 1_000_000)
-        return Lag(end - offset, 0, 0.0)  # none of them is there any more
+        return Lag(end - offset, 0, 0.0)  # all of them were trimmed
 
 
 def check_commit(commit: Commit) -> None:
-    """The limits of a commit, and that it speaks of the topics it commits. Raises
-    BadRequestError, BadNameError."""
+    """Raises BadRequestError, BadNameError."""
     check_group_name(commit.group)
     if commit.generation is not None and commit.generation < 1:
         raise BadRequestError("A generation is what taking a lease has answered: 1 or more.")

@@ -1,11 +1,8 @@
-"""Consumer groups: committed offsets and leases. No consumer instances, so nothing to time out.
+"""Consumer groups as of the last applied entry: committed offsets and leases.
 
-A lease lives while its time to live has not passed since it was taken or renewed. Only a new
-generation is an event of the journal; renewals stay in memory, and a restart grants the full time
-again.
-
-Deleting a topic takes its offsets out of force at once, and out of memory in slices: there may be
-100,000 groups on it.
+Only a new generation of a lease is an event of the journal; renewals stay in memory, and a restart
+grants the full time again. The offsets of a deleted topic are invalid at once, and leave memory in
+slices: there may be 100,000 groups on it.
 """
 
 from __future__ import annotations
@@ -20,11 +17,8 @@ from seb_appliance.broker.ports import GroupOffsetRow, LeaseRow
 from seb_appliance.broker.shares import OPERATOR, AllShares
 from seb_appliance.broker.values import ReadResult
 from seb_appliance.errors import (
-    CommitBackwardError,
-    CommitBeyondEndError,
     GroupNotFoundError,
     LeaseHeldError,
-    OffsetConflictError,
     StaleGenerationError,
 )
 from seb_appliance.formats.operations import CommittedOffset, LeaseTaken
@@ -34,8 +28,7 @@ _LOOKED_AT_IN_A_SLICE: Final = 1_000  # groups; about a millisecond
 
 
 def offset_bytes(metadata: str) -> int:
-    """About what a committed offset takes in memory; it counts against
-    `limits.COMMITTED_OFFSETS_BYTES_MAX`."""
+    """About what a committed offset takes in memory."""
     return _OFFSET_BYTES + len(metadata.encode())
 
 
@@ -54,8 +47,7 @@ class Committed:
 
 @dataclass(slots=True)
 class Lease:
-    """`generation`: seq of the entry that granted it, for `ttl_ms`. `expires_s`: on the monotonic
-    clock."""
+    """`generation`: seq of the entry that granted it. `expires_s`: on the monotonic clock."""
 
     generation: int
     holder: str
@@ -68,14 +60,13 @@ class Lease:
     def left_ms(self, now_s: float) -> int:
         return max(0, int((self.expires_s - now_s) * 1000))
 
-    def renew(self, ttl_ms: int, now_s: float) -> None:
-        self.expires_s = now_s + ttl_ms / 1000
+    def view(self, now_s: float) -> LeaseView:
+        return LeaseView(self.generation, self.holder, self.ttl_ms, self.left_ms(now_s))
 
 
 @dataclass(slots=True)
 class Group:
-    """A group as of the last applied entry; `offsets` by topic id. `owner`: who made it, whose
-    shares it takes from then on, whoever commits."""
+    """`offsets` by topic id. `owner` made it; it takes the shares of `owner`, whoever commits."""
 
     name: str
     owner: str = OPERATOR
@@ -88,12 +79,10 @@ class Group:
 
 
 class Groups:
-    """All groups. Changed only by applying journal entries (and renewals of leases).
+    """All groups. Only applied entries, and renewals of leases, change them.
 
-    `shares`: of how many there are; `offsets_shares`: of about what the committed offsets take.
-    Until `forget_some` is done, both count what a deleted topic leaves behind, too; nothing else
-    shows that.
-    """
+    `shares` count groups; `offsets_shares` count the memory of committed offsets. Both include what
+    deleted topics leave behind until `forget_some` is done."""
 
     def __init__(
         self,
@@ -103,7 +92,7 @@ class Groups:
         now_s: float,
         shares: AllShares | None = None,
     ) -> None:
-        """`leases` get their full time again: how much of it had passed is not known."""
+        """`leases` get their full time again: the time used so far is unknown."""
         shares = shares or AllShares()
         remedy = "Delete groups that nobody needs."
         self.shares = shares.declare("groups", limits.GROUPS_MAX, "groups", remedy)
@@ -115,16 +104,16 @@ class Groups:
         )
         self._by_name: dict[str, Group] = {}
         self._names: list[str] = []  # sorted, so that a page of many is found by bisection
-        self._gone: set[int] = set()  # ids of deleted topics on which offsets may lie yet
-        self._leaving: set[int] = set()  # those of them that the pass under way takes out
-        self._passed = ""  # the last group that it has looked at
+        self._gone: set[int] = set()  # ids of deleted topics that groups may still hold
+        self._leaving: set[int] = set()  # those of them that the current pass removes
+        self._passed = ""  # the last group that this pass has examined
         for name, owner in owners.items():
             self._make(name, owner)
         for row in offsets:
             committed = Committed(row.offset, row.metadata, row.committed_us)
             self._set(self._made(row.group), row.topic_id, committed)
         for lease in leases:
-            self._grant(lease.group, lease.generation, lease.holder, lease.ttl_ms, now_s)
+            self.take_lease(lease, lease.generation, now_s)
 
     def __len__(self) -> int:
         return len(self._by_name)
@@ -137,13 +126,13 @@ class Groups:
         return None
 
     def names(self, after: str, most: int) -> list[str]:
-        """In order, those behind `after` ("": from the first on), `most` at the most. Of some of
-        them `get` may find that they are gone."""
+        """At most `most` names behind `after` ("": from the first), in order. `get` may return None
+        for some of them."""
         first = bisect_right(self._names, after)
         return self._names[first : first + most]
 
     def own(self, name: str, owner: str) -> None:
-        """Its maker, told before the first that he commits, or the lease that he takes."""
+        """Set the owner of a new group, before its first commit or lease is applied."""
         if self.get(name) is None:
             self._make(name, owner)
 
@@ -152,8 +141,10 @@ class Groups:
         for item in offsets:
             self._set(group, item.topic_id, Committed(item.offset, item.metadata, committed_us))
 
-    def take_lease(self, event: LeaseTaken, generation: int, now_s: float) -> None:
-        self._grant(event.group, generation, event.holder, event.ttl_ms, now_s)
+    def take_lease(self, event: LeaseTaken | LeaseRow, generation: int, now_s: float) -> None:
+        expires_s = now_s + event.ttl_ms / 1000
+        lease = Lease(generation, event.holder, event.ttl_ms, expires_s)
+        self._made(event.group).lease = lease
 
     def release_lease(self, name: str) -> None:
         group = self._by_name.get(name)
@@ -173,12 +164,12 @@ class Groups:
     # --- deleted topics ---
 
     def forget_topic(self, topic_id: int) -> None:
-        """The topic was deleted: its offsets go with it, in the same event."""
+        """The topic was deleted: its offsets are invalid from now on."""
         self._gone.add(topic_id)
 
     def forget_some(self) -> bool:
-        """Take a slice of what deleted topics left behind out of memory; whether there is more.
-        One pass over all groups serves the topics that were gone when it began."""
+        """Free a slice of what deleted topics left behind; whether there is more. One pass over all
+        groups serves the topics that were deleted when it began."""
         if not self._leaving:
             self._leaving, self._passed = set(self._gone), ""
         first = bisect_right(self._names, self._passed)
@@ -196,18 +187,16 @@ class Groups:
         return bool(self._gone)
 
     def forget_all(self) -> None:
-        """Take all of it out of memory, for exact figures."""
+        """Free all of it, for exact figures."""
         while self._gone:
             self.forget_some()
 
     def _holds_more(self, group: Group) -> bool:
-        """Whether anything is left of it without the topics that are gone; these are taken out."""
-        for topic_id in group.offsets.keys() & self._gone:  # looks at the fewer of the two
+        """Remove the offsets of deleted topics; whether anything is left."""
+        for topic_id in group.offsets.keys() & self._gone:  # iterates over the smaller set
             size_bytes = group.offsets.pop(topic_id).size_bytes
             self.offsets_shares.give_back(group.owner, size_bytes)
         return not group.is_empty
-
-    # --- inside ---
 
     def _set(self, group: Group, topic_id: int, committed: Committed) -> None:
         before = group.offsets.get(topic_id)
@@ -215,9 +204,6 @@ class Groups:
             self.offsets_shares.give_back(group.owner, before.size_bytes)
         self.offsets_shares.take_anyway(group.owner, committed.size_bytes)
         group.offsets[topic_id] = committed
-
-    def _grant(self, name: str, generation: int, holder: str, ttl_ms: int, now_s: float) -> None:
-        self._made(name).lease = Lease(generation, holder, ttl_ms, now_s + ttl_ms / 1000)
 
     def _made(self, name: str) -> Group:
         return self._by_name.get(name) or self._make(name, OPERATOR)
@@ -229,13 +215,10 @@ class Groups:
         return group
 
 
-# --- what callers get: frozen values, as of the last applied entry ---
-
-
 @dataclass(frozen=True, slots=True)
 class Lag:
-    """How far a group is behind. `records`: log end offset minus committed offset. `bytes`: about
-    what they take in the bucket. `seconds`: age of the oldest of them; 0 when there is none."""
+    """How far a group is behind. `records`: log end offset minus committed offset; `bytes`: about
+    their size in the bucket; `seconds`: the age of the oldest, 0 when there is none."""
 
     records: int
     bytes: int
@@ -258,7 +241,7 @@ class GroupTopicView:
 
 @dataclass(frozen=True, slots=True)
 class LeaseView:
-    """`ttl_ms`: what it was granted for, and is again after a restart."""
+    """`ttl_ms`: the granted time, which begins anew after a restart."""
 
     generation: int
     holder: str
@@ -268,7 +251,7 @@ class LeaseView:
 
 @dataclass(frozen=True, slots=True)
 class GroupView:
-    """`topics` by name; `lease` None when none is alive."""
+    """`topics` by name; `lease` None when none is live."""
 
     group: str
     topics: list[GroupTopicView]
@@ -276,7 +259,7 @@ class GroupView:
 
     @property
     def lag(self) -> Lag:
-        """Over all topics; `seconds` of the oldest record."""
+        """Over all topics; `seconds` is the age of the oldest record."""
         lags = [topic.lag for topic in self.topics]
         return Lag(
             sum(lag.records for lag in lags),
@@ -302,65 +285,17 @@ class ResetRow:
 
 @dataclass(frozen=True, slots=True)
 class GroupRead:
-    """`committed_offset` None: there is none, and the lag counts from where the read began."""
+    """`committed_offset` None: there is none, and the lag counts from the start of the read."""
 
     result: ReadResult
     committed_offset: int | None
     lag: Lag
 
 
-# --- errors ---
-
-
 def no_such_group(group: str) -> GroupNotFoundError:
-    """Also for a group that the caller must not know to be there."""
+    """Also for a group that the caller may not see."""
     return GroupNotFoundError(
         f"There is no group {group!r}, or you may see no topic on which it stands."
-    )
-
-
-def conflict(
-    group: str, topic: str, expected: int | None, committed: int | None
-) -> OffsetConflictError:
-    """`expected` and `committed` None: no offset."""
-    return OffsetConflictError(
-        f"Group {group!r} stands at {_place(committed)} on {topic!r}, not at {_place(expected)}.",
-        topic=topic,
-        expected=expected,
-        committed=committed,
-    )
-
-
-def made_anew(topic: str, topic_id: int, wanted_id: int | None) -> OffsetConflictError:
-    return OffsetConflictError(
-        f"Topic {topic!r} was made anew: it has the id {topic_id}, not {wanted_id}.",
-        topic=topic,
-        topic_id=topic_id,
-    )
-
-
-def beyond_end(topic: str, offset: int, end: int) -> CommitBeyondEndError:
-    return CommitBeyondEndError(
-        f"Offset {offset} is beyond the log end {end} of {topic!r}.",
-        topic=topic,
-        log_end_offset=end,
-    )
-
-
-def backward(
-    group: str, topic: str, offset: int, committed: int, *, strictly: bool
-) -> CommitBackwardError:
-    """`strictly`: every offset had to grow, as in a transaction."""
-    advice = (
-        "In a transaction every offset must: if this step was done already, read on from there."
-        if strictly
-        else "Reset the group, or say allow_backward."
-    )
-    return CommitBackwardError(
-        f"Group {group!r} stands at {committed} on {topic!r}; {offset} does not go forward. "
-        f"{advice}",
-        topic=topic,
-        committed=committed,
     )
 
 
@@ -371,13 +306,9 @@ def lease_held(group: str, holder: str, left_ms: int) -> LeaseHeldError:
 
 
 def stale_generation(group: str, holder: str | None) -> StaleGenerationError:
-    """`holder` None: no lease is alive."""
+    """`holder` None: no lease is live."""
     why = "No lease" if holder is None else f"Another lease, held by {holder!r},"
     return StaleGenerationError(
         f"{why} of group {group!r} is in force. Take the lease, then read from where it stands.",
         holder=holder,
     )
-
-
-def _place(offset: int | None) -> str:
-    return "no offset" if offset is None else str(offset)

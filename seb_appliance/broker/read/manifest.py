@@ -1,7 +1,6 @@
 """Which segments hold a range of a topic, for readers that GET them from the bucket directly.
 
-Only segments are named, because journal entries and packed objects also hold other topics' records.
-What no segment covers is read through the API.
+Journal entries and packed objects also hold other topics' records: those are read through the API.
 """
 
 from __future__ import annotations
@@ -11,7 +10,6 @@ from dataclasses import dataclass, field, replace
 
 from seb_appliance import limits
 from seb_appliance.broker.ports import ObjectRef, SectionRef, SectionSource
-from seb_appliance.broker.read.index_rows import StoredRows
 from seb_appliance.broker.read.reads import Reads
 from seb_appliance.broker.topics.catalog import Catalog
 from seb_appliance.broker.topics.topic import Topic, owner_of
@@ -20,8 +18,8 @@ from seb_appliance.broker.values import From
 
 @dataclass(frozen=True, slots=True)
 class ManifestSegment:
-    """`sections`: those in force, in the order of their offsets, of an object of `length` bytes.
-    `url`: None unless one was asked for and the bucket has URLs."""
+    """`sections`: the active ones of an object of `length` bytes, by offset. `url`: None unless it
+    was requested and the bucket signs URLs."""
 
     ref: ObjectRef
     length: int
@@ -31,8 +29,7 @@ class ManifestSegment:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """Of the offsets from the one asked for up to `next_offset`, as of now. Beyond
-    `segments_end_offset` nothing is in a segment yet."""
+    """Nothing from `segments_end_offset` on is in a segment yet."""
 
     topic: str
     topic_id: int
@@ -44,8 +41,7 @@ class Manifest:
 
 
 class Manifests:
-    """`grace_ms`: how long an object stays that nothing refers to. No URL is good for longer: it
-    would name what is gone."""
+    """`grace_ms`: how long an unreferenced object stays; no URL is valid for longer."""
 
     def __init__(
         self, catalog: Catalog, reads: Reads, source: SectionSource, grace_ms: int
@@ -56,7 +52,7 @@ class Manifests:
         self._valid_s_max = grace_ms // 1000
 
     async def of(self, name: str, start: From, until: From | None, valid_s: int | None) -> Manifest:
-        """`valid_s`: for how many seconds URLs are to be good, at most; None: no URLs. Raises
+        """`valid_s`: for how many seconds URLs are valid at most; None: no URLs. Raises
         TopicNotFoundError, OffsetExpiredError, OffsetOutOfRangeError, StoreError."""
         topic, offset, end = await self._reads.range_of(name, start, until)
         segments, next_offset = self._segments(topic, offset, end)
@@ -79,22 +75,24 @@ class Manifests:
         return replace(manifest, segments=signed)
 
     def _segments(self, topic: Topic, offset: int, end: int) -> tuple[list[ManifestSegment], int]:
-        """Segments from `offset` on, and up to where they were looked for."""
+        """Segments from `offset` on, and the offset up to which they were searched."""
         segments: list[ManifestSegment] = []
         looked_at = 0
         while offset < end:
             owner, until = owner_of(topic, offset)
-            for row in _rows_in(owner.stored, offset, min(end, until)):
+            rows, first = owner.stored, max(0, owner.stored.row_of(offset))
+            behind = bisect_left(rows.bases, min(end, until)) if offset < rows.end else 0
+            for row in range(first, behind):
                 if looked_at == limits.MANIFEST_SECTIONS_MAX:
-                    return segments, owner.stored.bases[row]
+                    return segments, rows.bases[row]
                 looked_at += 1
                 self._name(segments, owner, row, until)
             offset = min(end, until)
         return segments, end
 
     def _name(self, segments: list[ManifestSegment], owner: Topic, row: int, until: int) -> None:
-        """Add the row's section, if its segment holds nothing but records of `owner`, and none
-        from the offset `until` on: a reader of a fork may not read its parent."""
+        """Add the row's section, if its segment holds only records of `owner` below `until`: a
+        reader of a fork may not read its parent's later records."""
         section = self._catalog.section_ref(owner, owner.stored, row)
         ref = section.entry
         if not isinstance(ref, ObjectRef) or not ref.is_segment_of(owner.topic_id, until):
@@ -106,17 +104,9 @@ class Manifests:
 
 
 def _segments_end(topic: Topic) -> int:
-    """Beyond this offset nothing is in a segment yet."""
     owner, end = owner_of(topic, topic.log_start_offset)
     reached = min(owner.stored.end, end)
     while owner is not topic and reached == end:
         owner, end = owner_of(topic, reached)
         reached = max(reached, min(owner.stored.end, end))
     return reached
-
-
-def _rows_in(rows: StoredRows, offset: int, end: int) -> range:
-    """Those that answer for offsets from `offset` up to `end`."""
-    if offset >= rows.end:
-        return range(0)
-    return range(max(0, rows.row_of(offset)), bisect_left(rows.bases, end))

@@ -10,8 +10,14 @@ from typing import Final, TypeAlias
 from seb_appliance import limits
 from seb_appliance.broker.counters import Counters
 from seb_appliance.broker.ports import SectionRef
-from seb_appliance.broker.read.index import SectionIndex, Stretch
-from seb_appliance.broker.read.sections import DecodedSection, SectionReader, StoredBatch, cut
+from seb_appliance.broker.read.sections import (
+    DecodedSection,
+    SectionIndex,
+    SectionReader,
+    StoredBatch,
+    Stretch,
+    cut,
+)
 from seb_appliance.broker.read.waiting import Waiter, WaitingReaders
 from seb_appliance.broker.topics.catalog import Catalog
 from seb_appliance.broker.topics.topic import Topic, check_id, gone
@@ -20,27 +26,24 @@ from seb_appliance.clock import Clock
 from seb_appliance.errors import CorruptObjectError, OffsetExpiredError, OffsetOutOfRangeError
 from seb_appliance.formats.batch import Batch
 
-# The records of one answer: batch after batch, until it is full or the range ends.
-
-
 _NO_LIMIT: Final = limits.OFFSET_MAX + 1
 
 
 class Collected:
-    """Slices from `next_offset` on, before `end`. `room_records` and `room_bytes` are what the
-    answer may still take; the bytes are those of values, record keys and headers."""
+    """The records of one answer, from `next_offset` up to `until`, until the answer is full. The
+    bytes of `request.max_bytes` are those of values, record keys and headers."""
 
-    def __init__(self, next_offset: int, end: int, room_records: int, room_bytes: int) -> None:
+    def __init__(self, topic: Topic, next_offset: int, until: int, request: ReadRequest) -> None:
         self.slices: list[BatchSlice] = []
         self.count = 0
         self.next_offset = next_offset
-        self.room_bytes = room_bytes
-        self._end = end
-        self._room_records = room_records
+        self.room_bytes = request.max_bytes
+        self._end = min(until, topic.log_end_offset)
+        self._room_records = request.max_records
 
     @property
     def end(self) -> int:
-        """The offset before which the answer ends; where there are gaps, it may go further."""
+        """The answer ends before this offset, or further where there are gaps."""
         return min(self._end, self.next_offset + self._room_records)
 
     @property
@@ -49,8 +52,8 @@ class Collected:
         return self.next_offset < self._end and self._room_records > 0 and self.room_bytes > 0
 
     def take(self, section: Iterable[StoredBatch], end: int = _NO_LIMIT) -> None:
-        """What fits of the section that `next_offset` lies in; one record at least, ever. Records
-        from `end` on are another topic's."""
+        """Take what fits of the section that holds `next_offset`; the first record always fits.
+        Records from `end` on belong to another topic."""
         for item in section:
             if item.batch.header.last_offset >= self.next_offset:
                 if not self.wants_more or self.next_offset >= end:
@@ -64,14 +67,14 @@ class Collected:
     def _take(self, item: StoredBatch) -> None:
         header = item.batch.header
         begin, stop = 0, header.count
-        # Most batches are taken whole, at a cost that does not depend on their records.
+        # Most batches are taken whole, at a cost independent of the number of records.
         if self.next_offset > header.base_offset or header.last_offset >= self._end:
             offsets = item.batch.offsets()
             begin = bisect_left(offsets, self.next_offset)
             stop = bisect_left(offsets, self._end)
         if begin > 0 and self.slices:
-            # Batches were merged since the last one was taken. Only the first of an answer may
-            # hold records from before it: who reads on begins here.
+            # Batches were merged meanwhile. Only the first slice may skip records of its batch; the
+            # next read begins here.
             self._room_records = 0
             return
         taken = self._fitting(item.batch, begin, stop)
@@ -101,12 +104,11 @@ class Collected:
 
 
 def bytes_of(piece: BatchSlice) -> int:
-    """Of its records' values, record keys and headers."""
+    """The bytes of values, record keys and headers."""
     return _bytes_before(piece.batch, piece.end) - _bytes_before(piece.batch, piece.begin)
 
 
 def _bytes_before(batch: Batch, i: int) -> int:
-    """Bytes of values, record keys and headers of the first `i` records of the batch."""
     columns = batch.columns
     size = columns.values.starts[i]
     if columns.keys is not None:
@@ -116,15 +118,8 @@ def _bytes_before(batch: Batch, i: int) -> int:
     return int(size)
 
 
-# Reading ahead: sections are fetched before they are asked for, for a reader that goes through old
-# records one after another.
-#
-# A reader is known only by where it stops: whoever begins there next goes on. Nothing is fetched
-# for one who reads what is in memory anyway, or jumps about.
-
-
-# Bytes ahead of one reader: doubled with each read, and never more than all together may have, so
-# that what is fetched is still there when it is wanted.
+# Bytes ahead of one reader, doubled with each read. The total is bounded, so that fetched sections
+# are still in memory when they are needed.
 DEPTH_BYTES_FIRST: Final = 256 * 1024
 DEPTH_BYTES_MAX: Final = 4 * 1024 * 1024
 AHEAD_BYTES_MAX: Final = 8 * 1024 * 1024
@@ -136,6 +131,9 @@ _Place: TypeAlias = tuple[int, int]  # topic id, the offset where a reader goes 
 
 
 class ReadAhead:
+    """Fetches the next sections for a reader that goes through old records in order. A reader is
+    identified by the offset where its last read stopped."""
+
     def __init__(
         self, catalog: Catalog, index: SectionIndex, sections: SectionReader, clock: Clock
     ) -> None:
@@ -143,25 +141,29 @@ class ReadAhead:
         self._index = index
         self._sections = sections
         self._clock = clock
-        # How deep to read ahead of each reader, and when it was here, longest ago first.
+        # The depth for each reader, and the time of its last read, oldest first.
         self._readers: OrderedDict[_Place, tuple[int, float]] = OrderedDict()
 
     def moved(self, topic: Topic, offset: int, next_offset: int) -> None:
-        """A read of old records, from `offset` on, stopped at `next_offset`."""
+        """A read of old records from `offset` on stopped at `next_offset`."""
         known = self._readers.pop((topic.topic_id, offset), None)
         if next_offset == offset:
             return
         depth_bytes = DEPTH_BYTES_FIRST if known is None else min(2 * known[0], DEPTH_BYTES_MAX)
         now_s = self._clock.monotonic_s()
-        self._forget(now_s)
+        while self._readers:
+            place, (_, at_s) = next(iter(self._readers.items()))
+            if now_s - at_s < FORGOTTEN_AFTER_S and len(self._readers) < READERS_MAX:
+                break
+            del self._readers[place]
         self._readers[topic.topic_id, next_offset] = (depth_bytes, now_s)
         if known is not None:
             fair_bytes = min(depth_bytes, AHEAD_BYTES_MAX // len(self._readers))
             self.fetch(topic, next_offset, topic.log_end_offset, fair_bytes)
 
     def fetch(self, topic: Topic, offset: int, end: int, size_bytes: int) -> None:
-        """Begin to fetch the sections from `offset` up to `end` that begin in the first
-        `size_bytes`, as far as the index tells without I/O where they are."""
+        """Begin to fetch the sections from `offset` up to `end` that begin within `size_bytes`, as
+        far as the index in memory reaches."""
         for _ in range(SECTIONS_MAX):
             if offset >= end or size_bytes <= 0:
                 return
@@ -174,14 +176,6 @@ class ReadAhead:
                 return
             size_bytes -= ref.length
             offset = min(ref.last_offset + 1, behind)
-
-    def _forget(self, now_s: float) -> None:
-        """Drop those who came no more, and the longest gone of too many."""
-        while self._readers:
-            place, (_, at_s) = next(iter(self._readers.items()))
-            if now_s - at_s < FORGOTTEN_AFTER_S and len(self._readers) < READERS_MAX:
-                return
-            del self._readers[place]
 
 
 _NO_END: Final = From(offset=limits.OFFSET_MAX + 1)
@@ -208,9 +202,8 @@ class Reads:
     def read_nowait(
         self, name: str, request: ReadRequest, *, waits: bool = True
     ) -> ReadResult | None:
-        """As `read`, when all that is needed is in memory and there is nothing to wait for (which
-        there never is unless it `waits`); else None, and nothing was counted. Raises what `read`
-        raises before it waits."""
+        """As `read`, if everything is in memory and nothing is to be awaited; else None, and
+        nothing was counted. Raises what `read` raises before it waits."""
         topic = self._topic(name, request)
         offset = self._resolved(topic, request.start)
         until = self._resolved(topic, request.until or _NO_END)
@@ -220,7 +213,7 @@ class Reads:
         waits = waits and request.wait_ms > 0 and not self._waiting.stopping
         if waits and offset == topic.log_end_offset and offset < until:
             return None
-        collected = _collected(topic, offset, until, request)
+        collected = Collected(topic, offset, until, request)
         old = False
         while collected.wants_more:
             stretch = self._index.cached(topic, collected.next_offset)
@@ -238,7 +231,7 @@ class Reads:
     def wait_at_end(
         self, name: str, offset: int, seconds: float, owner: str, woken: Callable[[], None]
     ) -> Waiter | None:
-        """Wait where `read` would wait from `offset` on, but call `woken`. None when it would not.
+        """Wait as `read` from `offset` would, but call `woken`; None if `read` would not wait.
         Raises TopicNotFoundError, ShareExceededError, OverloadedError."""
         topic = self._catalog.topic(name)
         if offset != topic.log_end_offset or self._waiting.stopping:
@@ -261,11 +254,11 @@ class Reads:
             await self._waiting.wait(topic, left_s, request.owner)
             if topic.deleted:
                 raise gone(topic)
-        collected = _collected(topic, offset, until, request)
+        collected = Collected(topic, offset, until, request)
         old = False
         while collected.wants_more:
             if collected.next_offset < topic.log_start_offset and collected.count:
-                break  # trimmed meanwhile: who reads on is told so
+                break  # trimmed meanwhile: the next read gets the error
             self._check_range(topic, collected.next_offset)
             stretch = await self._stretch(topic, collected.next_offset)
             if stretch is None:
@@ -274,16 +267,15 @@ class Reads:
             end = min(collected.end, stretch.end)
             section = self._sections.cached(ref, collected.next_offset, end)
             if section is None:
-                # All that this answer has room for comes at one time.
+                # Fetch at once all sections for which this answer has room.
                 behind = min(ref.last_offset + 1, stretch.end)
                 room_bytes = collected.room_bytes - ref.length
                 self._ahead.fetch(topic, behind, collected.end, room_bytes)
                 section = await self._read(topic, ref, collected.next_offset, end)
                 old = True
-            if section is None:
-                continue
-            old = self._sections.was_fetched_ahead(ref) or old
-            collected.take(section, stretch.end)
+            if section is not None:
+                old = self._sections.was_fetched_ahead(ref) or old
+                collected.take(section, stretch.end)
         return self._result(topic, offset, collected, old=old)
 
     def _topic(self, name: str, request: ReadRequest) -> Topic:
@@ -292,8 +284,7 @@ class Reads:
         return topic
 
     async def _stretch(self, topic: Topic, offset: int) -> Stretch | None:
-        """Rows that answer for `offset`; None if it was trimmed while they were looked up. Raises
-        as `SectionIndex.rows_of`."""
+        """As `SectionIndex.rows_of`; None if `offset` was trimmed meanwhile."""
         try:
             return await self._index.rows_of(topic, offset)
         except CorruptObjectError:
@@ -304,8 +295,8 @@ class Reads:
     async def _read(
         self, topic: Topic, ref: SectionRef, offset: int, end: int
     ) -> DecodedSection | None:
-        """The batches of the section from `offset` up to `end`; None if it was replaced while it
-        was being read: look again. Raises as `read`."""
+        """The section's batches from `offset` up to `end`; None if it was replaced meanwhile: look
+        again. Raises as `read`."""
         try:
             return await self._sections.read(ref, offset, end)
         except CorruptObjectError:
@@ -317,8 +308,7 @@ class Reads:
         return None
 
     async def range_of(self, name: str, start: From, until: From | None) -> tuple[Topic, int, int]:
-        """The topic, and the offsets that a read would begin at and end before now. Raises as
-        `read`."""
+        """The topic, and the begin and end (exclusive) of a read now. Raises as `read`."""
         topic = self._catalog.topic(name)
         offset = await self.resolve(topic, start)
         end = await self.resolve(topic, until or _NO_END)
@@ -328,7 +318,7 @@ class Reads:
         return topic, offset, max(offset, min(end, topic.log_end_offset))
 
     async def resolve(self, topic: Topic, start: From) -> int:
-        """The offset that `start` means now. An offset given as such is not checked."""
+        """The offset that `start` means now; a given offset is not checked."""
         resolved = self._resolved(topic, start)
         if resolved is not None:
             return resolved
@@ -336,7 +326,7 @@ class Reads:
         return await self._offset_at(topic, start.timestamp_us)
 
     def _resolved(self, topic: Topic, start: From) -> int | None:
-        """As `resolve`; None when records have to be looked at."""
+        """As `resolve`; None when it takes reading records."""
         if start.offset is not None:
             return start.offset
         if start.last is not None:
@@ -346,10 +336,10 @@ class Reads:
         return topic.log_end_offset if start.latest else topic.log_start_offset
 
     async def _offset_at(self, topic: Topic, timestamp_us: int) -> int:
-        """The first offset whose record has that timestamp or later; the log end when none has."""
+        """The first offset with that timestamp or a later one; the log end when there is none."""
         log_end_offset = topic.log_end_offset
         offset = await self._index.offset_of_time(topic, timestamp_us)
-        # Whatever was trimmed while we looked is left out, and that may be all.
+        # Records may be trimmed meanwhile, perhaps all of them.
         while (offset := max(offset, topic.log_start_offset)) < log_end_offset:
             stretch = await self._stretch(topic, offset)
             if stretch is None:
@@ -384,7 +374,7 @@ class Reads:
         return self._catalog.section_ref(stretch.owner, rows, rows.row_of(offset))
 
     def _result(self, topic: Topic, offset: int, collected: Collected, *, old: bool) -> ReadResult:
-        """`old`: some of it was not in memory when it was asked for, or fetched ahead."""
+        """`old`: some of it was not in memory, or was fetched ahead."""
         if old:
             self._ahead.moved(topic, offset, collected.next_offset)
         self._counters.reads += 1
@@ -397,9 +387,3 @@ class Reads:
             topic.log_start_offset,
             topic.log_end_offset,
         )
-
-
-def _collected(topic: Topic, offset: int, until: int, request: ReadRequest) -> Collected:
-    """An answer with nothing in it yet."""
-    end = min(until, topic.log_end_offset)
-    return Collected(offset, end, request.max_records, request.max_bytes)

@@ -1,8 +1,7 @@
-"""Readers that wait until something is applied to their topics.
+"""Readers that wait for new records of their topics.
 
-A `Waiter` waits once, at a log's end. A `Listener` stays and follows topics: it is woken, looks how
-far the log goes, reads, and waits again, so that a slow follower costs only what is being sent. A
-timer that all followers share wakes them while nothing happens.
+A `Waiter` waits once at the log end. A `Listener` follows topics for the life of a live answer: it
+is woken, reads up to the log end, and waits again. A shared timer wakes all followers for pings.
 """
 
 from __future__ import annotations
@@ -23,8 +22,7 @@ from seb_appliance.errors import BadParameterError, ShuttingDownError
 
 
 class Waiter:
-    """One reader at the end of one topic's log, in the share of `owner`. `leave` it when nobody is
-    to be told any more."""
+    """One reader at the log end of a topic, in the share of `owner`."""
 
     __slots__ = ("_at", "_is_waiting", "_readers", "_timer", "_woken", "owner")
 
@@ -44,22 +42,20 @@ class Waiter:
         self._timer: Timer = readers.clock.call_later(seconds, self.tell)
 
     def leave(self) -> None:
-        """Nothing happens when it was told, or has left before."""
+        """Do not call `woken` any more. Does nothing if it was called already."""
         if self._is_waiting:
             self._is_waiting = False
             self._timer.cancel()
             self._readers.forget(self, self._at)
 
     def tell(self) -> None:
-        """For `WaitingReaders`: once, unless it has left."""
         if self._is_waiting:
             self.leave()
             self._woken()
 
 
 class WaitingReaders:
-    """Waiting costs an object and a timer each, and nothing while nothing happens. `shares`: of
-    those who wait."""
+    """A waiting reader costs an object and a timer."""
 
     def __init__(self, clock: Clock, shares: AllShares) -> None:
         self.clock = clock
@@ -71,15 +67,15 @@ class WaitingReaders:
         self._turns = Turns()
 
     def tell(self, topic: Topic, seconds: float, owner: str, woken: Callable[[], None]) -> Waiter:
-        """Call `woken` once, as soon as something changes in `topic`, `seconds` have passed, or the
-        appliance stops. Raises ShareExceededError, OverloadedError when too many wait already."""
+        """Call `woken` once: when `topic` changes, after `seconds`, or when the appliance stops.
+        Raises ShareExceededError, OverloadedError when too many readers wait."""
         self.shares.take(owner, 1)
         waiter = Waiter(self, topic.topic_id, seconds, owner, woken)
         self._by_topic[topic.topic_id].add(waiter)
         return waiter
 
     async def wait(self, topic: Topic, seconds: float, owner: str) -> None:
-        """Until `tell` would tell. Raises as `tell`."""
+        """Wait as long as `tell` does. Raises as `tell`."""
         if self.stopping or seconds <= 0:
             return
         woken = asyncio.get_running_loop().create_future()
@@ -95,14 +91,12 @@ class WaitingReaders:
             waiter.leave()
 
     def forget(self, waiter: Waiter, topic_id: int) -> None:
-        """For `Waiter`: it waits no longer."""
         self.shares.give_back(waiter.owner, 1)
         readers = self._by_topic.get(topic_id)
-        if readers is None or waiter not in readers:  # it was woken
-            return
-        readers.discard(waiter)
-        if not readers:
-            del self._by_topic[topic_id]
+        if readers is not None:  # otherwise it was woken
+            readers.discard(waiter)
+            if not readers:
+                del self._by_topic[topic_id]
 
     def wake(self, topics: Iterable[Topic]) -> None:
         for topic in topics:
@@ -116,7 +110,7 @@ class WaitingReaders:
         self._by_topic.clear()
 
     def _wake(self, readers: Iterable[Waiter]) -> None:
-        """They read at once: not in the midst of whoever wakes them all."""
+        """In later turns of the loop, since each of them reads at once."""
         for waiter in readers:
             self._turns.add(waiter.owner, waiter.tell)
 
@@ -125,7 +119,7 @@ T = TypeVar("T", bound=Collection[object])
 
 
 def check_count(topics: T) -> T:
-    """`topics` themselves. Raises BadParameterError when they are too many for one stream."""
+    """Return `topics`. Raises BadParameterError when they are too many for one stream."""
     if len(topics) > limits.FOLLOWED_TOPICS_MAX:
         raise BadParameterError(
             f"These patterns match more than {limits.FOLLOWED_TOPICS_MAX} topics; take narrower "
@@ -135,38 +129,34 @@ def check_count(topics: T) -> T:
 
 
 class Listener:
-    """One whom `Followers` wakes; made there, used in a `with` block."""
+    """A follower that `Followers` makes and wakes; used in a `with` block."""
 
     def __init__(self, followers: Followers, owner: str) -> None:
         self._followers = followers
         self.owner = owner
+        self.left = False
         self._woken: asyncio.Future[None] | None = None
-        self._is_due = False  # to be woken, in a turn of the loop that comes
-        self._left = False
+        self._is_due = False  # it is woken in a later turn of the loop
 
     @property
     def topic_ids(self) -> Iterable[int]:
-        """Of whom it hears."""
+        """Of the topics that it follows."""
         raise NotImplementedError
 
     @property
     def stopping(self) -> bool:
-        """The appliance stops: followers have to go."""
+        """The appliance stops: followers must leave."""
         return self._followers.stopping
 
     @property
     def rings(self) -> int:
-        """How often the timer of all followers has rung."""
+        """How often the shared timer has fired."""
         return self._followers.rings
 
-    @property
-    def left(self) -> bool:
-        return self._left
-
     async def wait(self, seconds: float | None = None) -> None:
-        """Until something may have changed: the topic, the time, `stopping`, or `leave`; so many
-        seconds at most."""
-        if self._left or self.stopping:
+        """Wait for a change of a topic, a ring of the timer, `stopping`, or `leave`; at most so
+        many seconds."""
+        if self.left or self.stopping:
             return
         self._woken = asyncio.get_running_loop().create_future()
         timer = None if seconds is None else self._followers.call_later(seconds, self._resume)
@@ -176,12 +166,12 @@ class Listener:
             if timer is not None:
                 timer.cancel()
 
-    def note(self, topic: Topic) -> None:  # noqa: ARG002 - a follower of one knows which it is
-        """This topic has changed."""
+    def note(self, topic: Topic) -> None:  # noqa: ARG002 - for subclasses
+        """The topic has changed."""
         self.wake()
 
     def wake(self) -> None:
-        """Soon: when many are woken at one time, each has its turn."""
+        """In a later turn of the loop, since many may be woken at one time."""
         if self._woken is not None and not (self._is_due or self._woken.done()):
             self._is_due = True
             self._followers.turns.add(self.owner, self._resume)
@@ -192,8 +182,8 @@ class Listener:
             self._woken.set_result(None)
 
     def leave(self) -> None:
-        """The client is gone: `wait` waits no more."""
-        self._left = True
+        """The client has disconnected: `wait` returns at once."""
+        self.left = True
         self._resume()
 
     def __enter__(self) -> Self:
@@ -209,7 +199,7 @@ class Listener:
 
 
 class Follower(Listener):
-    """One of those who follow `topic`."""
+    """Follows one topic."""
 
     def __init__(self, followers: Followers, owner: str, topic: Topic) -> None:
         super().__init__(followers, owner)
@@ -225,17 +215,15 @@ class Follower(Listener):
 
     @property
     def log_end_offset(self) -> int:
-        """Raises TopicNotFoundError once the topic is deleted, also if there is one of that name
-        again."""
+        """Raises TopicNotFoundError once the topic is deleted, even if its name is used again."""
         if self._topic.deleted:
             raise gone(self._topic)
         return self._topic.log_end_offset
 
 
 class FollowerOfMany(Listener):
-    """One of those who follow all topics that it `wants`, also those that are made later.
-    `changed`: those in which something may have happened, the first one first; the stream takes
-    them out."""
+    """Follows all topics that it `wants`, also those created later. `changed`: topics that may have
+    new records, in order of their changes; the stream removes them."""
 
     def __init__(self, followers: Followers, owner: str, wants: Callable[[str], bool]) -> None:
         super().__init__(followers, owner)
@@ -252,23 +240,22 @@ class FollowerOfMany(Listener):
         self.wake()
 
     def meet(self, topic: Topic) -> None:
-        """There is this topic, which may be new."""
+        """The topic exists, and may be new."""
         if topic.topic_id not in self.topics and not topic.deleted and self._wants(topic.name):
             self.topics[topic.topic_id] = topic
-            self._followers.join(self, topic)
+            self._followers.by_topic[topic.topic_id].add(self)
             self.note(topic)
 
     def drop(self, topic: Topic) -> None:
-        """It is gone, or not wanted any more."""
+        """The topic is deleted, or not wanted any more."""
         if self.topics.pop(topic.topic_id, None) is not None:
             self._followers.part(self, topic.topic_id)
         self.changed.pop(topic.topic_id, None)
 
 
 class Followers:
-    """All of them. `budget`: bytes that are being sent to them; `recent`: what many of them are
-    about to get; `turns`: of those who are woken; `cut`: how many were cut off because they took
-    nothing."""
+    """All live followers. `budget`: bytes that are being sent; `recent`: encoded parts that others
+    will need; `cut`: how many were disconnected because they read nothing."""
 
     def __init__(self, clock: Clock, shares: AllShares) -> None:
         self._shares = shares.declare("followers", limits.FOLLOWERS_MAX, "followers")
@@ -282,7 +269,7 @@ class Followers:
         self.rings = 0
         self.call_later = clock.call_later
         self._timer: Timer | None = None
-        self._by_topic: defaultdict[int, set[Listener]] = defaultdict(set)
+        self.by_topic: defaultdict[int, set[Listener]] = defaultdict(set)
         self._of_many: set[FollowerOfMany] = set()
         self._newest_id = 0  # of the topics that all of these have met
 
@@ -291,8 +278,7 @@ class Followers:
         return self._shares.used
 
     def follow(self, topic: Topic, owner: str) -> Follower:
-        """Raises ShareExceededError and OverloadedError when there are too many,
-        ShuttingDownError."""
+        """Raises ShareExceededError, OverloadedError, ShuttingDownError."""
         follower = Follower(self, owner, topic)
         self._add(follower)
         return follower
@@ -300,8 +286,8 @@ class Followers:
     def follow_many(
         self, wants: Callable[[str], bool], newest_id: int, owner: str
     ) -> FollowerOfMany:
-        """It follows no topic yet: the caller lets it `meet` those that exist. `newest_id`: of
-        these. Raises as `follow`."""
+        """It follows no topic yet: the caller lets it `meet` those that exist, up to `newest_id`.
+        Raises as `follow`."""
         follower = FollowerOfMany(self, owner, wants)
         self._add(follower)
         if not self._of_many:
@@ -314,22 +300,18 @@ class Followers:
             raise ShuttingDownError("The appliance is stopping; follow again in a moment.")
         self._shares.take(listener.owner, 1)
         for topic_id in listener.topic_ids:
-            self._by_topic[topic_id].add(listener)
+            self.by_topic[topic_id].add(listener)
         if self._timer is None:
-            self._arm()
-
-    def join(self, follower: FollowerOfMany, topic: Topic) -> None:
-        """It follows this topic, too."""
-        self._by_topic[topic.topic_id].add(follower)
+            self._timer = self.call_later(limits.FOLLOWER_PING_S, self._ring)
 
     def part(self, listener: Listener, topic_id: int) -> None:
-        """It does not follow this topic any more."""
-        self._by_topic[topic_id].remove(listener)
-        if not self._by_topic[topic_id]:
-            del self._by_topic[topic_id]
+        """The listener does not follow this topic any more."""
+        self.by_topic[topic_id].remove(listener)
+        if not self.by_topic[topic_id]:
+            del self.by_topic[topic_id]
 
     def forget(self, listener: Listener) -> None:
-        """Called once for each, when it is done."""
+        """Called once for each, when it leaves."""
         self._shares.give_back(listener.owner, 1)
         for topic_id in listener.topic_ids:
             self.part(listener, topic_id)
@@ -345,7 +327,7 @@ class Followers:
         if not self.count:
             return
         for topic in topics:
-            for listener in self._by_topic.get(topic.topic_id, ()):
+            for listener in self.by_topic.get(topic.topic_id, ()):
                 listener.note(topic)
             if self._of_many and topic.topic_id > self._newest_id:
                 self._newest_id = topic.topic_id
@@ -353,30 +335,27 @@ class Followers:
                     tell(follower.meet, topic)
 
     def stop(self) -> None:
-        """Wake all to let them go; nobody may follow from now on."""
+        """Wake all, so that they leave; refuse new followers."""
         self.stopping = True
         self._wake_all()
 
-    def _arm(self) -> None:
-        self._timer = self.call_later(limits.FOLLOWER_PING_S, self._ring)
-
     def _ring(self) -> None:
-        self._arm()
+        self._timer = self.call_later(limits.FOLLOWER_PING_S, self._ring)
         self.rings += 1
         self._wake_all()
 
     def _wake_all(self) -> None:
-        for listeners in self._by_topic.values():
+        for listeners in self.by_topic.values():
             for listener in listeners:
                 listener.wake()
-        for follower in self._of_many:  # of no topic, perhaps
+        for follower in self._of_many:  # which may follow no topic yet
             follower.wake()
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """`count` records, encoded; `next_offset`: where the next part begins. `offsets`: of each, for
-    those who follow many topics."""
+    """`count` encoded records; the next part begins at `next_offset`. `offsets`: of each record,
+    for followers of many topics."""
 
     encoded: bytes
     count: int
@@ -385,9 +364,8 @@ class Part:
 
 
 class RecentParts:
-    """Parts that one follower got and the others of the topic are about to get: whoever comes
-    first encodes, the others find it here. The ones longest unused go first. A place is topic id,
-    shape of the values, and the offset at which the part begins."""
+    """Parts that the first follower of a topic encoded and the others will need; the least recently
+    used are dropped. A place is the topic id, the shape of values, and the part's first offset."""
 
     def __init__(self, bytes_max: int) -> None:
         self._bytes_max = bytes_max
@@ -401,7 +379,6 @@ class RecentParts:
         return found
 
     def put(self, place: tuple[int, str, int], part: Part) -> None:
-        """There is none at that place yet."""
         assert place not in self._parts, place
         self._parts[place] = part
         self._bytes += len(part.encoded)

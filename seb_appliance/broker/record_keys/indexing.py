@@ -1,23 +1,24 @@
-"""Updates the key index from the log, after the acknowledgement, in order and in bulk.
+"""The key index, and the task that updates it from the log in bulk, after the acknowledgement.
 
-It reads each topic from the indexed offset to the log end, as a consumer does. A new index, a lost
-file and a restart differ only in that offset.
+The index is a view of the log that may be lost at any time. Each topic has an `indexed_offset`
+(exclusive) from which the task reads to the log end, as a consumer does. A new index, a lost file
+and a restart differ only in that offset.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Protocol
 
 from seb_appliance import limits
 from seb_appliance.broker.read.reads import Reads
-from seb_appliance.broker.record_keys.key_index import IndexedTopic, IndexRange, KeyIndex
 from seb_appliance.broker.shares import AllShares
 from seb_appliance.broker.topics.catalog import Catalog
 from seb_appliance.broker.topics.topic import Topic, gone
-from seb_appliance.broker.values import From, ReadRequest
+from seb_appliance.broker.values import BatchSlice, From, ReadRequest
 from seb_appliance.clock import Clock
 from seb_appliance.errors import (
     BadParameterError,
@@ -29,12 +30,101 @@ from seb_appliance.errors import (
     SebError,
     TopicNotFoundError,
 )
+from seb_appliance.formats.topic_settings import KeyIndexMode
+
+
+@dataclass(frozen=True, slots=True)
+class IndexedTopic:
+    mode: KeyIndexMode
+    indexed_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class IndexRange:
+    """All records of a topic from `offset` up to `next_offset` (exclusive)."""
+
+    topic_id: int
+    offset: int
+    next_offset: int
+    slices: Sequence[BatchSlice]
+
+
+@dataclass(frozen=True, slots=True)
+class KeyRow:
+    """The newest record of a record key, which is no tombstone."""
+
+    key: bytes
+    offset: int
+    timestamp_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class KeyRows:
+    """In the byte order of their record keys; true up to `indexed_offset`."""
+
+    rows: Sequence[KeyRow]
+    indexed_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class KeyOffsets:
+    """True up to `indexed_offset`."""
+
+    offsets: Sequence[int]
+    indexed_offset: int
+
+
+class KeyIndex(Protocol):
+    """Every method raises CorruptObjectError when the index is damaged (then `clear` it), and
+    ConfigurationError when its file cannot be used. Rows below `log_start` are never returned."""
+
+    @property
+    def size_bytes(self) -> int:
+        """About what it takes on disk."""
+
+    async def load(self) -> dict[int, IndexedTopic]:
+        """Check the file; what is indexed, by topic id."""
+
+    async def clear(self) -> None:
+        """Delete everything."""
+
+    async def begin(self, topic_id: int, topic: IndexedTopic) -> None:
+        """Index a topic from an offset on; delete what was indexed of it."""
+
+    async def drop(self, topic_id: int) -> None:
+        """Forget a topic and all its rows."""
+
+    async def trim(self, topic_id: int, log_start: int) -> None:
+        """Forget rows below a log start offset."""
+
+    async def add(self, ranges: Sequence[IndexRange], kept_below: Mapping[int, int]) -> None:
+        """Add records in one transaction; each range begins at its topic's indexed offset. Records
+        that they supersede below the topic's offset in `kept_below` are kept for `live`."""
+
+    async def forget_kept(self, topic_id: int) -> None:
+        """Delete what was kept for `live`."""
+
+    async def latest(self, topic_id: int, key: bytes, log_start: int) -> KeyRows:
+        """The row of a record key, or none."""
+
+    async def page(
+        self, topic_id: int, prefix: bytes, after: bytes | None, most: int, log_start: int
+    ) -> KeyRows:
+        """Record keys that begin with `prefix` and come behind `after`."""
+
+    async def history(
+        self, topic_id: int, key: bytes, before: int | None, most: int, log_start: int
+    ) -> KeyOffsets:
+        """All records of a record key below `before` (None: all), newest first, with tombstones."""
+
+    async def live(self, topic_id: int, as_of: int, begin: int, most: int) -> KeyOffsets:
+        """The newest records of all record keys as of `as_of`, from the offset `begin` on, in
+        offset order, without tombstones. Exact if what was superseded since was kept."""
 
 
 class KeyViews:
-    """Views of the latest records that clients page through, each as of one offset. While a view is
-    in use, the index keeps the records that later ones supersede; it ends after ten idle minutes.
-    """
+    """Views of the latest records that clients page through, each as of one offset. The index keeps
+    superseded records for a view until it has been idle for ten minutes."""
 
     def __init__(self, clock: Clock, shares: AllShares) -> None:
         self._clock = clock
@@ -42,8 +132,8 @@ class KeyViews:
             "key_views", limits.KEY_VIEWS_MAX, "views that are being paged through"
         )
         self._in_use: dict[int, dict[int, tuple[float, str]]] = {}
-        self._ended: set[int] = set()  # topics for which rows may be kept that nobody needs
-        self.ends = 0  # how often views were ended, because an index began anew
+        self._ended: set[int] = set()  # topics that may have kept rows which no view needs
+        self.ends = 0  # how often views ended because an index began anew
 
     def begin(self, topic_id: int, as_of: int, owner: str) -> None:
         """Raises ShareExceededError and OverloadedError when too many are in use."""
@@ -67,17 +157,16 @@ class KeyViews:
         return as_of in self._in_use.get(topic_id, ())
 
     def kept_below(self) -> dict[int, int]:
-        """By topic id: what is superseded at a smaller offset has to be kept."""
+        """By topic id: superseded records at a smaller offset must be kept."""
         self._expire()
         return {topic_id: max(in_use) for topic_id, in_use in self._in_use.items()}
 
     def ended(self, topic_id: int) -> bool:
-        """Whether the last view of the topic has ended since this was asked."""
+        """Whether the last view of the topic has ended since the last call."""
         self._expire()
-        if topic_id not in self._ended:
-            return False
+        is_ended = topic_id in self._ended
         self._ended.discard(topic_id)
-        return True
+        return is_ended
 
     def end(self, topic_id: int) -> None:
         """End the views of a topic, whose index begins anew."""
@@ -112,16 +201,13 @@ class KeyViews:
                 self._ended.add(topic_id)
 
 
-INDEXED = ("latest", "history")
-
-
 def is_indexed(topic: Topic) -> bool:
-    return topic.settings.key_index in INDEXED and not topic.deleted
+    return topic.settings.key_index in {"latest", "history"} and not topic.deleted
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far the index of a topic is: everything below `indexed_offset` is in it."""
+    """Of the index of a topic, which holds everything below `indexed_offset`."""
 
     name: str
     indexed_offset: int
@@ -129,13 +215,13 @@ class Progress:
 
     @property
     def lag(self) -> int:
-        """Records that the index lacks (a gap counts as records)."""
+        """Records that the index lacks, with gaps."""
         return self.log_end_offset - self.indexed_offset
 
 
 class KeyIndexing:
-    """`run` is one long-lived task, and alone changes the index. `rebuilds`: how often a damaged
-    one was thrown away."""
+    """`run` is one long-lived task, the only one that changes the index. `rebuilds` counts damaged
+    indexes."""
 
     def __init__(
         self, catalog: Catalog, reads: Reads, index: KeyIndex, views: KeyViews, clock: Clock
@@ -147,22 +233,22 @@ class KeyIndexing:
         self._clock = clock
         self._known: dict[int, IndexedTopic] = {}
         self._trimmed: dict[int, int] = {}  # topic id → log start offset that the index knows
-        # Topic id → `merged_to_start` when the index's last records were read, and their end.
+        # Topic id → `merged_to_start` when the last indexed records were read, and their end.
         self._compared: dict[int, tuple[int, int]] = {}
         self._due: dict[int, None] = {}
         self._arrived = asyncio.Event()
         self._moved = asyncio.Event()  # set, and replaced, after each round
-        self._hurried = 0  # how many wait for a fresh index
+        self._hurried = 0  # how many callers wait for a fresh index
         self._loaded = False
         self._damaged = False
-        self.adding = asyncio.Lock()  # while records are taken in, nobody begins a view
+        self.adding = asyncio.Lock()  # while records are added, no view begins
         self._stopped = ""  # why nothing is indexed at all
         self._unreadable: dict[int, str] = {}  # topic id → why its records cannot be read
         self.rebuilds = 0
 
     @property
     def failure(self) -> str:
-        """Why the index does not follow, in words; "" while it does."""
+        """Why the index does not follow the log; "" while it does."""
         return self._stopped or next(iter(self._unreadable.values()), "")
 
     def applied(self, topics: Iterable[Topic]) -> None:
@@ -173,19 +259,19 @@ class KeyIndexing:
                 self._arrived.set()
 
     def damaged(self) -> None:
-        """The index gave an answer that the log contradicts, or none: it is made anew."""
+        """The index contradicts the log, or is unreadable: rebuild it."""
         self._damaged = True
         self._arrived.set()
 
     def indexed_offset(self, topic: Topic) -> int:
-        """Up to which offset (exclusive) the index is true for the topic."""
+        """The offset (exclusive) up to which the index is true for the topic."""
         known = self._known.get(topic.topic_id)
         if known is None or known.mode != topic.settings.key_index:
             return topic.log_start_offset
         return max(known.indexed_offset, topic.log_start_offset)
 
     def progress(self) -> list[Progress]:
-        """How far each topic is that has an index."""
+        """Of all topics with an index."""
         return [
             Progress(topic.name, self.indexed_offset(topic), topic.log_end_offset)
             for topic in self._catalog.topics()
@@ -193,8 +279,8 @@ class KeyIndexing:
         ]
 
     async def caught_up(self, topic: Topic, offset: int) -> None:
-        """Wait until the index has reached `offset`. Raises OverloadedError when that takes long;
-        TopicNotFoundError if the topic goes."""
+        """Wait until the index has reached `offset`. Raises OverloadedError when that takes too
+        long, TopicNotFoundError when the topic is deleted."""
         if self._loaded and self.indexed_offset(topic) >= offset:
             return
         give_up_s = self._clock.monotonic_s() + limits.KEY_INDEX_FRESH_S
@@ -216,8 +302,6 @@ class KeyIndexing:
             timer.cancel()
             self._hurried -= 1
 
-    # --- the task ---
-
     async def run(self) -> None:
         damage: CorruptObjectError | None = None
         while True:
@@ -228,12 +312,12 @@ class KeyIndexing:
                 await self._follow()
             except CorruptObjectError as error:
                 damage = error
-            except ConfigurationError as error:  # a full disk, say: the operator's business
+            except ConfigurationError as error:  # for example a full disk
                 self._stopped = error.detail
                 await self._clock.sleep(limits.KEY_INDEX_RETRY_S)
             except Exception as error:
                 self._stopped = f"the key index has stopped for a bug of ours: {error!r}"
-                raise  # it is begun again
+                raise  # the supervisor restarts this task
 
     async def _follow(self) -> None:
         """Load, then keep up. Raises what the index raises."""
@@ -266,14 +350,14 @@ class KeyIndexing:
     async def _rebuild(self, error: CorruptObjectError) -> None:
         self._stopped = f"the key index was damaged ({error.detail}); it is being rebuilt"
         self.rebuilds += 1
-        self._loaded = self._damaged = False  # until it is loaded again, nobody asks it
+        self._loaded = self._damaged = False  # callers wait until it is loaded again
         self._known.clear()
         self._trimmed.clear()
         self._views.end_all()
         await self._index.clear()
 
     async def _round(self) -> None:
-        """Take in what there is of some topics, in one transaction."""
+        """Index new records of some topics in one transaction."""
         ranges: list[IndexRange] = []
         size_bytes = count = 0
         for topic_id in list(self._due)[: limits.KEY_INDEX_ROUND_TOPICS]:
@@ -292,7 +376,7 @@ class KeyIndexing:
                 self._clock.call_later(limits.KEY_INDEX_RETRY_S, partial(self.applied, [topic]))
                 continue
             self._unreadable.pop(topic_id, None)
-            if topic.merged_to_start != merged:  # partly of before, partly of after: look anew
+            if topic.merged_to_start != merged:  # read before and after a compaction: read again
                 continue
             if records is None:
                 self._due.pop(topic_id, None)
@@ -324,8 +408,8 @@ class KeyIndexing:
             self._views.end(topic_id)
 
     async def _prepare(self, topic: Topic) -> int:
-        """Make the index's view of the topic one that records can be added to; `merged_to_start`
-        as it was before that, which may take long."""
+        """Begin or trim the index of the topic, so that records can be added. Returns
+        `merged_to_start` as it was before, since this may take long."""
         topic_id, start, merged = topic.topic_id, topic.log_start_offset, topic.merged_to_start
         known = self._known.get(topic_id)
         mode = topic.settings.key_index
@@ -349,15 +433,15 @@ class KeyIndexing:
         return merged
 
     def _lacks_tombstones(self, topic: Topic, known: IndexedTopic) -> bool:
-        """Whether compaction may have left out tombstones before the index saw them. It would show
-        what they deleted for ever."""
+        """Whether compaction may have removed tombstones that the index lacks: it would show the
+        deleted records for ever."""
         merged, offset = self._compared.get(topic.topic_id, (-1, known.indexed_offset))
         if merged == topic.merged_to_start:
             return False
         return any(base <= topic.log_start_offset and last >= offset for base, last in topic.runs)
 
     async def _read(self, topic: Topic, offset: int) -> IndexRange | None:
-        """Some of the records that the index lacks; None when it lacks none."""
+        """Some records that the index lacks; None when it lacks none."""
         if offset >= topic.log_end_offset:
             return None
         request = ReadRequest(

@@ -1,7 +1,7 @@
-"""Questions about record keys: which there are, the newest record of one, all of them.
+"""Queries by record key: list of keys, newest record, history, view of all newest records.
 
 The key index gives offsets; the records are read from the log. If the log contradicts the index,
-no answer is given and the index is rebuilt.
+the query fails and the index is rebuilt.
 """
 
 from __future__ import annotations
@@ -13,9 +13,16 @@ from typing import Final, TypeVar
 
 from seb_appliance import limits
 from seb_appliance.broker.counters import Counters
-from seb_appliance.broker.read.reads import Reads
-from seb_appliance.broker.record_keys.indexing import KeyIndexing, KeyViews, is_indexed
-from seb_appliance.broker.record_keys.key_index import KeyIndex, KeyOffsets, KeyRow, KeyRows
+from seb_appliance.broker.read.reads import Reads, bytes_of
+from seb_appliance.broker.record_keys.indexing import (
+    KeyIndex,
+    KeyIndexing,
+    KeyOffsets,
+    KeyRow,
+    KeyRows,
+    KeyViews,
+    is_indexed,
+)
 from seb_appliance.broker.shares import OPERATOR, AllShares
 from seb_appliance.broker.topics.catalog import Catalog
 from seb_appliance.broker.topics.topic import Topic, gone
@@ -33,22 +40,21 @@ from seb_appliance.errors import (
 )
 from seb_appliance.tasks import Background, Supervisor
 
-_AT_ONCE: Final = 1_000  # records that are read to find the next chosen ones
+_AT_ONCE: Final = 1_000  # records that one read looks through
 
 
-def key_of(piece: BatchSlice, i: int | None = None) -> bytes | None:
-    """The record key of record `i` of the batch (None: the first of the slice)."""
+def key_of(piece: BatchSlice, i: int) -> bytes | None:
+    """The record key of record `i` of the batch."""
     keys = piece.batch.columns.keys
-    return None if keys is None else keys.get(piece.begin if i is None else i)
+    return None if keys is None else keys.get(i)
 
 
 async def pick(
     reads: Reads, topic: Topic, offsets: Sequence[int], max_bytes: int = limits.FETCH_BYTES_MAX
 ) -> tuple[list[BatchSlice], int]:
-    """The records at these ascending offsets that are still there, as many as fit `max_bytes`, one
-    at least; and how many of the offsets were dealt with.
-
-    Raises TopicNotFoundError, CorruptObjectError, StoreError."""
+    """The records at these ascending offsets that still exist and fit `max_bytes`, at least one;
+    and how many of the offsets were handled. Raises TopicNotFoundError, CorruptObjectError,
+    StoreError."""
     picked: list[BatchSlice] = []
     at, size_bytes = 0, 0
     while at < len(offsets):
@@ -60,14 +66,14 @@ async def pick(
             at = bisect_left(offsets, int(str(error.data["log_start_offset"])))
             continue
         except OffsetOutOfRangeError:
-            if topic.deleted:  # and made anew under its name
+            if topic.deleted:  # and another one has its name
                 raise gone(topic) from None
             raise
         if result.topic_id != topic.topic_id:
             raise gone(topic)
         behind = bisect_left(offsets, result.next_offset)
         for piece in _chosen(result, offsets[at:behind]):
-            size_bytes += _bytes_of(piece)
+            size_bytes += bytes_of(piece)
             if picked and size_bytes > max_bytes:
                 return picked, bisect_left(offsets, piece.batch.offsets()[piece.begin])
             picked.append(piece)
@@ -97,18 +103,9 @@ def _runs(piece: BatchSlice, chosen: Sequence[int]) -> Iterator[BatchSlice]:
             begin = end
 
 
-def _bytes_of(piece: BatchSlice) -> int:
-    """Of the values and record keys."""
-    columns = piece.batch.columns
-    size = columns.values.starts[piece.end] - columns.values.starts[piece.begin]
-    if columns.keys is not None:
-        size += columns.keys.starts[piece.end] - columns.keys.starts[piece.begin]
-    return int(size)
-
-
 async def read_key(reads: Reads, name: str, request: ReadRequest, key: bytes) -> ReadResult:
-    """As `Reads.read`, but only records with this record key. It looks through 16 MiB of records at
-    most, and at a log end it waits once: there may be none, though `next_offset` has moved on."""
+    """As `Reads.read`, but only records with this record key. It looks through at most 16 MiB, and
+    waits once at the log end: it may find none, although `next_offset` has moved on."""
     found: list[BatchSlice] = []
     room_records, room_bytes, looked_at = request.max_records, request.max_bytes, 0
     step = replace(request, max_records=limits.FETCH_RECORDS_MAX, max_bytes=limits.MIB)
@@ -120,7 +117,7 @@ async def read_key(reads: Reads, name: str, request: ReadRequest, key: bytes) ->
             listed = () if keys is None else keys.slice(piece.begin, piece.end)
             places = [i for i, found_key in enumerate(listed, piece.begin) if found_key == key]
             for n, i in enumerate(places):
-                size_bytes = _bytes_of(BatchSlice(piece.batch, i, i + 1, piece.stored))
+                size_bytes = bytes_of(BatchSlice(piece.batch, i, i + 1, piece.stored))
                 if room_records <= 0 or (size_bytes > room_bytes and (found or n)):
                     found += _runs(piece, places[:n])
                     return replace(result, slices=found, next_offset=int(piece.batch.offsets()[i]))
@@ -137,7 +134,7 @@ Rows = TypeVar("Rows", KeyRows, KeyOffsets)
 
 @dataclass(frozen=True, slots=True)
 class KeyPage:
-    """`next_after`: the record key behind which the next page begins; None at the end."""
+    """The next page begins behind the record key `next_after`; None at the end."""
 
     topic_id: int
     rows: Sequence[KeyRow]
@@ -147,8 +144,8 @@ class KeyPage:
 
 @dataclass(frozen=True, slots=True)
 class KeyedRecords:
-    """Records of one record key, in offset order. `next_before`: below it the next page of its
-    history begins; None at the end."""
+    """Records of one record key, in offset order. The next page of its history begins below
+    `next_before`; None at the end."""
 
     result: ReadResult
     next_before: int | None
@@ -157,7 +154,7 @@ class KeyedRecords:
 
 @dataclass(frozen=True, slots=True)
 class ViewPlace:
-    """Where the next page of a view begins: a view of a topic as of an offset."""
+    """Where the next page of a view begins; the view is of a topic as of an offset."""
 
     topic_id: int
     as_of: int
@@ -166,15 +163,15 @@ class ViewPlace:
 
 @dataclass(frozen=True, slots=True)
 class ViewPage:
-    """Newest records of record keys as of an offset, which is `result.next_offset`: to go on from
-    there after the last page (`next_place` is None)."""
+    """The newest records as of `result.next_offset`, from which a consumer can read on after the
+    last page (`next_place` is None)."""
 
     result: ReadResult
     next_place: ViewPlace | None
 
 
 class RecordKeys:
-    """`reads` are counted apart from those of consumers. `indexing` is public for its figures."""
+    """`reads` count apart from those of consumers. `indexing` is public for its figures."""
 
     def __init__(
         self,
@@ -208,11 +205,9 @@ class RecordKeys:
     async def keys(
         self, name: str, prefix: bytes, after: bytes | None, most: int, *, fresh: bool
     ) -> KeyPage:
-        """Record keys whose newest record is no tombstone, as bytes in their order.
-
-        Raises, as all below: TopicNotFoundError, KeyIndexOffError, OverloadedError (`fresh` in
-        vain, or the index cannot be asked now).
-        """
+        """Record keys whose newest record is no tombstone, in byte order. Raises, as all below,
+        TopicNotFoundError, KeyIndexOffError, OverloadedError (not `fresh` in time, or the index is
+        not readable now)."""
         topic, reached = await self._topic(name, fresh=fresh)
         found = await self._ask(
             topic,
@@ -227,8 +222,8 @@ class RecordKeys:
         return KeyPage(topic.topic_id, rows, next_after, indexed_offset)
 
     async def latest(self, name: str, key: bytes, *, fresh: bool) -> KeyedRecords:
-        """The newest record of a record key. Raises RecordKeyNotFoundError, also when it is a
-        tombstone; CorruptObjectError, StoreError."""
+        """The newest record of a record key. Raises RecordKeyNotFoundError (also for a tombstone),
+        CorruptObjectError, StoreError."""
         topic, reached = await self._topic(name, fresh=fresh)
         for attempt in range(2):
             found = await self._ask(
@@ -240,12 +235,12 @@ class RecordKeys:
             if not found.rows:
                 break
             slices, _ = await pick(self._reads, topic, [found.rows[0].offset])
-            if slices and key_of(slices[0]) == key:
+            if slices and key_of(slices[0], slices[0].begin) == key:
                 self._count(slices)
                 return KeyedRecords(self._result(topic, slices), None, indexed_offset)
             if found.rows[0].offset < topic.log_start_offset:
                 break
-            # Compaction removes a record only for a newer one: the index was behind, or is wrong.
+            # Compaction replaces a record by a newer one: the index is behind, or damaged.
             if attempt:
                 raise self._contradicted()
             await self.indexing.caught_up(topic, topic.log_end_offset)
@@ -258,8 +253,8 @@ class RecordKeys:
     async def history(
         self, name: str, key: bytes, before: int | None, most: int, *, fresh: bool
     ) -> KeyedRecords:
-        """The newest records of a record key below the offset `before` (None: all), tombstones
-        too, as far as they are stored. A page may hold fewer than `most`, and not be the last."""
+        """The newest stored records of a record key below the offset `before` (None: all), with
+        tombstones. A page with fewer than `most` records need not be the last."""
         topic, reached = await self._topic(name, fresh=fresh, needs_history=True)
         found = await self._ask(
             topic,
@@ -273,7 +268,7 @@ class RecordKeys:
             slices, dealt_with = await pick(self._reads, topic, sorted(wanted))
             if dealt_with == len(wanted):
                 break
-            # There was room for the oldest of them only: the page is shorter, at its old end.
+            # Only the oldest of them fitted: drop these, so that the page begins with the newest.
             wanted = wanted[: min(dealt_with, len(wanted) // 2)]
         if any(key_of(piece, i) != key for piece in slices for i in range(piece.begin, piece.end)):
             raise self._contradicted()
@@ -292,11 +287,11 @@ class RecordKeys:
         fresh: bool,
         owner: str = OPERATOR,
     ) -> ViewPage:
-        """The newest record of each record key that is no tombstone, as of where the index stands
-        when `place` is None, in offset order. Raises BadParameterError when the view has ended."""
+        """The newest record of each record key without tombstones, in offset order. `place` None: a
+        new view as of the indexed offset. Raises BadParameterError when the view has ended."""
         topic, _ = await self._topic(name, fresh=fresh)
         if place is None:
-            # Nothing is indexed meanwhile: all that is superseded later is kept for the view.
+            # Nothing is indexed meanwhile: whatever is superseded later is kept for the view.
             async with self.indexing.adding:
                 as_of = self.indexing.indexed_offset(topic)
                 self._views.begin(topic.topic_id, as_of, owner)
@@ -311,19 +306,17 @@ class RecordKeys:
             topic, lambda: self._index.live(topic.topic_id, as_of, begin, most + 1), as_of
         )
         if self._views.ends != ends and not self._views.is_in_use(topic.topic_id, as_of):
-            raise _begun_anew(topic)  # what it lacks now would be taken for deleted
+            raise _begun_anew(topic)  # what it lacks would look deleted
         slices, dealt_with = await pick(self._reads, topic, found.offsets[:most], max_bytes)
         self._count(slices)
         left = found.offsets[dealt_with:]
         next_place = ViewPlace(topic.topic_id, as_of, left[0]) if left else None
         return ViewPage(self._result(topic, slices, as_of), next_place)
 
-    # --- inside ---
-
     async def _topic(
         self, name: str, *, fresh: bool, needs_history: bool = False
     ) -> tuple[Topic, int]:
-        """The topic, and the offset that its index has reached for `fresh`."""
+        """The topic, and the offset that its index must have reached for `fresh`."""
         topic = self._catalog.topic(name)
         wanted = "history" if needs_history else "latest"
         if not is_indexed(topic) or (needs_history and topic.settings.key_index != "history"):
@@ -340,8 +333,8 @@ class RecordKeys:
     async def _ask(
         self, topic: Topic, question: Callable[[], Awaitable[Rows]], reached: int
     ) -> Rows:
-        """`reached`: the index was true up to there before it was asked."""
-        await self.indexing.caught_up(topic, 0)  # its file was found sound
+        """`reached`: the index was true up to there before the question."""
+        await self.indexing.caught_up(topic, 0)  # its file is loaded and checked
         try:
             found = await question()
         except CorruptObjectError:

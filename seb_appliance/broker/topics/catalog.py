@@ -1,10 +1,10 @@
-"""The applied state: topics, their indexes, API keys. Only journal entries change it."""
+"""The applied state in memory: topics, groups, API keys. Only journal entries change it."""
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -14,19 +14,20 @@ from seb_appliance.broker.access.users import Users
 from seb_appliance.broker.append.retry_results import Producers, RememberedRequests
 from seb_appliance.broker.groups.groups import Groups
 from seb_appliance.broker.ports import EntryRef, LoadedState, PagedRow, SectionRef, TopicRow
-from seb_appliance.broker.read.index_rows import IndexRows
 from seb_appliance.broker.shares import AllShares
 from seb_appliance.broker.topics.topic import (
+    IndexRows,
     Topic,
+    held_offset,
+    holes,
     no_such_topic,
-    settle,
     topic_held,
     with_run,
     without_below,
 )
 from seb_appliance.broker.upkeep.stored_objects import StoredObjects, Untidied
 from seb_appliance.formats.contents import Section
-from seb_appliance.formats.entry import Entry, EntryHeader, Position
+from seb_appliance.formats.entry import Entry, Position
 from seb_appliance.formats.operations import (
     ApiKeyChanged,
     ApiKeyCreated,
@@ -45,9 +46,9 @@ from seb_appliance.formats.operations import (
     OffsetsCommitted,
     ReplacedRange,
     SegmentsReplaced,
+    StoredObject,
     StoredSection,
     StreamSet,
-    TidyEvent,
     TopicChanged,
     TopicCompacted,
     TopicCreated,
@@ -60,7 +61,7 @@ from seb_appliance.formats.operations import (
     object_id_of,
 )
 
-# Topics whose old index rows are dropped at each entry, so that none takes long.
+# Topics whose old index rows are dropped at each entry, so that no entry takes long.
 _SWEPT_AT_ONCE: Final = 64
 _SWITCHED_AT_ONCE: Final = 200  # topics
 
@@ -75,7 +76,7 @@ class Totals:
 
 
 class Catalog:
-    """Memory's working copy of the state. `apply` mirrors state/projection.py in memory."""
+    """`apply` mirrors state/projection.py in memory."""
 
     def __init__(
         self,
@@ -88,11 +89,11 @@ class Catalog:
         self.api_keys = ApiKeys(loaded.api_keys)
         self.users = Users(loaded.users)
         self._by_name: dict[str, Topic] = {}
-        self._by_id: dict[int, Topic] = {}  # also those that are held: deleted, with forks
+        self._by_id: dict[int, Topic] = {}  # also held topics: deleted, with forks
         self._held: dict[str, Topic] = {}
-        # Which writer wrote which entries: (first seq, epoch, writer id), ascending.
+        # First seq, epoch and writer id of each writer, ascending.
         self._writers = [(row.first_seq, row.epoch, row.writer_id) for row in loaded.writers]
-        self._paged_seqs = (0, 0)  # the last but one, and the last that we heard of
+        self._paged_seqs = (0, 0)  # the last but one, and the last
         self._to_sweep: deque[Topic] = deque()
         self._switching: deque[Iterator[None]] = deque()
         paged = {row.topic_id: row for row in loaded.paged}
@@ -115,7 +116,7 @@ class Catalog:
         return self._by_name.get(name)
 
     def topic(self, name: str) -> Topic:
-        """Raises TopicNotFoundError, which is TopicHeldError while there are forks of it."""
+        """Raises TopicNotFoundError; TopicHeldError while forks hold the name."""
         found = self._by_name.get(name)
         if found is None:
             raise topic_held(name) if name in self._held else no_such_topic(name)
@@ -137,11 +138,11 @@ class Catalog:
         return [self._by_name[name] for name in sorted(self._by_name)]
 
     def with_rows(self) -> list[Topic]:
-        """All topics, also those of which only forks are left; a fork comes after its parent."""
+        """All topics, also held ones; a fork comes after its parent."""
         return list(self._by_id.values())
 
     def topic_sizes(self) -> dict[int, int]:
-        """Bytes in force of each topic, by id."""
+        """Active bytes of each topic, by id."""
         return {topic_id: topic.size_bytes for topic_id, topic in self._by_id.items()}
 
     def section_ref(self, topic: Topic, rows: IndexRows, row: int) -> SectionRef:
@@ -169,8 +170,8 @@ class Catalog:
         return [EntryRef(*writer) for writer in self._writers]
 
     def forget_paged(self, paged_seq: int) -> None:
-        """The sections of all entries up to and with `paged_seq` are in pages of the index. Those
-        that were so one page earlier leave memory, some topics at a time."""
+        """The sections of all entries up to and with `paged_seq` are in pages of the index. Drop
+        those of one page earlier from memory, some topics at a time."""
         if paged_seq > self._paged_seqs[1]:
             self._paged_seqs = (self._paged_seqs[1], paged_seq)
             self._to_sweep = deque(self._by_id.values())
@@ -183,11 +184,11 @@ class Catalog:
         return None if found is None or found.deleted else found
 
     def find_rows(self, topic_id: int) -> Topic | None:
-        """As `find_id`, but also a topic of which only forks are left."""
+        """As `find_id`, but also a held topic."""
         return self._by_id.get(topic_id)
 
     def apply(self, entry: Entry) -> list[Topic]:
-        """Apply an entry, except `steps`; the topics that changed."""
+        """Apply an entry, except `steps`; returns the changed topics."""
         header = entry.header
         assert header.follows(self.position), (header, self.position)
         assert not self._switching
@@ -206,17 +207,19 @@ class Catalog:
                     changed += self._add_section(
                         header.seq, header.created_us, header.sections_at, section
                     )
-                case (
-                    TopicCreated()
-                    | TopicForked()
-                    | TopicChanged()
-                    | TopicDeleted()
-                    | TopicTrimmed()
-                    | StreamSet()
-                ):
+                case _ if isinstance(operation, TopicEvent):
                     changed.append(self._change_topic(operation, unsettled))
-                case SegmentsReplaced() | TopicCompacted() | ObjectsCondemned() | ObjectsRemoved():
-                    self._tidy(operation, header)
+                case SegmentsReplaced():
+                    self._switching.append(self._switch(operation, header.seq))
+                case TopicCompacted(topic_id=topic_id, base_offset=base, last_offset=last):
+                    if (topic := self.find_id(topic_id)) is not None:
+                        runs = with_run(topic.runs, base, last)
+                        topic.runs = without_below(runs, topic.log_start_offset)
+                        topic.merged_to_start += base <= topic.log_start_offset
+                case ObjectsCondemned(keys=keys):
+                    self.stored.condemn(keys, header.created_us)
+                case ObjectsRemoved(keys=keys):
+                    self.stored.remove(keys)
                 case ObjectsAdopted():
                     changed += self._adopt(operation, header.seq)
                 case ApiKeyCreated() | ApiKeyChanged() | ApiKeyRotated() | ApiKeyRevoked():
@@ -231,31 +234,38 @@ class Catalog:
                     self.groups.take_lease(operation, header.seq, self._monotonic_s())
                 case LeaseReleased():
                     self.groups.release_lease(operation.group)
-                case AuditNoted():
-                    # Whoever creates a topic or a group owns it.
-                    name, owner = operation.subject, operation.actor
-                    if operation.action in {"topic_created", "topic_forked"}:
-                        if name in self._by_name:
-                            self._by_name[name].owner = owner
-                    elif operation.action == "group_created":
-                        self.groups.own(name, owner)
-                case EpochStarted():
+                # The creator of a topic or a group owns it.
+                case AuditNoted(action="topic_created" | "topic_forked", subject=name, actor=owner):
+                    if name in self._by_name:
+                        self._by_name[name].owner = owner
+                case AuditNoted(action="group_created", subject=name, actor=owner):
+                    self.groups.own(name, owner)
+                case AuditNoted() | EpochStarted():
                     pass
-        settle(unsettled, self.stored)
+        _settle(unsettled, self.stored)
         self.requests.apply(entry.contents.results, header.created_us)
         self.producers.make_room()
         return changed
 
     def steps(self) -> Iterator[None]:
-        """The rest of `apply`: switch to new segments, in steps of a few milliseconds. Between them
-        others may read, since each topic has its old or its new sections, but not apply entries."""
+        """The rest of `apply`: switch to new segments, in steps of a few milliseconds. Between the
+        steps each topic has its old or its new sections: reads may run, `apply` may not."""
         while self._switching:
             yield from self._switching.popleft()
 
     def _change_topic(self, operation: TopicEvent, unsettled: list[Topic]) -> Topic:
-        """The topic. `unsettled` gets the topics that may have unneeded rows now."""
+        """Adds to `unsettled` the topics that may have unneeded rows now."""
         if isinstance(operation, TopicCreated | TopicForked):
-            return self._make_topic(operation)
+            topic = Topic(
+                operation.topic_id, operation.name, operation.created_us, operation.settings
+            )
+            if isinstance(operation, TopicForked):
+                topic.log_start_offset = topic.held_offset = operation.log_start_offset
+                topic.log_end_offset = topic.fork_offset = operation.fork_offset
+                topic.index = IndexRows(end=operation.fork_offset)
+                topic.parent = self._by_id[operation.parent_id]
+            self._add_topic(topic)
+            return topic
         topic = self._by_id[operation.topic_id]
         match operation:
             case TopicChanged():
@@ -270,16 +280,6 @@ class Catalog:
                 unsettled.append(topic)
         return topic
 
-    def _make_topic(self, made: TopicCreated | TopicForked) -> Topic:
-        topic = Topic(made.topic_id, made.name, made.created_us, made.settings)
-        if isinstance(made, TopicForked):
-            topic.log_start_offset = topic.held_offset = made.log_start_offset
-            topic.log_end_offset = topic.fork_offset = made.fork_offset
-            topic.index = IndexRows(end=made.fork_offset)
-            topic.parent = self._by_id[made.parent_id]
-        self._add_topic(topic)
-        return topic
-
     def _add_topic(self, topic: Topic) -> None:
         self._by_id[topic.topic_id] = topic
         (self._held if topic.deleted else self._by_name)[topic.name] = topic
@@ -287,7 +287,7 @@ class Catalog:
             topic.parent.forks[topic.topic_id] = topic
 
     def _delete_topic(self, topic: Topic) -> Topic:
-        """The topic that may have unneeded rows now."""
+        """Returns the topic that may have unneeded rows now."""
         del self._by_name[topic.name]
         topic.deleted = True
         topic.stream = None
@@ -313,38 +313,29 @@ class Catalog:
         self, seq: int, created_us: int, sections_at: int, section: Section
     ) -> list[Topic]:
         topic = self._by_id.get(section.topic_id)
-        if topic is None:  # deleted later in the log: its rows are of no use to anyone
+        if topic is None:  # deleted later in the log
             return []
         assert section.base_offset == topic.log_end_offset, (section, topic.log_end_offset)
         topic.index.add(seq, sections_at, created_us, section)
         topic.log_end_offset = section.last_offset + 1
         return [topic]
 
-    def _tidy(self, operation: TidyEvent, header: EntryHeader) -> None:
-        match operation:
-            case SegmentsReplaced():
-                self._switching.append(self._switch(operation, header.seq))
-            case TopicCompacted(topic_id=topic_id, base_offset=base, last_offset=last):
-                topic = self.find_id(topic_id)
-                if topic is not None:
-                    runs = with_run(topic.runs, base, last)
-                    topic.runs = without_below(runs, topic.log_start_offset)
-                    topic.merged_to_start += base <= topic.log_start_offset
-            case ObjectsCondemned(keys=keys):
-                self.stored.condemn(keys, header.created_us)
-            case ObjectsRemoved(keys=keys):
-                self.stored.remove(keys)
-
-    def _switch(self, switch: SegmentsReplaced, seq: int) -> Iterator[None]:
-        """Switch to new segments, topic by topic, without sections that are no longer needed."""
-        fresh: dict[int, list[tuple[int, StoredSection]]] = {}
-        for i, stored in enumerate(switch.objects):
+    def _add_objects(
+        self, objects: Iterable[StoredObject], seq: int
+    ) -> Iterator[tuple[int, StoredSection]]:
+        """The sections of the new objects, each with its object's id."""
+        for i, stored in enumerate(objects):
             object_id = object_id_of(seq, i)
             self.stored.add(object_id, stored.key, stored.length)
-            for n, section in enumerate(stored.sections, 1):
-                fresh.setdefault(section.topic_id, []).append((object_id, section))
-                if n % _SWITCHED_AT_ONCE == 0:
-                    yield
+            yield from ((object_id, section) for section in stored.sections)
+
+    def _switch(self, switch: SegmentsReplaced, seq: int) -> Iterator[None]:
+        """Switch to new segments, topic by topic, without unneeded sections."""
+        fresh: defaultdict[int, list[tuple[int, StoredSection]]] = defaultdict(list)
+        for n, added in enumerate(self._add_objects(switch.objects, seq), 1):
+            fresh[added[1].topic_id].append(added)
+            if n % _SWITCHED_AT_ONCE == 0:
+                yield
         for n, replaced in enumerate(switch.replaced, 1):
             self._replace(replaced, fresh.get(replaced.topic_id, ()))
             if n % _SWITCHED_AT_ONCE == 0:
@@ -352,27 +343,22 @@ class Catalog:
         self.untidied.drop(switch.entries_until)
 
     def _adopt(self, adopted: ObjectsAdopted, seq: int) -> list[Topic]:
-        """Let objects continue the logs of their topics."""
-        fresh: dict[int, list[tuple[int, StoredSection]]] = {}
-        for i, stored in enumerate(adopted.objects):
-            object_id = object_id_of(seq, i)
-            self.stored.add(object_id, stored.key, stored.length)
-            for section in stored.sections:
-                fresh.setdefault(section.topic_id, []).append((object_id, section))
+        """Objects continue the logs of their topics."""
+        fresh: defaultdict[int, list[tuple[int, StoredSection]]] = defaultdict(list)
+        for object_id, section in self._add_objects(adopted.objects, seq):
+            topic = self._by_id[section.topic_id]
+            assert section.base_offset == topic.log_end_offset, (section, topic.log_end_offset)
+            topic.log_end_offset = section.last_offset + 1
+            self.stored.use(object_id, section.length)
+            fresh[section.topic_id].append((object_id, section))
         for topic_id, sections in fresh.items():
-            topic = self._by_id[topic_id]
-            for object_id, section in sections:
-                assert section.base_offset == topic.log_end_offset, (section, topic.log_end_offset)
-                topic.log_end_offset = section.last_offset + 1
-                self.stored.use(object_id, section.length)
-            base = sections[0][1].base_offset
+            topic, base = self._by_id[topic_id], sections[0][1].base_offset
             assert not topic.had_entries, (topic.name, base)
             topic.stored.replace(base, topic.log_end_offset - 1, sections)
             topic.forget_entries()
         return [self._by_id[topic_id] for topic_id in fresh]
 
     def _replace(self, replaced: ReplacedRange, fresh: Sequence[tuple[int, StoredSection]]) -> None:
-        """`fresh`: the topic's new sections, each with its object's id."""
         topic = self._by_id.get(replaced.topic_id)
         if topic is None:
             return
@@ -392,13 +378,13 @@ class Catalog:
             for section in entry.sections:
                 topic = self._by_id.get(section.topic_id)
                 if topic is not None and not topic.had_entries:
-                    topic.log_end_offset = section.base_offset  # behind what it adopted
+                    topic.log_end_offset = section.base_offset  # behind adopted objects
                 self._add_section(entry.ref.seq, entry.created_us, entry.sections_at, section)
 
     def _load_stored(self, loaded: LoadedState) -> None:
-        rows: dict[int, list[tuple[int, StoredSection]]] = {}
+        rows: defaultdict[int, list[tuple[int, StoredSection]]] = defaultdict(list)
         for object_id, section in loaded.stored:
-            rows.setdefault(section.topic_id, []).append((object_id, section))
+            rows[section.topic_id].append((object_id, section))
             self.stored.use(object_id, section.length)
         for topic_id, base, last in loaded.runs:
             self._by_id[topic_id].runs.append((base, last))
@@ -427,3 +413,24 @@ def _loaded_topic(row: TopicRow, paged: PagedRow | None, parent: Topic | None) -
         parent=parent,
         owner=row.owner,
     )
+
+
+def _settle(topics: Iterable[Topic], stored: StoredObjects) -> None:
+    """Drop unneeded rows of segments, except the last one, of these topics and their ancestors.
+    Rows of entries are dropped once they are merged."""
+    due: dict[int, Topic] = {}
+    for topic in topics:
+        above: Topic | None = topic
+        while above is not None:
+            due[above.topic_id] = above
+            above = above.parent
+    # A fork is younger than its parent, whose needs follow from the fork's.
+    for _, topic in sorted(due.items(), reverse=True):
+        if topic.purged:
+            continue
+        needs = topic.needs
+        topic.held_offset = held_offset(topic.read_from, needs)
+        stored.release(topic.stored.drop_below(topic.held_offset))
+        for hole in holes(topic.read_from, needs) if needs else ():
+            stored.release(topic.stored.drop_within(*hole))
+        topic.forget_entries()

@@ -1,4 +1,4 @@
-"""Topics as operators see and change them: each change is an operation of the journal; audited."""
+"""Topics as operators see and change them. Each change is an audited event of the journal."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from seb_appliance.broker.access import audit
 from seb_appliance.broker.access.audit import THE_APPLIANCE, Action, Actor, AuditedWrites
 from seb_appliance.broker.append.window import Linger, Window
 from seb_appliance.broker.append.writes import Writes
-from seb_appliance.broker.read.index import SectionIndex
+from seb_appliance.broker.read.sections import SectionIndex
 from seb_appliance.broker.settings import BrokerSettings
 from seb_appliance.broker.topics.catalog import Catalog, Totals
 from seb_appliance.broker.topics.names import check_topic_name
@@ -24,17 +24,29 @@ from seb_appliance.clock import Clock
 from seb_appliance.errors import TopicDiffersError
 from seb_appliance.formats.topic_settings import TopicSettings
 
+_GROUPS_AT_ONCE: Final = 500  # looked at without a break; about a millisecond
+
+
+@dataclass(frozen=True, slots=True)
+class Readers:
+    """How many groups have an offset on a topic, and the largest lag of one, in records."""
+
+    groups: int = 0
+    largest_lag: int = 0
+
 
 class Topics:
     def __init__(
         self,
         catalog: Catalog,
+        index: SectionIndex,
         writes: Writes,
         settings: BrokerSettings,
         linger: Linger,
         clock: Clock,
     ) -> None:
         self._catalog = catalog
+        self._index = index
         self._admission = writes.admission
         self._writes = AuditedWrites(writes)
         self._settings = settings
@@ -46,7 +58,7 @@ class Topics:
         return self._view(self._catalog.topic(name))
 
     def above(self, name: str) -> list[str]:
-        """The topics from which it was forked, its parent first; also deleted ones."""
+        """The topics that it was forked from, its parent first, deleted ones too."""
         topic = self._catalog.find(name)
         found = []
         while topic is not None and topic.parent is not None:
@@ -59,25 +71,24 @@ class Topics:
         return [self._view(topic) for topic in self._catalog.topics()]
 
     def some(self, names: Iterable[str]) -> Iterator[TopicView]:
-        """The topics of these names, in their order, without those that do not exist any more."""
-        topics = map(self._catalog.find, names)
-        return (self._view(topic) for topic in topics if topic is not None)
+        """The topics of these names that exist, in their order."""
+        return map(self._view, filter(None, map(self._catalog.find, names)))
 
     def effective(self, settings: TopicSettings) -> TopicSettings:
-        """With the defaults filled in. Raises BadRequestError for one out of its range."""
+        """As `with_defaults`. Raises BadRequestError for a setting out of its range."""
         self._settings.check(settings)
         return self.with_defaults(settings)
 
     def with_defaults(self, settings: TopicSettings) -> TopicSettings:
-        """A topic's settings, with the defaults of now filled in."""
+        """A topic's settings, with the current defaults filled in."""
         linger_ms = self._linger.of(settings)
         return msgspec.structs.replace(self._settings.effective(settings), linger_ms=linger_ms)
 
     async def create(
         self, name: str, settings: TopicSettings, by: Actor = THE_APPLIANCE
     ) -> tuple[TopicView, bool]:
-        """The topic, and whether it was made now. Raises TopicDiffersError when it exists with
-        other settings, BadNameError, BadRequestError."""
+        """The topic, and whether it was created now. Raises TopicDiffersError (it exists with other
+        settings), BadNameError, BadRequestError."""
         check_topic_name(name)
         self._settings.check(settings)
 
@@ -95,14 +106,11 @@ class Topics:
         settings: TopicSettings | None = None,
         by: Actor = THE_APPLIANCE,
     ) -> tuple[TopicView, bool]:
-        """A topic `name` that shares the records of `parent` below `offset`; and whether it was
-        made now. Nothing is copied. `offset` None: the parent's log end, `settings` None: its
-        settings; where a fork is there already, None is whatever it has.
-
-        Raises TopicNotFoundError, NameHeldError, TopicDiffersError when there is another topic of
-        that name, OffsetOutOfRangeError, OffsetExpiredError, ForkRefusedError, BadNameError,
-        BadRequestError.
-        """
+        """A topic `name` that shares the records of `parent` below `offset`, and whether it was
+        created now. Nothing is copied. `offset` None: the parent's log end; `settings` None: the
+        parent's; if the fork exists, None matches anything. Raises TopicNotFoundError,
+        NameHeldError, TopicDiffersError (another topic has the name), OffsetOutOfRangeError,
+        OffsetExpiredError, ForkRefusedError, BadNameError, BadRequestError."""
         check_topic_name(name)
         if settings is not None:
             self._settings.check(settings)
@@ -127,17 +135,16 @@ class Topics:
         return self.get(name), made
 
     async def make_on_first_use(self, name: str, by: Actor) -> None:
-        """The topic is there afterwards, if topics are made on first use (`auto_create_topics`).
-        Raises as `create`."""
+        """Create the topic if it is missing and `auto_create_topics` is on. Raises as `create`."""
         is_free = self._catalog.find(name) is None and not self._admission.is_held(name)
         if self._settings.auto_create_topics and is_free:
-            with contextlib.suppress(TopicDiffersError):  # somebody was faster
+            with contextlib.suppress(TopicDiffersError):  # it was created meanwhile
                 await self.create(name, TopicSettings(), by)
 
     async def change(
         self, name: str, changes: dict[str, int | bool | str | None], by: Actor = THE_APPLIANCE
     ) -> TopicView:
-        """Change the settings named in `changes`; None goes back to the default."""
+        """Change the settings named in `changes`; None restores the default."""
 
         def admit(window: Window) -> Action:
             known = self._admission.find(name)
@@ -153,8 +160,8 @@ class Topics:
         return self.get(name)
 
     async def delete(self, name: str, by: Actor = THE_APPLIANCE) -> None:
-        """Delete the topic and its records; a new one of that name starts at offset 0. While it has
-        forks, the records that they share stay, and its name is taken."""
+        """Delete the topic and its records. While it has forks, the records that they share stay,
+        and its name stays taken."""
 
         def admit(window: Window) -> Action:
             known = self._admission.find(name)
@@ -166,11 +173,9 @@ class Topics:
         await self._writes.store(admit, by)
 
     async def trim(self, name: str, before: int, by: Actor = THE_APPLIANCE) -> TopicView:
-        """Make the records below the offset `before` unreadable; their bytes go later. Nothing
-        changes when the log starts at `before` or later.
-
-        Raises TopicNotFoundError; OffsetOutOfRangeError when `before` is beyond the log end.
-        """
+        """Make the records below the offset `before` unreadable; their bytes are removed later.
+        Does nothing when the log starts there or later. Raises TopicNotFoundError,
+        OffsetOutOfRangeError (`before` is beyond the log end)."""
 
         def admit(window: Window) -> Action | None:
             known = self._admission.find(name)
@@ -198,27 +203,8 @@ class Topics:
             topic.stream is not None and topic.stream.closed,
         )
 
-
-_GROUPS_AT_ONCE: Final = 500  # looked at without a break; about a millisecond
-
-
-@dataclass(frozen=True, slots=True)
-class Readers:
-    """How many groups have an offset on a topic, and the largest lag of one, in records."""
-
-    groups: int = 0
-    largest_lag: int = 0
-
-
-class TopicLists:
-    """What a list of topics shows; the cost depends on the rows shown, not on the log."""
-
-    def __init__(self, catalog: Catalog, index: SectionIndex) -> None:
-        self._catalog = catalog
-        self._index = index
-
     def totals(self) -> Totals:
-        """Of all topics together."""
+        """Of all topics."""
         return self._catalog.totals()
 
     def names(self) -> list[str]:
@@ -226,9 +212,8 @@ class TopicLists:
         return self._catalog.topic_names()
 
     async def last_write_us(self, name: str) -> int | None:
-        """When the newest record that can be read was stored (once it is merged: the newest of
-        those that were merged with it); None when there is none. Raises TopicNotFoundError,
-        CorruptObjectError."""
+        """When the newest readable record was stored (once merged: the newest of its section); None
+        when there is none. Raises TopicNotFoundError, CorruptObjectError."""
         topic = self._catalog.topic(name)
         newest = topic.log_end_offset - 1
         if newest < topic.log_start_offset:
@@ -237,7 +222,7 @@ class TopicLists:
         return rows.created_us[rows.row_of(newest)]
 
     async def readers(self, names: Collection[str]) -> dict[str, Readers]:
-        """By topic, for those that are there. Looks at every group, some at a time."""
+        """By name of the existing ones of these topics. Examines all groups, in slices."""
         topics = [topic for name in names if (topic := self._catalog.find(name)) is not None]
         ends = {topic.topic_id: topic.log_end_offset for topic in topics}
         groups = dict.fromkeys(ends, 0)
@@ -246,11 +231,10 @@ class TopicLists:
         while some := self._catalog.groups.names(after, _GROUPS_AT_ONCE):
             for name in some:
                 group = self._catalog.groups.get(name)
-                # Looks at the fewer of the two.
-                for topic_id in group.offsets.keys() & ends.keys() if group is not None else ():
-                    assert group is not None
+                offsets = group.offsets if group is not None else {}
+                for topic_id in offsets.keys() & ends.keys():  # iterates over the smaller set
                     groups[topic_id] += 1
-                    lag = ends[topic_id] - group.offsets[topic_id].offset
+                    lag = ends[topic_id] - offsets[topic_id].offset
                     lags[topic_id] = max(lags[topic_id], lag)
             after = some[-1]
             await asyncio.sleep(0)

@@ -1,8 +1,8 @@
 """Compactions by an external cluster.
 
-A client gets a range of a topic's segments, stores new segments under names from here, and hands
-them over. The tidier checks them against every record of the range and then switches to them.
-Segments that are never handed over are strays. The state is in memory only: a restart ends it.
+A client gets a range of a topic's segments, stores new segments under given names, and hands them
+over. The tidier checks them against every record of the range, then switches to them. Segments that
+are not handed over are strays. A restart forgets all of them.
 """
 
 from __future__ import annotations
@@ -14,18 +14,17 @@ from typing import Final, Literal
 
 from seb_appliance import limits
 from seb_appliance.broker.log_clock import LogClock
-from seb_appliance.broker.ports import NewSegment, SectionSource, SignedUpload
+from seb_appliance.broker.ports import Journal, NewSegment, SectionSource, SignedUpload
 from seb_appliance.broker.settings import BrokerSettings
 from seb_appliance.broker.shares import OPERATOR, AllShares
 from seb_appliance.broker.topics.catalog import Catalog
 from seb_appliance.broker.topics.topic import Topic
-from seb_appliance.broker.upkeep.compaction import (
+from seb_appliance.broker.upkeep.due import (
+    compaction_of,
     inherits,
     pinned_rows,
     place_of,
     rows_for_all,
-    tombstones_below,
-    tombstones_until_us,
 )
 from seb_appliance.broker.upkeep.rewrite_jobs import Compaction, ExternalSegment, RewriteJob
 from seb_appliance.errors import (
@@ -43,8 +42,8 @@ State = Literal["open", "checking", "in_force", "refused"]
 
 @dataclass(slots=True)
 class ExternalCompaction:
-    """`job` has all but what was made. `dirty_bytes`: of the range's bytes, what no compaction went
-    over yet. `reason`: why it was refused. `attempts` to check it that came to nothing."""
+    """`job` lacks only `made`. `dirty_bytes` were never compacted. `reason`: why it was refused.
+    `attempts`: failed checks."""
 
     compaction_id: str
     topic: str
@@ -56,47 +55,40 @@ class ExternalCompaction:
     owner: str  # whose share it takes (shares.py), until it is done
     state: State = "open"
     reason: str = ""
-    given: dict[str, ExternalSegment] = field(default_factory=dict)  # by the name that was told
+    given: dict[str, ExternalSegment] = field(default_factory=dict)  # by name
     attempts: int = 0
 
     @property
     def log_start_offset(self) -> int:
-        """Of the time when it was begun: records below it are not kept."""
+        """When it began: records below it are not kept."""
         return self.job.log_starts[self.item.topic_id]
 
 
 class ExternalCompactions:
-    """`epoch`: of this writer, which is in the names of what it gives."""
-
     def __init__(
         self,
         catalog: Catalog,
         source: SectionSource,
         clock: LogClock,
         settings: BrokerSettings,
-        random_bytes: Callable[[int], bytes],
         shares: AllShares,
-        *,
-        bucket_id: bytes,
-        epoch: Callable[[], int],
+        random_bytes: Callable[[int], bytes],
+        journal: Journal,
     ) -> None:
         self._catalog = catalog
         self._source = source
         self._clock = clock
         self._settings = settings
         self._random_bytes = random_bytes
-        self._bucket_id = bucket_id
-        self._epoch = epoch
+        self._journal = journal
         self._shares = shares.declare(
             "compactions_elsewhere", limits.EXTERNAL_COMPACTIONS_MAX, "compactions on clusters"
         )
         self._known: dict[str, ExternalCompaction] = {}
         self._handed_over: deque[ExternalCompaction] = deque()
 
-    # --- who makes them ---
-
     async def begin(self, name: str, owner: str = OPERATOR) -> ExternalCompaction:
-        """All of the topic's segments but the youngest are to be compacted into one run. Raises
+        """Compact all of the topic's segments but the youngest into one run. Raises
         TopicNotFoundError, CompactionRefusedError, OverloadedError, StoreError."""
         topic = self._catalog.topic(name)
         probe = self._new_segment(topic.topic_id, 0, 0, 0, bytes(16))
@@ -121,31 +113,23 @@ class ExternalCompactions:
                 f"Topic {topic.name!r} shares records with a fork: only the appliance compacts it, "
                 "and what is shared stays as it is."
             )
-        rows = rows_for_all(topic, settings, self._clock)
-        if rows.end == 0:
+        end, dirty_bytes = rows_for_all(topic, settings, self._clock)
+        if end == 0:
             raise CompactionRefusedError(f"Nothing of topic {topic.name!r} can be compacted yet.")
-        if rows.end > limits.EXTERNAL_COMPACTION_SECTIONS_MAX:
+        if end > limits.EXTERNAL_COMPACTION_SECTIONS_MAX:
             raise CompactionRefusedError(
-                f"Topic {topic.name!r} has {rows.end} sections; at most "
+                f"Topic {topic.name!r} has {end} sections; at most "
                 f"{limits.EXTERNAL_COMPACTION_SECTIONS_MAX} are compacted at one time."
             )
-        places = tuple(place_of(self._catalog, topic, row) for row in range(rows.end))
-        item = Compaction(
-            topic.topic_id,
-            topic.name,
-            places[0].base_offset,
-            places[-1].last_offset,
-            tombstones_until_us(topic, 0, settings, self._clock),
-            tombstones_below(topic),
-        )
+        places = tuple(place_of(self._catalog, topic, row) for row in range(end))
+        item = compaction_of(topic, 0, end, settings, self._clock)
         job = RewriteJob(
-            bucket_id=self._bucket_id,
-            epoch=self._epoch(),
+            bucket_id=self._journal.bucket_id,
+            epoch=self._journal.epoch,
             name=self._random_bytes(8),
             segment_bytes=self._settings.tidy.segment_bytes,
             log_starts={topic.topic_id: topic.log_start_offset},
             sections=places,
-            inputs=tuple(dict.fromkeys(place.key for place in places)),
             compactions=(item,),
         )
         return ExternalCompaction(
@@ -154,13 +138,13 @@ class ExternalCompactions:
             item,
             job,
             sum(place.length for place in places),
-            rows.dirty_bytes,
+            dirty_bytes,
             self._clock.monotonic_s(),
             owner,
         )
 
     def get(self, name: str, compaction_id: str) -> ExternalCompaction:
-        """Who asks goes on with it. Raises CompactionNotFoundError."""
+        """Also restarts its idle time. Raises CompactionNotFoundError."""
         self._forget()
         found = self._known.get(compaction_id)
         if found is None or found.topic != name:
@@ -173,8 +157,8 @@ class ExternalCompactions:
     async def upload(
         self, found: ExternalCompaction, base: int, last: int, length: int, md5: bytes
     ) -> tuple[str, SignedUpload]:
-        """A name for a segment of the offsets base to last, and a way to store these very bytes
-        there. Raises CompactionRefusedError, BadRequestError, StoreError."""
+        """A name for a segment of the offsets base to last, and a signed PUT for exactly these
+        bytes. Raises CompactionRefusedError, BadRequestError, StoreError."""
         _check_open(found)
         if not found.item.base_offset <= base <= last <= found.item.last_offset:
             raise BadRequestError("These offsets are not within the compaction's.")
@@ -192,11 +176,11 @@ class ExternalCompactions:
         self, topic_id: int, base: int, last: int, length: int, md5: bytes
     ) -> NewSegment:
         name = self._random_bytes(8)
-        return NewSegment(topic_id, base, last, self._epoch(), name, length, md5)
+        return NewSegment(topic_id, base, last, self._journal.epoch, name, length, md5)
 
     def hand_over(self, found: ExternalCompaction, names: Sequence[str]) -> None:
-        """These segments, in the order of their offsets, are all of it: have them checked, and put
-        in force. Asked again it changes nothing. Raises CompactionRefusedError, BadRequestError."""
+        """Have these segments, all of it in the order of offsets, checked and activated. Calling
+        again changes nothing. Raises CompactionRefusedError, BadRequestError."""
         if found.state in {"checking", "in_force"}:
             return
         _check_open(found)
@@ -210,31 +194,21 @@ class ExternalCompactions:
         self._handed_over.append(found)
 
     def give_up(self, found: ExternalCompaction) -> None:
-        """Nobody works on it any more. One that is being checked may still come into force."""
+        """End it, unless it is being checked: it may still be activated then."""
         if found.state == "open":
             self._end(found, "refused", "It was given up.")
 
-    # --- the tidier ---
-
     def next(self) -> ExternalCompaction | None:
-        """The one that was handed over first. Tell what came of it: `in_force`, `refused` or
-        `failed`."""
+        """The one that was handed over first. Report its result with `done` or `failed`."""
         return self._handed_over[0] if self._handed_over else None
-
-    def in_force(self, found: ExternalCompaction) -> None:
-        self._done(found, "in_force", "")
-
-    def refused(self, found: ExternalCompaction, why: str) -> None:
-        """What was made can never be put in force."""
-        self._done(found, "refused", why)
 
     def failed(self, found: ExternalCompaction, why: str) -> None:
         """The bucket did not answer, or a disk is full: it is checked again later."""
         found.attempts += 1
         if found.attempts == _ATTEMPTS:
-            self._done(found, "refused", why)
+            self.done(found, "refused", why)
 
-    def _done(self, found: ExternalCompaction, state: State, reason: str) -> None:
+    def done(self, found: ExternalCompaction, state: State, reason: str = "") -> None:
         assert self._handed_over[0] is found, found.compaction_id
         self._handed_over.popleft()
         self._end(found, state, reason)
@@ -244,19 +218,16 @@ class ExternalCompactions:
         found.state, found.reason, found.given = state, reason, {}
         self._shares.give_back(found.owner, 1)
 
-    # --- what the tidier leaves alone meanwhile ---
-
     def holds(self, topic_id: int) -> bool:
-        """Whether the topic is being compacted elsewhere: our own compaction would be in vain, or
-        theirs."""
+        """Whether the topic is being compacted by a cluster: the appliance leaves it alone then."""
         return any(found.item.topic_id == topic_id for found in self._living())
 
     def inputs(self) -> Collection[str]:
-        """Keys of the objects that are being compacted elsewhere."""
+        """Keys of the objects that clusters compact."""
         return {key for found in self._living() for key in found.job.inputs}
 
     def keys(self) -> Collection[str]:
-        """Keys that were given away, and may be referred to yet."""
+        """Given keys that may still be activated."""
         return {made.key for found in self._living() for made in found.given.values()}
 
     def _living(self) -> Iterator[ExternalCompaction]:
@@ -264,7 +235,7 @@ class ExternalCompactions:
         return (found for found in self._known.values() if found.state in {"open", "checking"})
 
     def _forget(self) -> None:
-        """What nobody asked for in a long time."""
+        """Drop what was idle for too long."""
         since_s = self._clock.monotonic_s() - limits.EXTERNAL_COMPACTION_IDLE_S
         for compaction_id, found in list(self._known.items()):
             if found.asked_s <= since_s and found.state != "checking":

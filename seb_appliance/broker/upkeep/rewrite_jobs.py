@@ -1,4 +1,4 @@
-"""What is rewritten into segments, and what came of it: plain values that fit through a pipe."""
+"""Jobs that rewrite objects into segments, and their results: plain values for a pipe."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from seb_appliance.formats.operations import ReplacedRange, StoredObject
 
 @dataclass(frozen=True, slots=True)
 class SectionPlace:
-    """A section in force in a segment or packed object. `at`: from the object's beginning."""
+    """An active section of a segment or packed object. `at`: its first byte in the object."""
 
     key: str
     topic_id: int
@@ -26,10 +26,9 @@ class SectionPlace:
 
 @dataclass(frozen=True, slots=True)
 class Compaction:
-    """Of the sections of a topic from base to last offset, which are all in segments, leave the
-    newest record of each record key. `tombstones_until_us`: where the newest is a tombstone that
-    was stored until then, and lies below `tombstones_below`, it goes as well; None when older
-    records may lie below the range."""
+    """Keep the newest record of each record key in the segments of a topic from base to last
+    offset. Remove a tombstone, too, if it was stored until `tombstones_until_us` and lies below
+    `tombstones_below`; None when older records may lie below the range."""
 
     topic_id: int
     name: str
@@ -41,7 +40,7 @@ class Compaction:
 
 @dataclass(frozen=True, slots=True)
 class ExternalSegment:
-    """A segment that somebody else has stored, of these offsets (inclusive) and so many bytes."""
+    """A segment that a cluster has stored; offsets inclusive, `length` in bytes."""
 
     key: str
     base_offset: int
@@ -52,13 +51,11 @@ class ExternalSegment:
 @dataclass(frozen=True, slots=True)
 class RewriteJob:
     """Rewrite whole journal entries, or sections of objects, into new segments; with `compactions`
-    only the records of these sections that are to stay.
+    only the records that these keep.
 
-    `log_starts` of living topics: what lies below, and other topics' records, is left out. `name`:
-    8 random bytes, never used before, from which the keys are made. `compressed`: ids of the topics
-    that want to be stored so. `inputs`: keys of the objects that `sections` lie in. `made`: nothing
-    is to be written; these segments, in the order of their offsets, are to be checked against what
-    the one compaction leaves.
+    `log_starts`: topics that are not in it, and records below it, are left out. `name`: 8 fresh
+    random bytes, part of the keys. `compressed`: ids of topics with compression. `made`: write
+    nothing, but compare these segments, in the order of offsets, with what the compaction keeps.
     """
 
     bucket_id: bytes
@@ -69,15 +66,18 @@ class RewriteJob:
     compressed: frozenset[int] = frozenset()
     entries: tuple[EntryRef, ...] = ()
     sections: tuple[SectionPlace, ...] = ()
-    inputs: tuple[str, ...] = ()
     compactions: tuple[Compaction, ...] = ()
     made: tuple[ExternalSegment, ...] = ()
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """Keys of the objects that hold `sections`."""
+        return tuple(dict.fromkeys(place.key for place in self.sections))
 
 
 @dataclass(frozen=True, slots=True)
 class Rewritten:
-    """`objects` are stored, and were read back and compared with what they were made of;
-    `records_removed`: what compaction left out of it."""
+    """`objects` are stored, and were read back and compared with their inputs."""
 
     replaced: tuple[ReplacedRange, ...]
     objects: tuple[StoredObject, ...]
@@ -88,8 +88,7 @@ class Rewritten:
 
 @dataclass(slots=True)
 class Asked:
-    """Requests to the bucket that no store of this process counted, by kind, and the bytes that
-    they brought; since the start."""
+    """Requests to the bucket by the rewriting process, by kind, and their received bytes."""
 
     requests: Counter[str] = field(default_factory=Counter)
     received_bytes: int = 0
@@ -99,6 +98,6 @@ class Rewriter(Protocol):
     asked: Asked
 
     async def rewrite(self, job: RewriteJob) -> Rewritten:
-        """Raises CorruptObjectError, StoreError; then some of the new objects may be stored."""
+        """Raises CorruptObjectError, StoreError; some new objects may be stored then."""
 
     async def close(self) -> None: ...

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from seb_appliance.broker.ports import GarbageRow, ObjectRef, ObjectRow
-from seb_appliance.broker.read.index_rows import Gone
+from seb_appliance.broker.topics.topic import Gone
 
 
 @dataclass(slots=True)

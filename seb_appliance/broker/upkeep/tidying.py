@@ -1,8 +1,7 @@
-"""Tidying: what is due, and putting its results in force. Reads and writes no object itself.
+"""Tidying: decides what to rewrite, trim and remove, and activates the results in the journal.
 
-Decided on what is applied. What may still come before a switch in the journal can only take away
-(a trim, a deleted topic), and whoever applies the switch leaves that out; switches come one at a
-time.
+Decisions rest on the applied state. Until a switch is applied, the state can only shrink (trims,
+deleted topics), and applying the switch leaves that out. Switches come one at a time.
 """
 
 from __future__ import annotations
@@ -12,27 +11,37 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 
 from seb_appliance import limits
-from seb_appliance.broker.append.admission import Admission, AdmittedTopic
-from seb_appliance.broker.append.window import Linger, Window
+from seb_appliance.broker.append.admission import AdmittedTopic, Refusal
+from seb_appliance.broker.append.window import Window
 from seb_appliance.broker.append.writes import Writes
 from seb_appliance.broker.log_clock import LogClock
-from seb_appliance.broker.ports import EntryRef
-from seb_appliance.broker.read.index import SectionIndex
-from seb_appliance.broker.settings import TidySettings
+from seb_appliance.broker.ports import EntryRef, Journal, SectionSource
+from seb_appliance.broker.read.sections import SectionIndex
+from seb_appliance.broker.settings import BrokerSettings
+from seb_appliance.broker.shares import AllShares
 from seb_appliance.broker.topics.catalog import Catalog
 from seb_appliance.broker.topics.topic import Topic, pinned_below
-from seb_appliance.broker.upkeep.compaction import Compactions, place_of, tombstones_until_us
-from seb_appliance.broker.upkeep.due import due_entries, due_objects, kept_from, overdue_s
+from seb_appliance.broker.upkeep.due import (
+    Compactions,
+    due_entries,
+    due_objects,
+    kept_from,
+    overdue_s,
+    place_of,
+    tombstones_until_us,
+)
 from seb_appliance.broker.upkeep.external_compactions import ExternalCompactions
 from seb_appliance.broker.upkeep.rewrite_jobs import Compaction, RewriteJob, Rewritten, SectionPlace
-from seb_appliance.broker.upkeep.stored_objects import LivingObject
-from seb_appliance.errors import FencedError, TopicNotFoundError
+from seb_appliance.errors import FencedError, ImportRefusedError, TopicNotFoundError
 from seb_appliance.formats.contents import encoded_bytes
 from seb_appliance.formats.operations import (
+    OBJECTS_PER_SWITCH_MAX,
+    ObjectsAdopted,
     ObjectsCondemned,
     ObjectsRemoved,
     ReplacedRange,
     SegmentsReplaced,
+    StoredObject,
     TopicCompacted,
 )
 from seb_appliance.formats.topic_settings import TopicSettings
@@ -44,49 +53,44 @@ class SwitchRefusedError(Exception):
 
 
 class Tidying:
-    """Decides what to rewrite, trim and remove, and writes the results to the journal."""
+    """Reads and writes no object itself. `stored`, `untidied`: for figures."""
 
     def __init__(
         self,
         catalog: Catalog,
         index: SectionIndex,
-        admission: Admission,
         writes: Writes,
+        source: SectionSource,
         clock: LogClock,
-        settings: TidySettings,
+        settings: BrokerSettings,
+        shares: AllShares,
         random_bytes: Callable[[int], bytes],
-        *,
-        bucket_id: bytes,
-        epoch: Callable[[], int],
-        linger: Linger,
-        compactions: Compactions,
-        external: ExternalCompactions,
+        journal: Journal,
     ) -> None:
-        self.settings = settings
-        self.compactions = compactions
-        self.external = external
+        self.settings = settings.tidy
+        self.external = external = ExternalCompactions(
+            catalog, source, clock, settings, shares, random_bytes, journal
+        )
+        self.compactions = Compactions(catalog, clock, settings, external.holds)
+        self.stored = catalog.stored
+        self.untidied = catalog.untidied
         self._catalog = catalog
         self._index = index
-        self._admission = admission
+        self._admission = writes.admission
         self._writes = writes
         self._clock = clock
         self._random_bytes = random_bytes
-        self._bucket_id = bucket_id
-        self._epoch = epoch
-        self._linger = linger
-        self._last: Window | None = None  # that holds an operation of ours (trims apart)
-
-    # --- retention ---
+        self._journal = journal
+        self._known_keys: set[str] | None = None  # of active objects, once something is adopted
+        self._last: Window | None = None  # of the last event from here, except trims
 
     async def retain(self) -> int:
-        """Move log start offsets as retention asks; how many topics were trimmed."""
+        """Move log start offsets by retention; how many topics were trimmed."""
         due: list[tuple[Topic, TopicSettings, int]] = []
         async for topic in in_slices(self._catalog.topics()):
             settings = topic.settings
-            has_retention = (
-                settings.retention_ms is not None or settings.retention_bytes is not None
-            )
-            if not (settings.deletes and has_retention):
+            limited = (settings.retention_ms, settings.retention_bytes) != (None, None)
+            if not (settings.deletes and limited):
                 continue
             try:
                 start = await kept_from(self._index, topic, self._clock)
@@ -100,15 +104,14 @@ class Tidying:
             nonlocal trimmed
             for topic, settings, start in due:
                 known = self._admission.find(topic.name)
-                # An earlier window may have deleted or replaced the topic, or changed its
-                # settings: then the retention of before no longer counts.
-                is_same = known is not None and known.topic_id == topic.topic_id
-                if known is not None and is_same and known.settings == settings:
+                # An earlier window may have replaced the topic, or changed its retention.
+                same = topic.topic_id, settings
+                if known is not None and (known.topic_id, known.settings) == same:
                     trimmed += self._admission.admit_topic_trimmed(window, topic.name, start)
             return trimmed > 0
 
         if due:
-            await self._writes.operate(admit, self._linger.default_ms)
+            await self._writes.operate(admit, self._writes.linger.default_ms)
             await self._measure([topic for topic, _, _ in due])
         return trimmed
 
@@ -119,25 +122,26 @@ class Tidying:
 
     @property
     def is_settled(self) -> bool:
-        """Nothing of ours is under way in the journal. Until then nothing new is decided: a switch
-        whose caller gave up waiting may come into force yet."""
+        """No event from here is in flight. Until then nothing new is decided: a switch whose caller
+        timed out may still be applied."""
         return self._last is None or self._last.is_done
 
     async def measure(self) -> None:
         """Update the size of topics whose merged or deleted rows are not in memory."""
         await self._measure([t for t in self._catalog.with_rows() if not t.is_measured])
 
-    # --- jobs ---
-
     async def next_job(self) -> RewriteJob | None:
-        """What should be rewritten next; None when nothing is due."""
-        objects = self._due_objects()  # first: entries are always due under load
+        """What to rewrite next; None when nothing is due."""
+        held = self.external.inputs()
+        living = (found for found in self.stored.all() if found.sections)
+        # Objects first: entries are always due under load.
+        objects = due_objects((one for one in living if one.ref.key not in held), self.settings)
         if objects:
             return self._job(sections=await self._places({one.ref.object_id for one in objects}))
         plan = await self.compactions.next()
         if plan is not None:
-            return self._job(sections=plan.places, compactions=plan.compactions)
-        waiting = self._catalog.untidied.entries
+            return self._job(compactions=plan[0], sections=plan[1])
+        waiting = self.untidied.entries
         count = due_entries(waiting, self.settings, self._now_us())
         entries = tuple(self._catalog.entry_ref(seq) for seq, _, _ in islice(waiting, count))
         return self._job(entries=entries) if entries else None
@@ -150,8 +154,8 @@ class Tidying:
     ) -> RewriteJob:
         topics = self._catalog.with_rows()
         return RewriteJob(
-            bucket_id=self._bucket_id,
-            epoch=self._epoch(),
+            bucket_id=self._journal.bucket_id,
+            epoch=self._journal.epoch,
             name=self._random_bytes(8),
             segment_bytes=self.settings.segment_bytes,
             log_starts={topic.topic_id: topic.held_offset for topic in topics},
@@ -163,14 +167,8 @@ class Tidying:
             ),
             entries=entries,
             sections=tuple(sections),
-            inputs=tuple(dict.fromkeys(place.key for place in sections)),
             compactions=compactions,
         )
-
-    def _due_objects(self) -> list[LivingObject]:
-        held = self.external.inputs()
-        living = (found for found in self._catalog.stored.all() if found.sections)
-        return due_objects((one for one in living if one.ref.key not in held), self.settings)
 
     async def _places(self, object_ids: set[int]) -> list[SectionPlace]:
         places = []
@@ -179,25 +177,18 @@ class Tidying:
             places += [place_of(self._catalog, topic, row) for row in rows]
         return places
 
-    # --- putting in force ---
-
-    def is_in_force(self, keys: Iterable[str]) -> bool:
-        """Whether all these objects are active."""
-        return self._catalog.stored.keys().issuperset(keys)
-
     async def check_unchanged(self, job: RewriteJob) -> None:
         """Raise SwitchRefusedError early, before the job reads anything."""
         ranges = (ReplacedRange(i.topic_id, i.base_offset, i.last_offset) for i in job.compactions)
         await self._check(job, Rewritten(tuple(ranges), ()))
 
     async def switch(self, job: RewriteJob, made: Rewritten) -> None:
-        """Put what `job` has made in force. Raises SwitchRefusedError; nothing was changed then."""
+        """Activate what `job` has made. Raises SwitchRefusedError; nothing was changed then."""
         assert self.is_settled
         until = job.entries[-1].seq if job.entries else 0
         event = SegmentsReplaced(
             replaced=made.replaced, objects=made.objects, inputs=job.inputs, entries_until=until
         )
-
         size_bytes = encoded_bytes(event)
 
         def admit(window: Window) -> None:
@@ -215,17 +206,17 @@ class Tidying:
         if size_bytes > limits.SWITCH_BYTES_MAX:
             raise SwitchRefusedError("the operation is too large for an entry")
         await self._check(job, made)
-        await self._writes.operate(admit, self._linger.default_ms)
+        await self._writes.operate(admit, self._writes.linger.default_ms)
         topics = (self._catalog.find_rows(replaced.topic_id) for replaced in made.replaced)
         await self._measure(topic for topic in topics if topic is not None)
 
     async def _check(self, job: RewriteJob, made: Rewritten) -> None:
-        """Every input is still in force, or was trimmed; and no entry of the job has a section in
-        force that was not an input. What holds now holds when the switch is applied, but for what
-        is trimmed or deleted until then: nothing else than a switch replaces sections."""
-        living = {found.ref.key: found.ref.object_id for found in self._catalog.stored.all()}
+        """Every input is active or was trimmed, and no entry of the job has an active section that
+        was not an input. This stays true until the switch is applied, except for trimmed or deleted
+        records: only a switch replaces sections."""
+        living = {found.ref.key: found.ref.object_id for found in self.stored.all()}
         for stored in made.objects:
-            if stored.key in living or stored.key in self._catalog.stored.garbage:
+            if stored.key in living or stored.key in self.stored.garbage:
                 raise SwitchRefusedError(f"{stored.key} was in force before")
         if job.entries:
             await self._check_entries(job, made)
@@ -237,7 +228,7 @@ class Tidying:
                 _check_stored(topic, replaced, inputs)
 
     def _check_wanted(self, compactions: Sequence[Compaction]) -> None:
-        """Refuse if a change of the topic since the plan forbids what its compaction removed."""
+        """Refuse if a change of a topic since the plan forbids what its compaction removed."""
         for item in compactions:
             if self._admission.is_held(item.name):
                 raise SwitchRefusedError(f"of topic {item.name!r} only forks are left")
@@ -255,7 +246,7 @@ class Tidying:
                 raise SwitchRefusedError(f"topic {item.name!r} keeps tombstones for longer now")
 
     def _keeps_tombstones_now(self, known: AdmittedTopic, item: Compaction) -> bool:
-        """Whether the tombstone retention was raised, so that removed tombstones should stay."""
+        """Whether the tombstone retention was raised, so that removed tombstones must stay."""
         topic = self._catalog.find_rows(item.topic_id)
         if topic is None or not len(topic.stored) or item.tombstones_until_us is None:
             return False
@@ -264,7 +255,7 @@ class Tidying:
         return until_us < item.tombstones_until_us
 
     async def _check_entries(self, job: RewriteJob, made: Rewritten) -> None:
-        untidied = self._catalog.untidied.entries
+        untidied = self.untidied.entries
         first_seq, until = job.entries[0].seq, job.entries[-1].seq
         if not untidied or untidied[0][0] != first_seq or until - first_seq + 1 != len(job.entries):
             raise SwitchRefusedError("the entries were tidied meanwhile")
@@ -286,59 +277,107 @@ class Tidying:
                 if rows.seqs[row] <= until:
                     raise SwitchRefusedError(f"topic {topic.topic_id} has more in those entries")
 
-    # --- garbage ---
+    async def adopt(self, objects: Sequence[StoredObject]) -> None:
+        """Let at most 1,024 `objects` that are in the bucket continue the logs of their topics,
+        without appending records. Nothing else may activate objects meanwhile. Raises
+        ImportRefusedError, and as every write; nothing was changed then."""
+        event = ObjectsAdopted(objects=tuple(objects))
+        size_bytes = encoded_bytes(event)
+        assert len(objects) <= OBJECTS_PER_SWITCH_MAX, len(objects)
+        assert size_bytes <= limits.SWITCH_BYTES_MAX, size_bytes
+
+        def admit(window: Window) -> None:
+            for topic, end_offset in self._ends_after(objects):
+                topic.next_offset = end_offset
+                topic.appended_in = window
+            window.add_event(event, size_bytes)
+
+        await self._writes.operate(admit, 0)
+        if self._known_keys is not None:
+            self._known_keys.update(one.key for one in objects)
+
+    def _ends_after(self, objects: Sequence[StoredObject]) -> list[tuple[AdmittedTopic, int]]:
+        """Each topic, and its log end offset afterwards. Raises Refusal."""
+        garbage = self.stored.garbage
+        if self._known_keys is None:
+            self._known_keys = self.stored.keys()
+        ends: dict[int, int] = {}
+        topics: dict[int, AdmittedTopic] = {}
+        for one in objects:
+            if one.key in self._known_keys or one.key in garbage:
+                raise _refusal(f"{one.key} is, or was, in force already")
+            for section in one.sections:
+                if section.topic_id not in topics:
+                    topics[section.topic_id] = topic = self._topic_to_continue(section.topic_id)
+                    ends[section.topic_id] = topic.next_offset
+                if section.base_offset != ends[section.topic_id]:
+                    raise _refusal(
+                        f"{one.key} begins at offset {section.base_offset}, but the log ends at "
+                        f"{ends[section.topic_id]}"
+                    )
+                ends[section.topic_id] = section.last_offset + 1
+        return [(topics[topic_id], end) for topic_id, end in ends.items()]
+
+    def _topic_to_continue(self, topic_id: int) -> AdmittedTopic:
+        applied = self._catalog.find_id(topic_id)
+        known = self._admission.find(applied.name) if applied is not None else None
+        if applied is None or known is None or known.topic_id != topic_id:
+            raise _refusal(f"there is no topic of the id {topic_id}")
+        if applied.had_entries or applied.log_end_offset != known.next_offset:
+            raise _refusal(f"topic {applied.name!r} has records in journal entries")
+        if known.is_closed:
+            raise _refusal(f"topic {applied.name!r} is a stream that was closed")
+        return known
 
     def unused(self) -> list[str]:
-        """Keys of objects that hold nothing in force any more, as many as one entry names."""
-        return self._catalog.stored.unused()[: limits.KEYS_PER_ENTRY_MAX]
+        """Keys of objects without active sections, at most as many as one entry names."""
+        return self.stored.unused()[: limits.KEYS_PER_ENTRY_MAX]
 
     def strays(self, listed: Sequence[tuple[str, int | None]]) -> list[str]:
-        """Of all keys of segments and packed objects in the bucket, each with the epoch in its
-        name, those that nothing refers to, nor may yet. Call it while no job is under way. Raises
-        FencedError for the name of a later epoch."""
-        stored = self._catalog.stored
+        """Of the keys of all segments and packed objects in the bucket, each with the epoch in its
+        name, those that nothing refers to, now or later. Call it while no job runs. Raises
+        FencedError for a later epoch."""
+        stored = self.stored
         living = {*stored.keys(), *self.external.keys()}
         found = []
         for key, epoch in listed:
-            if epoch is not None and epoch > self._epoch():
+            if epoch is not None and epoch > self._journal.epoch:
                 raise FencedError(f"another appliance (epoch {epoch}) has written {key}")
             if epoch is not None and key not in living and key not in stored.garbage:
                 found.append(key)
-        # A store may show a key twice, while it is moved about; a state holds it once.
+        # A store may list a key twice while it moves it.
         return list(dict.fromkeys(found))[: limits.KEYS_PER_ENTRY_MAX]
 
     async def condemn(self, keys: Sequence[str]) -> None:
-        """Say in the journal that nothing refers to these objects, nor ever will."""
-        assert self.is_settled
-        in_force = {found.ref.key for found in self._catalog.stored.all() if found.sections}
+        """Write to the journal that nothing will ever refer to these objects again."""
+        in_force = {found.ref.key for found in self.stored.all() if found.sections}
         assert not in_force.intersection(keys), keys
         await self._note(ObjectsCondemned(keys=tuple(keys)))
 
     def removable(self) -> list[str]:
-        """Condemned objects whose grace time is over: they may be deleted."""
+        """Condemned objects whose grace time is over."""
         grace_us, age_us = self.settings.grace_ms * 1000, self._clock.age_us
-        garbage = self._catalog.stored.garbage
+        garbage = self.stored.garbage
         keys = [key for key, since_us in garbage.items() if age_us(since_us) >= grace_us]
         return keys[: limits.KEYS_PER_ENTRY_MAX]
 
     async def removed(self, keys: Sequence[str]) -> None:
-        """These condemned objects were deleted."""
-        assert self.is_settled
+        """Write to the journal that these condemned objects were deleted."""
         await self._note(ObjectsRemoved(keys=tuple(keys)))
 
     async def _note(self, event: ObjectsCondemned | ObjectsRemoved) -> None:
+        assert self.is_settled
+
         def admit(window: Window) -> None:
             self._last = window
             window.add_event(event, encoded_bytes(event))
 
-        await self._writes.operate(admit, self._linger.default_ms)
-
-    # --- entries ---
+        await self._writes.operate(admit, self._writes.linger.default_ms)
 
     @property
     def tidied_seq(self) -> int:
-        """Entries up to this one hold nothing in force."""
-        entries = self._catalog.untidied.entries
+        """Entries up to this one hold nothing active."""
+        entries = self.untidied.entries
         return entries[0][0] - 1 if entries else self._catalog.position.seq
 
     @property
@@ -347,52 +386,18 @@ class Tidying:
         return self._catalog.writers
 
     @property
-    def waiting_bytes(self) -> int:
-        """Bytes of entries that are not tidied."""
-        return self._catalog.untidied.total_bytes
-
-    @property
     def overdue_s(self) -> float:
-        """For how long a job has been due for them; 0 when none is, or not for long."""
-        return overdue_s(self._catalog.untidied.entries, self.settings, self._now_us())
+        """For how long a job has been due for the waiting entries; 0 when none is."""
+        return overdue_s(self.untidied.entries, self.settings, self._now_us())
 
     def _now_us(self) -> int:
-        """The time by which entries that are not tidied have the age of the oldest of them."""
-        waiting = self._catalog.untidied.entries
+        """The current time on the clock of the oldest entry that is not tidied."""
+        waiting = self.untidied.entries
         return self._clock.cutoff_us(0, waiting[0][2]) if waiting else 0
-
-    def entries_gone(self, until_seq: int) -> None:
-        """Tidied entries up to this one are not in the bucket any more."""
-        self._catalog.untidied.gone(until_seq)
-
-    @property
-    def stored_bytes(self) -> int:
-        """Of journal entries, segments, packed objects and garbage in the bucket, as far as is
-        known: what an earlier process had tidied or condemned, and not removed, is not."""
-        return self._catalog.untidied.stored_bytes + self._catalog.stored.stored_bytes
-
-    @property
-    def waiting_entries(self) -> int:
-        return len(self._catalog.untidied.entries)
-
-    @property
-    def objects(self) -> int:
-        """Segments and packed objects in force."""
-        return len(self._catalog.stored)
-
-    @property
-    def object_sizes(self) -> list[tuple[int, int]]:
-        """Of each of them its bytes, and how many of these are in force."""
-        return [(found.length, found.living_bytes) for found in self._catalog.stored.all()]
-
-    @property
-    def garbage(self) -> int:
-        """Condemned objects that were not deleted yet."""
-        return len(self._catalog.stored.garbage)
 
 
 def _check_stored(topic: Topic, replaced: ReplacedRange, inputs: set[int]) -> None:
-    """What lies in the range are sections of these objects, to its end."""
+    """The range holds exactly sections of these objects. Raises SwitchRefusedError."""
     rows = topic.stored
     begin = bisect_left(rows.bases, replaced.base_offset)
     end = bisect_right(rows.bases, replaced.last_offset)
@@ -402,3 +407,7 @@ def _check_stored(topic: Topic, replaced: ReplacedRange, inputs: set[int]) -> No
         raise SwitchRefusedError(f"what lies in {replaced} begins elsewhere now")
     if not inputs.issuperset(-seq for seq in rows.seqs[begin:end]):
         raise SwitchRefusedError(f"what lies in {replaced} was replaced already")
+
+
+def _refusal(why: str) -> Refusal:
+    return Refusal(ImportRefusedError(f"Nothing was imported: {why}."), None)

@@ -16,9 +16,10 @@ from typing import Any, Final
 
 import click
 
-from seb_appliance.cli.options import Flags, Result, settings_from, shows, with_settings
+from seb_appliance.cli.options import Result, shows, with_settings
 from seb_appliance.cli.output import moment, table
 from seb_appliance.errors import StartError
+from seb_appliance.settings import Settings
 
 SOCKET_NAME: Final = "control.sock"
 ANSWER_BYTES_MAX: Final = 64 * 1024
@@ -76,9 +77,8 @@ def asks(command: Callable[..., Result]) -> Callable[..., Any]:
     @with_settings("data")
     @shows
     @functools.wraps(command)
-    def asking(config: Path | None, data: str | None, **given: Any) -> Result:
-        flags: Flags = {"data": data}
-        return command(functools.partial(ask, settings_from(config, flags).data), **given)
+    def asking(settings: Settings, **given: Any) -> Result:
+        return command(functools.partial(ask, settings.data), **given)
 
     return asking
 
@@ -86,10 +86,10 @@ def asks(command: Callable[..., Result]) -> Callable[..., Any]:
 @click.command
 @asks
 def promote(ask: Ask) -> Result:
-    """Make the standby that runs on this machine the writer.
+    """Make the standby on this machine the writer.
 
-    It reads all entries, takes over, and fences the appliance that it followed: that one
-    acknowledges nothing more. When this command says that it is the writer, it is.
+    It reads all entries, takes over, and fences the appliance that it followed: that appliance
+    acknowledges nothing more. The command ends once the standby is the writer.
     """
     answer = ask("promote", timeout_s=PROMOTE_S)
     return Result(
@@ -103,13 +103,13 @@ def promote(ask: Ask) -> Result:
 
 @click.group
 def admin() -> None:
-    """Commands for the machine itself; they talk to the running appliance."""
+    """Manage the appliance that runs on this machine."""
 
 
 @admin.command
 @asks
 def reset_key(ask: Ask) -> Result:
-    """Make a new admin key, when the file of the old one is lost. Other API keys stay."""
+    """Make a new admin key, if the file of the old one is lost. Other API keys stay."""
     path = ask("reset-key")["path"]
     return Result({"path": path}, f"new admin key in {path}")
 

@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 import msgspec
 
-from seb_appliance.cli.options import Json, ListsByDefault, Result, ask, talks, yes_option
+from seb_appliance.cli.options import (
+    Json,
+    ListsByDefault,
+    Result,
+    ask,
+    declared_options,
+    declared_value,
+    talks,
+    yes_option,
+)
 from seb_appliance.cli.output import moment, outline, table
 from seb_appliance.formats.api_key_members import QUOTAS, Grant
 from seb_appliance.quantities import duration_ms
@@ -24,19 +33,13 @@ _GRANT: Final = "OPERATION[:TOPICS[:GROUPS]], such as consume:orders.*:lake. May
 id_argument = click.argument("api_key_id", metavar="ID")
 
 
-def _flag(name: str) -> str:
-    return f"--{name.replace('_', '-')}"
-
-
 def member_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the flags of what can be given and changed, `--grant` left out."""
-    for name, one in reversed(QUOTAS.items()):
-        text = f"{one.help} {NONE}: {one.unset}."
-        command = click.option(_flag(name), metavar=one.metavar, help=text)(command)
     expires = click.option(
         "--expires", metavar="DURATION", help=f"Time from now, such as 90d; or {NEVER}."
     )
-    return click.option("--description", metavar="TEXT", help="What it is for.")(expires(command))
+    command = expires(declared_options(QUOTAS, NONE)(command))
+    return click.option("--description", metavar="TEXT", help="What it is for.")(command)
 
 
 def members_from(
@@ -53,9 +56,12 @@ def members_from(
         body["description"] = description
     if expires is not None:
         body["expires"] = None if expires == NEVER else _after(expires)
-    limited = {name: _quota(name, text) for name, text in quotas.items() if text is not None}
-    if limited:
-        body["quotas"] = limited
+    given = {name: text for name, text in quotas.items() if text is not None}
+    if given:
+        body["quotas"] = {
+            name: declared_value(f"--{name.replace('_', '-')}", QUOTAS[name], text, NONE)
+            for name, text in given.items()
+        }
     return body
 
 
@@ -66,7 +72,7 @@ def grant_words(key: Json) -> list[str]:
 def members_words(key: Json) -> Json:
     """The whole key, for people."""
     quotas = [
-        f"{_flag(name)[2:]} {one.text(key['quotas'][name])}"
+        f"{name.replace('_', '-')} {one.text(key['quotas'][name])}"
         for name, one in QUOTAS.items()
         if key["quotas"][name] is not None
     ]
@@ -84,14 +90,6 @@ def members_words(key: Json) -> Json:
     }
 
 
-def _quota(name: str, text: str) -> int | None:
-    try:
-        value: int | None = None if text == NONE else QUOTAS[name].parse(text)
-    except ValueError as error:
-        raise click.UsageError(f"{_flag(name)}: {error}") from error
-    return value
-
-
 def _after(text: str) -> str:
     """The time that lies so far ahead, by this machine's clock. Raises UsageError."""
     try:
@@ -103,7 +101,7 @@ def _after(text: str) -> str:
 
 @click.group("api-keys", cls=ListsByDefault)
 def api_keys() -> None:
-    """API keys: list (also without a command), create, show, change, rotate, revoke.
+    """API keys: list (the default), create, show, change, rotate, revoke.
 
     Needs an admin key.
     """

@@ -2,33 +2,48 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
+import os
+import stat
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import click
 
 from seb_appliance import limits
-from seb_appliance.cli.errors import DIFFERS
+from seb_appliance.cli.apply_file import read_wanted, write_words
+from seb_appliance.cli.apply_plan import Change, Json, Plan, State, export, look, plan
+from seb_appliance.cli.connection import url_and_key
+from seb_appliance.cli.errors import (
+    DIFFERS,
+    REFUSED,
+    UNAVAILABLE,
+    UNKNOWN,
+    CommandError,
+    ReaderLeftError,
+    in_our_words,
+)
 from seb_appliance.cli.options import (
     CONNECTION,
     ask,
     file_option,
     json_option,
-    settings_from,
     with_settings,
     yes_option,
 )
-from seb_appliance.cli.output import say_json, tell, write
-from seb_appliance.errors import ConfigurationError
-
-if TYPE_CHECKING:
-    from seb_appliance.cli.apply_plan import Plan, Wanted
-    from seb_appliance.client import Admin
+from seb_appliance.cli.output import printable, say, say_json, tell, write
+from seb_appliance.client import Admin, ApplianceError
+from seb_appliance.errors import ConfigurationError, OffsetConflictError
+from seb_appliance.formats.topic_settings import SETTINGS
+from seb_appliance.settings import Settings
 
 STDIN: Final = "-"
-# A person waits, and the command can be run again: it need not be as patient as a program.
+# A person waits and can run the command again: it retries for less time than a program.
 PATIENCE_S: Final = 10.0
+_SIGNS: Final = {"create": "+", "change": "~", "delete": "-"}
 
 
 @click.command()
@@ -45,39 +60,30 @@ PATIENCE_S: Final = 10.0
 @with_settings(*CONNECTION)
 @json_option
 def apply(
-    config: Path | None,
-    file: str | None,
-    exports: bool,
-    as_json: bool,
-    **how: Any,
+    settings: Settings, file: str | None, exports: bool, as_json: bool, **given: Any
 ) -> int | None:
-    """Make topics, groups and API keys as FILE says (- is stdin). Running it again changes nothing.
+    """Make topics, groups and API keys match FILE (- is stdin).
 
-    What is not in the file stays, unless --prune is given.
+    Running it again changes nothing. What is not in the file stays, unless --prune is given.
     """
-    from seb_appliance.cli.apply_file import read_wanted
-    from seb_appliance.cli.connection import url_and_key
-    from seb_appliance.client import Admin
-
     if exports != (file is None):
-        raise click.UsageError("name a file, or say --export to write one")
+        raise click.UsageError("name a file, or use --export to write one")
     wanted = None if file is None else read_wanted(_read(file), file)
-    flags = {name: how.pop(name) for name in CONNECTION}
-    address, key = url_and_key(settings_from(config, flags))
+    address, key = url_and_key(settings)
     with Admin(address, key, patience_s=PATIENCE_S) as admin:
-        if wanted is None:
-            _export(admin, as_json=as_json)
-            return None
-        return _apply(admin, wanted, in_use=_id_of(key), as_json=as_json, **how)
-
-
-def _id_of(key: str) -> str:
-    """The id of `seb_<id>_…`."""
-    return key.split("_")[1]
+        if wanted is not None:
+            return _apply(admin, wanted, key.split("_")[1], as_json=as_json, **given)
+        with _nothing_changed():
+            found = export(admin)
+        if as_json:
+            say_json(found)
+        else:
+            write(write_words(found).encode())
+    return None
 
 
 def _read(file: str) -> bytes:
-    """All of it, or more than there may be. Raises ConfigurationError."""
+    """All of it, or more than is allowed. Raises ConfigurationError."""
     try:
         if file == STDIN:
             return sys.stdin.buffer.read(limits.APPLY_FILE_BYTES_MAX + 1)
@@ -87,55 +93,257 @@ def _read(file: str) -> bytes:
         raise ConfigurationError(f"cannot read {file} ({error.strerror})") from error
 
 
-def _export(admin: Admin, *, as_json: bool) -> None:
-    from seb_appliance.cli.apply_changes import nothing_changed
-    from seb_appliance.cli.apply_file import as_words, write_wanted
-    from seb_appliance.cli.apply_plan import export
-
-    with nothing_changed():
-        found = export(admin)
-    if as_json:
-        say_json(as_words(found))
-    else:
-        write(write_wanted(found).encode())
-
-
 def _apply(
     admin: Admin,
-    wanted: Wanted,
-    *,
+    wanted: State,
     in_use: str,
+    *,
     as_json: bool,
     diff: bool,
     prune: bool,
     secrets_file: Path | None,
     yes: bool,
 ) -> int | None:
-    from seb_appliance.cli.apply_changes import Doing, Report, Secrets, carry_out, nothing_changed
-    from seb_appliance.cli.apply_plan import look, plan
-
-    with nothing_changed():
+    """`in_use`: the id of the API key that this command uses."""
+    with _nothing_changed():
         planned = plan(wanted, look(admin, wanted), prune=prune, in_use=in_use)
-        if planned.deletions and not (diff or yes):
-            _confirm(admin, planned)
-    report = Report(planned, as_json=as_json)
+        deletions = [change for change in planned.changes if change.action == "delete"]
+        if deletions and not (diff or yes):
+            _confirm(admin, deletions)
+    report = _Report(planned, as_json=as_json)
     if diff:
         report.end(only_planned=True)
         return DIFFERS if planned.changes else None
-    with Secrets(secrets_file if planned.makes_api_keys else None, report) as secrets:
-        carry_out(planned, Doing(admin, wanted, secrets.add), report)
+    makes_keys = any((c.action, c.kind) == ("create", "api_key") for c in planned.changes)
+    with _secrets_to(secrets_file if makes_keys else None, report) as keep_secret:
+        _make_all(admin, wanted, planned, keep_secret, report)
     return None
 
 
-def _confirm(admin: Admin, planned: Plan) -> None:
+def _confirm(admin: Admin, deletions: list[Change]) -> None:
     """Raises CommandError unless a person says yes to the deletions."""
-    from seb_appliance.cli.apply_changes import named
-
-    for change in planned.deletions:
+    for change in deletions:
         records = ""
         if change.kind == "topic":
             topic = admin.topic(change.name)
-            count = topic["log_end_offset"] - topic["log_start_offset"]
-            records = f" with {count:,} records"
-        tell(f"- {named(change)}{records}")
+            records = f" with {topic['log_end_offset'] - topic['log_start_offset']:,} records"
+        tell(f"- {_named(change)}{records}")
     ask("Delete them?")
+
+
+class _Report:
+    """A line for each change, or one JSON document at the end. Changes continue when the reader of
+    our output leaves: half of them would be worse."""
+
+    def __init__(self, planned: Plan, *, as_json: bool) -> None:
+        self._planned = planned
+        self._as_json = as_json
+        self._applied: list[Change] = []
+        self._secrets: list[Json] = []
+        self._shown = 0
+        self._reader_left = False
+
+    def applied(self, change: Change) -> None:
+        self._applied.append(change)
+        self._say(_line(change))
+        self._show_secrets()
+
+    def secret(self, made: Json) -> None:
+        """`name`, `api_key_id` and `secret` of a new API key."""
+        self._secrets.append(made)
+
+    def _show_secrets(self) -> None:
+        for made in self._secrets[self._shown :]:
+            self._shown += 1
+            self._say(f"  the secret of {printable(made['name'])}: {made['secret']}")
+
+    def end(self, *, only_planned: bool = False) -> None:
+        """Print the rest. Raises ReaderLeftError."""
+        if self._as_json:
+            changes = [
+                {**c._asdict(), "applied": c in self._applied} for c in self._planned.changes
+            ]
+            extra = [change._asdict() for change in self._planned.extra]
+            say_json({"changes": changes, "not_in_the_file": extra, "secrets": self._secrets})
+        elif only_planned:
+            for change in self._planned.changes:
+                self._say(_line(change))
+        self._show_secrets()
+        for change in self._planned.extra:
+            tell(f"{_named(change)} is not in the file and is kept")
+        if self._secrets:
+            tell("A secret is shown only once and stored nowhere.")
+        if self._reader_left:
+            raise ReaderLeftError
+
+    def _say(self, text: str) -> None:
+        if not self._as_json:
+            try:
+                say(text)
+            except BrokenPipeError:
+                self._reader_left = True
+
+
+def _line(change: Change) -> str:
+    """`~ topic orders.eu  linger 10ms -> 20ms, retention unset -> 7d`."""
+    words = []
+    for name in {**change.before, **change.after} if change.action != "delete" else ():
+        was, will = _word(change.before.get(name)), _word(change.after.get(name))
+        words.append(f"{name} {will}" if change.action == "create" else f"{name} {was} -> {will}")
+    return f"{_SIGNS[change.action]} {_named(change)}  {printable(', '.join(words))}".rstrip()
+
+
+def _named(change: Change) -> str:
+    """`topic orders.eu`, `API key checkout (abcdefgh)`."""
+    which = f" ({change.api_key_id})" if change.api_key_id else ""
+    kind = "API key" if change.kind == "api_key" else change.kind
+    return f"{kind} {printable(change.name)}{which}"
+
+
+def _word(word: Any) -> str:
+    if word is None:
+        return "unset"
+    if isinstance(word, bool):
+        return "on" if word else "off"
+    return " and ".join(word) if isinstance(word, list) else str(word)
+
+
+# Never through a symbolic link, nor into a pipe that waits for a reader.
+_FLAGS: Final = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK
+
+
+@contextlib.contextmanager
+def _secrets_to(path: Path | None, report: _Report) -> Iterator[Callable[[Json], None]]:
+    """Takes new API keys, and shows their secrets in the report or appends them to the file at
+    `path`, one JSON object a line, synced. The file is opened before any API key is made, so that
+    no secret is lost. Raises ConfigurationError if it cannot be written or others could read it."""
+    file = None if path is None else _opened(path)
+
+    def keep(made: Json) -> None:
+        """Raises CommandError."""
+        shown = {name: made[name] for name in ("name", "api_key_id", "secret")}
+        if file is None:
+            report.secret(shown)
+            return
+        line = json.dumps(shown).encode() + b"\n"
+        try:
+            while line:
+                line = line[os.write(file, line) :]
+            os.fsync(file)
+        except OSError as error:
+            key = made["api_key_id"]
+            raise CommandError(
+                f"the API key {key} was created, but its secret could not be written to {path} "
+                f"({error.strerror}): seb api-keys rotate {key} gives it a new one"
+            ) from error
+
+    try:
+        yield keep
+    finally:
+        if file is not None:
+            os.close(file)
+
+
+def _opened(path: Path) -> int:
+    try:
+        descriptor = os.open(path, _FLAGS, 0o600)
+    except OSError as error:
+        raise ConfigurationError(f"cannot write to {path} ({error.strerror})") from error
+    found = os.fstat(descriptor)
+    is_ours = stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid()
+    if not is_ours or stat.S_IMODE(found.st_mode) & 0o077:
+        os.close(descriptor)
+        raise ConfigurationError(
+            f"{path} must be a regular file of yours that only you can read (chmod 600 {path})"
+        )
+    return descriptor
+
+
+def _make_all(
+    admin: Admin,
+    wanted: State,
+    planned: Plan,
+    keep_secret: Callable[[Json], None],
+    report: _Report,
+) -> None:
+    """Stops at the first change that fails. Raises CommandError that says how far it came."""
+    done = 0
+    try:
+        for change in planned.changes:
+            _make(
+                admin, change, wanted.get(f"{change.kind}s", {}).get(change.name, {}), keep_secret
+            )
+            report.applied(change)
+            done += 1
+    except ApplianceError as error:
+        code = UNKNOWN if error.side_effects == "unknown" else _code(error)
+        raise CommandError(f"{error} {_progress(planned, done, code)}", code) from error
+    except CommandError as error:
+        raise CommandError(f"{error}. {_progress(planned, done)}", error.exit_code) from error
+    except KeyboardInterrupt:
+        tell(_progress(planned, done, UNKNOWN))
+        raise
+    finally:
+        report.end()
+
+
+def _make(admin: Admin, change: Change, members: Json, keep_secret: Callable[[Json], None]) -> None:
+    """`members`: of the file, as in the API. Durable afterwards. Raises ApplianceError."""
+    name, api_key_id = change.name, change.api_key_id or ""
+    match change.kind, change.action:
+        case "topic", "create":
+            admin.create_topic(name, **members)
+        case "topic", "change":
+            words = {**change.before, **change.after}
+            changed = {
+                one.name: members[one.name] for one in SETTINGS.values() if one.word in words
+            }
+            admin.change_topic(name, **changed)
+        case "topic", "delete":
+            admin.delete_topic(name)
+        case "group", "delete":
+            admin.delete_group(name)
+        case "group", _:
+            for topic, start in change.after.items():
+                bounds = admin.topic(topic)
+                offset = bounds["log_start_offset" if start == "earliest" else "log_end_offset"]
+                try:
+                    admin.commit(name, {topic: offset}, expected={topic: None})
+                except ApplianceError as error:
+                    # The group has committed since we looked: its own offset stays.
+                    if error.code != OffsetConflictError.code:
+                        raise
+        case "api_key", "create":
+            more = {member: members[member] for member in members if member != "grants"}
+            keep_secret(admin.create_api_key(name, members["grants"], **more))
+        case "api_key", "change":
+            admin.change_api_key(api_key_id, **members)
+        case "api_key", "delete":
+            admin.revoke_api_key(api_key_id)
+
+
+def _progress(planned: Plan, done: int, code: int = REFUSED) -> str:
+    """What an operator has to know when it stops at change number `done`, from 0."""
+    at = planned.changes[done]
+    went = "may have been made" if code == UNKNOWN else "was not made"
+    text = f"Changes made: {done} of {len(planned.changes)}; {at.action} {_named(at)} {went}. "
+    if (at.kind, at.action) == ("api_key", "create") and code == UNKNOWN:
+        text += (
+            "If the API key exists, its secret is lost: seb api-keys rotate gives it a new one. "
+        )
+    return text + "Run the same command again to continue."
+
+
+@contextlib.contextmanager
+def _nothing_changed() -> Iterator[None]:
+    """Turns an ApplianceError into a CommandError that says that nothing was changed."""
+    try:
+        yield
+    except ApplianceError as error:
+        raise CommandError(
+            f"{in_our_words(str(error))} Nothing was changed.", _code(error)
+        ) from error
+
+
+def _code(error: ApplianceError) -> int:
+    return UNAVAILABLE if error.retryable else REFUSED

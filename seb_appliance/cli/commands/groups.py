@@ -26,7 +26,7 @@ group_argument = click.argument("group", shell_complete=group_names)
 
 @click.group(cls=ListsByDefault)
 def groups() -> None:
-    """Consumer groups: list (also without a command), show, commit, reset, delete."""
+    """Consumer groups: list (the default), show, commit, reset, delete."""
 
 
 @groups.command("list")

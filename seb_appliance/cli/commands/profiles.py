@@ -35,7 +35,7 @@ from seb_appliance.setting_sources import profiles_file
 
 @click.group(cls=ListsByDefault)
 def profiles() -> None:
-    """Profiles, url and API key by name: list (also without a command), add, use, remove."""
+    """Profiles (named URLs with API keys): list (the default), add, use, remove."""
 
 
 @profiles.command("list")
@@ -137,7 +137,7 @@ VARIABLE: Final = "_SEB_COMPLETE"  # as click calls it: the shell asks by this
 @click.argument("shell", type=click.Choice(SHELLS), metavar="SHELL")
 @click.pass_context
 def completion(context: click.Context, shell: str) -> None:
-    """Write what SHELL (bash, zsh or fish) has to read to complete commands, options and topics.
+    """Write the completion script for SHELL (bash, zsh or fish).
 
     \b
     bash   eval "$(seb completion bash)" in ~/.bashrc

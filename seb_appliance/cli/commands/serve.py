@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,14 +15,12 @@ from seb_appliance.cli.options import (
     Json,
     Result,
     file_option,
-    settings_from,
+    other_bucket,
     shows,
     talks,
     with_settings,
 )
 from seb_appliance.cli.output import outline, showing, size
-from seb_appliance.errors import ConfigurationError
-from seb_appliance.setting_sources import load
 from seb_appliance.settings import Settings
 
 if TYPE_CHECKING:
@@ -33,13 +30,12 @@ if TYPE_CHECKING:
 
 @click.command
 @with_settings()
-def serve(config: Path | None, **flags: str | bool | None) -> int:
+def serve(settings: Settings) -> int:
     """Run the appliance.
 
-    Each setting can also stand in the settings file, and in a variable: SEB_ and its name in
+    Each setting can also be set in the settings file, and in the variable SEB_ and its name in
     capitals. Durations and sizes have units: 250ms, 10s, 7d, 64KiB, 8MiB.
     """
-    settings = settings_from(config, flags)
     with need_server():
         from rich.console import Console
 
@@ -50,7 +46,7 @@ def serve(config: Path | None, **flags: str | bool | None) -> int:
 @click.command
 @talks
 def snapshot(client: HttpClient) -> Result:
-    """Make a snapshot, so that the next start replays nothing. Needs an admin key."""
+    """Make a snapshot, so that the next start replays no journal entries. Needs an admin key."""
     made = client.ask("POST", "snapshots")
     return Result(made, lambda: f"the newest snapshot is as of entry {made['seq']:,}")
 
@@ -64,7 +60,7 @@ _into_config = file_option(
 
 
 @click.command
-@click.option("--verify", is_flag=True, help="Only try it: nothing is left behind.")
+@click.option("--verify", is_flag=True, help="Only test it, and leave nothing behind.")
 @file_option("--report", "With --verify: write the result to this file, as Prometheus metrics.")
 @click.option("--until-seq", type=click.IntRange(0), metavar="N", help="As of journal entry N.")
 @click.option("--into", metavar="ADDRESS", help="With --until-seq: an empty bucket or prefix.")
@@ -77,17 +73,15 @@ def restore(
     until_seq: int | None,
     into: str | None,
     into_config: Path | None,
-    config: Path | None,
-    **flags: str | bool | None,
+    settings: Settings,
 ) -> Result:
     """Rebuild local state from the bucket alone, or go back to an earlier entry.
 
-    Without options: the state of the bucket in --data, which must have none. With --verify, the
-    drill: what a new machine would do, in a scratch directory below --data. With --until-seq and
-    --into: the appliance as of that entry in another bucket or prefix, so that no offset is ever
-    given twice. The bucket itself is only read, also while an appliance writes to it.
+    Without options: write the state of the bucket to --data, which must have none. With --verify:
+    do the same in a scratch directory below --data, as a test. With --until-seq and --into: copy
+    the appliance as of that entry to another bucket or prefix, so that no offset is given twice.
+    The bucket itself is only read, also while an appliance writes to it.
     """
-    settings = settings_from(config, flags)
     if (until_seq is None) != (into is None) or (verify and into is not None):
         raise click.UsageError("--until-seq and --into belong together, and not with --verify.")
     if report is not None and not verify:
@@ -101,7 +95,7 @@ def restore(
             restored = asyncio.run(restoring.drill(settings, report, progress))
         else:
             restored = asyncio.run(restoring.restore(settings, settings.data, progress))
-    return _result(_members(restored))
+    return _result(restored, {})
 
 
 @click.command
@@ -109,54 +103,39 @@ def restore(
 @_into_config
 @_bucket_options
 @shows
-def clone(
-    into: str,
-    into_config: Path | None,
-    config: Path | None,
-    **flags: str | bool | None,
-) -> Result:
-    """Copy a bucket to another one, object by object, each checked.
+def clone(into: str, into_config: Path | None, settings: Settings) -> Result:
+    """Copy a bucket to another one, object by object, with checks.
 
     The source is only read, also while an appliance writes to it; the copy is as of the moment at
-    which it begins. What broke off goes on with the same command. Never run two appliances on the
-    two for long: they would give the same offsets to different records.
+    which it begins. Run the same command again to continue an interrupted copy. Do not keep
+    appliances running on both buckets: they would give the same offsets to different records.
     """
-    return _clone(settings_from(config, flags), into, into_config, None)
+    return _clone(settings, into, into_config, None)
 
 
 def _clone(
     settings: Settings, into: str, into_config: Path | None, until_seq: int | None
 ) -> Result:
-    target = _target(settings, into, into_config)
+    target = other_bucket(settings, "--into", into, into_config)
     with need_server():
         from seb_appliance.ops.host import restoring
     with showing("reading the bucket") as progress:
         cloned = asyncio.run(restoring.clone(settings, target, until_seq, progress))
+    copied = cloned.copied
     return _result(
+        cloned.restored,
         {
-            **_members(cloned.restored),
-            "copied": f"{cloned.copied.objects:,} objects, {size(cloned.copied.size_bytes)}",
-            "were there": cloned.copied.found,
+            "copied": f"{copied.objects:,} objects, {size(copied.size_bytes)}",
+            "were there": copied.found,
             "into": cloned.target,
             "start it": "with --take-over, from a data directory of its own",
-        }
+        },
     )
 
 
-def _target(settings: Settings, into: str, into_config: Path | None) -> Settings:
-    """The settings of the bucket `into`: those of the source, or of a file of its own."""
-    if into_config is not None:
-        found = load(flags={"bucket": into}, environment={}, config=into_config)
-        return replace(found, data=settings.data)
-    target = replace(settings, bucket=into)
-    if target.address.kind == "memory":
-        raise ConfigurationError("--into memory: would be gone at once; name a bucket or directory")
-    return target
-
-
-def _members(restored: Restored) -> Json:
+def _result(restored: Restored, more: Json) -> Result:
     rebuilt, state = restored.rebuilt, restored.state
-    return {
+    members = {
         "as of": f"entry {rebuilt.position.seq:,}, fencing mode {rebuilt.journal.mode}",
         "bucket id": rebuilt.journal.bucket_id.hex(),
         "began from": rebuilt.began_from,
@@ -167,8 +146,6 @@ def _members(restored: Restored) -> Json:
         "objects": f"{len(restored.needed.objects):,}, {size(restored.needed.size_bytes)}",
         "seconds": round(rebuilt.seconds, 2),
         "notes": list(rebuilt.notes),
+        **more,
     }
-
-
-def _result(members: Json) -> Result:
     return Result(members, lambda: outline(members))

@@ -12,6 +12,8 @@ from seb_appliance.cli.options import (
     ListsByDefault,
     Result,
     ask_for_the_name,
+    declared_options,
+    declared_value,
     talks,
     topic_names,
     yes_option,
@@ -33,24 +35,12 @@ def setting(word: str, text: str) -> tuple[str, Any]:
     """Member and value in the API; None for `default`. Raises UsageError."""
     if word not in BY_WORD:
         raise click.UsageError(f"a topic has no setting {word!r}, only {', '.join(BY_WORD)}")
-    one = BY_WORD[word]
-    try:
-        return one.name, None if text == DEFAULT else one.parse(text)
-    except ValueError as error:
-        raise click.UsageError(f"{word}: {error}") from error
-
-
-def setting_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """A flag for each setting of a topic."""
-    for word, one in reversed(BY_WORD.items()):
-        flag = f"--{word.replace('_', '-')}"
-        command = click.option(flag, metavar=one.metavar, help=one.help)(command)
-    return command
+    return BY_WORD[word].name, declared_value(word, BY_WORD[word], text, DEFAULT)
 
 
 @click.group(cls=ListsByDefault)
 def topics() -> None:
-    """Topics: list (also without a command), create, fork, change, show, trim, reopen, delete."""
+    """Topics: list (the default), create, fork, change, show, trim, reopen, delete."""
 
 
 @topics.command("list")
@@ -79,7 +69,7 @@ def _put(client: HttpClient, name: str, body: Json, more: Callable[[Json], str])
 
 @topics.command()
 @click.argument("name")
-@setting_options
+@declared_options(BY_WORD)
 @talks
 def create(client: HttpClient, name: str, **settings: str | None) -> Result:
     """Create the topic NAME, or check that it exists with these settings."""
@@ -117,11 +107,11 @@ def fork(client: HttpClient, name: str, parent: str, at: int | None) -> Result:
     `{DEFAULT}` goes back to the appliance's own."""
 )
 @name_argument
-@click.argument("settings", metavar="SETTING=VALUE...", nargs=-1, required=True)
+@click.argument("items", metavar="SETTING=VALUE...", nargs=-1, required=True)
 @talks
-def change(client: HttpClient, name: str, settings: tuple[str, ...]) -> Result:
+def change(client: HttpClient, name: str, items: tuple[str, ...]) -> Result:
     changes: Json = {}
-    for item in settings:
+    for item in items:
         word, equals, text = item.partition("=")
         if not equals:
             raise click.UsageError(f"{item!r} is not SETTING=VALUE")

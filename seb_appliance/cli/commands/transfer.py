@@ -8,17 +8,16 @@ import errno
 import json
 import os
 import shutil
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from seb_appliance import limits
-from seb_appliance.cli.commands.records import NDJSON_BYTES, LineProducer, opened_input
+from seb_appliance.cli.commands.records import PAGE_BYTES, copy, send_objects
+from seb_appliance.cli.connection import HttpClient, url_and_key
 from seb_appliance.cli.errors import (
     REFUSED,
     UNAVAILABLE,
@@ -34,18 +33,15 @@ from seb_appliance.cli.options import (
     Quantity,
     file_option,
     json_option,
-    settings_from,
+    other_bucket,
     with_settings,
 )
-from seb_appliance.cli.output import Counted, outline, say, showing, size, tell
-from seb_appliance.errors import ConfigurationError
-from seb_appliance.setting_sources import load
+from seb_appliance.cli.output import outline, say, showing, size, tell, write
+from seb_appliance.client.reading import Reading
 from seb_appliance.settings import Settings
 
 if TYPE_CHECKING:
-    from seb_appliance.cli.connection import HttpClient
     from seb_appliance.ops.serve.go_import import Imported
-    from seb_appliance.protocols.go.writing import OldTopicWriter
 
 
 FORMATS: Final = ("seb-v1", "ndjson")
@@ -79,41 +75,31 @@ def import_(
     topics: tuple[str, ...],
     as_json: bool,
     append: bool,
-    config: Path | None,
-    **given: Any,
+    settings: Settings,
+    **old: Any,
 ) -> None:
-    """Import topics of a Go broker's bucket, offsets kept; or lines into one topic.
+    """Import topics of a Go broker's bucket with their offsets, or lines into one topic.
 
     Files in the appliance's own bucket become part of its log where they are; files of another
     bucket are copied. No appliance may run meanwhile. Run the same command again to continue an
     interrupted import. With --format ndjson, the lines of FILE (or stdin) are sent to a running
     appliance.
     """
-    old = {name: given.pop(name) for name in _OF_OLD_BUCKETS}
     if kind == "ndjson":
         asked = {name: value for name, value in old.items() if name != "quiet_ms"}  # always there
         if any(asked.values()) or len(topics) != 1:
             raise click.UsageError("--format ndjson takes one --topic and a FILE, and no bucket")
-        with _client(config, given) as client:
-            _import_lines(client, topics[0], file, append=append, as_json=as_json)
+        with HttpClient.of(settings) as client:
+            if not append and _has_records(client, topics[0]):
+                raise CommandError(f"topic {topics[0]!r} has records: --append adds to them")
+            path = None if file in (None, "-") else Path(str(file))
+            send_objects(client, topics[0], path, as_json, _to_produce)
         return
     if file is not None or append or old["source"] is None:
-        raise click.UsageError("say with --from where the old bucket is (FILE is for ndjson)")
-    settings = settings_from(config, given)
+        raise click.UsageError("give the old bucket with --from (FILE is for ndjson)")
     imported = _import_bucket(settings, topics or ("**",), **old)
     members = _members(imported, dry_run=old["dry_run"])
     say(json.dumps(asdict(imported), indent=2) if as_json else outline(members))
-
-
-def _client(config: Path | None, given: dict[str, Any]) -> HttpClient:
-    from seb_appliance.cli.connection import HttpClient
-
-    return HttpClient.of(settings_from(config, {name: given[name] for name in CONNECTION}))
-
-
-_OF_OLD_BUCKETS: Final = (
-    "source", "from_config", "copy", "dry_run", "quiet_ms", "times_may_go_back",
-)  # fmt: skip
 
 
 def _import_bucket(
@@ -131,24 +117,13 @@ def _import_bucket(
         from seb_appliance.ops.serve import go_import as importing
 
     keep_freed_memory()  # one heap: else each thread keeps what it has freed
-    options = importing.ImportOptions(
-        source=other_bucket(settings, source, from_config), topics=topics, **chosen
-    )
+    old = other_bucket(settings, "--from", source, from_config)
+    options = importing.ImportOptions(source=old, topics=topics, **chosen)
     with (
         showing("looking at the old bucket") as progress,
         asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
     ):
         return runner.run(importing.import_old_log(settings, options, progress))
-
-
-def other_bucket(settings: Settings, address: str, config: Path | None) -> Settings:
-    """The settings of the bucket or directory at `address`: these, or of a file of its own.
-    Raises ConfigurationError."""
-    if ":" not in address:
-        address = f"file:{address}"
-    if config is None:
-        return replace(settings, bucket=address)
-    return load(flags={"bucket": address}, environment={}, config=config)
 
 
 def _members(imported: Imported, *, dry_run: bool) -> dict[str, Any]:
@@ -162,35 +137,13 @@ def _members(imported: Imported, *, dry_run: bool) -> dict[str, Any]:
     }
 
 
-def _import_lines(
-    client: HttpClient, topic: str, file: str | None, *, append: bool, as_json: bool
-) -> None:
-    """Raises CommandError."""
-    if not append and _has_records(client, topic):
-        raise CommandError(f"topic {topic!r} has records already: --append adds to them")
-    from seb_appliance.cli.record_lines import Lines, of_objects
-
-    producer = LineProducer(client, topic, as_json)
-    path = None if file in (None, "-") else Path(str(file))
-    try:
-        with opened_input(path) as source:
-            lines = Lines(source.descriptor, limits.RECORDS_PER_REQUEST_MAX, NDJSON_BYTES)
-            for some in lines.batches():
-                body = of_objects([_to_produce(line) for line in some if line.strip()])
-                if body is not None:
-                    producer.send(body)
-    finally:
-        tell(producer.so_far())
-
-
 def _has_records(client: HttpClient, topic: str) -> bool:
     try:
-        answer = client.ask("GET", "topics", topic)
+        return bool(client.ask("GET", "topics", topic)["log_end_offset"])
     except AnswerError as error:
         if error.status == 404:
             return False
         raise
-    return bool(answer["log_end_offset"])
 
 
 def _to_produce(line: bytes) -> bytes:
@@ -236,107 +189,83 @@ def export(
     to_config: Path | None,
     values_only: bool,
     records_per_file: int | None,
-    config: Path | None,
-    **given: Any,
+    settings: Settings,
 ) -> None:
-    """Write one topic as lines, or topics as the Go broker's files, up to the current log end.
+    """Write one topic as lines, or topics as files of the Go broker.
 
-    Lines hold the whole record, and `seb import --format ndjson` reads them. With --format seb-v1,
-    the Go broker can continue with the bucket or directory. Records are read by HTTP. A file or
-    directory gets its name once it is complete.
+    Records up to the current log end are read by HTTP. Lines hold whole records, and `seb import
+    --format ndjson` reads them. With --format seb-v1, the Go broker can continue with the bucket or
+    directory. A file or directory gets its name once it is complete.
     """
     if kind == "ndjson":
-        if len(topics) != 1 or values_only or records_per_file or to_config or _is_bucket(to):
+        is_bucket = to is not None and to.startswith(("s3:", "file:", "memory:"))
+        if len(topics) != 1 or values_only or records_per_file or to_config or is_bucket:
             raise click.UsageError(
                 "lines take one --topic and --to FILE; say --format seb-v1 for the Go broker's "
                 "files, in a bucket or directory"
             )
-        with _client(config, given) as client:
-            _export_lines(client, topics[0], to)
+        reading = Reading("earliest", None, follow=False, max_bytes=PAGE_BYTES)
+        with HttpClient.of(settings) as client, _opened(to) as put:
+            count = copy(client, topics[0], reading, as_json=True, put=put)
+        tell(f"{count:,} records")
         return
     if to is None:
-        raise click.UsageError("say with --to where to write the files")
-    settings = settings_from(config, given)
-    target = other_bucket(settings, to, to_config)
-    from seb_appliance.cli.connection import url_and_key
+        raise click.UsageError("give the target with --to")
+    target = other_bucket(settings, "--to", to, to_config)
+    with _whole(target) as place:
+        done = asyncio.run(
+            _export(
+                settings,
+                place,
+                topics or ("**",),
+                values_only=values_only,
+                records_per_file=records_per_file,
+            )
+        )
+    say(json.dumps(done) if as_json else "  ".join(f"{name}: {n:,}" for name, n in done.items()))
+
+
+async def _export(
+    settings: Settings, target: Settings, patterns: tuple[str, ...], **how: Any
+) -> dict[str, int]:
+    """What was written. Raises CommandError, ExportRefusedError, StoreError."""
+    from seb_appliance.client import ApplianceError, AsyncAdmin, AsyncConsumer, ClientError
 
     with need_server():
         from seb_appliance.ops.host.stores import opened_store
         from seb_appliance.protocols.go.writing import OldTopicWriter
 
-    if target.address.kind == "memory":
-        raise ConfigurationError("--to memory: would be gone at once; name a bucket or directory")
-
-    async def run(target: Settings) -> dict[str, int]:
-        with showing("asking for topics") as progress:
-            async with opened_store(target, must_exist=False) as store:
-                make = partial(
-                    OldTopicWriter,
-                    store,
-                    values_only=values_only,
-                    records_per_file=records_per_file,
-                )
-                return await _export(*url_and_key(settings), topics, make, progress)
-
-    with _whole(target) as place:
-        done = asyncio.run(run(place))
-    say(json.dumps(done) if as_json else "  ".join(f"{name}: {n:,}" for name, n in done.items()))
-
-
-async def _export(
-    url: str,
-    api_key: str,
-    patterns: tuple[str, ...],
-    make: Callable[[str], OldTopicWriter],
-    progress: Counted,
-) -> dict[str, int]:
-    """What was written. Raises CommandError, ExportRefusedError, StoreError."""
-    from seb_appliance.client import ApplianceError, AsyncAdmin, AsyncConsumer, ClientError
-
+    url, api_key = url_and_key(settings)
     done = dict.fromkeys(("topics", "files", "records", "were_there"), 0)
     try:
-        async with AsyncAdmin(url, api_key) as admin:
-            names: set[str] = set()
-            for pattern in patterns or ("**",):
-                names.update(topic["topic"] for topic in await admin.topics(pattern))
-        for name in sorted(names):
-            writer = make(name)
-            await writer.begin()
-            async with AsyncConsumer(url, api_key, name, follow=False) as consumer:
-                async for batch in consumer.batches():
-                    await writer.add(batch.records)
-                    progress(batch.next_offset, batch.log_end_offset, name)
-            await writer.finish()
-            counts = (1, writer.files, writer.records, writer.found)
-            done = dict(zip(done, map(sum, zip(done.values(), counts, strict=True)), strict=True))
+        with showing("asking for topics") as progress:
+            async with (
+                opened_store(target, must_exist=False) as store,
+                AsyncAdmin(url, api_key) as admin,
+            ):
+                found = [await admin.topics(pattern) for pattern in patterns]
+                for name in sorted({topic["topic"] for topics in found for topic in topics}):
+                    writer = OldTopicWriter(store, name, **how)
+                    await writer.begin()
+                    async with AsyncConsumer(url, api_key, name, follow=False) as consumer:
+                        async for batch in consumer.batches():
+                            await writer.add(batch.records)
+                            progress(batch.next_offset, batch.log_end_offset, name)
+                    await writer.finish()
+                    counts = (1, writer.files, writer.records, writer.found)
+                    done = {key: done[key] + n for key, n in zip(done, counts, strict=True)}
     except ClientError as error:
         refused = isinstance(error, ApplianceError) and not error.retryable
         raise CommandError(in_our_words(str(error)), REFUSED if refused else UNAVAILABLE) from error
     return done
 
 
-def _export_lines(client: HttpClient, topic: str, to: str | None) -> None:
-    from seb_appliance.cli.record_lines import JSON_LINES, PAGE_BYTES
-    from seb_appliance.client.reading import Reading, Source, begin, pages
-
-    reading = Reading("earliest", None, follow=False, max_bytes=PAGE_BYTES)
-    source = Source(client.caller, topic)
-    began, end = client.wait_for(begin(source, reading, None), is_read=True)
-    count = 0
-    with _opened(to) as target:
-        found = pages(source, reading, JSON_LINES.form, began, end)
-        for page in client.ahead(found):
-            target.write(b"".join(line + b"\n" for line in page.records))
-            count += len(page.records)
-        target.flush()
-    tell(f"{count:,} records")
-
-
 @contextlib.contextmanager
-def _opened(to: str | None) -> Iterator[BinaryIO]:
-    """A new file, which has its name once it is whole, or stdout. Raises CommandError."""
+def _opened(to: str | None) -> Iterator[Callable[[bytes], object]]:
+    """Writes to a new file, which has its name once it is whole, or to stdout. Raises
+    CommandError."""
     if to is None or to == "-":
-        yield sys.stdout.buffer
+        yield write
         return
     path = Path(to)
     partial = _partial(path)
@@ -344,7 +273,7 @@ def _opened(to: str | None) -> Iterator[BinaryIO]:
         _require_new(path)
         with partial.open("xb") as file:
             try:
-                yield file
+                yield file.write
                 file.flush()
                 os.fsync(file.fileno())
                 _require_new(path)
@@ -390,7 +319,3 @@ def _require_new(path: Path) -> None:
     is_empty = path.is_dir() and not any(path.iterdir())
     if os.path.lexists(path) and not is_empty:
         raise FileExistsError(errno.EEXIST, "it already exists, and is never overwritten", path)
-
-
-def _is_bucket(to: str | None) -> bool:
-    return to is not None and to.startswith(("s3:", "file:", "memory:"))

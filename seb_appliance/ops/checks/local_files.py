@@ -19,7 +19,7 @@ from typing import Final
 from crc32c import crc32c
 
 from seb_appliance.broker.ports import LoadedState, TopicRow
-from seb_appliance.broker.record_keys.key_index import IndexedTopic, IndexRange
+from seb_appliance.broker.record_keys.indexing import IndexedTopic, IndexRange
 from seb_appliance.broker.values import BatchSlice
 from seb_appliance.errors import (
     BadBatchError,

@@ -60,7 +60,9 @@ class Sources:
     @property
     def stored_bytes(self) -> int:
         """What is known to be in the bucket; the small objects of a start are left out."""
-        return self.broker.tidying.stored_bytes + self.snapshots.stored_bytes
+        tidying = self.broker.tidying
+        in_bucket = tidying.untidied.stored_bytes + tidying.stored.stored_bytes
+        return in_bucket + self.snapshots.stored_bytes
 
     def take_entry_shares(self) -> dict[int, float]:
         return self.broker.counters.take_entry_shares()

@@ -178,17 +178,17 @@ class TidierKeeper(Job):
             return False
         self.doing = f"checking a compaction of {found.topic} that was made outside"
         try:
-            if not self._tidying.is_in_force(made.key for made in found.job.made):
+            if not self._tidying.stored.keys().issuperset(m.key for m in found.job.made):
                 await self._tidying.check_unchanged(found.job)
                 await self._switch(found.job, await self._rewriter.rewrite(found.job))
         except (SwitchRefusedError, CorruptObjectError) as error:
-            external.refused(found, str(error))
+            external.done(found, "refused", str(error))
         except BaseException as error:
             if self._tidying.is_settled:  # else it may still take effect, and is checked then
                 external.failed(found, str(error))
             raise
         else:
-            external.in_force(found)
+            external.done(found, "in_force")
         self._strays_s = 0.0  # new objects that are not in use are garbage now
         return True
 
@@ -238,7 +238,7 @@ class TidierKeeper(Job):
         removed = await self._cleaner.delete_entries(
             self._tidying.tidied_seq, self._tidying.writers, limits.ENTRIES_REMOVED_AT_ONCE
         )
-        self._tidying.entries_gone(self._cleaner.removed_until)
+        self._tidying.untidied.gone(self._cleaner.removed_until)
         self.counters.entries_removed += removed
         if removed < limits.ENTRIES_REMOVED_AT_ONCE:
             self._cleaned = state

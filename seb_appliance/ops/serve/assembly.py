@@ -339,7 +339,7 @@ class Appliance:
             sections_fetched=sections.from_bucket,
             bucket_requests=self.store.counts.requests(),
             puts=tuple(counters.puts.counts),
-            size_bytes=broker.topic_lists.totals().size_bytes,
+            size_bytes=broker.topics.totals().size_bytes,
             lags=broker.groups.lags(limits.LAGS_SAMPLED),
             came_in=counters.take_came_in(),
         )

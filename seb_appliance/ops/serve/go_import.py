@@ -16,7 +16,7 @@ from typing import Final
 
 from seb_appliance import limits
 from seb_appliance.broker.topics.names import Patterns
-from seb_appliance.broker.upkeep.adopting import Adopting
+from seb_appliance.broker.upkeep.tidying import Tidying
 from seb_appliance.clock import Clock, SystemClock
 from seb_appliance.errors import (
     ConfigurationError,
@@ -49,7 +49,7 @@ class InPlace:
     """Each file becomes a section where it is."""
 
     def __init__(self, appliance: Appliance) -> None:
-        self._adopting = appliance.broker.adopting
+        self._tidying = appliance.broker.tidying
         self._topic_id = 0
         self._created_us = 0
         self._objects: list[StoredObject] = []
@@ -85,7 +85,7 @@ class InPlace:
             await self._adopt_some()
 
     async def _adopt_some(self) -> None:
-        await _adopt(self._adopting, self._objects[:_FILES_PER_ENTRY])
+        await _adopt(self._tidying, self._objects[:_FILES_PER_ENTRY])
         del self._objects[:_FILES_PER_ENTRY]
 
 
@@ -94,7 +94,7 @@ class Copied:
 
     def __init__(self, appliance: Appliance) -> None:
         journal, settings = appliance.journal, appliance.settings
-        self._adopting = appliance.broker.adopting
+        self._tidying = appliance.broker.tidying
         store = appliance.store.used_for("tidier")
         self._store = CheckedObjects(_retrying(store, SystemClock()))
         naming = Naming(journal.bucket_id, journal.epoch, os.urandom)
@@ -115,14 +115,14 @@ class Copied:
         """Put everything in force that was taken."""
         stored = await self._maker.store(self._store)
         if stored is not None:
-            await _adopt(self._adopting, [stored])
+            await _adopt(self._tidying, [stored])
 
 
-async def _adopt(adopting: Adopting, objects: Sequence[StoredObject]) -> None:
+async def _adopt(tidying: Tidying, objects: Sequence[StoredObject]) -> None:
     """Once SQLite has come after, which has more to do for an object than we have."""
     while True:
         try:
-            await adopting.adopt(objects)
+            await tidying.adopt(objects)
         except OverloadedError:
             await asyncio.sleep(_BEHIND_S)
         else:

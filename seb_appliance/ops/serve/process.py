@@ -386,7 +386,7 @@ def _show_started(console: Console, appliance: Appliance, port: int) -> None:
 
 def _recovery(appliance: Appliance) -> str:
     report, broker = appliance.report, appliance.broker
-    totals = broker.topic_lists.totals()
+    totals = broker.topics.totals()
     began = {"local": "local state", "empty": "an empty state"}.get(
         report.began_from, f"snapshot {report.began_seq}"
     )

@@ -6,23 +6,20 @@ import functools
 from typing import Final
 
 from seb_appliance.api.encoding.formats import register
-from seb_appliance.api.server.app import openapi
-from seb_appliance.api.server.protocol import Protocol
+from seb_appliance.api.server.app import Protocol, openapi
 from seb_appliance.protocols import arrow, cloud_events
 from seb_appliance.protocols.durable_streams import reading, writing
 from seb_appliance.protocols.durable_streams.answers import answer_error
 from seb_appliance.protocols.durable_streams.headers import PREFIX
-from seb_appliance.protocols.durable_streams.plain import StreamPlain
 from seb_appliance.protocols.go import routes as go
-from seb_appliance.protocols.go.plain import GoPlain
 
 register(*cloud_events.FORMATS, *arrow.FORMATS)
 PROTOCOLS: Final = (
-    Protocol(routes=go.ROUTES, answer_error=go.answer_in_text, plain=GoPlain()),
+    Protocol(routes=go.ROUTES, answer_error=go.answer_in_text, plain=go.GoPlain()),
     Protocol(
         routes=[*writing.ROUTES, *reading.ROUTES],
         answer_error=answer_error,
-        plain=StreamPlain(),
+        plain=writing.StreamPlain(),
         path_prefix=PREFIX,
     ),
 )

@@ -49,7 +49,8 @@ _SHOWN: Final = 10  # topics that the key index is behind on
 def telemetry(appliance: Appliance) -> Telemetry:
     """All figures; called on the event loop, so it reads memory only."""
     broker, sections, tidier = appliance.broker, appliance.sections, appliance.tidier
-    objects, behind = broker.tidying.object_sizes, broker.gauges.groups_behind()
+    stored, behind = broker.tidying.stored.all(), broker.gauges.groups_behind()
+    objects = [(found.length, found.living_bytes) for found in stored]
     oldest_us, cost = broker.remembered.oldest_request_us, appliance.cost.report()
     return Telemetry(
         status=status(appliance),
@@ -98,7 +99,7 @@ def telemetry(appliance: Appliance) -> Telemetry:
 def status(appliance: Appliance) -> Status:
     broker, clock, snapshots = appliance.broker, appliance.clock, appliance.snapshots
     up_s = clock.monotonic_s() - appliance.opened_s
-    report, totals = appliance.cost.report(), broker.topic_lists.totals()
+    report, totals = appliance.cost.report(), broker.topics.totals()
     return Status(
         version=__version__,
         started=format_time(clock.wall_us() - int(up_s * 1_000_000)),
@@ -202,11 +203,11 @@ def _tidier(appliance: Appliance) -> TidierStatus:
     return TidierStatus(
         doing=tidier.doing,
         failure=tidier.failure,
-        waiting_entries=tidying.waiting_entries,
-        waiting_bytes=tidying.waiting_bytes,
+        waiting_entries=len(tidying.untidied.entries),
+        waiting_bytes=tidying.untidied.total_bytes,
         overdue_s=tidier.overdue_s,
-        objects=tidying.objects,
-        garbage=tidying.garbage,
+        objects=len(tidying.stored),
+        garbage=len(tidying.stored.garbage),
         compacted_topics=compaction.topics,
         compacted_bytes=compaction.total_bytes,
         dirty_bytes=compaction.dirty_bytes,

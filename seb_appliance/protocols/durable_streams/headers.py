@@ -1,4 +1,4 @@
-"""Paths and request headers of the Durable Streams protocol.
+"""Paths, request headers and callers of the Durable Streams protocol.
 
 The parts of a path between slashes are the words of a topic between dots. In them letters, digits,
 `-` and `_` stand for themselves, and every other character is `_` with two hexadecimal digits in
@@ -11,15 +11,33 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
-from urllib.parse import quote
+from urllib.parse import parse_qsl, quote
+
+from litestar.types import Scope
 
 from seb_appliance import limits
 from seb_appliance.api.encoding.conditions import producer_of
+from seb_appliance.api.encoding.parameters import read_headers
 from seb_appliance.api.encoding.times import parse_time
+from seb_appliance.api.routes.route import Services
+from seb_appliance.api.server.auth import (
+    AnyRequest,
+    Call,
+    is_let_in,
+    is_local,
+    let_in,
+    peer_address,
+    refuse_attached_key,
+    token_of,
+)
+from seb_appliance.api.server.options import ApiOptions
+from seb_appliance.broker.broker import Broker
 from seb_appliance.broker.streams.admission import StreamAppend, WantedFork, WantedStream
 from seb_appliance.broker.topics.names import check_topic_name
-from seb_appliance.errors import BadNameError, BadParameterError
+from seb_appliance.broker.values import ApiKeyView
+from seb_appliance.errors import BadNameError, BadParameterError, UnauthenticatedError
 
 PREFIX: Final = b"/v1/stream/"
 _ESCAPE: Final = re.compile(rb"%([0-9A-Fa-f]{2})")
@@ -182,3 +200,51 @@ def _time(text: bytes) -> int:
         return max(0, parse_time(text.decode("latin-1")))
     except ValueError as error:
         raise BadParameterError(f"Stream-Expires-At: {error}.") from error
+
+
+def enter(request: AnyRequest, services: Services, _known: frozenset[str]) -> Call:
+    """With an API key, or without one where `ApiOptions.streams_open`: for programs on this machine
+    only. A web page is another's program and a proxy speaks for others, so a request of another
+    origin, to another host name or forwarded needs a key.
+
+    Raises ForbiddenError, UnauthenticatedError, QuotaExceededError, BadParameterError.
+    """
+    scope = request.scope
+    broker, options = services.broker, services.options
+    headers = read_headers(list(scope["headers"]))
+    if b"authorization" in headers or not options.streams_open:
+        refuse_attached_key(scope, headers)
+        token = token_of(headers.get(b"authorization"))
+        authenticate = partial(broker.access.authenticate, token)
+    else:
+        authenticate = partial(_anybody, scope, headers, broker, options)
+    key = authenticate()
+    let_in(scope, broker.access, key, authenticate)
+    return Call(key, headers, _query(scope["query_string"]), peer_address(scope))
+
+
+def _anybody(
+    scope: Scope, headers: dict[bytes, bytes], broker: Broker, options: ApiOptions
+) -> ApiKeyView:
+    if not (is_local(scope) and is_let_in(headers, options.cors_origins)):
+        raise UnauthenticatedError(
+            "Only programs on this machine may use streams without an API key. A page of another "
+            "origin needs an API key, or its origin in cors_origins."
+        )
+    return broker.access.let_in_anybody()
+
+
+def _query(query_string: bytes) -> dict[str, str]:
+    """Unknown parameters are ignored, as the protocol asks. Raises BadParameterError."""
+    try:
+        pairs = parse_qsl(
+            query_string.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=32
+        )
+    except ValueError as error:
+        raise BadParameterError("The query is not name=value pairs in UTF-8.") from error
+    query: dict[str, str] = {}
+    for name, value in pairs:
+        if name in query and name in ("offset", "live", "cursor"):
+            raise BadParameterError(f"The query parameter {name!r} is given twice.")
+        query[name] = value
+    return query

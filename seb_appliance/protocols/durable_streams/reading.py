@@ -44,9 +44,14 @@ from seb_appliance.protocols.durable_streams.answers import (
     of_content,
 )
 from seb_appliance.protocols.durable_streams.contents import byte_parts, json_parts
-from seb_appliance.protocols.durable_streams.headers import Cursors, etag, parse_offset, topic_of
+from seb_appliance.protocols.durable_streams.headers import (
+    Cursors,
+    enter,
+    etag,
+    parse_offset,
+    topic_of,
+)
 from seb_appliance.protocols.durable_streams.live import LiveStream
-from seb_appliance.protocols.durable_streams.stream_auth import enter
 
 Live = Literal["", "long-poll", "sse"]
 _LIVE: Final[tuple[Live, ...]] = ("", "long-poll", "sse")

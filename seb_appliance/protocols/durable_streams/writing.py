@@ -1,4 +1,4 @@
-"""PUT, POST and DELETE of Durable Streams: made, appended to and closed, deleted."""
+"""PUT, POST and DELETE of Durable Streams, and plain appends (`StreamPlain`)."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from seb_appliance.api.server.auth import (
 )
 from seb_appliance.api.server.bodies import read_body
 from seb_appliance.api.server.options import ApiOptions
+from seb_appliance.api.server.plain_requests import ParsedHead, PlainProduce, PlainProtocol
 from seb_appliance.broker.broker import Broker
 from seb_appliance.broker.shares import Reservation
 from seb_appliance.broker.streams.admission import (
@@ -30,14 +31,17 @@ from seb_appliance.broker.streams.admission import (
     is_json,
     media_type_of,
 )
+from seb_appliance.broker.values import NewRecords
 from seb_appliance.errors import (
     BadParameterError,
     IdempotencyMismatchError,
+    SebError,
     SequenceGapError,
     StaleEpochError,
     StreamClosedError,
     StreamConflictError,
 )
+from seb_appliance.formats.contents import Produced
 from seb_appliance.protocols.durable_streams.answers import (
     ANY_BODY,
     CLOSED,
@@ -53,8 +57,14 @@ from seb_appliance.protocols.durable_streams.answers import (
     next_offset,
 )
 from seb_appliance.protocols.durable_streams.contents import json_values
-from seb_appliance.protocols.durable_streams.headers import topic_of, wanted_append, wanted_stream
-from seb_appliance.protocols.durable_streams.stream_auth import enter
+from seb_appliance.protocols.durable_streams.headers import (
+    PREFIX,
+    content_type,
+    enter,
+    topic_of,
+    wanted_append,
+    wanted_stream,
+)
 
 
 def _url(request: AnyRequest, call: Call) -> bytes:
@@ -282,6 +292,55 @@ async def delete_stream(ctx: RequestContext) -> object:
     authorize_to_delete(ctx.broker, ctx.call.key, topic)
     await ctx.broker.streams.delete(topic, ctx.call.actor)
     return Answer(204, [CROSS_ORIGIN])
+
+
+class StreamPlain(PlainProtocol):
+    """Appends with no header of the protocol but Content-Type."""
+
+    def owns(self, url: bytes) -> bool:
+        return url.startswith(PREFIX)
+
+    def read(self, head: ParsedHead) -> PlainProduce | None:
+        named = content_type(head.headers)
+        if head.method != b"POST" or b"?" in head.url or not head.length or named is None:
+            return None
+        if any(name.startswith((b"stream-", b"producer-")) for name in head.headers):
+            return None
+        topic = topic_of(head.url)
+        head.access.authorize(head.key, "produce", topic)
+        return PlainProduce(
+            key=head.key,
+            until_us=head.until_us,
+            content_length=head.length,
+            protocol=self,
+            topic=topic,
+            headers={b"content-type": named.encode()},
+        )
+
+    def records_of(
+        self, broker: Broker, plain: PlainProduce, body: bytes
+    ) -> bytes | NewRecords | None:
+        """None where the stream does not exist, or has another type. Raises BadJsonError,
+        RequestTooLargeError."""
+        named = plain.headers[b"content-type"].decode("latin-1")
+        if not broker.streams.takes(plain.topic, named):
+            return None
+        if not is_json(named):
+            return body
+        values = json_values(body, may_be_none=False)
+        return values[0] if len(values) == 1 else NewRecords(list[bytes | None](values))
+
+    def produced(
+        self,
+        durability: str,  # noqa: ARG002 - as PlainProtocol has it
+        append: Produced,
+        timing: bytes,  # noqa: ARG002
+    ) -> tuple[int, Headers, bytes]:
+        return 204, [CROSS_ORIGIN, next_offset(append.offset + append.count)], b""
+
+    def refused(self, error: SebError, problem: bytes, *, to_admin: bool) -> tuple[Headers, bytes]:
+        headers, body = super().refused(error, problem, to_admin=to_admin)
+        return [*headers, CROSS_ORIGIN], body
 
 
 ROUTES: Final = [create, append, delete_stream]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import re
 from dataclasses import replace
 from typing import Any, Final
 
@@ -15,6 +16,7 @@ import msgspec
 from litestar import Request, Response
 
 from seb_appliance.api.encoding.answers import JSON, RAW, Answer, Headers, produced_timing
+from seb_appliance.api.encoding.parameters import read_query
 from seb_appliance.api.encoding.problems import error_of, is_for_admin, problem, problem_headers
 from seb_appliance.api.encoding.record_bodies import refuse_record_headers
 from seb_appliance.api.encoding.times import format_time
@@ -39,8 +41,14 @@ from seb_appliance.api.routes.route import (
 )
 from seb_appliance.api.server.auth import AnyRequest, Call, enter, look_again, may_see
 from seb_appliance.api.server.bodies import read_body
+from seb_appliance.api.server.plain_requests import (
+    ParsedHead,
+    PlainConsume,
+    PlainProduce,
+    PlainProtocol,
+)
 from seb_appliance.broker.broker import Broker
-from seb_appliance.broker.values import From, ReadRequest, ReadResult
+from seb_appliance.broker.values import From, NewRecords, ReadRequest, ReadResult
 from seb_appliance.errors import (
     OffsetOutOfRangeError,
     OverloadedError,
@@ -51,6 +59,8 @@ from seb_appliance.errors import (
     TopicNotFoundError,
     UnauthenticatedError,
 )
+from seb_appliance.formats.columns import Bytes
+from seb_appliance.formats.contents import Produced
 from seb_appliance.protocols.go import wire
 from seb_appliance.protocols.go.wire import (
     boundary_of,
@@ -192,13 +202,18 @@ async def add_records(ctx: RequestContext) -> object:
         ctx.call.key, topic, records, reservation, deadline_ms, address=ctx.call.address
     )
     assert appended.offset is not None, appended
-    headers: Headers = [
-        (b"content-type", JSON),
-        (b"seb-durability", appended.durability.encode()),
-        (b"server-timing", produced_timing(appended.window_s, appended.put_s)),
-    ]
+    timing = produced_timing(appended.window_s, appended.put_s)
+    headers = _append_headers(appended.durability, timing)
     answer = offsets_body(appended.offset, appended.count)
     return Answer(201, headers, answer, failpoints=ctx.options.failpoints)
+
+
+def _append_headers(durability: str, timing: bytes) -> Headers:
+    return [
+        (b"content-type", JSON),
+        (b"seb-durability", durability.encode()),
+        (b"server-timing", timing),
+    ]
 
 
 @route(
@@ -298,7 +313,7 @@ async def get_topic(ctx: RequestContext) -> object:
     if not may_see(ctx.broker, ctx.call.key, topic):
         ctx.broker.authorize(ctx.call.key, "consume", topic)
     await _make_on_first_use(ctx.broker, ctx.call, topic)
-    written_us = await ctx.broker.topic_lists.last_write_us(topic)
+    written_us = await ctx.broker.topics.last_write_us(topic)
     view = ctx.broker.topics.get(topic)
     latest = format_time(view.created_us if written_us is None else written_us)
     body = f'{{"next_offset":{view.log_end_offset},"latest_commit_at":"{latest}"}}'
@@ -328,6 +343,91 @@ async def _once_there(broker: Broker, topic: str, wanted: ReadRequest) -> ReadRe
             )
         if not next_record.slices:
             return next_record
+
+
+_URL: Final = re.compile(rb"/records\?(.*)")
+# So many digits are an offset in any case; it is there once, or the head fails.
+_FROM_OFFSET: Final = re.compile(rb"GET /records\?(?:[a-z-]+=[^& ]*&)*offset=([0-9]{1,15})(?=[ &])")
+# A boundary of these characters needs no quotes. Content-Type is there once, or the head fails.
+_BOUNDARY: Final = re.compile(
+    rb"POST /records\?[^\r\n]*\r\n(?:[^\r\n]+\r\n)*?"
+    rb"[Cc]ontent-[Tt]ype: multipart/form-data; boundary=([0-9A-Za-z'+_.-]{1,70})(?=\r\n)"
+)
+
+
+class GoPlain(PlainProtocol):
+    """Appends and reads. A client draws a new boundary for each body, and reads from another offset
+    each time, so a head is remembered without them."""
+
+    varying = (_FROM_OFFSET, _BOUNDARY)
+
+    def owns(self, url: bytes) -> bool:
+        return _URL.fullmatch(url) is not None
+
+    def token_of(self, authorization: bytes | None) -> str:
+        return wire.go_token_of(authorization)
+
+    def read(self, head: ParsedHead) -> PlainProduce | PlainConsume | None:
+        """Reads of any size are plain: values go out as they lie in the batches, and 10,000 sizes
+        take about a millisecond."""
+        query_string = head.url.partition(b"?")[2]
+        if head.method == b"GET" and not head.length:
+            query = read_query(query_string, wire.RECORDS_QUERY)
+            topic = wire.topic_name(query)
+            head.access.authorize(head.key, "consume", topic)
+            wire.check_accept(head.headers.get(b"accept"))
+            return PlainConsume(
+                key=head.key,
+                until_us=head.until_us,
+                protocol=self,
+                topic=topic,
+                wanted=wire.read_request(query, head.key.api_key_id),
+                chosen=wire.MULTIPART,
+            )
+        if head.method != b"POST" or head.length is None:
+            return None
+        if any(name.startswith(b"seb-") for name in head.headers):
+            return None
+        topic = wire.topic_name(read_query(query_string, wire.TOPIC_QUERY))
+        head.access.authorize(head.key, "produce", topic)
+        return PlainProduce(
+            key=head.key,
+            until_us=head.until_us,
+            content_length=head.length,
+            protocol=self,
+            topic=topic,
+            headers={},
+            boundary=boundary_of(head.headers.get(b"content-type")),
+        )
+
+    def records_of(
+        self,
+        broker: Broker,  # noqa: ARG002 - as PlainProtocol has it
+        plain: PlainProduce,
+        body: bytes,
+    ) -> bytes | NewRecords:
+        records = parse_records(body, plain.boundary)
+        return records.values[0] or b"" if len(records.values) == 1 else records
+
+    def produced(
+        self, durability: str, append: Produced, timing: bytes
+    ) -> tuple[int, Headers, bytes]:
+        return 201, _append_headers(durability, timing), offsets_body(append.offset, append.count)
+
+    def consumed(
+        self, result: ReadResult, wanted: ReadRequest, boundary: str
+    ) -> tuple[int, Headers, list[Bytes]]:
+        assert wanted.start.offset is not None, wanted
+        return records_answer(result, wanted.start.offset, wanted.max_records, boundary)
+
+    def refused(
+        self,
+        error: SebError,
+        problem: bytes,  # noqa: ARG002 - errors are plain text here
+        *,
+        to_admin: bool,
+    ) -> tuple[Headers, bytes]:
+        return text_headers(error), text_of(error, to_admin=to_admin)
 
 
 ROUTES: Final = [add_records, get_records, get_record, get_topic]

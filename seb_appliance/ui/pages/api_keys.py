@@ -68,7 +68,7 @@ async def _new(visit: Visit, problem: FormProblem | None = None) -> ASGIApp:
         parts=["grant-rows"],
         values={name: form.text(name) for name in _SINGLE},
         quotas=QUOTAS.values(),
-        rows=await rows_of(_given(form), visit.broker.topic_lists.names),
+        rows=await rows_of(_given(form), visit.broker.topics.names),
         path=f"{_PATH}/new",
         problem=problem,
     )
@@ -91,7 +91,7 @@ async def _page(
         overlaps=_OVERLAPS,
         values={name: form.text(name) for name in _SINGLE} if with_form else values_of_key(key),
         quotas=QUOTAS.values(),
-        rows=await rows_of(_given(form) if with_form else own, visit.broker.topic_lists.names),
+        rows=await rows_of(_given(form) if with_form else own, visit.broker.topics.names),
         path=f"{_PATH}/{key.api_key_id}",
         problem=problem,
     )

@@ -29,7 +29,7 @@ async def show(visit: Visit) -> ASGIApp:
     now_us = visit.now_us
     from_us = now_us - SPANS_S[chosen] * 1_000_000
     samples = visit.options.history.since(from_us)
-    totals = visit.broker.topic_lists.totals()
+    totals = visit.broker.topics.totals()
     return visit.page(
         "overview",
         parts=["overview-live"],

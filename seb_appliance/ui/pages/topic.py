@@ -39,8 +39,8 @@ async def _page(
 ) -> ASGIApp:
     """`form`: which of settings, trim and delete has the `problem`."""
     view = visit.broker.topics.get(topic)
-    last_us = await visit.broker.topic_lists.last_write_us(topic)
-    readers = (await visit.broker.topic_lists.readers([topic])).get(topic, Readers())
+    last_us = await visit.broker.topics.last_write_us(topic)
+    readers = (await visit.broker.topics.readers([topic])).get(topic, Readers())
     wrong_settings = problem if form == "settings" else None
     return visit.page(
         "topic",

@@ -49,7 +49,7 @@ async def show(visit: Visit) -> ASGIApp:
 
 async def _list(visit: Visit, problem: FormProblem | None = None) -> ASGIApp:
     match, after = visit.form.text("match"), visit.form.text("after")
-    names = visit.broker.topic_lists.names()
+    names = visit.broker.topics.names()
     filter_problem = None
     found: list[str] = []
     try:
@@ -107,12 +107,12 @@ async def _matching(names: Sequence[str], match: str, most: int) -> list[str]:
 
 async def _lines(visit: Visit, names: Sequence[str]) -> list[Line]:
     broker = visit.broker
-    readers = await broker.topic_lists.readers(names)
+    readers = await broker.topics.readers(names)
     lines = []
     for name in names:
         try:
             view = broker.topics.get(name)
-            last_us = await broker.topic_lists.last_write_us(name)
+            last_us = await broker.topics.last_write_us(name)
         except TopicNotFoundError:  # deleted meanwhile
             continue
         records = view.log_end_offset - view.log_start_offset

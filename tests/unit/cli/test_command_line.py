@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 from seb_appliance import __version__
-from seb_appliance.cli import run, seb
+from seb_appliance.cli import _COMMANDS, run, seb
 from seb_appliance.settings import SETTINGS
 
 ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.startswith("SEB_")}
@@ -32,6 +32,14 @@ def test_help_lists_the_commands_in_the_order_of_need() -> None:
     order = ("serve", "status", "produce", "consume", "topics", "groups", "api-keys", "doctor")
     places = [shown.index(f"\n  {name} ") for name in (*order, "inspect", "admin")]
     assert places == sorted(places)
+
+
+def test_the_list_of_commands_says_what_each_command_says() -> None:
+    context = click.Context(seb)
+    for name, (_, text) in _COMMANDS.items():
+        command = seb.get_command(context, name)
+        assert command is not None, name
+        assert command.get_short_help_str(limit=100) == text
 
 
 def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,13 +6,14 @@ import json
 from pathlib import Path
 
 import click
+import msgspec
 import pytest
 
 from seb_appliance.api.routes.manage.api_keys import QuotaChanges
 from seb_appliance.api.routes.manage.topics import NewTopic, TopicChanges
 from seb_appliance.broker.settings import BrokerSettings
-from seb_appliance.cli.apply_file import read_wanted, write_wanted
-from seb_appliance.cli.apply_plan import topic_words
+from seb_appliance.cli.apply_file import read_wanted, write_words
+from seb_appliance.cli.apply_plan import PARTS
 from seb_appliance.cli.commands.api_keys import api_keys
 from seb_appliance.cli.commands.topics import BY_WORD, setting, topics
 from seb_appliance.formats.api_key_members import QUOTAS, Quotas
@@ -74,11 +75,13 @@ def test_a_value_means_the_same_in_a_command_a_file_and_a_form(one: Declared) ->
     text = example(one)
     name, value = setting(one.word, text)
     settings = TopicSettings(**{name: value})
+    members = msgspec.to_builtins(settings)
+    words = PARTS["topics"](members)
+    assert words.keys() == {one.word}
     file = f"topics: {{a: {{{one.word}: {json.dumps(text)}}}}}".encode()
-    wanted = read_wanted(file, "f")
-    assert wanted.topics == {"a": settings}
-    assert read_wanted(write_wanted(wanted).encode(), "f") == wanted
-    assert topic_words(settings).keys() == {one.word}
+    assert read_wanted(file, "f") == {"topics": {"a": members}}
+    written_file = write_words({"topics": {"a": words}}).encode()
+    assert read_wanted(written_file, "f") == {"topics": {"a": members}}
     form = changes_of(Form([(one.name, text)]))
     assert TopicSettings(**form) == settings
     assert changes_of(Form(list(written(settings).items()))) == form

@@ -13,7 +13,7 @@ from typing import BinaryIO
 import pytest
 
 from seb_appliance import __version__
-from seb_appliance.addresses import is_local
+from seb_appliance.addresses import is_loopback, parse_url
 from seb_appliance.cli.connection import HttpClient
 from seb_appliance.cli.errors import REFUSED, UNAVAILABLE, UNKNOWN, AnswerError, CommandError
 from seb_appliance.client.transport import Answer
@@ -276,4 +276,4 @@ def test_an_answer_that_is_not_understood_is_told_if_the_version_is_another(thei
     ],
 )
 def test_this_machine_is_known(url: str, local: bool) -> None:
-    assert is_local(url) is local
+    assert is_loopback(parse_url(url).hostname or "") is local

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from crc32c import crc32c
 
 from seb_appliance.cli import seb
-from seb_appliance.cli.describe import describe
+from seb_appliance.cli.commands.checks import describe
 from seb_appliance.cli.output import outline
 from seb_appliance.errors import BadBatchError, StartError
 from seb_appliance.formats import batch, entry

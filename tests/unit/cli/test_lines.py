@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seb_appliance import limits
-from seb_appliance.cli import record_lines as lines
+from seb_appliance.cli.commands import records as lines
+from seb_appliance.cli.commands.records import Lines
 from seb_appliance.cli.errors import CommandError
-from seb_appliance.cli.record_lines import Lines
 
 MOST = limits.RECORDS_PER_REQUEST_MAX
 BYTES = limits.MIB

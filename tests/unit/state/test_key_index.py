@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from seb_appliance import limits
-from seb_appliance.broker.record_keys.key_index import IndexedTopic, IndexRange
+from seb_appliance.broker.record_keys.indexing import IndexedTopic, IndexRange
 from seb_appliance.broker.values import BatchSlice
 from seb_appliance.errors import CorruptObjectError
 from seb_appliance.formats import batch

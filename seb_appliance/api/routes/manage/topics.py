@@ -157,7 +157,7 @@ async def list_topics(ctx: RequestContext) -> object:
     wanted = Patterns([check_pattern(ctx.call.query.get("pattern", "**"))])
     names = [
         name
-        async for name in in_slices(ctx.broker.topic_lists.names())
+        async for name in in_slices(ctx.broker.topics.names())
         if wanted.cover(name) and may_see(ctx.broker, ctx.call.key, name)
     ]
     parts = _list_parts(ctx.broker.topics.some(names))

@@ -18,8 +18,8 @@ import pytest
 from seb_appliance import limits
 from seb_appliance.broker.counters import Counters
 from seb_appliance.broker.ports import SectionRef
-from seb_appliance.broker.read import index as index_module
-from seb_appliance.broker.read.index import SectionIndex
+from seb_appliance.broker.read import sections as index_module
+from seb_appliance.broker.read.sections import SectionIndex
 from seb_appliance.broker.topics.catalog import Catalog
 from seb_appliance.broker.topics.topic import Topic
 from seb_appliance.errors import CorruptObjectError, TopicNotFoundError

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from seb_appliance import limits
-from seb_appliance.broker.record_keys.key_index import IndexedTopic, KeyOffsets, KeyRows
+from seb_appliance.broker.record_keys.indexing import IndexedTopic, KeyOffsets, KeyRows
 from seb_appliance.broker.record_keys.queries import ViewPage
 from seb_appliance.errors import OverloadedError
 from seb_appliance.formats.topic_settings import TopicSettings

@@ -42,7 +42,7 @@ async def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
         return SignedPut(f"memory:{key}", {"Content-MD5": md5.hex(), "n": f"{length}/{valid_s}"})
 
     monkeypatch.setattr(place.store, "signed_put", signed_put)
-    monkeypatch.setattr("seb_appliance.broker.upkeep.compaction.Compactions.next", nothing_due)
+    monkeypatch.setattr("seb_appliance.broker.upkeep.due.Compactions.next", nothing_due)
     await place.start(tidy_after="0ms")
     await place.broker.topics.create("t", TopicSettings(**SETTINGS))
     yield place

@@ -55,7 +55,7 @@ async def test_what_is_adopted_and_trimmed_in_one_entry_goes_in_memory_and_on_di
     place: Place,
 ) -> None:
     await place.broker.topics.create("base", TopicSettings())
-    adopt = place.broker.adopting.adopt
+    adopt = place.broker.tidying.adopt
     await adopt(await place.old_files("base", 0, 10, 10))
     await place.broker.topics.fork("fork", "base", 10)
     seq = place.broker._catalog.position.seq

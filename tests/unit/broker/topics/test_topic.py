@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seb_appliance.broker.read.index_rows import ROW_BYTES, IndexRows
+from seb_appliance.broker.topics.topic import ROW_BYTES, IndexRows
 from seb_appliance.formats.contents import Section
 
 sizes = st.tuples(st.integers(1, 9), st.integers(8, 2**40), st.integers(0, 2**50))
@@ -29,6 +29,6 @@ def test_rows_added_at_once_or_unpacked_are_those_added_one_by_one(listed, end, 
     assert len(packed) == len(listed) * ROW_BYTES
     unpacked = IndexRows.unpack(packed, end=one_by_one.end, total_bytes=one_by_one.total_bytes)
     for other in (at_once, unpacked):
-        assert other._columns() == one_by_one._columns()
+        assert other._columns == one_by_one._columns
         assert (other.begin, other.end) == (one_by_one.begin, one_by_one.end)
         assert (other.newest, other.total_bytes) == (one_by_one.newest, one_by_one.total_bytes)
