@@ -172,6 +172,4 @@ def list_users(ask: Ask) -> Result:
     users = ask("list-users")["users"]
     rows = ((user["name"], user["role"], moment(user["set"])) for user in users)
     empty = "no users; seb admin set-password adds one"
-    return Result(
-        {"users": users}, lambda _: table(("name", "role", "password set"), rows, empty)
-    )
+    return Result({"users": users}, lambda _: table(("name", "role", "password set"), rows, empty))
