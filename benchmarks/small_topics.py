@@ -28,9 +28,10 @@ async def measure(topics: int, minutes: int, value_bytes: int, linger: str, step
             f"{topics:,} topics, {minutes} minutes, linger {linger}: "
             f"{place.store.tidier_puts * 60 / minutes:.0f} PUTs an hour of the tidier, "
             f"{counters.jobs} jobs, read {format_size(counters.bytes_read)}, "
-            f"written {format_size(counters.bytes_written)}; {tidying.objects} objects with "
-            f"{place.sections_in_force:,} sections in force, {tidying.waiting_entries:,} entries "
-            f"wait (took {time.perf_counter() - began:.0f} s)",
+            f"written {format_size(counters.bytes_written)}; {len(tidying.stored)} objects with "
+            f"{place.sections_in_force:,} active sections, "
+            f"{len(tidying.untidied.entries):,} entries wait "
+            f"(took {time.perf_counter() - began:.0f} s)",
             flush=True,
         )
         await place.appliance.drain()

@@ -33,8 +33,7 @@ from seb_appliance.broker.ports import (
     SectionSource,
     State,
 )
-from seb_appliance.broker.read.manifest import Manifests
-from seb_appliance.broker.read.reads import Reads
+from seb_appliance.broker.read.reads import Manifests, Reads
 from seb_appliance.broker.read.sections import SectionIndex, SectionReader
 from seb_appliance.broker.read.waiting import (
     Follower,

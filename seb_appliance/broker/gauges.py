@@ -84,7 +84,7 @@ class Gauges:
 
     def topic_sizes(self) -> dict[int, int]:
         """Live bytes of each topic, by topic id."""
-        return self._catalog.topic_sizes()
+        return {topic.topic_id: topic.size_bytes for topic in self._catalog.with_rows()}
 
     def topic_names(self) -> dict[int, str]:
         """The names of all topics, by topic id."""

@@ -27,7 +27,6 @@ from seb_appliance.client.records import UnreadableAnswerError
 from seb_appliance.client.transport import Answer, Caller, Endpoint
 from seb_appliance.clock import Clock, SystemClock
 from seb_appliance.errors import ConfigurationError
-from seb_appliance.setting_sources import profiles_file
 from seb_appliance.settings import Settings
 
 T = TypeVar("T")
@@ -65,13 +64,12 @@ def url_and_key(
 
 def _profile(settings: Settings) -> tuple[Profile | None, int]:
     """The profile in use, and its rank. Raises ConfigurationError."""
-    path = profiles_file()
     if settings.profile is not None:
-        return load(path).named(settings.profile, path), max(1, _rank(settings, "profile"))
+        return load().named(settings.profile), max(1, _rank(settings, "profile"))
     if _rank(settings, "url") or _rank(settings, "key_file"):
         return None, 0
-    found = load(path)
-    return (None, 0) if found.default is None else (found.named(found.default, path), 1)
+    found = load()
+    return (None, 0) if found.default is None else (found.named(found.default), 1)
 
 
 def _rank(settings: Settings, name: str) -> int:

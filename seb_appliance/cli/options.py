@@ -152,10 +152,10 @@ class Quantity(click.ParamType[int]):
 
 
 class Result:
-    """`data`: for programs; `text`: for people, or what makes it; `note`: goes to stderr."""
+    """`data`: for programs; `text`: for people, or what makes it of `data`; `note`: for stderr."""
 
     def __init__(
-        self, data: Any, text: str | Callable[[], str], exit_code: int = 0, note: str = ""
+        self, data: Any, text: str | Callable[[Any], str], exit_code: int = 0, note: str = ""
     ) -> None:
         self.data, self.text, self.exit_code, self.note = data, text, exit_code, note
 
@@ -163,7 +163,7 @@ class Result:
         if as_json:
             say_json(self.data)
         else:
-            say(self.text if isinstance(self.text, str) else self.text())
+            say(self.text if isinstance(self.text, str) else self.text(self.data))
             if self.note:
                 tell(self.note)
         return self.exit_code
@@ -251,20 +251,21 @@ def _listed(path: str, rows: str, member: str) -> Callable[[click.Context], list
     """Names out of a list of the HTTP API, in `member` of each of its `rows`."""
 
     def find(context: click.Context) -> list[str]:
+        from random import random
+
         from seb_appliance.cli.connection import url_and_key
-        from seb_appliance.client.transport import Connection, Endpoint
+        from seb_appliance.client.transport import Caller, Endpoint
+        from seb_appliance.clock import SystemClock
 
         given = {name: context.params.get(name) for name in CONNECTION}
         settings = _settings_from(context.params.get("config"), given)
         endpoint = Endpoint(*url_and_key(settings, runs_commands=False))
 
         async def request() -> Any:
-            connection = Connection(endpoint)
+            caller = Caller(endpoint, SystemClock(), random, connections=1, patience_s=0)
             async with asyncio.timeout(COMPLETION_S):
-                await connection.open()
-                await connection.send(endpoint.request("GET", path))
-                answer = await connection.receive()
-            connection.close()
+                answer = await caller.once(endpoint.request("GET", path))
+            caller.close()
             return answer.json()
 
         return [row[member] for row in asyncio.run(request())[rows]]
@@ -274,9 +275,8 @@ def _listed(path: str, rows: str, member: str) -> Callable[[click.Context], list
 
 def _profiles(_: click.Context) -> list[str]:
     from seb_appliance.cli.profiles_file import load as load_profiles
-    from seb_appliance.setting_sources import profiles_file
 
-    return sorted(load_profiles(profiles_file()).profiles)
+    return sorted(load_profiles().profiles)
 
 
 topic_names: Final = _offers(_listed("/v1/topics", "topics", "topic"))

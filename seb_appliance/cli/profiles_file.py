@@ -13,13 +13,14 @@ import shlex
 import stat
 import subprocess
 import tomllib
-from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
+
+import msgspec
 
 from seb_appliance.addresses import parse_url
 from seb_appliance.errors import ConfigurationError
+from seb_appliance.setting_sources import profiles_file
 
 FILE_BYTES_MAX: Final = 1 << 20
 KEY_BYTES_MAX: Final = 4096
@@ -28,20 +29,22 @@ _NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _KEYS: Final = ("key", "key_file", "key_command")
 
 
-@dataclass(frozen=True, slots=True)
-class Profile:
-    """At most one of the three is given. `key_command` is run without a shell."""
+class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """At most one of the keys is given. `key_command` is run without a shell."""
 
     url: str
-    key: str | None = field(default=None, repr=False)
-    key_file: Path | None = None
+    key: str | None = None
+    key_file: str | None = None
     key_command: str | None = None
+
+    def __repr__(self) -> str:  # without the API key
+        return f"Profile({self.url!r})"
 
     @property
     def key_from(self) -> str:
         """For people; no secret."""
         if self.key_file is not None:
-            return str(self.key_file)
+            return self.key_file
         if self.key_command is not None:
             return f"command: {self.key_command}"
         return "this file" if self.key is not None else "-"
@@ -49,7 +52,7 @@ class Profile:
     def api_key(self, *, ours: bool = True) -> str:
         """Raises ConfigurationError, which never shows a key."""
         if self.key_file is not None:
-            return read_key(self.key_file, ours=ours)
+            return read_key(Path(self.key_file).expanduser(), ours=ours)
         if self.key_command is not None:
             return _output_of(self.key_command, ours=ours)
         if self.key is None:
@@ -57,41 +60,50 @@ class Profile:
         return checked_key(self.key.encode(), "the profile's key", ours=ours)
 
 
-@dataclass(frozen=True, slots=True)
-class Profiles:
-    """`default`: the profile that is used if nothing else is said."""
+class Profiles(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`default`: the profile that is used if no other is named."""
 
     default: str | None = None
-    profiles: Mapping[str, Profile] = field(default_factory=dict)
+    profiles: dict[str, Profile] = {}
 
-    def named(self, name: str, path: Path) -> Profile:
+    def named(self, name: str) -> Profile:
         """Raises ConfigurationError."""
         if name not in self.profiles:
             known = ", ".join(sorted(self.profiles)) or "none"
-            raise ConfigurationError(f"there is no profile {name!r} in {path}, only: {known}")
+            raise ConfigurationError(
+                f"there is no profile {name!r} in {profiles_file()}, only: {known}"
+            )
         return self.profiles[name]
 
+    def check(self) -> Profiles:
+        """Raises ConfigurationError."""
+        for name, profile in self.profiles.items():
+            if not _NAME.fullmatch(name):
+                raise ConfigurationError(
+                    f"the name of a profile is letters, digits, _ and -, not {name!r}"
+                )
+            parse_url(profile.url)
+            if sum(getattr(profile, key) is not None for key in _KEYS) > 1:
+                raise ConfigurationError(f"profile {name} has more than one of {', '.join(_KEYS)}")
+        return self
 
-def check_name(name: str) -> str:
-    """Raises ConfigurationError."""
-    if not _NAME.fullmatch(name):
-        raise ConfigurationError(f"a profile's name is letters, digits, _ and -, not {name!r}")
-    return name
 
-
-def load(path: Path) -> Profiles:
+def load() -> Profiles:
     """No profiles if the file does not exist. Raises ConfigurationError."""
+    path = profiles_file()
     try:
         with path.open("rb") as file:
             mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
             table = tomllib.loads(file.read(FILE_BYTES_MAX).decode())
+        found = msgspec.convert(table, Profiles).check()
     except FileNotFoundError:
         return Profiles()
     except OSError as error:
         raise ConfigurationError(f"cannot read {path} ({error.strerror})") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"{path} is not a TOML file: {error}") from error
-    found = _parsed(table, path)
+    except msgspec.ValidationError as error:
+        raise ConfigurationError(f"{path} is not a file of profiles: {error}") from error
     if mode & 0o077 and any(profile.key is not None for profile in found.profiles.values()):
         raise ConfigurationError(
             f"{path} holds an API key and others may read it (mode {mode:04o}): chmod 600 {path}"
@@ -99,17 +111,29 @@ def load(path: Path) -> Profiles:
     return found
 
 
-def save(path: Path, profiles: Profiles) -> None:
+def save(profiles: Profiles) -> None:
     """Atomically, with mode 0600. Comments in the file are lost. Raises ConfigurationError."""
+    path = profiles_file()
     draft = path.with_name(f".{path.name}.{os.getpid()}")
+    lines = [] if profiles.default is None else [f"default = {_text(profiles.default)}", ""]
+    for name, profile in sorted(profiles.profiles.items()):
+        lines.append(f"[profiles.{name}]")
+        members = msgspec.structs.asdict(profile).items()
+        lines += [f"{member} = {_text(given)}" for member, given in members if given is not None]
+        lines.append("")
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         draft.touch(mode=0o600, exist_ok=False)
-        draft.write_text(_toml(profiles), encoding="utf-8")
+        draft.write_text("\n".join(lines), encoding="utf-8")
         draft.replace(path)
     except OSError as error:
         draft.unlink(missing_ok=True)
         raise ConfigurationError(f"cannot write {path} ({error.strerror})") from error
+
+
+def _text(text: str) -> str:
+    """A basic string of TOML: that of JSON, with one more character escaped."""
+    return json.dumps(text).replace("\x7f", "\\u007f")
 
 
 def read_key(path: Path, *, ours: bool = True) -> str:
@@ -143,46 +167,3 @@ def _output_of(command: str, *, ours: bool) -> str:
         why = getattr(error, "strerror", None) or str(error)
         raise ConfigurationError(f"no API key from the profile's key_command: {why}") from error
     return checked_key(told.stdout[:KEY_BYTES_MAX], f"what {command!r} says", ours=ours)
-
-
-def _parsed(table: dict[str, Any], path: Path) -> Profiles:
-    """Raises ConfigurationError."""
-    default, named = table.pop("default", None), table.pop("profiles", {})
-    if table or not isinstance(named, dict) or not isinstance(default, str | None):
-        raise ConfigurationError(f"{path} has default and [profiles.NAME], and nothing else")
-    profiles = {check_name(name): _profile(name, members, path) for name, members in named.items()}
-    return Profiles(default, profiles)
-
-
-def _profile(name: str, members: object, path: Path) -> Profile:
-    where = f"profile {name} in {path}"
-    if not isinstance(members, dict) or not all(isinstance(m, str) for m in members.values()):
-        raise ConfigurationError(f"{where} is not a table of texts")
-    unknown = members.keys() - {"url", *_KEYS}
-    if unknown or "url" not in members or len(members.keys() & set(_KEYS)) > 1:
-        raise ConfigurationError(f"{where} has url, and one of {', '.join(_KEYS)}")
-    parse_url(members["url"])
-    key_file = members.get("key_file")
-    return Profile(
-        members["url"],
-        members.get("key"),
-        None if key_file is None else Path(key_file).expanduser(),
-        members.get("key_command"),
-    )
-
-
-def _toml(profiles: Profiles) -> str:
-    lines = [] if profiles.default is None else [f"default = {_text(profiles.default)}", ""]
-    for name, profile in sorted(profiles.profiles.items()):
-        lines += [f"[profiles.{name}]", f"url = {_text(profile.url)}"]
-        for member in _KEYS:
-            given = getattr(profile, member)
-            if given is not None:
-                lines.append(f"{member} = {_text(str(given))}")
-        lines.append("")
-    return "\n".join(lines)
-
-
-def _text(text: str) -> str:
-    """A basic string of TOML: that of JSON, with one more character escaped."""
-    return json.dumps(text).replace("\x7f", "\\u007f")

@@ -92,8 +92,7 @@ def project_requests(tables: Tables, entries: Sequence[Entry], place: int) -> in
                 owner, weight = owner_of(result.scope), weight_of(result)
                 fresh[scope] = (scope, place, created_us, _encode(result), owner, weight)
         if fresh:
-            scopes = one_of(list(fresh))
-            tables.delete("requests", "scope IN (SELECT value FROM json_each(:s))", s=scopes)
+            tables.delete_in("requests", "scope", list(fresh))
             tables.insert("requests", fresh.values())
         cutoff_us = together[-1].header.created_us - limits.REMEMBERED_REQUESTS_US
         _forget_old(tables, "requests", "created_us", cutoff_us)
@@ -119,8 +118,7 @@ def project_producers(tables: Tables, entries: Sequence[Entry]) -> None:
         cutoff_us = entry.header.created_us - limits.PRODUCER_IDLE_US
         _forget_old(tables, "producers", "used_us", cutoff_us)
         if deleted:
-            which = "topic_id IN (SELECT value FROM json_each(:ids))"
-            tables.delete("producers", which, ids=one_of(deleted))
+            tables.delete_in("producers", "topic_id", deleted)
         # Counting the producers reads a whole index: only new producers need that.
         if appends and _apply(tables, entry, appends) > 0:
             _make_room(tables, _PRODUCERS, limits.PRODUCERS_MAX)
@@ -148,7 +146,7 @@ def _apply(tables: Tables, entry: Entry, appends: Sequence[tuple[int, ProducerAp
         " (SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]') FROM json_each(:keys))"
     )
     before = tables.rows(f"SELECT * FROM producers WHERE {which}", keys=keys)  # noqa: S608
-    tables.delete("producers", which, keys=keys)
+    tables.delete_where("producers", which, keys=keys)
     known = {(row[0], row[1]): to_producer(row) for row in before}
     after: dict[tuple[int, str], Row] = {}
     used_us = entry.header.created_us
@@ -169,7 +167,7 @@ def _forget_old(tables: Tables, table: str, time: str, cutoff_us: int) -> None:
     there are any."""
     oldest_us = tables.value(f"SELECT {time} FROM {table} ORDER BY place LIMIT 1")  # noqa: S608
     if oldest_us is not None and oldest_us < cutoff_us:
-        tables.delete(table, f"{time} < :cutoff_us", cutoff_us=cutoff_us)
+        tables.delete_where(table, f"{time} < :cutoff_us", cutoff_us=cutoff_us)
 
 
 def _make_room(tables: Tables, owned: _Owned, limit: int, count: int | None = None) -> int:
@@ -178,10 +176,7 @@ def _make_room(tables: Tables, owned: _Owned, limit: int, count: int | None = No
     if count is not None and count <= limit:
         return 0
     gone = _gone_for_room(tables, owned, limit)
-    if not gone:
-        return 0
-    which = f"{owned.place} IN (SELECT value FROM json_each(:gone))"  # noqa: S608
-    return tables.delete(owned.table, which, gone=one_of(gone))
+    return tables.delete_in(owned.table, owned.place, gone) if gone else 0
 
 
 def _gone_for_room(tables: Tables, owned: _Owned, limit: int) -> list[int]:

@@ -1,8 +1,7 @@
-"""Whether a state file can be trusted (its position, rows and schema), and its migration.
+"""Checks a state file (its position, rows and schema), and migrates it.
 
-A file is trusted as a whole or not at all. One that fails is moved aside (database.py) and rebuilt
-from the bucket. SQLAlchemy and Alembic take 0.3 s and 30 MB, so they are imported only for a file
-of an older release.
+A file that fails any check is moved aside (database.py) and rebuilt from the bucket. SQLAlchemy
+and Alembic take 0.3 s and 30 MB, so they are imported only for a file of an older release.
 """
 
 from __future__ import annotations
@@ -36,7 +35,12 @@ def prepare(path: Path, *, keep_older: bool = False) -> None:
     ConfigurationError if a newer release wrote it, or if the machine does not let us read it.
     """
     with files.sqlite_errors(path):
-        _check_header(path)
+        # SQLite takes an empty file for a new one, and a flipped format version for a read-only
+        # file: both are damage here.
+        with path.open("rb") as file:
+            header = file.read(_HEADER_BYTES)
+        if header[:16] != _MAGIC or header[18:20] not in _FORMATS:
+            raise CorruptObjectError("it does not begin like an SQLite file")
         with closing(sqlite3.connect(path)) as connection:
             revision = read_checked_revision(connection)
         if needs_upgrade(revision):
@@ -45,15 +49,6 @@ def prepare(path: Path, *, keep_older: bool = False) -> None:
             upgrade(path)
         with closing(sqlite3.connect(path)) as connection:
             _check_shape(connection)
-
-
-def _check_header(path: Path) -> None:
-    """SQLite takes an empty file for a new one, and a flipped format version for a read-only file:
-    both are damage here."""
-    with path.open("rb") as file:
-        header = file.read(_HEADER_BYTES)
-    if header[:16] != _MAGIC or header[18:20] not in _FORMATS:
-        raise CorruptObjectError("it does not begin like an SQLite file")
 
 
 def read_checked_revision(connection: sqlite3.Connection) -> str:
@@ -78,7 +73,7 @@ def read_checked_revision(connection: sqlite3.Connection) -> str:
 
 
 def _check_shape(connection: sqlite3.Connection) -> None:
-    found, wanted = _shape(connection), _wanted_shape()
+    found, wanted = _shape(connection), _expected_shape()
     if found != wanted:
         differing = sorted(str(item[:2]) for item in found ^ wanted)
         raise CorruptObjectError(f"its schema differs from ours: {', '.join(differing)}")
@@ -98,7 +93,7 @@ def _shape(connection: sqlite3.Connection) -> Shape:
 
 
 @cache
-def _wanted_shape() -> Shape:
+def _expected_shape() -> Shape:
     with closing(sqlite3.connect(":memory:")) as connection:
         create(connection)
         return _shape(connection)
@@ -149,11 +144,6 @@ def upgrade(path: Path, *, to: str = "head", migrations: Path | None = None) -> 
         raise error.orig or error from error
     finally:
         engine.dispose()
-    _seal(path)
-
-
-def _seal(path: Path) -> None:
-    """Set the checksum anew: a migration changes rows without it."""
-    with closing(sqlite3.connect(path)) as connection, connection:
-        checksum = rows_checksum(connection)
-        connection.execute("UPDATE journal_state SET checksum = ?", (checksum,))
+    # A migration changes rows without the checksum.
+    with closing(sqlite3.connect(path)) as file, file:
+        file.execute("UPDATE journal_state SET checksum = ?", (rows_checksum(file),))

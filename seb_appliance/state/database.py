@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Concatenate, ParamSpec, Self, TypeVar
 
 from seb_appliance.broker.ports import AuditQuery, AuditRow, LoadedState
-from seb_appliance.broker.topics.topic import IndexRows
 from seb_appliance.errors import CorruptObjectError
 from seb_appliance.failpoints import NO_FAILPOINTS, Failpoints
 from seb_appliance.formats.entry import ORIGIN, Entry, Position
@@ -31,9 +30,8 @@ T = TypeVar("T")
 
 
 class StateDatabase:
-    """Made by `open`. `set_aside` tells people why the file found by `open` was not used; "" if it
-    was used, or if there was none. `paged_seq`: the last entry whose sections are known to be in
-    pages of the index."""
+    """Made by `open`. `set_aside`: why the existing file was not used, "" if it was, or if absent.
+    `paged_seq`: the last entry whose sections are known to be in pages of the index."""
 
     def __init__(self, path: Path, *, set_aside: str = "") -> None:
         """For `open` only: `path` has been checked."""
@@ -41,6 +39,8 @@ class StateDatabase:
         self.paged_seq = 0
         self.path = path
         self._pages = PageReader(path)
+        self.index_page = self._pages.of_offset
+        self.index_page_at = self._pages.at_time
         # One thread uses the connection: transactions follow one another in the order of the calls.
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="state")
         self._connection: sqlite3.Connection | None = None
@@ -126,14 +126,6 @@ class StateDatabase:
         """Everything the broker keeps in memory. Raises CorruptObjectError."""
         return await self._transact(loading.load)
 
-    async def index_page(self, topic_id: int, offset: int) -> IndexRows | None:
-        """See `broker.ports.State`."""
-        return await self._pages.of_offset(topic_id, offset)
-
-    async def index_page_at(self, topic_id: int, timestamp_us: int) -> IndexRows | None:
-        """See `broker.ports.State`."""
-        return await self._pages.at_time(topic_id, timestamp_us)
-
     async def audit(self, query: AuditQuery) -> list[AuditRow]:
         """Actions in the entries projected so far, newest first."""
         return await self._transact(loading.audit, query)
@@ -178,7 +170,7 @@ class StateDatabase:
         await self._run(changed)
 
     async def _run(self, work: Callable[[], T]) -> T:
-        """`work` in the thread. It is done completely, also if the caller is cancelled."""
+        """Do `work` in the thread, completely, also if the caller is cancelled."""
         return await asyncio.shield(asyncio.get_running_loop().run_in_executor(self._thread, work))
 
     def _disconnect(self) -> None:
@@ -204,8 +196,8 @@ def _ready(path: Path) -> str:
 
 
 def _begin(path: Path) -> None:
-    """Put an empty state in place. It is made under another name, so that half of one is never
-    found."""
+    """Put an empty state in place. It is made under another name, so that the path never holds an
+    incomplete file."""
     candidate = _scratch(path)
     with sqlite_errors(path):
         files.create_private(candidate)

@@ -1,11 +1,9 @@
-"""SQLite behind the acknowledgement: takes applied entries, and projects them soon after.
+"""Projects applied entries into SQLite, after their acknowledgement. Fulfils `broker.ports.State`.
 
-Fulfils `broker.ports.State`. The acknowledgement never waits for this. While SQLite fails, entries
-wait here, in order, and are tried again; the broker admits no appends while more than
-`limits.STATE_LAG_ENTRIES_MAX` entries wait, or `STATE_LAG_BYTES_MAX`. A busy event loop makes
-SQLite slow, because each statement waits for the interpreter's lock: a transaction takes some
-milliseconds, whatever is in it. So it begins `STATE_GATHER_S` after the one before, unless somebody
-waits for it.
+While SQLite fails, entries wait here, in order, and are tried again. The broker admits no appends
+while more than `limits.STATE_LAG_ENTRIES_MAX` entries or `STATE_LAG_BYTES_MAX` bytes wait.
+A transaction takes some milliseconds, whatever its size, because each statement waits for the
+interpreter's lock; so the next one begins `STATE_GATHER_S` after the last, unless a caller waits.
 """
 
 from __future__ import annotations
@@ -15,8 +13,7 @@ from collections import deque
 from typing import Final
 
 from seb_appliance import limits
-from seb_appliance.broker.ports import AuditQuery, AuditRow, LoadedState
-from seb_appliance.broker.topics.topic import IndexRows
+from seb_appliance.broker.ports import AuditQuery, AuditRow
 from seb_appliance.clock import Clock
 from seb_appliance.errors import CorruptObjectError, OverloadedError
 from seb_appliance.failpoints import Failpoints
@@ -29,7 +26,8 @@ _RETRY_S_MAX: Final = 5.0
 
 
 class StateFollower:
-    """Made on the running event loop; `close` ends its task (the database stays open)."""
+    """Made on the running event loop; `close` ends its task (the database stays open). `failure`:
+    why SQLite does not follow, "" while it does."""
 
     def __init__(
         self,
@@ -39,12 +37,15 @@ class StateFollower:
         failpoints: Failpoints,
         supervisor: Supervisor | None = None,
     ) -> None:
+        self.failure = ""
+        self.load = database.load
+        self.index_page = database.index_page
+        self.index_page_at = database.index_page_at
         self._database = database
         self._clock = clock
         self._failpoints = failpoints
         self._behind: deque[Entry] = deque()
         self._behind_bytes = 0
-        self._failure = ""
         self._arrived = asyncio.Event()
         self._hurry = asyncio.Event()  # do not gather longer; until the next attempt
         self._committed_s = -limits.STATE_GATHER_S  # on the clock
@@ -52,11 +53,8 @@ class StateFollower:
         supervisor = supervisor or Supervisor(clock)
         self._task = supervisor.keep("state-follower", self._run, is_essential=True)
 
-    async def load(self) -> LoadedState:
-        return await self._database.load()
-
     def follow(self, entry: Entry) -> None:
-        """Take an applied entry. It is projected soon, in order, several in one transaction."""
+        """Take an applied entry, to be projected soon, in order."""
         self._behind.append(entry)
         self._behind_bytes += entry.header.contents_bytes
         self._arrived.set()
@@ -87,26 +85,13 @@ class StateFollower:
         )
 
     @property
-    def failure(self) -> str:
-        """Why SQLite does not follow; "" while it does."""
-        return self._failure
-
-    @property
     def paged_seq(self) -> int:
         """The last entry whose sections are committed in pages of the index."""
         return self._database.paged_seq
 
-    async def index_page(self, topic_id: int, offset: int) -> IndexRows | None:
-        """See `broker.ports.State`."""
-        return await self._database.index_page(topic_id, offset)
-
-    async def index_page_at(self, topic_id: int, timestamp_us: int) -> IndexRows | None:
-        """See `broker.ports.State`."""
-        return await self._database.index_page_at(topic_id, timestamp_us)
-
     async def drain(self) -> None:
         """Wait until nothing is behind, or `failure` is set."""
-        while self._behind and not self._failure:
+        while self._behind and not self.failure:
             await self._next_attempt()
 
     async def audit(self, query: AuditQuery) -> list[AuditRow]:
@@ -114,13 +99,13 @@ class StateFollower:
         does not follow."""
         taken_seq = self._behind[-1].header.seq if self._behind else 0
         while self._behind and self._behind[0].header.seq <= taken_seq:
-            if self._failure:
+            if self.failure:
                 raise OverloadedError("SQLite does not follow; the audit cannot be read now.")
             await self._next_attempt()
         return await self._database.audit(query)
 
     async def close(self) -> None:
-        """Project what waits, if SQLite lets us, and end."""
+        """Project the waiting entries, unless SQLite fails, and end."""
         await self.drain()
         await self._task.close()
 
@@ -156,14 +141,14 @@ class StateFollower:
             await self._database.apply(entries, failpoints=self._failpoints)
         except Exception as error:  # any error: readiness shows it, the entries wait
             seq = entries[0].header.seq
-            self._failure = f"the local state does not follow from entry {seq} on: {error}"
+            self.failure = f"the local state does not follow from entry {seq} on: {error}"
             if isinstance(error, CorruptObjectError):
-                self._failure += ". A restart rebuilds it from the bucket"
+                self.failure += ". A restart rebuilds it from the bucket"
         else:
-            self._failure = ""
+            self.failure = ""
             self._committed_s = self._clock.monotonic_s()
             for _ in entries:
                 self._behind_bytes -= self._behind.popleft().header.contents_bytes
         self._tried.set()
         self._tried = asyncio.Event()
-        return not self._failure
+        return not self.failure

@@ -1,6 +1,6 @@
-"""Rows of the key index: the schema of keyindex.sqlite, how records become rows, and queries.
+"""The schema of keyindex.sqlite, its rows made from records, and queries.
 
-Each row has a checksum of its own: SQLite does not see a flipped bit in a blob.
+Each row has a checksum, because SQLite does not detect a flipped bit in a blob.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from seb_appliance.formats.topic_settings import KeyIndexMode
 VERSION: Final = 1
 # latest: the newest record of each record key. `first`: the offset of the first one that was
 # indexed, which names the key in `history`, a chain of each key's records from the newest back.
-# kept: records that were the newest as of an offset that somebody still pages through.
+# kept: superseded records that a reader's view of an earlier offset still needs.
 SCHEMA: Final = f"""
 CREATE TABLE about (bucket_id BLOB NOT NULL) STRICT;
 CREATE TABLE topics (
@@ -158,8 +158,8 @@ def keyed(piece: BatchSlice) -> Iterator[tuple[bytes, int, int, bool]]:
 
 
 def add_latest(connection: sqlite3.Connection, records: IndexRange, kept_below: int | None) -> None:
-    """Take a range into a topic that keeps the latest record of each record key: a tombstone ends
-    its row."""
+    """Add a range to a topic that keeps the latest record of each record key. A tombstone deletes
+    the key's row."""
     topic_id = records.topic_id
     newest: dict[bytes, Newest] = {}
     first_of: dict[bytes, int] = {}
@@ -174,21 +174,13 @@ def add_latest(connection: sqlite3.Connection, records: IndexRange, kept_below: 
         "DELETE FROM latest WHERE topic_id = ? AND key = ?",
         ((topic_id, key) for key, (_, _, tombstone, _) in newest.items() if tombstone),
     )
-    # In the order of the tree. One row at a time is made: SQLite lets others run between two.
-    connection.executemany(
-        _UPSERT,
-        (
-            (topic_id, key, *found, latest_crc(topic_id, key, found))
-            for key, found in sorted(newest.items())
-            if not found[2]
-        ),
-    )
+    _upsert(connection, topic_id, {key: found for key, found in newest.items() if not found[2]})
 
 
 def add_history(
     connection: sqlite3.Connection, records: IndexRange, kept_below: int | None
 ) -> None:
-    """Take a range into a topic that keeps every record of each record key."""
+    """Add a range to a topic that keeps every record of each record key."""
     topic_id = records.topic_id
     newest: dict[bytes, Newest] = {}
     first_of: dict[bytes, int] = {}
@@ -206,6 +198,11 @@ def add_history(
     connection.executemany("INSERT INTO history VALUES (?, ?, ?, ?, ?)", rows())
     if kept_below is not None:
         _keep(connection, topic_id, first_of, kept_below)
+    _upsert(connection, topic_id, newest)
+
+
+def _upsert(connection: sqlite3.Connection, topic_id: int, newest: dict[bytes, Newest]) -> None:
+    # In the order of the tree. Rows are made one at a time: SQLite lets others run between two.
     connection.executemany(
         _UPSERT,
         (
@@ -218,7 +215,7 @@ def add_history(
 def _keep(
     connection: sqlite3.Connection, topic_id: int, first_of: dict[bytes, int], kept_below: int
 ) -> None:
-    """Keep the records that are superseded now, by the one at `first_of` their key."""
+    """Keep the records that this range supersedes, by the first record of their key in it."""
 
     def rows() -> Iterator[tuple[int, int, int]]:
         for key, superseded_by in first_of.items():
@@ -229,7 +226,7 @@ def _keep(
     connection.executemany("INSERT INTO kept VALUES (?, ?, ?)", rows())
 
 
-# --- queries: each in one read transaction, rows and up to which offset they are true ---
+# --- queries: rows, and the offset up to which they are complete; each in one transaction ---
 
 
 def topics(connection: sqlite3.Connection) -> dict[int, IndexedTopic]:
@@ -268,7 +265,7 @@ def page(
 ) -> KeyRows:
     begin = prefix if after is None or after < prefix else after + b"\0"
     rows = []
-    for found in _live(topic_id, connection.execute(_PAGE, (topic_id, begin, _behind(prefix)))):
+    for found in _live(topic_id, connection.execute(_PAGE, (topic_id, begin, _after(prefix)))):
         if found.offset >= log_start:
             rows.append(found)
             if len(rows) == most:
@@ -277,16 +274,16 @@ def page(
 
 
 def _live(topic_id: int, found: Iterable[tuple[Any, ...]]) -> Iterator[KeyRow]:
-    """Rows of `latest` that are no tombstones. SQL does not choose them: a row that is not what it
-    was has to be found out, not left out."""
+    """Rows of `latest` that are not tombstones. SQL does not filter them, so that a damaged row is
+    detected and not skipped."""
     for key, *row in found:
         newest = checked_row(topic_id, key, row)
         if not newest[2]:
             yield key_row(key, newest)
 
 
-def _behind(prefix: bytes) -> bytes:
-    """The least bytes behind all record keys that begin with `prefix`."""
+def _after(prefix: bytes) -> bytes:
+    """The smallest bytes after all record keys that begin with `prefix`."""
     counted = prefix.rstrip(b"\xff")
     if not counted:
         return b"\xff" * (limits.RECORD_KEY_BYTES_MAX + 1)
@@ -312,7 +309,7 @@ def history(
     log_start: int,
 ) -> KeyOffsets:
     known = topic(connection, topic_id)
-    if known is None or known.mode != "history":  # the setting has changed, and is followed soon
+    if known is None or known.mode != "history":  # the setting has changed; the index follows soon
         return KeyOffsets([], 0)
     newest = find(connection, topic_id, key)
     if newest is None:
@@ -330,8 +327,8 @@ def history(
 def _below(
     connection: sqlite3.Connection, topic_id: int, offset: int, first: int, before: int
 ) -> int:
-    """The newest offset of the key below `before`; NO_PREVIOUS if there is none. A rare key has a
-    short chain; the records of another are found soon by going through the offsets themselves."""
+    """The newest offset of the key below `before`; NO_PREVIOUS if there is none. The chain of a
+    rare key is short; the records of a frequent key are found quickly by a scan of the offsets."""
     row = connection.execute(_STEP, (topic_id, before)).fetchone()
     if row is not None and row[1] == first:
         return _previous(connection, topic_id, before, first)
@@ -344,7 +341,7 @@ def _below(
 
 
 def _previous(connection: sqlite3.Connection, topic_id: int, offset: int, first: int) -> int:
-    """The record of the key before the one at `offset`. What was trimmed ends the chain."""
+    """The record of the key before the one at `offset`. A trimmed record ends the chain."""
     row = connection.execute(_STEP, (topic_id, offset)).fetchone()
     if row is None:
         return NO_PREVIOUS

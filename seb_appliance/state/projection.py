@@ -1,4 +1,4 @@
-"""Journal entries, in order, as changes of the tables. Replays results: it decides nothing.
+"""Projects journal entries, in order, into the tables. It replays results and decides nothing.
 
 Every transaction also moves the position and updates the checksum (tables.py), so that at each
 commit the file is exactly the state as of one entry.
@@ -51,6 +51,7 @@ group_name IN (SELECT group_name FROM group_offsets WHERE topic_id = :topic_id)
 AND NOT EXISTS ({_OFFSETS} AND o.topic_id <> :topic_id)
 AND NOT EXISTS (SELECT 1 FROM leases AS l WHERE l.group_name = this.group_name)
 """  # noqa: S608 - our own names
+_WITHOUT_OFFSETS: Final = f"group_name = :group AND NOT EXISTS ({_OFFSETS})"
 
 
 def project(connection: sqlite3.Connection, entries: Sequence[Entry]) -> int:
@@ -74,6 +75,11 @@ def _project(
     """Apply `entries`, which lie in one stretch of the journal; whether it `ends` with them.
     `state`: the position before; the position after is returned."""
     tables.insert("journal_entries", map(_entry_row, entries))
+    known = (state.epoch, state.writer_id)
+    for header in (entry.header for entry in entries):
+        if (header.epoch, header.writer_id) != known:
+            known = (header.epoch, header.writer_id)
+            tables.insert("writers", [(header.seq, *known)])
     placed = [
         (operation, entry.header)
         for entry in entries
@@ -89,7 +95,6 @@ def _project(
     stored.project(tables, entries, parents)
     requests_place = bounded.project_requests(tables, entries, state.requests_place)
     bounded.project_producers(tables, entries)
-    tables.insert("writers", _new_writers(entries, state))
     header = entries[-1].header
     paged_seq = state.paged_seq
     waiting = state.waiting_sections + sum(len(entry.contents.sections) for entry in entries)
@@ -146,20 +151,6 @@ def _entry_row(entry: Entry) -> Row:
     )
 
 
-def _new_writers(entries: Sequence[Entry], state: JournalState) -> list[Row]:
-    """Each writer at its first entry."""
-    fresh = []
-    known = (state.epoch, state.writer_id)
-    for header in (entry.header for entry in entries):
-        if (header.epoch, header.writer_id) != known:
-            known = (header.epoch, header.writer_id)
-            fresh.append((header.seq, *known))
-    return fresh
-
-
-# --- events ---
-
-
 def apply_event(tables: Tables, event: Event, header: EntryHeader) -> None:
     """Change the tables by one event of the entry with `header`."""
     match event:
@@ -168,25 +159,22 @@ def apply_event(tables: Tables, event: Event, header: EntryHeader) -> None:
         case ApiKeyCreated() | ApiKeyChanged() | ApiKeyRotated() | ApiKeyRevoked():
             _apply_to_api_key(tables, event)
         case UserSet(name=name) | UserRemoved(name=name):
-            removed = tables.delete("users", "name = :name", name=name)
+            removed = tables.delete("users", name=name)
             if isinstance(event, UserSet):
-                user = (name, event.role, event.password_hash, event.set_us)
-                tables.insert("users", [user])
+                tables.insert("users", [(name, event.role, event.password_hash, event.set_us)])
             else:
                 _must_be_one(removed, event)
         case DocumentSet(kind=kind, name=name) | DocumentRemoved(kind=kind, name=name):
-            which = "kind = :kind AND name = :name"
-            removed = tables.delete("documents", which, kind=kind, name=name)
+            removed = tables.delete("documents", kind=kind, name=name)
             if isinstance(event, DocumentSet):
                 tables.insert("documents", [(kind, name, event.document, event.set_us)])
             else:
                 _must_be_one(removed, event)
         case StreamSet(topic_id=topic_id):
-            tables.delete("streams", "topic_id = :topic_id", topic_id=topic_id)
+            tables.delete("streams", topic_id=topic_id)
             tables.insert("streams", [(topic_id, _json(event.stream))])
         case AuditNoted(action="topic_created" | "topic_forked"):
-            name, owner = event.subject, event.actor
-            tables.update("topics", "owner = :owner", "name = :name", name=name, owner=owner)
+            tables.update("topics", {"name": event.subject}, owner=event.actor)
         case AuditNoted(action="group_created", subject=name):
             if not tables.rows("SELECT 1 FROM group_owners WHERE group_name = :name", name=name):
                 tables.insert("group_owners", [(name, event.actor)])
@@ -197,7 +185,7 @@ def apply_event(tables: Tables, event: Event, header: EntryHeader) -> None:
 def _apply_to_topic(
     tables: Tables, event: TopicCreated | TopicForked | TopicChanged | TopicDeleted | TopicTrimmed
 ) -> None:
-    of_topic: dict[str, int | str] = {"topic_id": event.topic_id}
+    key = {"topic_id": event.topic_id}
     match event:
         case TopicCreated() | TopicForked():
             start, parent_id, fork_offset = 0, None, 0
@@ -208,32 +196,28 @@ def _apply_to_topic(
             row = (event.topic_id, event.name, event.created_us, settings, start)
             tables.insert("topics", [(*row, parent_id, fork_offset, 0, start, "")])
         case TopicChanged():
-            of_topic["settings"] = _settings_json(event.settings)
-            changed = tables.update(
-                "topics", "settings = :settings", "topic_id = :topic_id", **of_topic
-            )
-            _must_be_one(changed, event)
+            settings = _settings_json(event.settings)
+            _must_be_one(tables.update("topics", key, settings=settings), event)
         case TopicDeleted():
-            changed = tables.update("topics", "deleted = 1", "topic_id = :topic_id", **of_topic)
-            _must_be_one(changed, event)
-            tables.delete("topics", stored.DELETED_WITHOUT_FORKS, **of_topic)
-            tables.delete("group_owners", _ONLY_ON_TOPIC, **of_topic)
-            tables.delete("group_offsets", "topic_id = :topic_id", **of_topic)
-            tables.delete("streams", "topic_id = :topic_id", **of_topic)
+            _must_be_one(tables.update("topics", key, deleted=1), event)
+            tables.delete_where("topics", stored.DELETED_WITHOUT_FORKS, **key)
+            tables.delete_where("group_owners", _ONLY_ON_TOPIC, **key)
+            tables.delete("group_offsets", **key)
+            tables.delete("streams", **key)
         case TopicTrimmed():
-            starts = "log_start_offset = :start, held_offset = :start"
-            of_topic["start"] = event.log_start_offset
-            _must_be_one(tables.update("topics", starts, "topic_id = :topic_id", **of_topic), event)
+            start = event.log_start_offset
+            changed = tables.update("topics", key, log_start_offset=start, held_offset=start)
+            _must_be_one(changed, event)
 
 
 def _apply_to_api_key(
     tables: Tables, event: ApiKeyCreated | ApiKeyChanged | ApiKeyRotated | ApiKeyRevoked
 ) -> None:
-    which, api_key_id = "api_key_id = :api_key_id", event.api_key_id
+    key = {"api_key_id": event.api_key_id}
     match event:
         case ApiKeyCreated():
             row = (
-                api_key_id,
+                event.api_key_id,
                 event.name,
                 event.secret_sha256,
                 _json(event.grants),
@@ -242,48 +226,45 @@ def _apply_to_api_key(
                 event.description,
                 int(event.disabled),
                 _settings_json(event.quotas),
+                None,
+                None,
             )
-            tables.insert("api_keys", [(*row, None, None)])
+            tables.insert("api_keys", [row])
         case ApiKeyChanged():
             members = msgspec.structs.asdict(event)
             members |= {"grants": _json(event.grants), "quotas": _settings_json(event.quotas)}
-            columns = (name for name in members if name not in {"version", "api_key_id"})
-            changes = ", ".join(f"{name} = :{name}" for name in columns)
-            _must_be_one(tables.update("api_keys", changes, which, **members), event)
+            del members["version"], members["api_key_id"]
+            _must_be_one(tables.update("api_keys", key, **members), event)
         case ApiKeyRotated():
+            query = "SELECT secret_sha256 FROM api_keys WHERE api_key_id = :api_key_id"
             changed = tables.update(
                 "api_keys",
-                # The right side is the secret as it was before this statement.
-                "previous_sha256 = secret_sha256, secret_sha256 = :new_sha256,"
-                " overlap_until_us = :until_us",
-                which,
-                api_key_id=api_key_id,
-                new_sha256=event.secret_sha256,
-                until_us=event.overlap_until_us,
+                key,
+                previous_sha256=tables.value(query, **key),
+                secret_sha256=event.secret_sha256,
+                overlap_until_us=event.overlap_until_us,
             )
             _must_be_one(changed, event)
         case ApiKeyRevoked():
-            _must_be_one(tables.delete("api_keys", which, api_key_id=api_key_id), event)
+            _must_be_one(tables.delete("api_keys", **key), event)
 
 
 def _apply_to_group(tables: Tables, event: Event, header: EntryHeader) -> None:
-    which = "group_name = :group"
     match event:
         case OffsetsCommitted(group=group) | GroupReset(group=group):
-            of_topic = f"{which} AND topic_id = :topic_id"
             for item in event.offsets:
-                tables.delete("group_offsets", of_topic, group=group, topic_id=item.topic_id)
+                tables.delete("group_offsets", group_name=group, topic_id=item.topic_id)
                 row = (group, item.topic_id, item.offset, item.metadata, header.created_us)
                 tables.insert("group_offsets", [row])
         case GroupDeleted(group=group):
             for table in ("group_offsets", "leases", "group_owners"):
-                tables.delete(table, which, group=group)
+                tables.delete(table, group_name=group)
         case LeaseTaken(group=group):
-            tables.delete("leases", which, group=group)
+            tables.delete("leases", group_name=group)
             tables.insert("leases", [(group, header.seq, event.holder, event.ttl_ms)])
         case LeaseReleased(group=group):
-            _must_be_one(tables.delete("leases", which, group=group), event)
-            tables.delete("group_owners", f"{which} AND NOT EXISTS ({_OFFSETS})", group=group)
+            _must_be_one(tables.delete("leases", group_name=group), event)
+            tables.delete_where("group_owners", _WITHOUT_OFFSETS, group=group)
 
 
 def _must_be_one(changed: int, event: Event) -> None:

@@ -1,8 +1,7 @@
-"""Segments, packed objects, garbage and forks as rows.
+"""The rows of segments, packed objects, garbage and forks.
 
-The rows are the same whether events come one by one or together: rows that no topic needs any more
-are left out by the tables as they are at the end. What a topic must keep for its forks follows from
-the rows of `topics` alone.
+The rows are the same whether events come one by one or together. What a topic must keep for its
+forks follows from the rows of `topics` alone.
 """
 
 from __future__ import annotations
@@ -81,7 +80,6 @@ _IN_RANGES: Final = """(topic_id, base_offset) IN (
     ON topic_id = json_extract(value, '$[0]')
         AND base_offset BETWEEN json_extract(value, '$[1]') AND json_extract(value, '$[2]')
 )"""
-_OF_KEYS: Final = '"key" IN (SELECT value FROM json_each(:keys))'
 
 
 # --- forks ---
@@ -99,12 +97,9 @@ def parents_of(tables: Tables, operations: Iterable[Operation]) -> Parents:
         elif isinstance(operation, TopicDeleted | TopicTrimmed):
             named.add(operation.topic_id)
     found: dict[int, int | None] = {}
-    query = (
-        "SELECT topic_id, parent_id FROM topics"
-        " WHERE topic_id IN (SELECT value FROM json_each(:ids))"
-    )
     while named:
-        fresh: dict[int, int | None] = dict(tables.rows(query, ids=one_of(sorted(named))))
+        rows = tables.rows_in("topic_id, parent_id", "topics", "topic_id", sorted(named))
+        fresh: dict[int, int | None] = dict(rows)
         found |= fresh
         named = {parent for parent in fresh.values() if parent is not None} - found.keys()
     return found | made
@@ -133,8 +128,7 @@ def hold(tables: Tables, topic_ids: Sequence[int]) -> None:
         for deleted, start, known, parent_id, fork_offset in tables.rows(query, topic_id=topic_id):
             held = held_offset(None if deleted else start, forks[topic_id].values())
             if held != known:
-                of_topic = {"topic_id": topic_id, "held": held}
-                tables.update("topics", "held_offset = :held", "topic_id = :topic_id", **of_topic)
+                tables.update("topics", {"topic_id": topic_id}, held_offset=held)
                 if parent_id in forks:
                     forks[parent_id][topic_id] = held, fork_offset
 
@@ -142,11 +136,10 @@ def hold(tables: Tables, topic_ids: Sequence[int]) -> None:
 def _forks_of(tables: Tables, topic_ids: Sequence[int]) -> dict[int, dict[int, Need]]:
     """By topic id, what the forks of it need, by their topic ids."""
     found: dict[int, dict[int, Need]] = defaultdict(dict)
-    query = (
-        "SELECT parent_id, topic_id, held_offset, fork_offset FROM topics"
-        " WHERE parent_id IN (SELECT value FROM json_each(:ids))"
-    )
-    for parent_id, topic_id, held, fork_offset in tables.rows(query, ids=one_of(topic_ids)):
+    columns = "parent_id, topic_id, held_offset, fork_offset"
+    for parent_id, topic_id, held, fork_offset in tables.rows_in(
+        columns, "topics", "parent_id", topic_ids
+    ):
         found[parent_id][topic_id] = held, fork_offset
     return found
 
@@ -155,7 +148,7 @@ def _forks_of(tables: Tables, topic_ids: Sequence[int]) -> dict[int, dict[int, N
 
 
 def project(tables: Tables, entries: Sequence[Entry], parents: Parents) -> None:
-    """Apply what `entries` say, once topics and entries have their rows. `parents`: of the topics
+    """Apply `entries`, whose topics and entries have their rows already. `parents`: of the topics
     that they trim or delete."""
     for entry in entries:
         operations, seq = entry.contents.operations, entry.header.seq
@@ -169,29 +162,29 @@ def project(tables: Tables, entries: Sequence[Entry], parents: Parents) -> None:
 
 
 def forget_tidied(tables: Tables, paged_seq: int, *, pages_too: bool) -> None:
-    """Delete the rows of entries that are tidied and, up to `paged_seq`, in pages; and the pages
-    that no reader looks up any more."""
+    """Delete the rows of entries that are both tidied and in pages (up to `paged_seq`), and the
+    pages that no reader needs any more."""
     tidied = "seq <= (SELECT tidied_seq FROM tidy_state) AND seq <= :paged_seq"
-    tables.delete("journal_entries", tidied, paged_seq=paged_seq)
+    tables.delete_where("journal_entries", tidied, paged_seq=paged_seq)
     if pages_too:
-        tables.delete("index_pages", _PAGES_WITHOUT_READERS)
+        tables.delete_where("index_pages", _PAGES_WITHOUT_READERS)
 
 
 def _apply(tables: Tables, operation: Operation, entry: Entry) -> None:
     match operation:
         case SegmentsReplaced():
             if operation.entries_until:
-                tables.update("tidy_state", "tidied_seq = :s", "id = 1", s=operation.entries_until)
+                tables.update("tidy_state", {"id": 1}, tidied_seq=operation.entries_until)
             ranges = [(r.topic_id, r.base_offset, r.last_offset) for r in operation.replaced]
-            tables.delete("stored_sections", _IN_RANGES, ranges=one_of(ranges))
+            tables.delete_where("stored_sections", _IN_RANGES, ranges=one_of(ranges))
             _add_objects(tables, operation.objects, entry.header.seq)
         case TopicCompacted(topic_id=topic_id, base_offset=base, last_offset=last):
             _set_runs(tables, topic_id, (base, last))
         case ObjectsCondemned(keys=keys):
-            tables.delete("stored_objects", _OF_KEYS, keys=one_of(keys))
+            tables.delete_in("stored_objects", '"key"', keys)
             tables.insert("garbage", ((key, entry.header.created_us) for key in keys))
         case ObjectsRemoved(keys=keys):
-            tables.delete("garbage", _OF_KEYS, keys=one_of(keys))
+            tables.delete_in("garbage", '"key"', keys)
 
 
 def _add_objects(tables: Tables, objects: Sequence[StoredObject], seq: int) -> None:
@@ -205,11 +198,9 @@ def _add_objects(tables: Tables, objects: Sequence[StoredObject], seq: int) -> N
 def _readable_sections(tables: Tables, objects: Sequence[StoredObject], seq: int) -> Iterator[Row]:
     """Rows of the objects' sections that some topic can still read."""
     named = sorted({section.topic_id for stored in objects for section in stored.sections})
-    query = (
-        "SELECT topic_id, held_offset FROM topics"
-        " WHERE topic_id IN (SELECT value FROM json_each(:ids))"
+    held: dict[int, int] = dict(
+        tables.rows_in("topic_id, held_offset", "topics", "topic_id", named)
     )
-    held: dict[int, int] = dict(tables.rows(query, ids=one_of(named)))
     for i, stored in enumerate(objects):
         for section in stored.sections:
             if section.last_offset >= held.get(section.topic_id, section.last_offset + 1):
@@ -218,7 +209,7 @@ def _readable_sections(tables: Tables, objects: Sequence[StoredObject], seq: int
 
 
 def _delete_unneeded(tables: Tables, topic_ids: Sequence[int]) -> None:
-    """Delete the rows of these topics that nobody needs any more (`_settle` in
+    """Delete the rows of these topics that are not needed any more (`_settle` in
     broker/topics/catalog.py), and bring their runs up to date."""
     if not topic_ids:
         return
@@ -228,16 +219,18 @@ def _delete_unneeded(tables: Tables, topic_ids: Sequence[int]) -> None:
         of_topic = {"topic_id": topic_id}
         rows = tables.rows(query, **of_topic)
         if not rows:
-            tables.delete("index_pages", "topic_id = :topic_id", **of_topic)
-            tables.delete("stored_sections", "topic_id = :topic_id", **of_topic)
+            tables.delete("index_pages", **of_topic)
+            tables.delete("stored_sections", **of_topic)
         for _, _, held in rows:
             unheld = "topic_id = :topic_id AND last_offset < :held"
-            tables.delete("stored_sections", unheld, held=held, **of_topic)
+            tables.delete_where("stored_sections", unheld, held=held, **of_topic)
         _set_runs(tables, topic_id)
         needs = list(forks[topic_id].values())
         for deleted, start, _ in rows if needs else ():
             for begin, end in holes(None if deleted else start, needs):
-                tables.delete("stored_sections", _UNREAD_BY_FORKS, begin=begin, end=end, **of_topic)
+                tables.delete_where(
+                    "stored_sections", _UNREAD_BY_FORKS, begin=begin, end=end, **of_topic
+                )
 
 
 def _set_runs(tables: Tables, topic_id: int, added: Run | None = None) -> None:
@@ -255,5 +248,5 @@ def _set_runs(tables: Tables, topic_id: int, added: Run | None = None) -> None:
     after = before if added is None else with_run(before, *added)
     after = [] if start is None else list(without_below(after, start))
     if after != before:
-        tables.delete("compacted_runs", "topic_id = :topic_id", **of_topic)
+        tables.delete("compacted_runs", **of_topic)
         tables.insert("compacted_runs", ((topic_id, *run) for run in after))

@@ -23,12 +23,14 @@ import msgspec
 from crc32c import crc32c
 
 from seb_appliance.formats.entry import ORIGIN, Position
+from seb_appliance.state.files import read_only
 
 CHECKSUM_MODULUS: Final = 2**32
 
 Row: TypeAlias = tuple[Any, ...]
 """A row of a table, its columns in the table's order."""
 
+_IN: Final = "IN (SELECT value FROM json_each(:values))"
 _encode: Final = msgspec.msgpack.Encoder().encode
 
 
@@ -96,17 +98,31 @@ class Tables:
                 self._added(table, chain([first], left)),
             )
 
-    def delete(self, table: str, where: str, **parameters: Any) -> int:
-        """Delete the rows of which `where` is true (`this` names the row); how many these were."""
+    def rows_in(self, columns: str, table: str, column: str, values: Sequence[Any]) -> list[Row]:
+        """The rows whose `column` is one of `values`."""
+        query = f"SELECT {columns} FROM {table} WHERE {column} {_IN}"  # noqa: S608
+        return self.rows(query, values=one_of(values))
+
+    def delete_in(self, table: str, column: str, values: Sequence[Any]) -> int:
+        return self.delete_where(table, f"{column} {_IN}", values=one_of(values))
+
+    def delete(self, table: str, **key: Any) -> int:
+        """Delete the rows where the columns equal `key`; returns how many."""
+        return self.delete_where(table, _equal(key), **key)
+
+    def delete_where(self, table: str, where: str, **parameters: Any) -> int:
+        """Delete the rows of which `where` is true (`this` names the row); returns how many."""
         query = f"DELETE FROM {table} AS this WHERE {where} RETURNING *"  # noqa: S608
         return self._take_out(table, self._connection.execute(query, parameters))
 
-    def update(self, table: str, changes: str, where: str, **parameters: Any) -> int:
-        """Change the rows of which `where` is true; how many these were."""
-        before = f"SELECT * FROM {table} WHERE {where}"  # noqa: S608
-        self._take_out(table, self._connection.execute(before, parameters))
-        query = f"UPDATE {table} SET {changes} WHERE {where} RETURNING *"  # noqa: S608
-        return sum(1 for _ in self._added(table, self._connection.execute(query, parameters)))
+    def update(self, table: str, key: dict[str, Any], **changes: Any) -> int:
+        """Set columns of the rows where the columns equal `key`; returns how many."""
+        before = f"SELECT * FROM {table} WHERE {_equal(key)}"  # noqa: S608
+        self._take_out(table, self._connection.execute(before, key))
+        columns = ", ".join(f"{name} = :{name}" for name in changes)
+        query = f"UPDATE {table} SET {columns} WHERE {_equal(key)} RETURNING *"  # noqa: S608
+        rows = self._connection.execute(query, key | changes)
+        return sum(1 for _ in self._added(table, rows))
 
     def set_state(self, before: JournalState, after: JournalState) -> JournalState:
         """Write the row of `journal_state`, with the checksum of all changes; what was written."""
@@ -133,6 +149,10 @@ class Tables:
         return count
 
 
+def _equal(columns: Iterable[str]) -> str:
+    return " AND ".join(f"{name} = :{name}" for name in columns)
+
+
 def one_of(values: Sequence[Any]) -> str:
     """The parameter of `column IN (SELECT value FROM json_each(:parameter))`. One parameter holds
     all values, because SQLite limits the number of parameters."""
@@ -154,7 +174,7 @@ def rows_checksum(connection: sqlite3.Connection) -> int:
 def state_digest(path: Path) -> str:
     """The SHA-256, in hex, of the committed state in the file at `path`."""
     digest = hashlib.sha256()
-    with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as connection:
+    with closing(read_only(path)) as connection:
         for table, row in _all_rows(connection):
             digest.update(_encode((table, *row)))
     return digest.hexdigest()

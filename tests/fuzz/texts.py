@@ -10,7 +10,7 @@ from typing import Final
 
 from seb_appliance import limits, quantities, setting_sources
 from seb_appliance.api.encoding import parameters
-from seb_appliance.api.encoding.times import format_time, parse_time
+from seb_appliance.api.encoding.answers import format_time, parse_time
 from seb_appliance.api.routes.records import by_key as record_views
 from seb_appliance.api.routes.records import many as places_of_many
 from seb_appliance.api.routes.records.by_key import (

@@ -224,7 +224,7 @@ async def test_a_body_that_stays_away_is_timed_out(
 async def test_more_heads_than_are_kept_are_answered_as_well(
     seb: RunningAppliance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("seb_appliance.api.server.plain_requests.HEADS_KEPT", 3)
+    monkeypatch.setattr("seb_appliance.api.server.plain_answers.HEADS_KEPT", 3)
     await seb.client.put("/v1/topics/t", json={})
     lane = Lane(seb)
     for i in range(10):
@@ -263,7 +263,7 @@ async def test_a_head_of_the_go_brokers_api_is_remembered_without_its_boundary(
 ) -> None:
     """Its clients draw a new one for each body."""
     await seb.client.put("/v1/topics/t", json={})
-    heads = seb.server.plain_answers._heads
+    heads = seb.server.plain_answers
     before = len(heads._young)
     for boundary in ("a1b2", "c3d4", "e5f6"):
         parts = [("sizes", b"[4]"), ("records", boundary.encode())]

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import msgspec
 from msgspec import Raw
 
+from seb_appliance.api.encoding.answers import format_time
 from seb_appliance.api.encoding.record_encoding import RecordOut, RecordsOut, ValueShape
-from seb_appliance.api.encoding.times import format_time
 from seb_appliance.broker.values import BatchSlice, ReadResult
 from seb_appliance.formats.columns import BinaryColumn
 

@@ -24,9 +24,9 @@ async def test_the_storage_page_tells_what_was_stored_and_asked(tmp_path: Path) 
             text = (await olga.get("/ui/storage")).text
             part = (await olga.get("/ui/storage", **PART)).text
         shown = re.sub(r"\s+", " ", re.sub("<[^>]*>", " ", text))
-        seq, waiting = seb.appliance.journal.position.seq, seb.appliance.broker.tidying
+        seq, tidying = seb.appliance.journal.position.seq, seb.appliance.broker.tidying
         assert f"Journal seq {seq} epoch 1" in shown
-        assert f"Entries to be tidied {waiting.waiting_entries} " in shown
+        assert f"Entries to be tidied {len(tidying.untidied.entries)} " in shown
         assert re.search(r"PUT ok journal \d+ [\d.]+ (ms|s) [\d.]+ \w+", shown)
         assert "Newest snapshot none yet" in shown
         assert "Cache none" in shown

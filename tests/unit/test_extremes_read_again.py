@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from seb_appliance.api.encoding.times import parse_time
+from seb_appliance.api.encoding.answers import parse_time
 from seb_appliance.broker.access.audit import THE_APPLIANCE
 from seb_appliance.broker.shares import OPERATOR
 from seb_appliance.broker.streams.admission import WantedStream

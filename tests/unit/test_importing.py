@@ -257,7 +257,7 @@ async def test_an_import_that_broke_off_goes_on_and_doubles_nothing(
 ) -> None:
     monkeypatch.setattr("seb_appliance.protocols.go.files.FILES_AT_ONCE", 4)
     monkeypatch.setattr("seb_appliance.ops.serve.go_import._FILES_PER_ENTRY", 4)
-    monkeypatch.setattr("seb_appliance.protocols.go.objects.OBJECT_BYTES_MAX", 300)
+    monkeypatch.setattr("seb_appliance.protocols.go.files.OBJECT_BYTES_MAX", 300)
     old.small("a", 20).small("b", 20)
 
     def stop(done: int, _of: int, what: str) -> None:
@@ -317,7 +317,7 @@ async def test_only_objects_that_continue_a_log_of_their_own_kind_are_adopted(
     bad = {
         "begins at offset 21, but the log ends at 20": adopted(ids[0], 21, "three"),
         "begins at offset 19": adopted(ids[0], 19, "three"),
-        "two is, or was, in force": adopted(ids[0], 20, "two"),
+        "two is or was active": adopted(ids[0], 20, "two"),
         "there is no topic of the id": adopted(999, 0, "three"),
         "'b' has records in journal entries": adopted(ids[1], 1, "three"),
         "'c' is a stream that was closed": adopted(view.topic_id, 0, "three"),

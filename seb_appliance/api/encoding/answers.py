@@ -1,4 +1,7 @@
-"""An HTTP answer: status, headers and bytes, sent as they are."""
+"""An HTTP answer: status, headers and bytes, sent as they are; and times on the wire.
+
+Times are RFC 3339 in UTC with microseconds on the wire, and µs since the epoch inside.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +9,16 @@ import http
 import itertools
 import os
 from collections.abc import Iterable, Sequence
-from typing import Any, Final, cast
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from typing import Annotated, Any, Final, TypeAlias, cast
 
 import msgspec
 from litestar.types import HTTPResponseBodyEvent, Message, Receive, Scope, Send
 
 from seb_appliance import __version__, limits
-from seb_appliance.api.encoding.times import format_time
 from seb_appliance.broker.shares import Reservation
+from seb_appliance.errors import BadParameterError
 from seb_appliance.failpoints import Failpoints
 from seb_appliance.formats.columns import Bytes
 
@@ -165,6 +170,57 @@ def json_line(content: Any) -> bytes:
 def json_answer(status: int, content: Any, headers: Headers | None = None) -> Answer:
     """`content` (anything msgspec can encode) as JSON."""
     return Answer(status, [(b"content-type", JSON), *(headers or [])], json_line(content))
+
+
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND: Final = timedelta(microseconds=1)
+_FIRST_US: Final = (datetime.min.replace(tzinfo=UTC) - EPOCH) // _MICROSECOND
+_LAST_US: Final = (datetime.max.replace(tzinfo=UTC) - EPOCH) // _MICROSECOND
+AwareTime: TypeAlias = Annotated[datetime, msgspec.Meta(tz=True)]
+
+
+def format_time(timestamp_us: int) -> str:
+    """`2026-11-21T10:00:00.000123Z`. Beyond the year 9999, which no record reaches, it raises."""
+    seconds, us = divmod(timestamp_us, 1_000_000)
+    return f"{_format_second(seconds)}.{us:06d}Z"
+
+
+@lru_cache(maxsize=1024)  # records that are written or read together share few seconds
+def _format_second(seconds: int) -> str:
+    return (EPOCH + timedelta(seconds=seconds)).isoformat()[:-6]
+
+
+def format_times(timestamps_us: Iterable[int]) -> list[str]:
+    """`format_time` of many; the date is formatted once per second."""
+    texts: list[str] = []
+    prefix = ""
+    prefix_s: int | None = None
+    for timestamp_us in timestamps_us:
+        second, fraction = divmod(timestamp_us, 1_000_000)
+        if second != prefix_s:
+            prefix, prefix_s = format_time(second * 1_000_000)[:-7], second
+        texts.append(f"{prefix}{fraction:06d}Z")
+    return texts
+
+
+def to_us(moment: datetime) -> int:
+    """µs since the epoch of a time with a zone. Raises BadParameterError outside the years 1
+    to 9999 in UTC, which could be stored but not shown."""
+    since_us = (moment - EPOCH) // _MICROSECOND
+    if not _FIRST_US <= since_us <= _LAST_US:
+        raise BadParameterError(f"{moment.isoformat()} is not in the years 1 to 9999 in UTC.")
+    return since_us
+
+
+def parse_time(text: str) -> int:
+    """µs since the epoch of an RFC 3339 time. Raises ValueError with an unfinished sentence."""
+    try:
+        return to_us(msgspec.convert(text, AwareTime))
+    except (msgspec.ValidationError, OverflowError, BadParameterError) as error:
+        raise ValueError(
+            f"{text[:100]!r} is not a time such as 2026-11-21T10:00:00Z "
+            "(in a URL write the + of a zone as %2B)"
+        ) from error
 
 
 def produced_body(topic: str, topic_id: int, offset: int, count: int, timestamp_us: int) -> bytes:

@@ -8,7 +8,7 @@ from typing import Final, TypeVar
 from urllib.parse import parse_qsl, unquote
 
 from seb_appliance import limits, quantities
-from seb_appliance.api.encoding.times import parse_time
+from seb_appliance.api.encoding.answers import parse_time
 from seb_appliance.broker.access.api_keys import no_such_api_key
 from seb_appliance.broker.topics.names import check_group_name, check_topic_name
 from seb_appliance.broker.values import From

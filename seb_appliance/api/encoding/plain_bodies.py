@@ -16,6 +16,7 @@ import msgspec
 from msgspec import Raw
 
 from seb_appliance import limits
+from seb_appliance.api.encoding.answers import parse_time
 from seb_appliance.api.encoding.formats import media_type
 from seb_appliance.api.encoding.parameters import choice
 from seb_appliance.api.encoding.record_json import (
@@ -27,7 +28,6 @@ from seb_appliance.api.encoding.record_json import (
     may_be_huge,
     too_many_records,
 )
-from seb_appliance.api.encoding.times import parse_time
 from seb_appliance.api.encoding.trace_context import keep_traceparent
 from seb_appliance.broker.values import NewRecords, check_key, pack_headers
 from seb_appliance.errors import BadJsonError, BadParameterError, UnsupportedMediaTypeError

@@ -13,10 +13,10 @@ from urllib.parse import unquote_to_bytes
 import msgspec
 
 from seb_appliance import limits
+from seb_appliance.api.encoding.answers import parse_time
 from seb_appliance.api.encoding.formats import BODY_FORMATS, BodyFormat, media_type
 from seb_appliance.api.encoding.plain_bodies import BodyReader, read_plain
 from seb_appliance.api.encoding.record_json import parse_json, parse_ndjson, too_many_records
-from seb_appliance.api.encoding.times import parse_time
 from seb_appliance.api.encoding.trace_context import keep_traceparent
 from seb_appliance.api.server.parsing import Parser
 from seb_appliance.broker.values import (

@@ -1,4 +1,4 @@
-"""Records as JSON and NDJSON: free functions from a read's result to bytes.
+"""Records as JSON, NDJSON and CSV: free functions from a read's result to bytes.
 
 Columns become lists, lists become structs in one `map`, and msgspec writes a slice of them at a
 time: no Python runs for a single record, unless its value has to be parsed. An answer comes in
@@ -15,7 +15,8 @@ from typing import Final, Literal, TypeAlias
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
-from seb_appliance.api.encoding.times import format_times
+from seb_appliance.api.encoding.answers import format_times
+from seb_appliance.api.encoding.record_json import compact_json, text_of
 from seb_appliance.broker.values import BatchSlice, ReadResult
 from seb_appliance.formats.columns import BinaryColumn
 
@@ -136,7 +137,7 @@ def _as_text(column: BinaryColumn | None, begin: int, end: int) -> tuple[_Plain,
             # Characters are bytes here: the whole column is decoded once, and cut.
             return [text[a - first : b - first] for a, b in pairwise(starts)], repeat(UNSET)
     items = column.slice(begin, end)
-    return _with_base64([None if item is None else _text(item) for item in items], items)
+    return _with_base64([None if item is None else text_of(item) for item in items], items)
 
 
 def _as_json(column: BinaryColumn | None, begin: int, end: int) -> tuple[_Plain, _Base64]:
@@ -183,38 +184,22 @@ def _unpacked(
     headers = _headers_decoder.decode(packed)
     if not as_text:
         return _NO_HEADERS, headers
-    texts = {name: _text(content) for name, content in headers.items()}
+    texts = {name: text_of(content) for name, content in headers.items()}
     binary = {name: headers[name] for name, text in texts.items() if text is None}
     return {name: text for name, text in texts.items() if text is not None}, binary or UNSET
-
-
-def _text(content: bytes) -> str | None:
-    try:
-        return content.decode()
-    except UnicodeDecodeError:
-        return None
 
 
 def _parsed(value: bytes) -> Raw | None:
     """The value on one line if it is JSON; else None. JSON `null` itself stays null in the answer,
     with its bytes in value_base64, since a null value alone is a tombstone."""
-    if value.strip() == b"null":
-        return None
-    try:
-        value.decode()  # the formatter copies text without looking into it
-        return Raw(msgspec.json.format(value, indent=-1))
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return None
+    compact = compact_json(value)
+    return None if compact is None or compact == b"null" else Raw(compact)
 
 
-# Records as CSV (RFC 4180): from a read's result to bytes, a part at a time.
-#
-# The columns are the fields of a record in JSON. Texts stand in quotes; a field without anything in
-# it, not even quotes, is null.
-
+# CSV (RFC 4180): the columns are the fields of a record in JSON. Texts are quoted; an empty field
+# without quotes is null.
 
 HEADER_ROW: Final = b",".join(map(str.encode, RecordOut.__struct_fields__)) + b"\r\n"
-_encode: Final = msgspec.json.Encoder().encode
 
 
 def csv_parts(result: ReadResult, shape: ValueShape) -> Iterator[bytes]:
@@ -248,7 +233,7 @@ def _quoted(text: str | Raw | None) -> str:
 def _object(headers: dict[str, str] | dict[str, bytes] | UnsetType) -> str:
     if headers is UNSET:
         return ""
-    return _quoted(_encode(headers).decode()) if headers else "{}"
+    return _quoted(_encoder.encode(headers).decode()) if headers else "{}"
 
 
 def _base64(content: bytes | UnsetType) -> str:

@@ -12,7 +12,7 @@ import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 from seb_appliance import limits
-from seb_appliance.api.encoding.times import AwareTime, to_us
+from seb_appliance.api.encoding.answers import AwareTime, to_us
 from seb_appliance.broker.values import NewRecords, check_key, pack_headers
 from seb_appliance.errors import BadJsonError, RequestTooLargeError
 
@@ -142,6 +142,23 @@ def check_utf8(body: bytes) -> None:
             body.decode()
         except UnicodeDecodeError as error:
             raise BadJsonError(f"The body is not UTF-8 at byte {error.start}.") from error
+
+
+def compact_json(value: bytes) -> bytes | None:
+    """The JSON value on one line; None for what is no JSON in UTF-8."""
+    try:
+        value.decode()  # the formatter copies text without looking into it
+        return msgspec.json.format(value, indent=-1)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+
+
+def text_of(content: bytes) -> str | None:
+    """None for what is no UTF-8."""
+    try:
+        return content.decode()
+    except UnicodeDecodeError:
+        return None
 
 
 def bad_json(error: Exception, *, where: str = "", hint: str = "") -> BadJsonError:

@@ -1,8 +1,8 @@
-"""Who is calling: the peer's address, the origin of a web page, and the API key.
+"""The caller: the peer's address, the origin of a web page, and the API key.
 
-A ticket, or an API key as Bearer, is always sent by the page itself, so an origin that is allowed
-may do what its API key may, and no more. A browser attaches Basic credentials on its own, to
-requests of any page: for these, and where no API key is needed, `is_let_in` decides.
+A page sends a ticket or a Bearer key itself, so an allowed origin may do what its key may. A
+browser attaches Basic credentials to requests of any page: for these, and where no API key is
+needed, `is_let_in` decides.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ _FORWARDED: Final = frozenset({b"forwarded", b"x-forwarded-for", b"x-real-ip"})
 
 
 def forwarded_for(scope: Scope, trusted: Sequence[Network]) -> str | None:
-    """Who asks, as proxies that are `trusted` say: the last address in X-Forwarded-For that is none
-    of theirs, for what stands before it that one may have made up. None: nobody trusted says so."""
+    """The client's address from `trusted` proxies: the last address in X-Forwarded-For that is not
+    a proxy's; the client may invent those before it. None without a trusted proxy."""
     peer = _ip(peer_address(scope))
-    if not trusted or peer is None or not _is_in(peer, trusted):
+    if not trusted or peer is None or not any(peer in network for network in trusted):
         return None
     lines = [value for name, value in scope["headers"] if name == b"x-forwarded-for"]
     found = None
@@ -52,7 +52,7 @@ def forwarded_for(scope: Scope, trusted: Sequence[Network]) -> str | None:
         if address is None:
             break
         found = str(address)
-        if not _is_in(address, trusted):
+        if not any(address in network for network in trusted):
             break
     return found
 
@@ -66,29 +66,31 @@ def _ip(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     return mapped or address
 
 
-def _is_in(
-    address: ipaddress.IPv4Address | ipaddress.IPv6Address, networks: Sequence[Network]
-) -> bool:
-    return any(address in network for network in networks)
-
-
 def peer_address(scope: Scope) -> str:
-    """The address of whoever opened the connection, or for whom a trusted proxy did. What others
-    say in headers counts for nothing. A Unix socket has none: ""."""
+    """The address that opened the connection, or for which a trusted proxy did; "" for a Unix
+    socket."""
     client = scope.get("client")
     return client[0] if client is not None else ""
 
 
 def is_local(scope: Scope) -> bool:
-    """Whether a process on this machine asks this machine for itself: neither for somebody else as
-    a proxy, nor for a page whose host name was made to point here."""
+    """Whether a process on this machine sends its own request: neither as a proxy for another, nor
+    for a page whose host name points here."""
     hosts = [value.decode("latin-1") for name, value in scope["headers"] if name == b"host"]
-    return _is_local_peer(scope) and all(map(is_loopback_host, hosts))
+    if not all(map(is_loopback_host, hosts)):
+        return False
+    client = scope.get("client")
+    if client is None:  # a Unix socket
+        return True
+    try:
+        is_loopback = ipaddress.ip_address(client[0]).is_loopback
+    except ValueError:
+        return False
+    return is_loopback and not any(name in _FORWARDED for name, _ in scope["headers"])
 
 
 def is_loopback_host(host: str) -> bool:
-    """Whether `host` (with a port, perhaps) names this machine. A name that somebody else may
-    point at us does not."""
+    """Whether `host` (with or without a port) is localhost or a loopback address."""
     name = host.rpartition(":")[0] if host.rpartition(":")[2].isdigit() else host
     if name.lower() == "localhost":
         return True
@@ -98,20 +100,9 @@ def is_loopback_host(host: str) -> bool:
         return False
 
 
-def _is_local_peer(scope: Scope) -> bool:
-    client = scope.get("client")
-    if client is None:  # a Unix socket
-        return True
-    try:
-        address = ipaddress.ip_address(client[0])
-    except ValueError:
-        return False
-    return address.is_loopback and not any(name in _FORWARDED for name, _ in scope["headers"])
-
-
 ANY: Final = "*"
 ORIGINS_STATE: Final = "seb_cors_origins"  # of a request: `ApiOptions.cors_origins`
-# What a browser says of a page of the appliance itself, and of an address that somebody typed.
+# Sec-Fetch-Site of the appliance's own pages, and of a typed address.
 _OWN_SITES: Final = (b"same-origin", b"none")
 _PATHS: Final = "/v1/"
 _PREFLIGHT: Final[Headers] = [
@@ -123,12 +114,12 @@ _PREFLIGHT: Final[Headers] = [
 
 
 def is_let_in(headers: dict[bytes, bytes], origins: frozenset[str]) -> bool:
-    """Whether no page asks, or one of the appliance itself or of an origin that is named. `*` names
-    none: any page in the world could do everything."""
+    """Whether the request is not of a page, or of a page of the appliance or of a named origin.
+    `*` names none: any page in the world could do everything."""
     origin = headers.get(b"origin")
     if origin is not None and origin.decode("latin-1") in origins - {ANY}:
         return True
-    # Where a page only embeds what it asks for, as an image or a script, no Origin is sent.
+    # A page that embeds an image or a script sends no Origin.
     if headers.get(b"sec-fetch-site", b"none") not in _OWN_SITES:
         return False
     host = headers.get(b"host", b"")
@@ -142,7 +133,7 @@ class Cors:
         self.origins = origins
 
     def headers(self, scope: HTTPScope) -> Headers:
-        """What every answer to this request carries."""
+        """The CORS headers of every answer to this request."""
         if not self.origins or not scope["path"].startswith(_PATHS):
             return []
         vary = (b"vary", b"Origin")
@@ -153,7 +144,7 @@ class Cors:
         return [vary, (b"access-control-allow-origin", origin), exposed]
 
     def preflight(self, scope: HTTPScope) -> Headers | None:
-        """The headers of the answer, if a browser asks whether a page may ask."""
+        """The headers of the answer to a preflight request; None for any other."""
         asks = any(name == b"access-control-request-method" for name, _ in scope["headers"])
         if scope["method"] != "OPTIONS" or not asks or not self.headers(scope):
             return None
@@ -168,15 +159,15 @@ class Cors:
 
 
 BY_PROXY_STATE: Final = "seb_by_proxy"  # whether a trusted proxy passed the request on
-METER_STATE: Final = "seb_meter"  # who the bytes of a request and its answer are charged to
-IN_USE_STATE: Final = "seb_key_in_use"  # what a request was let in by
+METER_STATE: Final = "seb_meter"  # charged with the bytes of a request and its answer
+IN_USE_STATE: Final = "seb_key_in_use"
 AnyRequest = Request[Any, Any, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
     """An authenticated request whose query parameters are all known ones. `address`: the peer's.
-    `ticket`: what stood for the API key, if it was not sent itself."""
+    `ticket`: sent in place of the API key."""
 
     key: ApiKeyView
     headers: dict[bytes, bytes]
@@ -185,14 +176,14 @@ class Call:
     ticket: Ticket | None = None
 
     def without_defaults(self) -> Call:
-        """The same without parameters of a read that ask for what is the default anyway: generated
-        clients send them all, also where another parameter leaves no choice."""
+        """Without read parameters that equal the default: generated clients send them all, also
+        beside parameters that exclude them."""
         asked = {n: text for n, text in self.query.items() if text != DEFAULTS.get(n)}
         return replace(self, query=asked)
 
     @property
     def owner(self) -> str:
-        """Whose share of common resources the call takes; see `broker/shares.py`."""
+        """Whose share of common resources is used; see `broker/shares.py`."""
         return self.key.api_key_id
 
     @property
@@ -203,8 +194,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class KeyInUse:
-    """What a request was let in by; `until_us` as of `Access.holds_until_us`, `authenticate` asks
-    for it anew."""
+    """The API key of a request; `until_us` as of `Access.holds_until_us`."""
 
     access: Access
     key: ApiKeyView
@@ -212,8 +202,8 @@ class KeyInUse:
     authenticate: Callable[[], ApiKeyView]
 
     def look_again(self) -> None:
-        """Time has passed: the API key must be as good as it was when its grants were asked for.
-        Raises UnauthenticatedError, ApiKeyChangedError."""
+        """After a wait the API key must still have its grants. Raises UnauthenticatedError,
+        ApiKeyChangedError."""
         if self.access.still_holds(self.key, self.until_us):
             return
         if not set(self.key.grants) <= set(self.authenticate().grants):
@@ -226,7 +216,7 @@ class KeyInUse:
 def let_in(
     scope: Scope, access: Access, key: ApiKeyView, authenticate: Callable[[], ApiKeyView]
 ) -> None:
-    """From here on the request is that key's. Raises QuotaExceededError."""
+    """The request is that key's from now on. Raises QuotaExceededError."""
     state = scope["state"]
     state[API_KEY_STATE] = key
     state[IN_USE_STATE] = KeyInUse(access, key, access.holds_until_us(key), authenticate)
@@ -234,7 +224,7 @@ def let_in(
 
 
 def look_again(scope: Scope) -> None:
-    """See `KeyInUse`; nothing where no API key was asked for."""
+    """See `KeyInUse`; does nothing for requests without an API key."""
     in_use: KeyInUse | None = scope["state"].get(IN_USE_STATE)
     if in_use is not None:
         in_use.look_again()
@@ -257,8 +247,8 @@ def token_of(authorization: bytes | None) -> str:
 
 
 def refuse_attached_key(scope: Scope, headers: dict[bytes, bytes]) -> None:
-    """A browser that was once given an API key as Basic credentials attaches it to requests that
-    any page makes, so these must come from a page that may. Raises ForbiddenError."""
+    """A browser attaches Basic credentials to requests of any page, so the page must be allowed.
+    Raises ForbiddenError."""
     if headers.get(b"authorization", b"").partition(b" ")[0].lower() != b"basic":
         return
     if not is_let_in(headers, scope["state"].get(ORIGINS_STATE, frozenset())):
@@ -275,12 +265,8 @@ def enter(
     *,
     token_of: Callable[[bytes | None], str] = token_of,
 ) -> Call:
-    """The call of a request; `known` are the query parameters of the route, `token_of` reads its
-    Authorization.
-
-    Raises ForbiddenError, then UnauthenticatedError, then QuotaExceededError, then
-    BadParameterError.
-    """
+    """`known`: the query parameters of the route. Raises, in this order, ForbiddenError,
+    UnauthenticatedError, QuotaExceededError, BadParameterError."""
     scope = request.scope
     headers = read_headers(list(scope["headers"]))
     refuse_attached_key(scope, headers)
@@ -291,8 +277,7 @@ def enter(
 
 
 def enter_to_read(request: AnyRequest, broker: Broker, known: frozenset[str]) -> Call:
-    """As `enter`, where a ticket (`?ticket=`) may stand for the API key: an EventSource in a
-    browser cannot send a header."""
+    """As `enter`, also with `?ticket=`: an EventSource in a browser cannot send a header."""
     scope = request.scope
     query = scope["query_string"]
     if not (query.startswith(b"ticket=") or b"&ticket=" in query):
@@ -313,14 +298,14 @@ async def within_quota(
     pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
 ) -> None:
     """Before each part of a stream: wait until its API key may send bytes again, or `is_over`.
-    `pause` waits so many seconds, or until there is a reason to ask again."""
+    `pause` may return early."""
     meter: Meter | None = scope["state"].get(METER_STATE)
     while meter is not None and meter.overdrawn_s > 0 and not is_over():
         await pause(min(meter.overdrawn_s, 1.0))
 
 
 def authenticated_again(broker: Broker, call: Call) -> ApiKeyView:
-    """The API key of a request that was made some time ago. Raises UnauthenticatedError."""
+    """The API key of an older request, as it is now. Raises UnauthenticatedError."""
     if call.ticket is not None:
         return broker.access.tickets.find(call.ticket.text).key
     return broker.access.authenticate(token_of(call.headers.get(b"authorization")))
@@ -336,8 +321,7 @@ def authorize_to_read(broker: Broker, call: Call, topic: str) -> None:
 
 
 def may_see(broker: Broker, key: ApiKeyView, topic: str) -> bool:
-    """Whether the key has any grant on the topic, or manages what it was forked from: then it may
-    know that the topic exists."""
+    """Whether the key may know that the topic exists: it has a grant on it or manages one above."""
     granted = ("consume", "produce", "manage")
     return any(broker.may(key, operation, topic) for operation in granted) or manages_above(
         broker, key, topic
@@ -350,14 +334,12 @@ def manages_above(broker: Broker, key: ApiKeyView, topic: str) -> bool:
 
 
 def authorize_to_fork(broker: Broker, key: ApiKeyView, parent: str) -> None:
-    """A fork keeps records and the name of its parent, and shows them to others. Raises
-    ForbiddenError."""
+    """A fork shows records and the name of its parent to others. Raises ForbiddenError."""
     broker.authorize(key, "manage", parent)
     broker.authorize(key, "consume", parent)
 
 
 def authorize_to_delete(broker: Broker, key: ApiKeyView, topic: str) -> None:
-    """Forks are deleted by those, too, who manage the topic that they hold. Raises
-    ForbiddenError."""
+    """Who manages a topic may delete its forks, too. Raises ForbiddenError."""
     if not manages_above(broker, key, topic):
         broker.authorize(key, "manage", topic)

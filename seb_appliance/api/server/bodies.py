@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import zlib
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 from backports import zstd
@@ -23,65 +23,42 @@ from seb_appliance.errors import (
     UnsupportedMediaTypeError,
 )
 
-# gzip, deflate and zstd in steps of bounded size, behind one small interface.
-
-
 STEP_BYTES: Final = limits.MIB
 _WINDOW_LOG_MAX: Final = 24  # a frame may make the decoder allocate 16 MiB, as much as a request
 _WBITS: Final = {"gzip": 31, "deflate": 15}  # deflate has a zlib header (RFC 9110, 8.4.1.2)
 
 
-class ZlibMember:
-    """One member of gzip or deflate. `step` gives at most STEP_BYTES more; BadRequestError for bad
-    input."""
+class Inflater:
+    """One gzip or deflate member, or zstd frame (`encoding`), inflated in bounded steps."""
 
     def __init__(self, encoding: str) -> None:
+        options = {int(zstd.DecompressionParameter.window_log_max): _WINDOW_LOG_MAX}
         self._encoding = encoding
-        self._inflater = zlib.decompressobj(wbits=_WBITS[encoding])
+        self._inflater: Any = (
+            zlib.decompressobj(wbits=_WBITS[encoding])
+            if encoding in _WBITS
+            else zstd.ZstdDecompressor(options=options)
+        )
 
     @property
     def ended(self) -> bool:
-        return self._inflater.eof
+        return bool(self._inflater.eof)
 
     @property
     def rest(self) -> bytes:
-        """What follows the member's end."""
-        return self._inflater.unused_data
+        """What follows the end of the member."""
+        return bytes(self._inflater.unused_data)
 
     def step(self, data: bytes) -> bytes:
-        """`data`: all of the input at the first step, nothing afterwards."""
-        given = self._inflater.unconsumed_tail or data
+        """At most STEP_BYTES more. `data`: all of the input at the first step, nothing afterwards.
+        Raises BadRequestError."""
+        given = getattr(self._inflater, "unconsumed_tail", b"") or data
         try:
-            part = self._inflater.decompress(given, STEP_BYTES)
-        except zlib.error as error:
+            part: bytes = self._inflater.decompress(given, STEP_BYTES)
+        except (zlib.error, zstd.ZstdError) as error:
             raise BadRequestError(f"The body is not {self._encoding}: {error}.") from error
         if not part and not self.ended:
             raise BadRequestError(f"The body is {self._encoding} that was cut short.")
-        return part
-
-
-class ZstdFrame:
-    """One zstd frame, likewise."""
-
-    def __init__(self) -> None:
-        options = {int(zstd.DecompressionParameter.window_log_max): _WINDOW_LOG_MAX}
-        self._inflater = zstd.ZstdDecompressor(options=options)
-
-    @property
-    def ended(self) -> bool:
-        return self._inflater.eof
-
-    @property
-    def rest(self) -> bytes:
-        return self._inflater.unused_data
-
-    def step(self, data: bytes) -> bytes:
-        try:
-            part = self._inflater.decompress(data, max_length=STEP_BYTES)
-        except zstd.ZstdError as error:
-            raise BadRequestError(f"The body is not zstd: {error}.") from error
-        if not part and not self.ended:
-            raise BadRequestError("The body is zstd that was cut short.")
         return part
 
 
@@ -165,7 +142,7 @@ async def inflate(body: bytes, encoding: str, reservation: Reservation, max_byte
         members += 1
         if members > _MEMBERS_MAX:
             raise BadRequestError(f"The body has more than {_MEMBERS_MAX} {encoding} members.")
-        member = ZstdFrame() if encoding == "zstd" else ZlibMember(encoding)
+        member = Inflater(encoding)
         while not member.ended:
             part = await asyncio.to_thread(member.step, rest) if in_thread else member.step(rest)
             in_thread = True  # there may be a thousand times as much

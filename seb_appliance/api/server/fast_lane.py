@@ -1,8 +1,8 @@
 """The fast lane: a connection that answers plain requests itself and passes on all others.
 
-A request is plain when its head is a usual one (plain_requests.py) and nothing follows it, as from
-a client that waits for its answer before it sends more. Any other request goes to the application:
-the HTTP parser gets its bytes unchanged. Answers keep the order of the requests: while one is under
+A request is plain when its head is a usual one (plain_requests.py) and no other request follows it
+at once. Every other request goes to the application unchanged, also one that will be refused: so
+the rules of the API stand in one place. Answers keep the order of the requests: while one is under
 way, later bytes are held and the client is not read from.
 """
 
@@ -29,7 +29,7 @@ _EMPTY_LINE: Final = b"\r\n\r\n"
 
 @dataclass(slots=True)
 class _Arriving:
-    """A plain request whose body is not complete."""
+    """A plain request whose body is incomplete."""
 
     plain: PlainProduce | PlainCommit
     reservation: Reservation
@@ -39,7 +39,7 @@ class _Arriving:
 
 @dataclass(slots=True)
 class _AtEnd:
-    """A read (`data`, as it came) that waits for a record until `give_up_s` (the loop's clock)."""
+    """A read (`data`: its bytes) that waits for a record until `give_up_s` on the loop's clock."""
 
     plain: PlainConsume
     data: bytes
@@ -48,8 +48,8 @@ class _AtEnd:
 
 
 class FastLaneProtocol(SebHttpProtocol):
-    """`answers`: of all connections. At any time a connection is free, or gathers a body
-    (`_arriving`), or is busy with an answer of this lane, or is in the application's lane."""
+    """A connection is free, or gathers a body (`_arriving`), or is busy with an answer of this lane
+    (`_busy`), or is in the application's lane."""
 
     def __init__(
         self,
@@ -78,7 +78,8 @@ class FastLaneProtocol(SebHttpProtocol):
 
     def data_received(self, data: bytes) -> None:
         if self._busy:
-            self._hold(data)
+            self._held += data
+            self.transport.pause_reading()
         elif self._arriving is not None:
             self._gather(self._arriving, data)
         elif self._phase or not self._is_free:
@@ -111,7 +112,7 @@ class FastLaneProtocol(SebHttpProtocol):
             self._forget_arriving()
 
     def shutdown(self) -> None:
-        """uvicorn is stopping: an answer under way is the last one."""
+        """uvicorn stops: an answer under way is the last one."""
         self._closing = True
         if not self._busy:
             super().shutdown()
@@ -132,7 +133,6 @@ class FastLaneProtocol(SebHttpProtocol):
     # --- from the first byte to the broker ---
 
     def _begin(self, data: bytes) -> None:
-        """A request begins with `data`."""
         end = data.find(_EMPTY_LINE) + len(_EMPTY_LINE)
         plain = self._answers.find(data[:end]) if end >= len(_EMPTY_LINE) else None
         missing = end + plain.content_length - len(data) if plain is not None else -1
@@ -142,17 +142,12 @@ class FastLaneProtocol(SebHttpProtocol):
             self._consume(plain, data)
         elif missing == 0:
             self._write(plain, data, end)
+        elif reservation := self._answers.reserve(plain, plain.content_length - missing):
+            self._unset_keepalive_if_required()
+            self._arriving = _Arriving(plain, reservation, missing, [data])
+            self._begin_body()
         else:
-            self._begin_arriving(plain, data, missing)
-
-    def _begin_arriving(self, plain: PlainProduce | PlainCommit, data: bytes, missing: int) -> None:
-        reservation = self._answers.reserve(plain, plain.content_length - missing)
-        if reservation is None:
             super().data_received(data)
-            return
-        self._unset_keepalive_if_required()
-        self._arriving = _Arriving(plain, reservation, missing, [data])
-        self._begin_body()
 
     def _gather(self, arriving: _Arriving, data: bytes) -> None:
         arriving.parts.append(data)
@@ -174,7 +169,6 @@ class FastLaneProtocol(SebHttpProtocol):
             self._end_body()
 
     def _write(self, plain: PlainProduce | PlainCommit, data: bytes, body_at: int) -> None:
-        """Append or commit."""
         if isinstance(plain, PlainProduce):
             admitted = self._answers.produce(plain, data, body_at, self)
         else:
@@ -207,7 +201,7 @@ class FastLaneProtocol(SebHttpProtocol):
         return waiter is not None
 
     def _read_on(self) -> None:
-        """There is a record, or no more time, or the topic is gone, or we are stopping."""
+        """A record came, the time is over, the topic is gone, or the server stops."""
         at_end, self._at_end = self._at_end, None
         if at_end is None:
             return
@@ -223,7 +217,7 @@ class FastLaneProtocol(SebHttpProtocol):
             self._pass_on(at_end.data)
 
     def _pass_on(self, data: bytes) -> None:
-        """The application's, after all."""
+        """To the application, after all."""
         self._busy = False
         held, self._held = self._held, b""
         if held:
@@ -238,22 +232,18 @@ class FastLaneProtocol(SebHttpProtocol):
         self._written()
 
     def _take(self) -> None:
-        """What was received is answered here."""
+        """The request is answered here."""
         self._busy = True
         if self._deadline is not None:
             self._disarm()
         self._unset_keepalive_if_required()
 
-    def _hold(self, data: bytes) -> None:
-        self._held += data
-        self.transport.pause_reading()
-
     # --- from the broker to the last byte ---
 
     def stored(self, admitted: Any, window_s: float, put_s: float) -> None:
-        """See `acknowledgement.AckCallback`. A client that left is told nothing."""
+        """See `acknowledgement.AckCallback`."""
         plain, self._waiting = self._waiting, None
-        if plain is None:
+        if plain is None:  # the client left
             return
         dates, close = self.server_state.default_headers, self._closing
         if isinstance(plain, PlainProduce):
@@ -278,7 +268,7 @@ class FastLaneProtocol(SebHttpProtocol):
         self._written()
 
     def _written(self) -> None:
-        """The next request has its turn once the client has taken the answer."""
+        """The next request begins once the client has taken the answer."""
         self._is_draining = self.flow.write_paused
         if not self._is_draining:
             self._release()
@@ -309,11 +299,11 @@ class FastLaneProtocol(SebHttpProtocol):
             self._begin(data)
 
     def _on_idle(self) -> None:
-        """One timer a connection, not one a request: it looks when the last answer was."""
+        """One timer per connection, not per request: it checks when the last answer was."""
         self._idle = None
         taken = self._busy or self._phase or not self._is_free
         if taken or self.timeout_keep_alive_task is not None:
-            return  # whoever has the connection sets a timer when it is done, or did so
+            return  # the lane that has the connection sets a timer of its own
         left_s = self._active_s + self.timeout_keep_alive - self.loop.time()
         if left_s <= 0:
             self.transport.close()

@@ -1,8 +1,7 @@
 """uvicorn's HTTP protocol with the limits that it lacks, given to uvicorn as `http=`.
 
-It bounds the size and the time of request headers, the time of bodies, how slowly bodies come and
-answers are taken, and the number of connections. What is refused before the application is reached
-is told as a problem document, too.
+It limits the size and time of request headers, the time of bodies, the slowest rate of bodies and
+answers, and the number of connections. A refusal before the application is a problem document too.
 """
 
 from __future__ import annotations
@@ -38,18 +37,14 @@ from seb_appliance.errors import (
     TransferCodingError,
 )
 
-# A transport that hangs up politely on a client that is still sending.
-
-
 _LINGER_S: Final = 2.0
 
 
 class LingeringTransport(asyncio.Transport):
-    """Everything goes to the real transport, but `close` while `still_sending()`.
+    """Forwards everything to the real transport, except `close` while `still_sending()`.
 
-    Closing a socket that holds unread bytes makes the kernel send a reset, and the client loses the
-    answer (a 413, say) that it was just sent. So our side is closed first, and what still comes is
-    taken and thrown away for a moment.
+    Closing a socket with unread bytes makes the kernel send a reset, and the client loses the
+    answer, such as a 413. So our side is closed first, and input is discarded for a moment.
     """
 
     def __init__(
@@ -59,7 +54,7 @@ class LingeringTransport(asyncio.Transport):
         still_sending: Callable[[], bool],
         on_unsent: Callable[[], None],
     ) -> None:
-        """`on_unsent`: called when it is closed before the client took all that was written."""
+        """`on_unsent`: called when it closes before the client has taken all that was written."""
         super().__init__()
         self._transport = transport
         self._loop = loop
@@ -67,7 +62,7 @@ class LingeringTransport(asyncio.Transport):
         self._on_unsent = on_unsent
         self._timer: asyncio.TimerHandle | None = None
         self.is_lingering = False
-        self.write = transport.write  # type: ignore[method-assign]  # the hot one: no detour
+        self.write = transport.write  # type: ignore[method-assign]  # hot: no detour
 
     def close(self) -> None:
         if self._still_sending():
@@ -76,7 +71,7 @@ class LingeringTransport(asyncio.Transport):
             self._hang_up()
 
     def linger(self) -> None:
-        """Say that no more comes from us, and hang up a little later, or when the client does."""
+        """Close our side; hang up a little later, or when the client does."""
         if self.is_lingering or self._transport.is_closing():
             return
         self.is_lingering = True
@@ -124,30 +119,24 @@ class LingeringTransport(asyncio.Transport):
         return self._transport.get_protocol()
 
 
-# Who goes when all connections that may be open are: clients that we wait for, the longest first.
-#
-# Somebody who opens thousands of connections and says half of something on each must keep nobody
-# else out. Whoever has sent a request is waited for by nobody and stays; a new client sends its
-# head at once, so it is never the one that was waited for longest.
-
-
-# At one time: looking at all of 8,000 takes milliseconds, which so many new ones share.
+# Connections closed at a time when the limit is reached: a look at all 8,000 takes milliseconds.
 AT_ONCE: Final = 64
 
 
 class Holding(Protocol):
-    """A connection. `waited_for`: for what we wait for its client, and since when (seconds on the
-    loop's clock); what is smaller goes first. None while the client waits for us."""
+    """A connection. `waited_for`: what we wait for from its client, and since when on the loop's
+    clock; the smallest is closed first. None while the client waits for us."""
 
     @property
     def waited_for(self) -> tuple[int, float] | None: ...
 
     def cut(self) -> None:
-        """Give it up at once, without a word: nothing that was asked is under way."""
+        """Abort it: no request is under way."""
 
 
 def make_room(connections: Iterable[Holding]) -> None:
-    """Cut up to AT_ONCE of those that may go."""
+    """Cut up to AT_ONCE connections that we wait for, the longest wait first, so that many half
+    requests keep nobody out: a new client sends its head at once."""
     ranked = [(rank, number, one) for number, one in enumerate(connections)
               if (rank := one.waited_for) is not None]  # fmt: skip
     for _, _, slow in heapq.nsmallest(AT_ONCE, ranked):
@@ -160,12 +149,12 @@ _ALLOWED_S: Final = {"headers": limits.HTTP_HEADERS_S_MAX, "body": limits.HTTP_B
 
 
 class _CallbackRefusal(Exception):  # noqa: N818 - not an error of its own: it ends the parsing
-    """Leaves a parser callback; the parser turns it into an error of its own."""
+    """Leaves a parser callback; the parser raises its own error then."""
 
 
 class SebHttpProtocol(HttpToolsProtocol):
-    """One connection. A message (a request as it arrives) is in its headers, in its body, or there
-    is none; the hot path sets no timer, because its message is complete in one piece."""
+    """One connection. A request arrives in its headers or its body, or there is none. The hot path
+    sets no timer, because its request is complete in one piece."""
 
     transport: LingeringTransport
 
@@ -179,14 +168,14 @@ class SebHttpProtocol(HttpToolsProtocol):
         super().__init__(config, server_state, app_state, _loop)
         self._phase = ""  # "", "headers", "body"
         self._header_bytes = 0  # of the headers that are complete
-        self._partial_bytes = 0  # received while a message stayed in its headers
+        self._partial_bytes = 0  # received while in the headers
         self._refusal: SebError | None = None
         self._refused = False
         self._deadline: asyncio.TimerHandle | None = None
         self._waits_since_s = 0.0  # for what the deadline is for
-        self._body_bytes = 0  # that came since the pace of a body was looked at
-        self._pace: asyncio.TimerHandle | None = None  # while an answer waits for the client
-        self._unsent_bytes = 0  # when its pace was looked at
+        self._body_bytes = 0  # since the last check of the rate
+        self._pace: asyncio.TimerHandle | None = None  # while an answer is not taken
+        self._unsent_bytes = 0  # at the last check
 
     # --- what the transport says ---
 
@@ -289,7 +278,7 @@ class SebHttpProtocol(HttpToolsProtocol):
         raise _CallbackRefusal
 
     def _unsupported_upgrade_warning(self) -> None:
-        """An upgrade that is offered and not taken is no reason for a line in the log."""
+        """uvicorn would log a line for each upgrade that is offered and not taken."""
 
     # --- making room for others ---
 
@@ -307,7 +296,7 @@ class SebHttpProtocol(HttpToolsProtocol):
         return None
 
     def cut(self) -> None:
-        self.connections.discard(self)  # at once: the next one that comes counts again
+        self.connections.discard(self)  # at once: the next one counts again
         self.transport.abort()
 
     # --- refusing ---
@@ -322,9 +311,9 @@ class SebHttpProtocol(HttpToolsProtocol):
         self._deadline = None
         answering = self._is_answering
         if not self._phase:
-            self.transport.close()  # connected and never said a word
+            self.transport.close()  # connected and sent nothing
         elif self._phase == "headers" and answering:
-            self._arm()  # an earlier request's answer first
+            self._arm()  # an earlier answer is under way
         elif self._phase == "body" and (not answering or self.cycle.response_started):
             self.transport.abort()  # it was answered before its body was complete
         else:
@@ -338,7 +327,7 @@ class SebHttpProtocol(HttpToolsProtocol):
         self._refuse(RequestTimeoutError(f"The {self._phase} of the request {why}."))
 
     def _refuse(self, error: SebError) -> None:
-        """Answer without the application and hang up; an answer under way only gets to its end."""
+        """Answer without the application and hang up; an answer under way is only completed."""
         self._refused = True
         self._disarm()
         cycle = self.cycle
@@ -346,13 +335,13 @@ class SebHttpProtocol(HttpToolsProtocol):
             if self._phase != "body" or cycle.response_started:
                 cycle.keep_alive = False
                 return
-            cycle.disconnected = True  # its handler ends, and whatever it says is not sent
+            cycle.disconnected = True  # its handler ends, and its answer is not sent
             cycle.message_event.set()
         self.transport.write(refusal_bytes(error))
         self.transport.linger()
 
     def _begin_body(self) -> None:
-        """A body begins to arrive that is taken without the parser."""
+        """A body begins to arrive that the parser does not get."""
         self._phase = "body"
         self._arm()
 
@@ -360,10 +349,10 @@ class SebHttpProtocol(HttpToolsProtocol):
         self._phase = ""
         self._disarm()
 
-    # --- the time and the pace of what arrives, and of what is taken ---
+    # --- time and rate of requests and answers ---
 
     def _arm(self) -> None:
-        """We wait for the rest of the headers, or of the body."""
+        """Wait for the rest of the headers or the body."""
         self._disarm()
         self._waits_since_s = self.loop.time()
         self._body_bytes = 0
@@ -395,7 +384,6 @@ class SebHttpProtocol(HttpToolsProtocol):
             self._deadline = None
 
     def _watch_answer(self) -> None:
-        """The client takes an answer slower than we write it."""
         self._unset_pace()
         self._unsent_bytes = _unsent_bytes(self.transport)
         self._pace = self.loop.call_later(limits.HTTP_PACE_S, self._on_pace)
@@ -414,23 +402,23 @@ class SebHttpProtocol(HttpToolsProtocol):
 
 
 def _send_at_once(transport: asyncio.Transport) -> None:
-    """Headers and body are two writes: with Nagle's algorithm the second one waits 40 ms for the
-    client's delayed ACK. asyncio sees to that only when the listener named its protocol."""
+    """No Nagle: the body, a second write, would wait 40 ms for the client's delayed ACK. asyncio
+    does so only for listeners that name their protocol."""
     connection = transport.get_extra_info("socket")
     if connection.family in (socket.AF_INET, socket.AF_INET6):
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
 
 def _unsent_bytes(transport: asyncio.WriteTransport) -> int:
-    """Of answers, what the client's kernel has not confirmed: our buffer and our kernel's."""
+    """Bytes that the client's kernel has not confirmed: in our buffer and in our kernel."""
     connection = transport.get_extra_info("socket")
     (in_kernel,) = struct.unpack("i", fcntl.ioctl(connection.fileno(), termios.TIOCOUTQ, b"\0" * 4))
     return int(transport.get_write_buffer_size() + in_kernel)
 
 
 def is_overlong_length(header: tuple[bytes, bytes]) -> bool:
-    """Whether it is a Content-Length of more digits than a uint64 has: the parser lets leading
-    zeros through, and Python takes only so many digits for a number."""
+    """Whether it is a Content-Length with more digits than a uint64: the parser accepts leading
+    zeros, and Python limits the digits of a number."""
     return header[0] == b"content-length" and len(header[1]) > _LENGTH_DIGITS_MAX
 
 

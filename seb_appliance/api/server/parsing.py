@@ -8,8 +8,10 @@ a thread would hold the interpreter as long. Small bodies take less than 5 ms wh
 from __future__ import annotations
 
 import asyncio
+import os
 import pickle
 import struct
+import sys
 from asyncio.subprocess import Process
 from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping
@@ -22,7 +24,7 @@ from seb_appliance.tasks import start_child
 P = ParamSpec("P")
 T = TypeVar("T")
 _WRITTEN_BYTES: Final = 256 * limits.KIB  # at once; the transport copies what waits
-FRAME: Final = struct.Struct("<II")  # bytes of the pickle, bytes of the body after it
+_FRAME: Final = struct.Struct("<II")  # bytes of the pickle, bytes of the body after it
 
 
 class Parser:
@@ -104,18 +106,16 @@ class _Child:
 
     async def _ask(self, what: object, body: bytes) -> tuple[bool, Any]:
         if self._child is None:
-            self._child = await start_child(
-                "seb_appliance.api.server.parsing_child", self._environment
-            )
+            self._child = await start_child(__name__, self._environment)
         assert self._child.stdin is not None
         assert self._child.stdout is not None
         pickled = pickle.dumps(what)
-        self._child.stdin.write(FRAME.pack(len(pickled), len(body)) + pickled)
+        self._child.stdin.write(_FRAME.pack(len(pickled), len(body)) + pickled)
         for at in range(0, len(body), _WRITTEN_BYTES):
             await self._child.stdin.drain()
             self._child.stdin.write(body[at : at + _WRITTEN_BYTES])
-        head = await self._child.stdout.readexactly(FRAME.size)
-        answer = await self._child.stdout.readexactly(FRAME.unpack(head)[0])
+        head = await self._child.stdout.readexactly(_FRAME.size)
+        answer = await self._child.stdout.readexactly(_FRAME.unpack(head)[0])
         return pickle.loads(answer)  # type: ignore[no-any-return]  # noqa: S301 - our own child
 
     async def end(self) -> None:
@@ -158,3 +158,30 @@ class _Child:
                 self._serving = owner
                 turn.set_result(None)
                 return
+
+
+NICE: Final = 5
+
+
+def main() -> None:
+    os.nice(NICE)
+    source, sink = sys.stdin.buffer, sys.stdout.buffer
+    while len(head := source.read(_FRAME.size)) == _FRAME.size:
+        pickled_bytes, body_bytes = _FRAME.unpack(head)
+        function, args, kwargs = pickle.loads(source.read(pickled_bytes))  # noqa: S301 - our parent
+        body = source.read(body_bytes)
+        try:
+            answer = (True, function(body, *args, **kwargs))
+        except Exception as error:  # whatever it is: the parent raises it
+            answer = (False, error)
+        pickled = pickle.dumps(answer, protocol=pickle.HIGHEST_PROTOCOL)
+        try:
+            sink.write(_FRAME.pack(len(pickled), 0))
+            sink.write(pickled)
+            sink.flush()
+        except BrokenPipeError:
+            os._exit(0)  # the parent was killed; Python would complain about what it cannot flush
+
+
+if __name__ == "__main__":
+    main()

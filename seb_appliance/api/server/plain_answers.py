@@ -1,12 +1,16 @@
-"""Answers to plain requests, without an ASGI scope, a task or a future.
+"""Plain requests: heads that are parsed once and remembered, and their answers.
 
-Whatever is going to be refused is passed on untouched to the application, which says why; so the
-rules of the API stand in one place, and both lanes call the same functions for what they share.
+A client sends the same head (request line and headers) many times; only the body differs. So a head
+that is known costs one look-up. The heads of a reader differ only in the offset, so a read is
+remembered without it. An entry is valid for one API key in one state (`Access.still_holds`). A head
+that fails is not remembered.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Final
 
 from seb_appliance import limits
@@ -22,20 +26,23 @@ from seb_appliance.api.encoding.answers import (
     status_line,
     with_defaults,
 )
+from seb_appliance.api.encoding.formats import BODY_FORMATS
 from seb_appliance.api.encoding.problems import problem_body, problem_headers
 from seb_appliance.api.encoding.record_bodies import parse_batches, parse_single
 from seb_appliance.api.encoding.record_json import parse_json, parse_ndjson
-from seb_appliance.api.encoding.trace_context import keep_traceparent
+from seb_appliance.api.encoding.trace_context import TRACEPARENT, keep_traceparent
 from seb_appliance.api.routes.groups.offsets import commit_of, committed_body, parse_offsets
 from seb_appliance.api.routes.records.reading import consumed_headers, encode
+from seb_appliance.api.server.auth import token_of
 from seb_appliance.api.server.options import ApiOptions
 from seb_appliance.api.server.plain_requests import (
+    ParsedHead,
     PlainCommit,
     PlainConsume,
     PlainHead,
-    PlainHeads,
     PlainProduce,
     PlainProtocol,
+    read_head,
 )
 from seb_appliance.broker.access.audit import Actor
 from seb_appliance.broker.access.grants import grants_admin
@@ -44,19 +51,50 @@ from seb_appliance.broker.broker import Broker
 from seb_appliance.broker.groups.admission import Commit
 from seb_appliance.broker.read.waiting import Waiter
 from seb_appliance.broker.shares import Reservation, Shares
-from seb_appliance.broker.values import ApiKeyView, NewBatches, NewRecords, ReadResult
+from seb_appliance.broker.values import NO_QUOTAS, From, NewBatches, NewRecords
 from seb_appliance.errors import SebError
 from seb_appliance.formats.columns import Bytes
 from seb_appliance.formats.contents import Produced
 from seb_appliance.formats.operations import CommittedOffset
 
-# More work than this is not done on the event loop: the application has threads for it.
+# Larger bodies go to the application, which parses them outside the event loop.
 BODY_BYTES_MAX: Final = 64 * limits.KIB
 _CLOSE: Final = b"connection: close\r\n"
 
 
+HEADS_KEPT: Final = 8_192  # in each of two generations
+HEAD_BYTES_MAX: Final = 1 * limits.KIB  # a longer one is not kept: at most 16 MiB in all
+# So many digits are an offset in any case, and `offset` comes first and once (else the head fails).
+_FROM_OFFSET: Final = re.compile(
+    rb"GET /v1/topics/[A-Za-z0-9_.-]{1,128}/records\?offset=([0-9]{1,15})(?=[ &])"
+)
+# Whoever sends one of these gets the whole application.
+_NOT_PLAIN: Final = frozenset(
+    {
+        b"transfer-encoding",
+        b"content-encoding",
+        b"expect",
+        b"upgrade",
+        b"origin",
+        b"sec-fetch-site",
+        b"seb-timeout",
+        b"idempotency-key",
+        b"producer-id",
+        b"producer-epoch",
+        b"producer-seq",
+        b"producer-checksum",
+        b"if-match",
+        b"if-unmodified-since",
+    }
+)
+
+
+Remembered = bytes | tuple[bytes, bytes]  # a head, or what is around its offset or boundary
+
+
 class PlainAnswers:
-    """One for all connections. `answered`: requests that took this way."""
+    """The broker's side of the fast lane, one for all connections, without an ASGI scope, a task or
+    a future. `answered`: requests that took this way. Methods that refuse change nothing."""
 
     def __init__(
         self, broker: Broker, options: ApiOptions, protocols: Sequence[PlainProtocol] = ()
@@ -64,12 +102,13 @@ class PlainAnswers:
         self.answered = 0
         self.failpoints = options.failpoints
         self._broker = broker
-        self._heads = PlainHeads(
-            broker,
-            min(options.max_request_bytes, BODY_BYTES_MAX),
-            protocols,
-            traced=options.traces is not None,
-        )
+        self._plain_bytes = min(options.max_request_bytes, BODY_BYTES_MAX)
+        self._protocols = protocols
+        self._varying = (_FROM_OFFSET, *(p for one in protocols for p in one.varying))
+        self._prefixes = tuple(one.header_prefix for one in BODY_FORMATS)
+        self._not_plain = _NOT_PLAIN | {TRACEPARENT} if options.traces is not None else _NOT_PLAIN
+        self._young: dict[Remembered, PlainHead] = {}  # seen since the last generation ended
+        self._old: dict[Remembered, PlainHead] = {}
         self._max_request_bytes = options.max_request_bytes
         self._new_request_id = options.new_request_id
         self._new_boundary = options.new_boundary
@@ -81,40 +120,98 @@ class PlainAnswers:
         self._end_close = b"\r\n%b%b\r\n" % (header_lines([VERSION_HEADER]), _CLOSE)
 
     def find(self, head: bytes) -> PlainHead | None:
-        """See `PlainHeads.find`."""
-        return self._heads.find(head)
+        """What `head` (to its empty line, included) asks for; None when it is not plain, or will
+        be refused: the application says why."""
+        known = self._remembered(head)
+        if known is not None:  # most heads: before any pattern is tried
+            return known
+        for pattern in self._varying:
+            varying = pattern.match(head)
+            if varying is not None:
+                break
+        else:
+            return self._note(head, self._read(head))
+        begin, end = varying.span(1)
+        around = (head[:begin], head[end:])
+        known = self._remembered(around)
+        if isinstance(known, PlainConsume):
+            start = From(offset=int(varying[1]))
+            return replace(known, wanted=replace(known.wanted, start=start))
+        if isinstance(known, PlainProduce):
+            return replace(known, boundary=varying[1])
+        known = self._read(head)
+        if isinstance(known, PlainConsume) and known.wanted.until is not None:
+            return known  # start and end must agree
+        return self._note(around, known)
+
+    def _remembered(self, head: Remembered) -> PlainHead | None:
+        known = self._young.get(head)
+        if known is not None and self._broker.access.still_holds(known.key, known.until_us):
+            return known
+        known = self._old.get(head)
+        if known is not None and self._broker.access.still_holds(known.key, known.until_us):
+            return self._note(head, known)
+        return None
+
+    def _note(self, head: Remembered, known: PlainHead | None) -> PlainHead | None:
+        size_bytes = len(head) if isinstance(head, bytes) else sum(map(len, head))
+        if known is not None and size_bytes <= HEAD_BYTES_MAX:
+            if len(self._young) >= HEADS_KEPT:
+                self._old, self._young = self._young, {}
+            self._young[head] = known
+        return known
+
+    def _read(self, head: bytes) -> PlainHead | None:
+        if len(head) > limits.HTTP_HEADER_BYTES_MAX:
+            return None
+        try:
+            request = ParsedHead.of(head)
+            if (
+                request is None
+                or self._not_plain & request.headers.keys()
+                or any(name.startswith(self._prefixes) for name in request.headers)
+                or request.headers.get(b"connection", b"").lower() not in (b"", b"keep-alive")
+                or (request.length or 0) > self._plain_bytes
+            ):
+                return None
+            protocol = next((one for one in self._protocols if one.owns(request.url)), None)
+            read_token = token_of if protocol is None else protocol.token_of
+            key = self._broker.access.authenticate(
+                read_token(request.headers.get(b"authorization"))
+            )
+            if key.quotas != NO_QUOTAS:
+                return None
+            request.access, request.key = self._broker.access, key
+            request.until_us = self._broker.access.holds_until_us(key)
+            return read_head(request) if protocol is None else protocol.read(request)
+        except SebError:
+            return None
 
     def still_holds(self, plain: PlainHead) -> bool:
-        """Whether the API key is as it was when the head came."""
+        """Whether the API key is unchanged since the head came."""
         return self._broker.access.still_holds(plain.key, plain.until_us)
 
     def reserve(self, plain: PlainHead, size_bytes: int) -> Reservation | None:
-        """For the part of a body that is there; None when there is no room for all of it."""
+        """Memory for the part of a body that has come; None if the whole has no room."""
         owner, pending = plain.key.api_key_id, self._broker.pending
         has_room = pending.has_room(owner, plain.content_length)
         return _reserve(pending, owner, size_bytes) if has_room else None
 
-    # --- produce ---
-
     def produce(self, plain: PlainProduce, data: bytes, body_at: int, on_done: AckCallback) -> bool:
-        """Whether the records of `data[body_at:]` are admitted; `on_done` hears of them. If not,
-        nothing happened."""
+        """Whether the records of `data[body_at:]` are admitted; then `on_done` is called."""
         self.failpoints.reach("K1")
         try:
             records = self._parse(plain, data, body_at)
         except SebError:
             return False
-        if records is None:
-            return False
-        size_bytes = len(data) - body_at
-        return self._broker.appends.append_nowait(
-            plain.key, plain.topic, records, size_bytes, on_done
+        return records is not None and self._broker.appends.append_nowait(
+            plain.key, plain.topic, records, len(data) - body_at, on_done
         )
 
     def _parse(
         self, plain: PlainProduce, data: bytes, body_at: int
     ) -> bytes | NewRecords | NewBatches | None:
-        if plain.kind == "batch":  # these bytes go into the entry: none of them is copied here
+        if plain.kind == "batch":  # not copied: these bytes go into the entry
             return parse_batches(memoryview(data)[body_at:], self._max_request_bytes)
         body = data[body_at:]
         if plain.protocol is not None:
@@ -122,9 +219,8 @@ class PlainAnswers:
         if self._broker.topics.body_of(plain.topic) != "envelope":
             return None
         if plain.kind == "single":
-            if not plain.headers:
-                return body
-            return keep_traceparent(parse_single(body, plain.headers), plain.headers)
+            headers = plain.headers
+            return keep_traceparent(parse_single(body, headers), headers) if headers else body
         return parse_json(body) if plain.kind == "json" else parse_ndjson(body)
 
     def produced(
@@ -137,13 +233,12 @@ class PlainAnswers:
         *,
         close: bool,
     ) -> bytes:
-        """The whole answer. `dates`: the headers that the server gives every answer."""
-        self.answered += 1
+        """The answer. `dates`: the headers that the server gives every answer."""
         if plain.protocol is not None:
             timing = produced_timing(window_s, put_s)
             status, headers, body = plain.protocol.produced(self._broker.durability, append, timing)
-            headers.append((b"content-length", str(len(body)).encode()))
-            return self._head(status, headers, dates, self._new_request_id(), close=close) + body
+            return self._answer(status, headers, body, dates, close=close)
+        self.answered += 1
         if dates is not self._dates:
             self._dates = dates
             named = [(b"content-type", JSON), (b"seb-durability", self._broker.durability.encode())]
@@ -164,76 +259,61 @@ class PlainAnswers:
             )
         )
 
-    # --- commit ---
-
     def commit(self, plain: PlainCommit, body: bytes, on_done: AckCallback) -> Commit | None:
-        """What is admitted; `on_done` hears of it. If None, nothing happened."""
+        """The commit that is admitted; then `on_done` is called. None also where the application
+        has to look at more of the group."""
+        may, groups = self._broker.may, self._broker.groups
         try:
-            asked = parse_offsets(body)
-            commit = commit_of(plain.group, asked)
-            if not self._may_commit(plain.key, commit):
-                return None
-            by = Actor.of_key(plain.key)
-            if not self._broker.groups.commit_nowait(by, commit, on_done):
+            commit = commit_of(plain.group, parse_offsets(body))
+            if (
+                not all(may(plain.key, "consume", topic, plain.group) for topic in commit.offsets)
+                or not groups.stands_on_one_of(plain.group, commit.offsets)
+                or not groups.commit_nowait(Actor.of_key(plain.key), commit, on_done)
+            ):
                 return None
         except SebError:
             return None
         self._broker.access.last_used.note(plain.key.api_key_id)
         return commit
 
-    def _may_commit(self, key: ApiKeyView, commit: Commit) -> bool:
-        """False where the application has to look at more of the group, too."""
-        return all(
-            self._broker.may(key, "consume", topic, commit.group) for topic in commit.offsets
-        ) and self._broker.groups.stands_on_one_of(commit.group, commit.offsets)
-
     def committed(
         self, commit: Commit, stored: Sequence[CommittedOffset], dates: Headers, *, close: bool
     ) -> bytes:
-        """The whole answer."""
-        self.answered += 1
         body = committed_body(commit, stored)
-        headers = [(b"content-type", JSON), (b"content-length", str(len(body)).encode())]
-        return self._head(200, headers, dates, self._new_request_id(), close=close) + body
-
-    # --- consume ---
+        return self._answer(200, [(b"content-type", JSON)], body, dates, close=close)
 
     def consumed(
         self, plain: PlainConsume, dates: Headers, *, close: bool, waits: bool = True
     ) -> tuple[list[Bytes], Reservation] | None:
-        """The parts of the whole answer, and what holds their bytes until they are sent; None when
-        there is something to wait for (unless it no longer `waits`), or to refuse. Does no I/O."""
+        """The parts of the answer, and the memory that they hold until they are sent; None when
+        there is a reason to wait (unless it no longer `waits`), or to refuse. Does no I/O."""
         try:
             result = self._broker.read_nowait(plain.topic, plain.wanted, waits=waits)
         except SebError:
             return None
         if result is None:
             return None
-        status, headers, parts = self._read_answer(plain, result)
+        if plain.protocol is not None:
+            boundary = self._new_boundary()
+            status, headers, parts = plain.protocol.consumed(result, plain.wanted, boundary)
+        else:
+            status, headers = 200, consumed_headers(result, plain.chosen)
+            parts = list(encode(result, plain.chosen, plain.shape))
         length = sum(map(len, parts))
         reservation = _reserve(self._broker.reading, plain.key.api_key_id, length)
         if reservation is None:
             return None
-        self.answered += 1
         self._broker.access.last_used.note(plain.key.api_key_id)
-        headers.append((b"content-length", str(length).encode()))
-        parts.insert(0, self._head(status, headers, dates, self._new_request_id(), close=close))
+        request_id = self._new_request_id()
+        parts.insert(0, self._head(status, headers, length, dates, request_id, close=close))
         return parts, reservation
-
-    def _read_answer(
-        self, plain: PlainConsume, result: ReadResult
-    ) -> tuple[int, Headers, list[Bytes]]:
-        if plain.protocol is not None:
-            return plain.protocol.consumed(result, plain.wanted, self._new_boundary())
-        parts = list(encode(result, plain.chosen, plain.shape))
-        return 200, consumed_headers(result, plain.chosen), parts
 
     def wait_at_end(
         self, plain: PlainConsume, seconds: float, woken: Callable[[], None]
     ) -> Waiter | None:
-        """Wait for the record that it asks for, if there is none yet, and then call `woken`."""
+        """Wait for the record at its offset, if there is none yet, and then call `woken`."""
         offset = plain.wanted.start.offset
-        if offset is None or seconds <= 0:  # other places have moved by then
+        if offset is None or seconds <= 0:  # a start such as latest moves meanwhile
             return None
         try:
             owner = plain.key.api_key_id
@@ -242,19 +322,33 @@ class PlainAnswers:
             return None
 
     def refused(self, plain: PlainHead, error: SebError, dates: Headers, *, close: bool) -> bytes:
-        """The whole answer to what was admitted and came to nothing."""
-        self.answered += 1
+        """The answer to a request that was admitted and failed."""
         request_id = self._new_request_id()
         to_admin = grants_admin(plain.key.grants)
         body, headers = problem_body(error, request_id, to_admin=to_admin), problem_headers(error)
-        if isinstance(plain, PlainProduce) and plain.protocol is not None:
+        if plain.protocol is not None:
             headers, body = plain.protocol.refused(error, body, to_admin=to_admin)
-        headers.append((b"content-length", str(len(body)).encode()))
-        return self._head(error.status, headers, dates, request_id, close=close) + body
+        head = self._head(error.status, headers, len(body), dates, request_id, close=close)
+        return head + body
+
+    def _answer(
+        self, status: int, headers: Headers, body: bytes, dates: Headers, *, close: bool
+    ) -> bytes:
+        request_id = self._new_request_id()
+        return self._head(status, headers, len(body), dates, request_id, close=close) + body
 
     def _head(
-        self, status: int, headers: Headers, dates: Headers, request_id: str, *, close: bool
+        self,
+        status: int,
+        headers: Headers,
+        length: int,
+        dates: Headers,
+        request_id: str,
+        *,
+        close: bool,
     ) -> bytes:
+        self.answered += 1
+        headers.append((b"content-length", str(length).encode()))
         lines = header_lines([*dates, *with_defaults(headers, request_id.encode())])
         return b"".join((status_line(status), lines, _CLOSE if close else b"", b"\r\n"))
 

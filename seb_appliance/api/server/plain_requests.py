@@ -1,23 +1,16 @@
-"""Plain requests: their heads are parsed once and remembered.
-
-A client sends the same head (request line and headers) many times; only the body differs. So a head
-that is known costs one look-up. The heads of a reader differ only in the offset, so a read is
-remembered without it. An entry is valid for one API key in one state (`Access.still_holds`). A head
-that fails is not remembered.
-"""
+"""Plain requests: usual ones of one record type and one API key, as the fast lane reads them."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 import httptools
 
 from seb_appliance import limits
 from seb_appliance.api.encoding.answers import BATCH, LIVE, Headers
-from seb_appliance.api.encoding.formats import BODY_FORMATS
 from seb_appliance.api.encoding.parameters import read_headers, read_query
 from seb_appliance.api.encoding.problems import problem_headers
 from seb_appliance.api.encoding.record_bodies import BodyKind, body_kind
@@ -37,9 +30,7 @@ from seb_appliance.broker.access.access import Access
 from seb_appliance.broker.broker import Broker
 from seb_appliance.broker.topics.names import check_group_name, check_topic_name
 from seb_appliance.broker.values import (
-    NO_QUOTAS,
     ApiKeyView,
-    From,
     NewRecords,
     ReadRequest,
     ReadResult,
@@ -188,128 +179,11 @@ class PlainProtocol:
         return problem_headers(error), problem
 
 
-HEADS_KEPT: Final = 8_192  # in each of two generations
-HEAD_BYTES_MAX: Final = 1 * limits.KIB  # a longer one is not kept: at most 16 MiB in all
 _RECORDS_URL: Final = re.compile(rb"/v1/topics/([A-Za-z0-9_.-]{1,128})/records(?:\?(.*))?")
-# So many digits are an offset in any case, and `offset` comes first and once (else the head fails).
-_FROM_OFFSET: Final = re.compile(
-    rb"GET /v1/topics/[A-Za-z0-9_.-]{1,128}/records\?offset=([0-9]{1,15})(?=[ &])"
-)
 _OFFSETS_URL: Final = re.compile(rb"/v1/groups/([A-Za-z0-9_.-]{1,128})/offsets")
-# Whoever sends one of these gets the whole application.
-_NOT_PLAIN: Final = frozenset(
-    {
-        b"transfer-encoding",
-        b"content-encoding",
-        b"expect",
-        b"upgrade",
-        b"origin",
-        b"sec-fetch-site",
-        b"seb-timeout",
-        b"idempotency-key",
-        b"producer-id",
-        b"producer-epoch",
-        b"producer-seq",
-        b"producer-checksum",
-        b"if-match",
-        b"if-unmodified-since",
-    }
-)
 
 
-Remembered = bytes | tuple[bytes, bytes]  # a head, or what is around its offset or boundary
-
-
-class PlainHeads:
-    """`max_request_bytes`: bodies that say they are longer are not plain. `traced`: nor are
-    requests that somebody traces."""
-
-    def __init__(
-        self,
-        broker: Broker,
-        max_request_bytes: int,
-        protocols: Sequence[PlainProtocol] = (),
-        *,
-        traced: bool = False,
-    ) -> None:
-        self._protocols = protocols
-        self._varying = (_FROM_OFFSET, *(p for one in protocols for p in one.varying))
-        self._prefixes = tuple(one.header_prefix for one in BODY_FORMATS)
-        self._not_plain = _NOT_PLAIN | {TRACEPARENT} if traced else _NOT_PLAIN
-        self._broker = broker
-        self._access = broker.access
-        self._max_request_bytes = max_request_bytes
-        self._young: dict[Remembered, PlainHead] = {}  # seen since the last generation ended
-        self._old: dict[Remembered, PlainHead] = {}
-
-    def find(self, head: bytes) -> PlainHead | None:
-        """What `head` (to its empty line, included) asks for; None when it is not plain, or will
-        be refused: the application says why."""
-        known = self._remembered(head)
-        if known is not None:  # most heads: before any pattern is tried
-            return known
-        for pattern in self._varying:
-            varying = pattern.match(head)
-            if varying is not None:
-                break
-        else:
-            return self._note(head, self._read(head))
-        begin, end = varying.span(1)
-        around = (head[:begin], head[end:])
-        known = self._remembered(around)
-        if isinstance(known, PlainConsume):
-            start = From(offset=int(varying[1]))
-            return replace(known, wanted=replace(known.wanted, start=start))
-        if isinstance(known, PlainProduce):
-            return replace(known, boundary=varying[1])
-        known = self._read(head)
-        if isinstance(known, PlainConsume) and known.wanted.until is not None:
-            return known  # start and end must agree
-        return self._note(around, known)
-
-    def _remembered(self, head: Remembered) -> PlainHead | None:
-        known = self._young.get(head)
-        if known is not None and self._access.still_holds(known.key, known.until_us):
-            return known
-        known = self._old.get(head)
-        if known is not None and self._access.still_holds(known.key, known.until_us):
-            return self._note(head, known)
-        return None
-
-    def _note(self, head: Remembered, known: PlainHead | None) -> PlainHead | None:
-        size_bytes = len(head) if isinstance(head, bytes) else sum(map(len, head))
-        if known is not None and size_bytes <= HEAD_BYTES_MAX:
-            if len(self._young) >= HEADS_KEPT:
-                self._old, self._young = self._young, {}
-            self._young[head] = known
-        return known
-
-    def _read(self, head: bytes) -> PlainHead | None:
-        if len(head) > limits.HTTP_HEADER_BYTES_MAX:
-            return None
-        try:
-            request = ParsedHead.of(head)
-            if (
-                request is None
-                or self._not_plain & request.headers.keys()
-                or any(name.startswith(self._prefixes) for name in request.headers)
-                or request.headers.get(b"connection", b"").lower() not in (b"", b"keep-alive")
-                or (request.length or 0) > self._max_request_bytes
-            ):
-                return None
-            protocol = next((one for one in self._protocols if one.owns(request.url)), None)
-            read_token = token_of if protocol is None else protocol.token_of
-            key = self._access.authenticate(read_token(request.headers.get(b"authorization")))
-            if key.quotas != NO_QUOTAS:
-                return None
-            request.access, request.key = self._access, key
-            request.until_us = self._access.holds_until_us(key)
-            return _of_api(request) if protocol is None else protocol.read(request)
-        except SebError:
-            return None
-
-
-def _of_api(head: ParsedHead) -> PlainHead | None:
+def read_head(head: ParsedHead) -> PlainHead | None:
     records, offsets = _RECORDS_URL.fullmatch(head.url), _OFFSETS_URL.fullmatch(head.url)
     if offsets is not None and head.method == b"PUT":
         return _commit(head, check_group_name(offsets[1].decode()))

@@ -13,6 +13,7 @@ from seb_appliance.broker.access.audit import Action, Actor
 from seb_appliance.broker.append.admission import Admission, AdmittedTopic, Refusal
 from seb_appliance.broker.append.window import Window
 from seb_appliance.broker.groups.groups import (
+    Group,
     Groups,
     Lease,
     ResetRow,
@@ -186,11 +187,9 @@ class GroupAdmission:
     # --- the view ahead ---
 
     def offsets_of(self, group: str) -> dict[str, int]:
-        """Where the group will stand, by topic, once everything admitted is stored."""
-        ahead, known = self._ahead.get(group), self._groups.get(group)
-        offsets: dict[int, int] = {}
-        if known is not None and not (ahead is not None and ahead.anew):
-            offsets = {topic_id: item.offset for topic_id, item in known.offsets.items()}
+        """The offsets by topic once everything admitted is stored."""
+        ahead, known = self._ahead.get(group), self._known(group)
+        offsets = {i: item.offset for i, item in known.offsets.items()} if known else {}
         if ahead is not None:
             offsets |= ahead.offsets
         names = self._topics.names() if offsets else {}
@@ -200,14 +199,16 @@ class GroupAdmission:
         ahead = self._ahead.get(group)
         return ahead.changed_in if ahead is not None else None
 
+    def _known(self, group: str) -> Group | None:
+        """The applied group, unless its deletion is pending."""
+        ahead = self._ahead.get(group)
+        return None if ahead is not None and ahead.anew else self._groups.get(group)
+
     def _committed(self, group: str, topic_id: int) -> int | None:
         ahead = self._ahead.get(group)
-        if ahead is not None:
-            if topic_id in ahead.offsets:
-                return ahead.offsets[topic_id]
-            if ahead.anew:
-                return None
-        known = self._groups.get(group)
+        if ahead is not None and topic_id in ahead.offsets:
+            return ahead.offsets[topic_id]
+        known = self._known(group)
         committed = known.offsets.get(topic_id) if known is not None else None
         return committed.offset if committed is not None else None
 
@@ -274,9 +275,7 @@ class GroupAdmission:
     def is_there(self, group: str) -> bool:
         """Whether the group exists once everything admitted is stored: it holds a lease, or an
         offset on a topic that exists then."""
-        ahead, known = self._ahead.get(group), self._groups.get(group)
-        if ahead is not None and (ahead.gone or ahead.anew):
-            known = None
+        ahead, known = self._ahead.get(group), self._known(group)
         if ahead is not None and ahead.lease is not None:
             leased = ahead.lease.holder is not None
         else:
@@ -330,10 +329,9 @@ class GroupAdmission:
 
     def _growth_by(self, group: str, offsets: Collection[CommittedOffset]) -> int:
         """Bytes by which the applied offsets would grow at most."""
-        known = self._groups.get(group)
-        growth = 0
+        applied, growth = self._groups.offsets(group), 0
         for item in offsets:
-            before = known.offsets.get(item.topic_id) if known is not None else None
+            before = applied.get(item.topic_id)
             size_bytes = before.size_bytes if before is not None else 0
             growth += max(0, offset_bytes(item.metadata) - size_bytes)
         return growth

@@ -85,8 +85,7 @@ class ConsumerGroups:
 
     def committed_offset(self, group: str, topic_id: int) -> int | None:
         """None: the group has no offset on the topic. Raises BadNameError."""
-        found = self._catalog.groups.get(check_group_name(group))
-        committed = found.offsets.get(topic_id) if found is not None else None
+        committed = self._catalog.groups.offsets(check_group_name(group)).get(topic_id)
         return None if committed is None else committed.offset
 
     async def commit(
@@ -166,8 +165,7 @@ class ConsumerGroups:
         order of the groups' names. Does no I/O."""
         found: dict[tuple[str, int], int] = {}
         for name in self._catalog.groups.names("", most):
-            group = self._catalog.groups.get(name)
-            for topic_id, committed in group.offsets.items() if group is not None else ():
+            for topic_id, committed in self._catalog.groups.offsets(name).items():
                 topic = self._catalog.find_id(topic_id)
                 if topic is not None:
                     found[name, topic_id] = max(0, topic.log_end_offset - committed.offset)
@@ -213,11 +211,10 @@ class ConsumerGroups:
 
     def stands_on_one_of(self, group: str, topics: Collection[str]) -> bool:
         """Whether the group has an offset on one of these topics, or on none at all."""
-        found = self._catalog.groups.get(group)
-        offsets = found.offsets if found is not None else {}
-        for topic in filter(None, map(self._catalog.find, topics if offsets else ())):
-            if topic.topic_id in offsets:
-                return True
+        offsets = self._catalog.groups.offsets(group)
+        found = filter(None, map(self._catalog.find, topics if offsets else ()))
+        if any(topic.topic_id in offsets for topic in found):
+            return True
         stood = self._admission.offsets_of(group)
         return not stood or any(name in stood for name in topics)
 

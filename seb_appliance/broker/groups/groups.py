@@ -125,6 +125,11 @@ class Groups:
         self.delete(name)
         return None
 
+    def offsets(self, name: str) -> Mapping[int, Committed]:
+        """By topic id; empty if there is no such group."""
+        group = self.get(name)
+        return group.offsets if group is not None else {}
+
     def names(self, after: str, most: int) -> list[str]:
         """At most `most` names behind `after` ("": from the first), in order. `get` may return None
         for some of them."""

@@ -10,8 +10,7 @@ import asyncio
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Self, TypeVar
+from typing import Self
 
 from seb_appliance import limits
 from seb_appliance.broker.callbacks import Turns, tell
@@ -115,17 +114,13 @@ class WaitingReaders:
             self._turns.add(waiter.owner, waiter.tell)
 
 
-T = TypeVar("T", bound=Collection[object])
-
-
-def check_count(topics: T) -> T:
-    """Return `topics`. Raises BadParameterError when they are too many for one stream."""
+def check_count(topics: Collection[object]) -> None:
+    """Raises BadParameterError when the topics are too many for one stream."""
     if len(topics) > limits.FOLLOWED_TOPICS_MAX:
         raise BadParameterError(
             f"These patterns match more than {limits.FOLLOWED_TOPICS_MAX} topics; take narrower "
             "ones, and several streams."
         )
-    return topics
 
 
 class Listener:
@@ -134,14 +129,10 @@ class Listener:
     def __init__(self, followers: Followers, owner: str) -> None:
         self._followers = followers
         self.owner = owner
+        self.topics: dict[int, Topic] = {}  # that it follows, by id
         self.left = False
         self._woken: asyncio.Future[None] | None = None
         self._is_due = False  # it is woken in a later turn of the loop
-
-    @property
-    def topic_ids(self) -> Iterable[int]:
-        """Of the topics that it follows."""
-        raise NotImplementedError
 
     @property
     def stopping(self) -> bool:
@@ -189,12 +180,7 @@ class Listener:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._followers.forget(self)
 
 
@@ -204,14 +190,8 @@ class Follower(Listener):
     def __init__(self, followers: Followers, owner: str, topic: Topic) -> None:
         super().__init__(followers, owner)
         self._topic = topic
-
-    @property
-    def topic_ids(self) -> Iterable[int]:
-        return (self._topic.topic_id,)
-
-    @property
-    def topic_id(self) -> int:
-        return self._topic.topic_id
+        self.topic_id = topic.topic_id
+        self.topics[self.topic_id] = topic
 
     @property
     def log_end_offset(self) -> int:
@@ -228,12 +208,7 @@ class FollowerOfMany(Listener):
     def __init__(self, followers: Followers, owner: str, wants: Callable[[str], bool]) -> None:
         super().__init__(followers, owner)
         self._wants = wants
-        self.topics: dict[int, Topic] = {}
         self.changed: dict[int, Topic] = {}
-
-    @property
-    def topic_ids(self) -> Iterable[int]:
-        return self.topics
 
     def note(self, topic: Topic) -> None:
         self.changed[topic.topic_id] = topic
@@ -299,7 +274,7 @@ class Followers:
         if self.stopping:
             raise ShuttingDownError("The appliance is stopping; follow again in a moment.")
         self._shares.take(listener.owner, 1)
-        for topic_id in listener.topic_ids:
+        for topic_id in listener.topics:
             self.by_topic[topic_id].add(listener)
         if self._timer is None:
             self._timer = self.call_later(limits.FOLLOWER_PING_S, self._ring)
@@ -313,7 +288,7 @@ class Followers:
     def forget(self, listener: Listener) -> None:
         """Called once for each, when it leaves."""
         self._shares.give_back(listener.owner, 1)
-        for topic_id in listener.topic_ids:
+        for topic_id in listener.topics:
             self.part(listener, topic_id)
         if isinstance(listener, FollowerOfMany):
             self._of_many.remove(listener)

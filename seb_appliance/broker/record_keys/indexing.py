@@ -133,7 +133,7 @@ class KeyViews:
         )
         self._in_use: dict[int, dict[int, tuple[float, str]]] = {}
         self._ended: set[int] = set()  # topics that may have kept rows which no view needs
-        self.ends = 0  # how often views ended because an index began anew
+        self.ends = 0  # how often views ended because an index was begun again
 
     def begin(self, topic_id: int, as_of: int, owner: str) -> None:
         """Raises ShareExceededError and OverloadedError when too many are in use."""
@@ -169,7 +169,7 @@ class KeyViews:
         return is_ended
 
     def end(self, topic_id: int) -> None:
-        """End the views of a topic, whose index begins anew."""
+        """End the views of a topic whose index begins again."""
         self.ends += 1
         ended = self._in_use.pop(topic_id, None)
         if ended:
@@ -451,7 +451,7 @@ class KeyIndexing:
         )
         try:
             result = await self._reads.read(topic.name, request)
-        # Trimmed, deleted or made anew meanwhile: the next round knows.
+        # Trimmed, deleted or created again meanwhile: the next round handles that.
         except (OffsetExpiredError, OffsetOutOfRangeError, TopicNotFoundError):
             if not topic.deleted and topic.log_start_offset <= offset:
                 raise

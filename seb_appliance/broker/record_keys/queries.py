@@ -9,6 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final, TypeVar
 
 from seb_appliance import limits
@@ -209,16 +210,10 @@ class RecordKeys:
         TopicNotFoundError, KeyIndexOffError, OverloadedError (not `fresh` in time, or the index is
         not readable now)."""
         topic, reached = await self._topic(name, fresh=fresh)
-        found = await self._ask(
-            topic,
-            lambda: self._index.page(
-                topic.topic_id, prefix, after, most + 1, topic.log_start_offset
-            ),
-            reached,
-        )
+        ask = partial(self._index.page, topic.topic_id, prefix, after, most + 1)
+        found, indexed_offset = await self._ask(topic, ask, reached)
         rows = found.rows[:most]
         next_after = rows[-1].key if len(found.rows) > most else None
-        indexed_offset = max(found.indexed_offset, topic.log_start_offset)
         return KeyPage(topic.topic_id, rows, next_after, indexed_offset)
 
     async def latest(self, name: str, key: bytes, *, fresh: bool) -> KeyedRecords:
@@ -226,17 +221,12 @@ class RecordKeys:
         CorruptObjectError, StoreError."""
         topic, reached = await self._topic(name, fresh=fresh)
         for attempt in range(2):
-            found = await self._ask(
-                topic,
-                lambda: self._index.latest(topic.topic_id, key, topic.log_start_offset),
-                reached,
-            )
-            indexed_offset = max(found.indexed_offset, topic.log_start_offset)
+            ask = partial(self._index.latest, topic.topic_id, key)
+            found, indexed_offset = await self._ask(topic, ask, reached)
             if not found.rows:
                 break
             slices, _ = await pick(self._reads, topic, [found.rows[0].offset])
             if slices and key_of(slices[0], slices[0].begin) == key:
-                self._count(slices)
                 return KeyedRecords(self._result(topic, slices), None, indexed_offset)
             if found.rows[0].offset < topic.log_start_offset:
                 break
@@ -256,13 +246,8 @@ class RecordKeys:
         """The newest stored records of a record key below the offset `before` (None: all), with
         tombstones. A page with fewer than `most` records need not be the last."""
         topic, reached = await self._topic(name, fresh=fresh, needs_history=True)
-        found = await self._ask(
-            topic,
-            lambda: self._index.history(
-                topic.topic_id, key, before, most + 1, topic.log_start_offset
-            ),
-            reached,
-        )
+        ask = partial(self._index.history, topic.topic_id, key, before, most + 1)
+        found, indexed_offset = await self._ask(topic, ask, reached)
         wanted = found.offsets[:most]
         while True:
             slices, dealt_with = await pick(self._reads, topic, sorted(wanted))
@@ -272,9 +257,7 @@ class RecordKeys:
             wanted = wanted[: min(dealt_with, len(wanted) // 2)]
         if any(key_of(piece, i) != key for piece in slices for i in range(piece.begin, piece.end)):
             raise self._contradicted()
-        self._count(slices)
         next_before = wanted[-1] if len(found.offsets) > len(wanted) else None
-        indexed_offset = max(found.indexed_offset, topic.log_start_offset)
         return KeyedRecords(self._result(topic, slices), next_before, indexed_offset)
 
     async def view(
@@ -302,13 +285,12 @@ class RecordKeys:
             self._views.go_on(topic.topic_id, place.as_of)
         as_of, begin = place.as_of, max(place.begin, topic.log_start_offset)
         ends = self._views.ends
-        found = await self._ask(
-            topic, lambda: self._index.live(topic.topic_id, as_of, begin, most + 1), as_of
+        found, _ = await self._ask(
+            topic, lambda _: self._index.live(topic.topic_id, as_of, begin, most + 1), as_of
         )
         if self._views.ends != ends and not self._views.is_in_use(topic.topic_id, as_of):
-            raise _begun_anew(topic)  # what it lacks would look deleted
+            raise _begins_again(topic)  # what it lacks would look deleted
         slices, dealt_with = await pick(self._reads, topic, found.offsets[:most], max_bytes)
-        self._count(slices)
         left = found.offsets[dealt_with:]
         next_place = ViewPlace(topic.topic_id, as_of, left[0]) if left else None
         return ViewPage(self._result(topic, slices, as_of), next_place)
@@ -331,37 +313,37 @@ class RecordKeys:
         return topic, reached
 
     async def _ask(
-        self, topic: Topic, question: Callable[[], Awaitable[Rows]], reached: int
-    ) -> Rows:
-        """`reached`: the index was true up to there before the question."""
+        self, topic: Topic, question: Callable[[int], Awaitable[Rows]], reached: int
+    ) -> tuple[Rows, int]:
+        """The answer to a question, which gets the log start offset; and the offset up to which it
+        is true. `reached`: the index was true up to there before the question."""
         await self.indexing.caught_up(topic, 0)  # its file is loaded and checked
         try:
-            found = await question()
+            found = await question(topic.log_start_offset)
         except CorruptObjectError:
             raise self._contradicted() from None
         except ConfigurationError as error:
             raise OverloadedError("The key index cannot be read now; try again later.") from error
-        if max(found.indexed_offset, topic.log_start_offset) < reached:
-            raise _begun_anew(topic)
-        return found
+        indexed_offset = max(found.indexed_offset, topic.log_start_offset)
+        if indexed_offset < reached:
+            raise _begins_again(topic)
+        return found, indexed_offset
 
     def _contradicted(self) -> OverloadedError:
         self.indexing.damaged()
         return OverloadedError("The key index was damaged and is being rebuilt; try again later.")
 
-    def _count(self, slices: Sequence[BatchSlice]) -> None:
-        self._counters.reads += 1
-        self._counters.read_records += sum(piece.end - piece.begin for piece in slices)
-
     def _result(
         self, topic: Topic, slices: Sequence[BatchSlice], next_offset: int | None = None
     ) -> ReadResult:
+        self._counters.reads += 1
+        self._counters.read_records += sum(piece.end - piece.begin for piece in slices)
         start, end = topic.log_start_offset, topic.log_end_offset
         next_offset = end if next_offset is None else next_offset
         return ReadResult(topic.name, topic.topic_id, slices, next_offset, start, end)
 
 
-def _begun_anew(topic: Topic) -> OverloadedError:
+def _begins_again(topic: Topic) -> OverloadedError:
     return OverloadedError(
-        f"The key index of {topic.name!r} has begun anew meanwhile; try again later."
+        f"The key index of {topic.name!r} was begun again meanwhile; try again later."
     )

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from seb_appliance import limits
-from seb_appliance.broker.access.api_keys import ApiKeys
+from seb_appliance.broker.access.api_keys import ApiKeyEvent, ApiKeys
 from seb_appliance.broker.access.document_rows import DocumentRows
 from seb_appliance.broker.access.users import Users
 from seb_appliance.broker.append.retry_results import Producers, RememberedRequests
@@ -27,42 +27,10 @@ from seb_appliance.broker.topics.topic import (
     without_below,
 )
 from seb_appliance.broker.upkeep.stored_objects import StoredObjects, Untidied
+from seb_appliance.formats import operations as ops
 from seb_appliance.formats.contents import Section
 from seb_appliance.formats.entry import Entry, Position
-from seb_appliance.formats.operations import (
-    ApiKeyChanged,
-    ApiKeyCreated,
-    ApiKeyRevoked,
-    ApiKeyRotated,
-    Append,
-    AuditNoted,
-    DocumentRemoved,
-    DocumentSet,
-    EpochStarted,
-    GroupDeleted,
-    GroupReset,
-    LeaseReleased,
-    LeaseTaken,
-    ObjectsAdopted,
-    ObjectsCondemned,
-    ObjectsRemoved,
-    OffsetsCommitted,
-    ReplacedRange,
-    SegmentsReplaced,
-    StoredObject,
-    StoredSection,
-    StreamSet,
-    TopicChanged,
-    TopicCompacted,
-    TopicCreated,
-    TopicDeleted,
-    TopicEvent,
-    TopicForked,
-    TopicTrimmed,
-    UserRemoved,
-    UserSet,
-    object_id_of,
-)
+from seb_appliance.formats.operations import StoredSection
 
 # Topics whose old index rows are dropped at each entry, so that no entry takes long.
 _SWEPT_AT_ONCE: Final = 64
@@ -139,15 +107,11 @@ class Catalog:
         return sorted(self._by_name)
 
     def topics(self) -> list[Topic]:
-        return [self._by_name[name] for name in sorted(self._by_name)]
+        return [self._by_name[name] for name in self.topic_names()]
 
     def with_rows(self) -> list[Topic]:
         """All topics, also held ones; a fork comes after its parent."""
         return list(self._by_id.values())
-
-    def topic_sizes(self) -> dict[int, int]:
-        """Active bytes of each topic, by id."""
-        return {topic_id: topic.size_bytes for topic_id, topic in self._by_id.items()}
 
     def section_ref(self, topic: Topic, rows: IndexRows, row: int) -> SectionRef:
         """Where row `row` of the topic's `rows` lies."""
@@ -205,47 +169,48 @@ class Catalog:
         self.producers.forget_idle(header.created_us)
         for operation in entry.contents.operations:
             match operation:
-                case Append(section=number):
+                case ops.Append(section=number):
                     section = entry.contents.sections[number]
                     self.producers.apply(section.topic_id, section.producers, header.created_us)
-                    place = (header.seq, header.created_us, header.sections_at)
-                    changed += self._add_section(*place, section)
-                case _ if isinstance(operation, TopicEvent):
+                    changed += self._add_section(
+                        header.seq, header.created_us, header.sections_at, section
+                    )
+                case _ if isinstance(operation, ops.TopicEvent):
                     changed.append(self._change_topic(operation, unsettled))
-                case SegmentsReplaced():
+                case ops.SegmentsReplaced():
                     self._switching.append(self._switch(operation, header.seq))
-                case TopicCompacted(topic_id=topic_id, base_offset=base, last_offset=last):
+                case ops.TopicCompacted(topic_id=topic_id, base_offset=base, last_offset=last):
                     if (topic := self.find_id(topic_id)) is not None:
                         runs = with_run(topic.runs, base, last)
                         topic.runs = without_below(runs, topic.log_start_offset)
                         topic.merged_to_start += base <= topic.log_start_offset
-                case ObjectsCondemned(keys=keys):
+                case ops.ObjectsCondemned(keys=keys):
                     self.stored.condemn(keys, header.created_us)
-                case ObjectsRemoved(keys=keys):
+                case ops.ObjectsRemoved(keys=keys):
                     self.stored.remove(keys)
-                case ObjectsAdopted():
+                case ops.ObjectsAdopted():
                     changed += self._adopt(operation, header.seq)
-                case ApiKeyCreated() | ApiKeyChanged() | ApiKeyRotated() | ApiKeyRevoked():
+                case _ if isinstance(operation, ApiKeyEvent):
                     self.api_keys.apply(operation)
-                case UserSet() | UserRemoved():
+                case ops.UserSet() | ops.UserRemoved():
                     self.users.apply(operation)
-                case DocumentSet() | DocumentRemoved():
+                case ops.DocumentSet() | ops.DocumentRemoved():
                     self.documents.apply(operation)
-                case OffsetsCommitted() | GroupReset():
+                case ops.OffsetsCommitted() | ops.GroupReset():
                     self.groups.commit(operation.group, operation.offsets, header.created_us)
-                case GroupDeleted():
+                case ops.GroupDeleted():
                     self.groups.delete(operation.group)
-                case LeaseTaken():
+                case ops.LeaseTaken():
                     self.groups.take_lease(operation, header.seq, self._monotonic_s())
-                case LeaseReleased():
+                case ops.LeaseReleased():
                     self.groups.release_lease(operation.group)
                 # The creator of a topic or a group owns it.
-                case AuditNoted(action="topic_created" | "topic_forked", subject=name, actor=owner):
+                case ops.AuditNoted(action="topic_created" | "topic_forked", subject=name):
                     if name in self._by_name:
-                        self._by_name[name].owner = owner
-                case AuditNoted(action="group_created", subject=name, actor=owner):
-                    self.groups.own(name, owner)
-                case AuditNoted() | EpochStarted():
+                        self._by_name[name].owner = operation.actor
+                case ops.AuditNoted(action="group_created", subject=name):
+                    self.groups.own(name, operation.actor)
+                case ops.AuditNoted() | ops.EpochStarted():
                     pass
         _settle(unsettled, self.stored)
         self.requests.apply(entry.contents.results, header.created_us)
@@ -258,13 +223,13 @@ class Catalog:
         while self._switching:
             yield from self._switching.popleft()
 
-    def _change_topic(self, operation: TopicEvent, unsettled: list[Topic]) -> Topic:
+    def _change_topic(self, operation: ops.TopicEvent, unsettled: list[Topic]) -> Topic:
         """Adds to `unsettled` the topics that may have unneeded rows now."""
-        if isinstance(operation, TopicCreated | TopicForked):
+        if isinstance(operation, ops.TopicCreated | ops.TopicForked):
             topic = Topic(
                 operation.topic_id, operation.name, operation.created_us, operation.settings
             )
-            if isinstance(operation, TopicForked):
+            if isinstance(operation, ops.TopicForked):
                 topic.log_start_offset = topic.held_offset = operation.log_start_offset
                 topic.log_end_offset = topic.fork_offset = operation.fork_offset
                 topic.index = IndexRows(end=operation.fork_offset)
@@ -273,13 +238,13 @@ class Catalog:
             return topic
         topic = self._by_id[operation.topic_id]
         match operation:
-            case TopicChanged():
+            case ops.TopicChanged():
                 topic.settings = operation.settings
-            case StreamSet():
+            case ops.StreamSet():
                 topic.stream = operation.stream
-            case TopicDeleted():
+            case ops.TopicDeleted():
                 unsettled.append(self._delete_topic(topic))
-            case TopicTrimmed():
+            case ops.TopicTrimmed():
                 topic.log_start_offset = operation.log_start_offset
                 topic.runs = without_below(topic.runs, topic.log_start_offset)
                 unsettled.append(topic)
@@ -326,15 +291,15 @@ class Catalog:
         return [topic]
 
     def _add_objects(
-        self, objects: Iterable[StoredObject], seq: int
+        self, objects: Iterable[ops.StoredObject], seq: int
     ) -> Iterator[tuple[int, StoredSection]]:
         """The sections of the new objects, each with its object's id."""
         for i, stored in enumerate(objects):
-            object_id = object_id_of(seq, i)
+            object_id = ops.object_id_of(seq, i)
             self.stored.add(object_id, stored.key, stored.length)
             yield from ((object_id, section) for section in stored.sections)
 
-    def _switch(self, switch: SegmentsReplaced, seq: int) -> Iterator[None]:
+    def _switch(self, switch: ops.SegmentsReplaced, seq: int) -> Iterator[None]:
         """Switch to new segments, topic by topic, without unneeded sections."""
         fresh: defaultdict[int, list[tuple[int, StoredSection]]] = defaultdict(list)
         for n, added in enumerate(self._add_objects(switch.objects, seq), 1):
@@ -347,7 +312,7 @@ class Catalog:
                 yield
         self.untidied.drop(switch.entries_until)
 
-    def _adopt(self, adopted: ObjectsAdopted, seq: int) -> list[Topic]:
+    def _adopt(self, adopted: ops.ObjectsAdopted, seq: int) -> list[Topic]:
         """Objects continue the logs of their topics."""
         fresh: defaultdict[int, list[tuple[int, StoredSection]]] = defaultdict(list)
         for object_id, section in self._add_objects(adopted.objects, seq):
@@ -363,7 +328,9 @@ class Catalog:
             topic.forget_entries()
         return [self._by_id[topic_id] for topic_id in fresh]
 
-    def _replace(self, replaced: ReplacedRange, fresh: Sequence[tuple[int, StoredSection]]) -> None:
+    def _replace(
+        self, replaced: ops.ReplacedRange, fresh: Sequence[tuple[int, StoredSection]]
+    ) -> None:
         topic = self._by_id.get(replaced.topic_id)
         if topic is None:
             return

@@ -16,18 +16,8 @@ _RULE: Final = (
 )
 
 
-def check_topic_name(name: str) -> str:
-    """`name` itself, or BadNameError with a sentence that says what is wrong with it."""
-    return check_name(name, "topic")
-
-
-def check_group_name(name: str) -> str:
-    """Groups are named by the rule for topics."""
-    return check_name(name, "group")
-
-
-def check_name(name: str, what: str) -> str:
-    """A name of something else, by the same rule. Raises BadNameError."""
+def check_topic_name(name: str, what: str = "topic") -> str:
+    """Returns `name`. Raises BadNameError."""
     if not name:
         raise BadNameError(f"A {what} name is empty. {_RULE}")
     if len(name) > limits.NAME_LENGTH_MAX:
@@ -40,8 +30,13 @@ def check_name(name: str, what: str) -> str:
     return name
 
 
+def check_group_name(name: str) -> str:
+    """As `check_topic_name`: the rule is the same."""
+    return check_topic_name(name, "group")
+
+
 def check_pattern(pattern: str) -> str:
-    """`pattern` itself, or BadParameterError. `*` is one word, `**` zero or more."""
+    """Returns `pattern`: `*` is one word, `**` zero or more. Raises BadParameterError."""
     words = pattern.split(".")
     if len(pattern) > limits.NAME_LENGTH_MAX or not all(
         word in {"*", "**"} or _WORD.fullmatch(word) for word in words
@@ -54,24 +49,23 @@ def check_pattern(pattern: str) -> str:
 
 
 class Patterns:
-    """Checked patterns, numbered from 0 in the given order, and matched all at once by an automaton
-    without backtracking: each place between two words is one bit of an integer, so no pattern makes
-    a match slow."""
+    """Matches a name against all checked patterns at once, which are numbered from 0, by an
+    automaton without backtracking: each position between two words is one bit of an integer."""
 
     def __init__(self, patterns: Iterable[str]) -> None:
         self.patterns = tuple(patterns)
         self._starts = 0
-        self._any_word = 0  # places in front of *
-        self._words: defaultdict[str, int] = defaultdict(int)  # places in front of this word
-        self._stays = 0  # places in front of **, which any word leaves where they are
-        self._ends: list[int] = []  # the place behind the last word of each pattern
+        self._any_word = 0  # positions before *
+        self._words: defaultdict[str, int] = defaultdict(int)  # positions before this word
+        self._stays = 0  # positions before **, where any word stays
+        self._ends: list[int] = []  # the position behind the last word of each pattern
         place = 0
         for pattern in self.patterns:
             self._starts |= 1 << place
             before = ""
             for word in pattern.split("."):
                 if word == before == "**":
-                    continue  # the same as one of them
+                    continue  # the same as one **
                 before = word
                 if word == "**":
                     self._stays |= 1 << place
@@ -96,9 +90,9 @@ class Patterns:
         return bool(self._reached(name) & self._end_bits)
 
     def _reached(self, name: str) -> int:
-        """The places behind all words of `name`."""
+        """The positions behind all words of `name`."""
         at = self._starts
-        at |= (at & self._stays) << 1  # ** may stand for no word; no two of them are neighbours
+        at |= (at & self._stays) << 1  # ** may match no word; no two ** are adjacent
         for word in name.split("."):
             steps = at & (self._any_word | self._words.get(word, 0))
             at = steps << 1 | at & self._stays

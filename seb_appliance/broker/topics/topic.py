@@ -278,7 +278,7 @@ class Topic:
 
     @property
     def size_bytes(self) -> int:
-        """Of all sections in force."""
+        """Of all active sections."""
         return self.stored.total_bytes + self.index.total_bytes - self.bytes_gone
 
     def forget_entries(self) -> None:

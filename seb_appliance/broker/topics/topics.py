@@ -235,8 +235,7 @@ class Topics:
         after = ""
         while some := self._catalog.groups.names(after, _GROUPS_AT_ONCE):
             for name in some:
-                group = self._catalog.groups.get(name)
-                offsets = group.offsets if group is not None else {}
+                offsets = self._catalog.groups.offsets(name)
                 for topic_id in offsets.keys() & ends.keys():  # iterates over the smaller set
                     groups[topic_id] += 1
                     lag = ends[topic_id] - offsets[topic_id].offset

@@ -91,16 +91,8 @@ class ExternalCompactions:
         """Compact all of the topic's segments but the youngest into one run. Raises
         TopicNotFoundError, CompactionRefusedError, OverloadedError, StoreError."""
         topic = self._catalog.topic(name)
-        probe = self._new_segment(topic.topic_id, 0, 0, 0, bytes(16))
-        if await self._source.signed_upload(probe, 1) is None:
-            raise CompactionRefusedError("This bucket has no signed URLs to store segments by.")
-        topic = self._catalog.topic(name)
-        settings = self._settings.effective(topic.settings)
-        if not settings.compacts:
-            raise CompactionRefusedError(
-                f"Topic {name!r} is not compacted: set its cleanup to compact first."
-            )
-        found = self._planned(topic, owner)
+        await self._signed(topic.topic_id, 0, 0, 0, bytes(16), 1)  # a probe
+        found = self._planned(self._catalog.topic(name), owner)
         self._forget()
         self._shares.take(owner, 1)
         self._known[found.compaction_id] = found
@@ -108,6 +100,10 @@ class ExternalCompactions:
 
     def _planned(self, topic: Topic, owner: str) -> ExternalCompaction:
         settings = self._settings.effective(topic.settings)
+        if not settings.compacts:
+            raise CompactionRefusedError(
+                f"Topic {topic.name!r} is not compacted: set its cleanup to compact first."
+            )
         if pinned_rows(topic) or inherits(topic):
             raise CompactionRefusedError(
                 f"Topic {topic.name!r} shares records with a fork: only the appliance compacts it, "
@@ -164,19 +160,19 @@ class ExternalCompactions:
             raise BadRequestError("These offsets are not within the compaction's.")
         if len(found.given) >= limits.EXTERNAL_COMPACTION_NAMES_MAX:
             raise CompactionRefusedError("Too many segments were made: begin a new compaction.")
-        segment = self._new_segment(found.item.topic_id, base, last, length, md5)
-        upload = await self._source.signed_upload(segment, UPLOAD_S)
-        if upload is None:
-            raise CompactionRefusedError("This bucket has no signed URLs to store segments by.")
-        name = segment.name.hex()
+        name, upload = await self._signed(found.item.topic_id, base, last, length, md5, UPLOAD_S)
         found.given[name] = ExternalSegment(upload.key, base, last, length)
         return name, upload
 
-    def _new_segment(
-        self, topic_id: int, base: int, last: int, length: int, md5: bytes
-    ) -> NewSegment:
-        name = self._random_bytes(8)
-        return NewSegment(topic_id, base, last, self._journal.epoch, name, length, md5)
+    async def _signed(
+        self, topic_id: int, base: int, last: int, length: int, md5: bytes, valid_s: int
+    ) -> tuple[str, SignedUpload]:
+        name, epoch = self._random_bytes(8), self._journal.epoch
+        segment = NewSegment(topic_id, base, last, epoch, name, length, md5)
+        upload = await self._source.signed_upload(segment, valid_s)
+        if upload is None:
+            raise CompactionRefusedError("This bucket has no signed URLs to store segments by.")
+        return name.hex(), upload
 
     def hand_over(self, found: ExternalCompaction, names: Sequence[str]) -> None:
         """Have these segments, all of it in the order of offsets, checked and activated. Calling

@@ -1,4 +1,4 @@
-"""Segments and packed objects in force, and what is garbage. Changed only by applying entries."""
+"""Active segments and packed objects, and garbage. Only applied entries change them."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from seb_appliance.broker.topics.topic import Gone
 
 @dataclass(slots=True)
 class LivingObject:
-    """`sections`: how many of its sections are in force, of `living_bytes`; the whole object has
-    `length` bytes."""
+    """`sections`: how many of its sections are active, with `living_bytes` of its `length`."""
 
     ref: ObjectRef
     length: int
@@ -22,9 +21,8 @@ class LivingObject:
 
 
 class Untidied:
-    """Journal entries whose records lie in no segment yet, oldest first: (seq, bytes of the object,
-    created_us). `stored_bytes`: theirs, and of those that were tidied since the start and are
-    not removed yet."""
+    """Journal entries that are not tidied, oldest first: (seq, bytes of the object, created_us).
+    `stored_bytes` also counts those that were tidied since the start and not removed yet."""
 
     def __init__(self, entries: Iterable[tuple[int, int, int]]) -> None:
         self.entries = deque(entries)
@@ -45,13 +43,13 @@ class Untidied:
             self._leaving.append((seq, length))
 
     def gone(self, until_seq: int) -> None:
-        """Of those that were tidied, entries up to `until_seq` were removed."""
+        """Tidied entries up to `until_seq` were removed."""
         while self._leaving and self._leaving[0][0] <= until_seq:
             self.stored_bytes -= self._leaving.popleft()[1]
 
 
 class StoredObjects:
-    """By id; `garbage`: keys of condemned objects, and since when (us)."""
+    """`garbage`: condemned keys, and since when (µs)."""
 
     def __init__(self, objects: Iterable[ObjectRow], garbage: Iterable[GarbageRow]) -> None:
         self._by_id: dict[int, LivingObject] = {}
@@ -65,7 +63,7 @@ class StoredObjects:
 
     @property
     def stored_bytes(self) -> int:
-        """Of all objects, and of garbage as far as its size is known."""
+        """Of all objects, and of garbage that was condemned since the start."""
         living = sum(found.length for found in self._by_id.values())
         return living + sum(self._garbage_bytes.values())
 
@@ -73,7 +71,7 @@ class StoredObjects:
         return self._by_id[object_id]
 
     def all(self) -> list[LivingObject]:
-        """In the order in which they came into force."""
+        """In the order of their activation."""
         return list(self._by_id.values())
 
     def add(self, object_id: int, key: str, length: int) -> None:
@@ -81,18 +79,18 @@ class StoredObjects:
         self._by_id[object_id] = LivingObject(ObjectRef(object_id, key), length)
 
     def use(self, object_id: int, length: int) -> None:
-        """One more of its sections is in force."""
+        """One more of its sections is active."""
         self._by_id[object_id].sections += 1
         self._by_id[object_id].living_bytes += length
 
     def release(self, rows: Iterable[Gone]) -> None:
-        """Rows of an index are gone."""
+        """Index rows were removed."""
         for object_id, length in rows:
             self._by_id[object_id].sections -= 1
             self._by_id[object_id].living_bytes -= length
 
     def unused(self) -> list[str]:
-        """Keys of objects without a section in force."""
+        """Keys of objects without an active section."""
         return [found.ref.key for found in self._by_id.values() if not found.sections]
 
     def keys(self) -> set[str]:
@@ -100,18 +98,14 @@ class StoredObjects:
 
     def condemn(self, keys: Iterable[str], since_us: int) -> None:
         condemned = dict.fromkeys(keys, since_us)  # in the order of the entry, on each replay
-        for found in self._by_id.values():
+        for found in self.all():
             if found.ref.key in condemned:
                 self._garbage_bytes[found.ref.key] = found.length
-        self._by_id = {
-            object_id: found
-            for object_id, found in self._by_id.items()
-            if found.ref.key not in condemned
-        }
+                del self._by_id[found.ref.object_id]
         self.garbage.update(condemned)
 
     def remove(self, keys: Iterable[str]) -> None:
-        """Condemned objects that were deleted."""
+        """Condemned objects were deleted."""
         for key in keys:
             self.garbage.pop(key, None)
             self._garbage_bytes.pop(key, None)

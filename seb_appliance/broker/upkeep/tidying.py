@@ -217,7 +217,7 @@ class Tidying:
         living = {found.ref.key: found.ref.object_id for found in self.stored.all()}
         for stored in made.objects:
             if stored.key in living or stored.key in self.stored.garbage:
-                raise SwitchRefusedError(f"{stored.key} was in force before")
+                raise SwitchRefusedError(f"{stored.key} was active before")
         if job.entries:
             await self._check_entries(job, made)
             return
@@ -305,7 +305,7 @@ class Tidying:
         topics: dict[int, AdmittedTopic] = {}
         for one in objects:
             if one.key in self._known_keys or one.key in garbage:
-                raise _refusal(f"{one.key} is, or was, in force already")
+                raise _refusal(f"{one.key} is or was active already")
             for section in one.sections:
                 if section.topic_id not in topics:
                     topics[section.topic_id] = topic = self._topic_to_continue(section.topic_id)

@@ -94,7 +94,7 @@ def promote(ask: Ask) -> Result:
     answer = ask("promote", timeout_s=PROMOTE_S)
     return Result(
         {name: answer[name] for name in ("epoch", "seq", "seconds")},
-        lambda: (
+        lambda _: (
             f"the writer now: epoch {answer['epoch']}, entry {answer['seq']:,}, "
             f"after {answer['seconds']:.1f} s"
         ),
@@ -171,5 +171,5 @@ def list_users(ask: Ask) -> Result:
     """List the users of the admin page."""
     users = ask("list-users")["users"]
     rows = ((user["name"], user["role"], moment(user["set"])) for user in users)
-    nothing = "no users; seb admin set-password adds one"
-    return Result({"users": users}, lambda: table(("name", "role", "password set"), rows, nothing))
+    empty = "no users; seb admin set-password adds one"
+    return Result({"users": users}, lambda _: table(("name", "role", "password set"), rows, empty))

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import click
 import msgspec
 
+from seb_appliance.cli.connection import HttpClient
 from seb_appliance.cli.options import (
     Json,
     ListsByDefault,
@@ -22,9 +23,6 @@ from seb_appliance.cli.options import (
 from seb_appliance.cli.output import moment, outline, table
 from seb_appliance.formats.api_key_members import QUOTAS, Grant
 from seb_appliance.quantities import duration_ms
-
-if TYPE_CHECKING:
-    from seb_appliance.cli.connection import HttpClient
 
 NEVER: Final = "never"
 NONE: Final = "none"
@@ -69,14 +67,14 @@ def grant_words(key: Json) -> list[str]:
     return [grant.text() for grant in msgspec.convert(key["grants"], list[Grant])]
 
 
-def members_words(key: Json) -> Json:
-    """The whole key, for people."""
+def _outline(key: Json) -> str:
+    """The whole key, for people; `secret` only if it is new."""
     quotas = [
         f"{name.replace('_', '-')} {one.text(key['quotas'][name])}"
         for name, one in QUOTAS.items()
         if key["quotas"][name] is not None
     ]
-    return {
+    members = {
         "api key": key["api_key_id"],
         "name": key["name"],
         "description": key["description"] or None,
@@ -88,6 +86,7 @@ def members_words(key: Json) -> Json:
         "old secret works until": moment(key["overlap_until"]),
         "last used": moment(key["last_used"]),
     }
+    return outline(members | {name: key[name] for name in ("secret",) if name in key})
 
 
 def _after(text: str) -> str:
@@ -113,7 +112,7 @@ def list_api_keys(client: HttpClient) -> Result:
     """List the API keys, without their secrets."""
     answer = client.ask("GET", "api-keys")
     names = ("id", "name", "grants", "created", "expires", "last used")
-    return Result(answer, lambda: table(names, map(_row, answer["api_keys"]), "no API keys"))
+    return Result(answer, lambda _: table(names, map(_row, answer["api_keys"]), "no API keys"))
 
 
 def _row(key: Json) -> tuple[str | None, ...]:
@@ -141,7 +140,7 @@ def create(client: HttpClient, name: str, **given: Any) -> Result:
 @talks
 def show(client: HttpClient, api_key_id: str) -> Result:
     """Show the API key ID, without its secret."""
-    return _shown(client.ask("GET", "api-keys", api_key_id))
+    return Result(client.ask("GET", "api-keys", api_key_id), _outline)
 
 
 @api_keys.command()
@@ -159,7 +158,7 @@ def change(client: HttpClient, api_key_id: str, **given: Any) -> Result:
     body = members_from(**given) | {n: value for n, value in own.items() if value is not None}
     if not body:
         raise click.UsageError("nothing to change is named")
-    return _shown(client.ask("PATCH", "api-keys", api_key_id, body=body))
+    return Result(client.ask("PATCH", "api-keys", api_key_id, body=body), _outline)
 
 
 @api_keys.command()
@@ -182,18 +181,12 @@ def rotate(client: HttpClient, api_key_id: str, overlap: str | None) -> Result:
 def revoke(client: HttpClient, api_key_id: str, yes: bool) -> Result:
     """Revoke the API key ID, at once. This cannot be undone."""
     if not yes:
-        click.echo(outline(members_words(client.ask("GET", "api-keys", api_key_id))), err=True)
+        click.echo(_outline(client.ask("GET", "api-keys", api_key_id)), err=True)
         ask("Revoke it?")
     client.request("DELETE", "api-keys", api_key_id)
     return Result({"revoked": api_key_id}, f"{api_key_id} revoked")
 
 
-def _shown(key: Json) -> Result:
-    return Result(key, lambda: outline(members_words(key)))
-
-
 def _secret(made: Json) -> Result:
     note = "The secret is shown only once and stored nowhere."
-    return Result(
-        made, lambda: outline({**members_words(made), "secret": made["secret"]}), note=note
-    )
+    return Result(made, _outline, note=note)

@@ -14,8 +14,17 @@ from typing import Any, Final
 import click
 
 from seb_appliance import limits
-from seb_appliance.cli.apply_file import read_wanted, write_words
-from seb_appliance.cli.apply_plan import Change, Json, Plan, State, export, look, plan
+from seb_appliance.cli.apply_state import (
+    Change,
+    Json,
+    Plan,
+    State,
+    export,
+    look,
+    plan,
+    read_wanted,
+    write_words,
+)
 from seb_appliance.cli.connection import url_and_key
 from seb_appliance.cli.errors import (
     DIFFERS,

@@ -49,7 +49,7 @@ def doctor(settings: Settings) -> Result:
     values = {
         name: f"{item['value']}  ({item['source']})" for name, item in data["settings"].items()
     }
-    return Result(data, lambda: outline(data | {"settings": values}), exit_code)
+    return Result(data, lambda _: outline(data | {"settings": values}), exit_code)
 
 
 @click.command
@@ -72,7 +72,7 @@ def fsck(settings: Settings, **how: bool) -> Result:
         from seb_appliance.ops.serve.process import start_progress
     with start_progress(Console(stderr=True)) as show:
         data, exit_code = asyncio.run(check(settings, show, **how))
-    return Result(data, lambda: _findings(data), exit_code)
+    return Result(data, _findings, exit_code)
 
 
 def _findings(data: Json) -> str:
@@ -116,7 +116,7 @@ def inspect(name: str, records: int, settings: Settings) -> Result:
         description = {"object": name, **describe(data, records=records)}
     except BadBatchError as error:
         raise StartError(f"{name}: {error.detail}") from error
-    return Result(description, lambda: outline(description))
+    return Result(description, outline)
 
 
 def _from_file(path: Path) -> bytes:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import click
 
+from seb_appliance.cli.connection import HttpClient
 from seb_appliance.cli.options import (
     Json,
     ListsByDefault,
@@ -17,9 +16,6 @@ from seb_appliance.cli.options import (
     yes_option,
 )
 from seb_appliance.cli.output import Cell, moment, outline, size, span, table
-
-if TYPE_CHECKING:
-    from seb_appliance.cli.connection import HttpClient
 
 group_argument = click.argument("group", shell_complete=group_names)
 
@@ -35,7 +31,7 @@ def list_groups(client: HttpClient) -> Result:
     """List the groups that the API key may see, with their lag."""
     found = list(client.pages("groups", "groups", "after"))
     names = ("group", "topics", "lag", "lag bytes", "lag age", "last commit", "lease")
-    return Result({"groups": found}, lambda: table(names, map(_row, found), "no groups"))
+    return Result({"groups": found}, lambda _: table(names, map(_row, found), "no groups"))
 
 
 def _lag(row: Json) -> tuple[Cell, ...]:
@@ -44,8 +40,7 @@ def _lag(row: Json) -> tuple[Cell, ...]:
 
 
 def _row(group: Json) -> tuple[Cell, ...]:
-    lease = group["lease"]
-    holder = None if lease is None else lease["holder"]
+    holder = None if group["lease"] is None else group["lease"]["holder"]
     return (group["group"], group["topic_count"], *_lag(group), holder)
 
 
@@ -54,11 +49,10 @@ def _row(group: Json) -> tuple[Cell, ...]:
 @talks
 def show(client: HttpClient, group: str) -> Result:
     """Show the offset of GROUP on each topic, its lag and its lease."""
-    found = client.ask("GET", "groups", group)
-    return Result(found, lambda: _shown(found))
+    return Result(client.ask("GET", "groups", group), _outline)
 
 
-def _shown(found: Json) -> str:
+def _outline(found: Json) -> str:
     lease = found["lease"]
     if lease is not None:
         left = span(lease["expires_in_ms"] / 1000)
@@ -92,20 +86,18 @@ def commit(
     generation: int | None,
 ) -> Result:
     """Commit for GROUP that OFFSET is the next one to read of TOPIC; all of them or none."""
-    wanted = dict(map(_offset, offsets))
-    if len(wanted) != len(offsets):
-        raise click.UsageError("a topic is given twice")
+    wanted = {}
+    for item in offsets:
+        topic, _, text = item.rpartition("=")
+        if not topic or not (text.isascii() and text.isdigit()):
+            raise click.UsageError(f"{item!r} is not TOPIC=OFFSET")
+        if topic in wanted:
+            raise click.UsageError(f"topic {topic} is given twice")
+        wanted[topic] = int(text)
     body = {"offsets": wanted, "allow_backward": allow_backward, "generation": generation}
     answer = client.ask("PUT", "groups", group, "offsets", body=body)
     names = ("topic", "committed")
-    return Result(answer, lambda: table(names, answer["offsets"].items(), ""))
-
-
-def _offset(item: str) -> tuple[str, int]:
-    topic, _, text = item.rpartition("=")
-    if not topic or not (text.isascii() and text.isdigit()):
-        raise click.UsageError(f"{item!r} is not TOPIC=OFFSET")
-    return topic, int(text)
+    return Result(answer, lambda _: table(names, answer["offsets"].items(), ""))
 
 
 @groups.command()
@@ -135,7 +127,7 @@ def reset(
     Shows the offsets before and after, and asks.
     """
     if (to is None) == (shift is None):
-        raise click.UsageError("say either --to or --shift")
+        raise click.UsageError("give either --to or --shift")
     path = ("groups", group, "reset")
     body: Json = {"to": to} if to is not None else {"shift": shift}
     if topics:
@@ -143,12 +135,11 @@ def reset(
     if dry_run or not yes:
         plan = client.ask("POST", *path, body={**body, "dry_run": True})
         if dry_run:
-            return Result(plan, lambda: _reset_table(plan))
+            return Result(plan, _reset_table)
         click.echo(_reset_table(plan), err=True)
         if plan["topics"]:
             ask(f"Move {group} there?")
-    answer = client.ask("POST", *path, body=body)
-    return Result(answer, lambda: _reset_table(answer))
+    return Result(client.ask("POST", *path, body=body), _reset_table)
 
 
 def _reset_table(answer: Json) -> str:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 import click
+import msgspec
 from click.shell_completion import ShellComplete, get_completion_class
 
-from seb_appliance.addresses import parse_url
 from seb_appliance.cli.options import (
+    Json,
     ListsByDefault,
     Result,
     ask,
@@ -24,7 +24,6 @@ from seb_appliance.cli.profiles_file import (
     KEY_BYTES_MAX,
     Profile,
     Profiles,
-    check_name,
     checked_key,
     load,
     save,
@@ -42,23 +41,24 @@ def profiles() -> None:
 @shows
 def list_profiles() -> Result:
     """List the profiles, and where their API keys come from."""
-    found = load(profiles_file())
-    rows = [
-        (name, profile.url, profile.key_from, name == found.default)
-        for name, profile in sorted(found.profiles.items())
+    found = load()
+    shown: list[Json] = [
+        {"profile": n, "url": one.url, "key_from": one.key_from, "default": n == found.default}
+        for n, one in sorted(found.profiles.items())
     ]
-    members = ("profile", "url", "key_from", "default")
-    shown = [dict(zip(members, row, strict=True)) for row in rows]
-    cells = ((*row, "default" if is_default else None) for *row, is_default in rows)
+    cells = (
+        (row["profile"], row["url"], row["key_from"], "default" if row["default"] else None)
+        for row in shown
+    )
     return Result(
         {"file": str(profiles_file()), "profiles": shown},
-        lambda: table(("profile", "url", "key", ""), cells, "no profiles"),
+        lambda _: table(("profile", "url", "key", ""), cells, "no profiles"),
     )
 
 
 @profiles.command()
 @click.argument("name")
-@click.option("--url", required=True, metavar="URL", help="Where the appliance is.")
+@click.option("--url", required=True, metavar="URL", help="URL of the appliance.")
 @click.option(
     "--key-file",
     type=click.Path(path_type=Path, dir_okay=False, resolve_path=True),
@@ -70,19 +70,18 @@ def list_profiles() -> Result:
 def add(name: str, url: str, key_file: Path | None, key_command: str | None) -> Result:
     """Add the profile NAME, or replace it; the first one becomes the default.
 
-    Without --key-file or --key-command the API key is asked for, or read from stdin, and kept in
-    the file of the profiles, which only you may read.
+    Without --key-file or --key-command, the API key is asked for or read from stdin, and is stored
+    in the file of the profiles, which only you can read.
     """
-    check_name(name)
-    parse_url(url)
     if key_file is not None and key_command is not None:
-        raise click.UsageError("say either --key-file or --key-command")
-    profile = Profile(url, None, key_file, key_command)
-    found = load(profiles_file())
+        raise click.UsageError("give either --key-file or --key-command")
+    file = None if key_file is None else str(key_file)
+    profile = Profile(url, key_file=file, key_command=key_command)
+    found = load()
+    changed = Profiles(found.default or name, {**found.profiles, name: profile}).check()
     if key_file is None and key_command is None:
-        profile = replace(profile, key=_asked_key())
-    changed = Profiles(found.default or name, {**found.profiles, name: profile})
-    save(profiles_file(), changed)
+        changed.profiles[name] = msgspec.structs.replace(profile, key=_asked_key())
+    save(changed)
     return Result({"added": name}, f"{name} added" + ", the default" * (changed.default == name))
 
 
@@ -91,9 +90,9 @@ def add(name: str, url: str, key_file: Path | None, key_command: str | None) -> 
 @shows
 def use(name: str) -> Result:
     """Make the profile NAME the default."""
-    found = load(profiles_file())
-    found.named(name, profiles_file())
-    save(profiles_file(), replace(found, default=name))
+    found = load()
+    found.named(name)
+    save(msgspec.structs.replace(found, default=name))
     return Result({"default": name}, f"{name} is the default")
 
 
@@ -103,12 +102,12 @@ def use(name: str) -> Result:
 @shows
 def remove(name: str, yes: bool) -> Result:
     """Remove the profile NAME."""
-    found = load(profiles_file())
-    found.named(name, profiles_file())
+    found = load()
+    found.named(name)
     if not yes:
         ask(f"Remove the profile {name}?")
     left = {other: profile for other, profile in found.profiles.items() if other != name}
-    save(profiles_file(), Profiles(None if found.default == name else found.default, left))
+    save(Profiles(None if found.default == name else found.default, left))
     return Result({"removed": name}, f"{name} removed")
 
 
@@ -124,9 +123,6 @@ def _asked_key() -> str:
             "no API key: give it on stdin, or name --key-file or --key-command"
         )
     return checked_key(given, "stdin")
-
-
-# `seb completion SHELL`: what a shell has to read to complete our commands.
 
 
 SHELLS: Final = ("bash", "zsh", "fish")

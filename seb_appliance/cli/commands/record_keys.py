@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import base64
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import click
 
+from seb_appliance.cli.connection import HttpClient
 from seb_appliance.cli.options import (
     Json,
     Result,
@@ -17,9 +18,6 @@ from seb_appliance.cli.options import (
     yes_option,
 )
 from seb_appliance.cli.output import moment, printable, say_json, table, write
-
-if TYPE_CHECKING:
-    from seb_appliance.cli.connection import HttpClient
 
 PAGE: Final = 1_000
 
@@ -65,7 +63,7 @@ def list_keys(client: HttpClient, topic: str, prefix: str, most: int | None, fre
     rows = ((_cell(row, "key"), row["offset"], moment(row["timestamp"])) for row in found)
     return Result(
         {"keys": found, "indexed_offset": page["indexed_offset"]},
-        lambda: table(("key", "offset", "timestamp"), rows, "no record keys"),
+        lambda _: table(("key", "offset", "timestamp"), rows, "no record keys"),
     )
 
 
@@ -116,7 +114,7 @@ def history(
         (record["offset"], moment(record["timestamp"]), _cell(record, "value"))
         for record in answer["records"]
     )
-    return Result(answer, lambda: table(("offset", "timestamp", "value"), rows, "no records"))
+    return Result(answer, lambda _: table(("offset", "timestamp", "value"), rows, "no records"))
 
 
 @record_keys.command()
@@ -130,4 +128,4 @@ def delete(client: HttpClient, topic: str, key: str, is_base64: bool, yes: bool)
     if not yes:
         ask_for_the_name("the value of this record key", key)
     answer = client.ask("DELETE", "topics", topic, "keys", query=_named(key, is_base64))
-    return Result(answer, lambda: f"{printable(key)} deleted, at offset {answer['offset']:,}")
+    return Result(answer, lambda _: f"{printable(key)} deleted, at offset {answer['offset']:,}")

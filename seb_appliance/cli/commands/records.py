@@ -17,13 +17,14 @@ import threading
 from array import array
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import click
 import msgspec
 
 from seb_appliance import limits
 from seb_appliance.addresses import path_of
+from seb_appliance.cli.connection import HttpClient
 from seb_appliance.cli.errors import UNKNOWN, AnswerError, CommandError, OutputError
 from seb_appliance.cli.options import connects, file_option, group_names, topic_argument
 from seb_appliance.cli.output import Progress, goes_to_a_file, printable, say, tell, write
@@ -33,9 +34,6 @@ from seb_appliance.client.reading import BATCHES, Form, Page, Reading, Source, b
 from seb_appliance.client.records import Record
 from seb_appliance.formats import batch
 from seb_appliance.formats.columns import BinaryColumn, Columns
-
-if TYPE_CHECKING:
-    from seb_appliance.cli.connection import HttpClient
 
 LINES_BYTES: Final = 4 * limits.MIB  # in one request; zstd makes it smaller
 NDJSON_BYTES: Final = 1 * limits.MIB

@@ -48,7 +48,7 @@ def serve(settings: Settings) -> int:
 def snapshot(client: HttpClient) -> Result:
     """Make a snapshot, so that the next start replays no journal entries. Needs an admin key."""
     made = client.ask("POST", "snapshots")
-    return Result(made, lambda: f"the newest snapshot is as of entry {made['seq']:,}")
+    return Result(made, lambda _: f"the newest snapshot is as of entry {made['seq']:,}")
 
 
 # `seb restore` and `seb clone` read a bucket and write elsewhere.
@@ -148,4 +148,4 @@ def _result(restored: Restored, more: Json) -> Result:
         "notes": list(rebuilt.notes),
         **more,
     }
-    return Result(members, lambda: outline(members))
+    return Result(members, outline)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import click
 
+from seb_appliance.cli.connection import HttpClient
 from seb_appliance.cli.errors import UNAVAILABLE
 from seb_appliance.cli.options import Json, Result, talks
 from seb_appliance.cli.output import (
@@ -21,9 +22,6 @@ from seb_appliance.cli.output import (
 )
 from seb_appliance.quantities import format_duration
 
-if TYPE_CHECKING:
-    from seb_appliance.cli.connection import HttpClient
-
 PAGE: Final = 1_000
 
 
@@ -34,17 +32,17 @@ def status(client: HttpClient) -> Result:
     a standby with problems."""
     found = client.ask("GET", "status")
     well = found["ready"] or (found["standby"] is not None and not found["problems"])
-    return Result(found, lambda: outline(_members(found)), 0 if well else UNAVAILABLE)
+    return Result(found, _outline, 0 if well else UNAVAILABLE)
 
 
-def _members(found: Json) -> Json:
+def _outline(found: Json) -> str:
     journal, bucket, state = found["journal"], found["bucket"], found["state"]
     snapshots, waiting, counts = found["snapshots"], found["waiting"], found["counts"]
     tidier = found["tidier"]
     newest = "none yet" if not snapshots["seq"] else f"of entry {snapshots['seq']:,}"
     pending, pending_max = waiting["pending_bytes"], waiting["pending_bytes_max"]
     reading, reading_max = waiting["reading_bytes"], waiting["reading_bytes_max"]
-    return {
+    members = {
         "ready": found["ready"],
         "problems": found["problems"],
         "role": _role(found["standby"]),
@@ -78,6 +76,7 @@ def _members(found: Json) -> Json:
         "holds": f"{counts['records']:,} records, {counts['topics']:,} topics, "
         f"{counts['groups']:,} groups, {counts['api_keys']:,} API keys",
     }
+    return outline(members)
 
 
 def _role(standby: Json | None) -> str:
@@ -128,9 +127,8 @@ def cost(client: HttpClient) -> Result:
     Counted from real requests and stored bytes. The appliance does not fetch prices: compare them
     with a bill.
     """
-    found = client.ask("GET", "cost")
     parts = (_head, _bill, _purposes, _topics)
-    return Result(found, lambda: "\n\n".join(part(found) for part in parts))
+    return Result(client.ask("GET", "cost"), lambda found: "\n\n".join(p(found) for p in parts))
 
 
 def _head(found: Json) -> str:
@@ -234,7 +232,7 @@ def audit(
     names = ("number", "at", "actor", "from", "action", "subject", "change")
     return Result(
         {"audit": found, "next_before": before},
-        lambda: table(names, map(_action, found), "nothing was done"),
+        lambda _: table(names, map(_action, found), "nothing was done"),
     )
 
 

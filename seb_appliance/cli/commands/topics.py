@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
+from seb_appliance.cli.connection import HttpClient
 from seb_appliance.cli.options import (
     Json,
     ListsByDefault,
@@ -21,9 +21,6 @@ from seb_appliance.cli.options import (
 from seb_appliance.cli.output import Cell, moment, outline, size, table
 from seb_appliance.formats.topic_settings import SETTINGS
 from seb_appliance.quantities import format_duration
-
-if TYPE_CHECKING:
-    from seb_appliance.cli.connection import HttpClient
 
 BY_WORD = {one.word: one for one in SETTINGS.values()}
 DEFAULT = "default"
@@ -50,21 +47,23 @@ def list_topics(client: HttpClient, pattern: str | None) -> Result:
     """List the topics that the API key may see."""
     answer = client.ask("GET", "topics", query={"pattern": pattern})
     names = ("topic", "records", "size", "log start", "log end", "linger", "created")
-    return Result(answer, lambda: table(names, map(_row, answer["topics"]), "no topics"))
+    return Result(answer, lambda _: table(names, map(_row, answer["topics"]), "no topics"))
 
 
 def _row(topic: Json) -> tuple[Cell, ...]:
-    start, end = topic["log_start_offset"], topic["log_end_offset"]
     linger = format_duration(topic["effective_settings"]["linger_ms"])
-    stored = size(topic["size_bytes"])
-    return topic["topic"], end - start, stored, start, end, linger, moment(topic["created"])
+    bounds = (topic["log_start_offset"], topic["log_end_offset"])
+    stored = (_records(topic), size(topic["size_bytes"]))
+    return topic["topic"], *stored, *bounds, linger, moment(topic["created"])
 
 
-def _put(client: HttpClient, name: str, body: Json, more: Callable[[Json], str]) -> Result:
+def _put(client: HttpClient, name: str, body: Json) -> Result:
     answer = client.request("PUT", "topics", name, body=body)
-    how = "created" if answer.status == 201 else "already exists"
+    text = f"{name}: {'created' if answer.status == 201 else 'already exists'}"
     topic = answer.json()
-    return Result(topic, lambda: f"{name}: {how}{more(topic)}")
+    if topic["fork_of"] is not None:
+        text += ", shares {topic} below offset {offset:,}".format(**topic["fork_of"])
+    return Result(topic, text)
 
 
 @topics.command()
@@ -74,7 +73,7 @@ def _put(client: HttpClient, name: str, body: Json, more: Callable[[Json], str])
 def create(client: HttpClient, name: str, **settings: str | None) -> Result:
     """Create the topic NAME, or check that it exists with these settings."""
     body = dict(setting(word, text) for word, text in settings.items() if text is not None)
-    return _put(client, name, body, lambda _: "")
+    return _put(client, name, body)
 
 
 @topics.command()
@@ -91,13 +90,7 @@ def create(client: HttpClient, name: str, **settings: str | None) -> Result:
 @talks
 def fork(client: HttpClient, name: str, parent: str, at: int | None) -> Result:
     """Create the topic NAME, which shares the records of another topic without a copy."""
-    body = {"fork_of": {"topic": parent, "offset": at}}
-    return _put(
-        client,
-        name,
-        body,
-        lambda topic: f", shares {parent} below offset {topic['fork_of']['offset']:,}",
-    )
+    return _put(client, name, {"fork_of": {"topic": parent, "offset": at}})
 
 
 @topics.command(
@@ -119,7 +112,7 @@ def change(client: HttpClient, name: str, items: tuple[str, ...]) -> Result:
         if member in changes:
             raise click.UsageError(f"{word} is given twice")
         changes[member] = value
-    return _shown(client.ask("PATCH", "topics", name, body=changes))
+    return Result(client.ask("PATCH", "topics", name, body=changes), _outline)
 
 
 @topics.command()
@@ -127,21 +120,17 @@ def change(client: HttpClient, name: str, items: tuple[str, ...]) -> Result:
 @talks
 def show(client: HttpClient, name: str) -> Result:
     """Show the topic NAME: settings, offsets, size."""
-    return _shown(client.ask("GET", "topics", name))
+    return Result(client.ask("GET", "topics", name), _outline)
 
 
-def _shown(topic: Json) -> Result:
-    return Result(topic, lambda: outline(_members(topic)))
-
-
-def _members(topic: Json) -> Json:
+def _outline(topic: Json) -> str:
     settings = {}
     for word, one in BY_WORD.items():
         whose = "default" if topic["settings"][one.name] is None else "set"
         value = one.text_or_unlimited(topic["effective_settings"][one.name])
         settings[word] = f"{value}  ({whose})"
     forked = topic["fork_of"]
-    return {
+    members = {
         "topic": topic["topic"],
         "topic id": topic["topic_id"],
         "fork of": f"{forked['topic']}, at offset {forked['offset']:,}" if forked else "-",
@@ -154,6 +143,7 @@ def _members(topic: Json) -> Json:
         "log end offset": f"{topic['log_end_offset']:,}",
         "settings": settings,
     }
+    return outline(members)
 
 
 def _records(topic: Json) -> int:
@@ -172,7 +162,7 @@ def trim(client: HttpClient, name: str, before: int, yes: bool) -> Result:
         start = client.ask("GET", "topics", name)["log_start_offset"]
         ask_for_the_name(f"{max(0, before - start):,} records of the topic", name)
     answer = client.ask("POST", "topics", name, "trim", body={"before": before})
-    return Result(answer, lambda: f"the log of {name} starts at {answer['log_start_offset']:,}")
+    return Result(answer, f"the log of {name} starts at {answer['log_start_offset']:,}")
 
 
 @topics.command()

@@ -201,7 +201,7 @@ class _Check:
             return
         self.progress(0, 0, "checking local files")
         await local.compare_state(reference)
-        if local.has_key_index:
+        if local.key_index.exists():
             check = KeyIndexCheck(local.key_index, folder, self.store, coverage, findings)
             await check.run(state, reference.bucket_id, full=self.options.full)
             report.counts["key_index_sections"] = check.checked

@@ -208,18 +208,11 @@ class LocalFiles:
     """`data`: the data directory, locked by us."""
 
     def __init__(self, data: Path, folder: Path, findings: Findings) -> None:
+        self.key_index = data / KEY_INDEX
         self._data = data
         self._folder = folder  # for copies
         self._findings = findings
         self._state: StateFile | None = None
-
-    @property
-    def has_key_index(self) -> bool:
-        return (self._data / KEY_INDEX).exists()
-
-    @property
-    def key_index(self) -> Path:
-        return self._data / KEY_INDEX
 
     async def read_state(self) -> int | None:
         """Check a copy of the state file; returns the seq of its last entry."""
@@ -284,7 +277,7 @@ class LocalFiles:
             if problem.code in ("state_damaged", "state_differs") and reference.is_whole:
                 done.append(await self._replace_state(reference))
             elif problem.code in ("key_index_damaged", "key_index_differs"):
-                await asyncio.to_thread(files.remove, self._data / KEY_INDEX)
+                await asyncio.to_thread(files.remove, self.key_index)
                 done.append(f"{KEY_INDEX} was removed: the next start rebuilds it from the log")
             elif problem.code == "cache_damaged":
                 (self._data / problem.subject).unlink(missing_ok=True)

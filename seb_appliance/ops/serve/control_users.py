@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from seb_appliance.api.encoding.times import format_time
+from seb_appliance.api.encoding.answers import format_time
 from seb_appliance.api.server.control import Answer, Arguments, Handler, argument
 from seb_appliance.broker.access.audit import AT_THE_MACHINE
 from seb_appliance.broker.broker import Broker

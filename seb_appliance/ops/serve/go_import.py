@@ -1,7 +1,6 @@
-"""What `seb import` does: topics of a Go broker become topics of an appliance, offsets kept.
+"""`seb import`: topics of a Go broker become topics of an appliance, with the same offsets.
 
-While no appliance serves: it becomes the writer of the bucket, as a start does, and ends. Part of
-the composition root, like process.py.
+It becomes the writer of the bucket, as a start does, so no appliance may run meanwhile.
 """
 
 from __future__ import annotations
@@ -32,8 +31,15 @@ from seb_appliance.formats.operations import StoredObject, StoredSection
 from seb_appliance.ops.host.data_directory import own_data_directory
 from seb_appliance.ops.host.stores import make_store
 from seb_appliance.ops.serve.assembly import Appliance
-from seb_appliance.protocols.go.files import OldBucket, OldFile, OldLog, OldTopics, look
-from seb_appliance.protocols.go.objects import Naming, ObjectMaker
+from seb_appliance.protocols.go.files import (
+    Naming,
+    ObjectMaker,
+    OldBucket,
+    OldFile,
+    OldLog,
+    OldTopics,
+    look,
+)
 from seb_appliance.settings import Settings
 from seb_appliance.storage.journal.replay import Progress
 from seb_appliance.storage.journal.retry import START_PATIENCE_S, RetryingStore, given_up
@@ -55,7 +61,7 @@ class InPlace:
         self._objects: list[StoredObject] = []
 
     def begin_topic(self, topic_id: int) -> None:
-        """The files that come are of this topic."""
+        """The next files are of this topic."""
         self._topic_id, self._created_us = topic_id, 0
 
     def take(self, one: OldFile, _found: BatchV1) -> None:
@@ -75,22 +81,17 @@ class InPlace:
         self._objects.append(StoredObject(one.key, one.length, (section,)))
 
     async def adopt_if_many(self) -> None:
-        """Put whole lots in force."""
-        while len(self._objects) >= _FILES_PER_ENTRY:
-            await self._adopt_some()
+        await self.adopt(_FILES_PER_ENTRY)
 
-    async def adopt(self) -> None:
-        """Put everything in force that was taken."""
-        while self._objects:
-            await self._adopt_some()
-
-    async def _adopt_some(self) -> None:
-        await _adopt(self._tidying, self._objects[:_FILES_PER_ENTRY])
-        del self._objects[:_FILES_PER_ENTRY]
+    async def adopt(self, least: int = 1) -> None:
+        """Put the taken files into effect, while there are at least so many."""
+        while len(self._objects) >= least:
+            await _adopt(self._tidying, self._objects[:_FILES_PER_ENTRY])
+            del self._objects[:_FILES_PER_ENTRY]
 
 
 class Copied:
-    """Their records are stored in objects of ours."""
+    """The records of the files are stored in new objects of the appliance."""
 
     def __init__(self, appliance: Appliance) -> None:
         journal, settings = appliance.journal, appliance.settings
@@ -107,19 +108,17 @@ class Copied:
         self.take = self._maker.take
 
     async def adopt_if_many(self) -> None:
-        """Put a whole object in force."""
         if self._maker.is_full:
             await self.adopt()
 
     async def adopt(self) -> None:
-        """Put everything in force that was taken."""
         stored = await self._maker.store(self._store)
         if stored is not None:
             await _adopt(self._tidying, [stored])
 
 
 async def _adopt(tidying: Tidying, objects: Sequence[StoredObject]) -> None:
-    """Once SQLite has come after, which has more to do for an object than we have."""
+    """Adopt objects; wait while SQLite, which has more work for an object, is behind."""
     while True:
         try:
             await tidying.adopt(objects)
@@ -131,9 +130,9 @@ async def _adopt(tidying: Tidying, objects: Sequence[StoredObject]) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportOptions:
-    """`source`: the settings of the old bucket. `copy`: store the records anew, whatever bucket
-    they lie in. `dry_run`: only read and check. `topics`: patterns. `quiet_ms`: for so long nobody
-    must have written to the old bucket."""
+    """`source`: the settings of the old bucket. `copy`: store the records anew, even within one
+    bucket. `dry_run`: only read and check. `topics`: patterns. `quiet_ms`: the old bucket must not
+    have been written to for this time."""
 
     source: Settings
     copy: bool = False
@@ -160,10 +159,10 @@ class Imported:
 async def import_old_log(
     settings: Settings, options: ImportOptions, progress: Progress
 ) -> Imported:
-    """Import the old bucket into that of `settings`, or go on with an import that broke off.
+    """Import the old bucket into that of `settings`, or continue an interrupted import.
 
-    Raises ImportRefusedError: what was imported until then is in force, and the same command goes
-    on behind it. ConfigurationError, StoreUnusableError, and as a start does.
+    Raises ImportRefusedError: the topics imported until then stay, and the same command continues
+    after them. Also raises ConfigurationError, StoreUnusableError, and the errors of a start.
     """
     in_place = not options.copy and is_same_bucket(settings, options.source)
     if not (in_place or options.copy or options.dry_run):
@@ -171,7 +170,9 @@ async def import_old_log(
             f"{options.source.bucket} is not this appliance's bucket ({settings.bucket}): its "
             "files cannot stay where they are. --copy stores their records in this one."
         )
-    _check_settings(settings, options)
+    kinds = (options.source.address.kind, "" if options.dry_run else settings.address.kind)
+    if "memory" in kinds:
+        raise ConfigurationError("a memory: bucket is lost at once; name buckets or directories")
     clock = SystemClock()
     began_s = clock.monotonic_s()
     source = make_store(options.source, must_exist=True)
@@ -214,13 +215,6 @@ def is_same_bucket(settings: Settings, source: Settings) -> bool:
     )
 
 
-def _check_settings(settings: Settings, options: ImportOptions) -> None:
-    """Raises ConfigurationError."""
-    source = options.source.address
-    if source.kind == "memory" or (settings.address.kind == "memory" and not options.dry_run):
-        raise ConfigurationError("memory: would be gone at once; name buckets or directories")
-
-
 def _require_quiet(old: OldBucket, now_us: int, quiet_ms: int) -> None:
     if not old.topics:
         raise ImportRefusedError("There are no files of a Go broker. Is --from right?")
@@ -235,16 +229,16 @@ def _require_quiet(old: OldBucket, now_us: int, quiet_ms: int) -> None:
 def _require_unchanged(old: OldBucket, now: OldBucket) -> None:
     if now != old:
         raise ImportRefusedError(
-            f"The old bucket was written to meanwhile ({now.newest_key}): the Go broker is still "
-            "running. What was there at the beginning is imported. Stop the Go broker, and give "
-            "the same command again before anything else is started: it goes on from there."
+            f"The old bucket was written to during the import ({now.newest_key}): the Go broker is "
+            "still running. All earlier files are imported. Stop the Go broker, and run the same "
+            "command again before you start the appliance: it continues from there."
         )
 
 
 @contextlib.asynccontextmanager
 async def _writing(settings: Settings, progress: Progress) -> AsyncIterator[Appliance]:
-    """The appliance of this bucket, without doors and without a tidier. What was admitted when the
-    block ends is stored, and in a snapshot. Raises StartError."""
+    """The appliance of this bucket, without HTTP and without a tidier. At the end of the block all
+    records are stored, and in a snapshot. Raises StartError."""
     failpoints = Failpoints(settings.fail)
     quiet = replace(settings, tidier=False, follow=False, linger_ms=0)
     with own_data_directory(settings.data):
@@ -306,7 +300,7 @@ class _Work:
 
 
 def _leave(_one: OldFile, _found: BatchV1) -> None:
-    """Nothing is done with a file that is only checked."""
+    """For files that are only checked."""
 
 
 def _retrying(store: ObjectStore, clock: Clock) -> RetryingStore:

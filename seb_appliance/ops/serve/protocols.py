@@ -10,8 +10,7 @@ from seb_appliance.api.encoding.problems import answer_exception
 from seb_appliance.api.server.app import Protocol, openapi
 from seb_appliance.protocols import arrow, cloud_events
 from seb_appliance.protocols.durable_streams import reading, writing
-from seb_appliance.protocols.durable_streams.answers import answer_error
-from seb_appliance.protocols.durable_streams.headers import PREFIX
+from seb_appliance.protocols.durable_streams.wire import PREFIX, answer_error
 from seb_appliance.protocols.go import routes as go
 from seb_appliance.protocols.inlets import managing as inlets
 

@@ -8,7 +8,7 @@ from heapq import nlargest
 from typing import Final
 
 from seb_appliance import __version__, limits
-from seb_appliance.api.encoding.times import format_time
+from seb_appliance.api.encoding.answers import format_time
 from seb_appliance.api.routes.manage.health import Sample, histogram
 from seb_appliance.api.routes.manage.status import (
     BudgetOut,

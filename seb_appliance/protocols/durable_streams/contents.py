@@ -1,4 +1,4 @@
-"""What a stream's bodies hold: values of records to be, and records as a read gives them."""
+"""The bodies of streams: the values of an append, and the records of a read."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from seb_appliance import limits
-from seb_appliance.api.encoding.record_json import too_many_records
+from seb_appliance.api.encoding.record_json import compact_json, text_of, too_many_records
 from seb_appliance.broker.values import ReadResult
 from seb_appliance.errors import BadJsonError
 
@@ -24,7 +24,7 @@ _list_decoder: Final = msgspec.json.Decoder(list[msgspec.Raw])
 def json_values(body: bytes, *, may_be_none: bool) -> list[bytes]:
     """A JSON value as one record, or the items of a list as one each, on one line; a list without
     items only where there `may_be_none`. Raises BadJsonError, RequestTooLargeError."""
-    compact = _compact(body)
+    compact = compact_json(body)
     if compact is None:
         raise BadJsonError("The body is not JSON in UTF-8, which this stream is made of.")
     if not compact.startswith(b"["):
@@ -92,22 +92,11 @@ def _field(line: bytes) -> bytes:
     return (b"data: " if line.startswith(b" ") else b"data:") + line
 
 
-def _compact(value: bytes) -> bytes | None:
-    """On one line; None for what is no JSON."""
-    try:
-        value.decode()  # the formatter copies text without looking into it
-        return msgspec.json.format(value, indent=-1)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return None
-
-
 def _shown(value: bytes | None) -> bytes:
     if value is None:
         return b"null"
-    compact = _compact(value)
+    compact = compact_json(value)
     if compact is not None:
         return compact
-    try:
-        return msgspec.json.encode(value.decode())
-    except UnicodeDecodeError:
-        return msgspec.json.encode({"value_base64": value})
+    text = text_of(value)
+    return msgspec.json.encode({"value_base64": value} if text is None else text)

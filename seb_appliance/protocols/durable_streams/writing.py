@@ -42,7 +42,8 @@ from seb_appliance.errors import (
     StreamConflictError,
 )
 from seb_appliance.formats.contents import Produced
-from seb_appliance.protocols.durable_streams.answers import (
+from seb_appliance.protocols.durable_streams.contents import json_values
+from seb_appliance.protocols.durable_streams.wire import (
     ANY_BODY,
     CLOSED,
     CLOSED_HEADER,
@@ -50,17 +51,14 @@ from seb_appliance.protocols.durable_streams.answers import (
     NEXT_HEADER,
     OF_STREAM,
     PATH,
+    PREFIX,
     SAYS,
     TAG,
     WRITE,
-    described,
-    next_offset,
-)
-from seb_appliance.protocols.durable_streams.contents import json_values
-from seb_appliance.protocols.durable_streams.headers import (
-    PREFIX,
     content_type,
+    described,
     enter,
+    next_offset,
     topic_of,
     wanted_append,
     wanted_stream,

@@ -15,11 +15,17 @@ from typing import Any, Final
 import msgspec
 from litestar import Request, Response
 
-from seb_appliance.api.encoding.answers import JSON, RAW, Answer, Headers, produced_timing
+from seb_appliance.api.encoding.answers import (
+    JSON,
+    RAW,
+    Answer,
+    Headers,
+    format_time,
+    produced_timing,
+)
 from seb_appliance.api.encoding.parameters import read_query
 from seb_appliance.api.encoding.problems import error_of, is_for_admin, problem, problem_headers
 from seb_appliance.api.encoding.record_bodies import refuse_record_headers
-from seb_appliance.api.encoding.times import format_time
 from seb_appliance.api.openapi.parameters import Json, header, query
 from seb_appliance.api.openapi.shared import (
     BYTES,

@@ -6,8 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
-from seb_appliance.api.encoding.answers import Answer, json_answer
-from seb_appliance.api.encoding.times import format_time
+from seb_appliance.api.encoding.answers import Answer, format_time, json_answer
 from seb_appliance.api.openapi.parameters import header, query
 from seb_appliance.api.openapi.shared import BYTES, TIME, WRITE_ERRORS
 from seb_appliance.api.routes.route import (
@@ -21,7 +20,7 @@ from seb_appliance.api.routes.route import (
     route,
 )
 from seb_appliance.api.server.auth import AnyRequest, Call, enter, peer_address
-from seb_appliance.broker.topics.names import check_name
+from seb_appliance.broker.topics.names import check_topic_name
 from seb_appliance.errors import NotFoundError, TopicNotFoundError
 from seb_appliance.protocols.inlets.delivering import ROUTES as DELIVERING
 from seb_appliance.protocols.inlets.delivering import find, meta_challenge
@@ -141,7 +140,7 @@ async def list_inlets(ctx: RequestContext) -> object:
 )
 async def set_inlet(ctx: RequestContext) -> object:
     wanted: InletWanted = ctx.body
-    name, key = check_name(ctx.path["inlet"], "inlet"), ctx.call.key
+    name, key = check_topic_name(ctx.path["inlet"], "inlet"), ctx.call.key
     ctx.broker.authorize(key, "manage", wanted.topic)
     before = find(ctx)
     if before is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from seb_appliance.api.encoding.answers import format_time, parse_time
 from seb_appliance.api.encoding.formats import media_type, negotiate
 from seb_appliance.api.encoding.parameters import (
     check_raw_path,
@@ -14,7 +15,6 @@ from seb_appliance.api.encoding.parameters import (
     read_query,
     size_bytes,
 )
-from seb_appliance.api.encoding.times import format_time, parse_time
 from seb_appliance.broker.values import From
 from seb_appliance.errors import (
     BadNameError,

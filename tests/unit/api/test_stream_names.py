@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from seb_appliance.broker.topics.names import check_topic_name
 from seb_appliance.errors import BadNameError
-from seb_appliance.protocols.durable_streams.headers import path_of, topic_of
+from seb_appliance.protocols.durable_streams.wire import path_of, topic_of
 
 PARTS = st.text("abAB019_-.~:@!$&'()*+,;=", min_size=1, max_size=8)
 PATHS = st.lists(PARTS, min_size=1, max_size=4).map("/".join)

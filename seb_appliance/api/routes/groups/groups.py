@@ -14,7 +14,7 @@ import msgspec
 
 from seb_appliance import limits
 from seb_appliance.api.encoding import parameters
-from seb_appliance.api.encoding.times import format_time
+from seb_appliance.api.encoding.answers import format_time
 from seb_appliance.api.openapi.parameters import query
 from seb_appliance.api.openapi.shared import (
     REMOVAL_ERRORS,

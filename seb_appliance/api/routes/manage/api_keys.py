@@ -8,8 +8,8 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from seb_appliance import limits, quantities
+from seb_appliance.api.encoding.answers import AwareTime, format_time, to_us
 from seb_appliance.api.encoding.parameters import duration_ms
-from seb_appliance.api.encoding.times import AwareTime, format_time, to_us
 from seb_appliance.api.openapi.shared import REMOVAL_ERRORS, TIME, WRITE_ERRORS
 from seb_appliance.api.routes.records.many import (
     patterns_of,

@@ -8,8 +8,7 @@ from typing import Final
 
 import msgspec
 
-from seb_appliance.api.encoding.answers import JSON, json_answer
-from seb_appliance.api.encoding.times import format_time
+from seb_appliance.api.encoding.answers import JSON, format_time, json_answer
 from seb_appliance.api.openapi.parameters import PATTERN
 from seb_appliance.api.openapi.shared import REMOVAL_ERRORS, WRITE_ERRORS
 from seb_appliance.api.routes.records.reading import encoded

@@ -20,6 +20,7 @@ from seb_appliance.api.encoding.answers import (
     RAW,
     Answer,
     Headers,
+    format_time,
     json_line,
 )
 from seb_appliance.api.encoding.formats import Encoding, answer_format, negotiate
@@ -32,7 +33,6 @@ from seb_appliance.api.encoding.record_encoding import (
     ndjson_parts,
     records,
 )
-from seb_appliance.api.encoding.times import format_time
 from seb_appliance.api.encoding.trace_context import RequestTrace
 from seb_appliance.api.openapi.parameters import CONSUME_OR_FOLLOW, VALUES
 from seb_appliance.api.openapi.shared import (

@@ -15,10 +15,9 @@ from msgspec import UNSET, UnsetType
 
 from seb_appliance import limits
 from seb_appliance.api.encoding import conditions, parameters
-from seb_appliance.api.encoding.answers import JSON, RAW, Answer, Headers, json_line
+from seb_appliance.api.encoding.answers import JSON, RAW, Answer, Headers, format_time, json_line
 from seb_appliance.api.encoding.formats import negotiate
 from seb_appliance.api.encoding.record_encoding import VALUE_SHAPES, RecordOut, records
-from seb_appliance.api.encoding.times import format_time
 from seb_appliance.api.openapi.parameters import (
     RECORD_KEY,
     SAFE_APPEND,

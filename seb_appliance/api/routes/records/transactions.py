@@ -8,7 +8,7 @@ from typing import Annotated, Final
 import msgspec
 
 from seb_appliance import limits
-from seb_appliance.api.encoding.answers import Answer, Headers, json_answer
+from seb_appliance.api.encoding.answers import Answer, Headers, format_time, json_answer
 from seb_appliance.api.encoding.conditions import idempotency_key, stamp
 from seb_appliance.api.encoding.record_bodies import refuse_record_headers
 from seb_appliance.api.encoding.record_json import (
@@ -18,7 +18,6 @@ from seb_appliance.api.encoding.record_json import (
     decode_counted,
     to_columns,
 )
-from seb_appliance.api.encoding.times import format_time
 from seb_appliance.api.encoding.trace_context import keep_traceparent
 from seb_appliance.api.openapi.parameters import CONTENT_ENCODING, IDEMPOTENCY_KEY, TIMEOUT
 from seb_appliance.api.openapi.shared import (

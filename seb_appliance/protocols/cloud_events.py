@@ -1,26 +1,36 @@
-"""CloudEvents 1.0 in HTTP requests, as records: binary, structured and batched mode.
+"""CloudEvents 1.0 in HTTP: requests in binary, structured and batched mode, answers in JSON.
 
 A record is stored as other protocols bind it: its value is the event's data, and its headers are
 `ce_<attribute>` for each attribute, `content-type` for `datacontenttype`. So nothing of an event
-is lost, and a reader who knows nothing of CloudEvents finds the plain data.
+is lost, and a reader that knows no CloudEvents finds the plain data.
+
+What came as an event goes out as the same event. Any other record becomes one: its id is topic id
+and offset, its source the topic's path, its type `seb.record`, or `seb.tombstone`.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Any, Final, Literal
 from urllib.parse import unquote_to_bytes
 
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 from seb_appliance import limits
-from seb_appliance.api.encoding.formats import media_type
-from seb_appliance.api.encoding.record_json import bad_json, check_utf8, count_one, decode_counted
-from seb_appliance.api.encoding.times import parse_time
-from seb_appliance.broker.values import NewRecords, check_key, pack_headers
+from seb_appliance.api.encoding.answers import EVENT, EVENTS, format_time, parse_time
+from seb_appliance.api.encoding.formats import AnswerFormat, BodyFormat, media_type
+from seb_appliance.api.encoding.record_json import (
+    bad_json,
+    check_utf8,
+    compact_json,
+    count_one,
+    decode_counted,
+    text_of,
+)
+from seb_appliance.broker.values import BatchSlice, NewRecords, ReadResult, check_key, pack_headers
 from seb_appliance.errors import (
     BadCloudEventError,
     BadJsonError,
@@ -289,3 +299,114 @@ def _checked(
     except ValueError as error:
         raise BadCloudEventError(f"{where}: time: {error}.") from error
     return CloudEvent(attributes, content_type, data)
+
+
+_RECORDS_AT_ONCE: Final = 256  # about a millisecond
+_BYTES_AT_ONCE: Final = 256 * 1024
+_encode: Final = msgspec.json.Encoder().encode
+_unpack: Final = msgspec.msgpack.Decoder(dict[str, bytes]).decode
+
+
+def event_parts(result: ReadResult) -> Iterator[bytes]:
+    """A list of events, in parts that are made when they are asked for."""
+    opening = b"["
+    for piece in result.slices:
+        mean_bytes = piece.batch.header.inflated_bytes // piece.batch.header.count + 1
+        at_once = max(1, min(_RECORDS_AT_ONCE, _BYTES_AT_ONCE // mean_bytes))
+        for begin in range(piece.begin, piece.end, at_once):
+            end = min(begin + at_once, piece.end)
+            yield opening + _encode([_event(result, piece, i) for i in range(begin, end)])[1:-1]
+            opening = b","
+    yield b"[]\n" if opening == b"[" else b"]\n"
+
+
+def one_event(result: ReadResult) -> bytes:
+    """The first record of the result, of which there is one."""
+    return _encode(_event(result, result.slices[0], result.slices[0].begin)) + b"\n"
+
+
+def _event(result: ReadResult, piece: BatchSlice, i: int) -> dict[str, Any]:
+    columns = piece.batch.columns
+    packed = None if columns.headers is None else columns.headers.get(i)
+    headers = _unpack(packed) if packed else {}
+    event = _stored_attributes(headers)
+    if event is None:
+        event = _made_attributes(result, piece, i)
+    value = columns.values.get(i)
+    if value:
+        content_type = text_of(headers.get(CONTENT_TYPE_HEADER, b"")) or None
+        if content_type is None and HEADER_PREFIX + "id" not in headers:
+            content_type = _guessed(value)
+        if content_type is not None:
+            event["datacontenttype"] = content_type
+        _set_data(event, value, content_type)
+    return event
+
+
+def _stored_attributes(headers: dict[str, bytes]) -> dict[str, Any] | None:
+    """None when the record is not whole as an event."""
+    attributes: dict[str, Any] = {}
+    for header, content in headers.items():
+        name = header.removeprefix(HEADER_PREFIX)
+        text = text_of(content)
+        if name != header and text and ATTRIBUTE.fullmatch(name):
+            attributes[name] = text
+    for name in ("data", "datacontenttype"):  # somebody else's: an event has none
+        attributes.pop(name, None)
+    whole = all(name in attributes for name in REQUIRED) and attributes["specversion"] == "1.0"
+    return attributes if whole else None
+
+
+def _made_attributes(result: ReadResult, piece: BatchSlice, i: int) -> dict[str, Any]:
+    columns = piece.batch.columns
+    event: dict[str, Any] = {
+        "specversion": "1.0",
+        "id": f"{result.topic_id}-{piece.batch.offsets()[i]}",
+        "source": f"/v1/topics/{result.topic}",
+        "type": "seb.tombstone" if columns.values.is_null(i) else "seb.record",
+        "time": format_time(columns.timestamps_us[i]),
+    }
+    key = None if columns.keys is None else columns.keys.get(i)
+    text = text_of(key or b"")
+    if text:
+        event["partitionkey"] = text
+    return event
+
+
+def _guessed(value: bytes) -> str:
+    """The content type of a value that nobody gave one."""
+    if _as_json(value) is not None:
+        return "application/json"
+    return "application/octet-stream" if text_of(value) is None else "text/plain; charset=utf-8"
+
+
+def _set_data(event: dict[str, Any], value: bytes, content_type: str | None) -> None:
+    if content_type is not None and is_json(content_type):
+        parsed = _as_json(value)
+        if parsed is not None:
+            event["data"] = parsed
+            return
+    elif content_type is not None:
+        text = text_of(value)
+        if text is not None:
+            event["data"] = text
+            return
+    event["data_base64"] = value
+
+
+def _as_json(value: bytes) -> Raw | None:
+    """None for what is no JSON, and for `null`, which would say that there is no data."""
+    compact = compact_json(value)
+    return None if compact is None or compact == b"null" else Raw(compact)
+
+
+FORMATS: Final = (
+    BodyFormat(
+        media_types=(STRUCTURED, BATCHED),
+        header_prefix=b"ce-",
+        mode_of=mode_of,
+        parse=parse_records,
+    ),
+    AnswerFormat(media_type=EVENTS, page=event_parts),
+    AnswerFormat(media_type=EVENT, one=one_event),
+)
