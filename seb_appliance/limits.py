@@ -19,6 +19,7 @@ RECORD_KEY_BYTES_MAX: Final = 64 * KIB
 RECORD_HEADERS_MAX: Final = 32
 RECORD_HEADERS_BYTES_MAX: Final = 16 * KIB
 RECORDS_PER_REQUEST_MAX: Final = 10_000
+PUSH_BYTES_MAX: Final = 4 * MIB  # of a push protocol; a parsed one takes 50 times as much
 POINTER_TOKENS_MAX: Final = 16  # of a JSON Pointer to a record key or timestamp
 RECORDS_IN_BATCHES_MAX: Final = 100_000  # of a request that sends record batches: columns
 

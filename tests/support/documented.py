@@ -12,7 +12,7 @@ from seb_appliance.ops.serve.protocols import openapi_json
 
 DOCUMENT = msgspec.json.decode(openapi_json())
 _PATHS = [(re.compile(re.sub(r"\{[a-z_]+\}", "[^/]+", path)), path) for path in DOCUMENT["paths"]]
-TEXT = "text/plain; charset=utf-8"
+PROBLEM = "application/problem+json"
 PROBLEM_MEMBERS = set(DOCUMENT["components"]["schemas"]["Problem"]["required"])
 
 
@@ -26,23 +26,24 @@ async def check_documented(response: httpx2.Response) -> None:
     item = {} if path is None or response.status_code == 405 else DOCUMENT["paths"][path]
     replies = item.get(method, {}).get("responses")
     if response.status_code >= 400:
-        check_problem(response, in_text=_refuses_in_text(replies or {}))
+        check_problem(response, _media_of_errors(replies or {}))
     if replies is None:
         return
     where = f"{request.method} {path} → {response.status_code}"
     assert str(response.status_code) in replies, f"{where} is not documented"
     content = replies[str(response.status_code)].get("content", {})
     named = response.headers.get("content-type", "").split(";")[0]
-    check_last_line(response, path or "", in_text=_refuses_in_text(replies))
+    check_last_line(response, path or "", theirs=_media_of_errors(replies) != [PROBLEM])
     known = named in content or "*/*" in content or not content
     assert known, f"{where} {named} is not documented"
-    if named == "application/problem+json" and request.method != "HEAD":
+    if named == PROBLEM and request.method != "HEAD":
         code = response.json()["code"]
         assert code in content[named]["examples"], f"{where} {code} is not documented"
 
 
-def _refuses_in_text(replies: dict[str, Any]) -> bool:
-    return "text/plain" in replies.get("400", {}).get("content", {})
+def _media_of_errors(replies: dict[str, Any]) -> list[str]:
+    """Problem documents, or what another protocol answers."""
+    return list(replies.get("400", {}).get("content", {})) or [PROBLEM]
 
 
 def check_headers(response: httpx2.Response) -> None:
@@ -53,21 +54,21 @@ def check_headers(response: httpx2.Response) -> None:
     assert "cache-control" in response.headers
 
 
-def check_last_line(response: httpx2.Response, path: str, *, in_text: bool) -> None:
+def check_last_line(response: httpx2.Response, path: str, *, theirs: bool) -> None:
     """A shell's prompt stands on a line of its own, but where another protocol says every byte."""
     named = response.headers.get("content-type", "").split(";")[0]
-    theirs = in_text or (path.startswith("/v1/stream/") and response.status_code < 400)
+    theirs = theirs or (path.startswith("/v1/stream/") and response.status_code < 400)
     if response.content and named.endswith("json") and not theirs:
         assert response.content.endswith(b"\n"), response.url
         assert not response.content.endswith(b"\n\n"), response.url
 
 
-def check_problem(response: httpx2.Response, *, in_text: bool) -> None:
-    assert response.headers["content-type"] == (TEXT if in_text else "application/problem+json")
+def check_problem(response: httpx2.Response, media: list[str]) -> None:
+    assert response.headers["content-type"].split(";")[0] in media
     if response.request.method == "HEAD":
         return
-    if in_text:
-        assert response.text
+    if media != [PROBLEM]:
+        assert response.content
     else:
         check_members(response)
     if response.status_code == 401:

@@ -85,7 +85,7 @@ MAY_USE = {
     "storage": {"backports", "boto3", "botocore", "crc32c", "msgspec", "types_boto3_s3", "urllib3"},
     "state": {"aiosqlite", "alembic", "crc32c", "msgspec", "sqlalchemy"},
     "api": {"backports", "crc32c", "httptools", "litestar", "msgspec", "uvicorn"},
-    "protocols": {"crc32c", "litestar", "msgspec"},
+    "protocols": {"cramjam", "crc32c", "google", "litestar", "msgspec", "opentelemetry"},
     "ui": {"jinja2", "litestar", "markupsafe", "msgspec"},
     "settings": set(),
     "ops.cost": {"msgspec"},

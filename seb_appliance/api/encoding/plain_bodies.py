@@ -143,7 +143,7 @@ class BodyReader:
             raise UnsupportedMediaTypeError(
                 f"{named[:100]!r} has no items; body=value stores the whole body as one record."
             )
-        return _items(body, named)
+        return items(body, named)
 
 
 def read_plain(body: bytes, reader: BodyReader, headers: dict[bytes, bytes]) -> NewRecords:
@@ -163,7 +163,7 @@ def _pointer(query: Mapping[str, str], name: str) -> str | None:
     return text
 
 
-def _items(body: bytes, named: str) -> list[bytes]:
+def items(body: bytes, named: str) -> list[bytes]:
     """Members of an array, or documents in a row. Raises BadJsonError, RequestTooLargeError."""
     check_utf8(body)
     if named == _JSON_SEQUENCE or body.startswith(_RECORD_SEPARATOR):

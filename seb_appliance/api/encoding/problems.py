@@ -86,11 +86,14 @@ def answer_exception(request: Request[Any, Any, Any], exception: Exception) -> R
     """The exception handler of all routes, unless a protocol has its own."""
     error = error_of(request, exception)
     body = problem_body(error, _request_id(request), to_admin=is_for_admin(request))
+    return answer_error_as(error, CONTENT_TYPE.decode(), body)
+
+
+def answer_error_as(error: SebError, media_type: str, body: bytes) -> Response[bytes]:
+    """The error in words of another protocol, with our status and headers."""
     headers = {name.decode(): value.decode() for name, value in problem_headers(error)}
     del headers["content-type"]  # Litestar wants it apart
-    return Response(
-        body, status_code=error.status, headers=headers, media_type=CONTENT_TYPE.decode()
-    )
+    return Response(body, status_code=error.status, headers=headers, media_type=media_type)
 
 
 def error_of(request: Request[Any, Any, Any], exception: Exception) -> SebError:

@@ -17,8 +17,6 @@ from seb_appliance.api.openapi.parameters import Json
 from seb_appliance.api.routes.route import Content, Route
 from seb_appliance.errors import SebError
 
-_TEXT: Final[Json] = {"text/plain": {"schema": {"type": "string"}}}
-
 DESCRIPTION: Final = """\
 Records go in by POST and are acknowledged once the bucket has them; they come out by GET, at \
 offsets that never change.
@@ -134,9 +132,15 @@ def _responses(route: Route) -> Json:
     for status, codes in sorted(by_status.items()):
         responses[str(status)] = {
             "description": f"{http.HTTPStatus(status).phrase}: {', '.join(sorted(codes))}",
-            "content": _TEXT if route.text_errors else _problems(sorted(codes)),
+            "content": _error_content(route, sorted(codes)),
         }
     return responses
+
+
+def _error_content(route: Route, codes: list[str]) -> Json:
+    text = {"schema": {"type": "string"}}
+    theirs = {named: text if named == "text/plain" else {} for named in route.error_media}
+    return theirs or _problems(codes)
 
 
 def _problems(codes: list[str]) -> Json:

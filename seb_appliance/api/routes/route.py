@@ -201,7 +201,7 @@ class Route:
     api_key: bool = True
     authenticate: Callable[[AnyRequest, Services, frozenset[str]], Call] | None = None
     refuses: bool = True  # headers that ask for a promise which the route does not give
-    text_errors: bool = False  # errors are plain text and no problem documents
+    error_media: Sequence[str] = ()  # of errors that are no problem documents
 
     @cached_property
     def all_parameters(self) -> list[Json]:

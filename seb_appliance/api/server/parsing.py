@@ -58,6 +58,17 @@ class Parser:
         """
         if len(body) <= limits.PARSED_AT_ONCE_BYTES:
             return function(body, *args, **kwargs)
+        return await self.parse_apart(owner, function, body, *args, **kwargs)
+
+    async def parse_apart(
+        self,
+        owner: str,
+        function: Callable[Concatenate[bytes, P], T],
+        body: bytes,
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> T:
+        """As `parse`, for small bodies, too, that take long or need large packages."""
         child = self._short if len(body) <= limits.PARSED_SOON_BYTES else self._long
         is_result, value = await child.ask(owner, (function, args, kwargs), body)
         self.parsed += 1

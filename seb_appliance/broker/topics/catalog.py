@@ -164,8 +164,7 @@ class Catalog:
         if not self._writers or self._writers[-1][1:] != (header.epoch, header.writer_id):
             self._writers.append((header.seq, header.epoch, header.writer_id))
         self.untidied.add(header.seq, header.length, header.created_us)
-        changed: list[Topic] = []
-        unsettled: list[Topic] = []
+        changed, unsettled = list[Topic](), list[Topic]()
         self.producers.forget_idle(header.created_us)
         for operation in entry.contents.operations:
             match operation:

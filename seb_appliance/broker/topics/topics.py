@@ -79,6 +79,13 @@ class Topics:
         topic = self._catalog.find(name)
         return "envelope" if topic is None else topic.settings.body or "envelope"
 
+    def record_bytes_of(self, name: str) -> int:
+        """How long a value may be; also of a topic that will be made by its first append."""
+        topic = self._catalog.find(name)
+        effective = self.with_defaults(TopicSettings() if topic is None else topic.settings)
+        assert effective.max_record_bytes is not None
+        return effective.max_record_bytes
+
     def effective(self, settings: TopicSettings) -> TopicSettings:
         """As `with_defaults`. Raises BadRequestError for a setting out of its range."""
         self._settings.check(settings)

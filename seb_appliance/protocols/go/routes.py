@@ -24,7 +24,13 @@ from seb_appliance.api.encoding.answers import (
     produced_timing,
 )
 from seb_appliance.api.encoding.parameters import read_query
-from seb_appliance.api.encoding.problems import error_of, is_for_admin, problem, problem_headers
+from seb_appliance.api.encoding.problems import (
+    answer_error_as,
+    error_of,
+    is_for_admin,
+    problem,
+    problem_headers,
+)
 from seb_appliance.api.encoding.record_bodies import refuse_record_headers
 from seb_appliance.api.openapi.parameters import Json, header, query
 from seb_appliance.api.openapi.shared import (
@@ -103,9 +109,7 @@ def answer_in_text(request: Request[Any, Any, Any], exception: Exception) -> Res
     """The exception handler of these routes."""
     error = error_of(request, exception)
     body = text_of(error, to_admin=is_for_admin(request))
-    headers = {name.decode(): value.decode() for name, value in text_headers(error)}
-    del headers["content-type"]  # Litestar wants it apart, and adds the charset
-    return Response(body, status_code=error.status, headers=headers, media_type="text/plain")
+    return answer_error_as(error, "text/plain", body)  # Litestar adds the charset
 
 
 _NEWEST: Final = ReadRequest(start=From(latest=True), max_records=1, max_bytes=1)
@@ -179,7 +183,7 @@ def _enter(request: AnyRequest, services: Services, known: frozenset[str]) -> Ca
         )
     },
     errors=(*WRITE_ERRORS, RecordTooLargeError, TopicNotFoundError),
-    text_errors=True,
+    error_media=["text/plain"],
     authenticate=_enter,
 )
 async def add_records(ctx: RequestContext) -> object:
@@ -243,7 +247,7 @@ def _append_headers(durability: str, timing: bytes) -> Headers:
         206: Reply(description="The offset did not come in time", content=_MULTIPART),
     },
     errors=_FIRST_USE,
-    text_errors=True,
+    error_media=["text/plain"],
     authenticate=_enter,
 )
 async def get_records(ctx: RequestContext) -> object:
@@ -277,7 +281,7 @@ async def get_records(ctx: RequestContext) -> object:
         )
     },
     errors=(*READ_ERRORS, RecordNotFoundError),
-    text_errors=True,
+    error_media=["text/plain"],
     authenticate=_enter,
 )
 async def get_record(ctx: RequestContext) -> object:
@@ -311,7 +315,7 @@ async def get_record(ctx: RequestContext) -> object:
         )
     },
     errors=_FIRST_USE,
-    text_errors=True,
+    error_media=["text/plain"],
     authenticate=_enter,
 )
 async def get_topic(ctx: RequestContext) -> object:

@@ -5,22 +5,25 @@ from __future__ import annotations
 import asyncio
 import hmac
 import logging
-from typing import Any, Final
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from seb_appliance.api.encoding.answers import JSON, Answer, Headers
 from seb_appliance.api.encoding.conditions import stamp
-from seb_appliance.api.encoding.parameters import read_headers
+from seb_appliance.api.encoding.parameters import read_headers, read_query
 from seb_appliance.api.encoding.record_bodies import parse_plain
 from seb_appliance.api.openapi.shared import BYTES, DURABILITY_HEADER, SAFE_APPEND_ERRORS
 from seb_appliance.api.routes.records.produce import PRODUCED, Produced, produced
 from seb_appliance.api.routes.route import Content, Reply, RequestContext, Route, json_body, route
+from seb_appliance.api.server.app import Protocol
 from seb_appliance.api.server.auth import BY_PROXY_STATE, Call, let_in, look_again, peer_address
 from seb_appliance.api.server.bodies import content_encoding, inflate, read_body
 from seb_appliance.broker.append.appends import NO_CONDITIONS, Conditions
 from seb_appliance.broker.shares import Reservation
-from seb_appliance.broker.values import ApiKeyView, Appended
+from seb_appliance.broker.values import ApiKeyView, Appended, NewRecords
 from seb_appliance.errors import (
     BadJsonError,
     NotFoundError,
@@ -31,6 +34,7 @@ from seb_appliance.errors import (
 )
 from seb_appliance.protocols.inlets.inlets import KIND, Inlet, Outcome, inlet_of
 from seb_appliance.protocols.inlets.verifying import Delivery, check, refused
+from seb_appliance.protocols.push.pushing import Push, Sent, answer_error, bounds_of, operation_id
 
 _log = logging.getLogger(__name__)
 _admitting: Final[set[asyncio.Task[Appended]]] = set()  # answered before they are stored
@@ -43,7 +47,7 @@ def find(ctx: RequestContext) -> Inlet | None:
     return None if row is None else inlet_of(row)
 
 
-async def deliver(ctx: RequestContext) -> object:
+async def deliver(push: Push | None, ctx: RequestContext) -> object:
     """Authorizes before work, but a signature is over the whole body: until it is verified, the
     body takes the share of the sender's address, not of the inlet."""
     inlet, scope = find(ctx), ctx.request.scope
@@ -67,7 +71,7 @@ async def deliver(ctx: RequestContext) -> object:
         challenge = _slack_challenge(inlet, body)
         if challenge is not None:
             return challenge
-        return await _store(ctx, inlet, body, headers, reservation)
+        return await _store(push, ctx, inlet, body, headers, reservation)
     except SebError as error:
         _note(ctx, inlet, error.status, 0, _reason(error))
         raise
@@ -98,26 +102,70 @@ def _verify(
     let_in(scope, ctx.broker.access, inlet.key, again)
 
 
+class _Parsed(NamedTuple):
+    """What a body holds. `answer`: to the sender, when it is stored; None: there was no record."""
+
+    records: NewRecords
+    conditions: Conditions
+    answer: Callable[[Appended | None], Answer]
+
+
+async def _parsed(
+    push: Push | None,
+    ctx: RequestContext,
+    inlet: Inlet,
+    body: bytes,
+    headers: dict[bytes, bytes],
+    reservation: Reservation,
+) -> _Parsed:
+    parser, owner = ctx.options.parser, inlet.key.api_key_id
+    if push is not None:
+        query = read_query(ctx.request.scope["query_string"], push.query)
+        bounds = bounds_of(ctx, inlet.settings.topic)
+        sent = Sent(headers, query, ctx.path)
+        pushed = await push.parse(parser, owner, body, sent, reservation, bounds)
+        return _Parsed(
+            pushed.records(),
+            NO_CONDITIONS,
+            lambda appended: push.answer(appended, pushed, sent),
+        )
+    records = await parse_plain(parser, owner, inlet.reader, body, headers)
+    conditions = await _conditions(inlet, body, headers)
+
+    def answer(appended: Appended | None) -> Answer:
+        assert appended is not None, "a plain body has a record, or is refused"
+        _, answered, text = produced(appended, conditions)
+        return Answer(200, answered, text, failpoints=ctx.options.failpoints)
+
+    return _Parsed(records, conditions, answer)
+
+
 async def _store(
+    push: Push | None,
     ctx: RequestContext,
     inlet: Inlet,
     body: bytes,
     headers: dict[bytes, bytes],
     reservation: Reservation,
 ) -> object:
-    owner, address = inlet.key.api_key_id, peer_address(ctx.request.scope)
-    records = await parse_plain(ctx.options.parser, owner, inlet.reader, body, headers)
-    conditions = await _conditions(inlet, body, headers)
+    parsed = await _parsed(push, ctx, inlet, body, headers, reservation)
     look_again(ctx.request.scope)
-    held, count = reservation.handed_over(), len(records.values)
+    count = len(parsed.records.values)
+    if not count:
+        return parsed.answer(None)
     work = ctx.broker.appends.append(
-        inlet.key, inlet.settings.topic, records, held, None, conditions, address=address
+        inlet.key,
+        inlet.settings.topic,
+        parsed.records,
+        reservation.handed_over(),
+        None,
+        parsed.conditions,
+        address=peer_address(ctx.request.scope),
     )
     if inlet.settings.answer == "stored":
         appended = await work
         _note(ctx, inlet, 200, count, "repeated" if appended.replayed else "stored")
-        _, answered, text = produced(appended, conditions)
-        return Answer(200, answered, text, failpoints=ctx.options.failpoints)
+        return parsed.answer(appended)
     task = asyncio.create_task(work, name=f"inlet {inlet.name}")
     _admitting.add(task)
     task.add_done_callback(lambda done: _admitted(ctx, inlet, count, done))
@@ -194,39 +242,53 @@ def _note(ctx: RequestContext, inlet: Inlet | None, status: int, records: int, d
         inlet.outcomes.append(Outcome(at_us, address, status, records, detail[:300]))
 
 
-def _declared(path: str, operation_id: str) -> Route:
-    return route(
-        "POST",
-        path,
-        operation_id,
-        tag="Inlets",
-        summary="Deliver to an inlet",
-        description="The body is read as the inlet says, and stored in its topic. A delivery that "
-        "cannot be verified is answered with 401, and so is one to an inlet that does not exist. "
-        "A delivery that was stored before, by its name, is answered as the first time.",
-        body={"*/*": Content(schema=BYTES)},
-        body_required=False,
-        replies={
-            200: Reply(
-                description="Stored",
-                content=json_body(Produced, PRODUCED) | {"text/plain": Content(schema=BYTES)},
-                headers=DURABILITY_HEADER,
-            ),
-            202: Reply(description="Admitted, not stored yet", headers=DURABILITY_HEADER),
-        },
-        errors=(
-            *SAFE_APPEND_ERRORS,
-            BadJsonError,
-            UnauthenticatedError,
-            NotFoundError,
-            QuotaExceededError,
-            ShareExceededError,
-        ),
-        api_key=False,
-    )(deliver)
+_ERRORS: Final = (
+    *SAFE_APPEND_ERRORS,
+    BadJsonError,
+    UnauthenticatedError,
+    NotFoundError,
+    QuotaExceededError,
+    ShareExceededError,
+)
+_STORED: Final = Reply(
+    description="Stored",
+    content=json_body(Produced, PRODUCED) | {"text/plain": Content(schema=BYTES)},
+    headers=DURABILITY_HEADER,
+)
+_ADMITTED: Final = Reply(description="Admitted, not stored yet", headers=DURABILITY_HEADER)
+_PLAIN: Final[Mapping[str, Any]] = {
+    "summary": "Deliver to an inlet",
+    "description": "The body is read as the inlet says, and stored in its topic. A delivery that "
+    "cannot be verified is answered with 401, and so is one to an inlet that does not exist. "
+    "A delivery that was stored before, by its name, is answered as the first time.",
+    "body": {"*/*": Content(schema=BYTES)},
+    "replies": {200: _STORED, 202: _ADMITTED},
+}
 
 
-ROUTES: Final = [
-    _declared("/v1/inlets/{inlet}", "deliver"),
-    _declared("/v1/inlets/{inlet}/{secret}", "deliverWithSecret"),
-]
+def _routes(push: Push | None, path: str, name: str) -> list[Route]:
+    """With the secret in the path, and without."""
+    documented = _PLAIN if push is None else push.documented()
+    return [
+        route(
+            "POST",
+            f"/v1/inlets/{{inlet}}{secret}{path}",
+            f"deliver{name}{suffix}",
+            tag="Inlets",
+            body_required=False,
+            decodes=False,
+            errors=_ERRORS,
+            api_key=False,
+            **documented,
+        )(partial(deliver, push))
+        for secret, suffix in (("", ""), ("/{secret}", "WithSecret"))
+    ]
+
+
+def deliveries(push: Push) -> Protocol:
+    """The routes of a push protocol under the inlets."""
+    routes = [one for path in push.paths for one in _routes(push, path, operation_id(push, path))]
+    return Protocol(routes=routes, answer_error=partial(answer_error, push))
+
+
+ROUTES: Final = _routes(None, "", "")
