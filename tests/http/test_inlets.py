@@ -7,11 +7,13 @@ import gzip
 import hashlib
 import hmac
 import json
+import re
 import time
 
 import pytest
 
 from seb_appliance import limits
+from tests.support.appliance import running_appliance
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -302,3 +304,44 @@ async def test_secrets_lie_encrypted_in_the_journal(seb):
     key_file = seb.appliance.settings.data / "secrets.key"
     assert key_file.stat().st_mode & 0o777 == 0o600
     assert hashlib.sha256(key_file.read_bytes()).digest()
+
+
+async def test_deliveries_are_counted_by_outcome(seb):
+    await make(seb, "counted")
+    before = await deliveries(seb)
+    await deliver(seb, "counted", **of_github())
+    await deliver(seb, "counted", **of_github())
+    await deliver(seb, "counted", **of_github(secret="another"))
+    await deliver(seb, "nobody", **of_github())
+    after = await deliveries(seb)
+    grown = {name: after[name] - before[name] for name in after if after[name] != before[name]}
+    assert grown == {"stored": 1, "repeated": 1, "unverified": 2}
+
+
+async def deliveries(seb):
+    text = (await seb.client.get("/metrics")).text
+    found = re.findall(r'^seb_inlet_deliveries_total\{outcome="(\w+)"\} (\d+)', text, re.MULTILINE)
+    return {outcome: int(float(count)) for outcome, count in found}
+
+
+async def test_a_bug_does_not_write_the_secret_of_a_path_into_the_log(seb, monkeypatch, caplog):
+    await make(seb, "logged", "path", secrets=["abcdefghijklmnop"])
+    monkeypatch.setattr(type(seb.appliance.broker.appends), "append", None)
+    answer = await ask(seb, "POST", "/v1/inlets/logged/abcdefghijklmnop", content=b"x")
+    assert answer.status_code == 500
+    assert "/v1/inlets/logged/…" in caplog.text
+    assert "abcdefghijklmnop" not in caplog.text
+
+
+async def test_a_start_says_which_secrets_cannot_be_decrypted(tmp_path, caplog):
+    bucket, data = f"file:{tmp_path}/bucket", tmp_path / "data"
+    async with running_appliance(data, bucket=bucket) as first:
+        await make(first, "lost")
+    (data / "secrets.key").unlink()
+    async with running_appliance(data, bucket=bucket) as again:
+        assert "The secrets of 1 inlets cannot be decrypted (lost)" in caplog.text
+        assert (await deliver(again, "lost", **of_github())).status_code == 503
+        assert "seb_inlets_without_secrets 1" in (await again.client.get("/metrics")).text
+        await make(again, "lost", status=200)
+        assert (await deliver(again, "lost", **of_github())).status_code == 200
+        assert "seb_inlets_without_secrets 0" in (await again.client.get("/metrics")).text

@@ -7,6 +7,7 @@ import re
 import runpy
 from collections.abc import Iterator
 from pathlib import Path
+from typing import get_args
 
 import click
 import pytest
@@ -17,6 +18,8 @@ from seb_appliance.cli import seb
 from seb_appliance.errors import SebError, StartError, StoreError
 from seb_appliance.ops.checks.findings import CODES
 from seb_appliance.ops.cost.prices import PROVIDERS
+from seb_appliance.protocols.inlets.inlets import InletWanted
+from seb_appliance.protocols.inlets.verifying import Scheme
 from seb_appliance.settings import SETTINGS, Setting
 
 ARCHITECTURE_LINES_MAX = 150
@@ -108,6 +111,14 @@ def test_every_metric_is_documented() -> None:
     assert len(documented) == len(set(documented))
 
 
+def test_the_page_of_inlets_names_every_setting_and_scheme() -> None:
+    page = DOCS["INLETS.md"]
+    settings = re.findall(r"^\| `(\w+)`", page.partition("## Schemes")[0], re.MULTILINE)
+    assert set(settings) == set(InletWanted.__struct_fields__)
+    schemes = page.partition("## Schemes")[2].partition("\n## ")[0]
+    assert re.findall(r"^\| `(\w+)`", schemes, re.MULTILINE) == list(get_args(Scheme))
+
+
 def test_the_dashboard_is_what_its_script_makes() -> None:
     script = ROOT / "docs" / "make_dashboard.py"
     made: str = runpy.run_path(str(script))["text"]()
@@ -145,7 +156,8 @@ def metrics() -> set[str]:
     """The names that the code exports."""
     found = set()
     package = ROOT / "seb_appliance"
-    for path in (*package.glob("broker/*.py"), package / "ops" / "serve" / "status.py"):
+    reports = (package / "ops/serve/status.py", package / "protocols/inlets/reporting.py")
+    for path in (*package.glob("broker/*.py"), *reports):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Constant) and re.fullmatch(r"seb_\w+", str(node.value)):
                 found.add(str(node.value))

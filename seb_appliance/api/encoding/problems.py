@@ -100,9 +100,14 @@ def error_of(request: Request[Any, Any, Any], exception: Exception) -> SebError:
     """What is to be told of an exception. What is not ours is a bug: logged here, told as one."""
     error = _as_seb_error(request, exception)
     if isinstance(error, InternalError):
-        where = f"request {_request_id(request)}: {request.method} {request.scope['path']}"
+        where = f"request {_request_id(request)}: {request.method} {_logged_path(request)}"
         _log.error("%s failed", where, exc_info=exception)
     return error
+
+
+def _logged_path(request: Request[Any, Any, Any]) -> str:
+    path, secret = request.scope["path"], request.scope.get("path_params", {}).get("secret")
+    return path.replace(f"/{secret}", "/…") if secret else path
 
 
 def is_for_admin(request: Request[Any, Any, Any]) -> bool:

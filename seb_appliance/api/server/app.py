@@ -7,8 +7,10 @@ be): request id, version, security headers, HEAD, and the check of the raw path.
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, cast
 
 from litestar import Litestar, Request, Response, Router
@@ -95,12 +97,15 @@ _ROUTES: Final[tuple[Route, ...]] = (
 @dataclass(frozen=True, kw_only=True)
 class Protocol:
     """What a protocol adds to the application. `answer_error`: the exception handler of its routes;
-    `plain` answers its plain requests; `path_prefix`: it checks the paths that begin so itself."""
+    `plain` answers its plain requests; `path_prefix`: it checks the paths that begin so itself;
+    `begin` runs once the broker is open; `samples` are its metrics."""
 
     routes: Sequence[Route]
     answer_error: Callable[[Request[Any, Any, Any], Exception], Response[bytes]]
     plain: PlainProtocol | None = None
     path_prefix: bytes | None = None
+    begin: Callable[[Broker, ApiOptions], None] = lambda _broker, _options: None
+    samples: Callable[[Broker, ApiOptions], Iterable[Sample]] = lambda _broker, _options: ()
 
     def router(self, services: Services) -> Router:
         return Router(
@@ -132,7 +137,19 @@ def create_app(
 ) -> Api:
     """The ASGI application. `pages` are no part of the API, and have errors of their own."""
     described = functools.cache(lambda: openapi(protocols))
-    services = Services(broker, options, status, costs, snapshot, samples, described)
+    measured: list[Callable[[], Iterable[Sample]]] = [
+        samples,
+        *(partial(one.samples, broker, options) for one in protocols),
+    ]
+    services = Services(
+        broker,
+        options,
+        status,
+        costs,
+        snapshot,
+        lambda: itertools.chain.from_iterable(one() for one in measured),
+        described,
+    )
     handlers: list[HTTPRouteHandler | Router] = [
         *(route.served(services) for route in _ROUTES),
         *(protocol.router(services) for protocol in protocols),

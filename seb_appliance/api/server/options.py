@@ -30,6 +30,9 @@ def random_up_to(most: int) -> int:
 class SecretBox(Protocol):
     """Encrypts secrets that are stored in the journal."""
 
+    def __hash__(self) -> int:
+        """What it has decrypted is remembered."""
+
     def seal(self, secret: str) -> str:
         """Raises ConfigurationError if there is no usable key."""
 

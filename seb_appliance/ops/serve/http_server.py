@@ -92,6 +92,8 @@ class HttpServer(uvicorn.Server):
             pages=[admin_page(appliance.broker, ui_options(appliance))],
             costs=lambda: cost(appliance.cost),
         )
+        for protocol in PROTOCOLS:
+            protocol.begin(appliance.broker, options)
         fast = partial(FastLaneProtocol, answers=self.plain_answers)
         super().__init__(
             uvicorn.Config(

@@ -7,7 +7,7 @@ import hmac
 import logging
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Literal, NamedTuple, get_args
 
 import msgspec
 
@@ -26,19 +26,24 @@ from seb_appliance.broker.shares import Reservation
 from seb_appliance.broker.values import ApiKeyView, Appended, NewRecords
 from seb_appliance.errors import (
     BadJsonError,
+    BadRequestError,
+    InternalError,
     NotFoundError,
     QuotaExceededError,
     SebError,
     ShareExceededError,
     UnauthenticatedError,
 )
-from seb_appliance.protocols.inlets.inlets import KIND, Inlet, Outcome, inlet_of
+from seb_appliance.protocols.inlets.inlets import KIND, Inlet, Outcome, inlet_of, secrets_of
 from seb_appliance.protocols.inlets.verifying import Delivery, check, refused
 from seb_appliance.protocols.push.pushing import Push, Sent, answer_error, bounds_of, operation_id
 
 _log = logging.getLogger(__name__)
 _admitting: Final[set[asyncio.Task[Appended]]] = set()  # answered before they are stored
 _challenge_decoder: Final = msgspec.json.Decoder(dict[str, Any])
+DeliveryOutcome = Literal["stored", "repeated", "unverified", "refused", "failed"]
+counts: Final[dict[DeliveryOutcome, int]] = dict.fromkeys(get_args(DeliveryOutcome), 0)
+_REPEATED: Final = "repeated"
 _NOT_SAID: Final = "The delivery could not be verified."
 
 
@@ -90,7 +95,7 @@ def _verify(
         raise refused("there is no such inlet")
     by_proxy = bool(scope["state"].get(BY_PROXY_STATE))
     delivery = Delivery(raw, headers, ctx.path.get("secret", ""), by_proxy)
-    secrets = [ctx.options.secret_box.open(one) for one in inlet.settings.secrets]
+    secrets = secrets_of(inlet.settings, ctx.options.secret_box)
     check(inlet.settings.verify, secrets, delivery, now_s)
 
     def again() -> ApiKeyView:
@@ -164,7 +169,7 @@ async def _store(
     )
     if inlet.settings.answer == "stored":
         appended = await work
-        _note(ctx, inlet, 200, count, "repeated" if appended.replayed else "stored")
+        _note(ctx, inlet, 200, count, _REPEATED if appended.replayed else "stored")
         return parsed.answer(appended)
     task = asyncio.create_task(work, name=f"inlet {inlet.name}")
     _admitting.add(task)
@@ -223,8 +228,8 @@ async def meta_challenge(ctx: RequestContext) -> object:
     """Meta verifies a URL by GET: the secret is `hub.verify_token`."""
     inlet, query = find(ctx), ctx.call.query
     token = query.get("hub.verify_token", "").encode()
-    secrets = inlet.settings.secrets if inlet is not None else ()
-    proofs = [ctx.options.secret_box.open(one).encode() for one in secrets]
+    secrets = secrets_of(inlet.settings, ctx.options.secret_box) if inlet is not None else ()
+    proofs = [secret.encode() for secret in secrets]
     fits = [hmac.compare_digest(token, proof) for proof in proofs]
     if inlet is None or inlet.settings.verify.scheme != "meta" or not any(fits):
         raise UnauthenticatedError(_NOT_SAID)
@@ -236,7 +241,18 @@ def _reason(error: SebError) -> str:
     return str(error.__cause__ or error)
 
 
+def _counted_as(status: int, detail: str) -> DeliveryOutcome:
+    if status == UnauthenticatedError.status:
+        return "unverified"
+    if status >= InternalError.status:
+        return "failed"
+    if status >= BadRequestError.status:
+        return "refused"
+    return "repeated" if detail == _REPEATED else "stored"
+
+
 def _note(ctx: RequestContext, inlet: Inlet | None, status: int, records: int, detail: str) -> None:
+    counts[_counted_as(status, detail)] += 1
     if inlet is not None:
         at_us, address = ctx.broker.clock.wall_us(), peer_address(ctx.request.scope)
         inlet.outcomes.append(Outcome(at_us, address, status, records, detail[:300]))

@@ -130,6 +130,13 @@ def inlet_of(row: DocumentRow) -> Inlet:
     return Inlet(row.name, stored, stored.reader(), key)
 
 
+@lru_cache(maxsize=limits.DOCUMENTS_MAX)
+def secrets_of(settings: StoredInlet, box: SecretBox) -> tuple[str, ...]:
+    """Decrypted, and remembered: decrypting for each delivery would take longer than an unknown
+    inlet does, and tell its name. Raises NotReadyError."""
+    return tuple(map(box.open, settings.secrets))
+
+
 def document_of(wanted: InletWanted, before: StoredInlet | None, box: SecretBox) -> str:
     """JSON to be stored. Raises BadRequestError for secrets that are missing or malformed."""
     members = {name: getattr(wanted, name) for name in InletSettings.__struct_fields__}
