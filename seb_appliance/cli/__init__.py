@@ -41,6 +41,10 @@ _COMMANDS: Final = {
         "Record keys of a topic with a key index: list, latest, history, delete.",
     ),
     "api-keys": ("api_keys", "API keys: list (the default), create, show, change, rotate, revoke."),
+    "inlets": (
+        "inlets",
+        "Inlets for webhooks and log shippers: list (the default), show, set, delete.",
+    ),
     "apply": ("apply", "Make topics, groups and API keys match FILE (- is stdin)."),
     "audit": ("status", "Show who did what to topics, groups and API keys, newest first."),
     "profiles": (

@@ -20,8 +20,10 @@ from seb_appliance.formats.api_key_members import Grant, Quotas
 from seb_appliance.formats.topic_settings import BodyShape
 from seb_appliance.protocols.inlets.verifying import HMAC_SCHEMES, Verify, check_secret
 
+_SECRETS_MAX: Final = 2  # the one of now, and the previous one
 KIND: Final = "inlet"  # of its documents
 _Text = Annotated[str, msgspec.Meta(min_length=1, max_length=1_000)]
+_Secrets = Annotated[tuple[_Text, ...], msgspec.Meta(min_length=1, max_length=_SECRETS_MAX)]
 # How long the sender waits for an answer, in ms, as its documentation says.
 _SENDER_WAITS_MS: Final = {"slack": 3_000, "github": 10_000, "shopify": 5_000}
 
@@ -85,9 +87,11 @@ class StoredInlet(InletSettings, frozen=True, kw_only=True):
 
 class InletWanted(InletSettings, frozen=True, kw_only=True):
     """An inlet to be made or changed. `secrets`: one, or two while they are rotated; an inlet that
-    exists keeps its own without them."""
+    exists keeps its own without them. `keep_previous`: the newest one of now stays valid beside the
+    one that is given."""
 
-    secrets: Annotated[tuple[_Text, ...], msgspec.Meta(min_length=1, max_length=2)] | None = None
+    secrets: _Secrets | None = None
+    keep_previous: bool = False
 
 
 _decoder: Final = msgspec.json.Decoder(StoredInlet)
@@ -144,5 +148,11 @@ def document_of(wanted: InletWanted, before: StoredInlet | None, box: SecretBox)
         raise BadRequestError("A new inlet needs a secret.")
     for secret in wanted.secrets or ():
         check_secret(wanted.verify, secret)
-    sealed = tuple(map(box.seal, wanted.secrets)) if wanted.secrets else before.secrets  # type: ignore[union-attr]
+    kept = () if before is None else before.secrets
+    if wanted.secrets is None:
+        sealed = kept
+    else:
+        sealed = tuple(map(box.seal, wanted.secrets))
+        if wanted.keep_previous:
+            sealed = (*sealed, *kept)[:_SECRETS_MAX]
     return _encoder.encode(StoredInlet(**members, secrets=sealed)).decode()

@@ -1,0 +1,213 @@
+"""`seb inlets …`: URLs for senders that cannot carry an API key."""
+
+from __future__ import annotations
+
+import base64
+import secrets as random_numbers
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from seb_appliance import limits
+from seb_appliance.cli.connection import HttpClient
+from seb_appliance.cli.errors import AnswerError
+from seb_appliance.cli.options import (
+    Json,
+    ListsByDefault,
+    Result,
+    ask,
+    file_option,
+    talks,
+    yes_option,
+)
+from seb_appliance.cli.output import moment, outline, table, tell
+from seb_appliance.errors import ConfigurationError, NotFoundError
+
+_UNSET: Final = "none"
+_STDIN: Final = "-"
+_SECRET_BYTES: Final = 32
+# Flags of `seb inlets set`, by the member of the API; docs/INLETS.md describes them.
+_MEMBERS: Final = {
+    "topic": "Where the records go.",
+    "body": "value, items or lines: how a body becomes records. [value]",
+    "key": "JSON Pointer to the record key, such as /user/id.",
+    "key_header": "Request header with the record key.",
+    "timestamp": "JSON Pointer to the time of a record.",
+    "keep_headers": "Request headers to store, separated by commas.",
+    "delivery_header": "Request header that identifies a delivery.",
+    "delivery": "JSON Pointer to the id of a delivery.",
+    "answer": "stored, or admitted: answer before the bucket has the records.",
+    "description": "What it is for.",
+}
+_VERIFY: Final = {
+    "scheme": "How the sender proves itself: github, stripe, slack, hmac, basic, path …",
+    "header": "Header of the signature or the secret (hmac, token, proxy).",
+    "algorithm": "sha1, sha256 or sha512 (hmac). [sha256]",
+    "encoding": "hex or base64 (hmac). [hex]",
+    "prefix": "Text before the signature or the secret (hmac, token, proxy).",
+    "user": "User name (basic).",
+    "tolerance_s": "Seconds that a signed time may be from now. [300]",
+}
+
+
+def _member_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    for name, text in reversed((_MEMBERS | _VERIFY).items()):
+        flag = f"--{name.replace('_', '-')}"
+        command = click.option(flag, name, metavar="TEXT", help=text)(command)
+    return command
+
+
+@click.group(cls=ListsByDefault)
+def inlets() -> None:
+    """Inlets for webhooks and log shippers: list (the default), show, set, delete."""
+
+
+@inlets.command("list")
+@talks
+def list_inlets(client: HttpClient) -> Result:
+    """List the inlets of the topics that the API key manages."""
+    answer = client.ask("GET", "inlets")
+    names = ("inlet", "topic", "scheme", "body", "answer", "secrets", "changed")
+    return Result(answer, lambda _: table(names, map(_row, answer["inlets"]), "no inlets"))
+
+
+def _row(inlet: Json) -> tuple[Any, ...]:
+    settings = inlet["settings"]
+    shown = settings.get("body", "value"), settings.get("answer", "stored")
+    scheme = settings["verify"]["scheme"]
+    changed = moment(inlet["changed"])
+    return inlet["inlet"], settings["topic"], scheme, *shown, inlet["secrets"], changed
+
+
+@inlets.command()
+@click.argument("inlet")
+@talks
+def show(client: HttpClient, inlet: str) -> Result:
+    """Show INLET, the URL for its sender, and its latest deliveries."""
+    found = client.ask("GET", "inlets", inlet)
+    return _result(client, found)
+
+
+def _result(client: HttpClient, inlet: Json, note: str = "") -> Result:
+    return Result(inlet, _outline(inlet, client.caller.endpoint.address), note=note)
+
+
+def _outline(inlet: Json, url: str) -> str:
+    settings = inlet["settings"]
+    verify = ", ".join(f"{name} {value}" for name, value in settings["verify"].items())
+    members = {
+        "inlet": inlet["inlet"],
+        "url": f"{url}{inlet['path']}",
+        "verify": verify,
+        **{name: _words(value) for name, value in settings.items() if name != "verify"},
+        "secrets": inlet["secrets"],
+        "changed": moment(inlet["changed"]),
+        **{name: inlet[name] for name in ("secret",) if name in inlet},
+    }
+    deliveries = table(
+        ("delivered", "from", "status", "records", "detail"),
+        [
+            (moment(one["at"]), one["address"], str(one["status"]), one["records"], one["detail"])
+            for one in inlet["deliveries"]
+        ],
+        "no deliveries since the appliance started",
+    )
+    return f"{outline(members)}\n\n{deliveries}"
+
+
+def _words(value: Any) -> Any:
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {one}" for name, one in value.items())
+    return ", ".join(value) if isinstance(value, list) else value
+
+
+@inlets.command("set")
+@click.argument("inlet")
+@_member_options
+@file_option(
+    "--secret-file",
+    "Read the secret from this file (- is stdin). A new inlet gets a random one without it.",
+)
+@click.option("--rotate", is_flag=True, help="The secret of now stays valid beside the new one.")
+@talks
+def set_inlet(
+    client: HttpClient, inlet: str, secret_file: Path | None, rotate: bool, **given: str | None
+) -> Result:
+    """Create INLET, or change what is named. A value of none removes a setting.
+
+    A new inlet needs --topic and --scheme. --rotate makes a random secret, or takes that of
+    --secret-file; the second --rotate drops the oldest one.
+    """
+    before = _existing(client, inlet)
+    if before is None and not (given["topic"] and given["scheme"]):
+        raise click.UsageError("a new inlet needs --topic and --scheme")
+    body: Json = {} if before is None else before["settings"]
+    verify = body.get("verify", {})
+    for name, text in given.items():
+        if text is not None:
+            _set(verify if name in _VERIFY else body, name, text)
+    body["verify"] = verify
+    secret = None if secret_file is None else _read_secret(secret_file)
+    is_random = secret is None and (before is None or rotate)
+    if is_random:
+        secret = _random_secret(verify.get("scheme", ""))
+    if secret is not None:
+        body |= {"secrets": [secret], "keep_previous": True} if rotate else {"secrets": [secret]}
+    made = client.ask("PUT", "inlets", inlet, body=body)
+    if is_random:
+        made["secret"] = secret
+    note = "Enter the URL and the secret at the sender. The secret is not shown again."
+    return _result(client, made, note if is_random else "")
+
+
+def _existing(client: HttpClient, inlet: str) -> Json | None:
+    try:
+        found: Json = client.ask("GET", "inlets", inlet)
+    except AnswerError as error:
+        if error.status != NotFoundError.status:
+            raise
+        return None
+    return found
+
+
+def _set(members: Json, name: str, text: str) -> None:
+    if text == _UNSET:
+        members.pop(name, None)
+    elif name == "keep_headers":
+        members[name] = [one.strip() for one in text.split(",")]
+    else:
+        members[name] = int(text) if name == "tolerance_s" and text.isdigit() else text
+
+
+def _read_secret(path: Path) -> str:
+    """The first line. Raises ConfigurationError."""
+    try:
+        with sys.stdin if str(path) == _STDIN else path.open(encoding="utf-8") as file:
+            secret = file.readline(limits.KIB).strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"cannot read {path} ({error})") from error
+    if not secret:
+        raise ConfigurationError(f"{path} holds no secret")
+    return secret
+
+
+def _random_secret(scheme: str) -> str:
+    if scheme in ("standard", "svix"):
+        return "whsec_" + base64.b64encode(random_numbers.token_bytes(_SECRET_BYTES)).decode()
+    return random_numbers.token_urlsafe(_SECRET_BYTES)
+
+
+@inlets.command()
+@click.argument("inlet")
+@yes_option
+@talks
+def delete(client: HttpClient, inlet: str, yes: bool) -> Result:
+    """Delete INLET: its URL takes nothing more. Its topic stays."""
+    if not yes:
+        tell(str(_result(client, client.ask("GET", "inlets", inlet)).text))
+        ask("Delete it?")
+    client.request("DELETE", "inlets", inlet)
+    return Result({"deleted": inlet}, f"{inlet} deleted")
