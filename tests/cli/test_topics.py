@@ -29,6 +29,7 @@ def test_a_topic_is_made_listed_changed_shown_and_deleted(seb):
         "min_compaction_lag_ms": None,
         "tombstone_retention_ms": None,
         "dirty_ratio": None,
+        "body": None,
     }
     assert seb.good("topics", "delete", "a.one", "--yes").out == "a.one deleted\n"
     assert seb.good("topics", "list", "--pattern", "a.*").out == "no topics\n"

@@ -9,7 +9,11 @@ from tests.support.go_client import ACCEPT, body_of, content_type
 
 # What an operation asks of its caller. `see`: any grant on the topic; a group is seen by who may
 # consume with it or manage it.
-Need = Literal["nothing", "any key", "see", "see group", "consume", "produce", "manage", "admin"]
+Need = Literal[
+    "nothing", "any key", "see", "see group", "consume", "produce", "manage", "admin", "secret"
+]  # fmt: skip
+    "nothing", "any key", "see", "see group", "consume", "produce", "manage", "admin", "secret"
+]
 
 # API keys by their grants on what starts with `target`; `other` has them all on what does not, and
 # `neighbour` on such topics, for the groups that start with it.
@@ -32,6 +36,7 @@ LET_IN: Final[dict[Need, frozenset[str]]] = {
     "produce": frozenset({"producer", "admin"}),
     "manage": frozenset({"manager", "admin"}),
     "admin": frozenset({"admin"}),
+    "secret": frozenset(),  # of an inlet: no API key helps
 }
 
 
@@ -53,6 +58,16 @@ _KEY: Final = {"key": "k"}
 _NEW_KEY: Final = {"name": "new", "grants": [{"operation": "consume"}]}
 _SEGMENT: Final = {"base_offset": 0, "last_offset": 0, "size_bytes": 1, "md5": "A" * 22 + "=="}
 _GO_TOPIC: Final = "topic-name={topic}"
+_INLET: Final = {"topic": "{topic}", "verify": {"scheme": "github"}, "secrets": ["a secret"]}
+_STREAMS: Final = {"streams": [{"stream": {}, "values": [["1", "x"]]}]}
+_SPLUNK: Final = (
+    "pushSplunkEvents", "pushSplunkEvents2", "pushSplunkEvents3", "pushSplunkRaw", "pushSplunkRaw2"
+)  # fmt: skip
+_DELIVERIES: Final = [
+    f"deliver{protocol}{secret}"
+    for protocol in ("", "Otlp", "Loki", "Confluent", *(one[4:] for one in _SPLUNK))
+    for secret in ("", "WithSecret")
+]
 
 ASKS: Final[dict[str, Ask]] = {
     # records
@@ -120,6 +135,20 @@ ASKS: Final[dict[str, Ask]] = {
     "appendToStream": Ask(need="produce", status=204, content=b"x", headers=_TEXT),
     "readStream": Ask(need="consume"),
     "deleteStream": Ask(need="manage", status=204),
+    # inlets: whoever has their secret delivers; nobody here has it
+    "listInlets": Ask(need="any key"),
+    "setInlet": Ask(need="manage", json=_INLET),
+    "getInlet": Ask(need="manage"),
+    "deleteInlet": Ask(need="manage", status=204),
+    **dict.fromkeys(_DELIVERIES, Ask(need="secret", content=b"x")),
+    # log shippers
+    "pushLoki": Ask(
+        need="produce", status=204, json=_STREAMS, headers={"x-scope-orgid": "{topic}"}
+    ),
+    **dict.fromkeys(_SPLUNK, Ask(need="produce", query="index={topic}", content=b'{"event":1}')),
+    "pushConfluent": Ask(need="produce", json={"records": [{"value": 1}]}),
+    "splunkHealth": Ask(need="nothing"),
+    "splunkHealth2": Ask(need="nothing"),
     # for everybody
     "healthz": Ask(need="nothing"),
     "readyz": Ask(need="nothing"),

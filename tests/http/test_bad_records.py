@@ -91,7 +91,7 @@ async def test_a_json_value_alone_gets_both_right_forms(seb):
         seb, "POST", RECORDS, 400, "bad_json", content=b'{"temp":21}', headers=JSON
     )
     assert '{"records":[{"value":{"temp":21}}]}' in problem["detail"]
-    assert "application/octet-stream" in problem["detail"]
+    assert "?body=value" in problem["detail"]
     assert problem["errors"] == [{"path": "$", "message": "Object contains unknown field `temp`"}]
 
 
@@ -183,7 +183,6 @@ BOMB = b"\0" * (64 * limits.MIB)
         ("gzip", gzip.compress(b"") * 100, 400, "bad_request"),
         ("br", b"x", 415, "unsupported_media_type"),
         ("gzip, gzip", gzip.compress(gzip.compress(b"x")), 415, "unsupported_media_type"),
-        ("deflate", b"x", 415, "unsupported_media_type"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )

@@ -18,25 +18,26 @@ import pytest_asyncio
 from seb_appliance.clock import Clock, SystemClock
 from seb_appliance.ops.serve.protocols import openapi_json
 from tests.http.bad_input import nothing_happens
-from tests.http.principals import ASKS, GRANTS, LET_IN, PRINCIPALS, STRANGERS, Ask
+from tests.http.principals import ASKS, GRANTS, LET_IN, PRINCIPALS, STRANGERS, Ask, Need
 from tests.support.appliance import RunningAppliance, running_appliance
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 METHODS = {"get", "put", "post", "patch", "delete"}
 # Lists: whoever has a key gets an answer, and others' things are not in it.
-LISTS = {"listTopics", "listGroups"}
+LISTS: dict[str, Need] = {"listTopics": "see", "listGroups": "see group", "listInlets": "manage"}
 OF_MANY = {"readMany", "makeTicket"}
 ELSEWHERE = ("other", "neighbour")  # whose topics are others
 # Of a group, as if it were not there, to who may see none of its topics.
 NOT_THERE = {"getGroup", "resetGroup", "deleteGroup"}
+NOT_THERE_AT_ALL = {"getInlet", "deleteInlet"}  # to whoever may not manage its topic
 LEASES = {"takeLease", "releaseLease"}  # of a group that is not there are anybody's
 # `text/plain`: the Go broker's, metrics, and what the stream of these tests says of itself.
 NO_PAGES = ("application/json", "application/problem+json", "application/octet-stream",
             "text/plain", "text/javascript", "multipart/form-data", "application/vnd.")  # fmt: skip
 ABSENT = {
     "topic": "target.absent", "group": "target.absent", "path": "target/absent",
-    "api_key_id": "abcdefgh",
+    "api_key_id": "abcdefgh", "inlet": "target.absent",
 }  # fmt: skip
 
 
@@ -159,6 +160,9 @@ async def prepared(seb: RunningAppliance, route: Route) -> dict[str, str]:
         lease = {"holder": "h", "ttl_ms": 60_000}
         taken = await seb.client.post(f"/v1/groups/{group}/lease", json=lease)
         generation = taken.json()["generation"]
+    if "{inlet}" in path:
+        inlet = {"topic": topic, "verify": {"scheme": "github"}, "secrets": ["a secret"]}
+        await seb.client.put(f"/v1/inlets/{topic}", json=inlet)
     of_key = "{api_key_id}" in path
     return {
         "topic": topic,
@@ -166,6 +170,8 @@ async def prepared(seb: RunningAppliance, route: Route) -> dict[str, str]:
         "path": topic.replace(".", "/"),
         "api_key_id": (await make_key(seb, ("consume",)))["api_key_id"] if of_key else "",
         "generation": str(generation),
+        "inlet": topic,
+        "secret": "a-secret-in-a-path",
         "offset": "0",
         "compaction": "none",
         "asset": "schema.js",
@@ -188,7 +194,7 @@ async def asked(
     body: dict[str, Any] = {} if ask.json is None else {"json": filled(ask.json, names)}
     if ask.content is not None:
         body["content"] = ask.content
-    answer = await client.request(route.method, url, headers=ask.headers, **body)
+    answer = await client.request(route.method, url, headers=filled(ask.headers, names), **body)
     check_is_no_page(answer, route)
     return answer
 
@@ -226,8 +232,9 @@ async def check_refused(
         assert answer.status_code < 300
         assert "value" not in answer.text
         return
-    expected = 401 if principal in STRANGERS else 403
-    if principal == "neighbour" and route.operation in NOT_THERE:
+    expected = 401 if principal in STRANGERS or ask.need == "secret" else 403
+    unseen = NOT_THERE if principal == "neighbour" else set()
+    if expected == 403 and route.operation in NOT_THERE_AT_ALL | unseen:
         expected = 404
     assert answer.status_code == expected, f"{principal}: {answer.text}"
     if principal == "neighbour" and route.operation in LEASES:
@@ -253,7 +260,7 @@ async def check(house: House, route: Route) -> None:
         if number == 0:
             assert answer.status_code == ask.status, f"{name}: {answer.text}"
         if route.operation in LISTS:
-            sees = name in LET_IN["see" if route.operation == "listTopics" else "see group"]
+            sees = name in LET_IN[LISTS[route.operation]]
             assert ("target" in answer.text) == sees, f"{name}: {answer.text}"
 
 

@@ -12,10 +12,9 @@ from litestar import Router
 from litestar.types import ASGIApp
 
 from seb_appliance.api.server.app import create_app
-from seb_appliance.api.server.options import ApiOptions
 from seb_appliance.broker.ports import AuditQuery
 from seb_appliance.formats.topic_settings import TopicSettings
-from seb_appliance.ops.serve.http_server import ui_options
+from seb_appliance.ops.serve.http_server import api_options
 from seb_appliance.ui.answers import Renderer
 from seb_appliance.ui.app import Assets, handlers
 from seb_appliance.ui.page_context import Desk, Routes, Visit
@@ -60,11 +59,10 @@ async def seb(tmp_path: Path) -> AsyncIterator[RunningAppliance]:
 
 @pytest.fixture
 async def guest(seb: RunningAppliance) -> AsyncIterator[Visitor]:
-    options = ui_options(seb.appliance)
     nobody_asks: Any = lambda: pytest.fail("nobody asks")  # noqa: E731
     app = create_app(
         seb.appliance.broker,
-        options=ApiOptions(pages=options.templates / "pages", static=options.static),
+        options=api_options(seb.appliance),
         status=nobody_asks,
         costs=nobody_asks,
         snapshot=nobody_asks,

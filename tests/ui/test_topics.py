@@ -13,13 +13,12 @@ import httpx2
 import pytest
 
 from seb_appliance.api.server.app import create_app
-from seb_appliance.api.server.options import ApiOptions
 from seb_appliance.broker.access.audit import THE_APPLIANCE
 from seb_appliance.broker.groups.admission import Commit
 from seb_appliance.broker.ports import AuditQuery
 from seb_appliance.broker.shares import OPERATOR
 from seb_appliance.formats.topic_settings import TopicSettings
-from seb_appliance.ops.serve.http_server import ui_options
+from seb_appliance.ops.serve.http_server import api_options, ui_options
 from seb_appliance.ui.app import router
 from seb_appliance.ui.options import TopicChanges
 from tests.support.appliance import RunningAppliance, running_appliance
@@ -209,7 +208,7 @@ async def test_what_a_change_costs_is_told_where_somebody_knows_it(tmp_path: Pat
         nobody_asks: Any = lambda: pytest.fail("nobody asks")  # noqa: E731
         app = create_app(
             seb.appliance.broker,
-            options=ApiOptions(pages=options.templates / "pages", static=options.static),
+            options=api_options(seb.appliance),
             status=nobody_asks,
             costs=nobody_asks,
             snapshot=nobody_asks,

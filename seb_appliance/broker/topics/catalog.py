@@ -31,6 +31,7 @@ from seb_appliance.formats import operations as ops
 from seb_appliance.formats.contents import Section
 from seb_appliance.formats.entry import Entry, Position
 from seb_appliance.formats.operations import StoredSection
+from seb_appliance.formats.topic_settings import BodyShape
 
 # Topics whose old index rows are dropped at each entry, so that no entry takes long.
 _SWEPT_AT_ONCE: Final = 64
@@ -86,6 +87,11 @@ class Catalog:
 
     def find(self, name: str) -> Topic | None:
         return self._by_name.get(name)
+
+    def body_of(self, name: str) -> BodyShape:
+        """How bodies for this topic are read unless the request says it; also of no topic."""
+        topic = self.find(name)
+        return "envelope" if topic is None else topic.settings.body or "envelope"
 
     def topic(self, name: str) -> Topic:
         """Raises TopicNotFoundError; TopicHeldError while forks hold the name."""

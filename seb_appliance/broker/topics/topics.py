@@ -22,7 +22,7 @@ from seb_appliance.broker.topics.topic import Topic
 from seb_appliance.broker.values import ForkOf, TopicView
 from seb_appliance.clock import Clock
 from seb_appliance.errors import TopicDiffersError
-from seb_appliance.formats.topic_settings import BodyShape, TopicSettings
+from seb_appliance.formats.topic_settings import TopicSettings
 
 _GROUPS_AT_ONCE: Final = 500  # looked at without a break; about a millisecond
 
@@ -45,6 +45,7 @@ class Topics:
         linger: Linger,
         clock: Clock,
     ) -> None:
+        self.body_of = catalog.body_of
         self._catalog = catalog
         self._index = index
         self._admission = writes.admission
@@ -73,11 +74,6 @@ class Topics:
     def some(self, names: Iterable[str]) -> Iterator[TopicView]:
         """The topics of these names that exist, in their order."""
         return map(self._view, filter(None, map(self._catalog.find, names)))
-
-    def body_of(self, name: str) -> BodyShape:
-        """How bodies for this topic are read unless the request says it; also of no topic."""
-        topic = self._catalog.find(name)
-        return "envelope" if topic is None else topic.settings.body or "envelope"
 
     def record_bytes_of(self, name: str) -> int:
         """How long a value may be; also of a topic that will be made by its first append."""

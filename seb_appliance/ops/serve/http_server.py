@@ -61,24 +61,29 @@ def ui_options(appliance: Appliance) -> UiOptions:
     )
 
 
+def api_options(appliance: Appliance) -> ApiOptions:
+    """What the API is told of this appliance."""
+    settings = appliance.settings
+    return ApiOptions(
+        pages=bundled("templates") / "pages",
+        static=_STATIC,
+        max_request_bytes=settings.max_request_bytes,
+        metrics_public=settings.metrics_public,
+        cors_origins=settings.web_origins,
+        trusted_proxies=settings.proxies,
+        failpoints=appliance.failpoints,
+        traces=appliance.traces,
+        parser=appliance.parser,
+        secret_box=FernetBox(settings.secrets_key_file or settings.data / "secrets.key"),
+        streams_open=settings.durable_streams_open,
+    )
+
+
 class HttpServer(uvicorn.Server):
     """`fast_lane` False: every request goes through the application."""
 
     def __init__(self, appliance: Appliance, *, fast_lane: bool = True) -> None:
-        settings = appliance.settings
-        options = ApiOptions(
-            pages=bundled("templates") / "pages",
-            static=_STATIC,
-            max_request_bytes=settings.max_request_bytes,
-            metrics_public=settings.metrics_public,
-            cors_origins=settings.web_origins,
-            trusted_proxies=settings.proxies,
-            failpoints=appliance.failpoints,
-            traces=appliance.traces,
-            parser=appliance.parser,
-            secret_box=FernetBox(settings.secrets_key_file or settings.data / "secrets.key"),
-            streams_open=settings.durable_streams_open,
-        )
+        options = api_options(appliance)
         self.plain_answers = PlainAnswers(
             appliance.broker, options, [one.plain for one in PROTOCOLS if one.plain is not None]
         )

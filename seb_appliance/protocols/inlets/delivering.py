@@ -36,7 +36,7 @@ from seb_appliance.errors import (
 )
 from seb_appliance.protocols.inlets.inlets import KIND, Inlet, Outcome, inlet_of, secrets_of
 from seb_appliance.protocols.inlets.verifying import Delivery, check, refused
-from seb_appliance.protocols.push.pushing import Push, Sent, answer_error, bounds_of, operation_id
+from seb_appliance.protocols.push.pushing import Push, Sent, answer_error, bounds_of
 
 _log = logging.getLogger(__name__)
 _admitting: Final[set[asyncio.Task[Appended]]] = set()  # answered before they are stored
@@ -303,7 +303,7 @@ def _routes(push: Push | None, path: str, name: str) -> list[Route]:
 
 def deliveries(push: Push) -> Protocol:
     """The routes of a push protocol under the inlets."""
-    routes = [one for path in push.paths for one in _routes(push, path, operation_id(push, path))]
+    routes = [one for path, name in push.operations() for one in _routes(push, path, name)]
     return Protocol(routes=routes, answer_error=partial(answer_error, push))
 
 

@@ -107,7 +107,7 @@ def _refusal(error: SebError, detail: str, _media_type: str) -> tuple[str, bytes
 
 
 CONFLUENT: Final = Push(
-    name="confluent",
+    name="Confluent",
     title="Confluent's REST proxy",
     paths=["/topics/{topic}"],
     media_types=["application/vnd.kafka.json.v2+json", "application/vnd.kafka.binary.v2+json"],

@@ -196,7 +196,7 @@ def _refusal(_error: SebError, detail: str, _media_type: str) -> tuple[str, byte
 
 
 LOKI: Final = Push(
-    name="loki",
+    name="Loki",
     title="Loki's push API",
     paths=["/loki/api/v1/push"],
     media_types=[_PROTOBUF, JSON_MEDIA],

@@ -195,7 +195,7 @@ def _refusal(error: SebError, detail: str, media_type: str) -> tuple[str, bytes]
 
 
 OTLP: Final = Push(
-    name="otlp",
+    name="Otlp",
     title="OTLP logs",
     paths=["/v1/logs"],
     media_types=[_PROTOBUF, JSON_MEDIA],

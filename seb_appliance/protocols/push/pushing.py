@@ -6,7 +6,7 @@ them names a delivery, so a sender that repeats a request after a lost answer st
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
@@ -161,28 +161,28 @@ class Push:
             "replies": {200: Reply(description="Stored"), 204: Reply(description="Stored")},
         }
 
+    def operations(self) -> Iterator[tuple[str, str]]:
+        """Each path, and how the id of its operation ends."""
+        for i, path in enumerate(self.paths):
+            yield path, self.name + (str(i + 1) if i else "")
+
     def protocol(self) -> Protocol:
         """Its routes at the root, with an API key."""
-        served = self.paths if self.topic_of is not None else ()
         routes = [
             route(
                 "POST",
                 path,
-                operation_id(self, path),
+                f"push{suffix}",
                 tag="Log shippers",
                 errors=SAFE_APPEND_ERRORS,
                 decodes=False,
                 authenticate=partial(_enter, self),
                 **self.documented(),
             )(partial(_take, self))
-            for path in served
+            for path, suffix in self.operations()
+            if self.topic_of is not None
         ]
         return Protocol(routes=[*self.others, *routes], answer_error=partial(answer_error, self))
-
-
-def operation_id(push: Push, path: str) -> str:
-    words = [word.strip("{}") for word in path.replace(".", "_").split("/") if word]
-    return "".join([push.name, *(word.capitalize() for word in words)])
 
 
 def bounds_of(ctx: RequestContext, topic: str) -> Bounds:

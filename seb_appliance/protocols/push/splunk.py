@@ -132,7 +132,7 @@ _CHECKS: Final = [
     for method, path, name in (
         ("OPTIONS", "/services/collector/event/1.0", "splunkOptions"),  # before POST of its path
         ("GET", "/services/collector/health", "splunkHealth"),
-        ("GET", "/services/collector/health/1.0", "splunkHealth1"),
+        ("GET", "/services/collector/health/1.0", "splunkHealth2"),
     )
 ]
 _PARAMETERS: Final = [
@@ -142,7 +142,7 @@ _PARAMETERS: Final = [
     query_parameter("auto_extract_timestamp", "Not looked at."),
 ]
 EVENTS: Final = Push(
-    name="splunkEvents",
+    name="SplunkEvents",
     title="events of Splunk's HTTP Event Collector",
     paths=["/services/collector", "/services/collector/event", "/services/collector/event/1.0"],
     media_types=[JSON_MEDIA],
@@ -156,7 +156,7 @@ EVENTS: Final = Push(
     others=_CHECKS,
 )
 RAW: Final = Push(
-    name="splunkRaw",
+    name="SplunkRaw",
     title="lines for Splunk's HTTP Event Collector",
     paths=["/services/collector/raw", "/services/collector/raw/1.0"],
     media_types=["text/plain"],

@@ -17,6 +17,7 @@ from seb_appliance.api.routes.manage.topics import TopicChanges
 from seb_appliance.api.server.app import all_routes, create_app
 from seb_appliance.api.server.options import ApiOptions
 from seb_appliance.formats.topic_settings import TopicSettings
+from seb_appliance.ops.host.secret_box import FernetBox
 from seb_appliance.ops.serve.protocols import PROTOCOLS, openapi_json
 
 OPERATIONS = all_routes(PROTOCOLS)
@@ -28,7 +29,7 @@ def all_errors(kind: type[errors.SebError]) -> set[type[errors.SebError]]:
 
 
 def test_every_route_is_listed_and_every_listed_route_is_there():
-    options = ApiOptions(pages=Path(), static=Path())
+    options = ApiOptions(pages=Path(), static=Path(), secret_box=FernetBox(Path()))
     none = lambda: None  # noqa: E731
     api = create_app(  # type: ignore[arg-type]
         object(), options=options, status=none, costs=none, snapshot=none, protocols=PROTOCOLS
@@ -36,10 +37,11 @@ def test_every_route_is_listed_and_every_listed_route_is_there():
     served = {
         (method, re.sub(r":(str|path)\}", "}", route.path))
         for route in api.litestar.routes
-        for method in route.methods - {"OPTIONS"}
+        for method in route.methods
     }
     listed = {(method.upper(), path) for path, item in DOCUMENT["paths"].items() for method in item}
-    assert served == listed
+    assert listed <= served
+    assert {method for method, _ in served - listed} == {"OPTIONS"}  # Litestar's own
 
 
 def sentences() -> Iterator[str]:

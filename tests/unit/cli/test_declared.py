@@ -74,7 +74,7 @@ def test_a_value_means_the_same_in_a_command_a_file_and_a_form(one: Declared) ->
     text = example(one)
     name, value = setting(one.word, text)
     settings = TopicSettings(**{name: value})
-    members = msgspec.to_builtins(settings)
+    members = msgspec.structs.asdict(settings)
     words = PARTS["topics"](members)
     assert words.keys() == {one.word}
     file = f"topics: {{a: {{{one.word}: {json.dumps(text)}}}}}".encode()
