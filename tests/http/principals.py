@@ -12,8 +12,6 @@ from tests.support.go_client import ACCEPT, body_of, content_type
 Need = Literal[
     "nothing", "any key", "see", "see group", "consume", "produce", "manage", "admin", "secret"
 ]  # fmt: skip
-    "nothing", "any key", "see", "see group", "consume", "produce", "manage", "admin", "secret"
-]
 
 # API keys by their grants on what starts with `target`; `other` has them all on what does not, and
 # `neighbour` on such topics, for the groups that start with it.

@@ -14,7 +14,7 @@ from litestar.types import ASGIApp
 from seb_appliance.api.server.app import create_app
 from seb_appliance.broker.ports import AuditQuery
 from seb_appliance.formats.topic_settings import TopicSettings
-from seb_appliance.ops.serve.http_server import api_options
+from seb_appliance.ops.serve.http_server import api_options, ui_options
 from seb_appliance.ui.answers import Renderer
 from seb_appliance.ui.app import Assets, handlers
 from seb_appliance.ui.page_context import Desk, Routes, Visit
