@@ -45,7 +45,7 @@ _COMMANDS: Final = {
         "inlets",
         "Inlets for webhooks and log shippers: list (the default), show, set, delete.",
     ),
-    "apply": ("apply", "Make topics, groups and API keys match FILE (- is stdin)."),
+    "apply": ("apply", "Make topics, groups, inlets and API keys match FILE (- is stdin)."),
     "audit": ("status", "Show who did what to topics, groups and API keys, newest first."),
     "profiles": (
         "profiles",

@@ -1,8 +1,8 @@
 """What `seb apply` works with: the state that a file asks for, the state of an appliance, and the
 changes that lead from one to the other.
 
-A state maps each part (topics, groups, api_keys) to its members by name. States are compared in the
-words of the file: they are equal if their words are. A default value has no word.
+A state maps each part (topics, groups, inlets, api_keys) to its members by name. States are
+compared in the words of the file: they are equal if their words are. A default value has no word.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import msgspec
 import yaml
 
 from seb_appliance import limits
+from seb_appliance.cli.commands.inlets import MEMBERS as INLET_MEMBERS
 from seb_appliance.cli.errors import CommandError
 from seb_appliance.client import Admin
 from seb_appliance.errors import ConfigurationError
@@ -27,6 +28,7 @@ from seb_appliance.formats.topic_settings import SETTINGS
 Json = dict[str, Any]
 Words = dict[str, Any]
 State = dict[str, dict[str, Json]]
+FILE_MEMBER: Final = "secret_file"  # the file with the secret of a new inlet
 
 
 def _words(values: Json, declared: Mapping[str, Declared]) -> Words:
@@ -54,14 +56,26 @@ def _api_key_words(key: Json) -> Words:
     return words
 
 
+def _inlet_words(settings: Json) -> Words:
+    """Its secrets cannot be read back, so they are no part of its state."""
+    flat = {**settings, **settings["verify"], **settings.get("quotas", {})}
+    words = {
+        name: flat[name]
+        for name, member in INLET_MEMBERS.items()
+        if name in flat and flat[name] not in (member.default, [])
+    }
+    return words | _words(flat, QUOTAS)
+
+
 # Each part, and how the API's members of one name become words. A group has its topics, each with
 # where reading begins. Topics come first and go last, because a group needs its topics.
 PARTS: Final[dict[str, Callable[[Json], Words]]] = {
     "topics": lambda settings: _words(settings, SETTINGS),
     "groups": dict,
+    "inlets": _inlet_words,
     "api_keys": _api_key_words,
 }
-_DELETED: Final = ("groups", "topics", "api_keys")
+_DELETED: Final = ("groups", "inlets", "topics", "api_keys")
 
 
 class Found(NamedTuple):
@@ -82,6 +96,8 @@ def look(admin: Admin, wanted: State | None) -> dict[str, list[Found]]:
             found[part] = [
                 Found(topic["topic"], words(topic["settings"])) for topic in admin.topics()
             ]
+        elif part == "inlets":
+            found[part] = [Found(one["inlet"], words(one["settings"])) for one in admin.inlets()]
         elif part == "groups":
             for name in (group["group"] for group in admin.groups()):
                 asked = wanted is None or name in wanted[part]
@@ -327,7 +343,7 @@ def read_wanted(data: bytes, source: str) -> State:
     for node in parts.values():
         if node.value is None:
             raise node.wrong("it has no value; remove it, or write {} for an empty part")
-    read = {"topics": _topic, "groups": _group, "api_keys": _api_key}
+    read = {"topics": _topic, "groups": _group, "inlets": _inlet, "api_keys": _api_key}
     return {
         part: {name: read[part](one) for name, one in node.members().items()}
         for part, node in parts.items()
@@ -381,21 +397,44 @@ def _group(node: Node) -> Json:
     return {topic: given.value for topic, given in node.members().items()}
 
 
+def _inlet(node: Node) -> Json:
+    given = node.members({*INLET_MEMBERS, *QUOTAS, FILE_MEMBER})
+    for name in ("topic", "scheme"):
+        if name not in given:
+            raise node.wrong(f"{name} is missing")
+    read: Json = {name: _member(one, name) for name, one in given.items() if name not in QUOTAS}
+    verify = {name: read.pop(name) for name in list(read) if _is_of_verify(name)}
+    return {**read, "verify": verify, "quotas": _quotas(node, given)}
+
+
+def _is_of_verify(name: str) -> bool:
+    return name in INLET_MEMBERS and INLET_MEMBERS[name].of_verify
+
+
+def _member(node: Node, name: str) -> Any:
+    if name == "keep_headers":
+        return [one.expect(str) for one in node.expect(list)]
+    return node.value if name == "tolerance_s" else node.expect(str)
+
+
+def _quotas(node: Node, given: Mapping[str, Node]) -> Json:
+    quotas = {name: _value(given[name], one) for name, one in QUOTAS.items() if name in given}
+    try:
+        return msgspec.to_builtins(msgspec.convert(quotas, Quotas))  # type: ignore[no-any-return]
+    except msgspec.ValidationError as error:
+        raise node.wrong(str(error)) from error
+
+
 def _api_key(node: Node) -> Json:
     given = node.members({"description", "grants", "expires", "disabled", *QUOTAS})
     if "grants" not in given:
         raise node.wrong("grants are missing")
     if not given["grants"].expect(list):
         raise given["grants"].wrong("an API key needs at least one grant")
-    quotas = {name: _value(given[name], one) for name, one in QUOTAS.items() if name in given}
-    try:
-        checked = msgspec.convert(quotas, Quotas)
-    except msgspec.ValidationError as error:
-        raise node.wrong(str(error)) from error
     return {
         "grants": [_grant(item) for item in given["grants"].value],
         "description": given["description"].expect(str) if "description" in given else "",
-        "quotas": msgspec.to_builtins(checked),
+        "quotas": _quotas(node, given),
         "expires": _expires(given["expires"]) if "expires" in given else None,
         "disabled": given["disabled"].expect(bool) if "disabled" in given else False,
     }

@@ -128,6 +128,25 @@ class AsyncAdmin:
     async def delete_group(self, group: str) -> None:
         await self._send("DELETE", path_of("groups", group))
 
+    # --- inlets ---
+
+    async def inlets(self) -> list[Json]:
+        """Those of topics that the API key manages, by name."""
+        found: list[Json] = (await self._get("/v1/inlets"))["inlets"]
+        return found
+
+    async def inlet(self, inlet: str) -> Json:
+        """With its latest deliveries."""
+        return await self._get(path_of("inlets", inlet))
+
+    async def set_inlet(self, inlet: str, /, **settings: object) -> Json:
+        """Make or replace it: `topic`, `verify`, `secrets` and what docs/INLETS.md lists. Safe to
+        repeat."""
+        return await self._send("PUT", path_of("inlets", inlet), settings, again=True)
+
+    async def delete_inlet(self, inlet: str) -> None:
+        await self._send("DELETE", path_of("inlets", inlet))
+
     # --- API keys ---
 
     async def api_keys(self) -> list[Json]:

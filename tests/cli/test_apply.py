@@ -154,7 +154,7 @@ def test_what_is_not_in_the_file_is_deleted_when_a_person_says_so(seb: Seb) -> N
     seb.good("groups", "commit", "goes", "goes=1")
     seb.good("api-keys", "create", "goes", "--grant", "admin")
     keep = json.loads(seb.good("apply", "--export", "--json").out)
-    for part in keep.values():
+    for part in (keep[name] for name in ("topics", "groups", "api_keys")):
         del part["goes"]
     path = write(seb, json.dumps(keep))
     wanted = [("delete", kind, "goes") for kind in ("group", "topic", "api_key")]
@@ -342,3 +342,54 @@ def test_nothing_is_asked_that_has_an_answer(seb: Seb, monkeypatch: pytest.Monke
     seb("apply", path, "--prune", "--diff")
     seb.good("apply", path, "--prune", "--yes")
     seb.good("apply", path, "--prune")
+
+
+INLET = """
+inlets:
+  shop:
+    topic: shop.events
+    scheme: hmac
+    header: X-Sign
+    body: value
+    keep_headers: [X-Kind]
+    requests_per_second: 5
+    secret_file: {secret}
+"""
+
+
+def test_an_inlet_is_made_changed_and_pruned(seb: Seb) -> None:
+    secret = seb.folder / "shop.secret"
+    path = write(seb, INLET.format(secret=secret))
+    assert str(secret) in seb.refused("apply", path, code=78)
+    secret.write_text("very secret\n")
+    made = seb.good("apply", path)
+    assert "+ inlet shop  topic shop.events" in made.out
+    assert "very secret" not in made.out + made.err
+    assert changes(seb, path) == []
+    secret.unlink()
+    changed = write(seb, INLET.format(secret=secret).replace("X-Sign", "X-Other"))
+    assert "~ inlet shop  header X-Sign -> X-Other" in seb.good("apply", changed).out
+    shown = seb.good("inlets", "show", "shop", "--json").json
+    assert (shown["secrets"], shown["settings"]["verify"]["header"]) == (1, "X-Other")
+    assert shown["settings"]["quotas"]["requests_per_second"] == 5
+    exported = seb.good("apply", "--export").out
+    assert changes(seb, write(seb, exported)) == []
+    empty = write(seb, "inlets: {}")
+    assert "- inlet shop" in seb.good("apply", empty, "--prune", "--yes").out
+    assert seb.good("inlets").out == "no inlets\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("{scheme: github}", "topic is missing"),
+        ("{topic: a}", "scheme is missing"),
+        ("{topic: a, scheme: github, secret: x}", "unknown name"),
+        ("{topic: a, scheme: [github]}", "expected text"),
+        ("{topic: a, scheme: github, keep_headers: X}", "expected a list"),
+    ],
+)
+def test_an_inlet_that_cannot_be_is_refused_with_its_line(seb: Seb, text: str, words: str) -> None:
+    told = seb.refused("apply", write(seb, f"inlets:\n  shop: {text}\n"), code=78)
+    assert "line 2" in told
+    assert words in told

@@ -1,4 +1,4 @@
-"""`seb apply`: topics, groups and API keys as a file says."""
+"""`seb apply`: topics, groups, inlets and API keys as a file says."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ import click
 
 from seb_appliance import limits
 from seb_appliance.cli.apply_state import (
+    FILE_MEMBER,
     Change,
     Json,
     Plan,
@@ -25,6 +26,7 @@ from seb_appliance.cli.apply_state import (
     read_wanted,
     write_words,
 )
+from seb_appliance.cli.commands.inlets import read_secret
 from seb_appliance.cli.connection import url_and_key
 from seb_appliance.cli.errors import (
     DIFFERS,
@@ -71,7 +73,7 @@ _SIGNS: Final = {"create": "+", "change": "~", "delete": "-"}
 def apply(
     settings: Settings, file: str | None, exports: bool, as_json: bool, **given: Any
 ) -> int | None:
-    """Make topics, groups and API keys match FILE (- is stdin).
+    """Make topics, groups, inlets and API keys match FILE (- is stdin).
 
     Running it again changes nothing. What is not in the file stays, unless --prune is given.
     """
@@ -322,6 +324,12 @@ def _make(admin: Admin, change: Change, members: Json, keep_secret: Callable[[Js
                     # The group has committed since we looked: its own offset stays.
                     if error.code != OffsetConflictError.code:
                         raise
+        case "inlet", "delete":
+            admin.delete_inlet(name)
+        case "inlet", _:
+            path = members.pop(FILE_MEMBER, None)
+            secrets = [_secret_in(path, name)] if change.action == "create" else None
+            admin.set_inlet(name, **members, secrets=secrets)
         case "api_key", "create":
             more = {member: members[member] for member in members if member != "grants"}
             keep_secret(admin.create_api_key(name, members["grants"], **more))
@@ -329,6 +337,15 @@ def _make(admin: Admin, change: Change, members: Json, keep_secret: Callable[[Js
             admin.change_api_key(api_key_id, **members)
         case "api_key", "delete":
             admin.revoke_api_key(api_key_id)
+
+
+def _secret_in(path: str | None, inlet: str) -> str:
+    """Raises CommandError, ConfigurationError."""
+    if path is None:
+        raise CommandError(
+            f"the inlet {inlet} is new: {FILE_MEMBER} names the file with its secret"
+        )
+    return read_secret(Path(path))
 
 
 def _progress(planned: Plan, done: int, code: int = REFUSED) -> str:

@@ -7,7 +7,7 @@ import secrets as random_numbers
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import click
 
@@ -29,34 +29,45 @@ from seb_appliance.errors import ConfigurationError, NotFoundError
 _UNSET: Final = "none"
 _STDIN: Final = "-"
 _SECRET_BYTES: Final = 32
-# Flags of `seb inlets set`, by the member of the API; docs/INLETS.md describes them.
-_MEMBERS: Final = {
-    "topic": "Where the records go.",
-    "body": "value, items or lines: how a body becomes records. [value]",
-    "key": "JSON Pointer to the record key, such as /user/id.",
-    "key_header": "Request header with the record key.",
-    "timestamp": "JSON Pointer to the time of a record.",
-    "keep_headers": "Request headers to store, separated by commas.",
-    "delivery_header": "Request header that identifies a delivery.",
-    "delivery": "JSON Pointer to the id of a delivery.",
-    "answer": "stored, or admitted: answer before the bucket has the records.",
-    "description": "What it is for.",
-}
-_VERIFY: Final = {
-    "scheme": "How the sender proves itself: github, stripe, slack, hmac, basic, path …",
-    "header": "Header of the signature or the secret (hmac, token, proxy).",
-    "algorithm": "sha1, sha256 or sha512 (hmac). [sha256]",
-    "encoding": "hex or base64 (hmac). [hex]",
-    "prefix": "Text before the signature or the secret (hmac, token, proxy).",
-    "user": "User name (basic).",
-    "tolerance_s": "Seconds that a signed time may be from now. [300]",
+
+
+class Member(NamedTuple):
+    """A setting of an inlet; docs/INLETS.md describes it. `default`: the API leaves it out."""
+
+    help: str
+    default: str | int | None = None
+    of_verify: bool = False
+
+
+MEMBERS: Final = {
+    "topic": Member("Where the records go."),
+    "body": Member("value, items or lines: how a body becomes records.", "value"),
+    "key": Member("JSON Pointer to the record key, such as /user/id."),
+    "key_header": Member("Request header with the record key."),
+    "timestamp": Member("JSON Pointer to the time of a record."),
+    "keep_headers": Member("Request headers to store, separated by commas."),
+    "delivery_header": Member("Request header that identifies a delivery."),
+    "delivery": Member("JSON Pointer to the id of a delivery."),
+    "answer": Member("stored, or admitted: answer before the bucket has the records.", "stored"),
+    "description": Member("What it is for.", ""),
+    "scheme": Member(
+        "How the sender proves itself: github, stripe, slack, hmac, basic, path …", None, True
+    ),
+    "header": Member("Header of the signature or the secret (hmac, token, proxy).", None, True),
+    "algorithm": Member("sha1, sha256 or sha512 (hmac).", "sha256", True),
+    "encoding": Member("hex or base64 (hmac).", "hex", True),
+    "prefix": Member("Text before the signature or the secret (hmac, token, proxy).", "", True),
+    "user": Member("User name (basic).", "", True),
+    "tolerance_s": Member("Seconds that a signed time may be from now.", 300, True),
 }
 
 
 def _member_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    for name, text in reversed((_MEMBERS | _VERIFY).items()):
-        flag = f"--{name.replace('_', '-')}"
-        command = click.option(flag, name, metavar="TEXT", help=text)(command)
+    for name, member in reversed(MEMBERS.items()):
+        text = f"{member.help} [{member.default}]" if member.default else member.help
+        command = click.option(f"--{name.replace('_', '-')}", name, metavar="TEXT", help=text)(
+            command
+        )
     return command
 
 
@@ -148,9 +159,9 @@ def set_inlet(
     verify = body.get("verify", {})
     for name, text in given.items():
         if text is not None:
-            _set(verify if name in _VERIFY else body, name, text)
+            _set(verify if MEMBERS[name].of_verify else body, name, text)
     body["verify"] = verify
-    secret = None if secret_file is None else _read_secret(secret_file)
+    secret = None if secret_file is None else read_secret(secret_file)
     is_random = secret is None and (before is None or rotate)
     if is_random:
         secret = _random_secret(verify.get("scheme", ""))
@@ -182,7 +193,7 @@ def _set(members: Json, name: str, text: str) -> None:
         members[name] = int(text) if name == "tolerance_s" and text.isdigit() else text
 
 
-def _read_secret(path: Path) -> str:
+def read_secret(path: Path) -> str:
     """The first line. Raises ConfigurationError."""
     try:
         with sys.stdin if str(path) == _STDIN else path.open(encoding="utf-8") as file:
