@@ -165,6 +165,14 @@ INLET_DELIVERIES_KEPT: Final = 50  # of each inlet, in memory
 SIGNATURES_MAX: Final = 10  # of one delivery
 SIGNATURE_AGE_S_MAX: Final = 86_400
 
+# Syslog
+SYSLOG_BYTES_MAX: Final = 64 * KIB  # of one syslog record
+SYSLOG_CONNECTIONS_MAX: Final = 500
+SYSLOG_CONNECTIONS_PER_ADDRESS_MAX: Final = 50
+SYSLOG_WAITING_BYTES_MAX: Final = 4 * MIB  # of a connection, read and not stored yet
+SYSLOG_UNFINISHED_S_MAX: Final = 60  # for the rest of a message
+SYSLOG_IDLE_S_MAX: Final = 3_600
+
 # The admin page
 USERS_MAX: Final = 100
 PASSWORD_CHARACTERS_MIN: Final = 10

@@ -113,12 +113,32 @@ def _check_relations(settings: Settings) -> None:
             f"127.0.0.1, not {settings.host!r}"
         )
     _check_values(settings)
+    _check_syslog(settings)
     if settings.linger_ms == "auto" and settings.budget is None:
         raise ConfigurationError("linger = auto needs a monthly_budget to keep to")
     if settings.linger_ms == "auto" and not linger <= settings.linger_max_ms <= half_timeout:
         raise ConfigurationError(
             f"linger_max ({format_duration(settings.linger_max_ms)}) must be at least the default "
             f"linger ({format_duration(linger)}) and at most {limit}"
+        )
+
+
+def _check_syslog(settings: Settings) -> None:
+    if settings.syslog_listen is None:
+        return
+    try:
+        _ = settings.syslog_address
+    except ValueError as error:
+        raise ConfigurationError(f"syslog_listen: {error}") from None
+    by_certificate = settings.syslog_tls_certificate is not None
+    if by_certificate != (settings.syslog_tls_client_ca is not None):
+        raise ConfigurationError(
+            "syslog_tls_certificate and syslog_tls_client_ca go together: set both, or neither"
+        )
+    if by_certificate == bool(settings.syslog_senders):
+        raise ConfigurationError(
+            "syslog_listen needs to know who may send: syslog_networks, or syslog_tls_certificate "
+            "with syslog_tls_client_ca, but not both"
         )
 
 
@@ -130,6 +150,7 @@ def _check_values(settings: Settings) -> None:
         ("own_prices", lambda: settings.price_list),
         ("monthly_budget", lambda: settings.budget),
         ("trusted_proxies", lambda: settings.proxies),
+        ("syslog_networks", lambda: settings.syslog_senders),
     ):
         try:
             check()

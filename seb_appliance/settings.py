@@ -22,7 +22,14 @@ from seb_appliance.quantities import READERS, format_value, size_bytes, switch
 Kind = Literal["text", "path", "number", "switch", "duration", "size"]
 Value = str | Path | int | bool | None
 
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+
 _GIB: Final = 1024 * limits.MIB
+
+
+def _networks(text: str | None) -> tuple[Network, ...]:
+    """Raises ValueError."""
+    return tuple(map(ipaddress.ip_network, text.split(","))) if text else ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,6 +326,27 @@ class Settings:
         "Needs the extra otel.",
         default_words="none",
     )
+    syslog_listen: str | None = _text(
+        None,
+        "Address and port that receive syslog, such as 0.0.0.0:6514 (docs/INLETS.md).",
+        default_words="none",
+    )
+    syslog_topic: str = _text("syslog", "Topic of the messages that arrive by syslog.")
+    syslog_networks: str | None = _text(
+        None,
+        "Addresses and networks that may send syslog over TCP and UDP without TLS, such as "
+        "10.0.0.0/8, separated by commas.",
+        default_words="none",
+    )
+    syslog_tls_certificate: Path | None = _path(  # noqa: RUF009 - a field
+        None,
+        "PEM file with certificate and key: syslog is TLS over TCP then, and its senders need a "
+        "client certificate.",
+        default_words="none",
+    )
+    syslog_tls_client_ca: Path | None = _path(  # noqa: RUF009 - a field
+        None, "PEM file with the authorities of these client certificates.", default_words="none"
+    )
     store_latency_ms: int = _duration(
         0,
         "Delay of each request to a directory or memory bucket, to simulate a remote store.",
@@ -403,10 +431,22 @@ class Settings:
         return frozenset(self.cors_origins.split(",")) if self.cors_origins else frozenset()
 
     @property
-    def proxies(self) -> tuple[ipaddress.IPv4Network | ipaddress.IPv6Network, ...]:
+    def proxies(self) -> tuple[Network, ...]:
         """`trusted_proxies`, one by one."""
-        named = self.trusted_proxies.split(",") if self.trusted_proxies else []
-        return tuple(map(ipaddress.ip_network, named))
+        return _networks(self.trusted_proxies)
+
+    @property
+    def syslog_senders(self) -> tuple[Network, ...]:
+        """`syslog_networks`, one by one."""
+        return _networks(self.syslog_networks)
+
+    @property
+    def syslog_address(self) -> tuple[str, int]:
+        """Host and port of `syslog_listen`. Raises ValueError."""
+        host, _, port = (self.syslog_listen or "").rpartition(":")
+        if not (host and port.isdigit() and int(port) <= 65_535):
+            raise ValueError(f"{self.syslog_listen!r} is not HOST:PORT")
+        return host.strip("[]"), int(port)
 
     @property
     def budget(self) -> Money | None:

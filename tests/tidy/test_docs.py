@@ -156,7 +156,11 @@ def metrics() -> set[str]:
     """The names that the code exports."""
     found = set()
     package = ROOT / "seb_appliance"
-    reports = (package / "ops/serve/status.py", package / "protocols/inlets/reporting.py")
+    reports = (
+        package / "ops/serve/status.py",
+        package / "protocols/inlets/reporting.py",
+        package / "protocols/syslog/listening.py",
+    )
     for path in (*package.glob("broker/*.py"), *reports):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Constant) and re.fullmatch(r"seb_\w+", str(node.value)):

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
+from itertools import chain
 from pathlib import Path
 
 import uvicorn
 
 from seb_appliance.api.encoding.record_encoding import ndjson_parts
+from seb_appliance.api.routes.manage.health import Sample
 from seb_appliance.api.server.app import create_app
 from seb_appliance.api.server.fast_lane import FastLaneProtocol
 from seb_appliance.api.server.http_protocol import SebHttpProtocol
@@ -80,9 +82,16 @@ def api_options(appliance: Appliance) -> ApiOptions:
 
 
 class HttpServer(uvicorn.Server):
-    """`fast_lane` False: every request goes through the application."""
+    """`fast_lane` False: every request goes through the application. `more_samples`: metrics of
+    other ports."""
 
-    def __init__(self, appliance: Appliance, *, fast_lane: bool = True) -> None:
+    def __init__(
+        self,
+        appliance: Appliance,
+        *,
+        fast_lane: bool = True,
+        more_samples: Callable[[], Iterable[Sample]] = tuple,
+    ) -> None:
         options = api_options(appliance)
         self.plain_answers = PlainAnswers(
             appliance.broker, options, [one.plain for one in PROTOCOLS if one.plain is not None]
@@ -90,7 +99,9 @@ class HttpServer(uvicorn.Server):
         app = create_app(
             appliance.broker,
             options=options,
-            samples=lambda: samples(appliance, self.plain_answers.answered, app.asked),
+            samples=lambda: chain(
+                samples(appliance, self.plain_answers.answered, app.asked), more_samples()
+            ),
             status=lambda: status(appliance),
             snapshot=appliance.publish_snapshot,
             protocols=PROTOCOLS,

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import functools
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from seb_appliance.api.encoding.formats import register
 from seb_appliance.api.encoding.problems import answer_exception
 from seb_appliance.api.server.app import Protocol, openapi
+from seb_appliance.broker.broker import Broker
 from seb_appliance.protocols import arrow, cloud_events
 from seb_appliance.protocols.durable_streams import reading, writing
 from seb_appliance.protocols.durable_streams.wire import PREFIX, answer_error
@@ -16,6 +17,10 @@ from seb_appliance.protocols.inlets import managing as inlets
 from seb_appliance.protocols.inlets import reporting as inlet_reports
 from seb_appliance.protocols.inlets.delivering import deliveries
 from seb_appliance.protocols.push import confluent, loki, otlp, splunk
+from seb_appliance.settings import Settings
+
+if TYPE_CHECKING:
+    from seb_appliance.protocols.syslog.listening import Syslog
 
 register(*cloud_events.FORMATS, *arrow.FORMATS)
 _PUSHES: Final = (otlp.OTLP, loki.LOKI, splunk.EVENTS, splunk.RAW, confluent.CONFLUENT)
@@ -36,6 +41,21 @@ PROTOCOLS: Final = (
         path_prefix=PREFIX,
     ),
 )
+
+
+async def open_syslog(settings: Settings, broker: Broker) -> Syslog | None:
+    """None unless the settings ask for it. Raises ConfigurationError."""
+    if settings.syslog_listen is None:
+        return None
+    from seb_appliance.protocols.syslog.listening import Syslog, tls_context
+
+    tls = None
+    if settings.syslog_tls_certificate is not None and settings.syslog_tls_client_ca is not None:
+        tls = tls_context(settings.syslog_tls_certificate, settings.syslog_tls_client_ca)
+    address, topic = settings.syslog_address, settings.syslog_topic
+    syslog = Syslog(broker, address, topic, senders=settings.syslog_senders, tls=tls)
+    await syslog.start()
+    return syslog
 
 
 @functools.cache
