@@ -46,10 +46,12 @@ class Sent:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """`record_bytes`: of a value in the topic; `total_bytes`: of all records of a request."""
+    """`record_bytes`: of a value in the topic; `total_bytes`: of all records of a request;
+    `latest_us`: of a timestamp."""
 
     record_bytes: int
     total_bytes: int
+    latest_us: int
 
 
 @dataclass(slots=True)
@@ -74,8 +76,11 @@ class Pushed:
         key: bytes | None = None,
         headers: bytes = b"",
     ) -> None:
-        """A few bytes of a request may become many: what all records share is stored with each.
-        Raises RequestTooLargeError."""
+        """A timestamp that cannot be is that of a wrong clock: the time of arrival takes its place,
+        because a sender that is refused drops all its records. A few bytes of a request may become
+        many: what all records share is stored with each. Raises RequestTooLargeError."""
+        if timestamp_us is not None and not 0 <= timestamp_us <= self.bounds.latest_us:
+            timestamp_us = None
         self.size_bytes += len(value or b"") + len(key or b"") + len(headers)
         if len(self.values) == limits.RECORDS_PER_REQUEST_MAX:
             raise too_many_records()
@@ -187,7 +192,10 @@ class Push:
 
 def bounds_of(ctx: RequestContext, topic: str) -> Bounds:
     """`topic` may not exist yet, and may be unknown ("")."""
-    return Bounds(ctx.broker.topics.record_bytes_of(topic), ctx.options.max_request_bytes)
+    latest_us = ctx.broker.clock.wall_us() + limits.TIMESTAMP_AHEAD_US_MAX
+    return Bounds(
+        ctx.broker.topics.record_bytes_of(topic), ctx.options.max_request_bytes, latest_us
+    )
 
 
 def _enter(push: Push, request: AnyRequest, services: Services, known: frozenset[str]) -> Call:
