@@ -23,7 +23,9 @@ BODY = b'{"id": "evt_1", "user": {"id": 7}}'
 
 async def make(seb, name, scheme="github", status=201, secrets=(SECRET,), **settings):
     verify = {"scheme": scheme} if isinstance(scheme, str) else scheme
-    wanted = {"topic": f"of-{name}", "verify": verify, "secrets": list(secrets), **settings}
+    wanted = {"topic": f"of-{name}", "verify": verify, **settings}
+    if secrets is not None:
+        wanted["secrets"] = list(secrets)
     answer = await seb.client.put(f"/v1/inlets/{name}", json=wanted)
     assert answer.status_code == status, answer.text
     return answer.json()
@@ -168,6 +170,22 @@ async def test_two_secrets_are_valid_while_one_is_rotated(seb):
     assert (await deliver(seb, "rotated", **of_github(secret="old"))).status_code == 401
 
 
+async def test_a_random_secret_is_shown_once_and_rotated(seb):
+    made = await make(seb, "random", secrets=None)
+    again = await make(seb, "random", status=200, secrets=None, keep_previous=True)
+    assert "secret" not in (await seb.client.get("/v1/inlets/random")).json()
+    for number, secret in enumerate((made["secret"], again["secret"])):
+        sent = of_github(secret=secret, delivery=str(number))
+        assert (await deliver(seb, "random", **sent)).status_code == 200
+
+
+@pytest.mark.parametrize("scheme", ["path", "standard", "svix", "basic"])
+async def test_a_random_secret_is_one_of_its_scheme(seb, scheme):
+    made = await make(seb, f"random-{scheme}", scheme, secrets=None)
+    again = {"topic": "any", "verify": {"scheme": scheme}, "secrets": [made["secret"]]}
+    assert (await seb.client.put("/v1/inlets/again", json=again)).is_success
+
+
 async def test_an_inlet_keeps_its_secrets_when_it_is_changed_without_them(seb):
     await make(seb, "kept")
     wanted = {"topic": "of-kept", "verify": {"scheme": "github"}, "body": "items"}
@@ -246,7 +264,6 @@ async def test_a_topic_too_slow_for_its_sender_is_refused(seb):
 @pytest.mark.parametrize(
     ("wanted", "words"),
     [
-        ({"verify": {"scheme": "github"}}, "needs a secret"),
         ({"verify": {"scheme": "hmac"}, "secrets": ["x"]}, "name of a header"),
         ({"verify": {"scheme": "path"}, "secrets": ["short"]}, "16 to 200"),
         ({"verify": {"scheme": "standard"}, "secrets": ["whsec_!"]}, "base64"),

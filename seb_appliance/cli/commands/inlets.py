@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import secrets as random_numbers
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -28,7 +26,6 @@ from seb_appliance.errors import ConfigurationError, NotFoundError
 
 _UNSET: Final = "none"
 _STDIN: Final = "-"
-_SECRET_BYTES: Final = 32
 
 
 class Member(NamedTuple):
@@ -161,17 +158,12 @@ def set_inlet(
         if text is not None:
             _set(verify if MEMBERS[name].of_verify else body, name, text)
     body["verify"] = verify
-    secret = None if secret_file is None else read_secret(secret_file)
-    is_random = secret is None and (before is None or rotate)
-    if is_random:
-        secret = _random_secret(verify.get("scheme", ""))
-    if secret is not None:
-        body |= {"secrets": [secret], "keep_previous": True} if rotate else {"secrets": [secret]}
+    body["keep_previous"] = rotate
+    if secret_file is not None:
+        body["secrets"] = [read_secret(secret_file)]
     made = client.ask("PUT", "inlets", inlet, body=body)
-    if is_random:
-        made["secret"] = secret
     note = "Enter the URL and the secret at the sender. The secret is not shown again."
-    return _result(client, made, note if is_random else "")
+    return _result(client, made, note if "secret" in made else "")
 
 
 def _existing(client: HttpClient, inlet: str) -> Json | None:
@@ -203,12 +195,6 @@ def read_secret(path: Path) -> str:
     if not secret:
         raise ConfigurationError(f"{path} holds no secret")
     return secret
-
-
-def _random_secret(scheme: str) -> str:
-    if scheme in ("standard", "svix"):
-        return "whsec_" + base64.b64encode(random_numbers.token_bytes(_SECRET_BYTES)).decode()
-    return random_numbers.token_urlsafe(_SECRET_BYTES)
 
 
 @inlets.command()

@@ -18,7 +18,7 @@ from seb_appliance.broker.values import ApiKeyView
 from seb_appliance.errors import BadRequestError
 from seb_appliance.formats.api_key_members import Grant, Quotas
 from seb_appliance.formats.topic_settings import BodyShape
-from seb_appliance.protocols.inlets.verifying import HMAC_SCHEMES, Verify, check_secret
+from seb_appliance.protocols.inlets.verifying import HMAC_SCHEMES, Verify, check_secret, new_secret
 
 _SECRETS_MAX: Final = 2  # the one of now, and the previous one
 KIND: Final = "inlet"  # of its documents
@@ -86,9 +86,9 @@ class StoredInlet(InletSettings, frozen=True, kw_only=True):
 
 
 class InletWanted(InletSettings, frozen=True, kw_only=True):
-    """An inlet to be made or changed. `secrets`: one, or two while they are rotated; an inlet that
-    exists keeps its own without them. `keep_previous`: the newest one of now stays valid beside the
-    one that is given."""
+    """An inlet to be made or changed. `secrets`: one, or two while they are rotated. Without them,
+    an inlet that exists keeps its own, and a new one gets a random one. `keep_previous`: the newest
+    one of now stays valid beside the one that is given, or else a random one."""
 
     secrets: _Secrets | None = None
     keep_previous: bool = False
@@ -141,18 +141,19 @@ def secrets_of(settings: StoredInlet, box: SecretBox) -> tuple[str, ...]:
     return tuple(map(box.open, settings.secrets))
 
 
-def document_of(wanted: InletWanted, before: StoredInlet | None, box: SecretBox) -> str:
-    """JSON to be stored. Raises BadRequestError for secrets that are missing or malformed."""
+def document_of(
+    wanted: InletWanted, before: StoredInlet | None, box: SecretBox
+) -> tuple[str, str | None]:
+    """JSON to be stored, and the secret if it is a random one. Raises BadRequestError for malformed
+    secrets."""
     members = {name: getattr(wanted, name) for name in InletSettings.__struct_fields__}
-    if wanted.secrets is None and before is None:
-        raise BadRequestError("A new inlet needs a secret.")
-    for secret in wanted.secrets or ():
-        check_secret(wanted.verify, secret)
     kept = () if before is None else before.secrets
-    if wanted.secrets is None:
-        sealed = kept
-    else:
-        sealed = tuple(map(box.seal, wanted.secrets))
-        if wanted.keep_previous:
-            sealed = (*sealed, *kept)[:_SECRETS_MAX]
-    return _encoder.encode(StoredInlet(**members, secrets=sealed)).decode()
+    is_random = wanted.secrets is None and (wanted.keep_previous or not kept)
+    secrets = (new_secret(wanted.verify),) if is_random else wanted.secrets or ()
+    for secret in secrets:
+        check_secret(wanted.verify, secret)
+    sealed = tuple(map(box.seal, secrets))
+    if wanted.keep_previous or not secrets:
+        sealed = (*sealed, *kept)[:_SECRETS_MAX]
+    document = _encoder.encode(StoredInlet(**members, secrets=sealed)).decode()
+    return document, secrets[0] if is_random else None

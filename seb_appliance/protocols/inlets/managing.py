@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from seb_appliance.api.encoding.answers import Answer, format_time, json_answer
 from seb_appliance.api.openapi.parameters import header, query
@@ -20,6 +21,9 @@ from seb_appliance.api.routes.route import (
     route,
 )
 from seb_appliance.api.server.auth import AnyRequest, Call, enter, peer_address
+from seb_appliance.api.server.options import SecretBox
+from seb_appliance.broker.access.audit import Actor
+from seb_appliance.broker.broker import Broker
 from seb_appliance.broker.topics.names import check_topic_name
 from seb_appliance.errors import NotFoundError, TopicNotFoundError
 from seb_appliance.protocols.inlets.delivering import ROUTES as DELIVERING
@@ -37,6 +41,20 @@ from seb_appliance.protocols.inlets.inlets import (
 _TAG: Final = "Inlets"
 
 
+async def save(
+    broker: Broker, box: SecretBox, name: str, wanted: InletWanted, by: Actor
+) -> tuple[bool, str | None]:
+    """Whether it is a new one, and its secret if that is a random one. The topic is created if it
+    does not exist. Raises BadRequestError, BadParameterError, TopicNotFoundError."""
+    await broker.topics.make_on_first_use(wanted.topic, by)
+    linger_ms = broker.topics.get(wanted.topic).effective.linger_ms
+    wanted.check(linger_ms or 0)
+    row = broker.documents.get(KIND, name)
+    document, secret = document_of(wanted, None if row is None else inlet_of(row).settings, box)
+    shown = {member: getattr(wanted, member) for member in InletSettings.__struct_fields__}
+    return await broker.documents.put(KIND, name, document, by, shown), secret
+
+
 class DeliveryOut(msgspec.Struct):
     """What became of a delivery: the status of the answer, records stored, and why."""
 
@@ -49,7 +67,7 @@ class DeliveryOut(msgspec.Struct):
 
 class InletOut(msgspec.Struct):
     """An inlet without its secrets. `path`: where deliveries are sent to. `deliveries`: the latest
-    ones, newest first, since the start of the appliance."""
+    ones, newest first, since the start of the appliance. `secret`: a random one, shown once."""
 
     inlet: str
     path: str
@@ -57,6 +75,7 @@ class InletOut(msgspec.Struct):
     secrets: int
     settings: dict[str, Any]
     deliveries: list[DeliveryOut] = []
+    secret: str | UnsetType = UNSET
 
 
 class InletsOut(msgspec.Struct):
@@ -130,7 +149,8 @@ async def list_inlets(ctx: RequestContext) -> object:
     summary="Create or replace an inlet",
     description="Needs `manage` on the topic, and on the one that the inlet had before. The topic "
     "is created if it does not exist. `secrets` are encrypted with a key that is not in the "
-    "bucket; without them an inlet keeps its own. Two secrets are valid while one is rotated.",
+    "bucket. Without them an inlet keeps its own, and a new one gets a random one, which is shown "
+    "once. Two secrets are valid while one is rotated.",
     body=json_body(InletWanted, {**_SETTINGS, "secrets": ["a long random text"]}),
     replies={
         201: Reply(description="Created", content=json_body(InletOut, _INLET)),
@@ -145,19 +165,13 @@ async def set_inlet(ctx: RequestContext) -> object:
     before = find(ctx)
     if before is not None:
         ctx.broker.authorize(key, "manage", before.settings.topic)
-    topics = ctx.broker.topics
-    await topics.make_on_first_use(wanted.topic, ctx.call.actor)
-    view = topics.get(wanted.topic)
-    linger_ms = view.effective.linger_ms
-    wanted.check(0 if linger_ms is None else linger_ms)
-    document = document_of(
-        wanted, None if before is None else before.settings, ctx.options.secret_box
-    )
-    shown = {member: getattr(wanted, member) for member in InletSettings.__struct_fields__}
-    made = await ctx.broker.documents.put(KIND, name, document, ctx.call.actor, shown)
+    made, secret = await save(ctx.broker, ctx.options.secret_box, name, wanted, ctx.call.actor)
     inlet = find(ctx)
     assert inlet is not None, name
-    return json_answer(201 if made else 200, inlet_out(inlet))
+    shown = inlet_out(inlet)
+    if secret is not None:
+        shown.secret = secret
+    return json_answer(201 if made else 200, shown)
 
 
 def _enter(request: AnyRequest, services: Services, known: frozenset[str]) -> Call:

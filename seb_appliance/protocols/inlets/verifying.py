@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import binascii
 import hmac
+import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -35,6 +36,7 @@ Scheme = Literal[
     "path",
     "proxy",
 ]
+_SECRET_BYTES: Final = 32
 _PATH_SECRET: Final = re.compile(r"[A-Za-z0-9_-]{16,200}")
 _HeaderName = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9-]{1,100}$")]
 
@@ -160,6 +162,14 @@ def _hmac_scheme(verify: Verify) -> _HmacScheme:
     assert verify.header is not None
     read = _one(verify.header.lower().encode(), verify.prefix.encode())
     return _HmacScheme(read, "", verify.algorithm, verify.encoding)
+
+
+def new_secret(verify: Verify, random_bytes: Callable[[int], bytes] = os.urandom) -> str:
+    """A random one, as the scheme has it."""
+    drawn = random_bytes(_SECRET_BYTES)
+    if verify.scheme in ("standard", "svix"):
+        return "whsec_" + base64.b64encode(drawn).decode()
+    return base64.urlsafe_b64encode(drawn).decode().rstrip("=")
 
 
 def check_secret(verify: Verify, secret: str) -> None:
