@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -83,14 +83,25 @@ NAVIGATION: Final = (
     ("Settings", "/ui/settings"),
     ("Audit", "/ui/audit"),
 )
+_OF_DATA: Final = 4  # the first ones are about data, the others about the appliance
+
+
+def _navigation(sections: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+    """With those of protocols, which are about data, before the pages about the appliance."""
+    of_data = NAVIGATION[:_OF_DATA]
+    return [*of_data, *sections, *NAVIGATION[_OF_DATA:]]
 
 
 class Renderer:
     """Everything is escaped, and a missing name is an error. `asset`: the path of a static file;
-    `form_id` makes an id for a form, see SentForms."""
+    `form_id` makes an id for a form, see SentForms; `sections`: title and path of more pages."""
 
     def __init__(
-        self, templates: Path, asset: Callable[[str], str], form_id: Callable[[], str]
+        self,
+        templates: Path,
+        asset: Callable[[str], str],
+        form_id: Callable[[], str],
+        sections: Sequence[tuple[str, str]] = (),
     ) -> None:
         self._environment = Environment(
             loader=FileSystemLoader(templates),
@@ -101,7 +112,7 @@ class Renderer:
         )
         self._environment.filters.update(FILTERS)
         self._environment.globals.update(
-            asset=asset, form_id=form_id, navigation=NAVIGATION, version=__version__
+            asset=asset, form_id=form_id, navigation=_navigation(sections), version=__version__
         )
 
     def render(self, template: str, **members: Any) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -71,6 +73,17 @@ _PAGES: Final = (
     audit,
 )
 _log = logging.getLogger("seb.ui")
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """Pages of a protocol, and their place in the navigation. Their templates lie with ours."""
+
+    title: str
+    path: str
+    routes: Routes
+
+
 _others = Routes()
 
 
@@ -79,9 +92,10 @@ async def no_such_page(_visit: Visit, rest: str) -> ASGIApp:  # noqa: ARG001 - a
     raise NotFoundError("The admin page has no such page.")
 
 
-def router(broker: Broker, options: UiOptions) -> Router:
+def router(broker: Broker, options: UiOptions, sections: Sequence[Section] = ()) -> Router:
     files = Assets(options.static)
-    renderer = Renderer(options.templates, files.url, lambda: options.random_bytes(16).hex())
+    named = [(one.title, one.path) for one in sections]
+    renderer = Renderer(options.templates, files.url, lambda: options.random_bytes(16).hex(), named)
     desk = Desk(broker, options, renderer)
 
     @get("/static/{named:str}")
@@ -89,7 +103,8 @@ def router(broker: Broker, options: UiOptions) -> Router:
         content, content_type = files.find(request.scope["path_params"]["named"])
         return Sent(200, [(b"content-type", content_type), (b"cache-control", _YEAR)], content)
 
-    routes = [route for page in _PAGES for route in page.routes.all]
+    declared = [*(page.routes for page in _PAGES), *(one.routes for one in sections)]
+    routes = [route for one in declared for route in one.all]
     return Router(
         path="/ui",
         route_handlers=[*(desk.handler(*one) for one in [*routes, *_others.all]), asset],

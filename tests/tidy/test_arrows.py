@@ -54,7 +54,7 @@ MAY_IMPORT = {
     "state": {"leaf", "formats", "broker", "state"},
     "api": {"leaf", "formats", "broker", "api"},
     "ui": {"leaf", "formats", "broker", "ui"},
-    "protocols": {"leaf", "formats", "broker", "storage", "api", "protocols"},
+    "protocols": {"leaf", "formats", "broker", "storage", "api", "ui", "protocols"},
     "ops.cost": {"leaf", "ops.cost"},
     "settings": {"leaf", "ops.cost", "settings"},
     "ops.host": APPLIANCE - {"api", "ops.jobs", "ui"},

@@ -57,6 +57,13 @@ ROUTES: Final[dict[tuple[str, str], Kind]] = {
     ("POST", "/ui/api-keys/{api_key_id:str}/disabled"): "change",
     ("POST", "/ui/api-keys/{api_key_id:str}/rotate"): "change",
     ("POST", "/ui/api-keys/{api_key_id:str}/revoke"): "change",
+    ("GET", "/ui/inlets"): "page",
+    ("GET", "/ui/inlets/new"): "page",
+    ("POST", "/ui/inlets/new"): "change",
+    ("GET", "/ui/inlets/{inlet:str}"): "page",
+    ("POST", "/ui/inlets/{inlet:str}"): "change",
+    ("POST", "/ui/inlets/{inlet:str}/rotate"): "change",
+    ("POST", "/ui/inlets/{inlet:str}/delete"): "change",
     ("GET", "/ui/storage"): "page",
     ("POST", "/ui/storage/snapshot"): "change",
     ("POST", "/ui/storage/doctor"): "change",
@@ -76,6 +83,7 @@ BY_KIND: Final = {
 }
 NAMES: Final = {
     "{topic:str}": "here", "{group:str}": "here", "{api_key_id:str}": "abcdefgh",
+    "{inlet:str}": "here",
     "{offset:str}": "0", "{name:str}": "olga", "{named:str}": "none.css", "{rest:path}": "nothing",
 }  # fmt: skip
 # No form has this field: who is let in is told so, and nothing is changed.

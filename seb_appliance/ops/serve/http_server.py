@@ -21,7 +21,7 @@ from seb_appliance.api.server.plain_answers import PlainAnswers
 from seb_appliance.bundled import bundled
 from seb_appliance.ops.host.secret_box import FernetBox
 from seb_appliance.ops.serve.assembly import Appliance
-from seb_appliance.ops.serve.protocols import PROTOCOLS
+from seb_appliance.ops.serve.protocols import PROTOCOLS, sections
 from seb_appliance.ops.serve.status import cost, samples, status, telemetry
 from seb_appliance.ops.serve.ui_facts import (
     bill_rows,
@@ -105,7 +105,7 @@ class HttpServer(uvicorn.Server):
             status=lambda: status(appliance),
             snapshot=appliance.publish_snapshot,
             protocols=PROTOCOLS,
-            pages=[admin_page(appliance.broker, ui_options(appliance))],
+            pages=[admin_page(appliance.broker, ui_options(appliance), sections(options))],
             costs=lambda: cost(appliance.cost),
         )
         for protocol in PROTOCOLS:

@@ -8,16 +8,19 @@ from typing import TYPE_CHECKING, Final
 from seb_appliance.api.encoding.formats import register
 from seb_appliance.api.encoding.problems import answer_exception
 from seb_appliance.api.server.app import Protocol, openapi
+from seb_appliance.api.server.options import ApiOptions
 from seb_appliance.broker.broker import Broker
 from seb_appliance.protocols import arrow, cloud_events
 from seb_appliance.protocols.durable_streams import reading, writing
 from seb_appliance.protocols.durable_streams.wire import PREFIX, answer_error
 from seb_appliance.protocols.go import routes as go
 from seb_appliance.protocols.inlets import managing as inlets
+from seb_appliance.protocols.inlets import page as inlet_page
 from seb_appliance.protocols.inlets import reporting as inlet_reports
 from seb_appliance.protocols.inlets.delivering import deliveries
 from seb_appliance.protocols.push import confluent, loki, otlp, splunk
 from seb_appliance.settings import Settings
+from seb_appliance.ui.app import Section
 
 if TYPE_CHECKING:
     from seb_appliance.protocols.syslog.listening import Syslog
@@ -41,6 +44,11 @@ PROTOCOLS: Final = (
         path_prefix=PREFIX,
     ),
 )
+
+
+def sections(options: ApiOptions) -> list[Section]:
+    """The pages of these protocols."""
+    return [inlet_page.section(options.secret_box)]
 
 
 async def open_syslog(settings: Settings, broker: Broker) -> Syslog | None:
