@@ -47,7 +47,7 @@ USER_AGENT: Final = script("agent")[: limits.USER_AGENT_CHARACTERS_MAX]
 # Who is given this has said it in each of its texts.
 SHOWN: Final = {
     "api-key", "description", "record-key", "value", "json", "header", "holder", "metadata",
-    "agent", "actor", "telemetry", "setting", "figure", "bill", "check", "field",
+    "agent", "actor", "telemetry", "setting", "figure", "bill", "check", "field", "inlet",
 }  # fmt: skip
 
 KEY: Final = script("record-key")
@@ -95,6 +95,9 @@ VISITS: Final[dict[str, tuple[str, ...]]] = {
     "/ui/api-keys": ("/ui/api-keys", f"/ui/api-keys?filter={quote(script('field'))}"),
     "/ui/api-keys/new": ("/ui/api-keys/new",),
     "/ui/api-keys/{api_key_id:str}": ("/ui/api-keys/{key}", f"/ui/api-keys/{quote('<xss>')}"),
+    "/ui/inlets": ("/ui/inlets",),
+    "/ui/inlets/new": ("/ui/inlets/new",),
+    "/ui/inlets/{inlet:str}": ("/ui/inlets/shop", f"/ui/inlets/{quote('<xss>')}"),
     "/ui/storage": ("/ui/storage",),
     "/ui/users": ("/ui/users",),
     "/ui/users/{name:str}": ("/ui/users/olga", f"/ui/users/{quote('<xss>')}"),
@@ -156,6 +159,8 @@ async def fill(seb: RunningAppliance) -> str:
     assert made.status_code == 201, made.text
     await client.put("/v1/topics/t", json={"key_index": "history"}, headers=headers)
     await client.put("/v1/stream/shut", headers={**headers, "stream-closed": "true"})
+    inlet = {"topic": "t", "verify": {"scheme": "github"}, "description": script("inlet")}
+    assert (await client.put("/v1/inlets/shop", json=inlet)).status_code == 201
     records = [
         {"key": KEY, "value": script("value"), "headers": {script("header"): script("header")}},
         {"key": KEY, "value": {script("json"): [script("json")]}},
