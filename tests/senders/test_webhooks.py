@@ -24,7 +24,7 @@ SECRETS = {
     "github": "",  # the page makes one
     "stripe": "whsec_Yp7WyNNyOdW0N2bG",
     "standard-webhooks": "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw",
-    "svix": "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw",
+    "svix": "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaS",  # as the library takes it: not padded
 }
 PROGRAMS = {"github": ["sh", "deliver.sh"]}
 # As GitHub's documentation has it for testing a verification.
