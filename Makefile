@@ -74,6 +74,7 @@ neighbours: slow-ready
 	@sh .ci/install-node
 	@sh .ci/install-generators
 	@sh tests/support/servers/install.sh
+	@sh tests/senders/install.sh
 	$(PY) -m pytest -q -m neighbours -rs $(ARGS)
 
 measured: slow-ready

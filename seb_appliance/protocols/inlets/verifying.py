@@ -134,11 +134,15 @@ def _standard(start: bytes) -> Callable[[Delivery], _Signed]:
 
 
 def _standard_key(secret: str) -> bytes:
-    """Raises BadRequestError."""
+    """Raises BadRequestError. The libraries of senders take base64 without its padding, too."""
+    text = secret.removeprefix("whsec_")
     try:
-        return base64.b64decode(secret.removeprefix("whsec_"), validate=True)
+        key = base64.b64decode(text + "=" * (-len(text) % 4), validate=True)
     except binascii.Error as error:
         raise BadRequestError("The secret is whsec_ followed by base64.") from error
+    if not key:
+        raise BadRequestError("The secret is whsec_ followed by base64: anyone has an empty one.")
+    return key
 
 
 HMAC_SCHEMES: Final[Mapping[str, _HmacScheme]] = {

@@ -1,0 +1,153 @@
+"""Log shippers and collectors as processes: installed by install.sh, configured by the cookbook."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.senders.cookbook import Prepared
+from tests.server.serving import Serving
+from tests.support.process import ROOT
+from tests.support.servers.s3_server import die_with_parent, free_port
+
+INSTALLED = ROOT / ".state" / "senders"
+SYSLOG_NG = INSTALLED / "syslog-ng"
+STARTED_S_MAX = 30
+
+# What Debian's own main files do: a source, and the files of a folder.
+RSYSLOG_MAIN = """
+global(workDirectory="{folder}" processInternalMessages="on")
+module(load="imptcp")
+input(type="imptcp" address="127.0.0.1" port="{port}")
+include(file="{file}")
+"""
+SYSLOG_NG_MAIN = """
+@version: 3.38
+options {{ time-reopen(1); keep-hostname(yes); }};
+source s_src {{ network(ip("127.0.0.1") port({port}) transport("tcp")); }};
+@include "{file}"
+"""
+COLLECTD_MAIN = """
+Hostname "cellar"
+BaseDir "{folder}"
+PluginDir "/usr/lib/collectd"
+TypesDB "/usr/share/collectd/types.db"
+LoadPlugin logfile
+<Plugin logfile>
+  File stdout
+</Plugin>
+LoadPlugin unixsock
+<Plugin unixsock>
+  SocketFile "{folder}/socket"
+</Plugin>
+Include "{file}"
+"""
+
+
+def installed(found: bool | str | None, what: str) -> None:
+    if not found:
+        pytest.skip(f"{what} is not installed (make neighbours installs it)")
+
+
+@contextmanager
+def _running(folder: Path, command: list[str | Path], is_up: Callable[[], bool]) -> Iterator[Path]:
+    """`is_up` is asked until it is so. The file has what the program prints."""
+    output = folder / "sender.output"
+    with output.open("wb") as sink:
+        process = subprocess.Popen(
+            command, stdout=sink, stderr=subprocess.STDOUT, preexec_fn=die_with_parent
+        )
+    try:
+        until_s = time.monotonic() + STARTED_S_MAX
+        while not is_up():
+            assert process.poll() is None, output.read_text()
+            assert time.monotonic() < until_s, output.read_text()
+            time.sleep(0.05)
+        yield output
+    finally:
+        process.terminate()
+        try:
+            process.wait(STARTED_S_MAX)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _listens(port: int) -> Callable[[], bool]:
+    def is_up() -> bool:
+        with socket.socket() as probe:
+            return probe.connect_ex(("127.0.0.1", port)) == 0
+
+    return is_up
+
+
+def _main_file(text: str, folder: Path, port: int, file: Path) -> Path:
+    main = folder / "main.conf"
+    main.write_text(text.format(folder=folder, port=port, file=file), encoding="utf-8")
+    return main
+
+
+@contextmanager
+def rsyslog(prepared: Prepared, seb: Serving, folder: Path) -> Iterator[int]:
+    """The port that takes lines of syslog."""
+    program = shutil.which("rsyslogd", path="/usr/sbin")
+    installed(program and (INSTALLED / "omhttp.so").exists(), "rsyslog with omhttp")
+    port = free_port()
+    main = _main_file(RSYSLOG_MAIN, folder, port, prepared.file("60-seb.conf", seb, folder))
+    # Its colon-separated path of modules keeps the standard folder.
+    modules = f"{INSTALLED}:/usr/lib/x86_64-linux-gnu/rsyslog"
+    command = [str(program), "-n", "-f", main, "-i", folder / "pid", "-M", modules]
+    with _running(folder, command, _listens(port)):
+        yield port
+
+
+@contextmanager
+def syslog_ng(prepared: Prepared, seb: Serving, folder: Path) -> Iterator[int]:
+    """The port that takes lines of syslog."""
+    program = SYSLOG_NG / "usr/sbin/syslog-ng"
+    installed(program.exists(), "syslog-ng")
+    port = free_port()
+    main = _main_file(SYSLOG_NG_MAIN, folder, port, prepared.file("seb.conf", seb, folder))
+    libraries = next((SYSLOG_NG / "usr/lib").glob("*/libsyslog-ng-*.so.0")).parent
+    modules = next((SYSLOG_NG / "usr/lib/syslog-ng").glob("*/libhttp.so")).parent
+    command = ["env", f"LD_LIBRARY_PATH={libraries}", program, "-F", "-e", "--no-caps"]
+    command += ["--module-path", modules, "-f", main, "--persist-file", folder / "persist"]
+    command += ["--pidfile", folder / "pid", "--control", folder / "control"]
+    with _running(folder, command, _listens(port)):
+        yield port
+
+
+@contextmanager
+def collectd(prepared: Prepared, seb: Serving, folder: Path) -> Iterator[Path]:
+    """The socket that takes values by the command PUTVAL."""
+    program = shutil.which("collectd", path="/usr/sbin")
+    installed(program, "collectd")
+    main = _main_file(COLLECTD_MAIN, folder, 0, prepared.file("seb.conf", seb, folder))
+    control = folder / "socket"
+    command = [str(program), "-f", "-C", main, "-P", folder / "pid"]
+    with _running(folder, command, control.exists):
+        yield control
+
+
+def log(port: int, messages: Iterable[str]) -> None:
+    """Messages as a program of this machine logs them."""
+    with socket.create_connection(("127.0.0.1", port)) as connection:
+        for message in messages:
+            connection.sendall(f"<13>Nov 23 10:00:00 cellar app[7]: {message}\n".encode())
+
+
+def put_values(control: Path, values: Iterable[int]) -> None:
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.connect(str(control))
+        with connection.makefile("rw") as lines:
+            for n, value in enumerate(values):
+                lines.write(f"PUTVAL cellar/test/gauge-temperature {1_795_000_000 + n}:{value}\n")
+                lines.flush()
+                assert lines.readline().startswith("0 ")
