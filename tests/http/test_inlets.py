@@ -324,6 +324,22 @@ async def test_secrets_lie_encrypted_in_the_journal(seb):
     assert hashlib.sha256(key_file.read_bytes()).digest()
 
 
+@pytest.mark.slow
+async def test_a_sender_that_waits_three_seconds_is_answered_before(seb):
+    """The topic became slow after the inlet was made."""
+    await make(seb, "hurried", "slack")
+    await seb.client.patch("/v1/topics/of-hurried", json={"linger_ms": 6_000})
+    now = str(int(time.time()))
+    signature = digest(SECRET, f"v0:{now}:".encode() + BODY).hex()
+    headers = {"X_Slack_Signature": f"v0={signature}", "X_Slack_Request_Timestamp": now}
+    began_s = time.monotonic()
+    answer = await deliver(seb, "hurried", **headers)
+    assert (answer.status_code, answer.json()["code"]) == (504, "outcome_unknown")
+    assert time.monotonic() - began_s < 3
+    await seb.client.patch("/v1/topics/of-hurried", json={"linger_ms": 1})
+    assert await values(seb, "hurried") == [BODY.decode()]
+
+
 async def test_deliveries_are_counted_by_outcome(seb):
     await make(seb, "counted")
     before = await deliveries(seb)

@@ -163,7 +163,7 @@ async def _store(
         inlet.settings.topic,
         parsed.records,
         reservation.handed_over(),
-        None,
+        inlet.settings.timeout_ms,
         parsed.conditions,
         address=peer_address(ctx.request.scope),
     )

@@ -25,6 +25,7 @@ KIND: Final = "inlet"  # of its documents
 _Text = Annotated[str, msgspec.Meta(min_length=1, max_length=1_000)]
 _Secrets = Annotated[tuple[_Text, ...], msgspec.Meta(min_length=1, max_length=_SECRETS_MAX)]
 # How long the sender waits for an answer, in ms, as its documentation says.
+_ON_THE_WAY_MS: Final = 500
 _SENDER_WAITS_MS: Final = {"slack": 3_000, "github": 10_000, "shopify": 5_000}
 
 
@@ -65,6 +66,13 @@ class InletSettings(
         """Lower case; "" for none."""
         known = HMAC_SCHEMES.get(self.verify.scheme)
         return (self.delivery_header or (known.delivery if known else "")).lower()
+
+    @property
+    def timeout_ms(self) -> int | None:
+        """After which its sender is answered in any case, with 504; None: as the appliance has
+        it."""
+        waits_ms = _SENDER_WAITS_MS.get(self.verify.scheme)
+        return None if waits_ms is None or self.answer == "admitted" else waits_ms - _ON_THE_WAY_MS
 
     def check(self, linger_ms: int) -> None:
         """`linger_ms`: of the topic. Raises BadNameError, BadParameterError, BadRequestError."""
