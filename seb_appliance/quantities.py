@@ -76,6 +76,8 @@ def format_value(kind: str, value: Any) -> str:
         return format_size(value)
     if kind == "switch":
         return "on" if value else "off"
+    if kind == "names":
+        return ", ".join(value)
     return f"{value:g}" if kind == "ratio" else str(value)
 
 
@@ -100,4 +102,6 @@ READERS: Final[dict[str, Callable[[str], Any]]] = {
     "number": whole,
     "switch": switch,
     "ratio": ratio,
+    "text": str,
+    "names": lambda text: [name for one in text.split(",") if (name := one.strip())],
 }

@@ -17,15 +17,17 @@ import msgspec
 import yaml
 
 from seb_appliance import limits
-from seb_appliance.cli.commands.inlets import MEMBERS as INLET_MEMBERS
 from seb_appliance.cli.errors import CommandError
 from seb_appliance.client import Admin
 from seb_appliance.errors import ConfigurationError
 from seb_appliance.formats.api_key_members import QUOTAS, Grant, Quotas
 from seb_appliance.formats.declared import Declared
 from seb_appliance.formats.topic_settings import SETTINGS
+from seb_appliance.protocols.inlets.settings import SETTINGS as INLET_SETTINGS
+from seb_appliance.protocols.inlets.settings import VERIFY
 
 Json = dict[str, Any]
+INLET_MEMBERS: Final = {**INLET_SETTINGS, **VERIFY, **QUOTAS}
 Words = dict[str, Any]
 State = dict[str, dict[str, Json]]
 FILE_MEMBER: Final = "secret_file"  # the file with the secret of a new inlet
@@ -58,13 +60,7 @@ def _api_key_words(key: Json) -> Words:
 
 def _inlet_words(settings: Json) -> Words:
     """Its secrets cannot be read back, so they are no part of its state."""
-    flat = {**settings, **settings["verify"], **settings.get("quotas", {})}
-    words = {
-        name: flat[name]
-        for name, member in INLET_MEMBERS.items()
-        if name in flat and flat[name] not in (member.default, [])
-    }
-    return words | _words(flat, QUOTAS)
+    return _words({**settings, **settings["verify"], **settings.get("quotas", {})}, INLET_MEMBERS)
 
 
 # Each part, and how the API's members of one name become words. A group has its topics, each with
@@ -398,23 +394,22 @@ def _group(node: Node) -> Json:
 
 
 def _inlet(node: Node) -> Json:
-    given = node.members({*INLET_MEMBERS, *QUOTAS, FILE_MEMBER})
+    given = node.members({*INLET_MEMBERS, FILE_MEMBER})
     for name in ("topic", "scheme"):
         if name not in given:
             raise node.wrong(f"{name} is missing")
-    read: Json = {name: _member(one, name) for name, one in given.items() if name not in QUOTAS}
-    verify = {name: read.pop(name) for name in list(read) if _is_of_verify(name)}
-    return {**read, "verify": verify, "quotas": _quotas(node, given)}
-
-
-def _is_of_verify(name: str) -> bool:
-    return name in INLET_MEMBERS and INLET_MEMBERS[name].of_verify
-
-
-def _member(node: Node, name: str) -> Any:
-    if name == "keep_headers":
-        return [one.expect(str) for one in node.expect(list)]
-    return node.value if name == "tolerance_s" else node.expect(str)
+    read = {
+        name: value
+        for name, one in INLET_MEMBERS.items()
+        if name in given and (value := _value(given[name], one)) != one.default
+    }
+    members: Json = {name: value for name, value in read.items() if name in INLET_SETTINGS}
+    members["verify"] = {name: value for name, value in read.items() if name in VERIFY}
+    if FILE_MEMBER in given:
+        members[FILE_MEMBER] = given[FILE_MEMBER].expect(str)
+    if any(name in given for name in QUOTAS):
+        members["quotas"] = _quotas(node, given)
+    return members
 
 
 def _quotas(node: Node, given: Mapping[str, Node]) -> Json:

@@ -6,14 +6,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Final, Literal, get_args, get_type_hints
+from typing import Any, Final, Literal, get_args, get_origin, get_type_hints
 
 import msgspec
 
 from seb_appliance.quantities import READERS, format_value
 
-Kind = Literal["duration", "size", "number", "switch", "ratio", "choice"]
-_METAVARS: Final = {"duration": "DURATION", "size": "SIZE", "number": "N", "switch": "on|off"}
+Kind = Literal["duration", "size", "number", "switch", "ratio", "choice", "text", "names"]
+_METAVARS: Final = {
+    "duration": "DURATION", "size": "SIZE", "number": "N", "switch": "on|off",
+    "text": "TEXT", "names": "NAMES",
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,12 +80,18 @@ def declared(struct: type[msgspec.Struct]) -> dict[str, Declared]:
     for name, hint in get_type_hints(struct, include_extras=True).items():
         for extra in getattr(hint, "__metadata__", ()):
             if isinstance(extra, Declared):
-                literals = (get_args(part) for part in get_args(get_args(hint)[0]))
-                choices = ("on", "off") if extra.kind == "switch" else ()
+                choices: tuple[str, ...] = ("on", "off") if extra.kind == "switch" else ()
                 if extra.kind == "choice":
-                    choices = next(values for values in literals if values)
+                    choices = _literals(get_args(hint)[0])
                 found[name] = replace(extra, name=name, choices=choices)
     return found
+
+
+def _literals(hint: Any) -> tuple[str, ...]:
+    """Of a Literal, or of a union with one."""
+    if get_origin(hint) is Literal:
+        return get_args(hint)
+    return next(found for part in get_args(hint) if (found := _literals(part)))
 
 
 def changes_of(struct: type[msgspec.Struct], *, constrained: bool) -> Any:

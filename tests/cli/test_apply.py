@@ -351,7 +351,7 @@ inlets:
     scheme: hmac
     header: X-Sign
     body: value
-    keep_headers: [X-Kind]
+    keep_headers: X-Kind, X-Other
     requests_per_second: 5
     secret_file: {secret}
 """
@@ -385,8 +385,8 @@ def test_an_inlet_is_made_changed_and_pruned(seb: Seb) -> None:
         ("{scheme: github}", "topic is missing"),
         ("{topic: a}", "scheme is missing"),
         ("{topic: a, scheme: github, secret: x}", "unknown name"),
-        ("{topic: a, scheme: [github]}", "expected text"),
-        ("{topic: a, scheme: github, keep_headers: X}", "expected a list"),
+        ("{topic: a, scheme: [github]}", "expected one value"),
+        ("{topic: a, scheme: github, tolerance_s: soon}", "soon"),
     ],
 )
 def test_an_inlet_that_cannot_be_is_refused_with_its_line(seb: Seb, text: str, words: str) -> None:

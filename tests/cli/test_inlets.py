@@ -78,8 +78,8 @@ def test_the_random_secret_is_one_of_the_scheme(seb, scheme):
 
 def test_what_cannot_be_is_refused_with_a_sentence(seb):
     assert "--topic and --scheme" in seb.refused("inlets", "set", "new", code=78)
-    told = seb.refused("inlets", "set", "new", "--topic", "t", "--scheme", "gitlab")
-    assert "--scheme" in told
+    told = seb.refused("inlets", "set", "new", "--topic", "t", "--scheme", "gitlab", code=78)
+    assert "github" in told
     assert "no inlet" in seb.refused("inlets", "show", "nothing")
     missing = str(seb.folder / "missing")
     wanted = ("--topic", "t", "--scheme", "github", "--secret-file", missing)

@@ -19,7 +19,7 @@ from seb_appliance.errors import SebError, StartError, StoreError
 from seb_appliance.ops.checks.findings import CODES
 from seb_appliance.ops.cost.prices import PROVIDERS
 from seb_appliance.protocols.inlets.inlets import InletWanted
-from seb_appliance.protocols.inlets.verifying import Scheme
+from seb_appliance.protocols.inlets.settings import Scheme
 from seb_appliance.settings import SETTINGS, Setting
 
 ARCHITECTURE_LINES_MAX = 150

@@ -102,17 +102,22 @@ async def test_a_name_that_is_taken_is_told(admin: Visitor) -> None:
     assert "already" in answer.text
 
 
-async def test_quotas_that_no_field_shows_stay(seb: RunningAppliance, admin: Visitor) -> None:
+async def test_quotas_are_fields_of_the_form(seb: RunningAppliance, admin: Visitor) -> None:
     wanted = {
         "topic": "quota",
         "verify": {"scheme": "github"},
         "quotas": {"requests_per_second": 7},
     }
     await seb.client.put("/v1/inlets/quota", json=wanted)
-    await admin.post("/ui/inlets/quota", topic="quota", scheme="github", description="changed")
+    assert (
+        'name="requests_per_second" type="text" value="7"'
+        in (await admin.get("/ui/inlets/quota")).text
+    )
+    fields = {"topic": "quota", "scheme": "github", "requests_per_second": "8"}
+    await admin.post("/ui/inlets/quota", **fields, description="changed")
     settings = (await seb.client.get("/v1/inlets/quota")).json()["settings"]
     assert settings["description"] == "changed"
-    assert settings["quotas"]["requests_per_second"] == 7
+    assert settings["quotas"]["requests_per_second"] == 8
 
 
 async def test_a_viewer_sees_deliveries_and_no_forms(admin: Visitor, olga: Visitor) -> None:

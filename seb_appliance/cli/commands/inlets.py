@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import click
 
@@ -17,55 +16,21 @@ from seb_appliance.cli.options import (
     ListsByDefault,
     Result,
     ask,
+    declared_options,
+    declared_value,
     file_option,
     talks,
     yes_option,
 )
 from seb_appliance.cli.output import moment, outline, table, tell
 from seb_appliance.errors import ConfigurationError, NotFoundError
+from seb_appliance.formats.api_key_members import QUOTAS
+from seb_appliance.protocols.inlets.settings import SETTINGS, VERIFY
 
 _UNSET: Final = "none"
 _STDIN: Final = "-"
 
-
-class Member(NamedTuple):
-    """A setting of an inlet; docs/INLETS.md describes it. `default`: the API leaves it out."""
-
-    help: str
-    default: str | int | None = None
-    of_verify: bool = False
-
-
-MEMBERS: Final = {
-    "topic": Member("Where the records go."),
-    "body": Member("value, items or lines: how a body becomes records.", "value"),
-    "key": Member("JSON Pointer to the record key, such as /user/id."),
-    "key_header": Member("Request header with the record key."),
-    "timestamp": Member("JSON Pointer to the time of a record."),
-    "keep_headers": Member("Request headers to store, separated by commas."),
-    "delivery_header": Member("Request header that identifies a delivery."),
-    "delivery": Member("JSON Pointer to the id of a delivery."),
-    "answer": Member("stored, or admitted: answer before the bucket has the records.", "stored"),
-    "description": Member("What it is for.", ""),
-    "scheme": Member(
-        "How the sender proves itself: github, stripe, slack, hmac, basic, path …", None, True
-    ),
-    "header": Member("Header of the signature or the secret (hmac, token, proxy).", None, True),
-    "algorithm": Member("sha1, sha256 or sha512 (hmac).", "sha256", True),
-    "encoding": Member("hex or base64 (hmac).", "hex", True),
-    "prefix": Member("Text before the signature or the secret (hmac, token, proxy).", "", True),
-    "user": Member("User name (basic).", "", True),
-    "tolerance_s": Member("Seconds that a signed time may be from now.", 300, True),
-}
-
-
-def _member_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    for name, member in reversed(MEMBERS.items()):
-        text = f"{member.help} [{member.default}]" if member.default else member.help
-        command = click.option(f"--{name.replace('_', '-')}", name, metavar="TEXT", help=text)(
-            command
-        )
-    return command
+_DECLARED: Final = {**SETTINGS, **VERIFY, **QUOTAS}
 
 
 @click.group(cls=ListsByDefault)
@@ -134,7 +99,7 @@ def _words(value: Any) -> Any:
 
 @inlets.command("set")
 @click.argument("inlet")
-@_member_options
+@declared_options(_DECLARED)
 @file_option(
     "--secret-file",
     "Read the secret from this file (- is stdin). A new inlet gets a random one without it.",
@@ -153,17 +118,24 @@ def set_inlet(
     if before is None and not (given["topic"] and given["scheme"]):
         raise click.UsageError("a new inlet needs --topic and --scheme")
     body: Json = {} if before is None else before["settings"]
-    verify = body.get("verify", {})
     for name, text in given.items():
         if text is not None:
-            _set(verify if MEMBERS[name].of_verify else body, name, text)
-    body["verify"] = verify
+            members = body.setdefault(_part_of(name), {}) if _part_of(name) else body
+            flag = f"--{name.replace('_', '-')}"
+            members[name] = declared_value(flag, _DECLARED[name], text, _UNSET)
+            if members[name] is None:
+                del members[name]
     body["keep_previous"] = rotate
     if secret_file is not None:
         body["secrets"] = [read_secret(secret_file)]
     made = client.ask("PUT", "inlets", inlet, body=body)
     note = "Enter the URL and the secret at the sender. The secret is not shown again."
     return _result(client, made, note if "secret" in made else "")
+
+
+def _part_of(name: str) -> str:
+    """Where the API has a setting; "" for the top."""
+    return "verify" if name in VERIFY else "quotas" if name in QUOTAS else ""
 
 
 def _existing(client: HttpClient, inlet: str) -> Json | None:
@@ -174,15 +146,6 @@ def _existing(client: HttpClient, inlet: str) -> Json | None:
             raise
         return None
     return found
-
-
-def _set(members: Json, name: str, text: str) -> None:
-    if text == _UNSET:
-        members.pop(name, None)
-    elif name == "keep_headers":
-        members[name] = [one.strip() for one in text.split(",")]
-    else:
-        members[name] = int(text) if name == "tolerance_s" and text.isdigit() else text
 
 
 def read_secret(path: Path) -> str:

@@ -34,7 +34,15 @@ from seb_appliance.errors import (
     ShareExceededError,
     UnauthenticatedError,
 )
-from seb_appliance.protocols.inlets.inlets import KIND, Inlet, Outcome, inlet_of, secrets_of
+from seb_appliance.protocols.inlets.inlets import (
+    KIND,
+    Inlet,
+    Outcome,
+    delivery_header_of,
+    inlet_of,
+    secrets_of,
+    timeout_ms_of,
+)
 from seb_appliance.protocols.inlets.verifying import Delivery, check, refused
 from seb_appliance.protocols.push.pushing import Push, Sent, answer_error, bounds_of
 
@@ -163,7 +171,7 @@ async def _store(
         inlet.settings.topic,
         parsed.records,
         reservation.handed_over(),
-        inlet.settings.timeout_ms,
+        timeout_ms_of(inlet.settings),
         parsed.conditions,
         address=peer_address(ctx.request.scope),
     )
@@ -199,7 +207,7 @@ def _admitted(ctx: RequestContext, inlet: Inlet, count: int, done: asyncio.Task[
 async def _conditions(inlet: Inlet, body: bytes, headers: dict[bytes, bytes]) -> Conditions:
     """A delivery with a name is stored once, whatever else its repetition says. Raises
     BadJsonError."""
-    named = headers.get(inlet.settings.delivery_name_header.encode())
+    named = headers.get(delivery_header_of(inlet.settings).encode())
     pointer = inlet.settings.delivery
     if pointer is None and inlet.settings.verify.scheme == "stripe":
         pointer = "/id"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final
 
 import msgspec
 
@@ -16,9 +16,9 @@ from seb_appliance.broker.ports import DocumentRow
 from seb_appliance.broker.topics.names import check_topic_name
 from seb_appliance.broker.values import ApiKeyView
 from seb_appliance.errors import BadRequestError
-from seb_appliance.formats.api_key_members import Grant, Quotas
-from seb_appliance.formats.topic_settings import BodyShape
-from seb_appliance.protocols.inlets.verifying import HMAC_SCHEMES, Verify, check_secret, new_secret
+from seb_appliance.formats.api_key_members import Grant
+from seb_appliance.protocols.inlets.settings import InletSettings
+from seb_appliance.protocols.inlets.verifying import HMAC_SCHEMES, check_secret, new_secret
 
 _SECRETS_MAX: Final = 2  # the one of now, and the previous one
 KIND: Final = "inlet"  # of its documents
@@ -29,62 +29,42 @@ _ON_THE_WAY_MS: Final = 500
 _SENDER_WAITS_MS: Final = {"slack": 3_000, "github": 10_000, "shopify": 5_000}
 
 
-class InletSettings(
-    msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True
-):
-    """What an inlet does. `body`, `key`, `key_header`, `timestamp` and `keep_headers` as in a
-    produce request. `delivery_header`: the request header that names a delivery, or `delivery`: a
-    JSON Pointer to its name; a delivery with a name is stored once. `answer`: `stored` answers when
-    the bucket has the records, `admitted` before that."""
+def reader_of(settings: InletSettings) -> BodyReader:
+    """Raises BadParameterError."""
+    given = {name: getattr(settings, name) for name in ("body", "key", "key_header", "timestamp")}
+    query = {name: value for name, value in given.items() if value is not None}
+    if settings.keep_headers:
+        query["keep_headers"] = ",".join(settings.keep_headers)
+    reader = BodyReader.of(query, settings.body)
+    assert reader is not None, settings.body
+    return reader
 
-    topic: str
-    verify: Verify
-    body: BodyShape = "value"
-    key: str | None = None
-    key_header: str | None = None
-    timestamp: str | None = None
-    keep_headers: tuple[str, ...] = ()
-    delivery_header: str | None = None
-    delivery: str | None = None
-    answer: Literal["stored", "admitted"] = "stored"
-    quotas: Quotas = Quotas()
-    description: Annotated[str, msgspec.Meta(max_length=limits.API_KEY_DESCRIPTION_LENGTH_MAX)] = ""
 
-    def reader(self) -> BodyReader:
-        """Raises BadParameterError, BadRequestError."""
-        given = {name: getattr(self, name) for name in ("body", "key", "key_header", "timestamp")}
-        query = {name: value for name, value in given.items() if value is not None}
-        if self.keep_headers:
-            query["keep_headers"] = ",".join(self.keep_headers)
-        reader = None if self.body == "envelope" else BodyReader.of(query, self.body)
-        if reader is None:
-            raise BadRequestError("An inlet reads bodies as value, items or lines.")
-        return reader
+def delivery_header_of(settings: InletSettings) -> str:
+    """Lower case; "" for none."""
+    known = HMAC_SCHEMES.get(settings.verify.scheme)
+    return (settings.delivery_header or (known.delivery if known else "")).lower()
 
-    @property
-    def delivery_name_header(self) -> str:
-        """Lower case; "" for none."""
-        known = HMAC_SCHEMES.get(self.verify.scheme)
-        return (self.delivery_header or (known.delivery if known else "")).lower()
 
-    @property
-    def timeout_ms(self) -> int | None:
-        """After which its sender is answered in any case, with 504; None: as the appliance has
-        it."""
-        waits_ms = _SENDER_WAITS_MS.get(self.verify.scheme)
-        return None if waits_ms is None or self.answer == "admitted" else waits_ms - _ON_THE_WAY_MS
+def timeout_ms_of(settings: InletSettings) -> int | None:
+    """After which its sender is answered in any case, with 504; None: as the appliance has it."""
+    waits_ms = _SENDER_WAITS_MS.get(settings.verify.scheme)
+    return None if waits_ms is None or settings.answer == "admitted" else waits_ms - _ON_THE_WAY_MS
 
-    def check(self, linger_ms: int) -> None:
-        """`linger_ms`: of the topic. Raises BadNameError, BadParameterError, BadRequestError."""
-        check_topic_name(self.topic)
-        self.reader()
-        self.verify.check()
-        waits_ms = _SENDER_WAITS_MS.get(self.verify.scheme)
-        if waits_ms is not None and self.answer == "stored" and linger_ms > waits_ms // 2:
-            raise BadRequestError(
-                f"The sender waits {waits_ms} ms, and the topic's linger is {linger_ms} ms. Set a "
-                f"linger of at most {waits_ms // 2} ms, or answer = admitted."
-            )
+
+def check_settings(settings: InletSettings, linger_ms: int) -> None:
+    """`linger_ms`: of the topic. Raises BadNameError, BadParameterError, BadRequestError."""
+    check_topic_name(settings.topic)
+    reader_of(settings)
+    scheme = settings.verify.scheme
+    if scheme in ("hmac", "token", "proxy") and settings.verify.header is None:
+        raise BadRequestError(f"The scheme {scheme} needs the name of a header.")
+    waits_ms = _SENDER_WAITS_MS.get(scheme)
+    if waits_ms is not None and settings.answer == "stored" and linger_ms > waits_ms // 2:
+        raise BadRequestError(
+            f"The sender waits {waits_ms} ms, and the topic's linger is {linger_ms} ms. Set a "
+            f"linger of at most {waits_ms // 2} ms, or answer = admitted."
+        )
 
 
 class StoredInlet(InletSettings, frozen=True, kw_only=True):
@@ -139,7 +119,7 @@ def inlet_of(row: DocumentRow) -> Inlet:
     key = ApiKeyView(
         f"inlet:{row.name}", row.name, (grant,), row.set_us, None, quotas=stored.quotas
     )
-    return Inlet(row.name, stored, stored.reader(), key)
+    return Inlet(row.name, stored, reader_of(stored), key)
 
 
 @lru_cache(maxsize=limits.DOCUMENTS_MAX)

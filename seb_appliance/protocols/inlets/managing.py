@@ -31,12 +31,13 @@ from seb_appliance.protocols.inlets.delivering import find, meta_challenge
 from seb_appliance.protocols.inlets.inlets import (
     KIND,
     Inlet,
-    InletSettings,
     InletWanted,
     Outcome,
+    check_settings,
     document_of,
     inlet_of,
 )
+from seb_appliance.protocols.inlets.settings import InletSettings
 
 _TAG: Final = "Inlets"
 
@@ -48,7 +49,7 @@ async def save(
     does not exist. Raises BadRequestError, BadParameterError, TopicNotFoundError."""
     await broker.topics.make_on_first_use(wanted.topic, by)
     linger_ms = broker.topics.get(wanted.topic).effective.linger_ms
-    wanted.check(linger_ms or 0)
+    check_settings(wanted, linger_ms or 0)
     row = broker.documents.get(KIND, name)
     document, secret = document_of(wanted, None if row is None else inlet_of(row).settings, box)
     shown = {member: getattr(wanted, member) for member in InletSettings.__struct_fields__}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, Final, get_args
+from typing import Any, Final
 
 import msgspec
 from litestar.types import ASGIApp
@@ -11,29 +11,19 @@ from litestar.types import ASGIApp
 from seb_appliance.api.server.options import SecretBox
 from seb_appliance.broker.topics.names import check_topic_name
 from seb_appliance.errors import BadRequestError, NotFoundError
-from seb_appliance.formats.topic_settings import BODY_SHAPES
+from seb_appliance.formats.api_key_members import QUOTAS
 from seb_appliance.protocols.inlets.inlets import KIND, Inlet, InletWanted, StoredInlet, inlet_of
 from seb_appliance.protocols.inlets.managing import save
-from seb_appliance.protocols.inlets.verifying import Algorithm, Encoding, Scheme, Verify
+from seb_appliance.protocols.inlets.settings import SETTINGS, VERIFY
 from seb_appliance.ui.app import Section
-from seb_appliance.ui.forms import Form
+from seb_appliance.ui.forms import Form, parsed
 from seb_appliance.ui.page_context import FormProblem, Routes, Visit
 
 _HIDDEN: Final = "…"
 _PATH: Final = "/ui/inlets"
-_SETTINGS: Final = (
-    "topic", "body", "key", "key_header", "timestamp", "keep_headers", "delivery_header",
-    "delivery", "answer", "description",
-)  # fmt: skip
-_VERIFY: Final = Verify.__struct_fields__
-_FIELDS: Final = frozenset({*_SETTINGS, *_VERIFY, "secret"})
-_CHOICES: Final[dict[str, tuple[str, ...]]] = {
-    "scheme": get_args(Scheme),
-    "algorithm": get_args(Algorithm),
-    "encoding": get_args(Encoding),
-    "body": tuple(one for one in BODY_SHAPES if one != "envelope"),
-    "answer": ("stored", "admitted"),
-}
+# In the order of the form.
+_DECLARED: Final = {**VERIFY, **SETTINGS, **QUOTAS}
+_FIELDS: Final = frozenset({*_DECLARED, "secret"})
 
 
 def section(box: SecretBox) -> Section:
@@ -57,14 +47,16 @@ async def _show(visit: Visit) -> ASGIApp:
 async def _new(visit: Visit, problem: FormProblem | None = None) -> ASGIApp:
     values = dict.fromkeys(("inlet", *_FIELDS), "") | visit.form.values
     path = f"{_PATH}/new"
-    return visit.page("inlet_new", values=values, choices=_CHOICES, path=path, problem=problem)
+    return visit.page(
+        "inlet_new", values=values, fields=_DECLARED.values(), path=path, problem=problem
+    )
 
 
 async def _create(box: SecretBox, visit: Visit) -> ASGIApp:
     name = check_topic_name(visit.form.text("inlet"), "inlet")
     if visit.broker.documents.get(KIND, name) is not None:
         raise BadRequestError(f"There is an inlet {name} already.")
-    return await _saved(visit, box, name, _wanted(visit.form, {}))
+    return await _saved(visit, box, name, _wanted(visit.form))
 
 
 async def _one(visit: Visit, inlet: str, problem: FormProblem | None = None) -> ASGIApp:
@@ -74,15 +66,15 @@ async def _one(visit: Visit, inlet: str, problem: FormProblem | None = None) -> 
         inlet=found,
         url=_url(visit, found),
         values=_values(found.settings) | (problem.values if problem else {}),
-        choices=_CHOICES,
+        fields=_DECLARED.values(),
         path=f"{_PATH}/{inlet}",
         problem=problem,
     )
 
 
 async def _change(box: SecretBox, visit: Visit, inlet: str) -> ASGIApp:
-    before = msgspec.structs.asdict(_found(visit, inlet).settings)
-    return await _saved(visit, box, inlet, _wanted(visit.form, before))
+    _found(visit, inlet)
+    return await _saved(visit, box, inlet, _wanted(visit.form))
 
 
 async def _rotate(box: SecretBox, visit: Visit, inlet: str) -> ASGIApp:
@@ -125,24 +117,22 @@ def _found(visit: Visit, name: str) -> Inlet:
 
 def _values(settings: StoredInlet) -> dict[str, str]:
     """As the form shows them."""
-    members = {name: getattr(settings, name) for name in _SETTINGS}
-    members |= {name: getattr(settings.verify, name) for name in _VERIFY}
-    members["keep_headers"] = ", ".join(settings.keep_headers)
-    return {name: "" if one is None else str(one) for name, one in members.items()}
+    members = {name: getattr(settings, name) for name in SETTINGS}
+    members |= {name: getattr(settings.verify, name) for name in VERIFY}
+    members |= {name: getattr(settings.quotas, name) for name in QUOTAS}
+    return {name: "" if one is None else _DECLARED[name].text(one) for name, one in members.items()}
 
 
-def _wanted(form: Form, before: dict[str, Any]) -> InletWanted:
-    """What the form asks for; `before` has what no field shows. Raises BadRequestError."""
-    given: dict[str, Any] = {name: form.text(name) for name in (*_SETTINGS, *_VERIFY)}
-    if given["tolerance_s"].isdigit():
-        given["tolerance_s"] = int(given["tolerance_s"])
-    given["keep_headers"] = [one.strip() for one in given["keep_headers"].split(",") if one.strip()]
-    given = {name: value for name, value in given.items() if value not in ("", [])}
-    verify = {name: given.pop(name) for name in _VERIFY if name in given}
-    secret = form.text("secret")
-    members = {**given, "verify": verify, "secrets": [secret] if secret else None}
-    if "quotas" in before:
-        members["quotas"] = msgspec.to_builtins(before["quotas"])
+def _wanted(form: Form) -> InletWanted:
+    """What the form asks for. Raises BadRequestError."""
+    given = {name: parsed(one, form) for name, one in _DECLARED.items()}
+    given = {name: value for name, value in given.items() if value is not None}
+    members: dict[str, Any] = {name: given[name] for name in SETTINGS if name in given}
+    for part, names in (("verify", VERIFY), ("quotas", QUOTAS)):
+        if found := {name: given[name] for name in names if name in given}:
+            members[part] = found
+    if secret := form.text("secret"):
+        members["secrets"] = [secret]
     try:
         return msgspec.convert(members, InletWanted)
     except msgspec.ValidationError as error:

@@ -12,53 +12,15 @@ import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Final, Literal
-
-import msgspec
+from typing import Final
 
 from seb_appliance import limits
 from seb_appliance.errors import BadRequestError, UnauthenticatedError
+from seb_appliance.protocols.inlets.settings import Algorithm, Encoding, Verify
 
 Headers = Mapping[bytes, bytes]
-Algorithm = Literal["sha1", "sha256", "sha512"]
-Encoding = Literal["hex", "base64"]
-Scheme = Literal[
-    "github",
-    "meta",
-    "shopify",
-    "slack",
-    "stripe",
-    "standard",
-    "svix",
-    "hmac",
-    "token",
-    "basic",
-    "path",
-    "proxy",
-]
 _SECRET_BYTES: Final = 32
 _PATH_SECRET: Final = re.compile(r"[A-Za-z0-9_-]{16,200}")
-_HeaderName = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9-]{1,100}$")]
-
-
-class Verify(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """How deliveries are verified. `header`, `algorithm`, `encoding` and `prefix` are for `hmac`;
-    `header` and `prefix` also for `token` (a secret in a header) and `proxy` (a header that only a
-    trusted proxy may send, such as the name in a client certificate); `user` is for `basic`.
-    `tolerance_s`: how old or new a signed timestamp may be."""
-
-    scheme: Scheme
-    header: _HeaderName | None = None
-    algorithm: Algorithm = "sha256"
-    encoding: Encoding = "hex"
-    prefix: Annotated[str, msgspec.Meta(max_length=100)] = ""
-    user: Annotated[str, msgspec.Meta(max_length=100)] = ""
-    tolerance_s: Annotated[int, msgspec.Meta(ge=1, le=limits.SIGNATURE_AGE_S_MAX)] = 300
-
-    def check(self) -> None:
-        """Raises BadRequestError."""
-        if self.scheme in ("hmac", "token", "proxy") and self.header is None:
-            raise BadRequestError(f"The scheme {self.scheme} needs the name of a header.")
 
 
 @dataclass(frozen=True, slots=True)
