@@ -143,6 +143,12 @@ def log(port: int, messages: Iterable[str]) -> None:
             connection.sendall(f"<13>Nov 23 10:00:00 cellar app[7]: {message}\n".encode())
 
 
+def logger(port: int, message: str) -> None:
+    """As scripts log; Debian's `logger` is on every machine."""
+    server = ["--server", "127.0.0.1", "--port", str(port), "--tcp", "--rfc3164"]
+    subprocess.run(["logger", *server, "--tag", "script", message], check=True, timeout=30)
+
+
 def put_values(control: Path, values: Iterable[int]) -> None:
     with socket.socket(socket.AF_UNIX) as connection:
         connection.connect(str(control))
