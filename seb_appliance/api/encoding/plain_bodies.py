@@ -127,11 +127,6 @@ class BodyReader:
             records.headers = [pack_headers(kept)] * len(values)
         return keep_traceparent(records, headers)
 
-    @staticmethod
-    def text_at(body: bytes, pointer: str) -> bytes | None:
-        """What is at a pointer into the whole body, as a record key. Raises BadJsonError."""
-        return _key_at(body, pointer, 0)
-
     def _values(self, body: bytes, named: str) -> list[bytes]:
         if self.shape == "value":
             return [body]
@@ -144,6 +139,11 @@ class BodyReader:
                 f"{named[:100]!r} has no items; body=value stores the whole body as one record."
             )
         return items(body, named)
+
+
+def text_at(body: bytes, pointer: str) -> bytes | None:
+    """What is at a pointer into the whole body, as a record key. Raises BadJsonError."""
+    return _key_at(body, pointer, 0)
 
 
 def read_plain(body: bytes, reader: BodyReader, headers: dict[bytes, bytes]) -> NewRecords:

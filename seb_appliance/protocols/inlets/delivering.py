@@ -11,9 +11,11 @@ from typing import Any, Final, Literal, NamedTuple, get_args
 
 import msgspec
 
+from seb_appliance import limits
 from seb_appliance.api.encoding.answers import JSON, Answer, Headers
 from seb_appliance.api.encoding.conditions import stamp
 from seb_appliance.api.encoding.parameters import read_headers, read_query
+from seb_appliance.api.encoding.plain_bodies import text_at
 from seb_appliance.api.encoding.record_bodies import parse_plain
 from seb_appliance.api.openapi.shared import BYTES, DURABILITY_HEADER, SAFE_APPEND_ERRORS
 from seb_appliance.api.routes.records.produce import PRODUCED, Produced, produced
@@ -21,6 +23,7 @@ from seb_appliance.api.routes.route import Content, Reply, RequestContext, Route
 from seb_appliance.api.server.app import Protocol
 from seb_appliance.api.server.auth import BY_PROXY_STATE, Call, let_in, look_again, peer_address
 from seb_appliance.api.server.bodies import content_encoding, inflate, read_body
+from seb_appliance.api.server.parsing import Parser
 from seb_appliance.broker.append.appends import NO_CONDITIONS, Conditions
 from seb_appliance.broker.shares import Reservation
 from seb_appliance.broker.values import ApiKeyView, Appended, NewRecords
@@ -51,6 +54,8 @@ _admitting: Final[set[asyncio.Task[Appended]]] = set()  # answered before they a
 _challenge_decoder: Final = msgspec.json.Decoder(dict[str, Any])
 DeliveryOutcome = Literal["stored", "repeated", "unverified", "refused", "failed"]
 counts: Final[dict[DeliveryOutcome, int]] = dict.fromkeys(get_args(DeliveryOutcome), 0)
+_HASHED_HERE_BYTES: Final = 256 * limits.KIB
+_CHALLENGE_BYTES_MAX: Final = 4 * limits.KIB
 _REPEATED: Final = "repeated"
 _NOT_SAID: Final = "The delivery could not be verified."
 
@@ -75,7 +80,7 @@ async def deliver(push: Push | None, ctx: RequestContext) -> object:
         ctx.options.max_request_bytes,
     )
     try:
-        _verify(ctx, inlet, raw, headers)
+        await _verify(ctx, inlet, raw, headers)
         assert inlet is not None
         body = raw
         if encoding != "identity":
@@ -92,19 +97,19 @@ async def deliver(push: Push | None, ctx: RequestContext) -> object:
         reservation.release()
 
 
-def _verify(
+async def _verify(
     ctx: RequestContext, inlet: Inlet | None, raw: bytes, headers: dict[bytes, bytes]
 ) -> None:
     """The request is the inlet's from here on. Raises UnauthenticatedError, also for an inlet that
     does not exist; QuotaExceededError."""
     scope, now_s = ctx.request.scope, ctx.broker.clock.wall_us() / 1_000_000
     if inlet is None:
-        hmac.digest(b"none", raw, "sha256")  # as long as for an inlet that exists
+        await _hashing(raw, hmac.digest, b"none", raw, "sha256")  # as long as for one that exists
         raise refused("there is no such inlet")
     by_proxy = bool(scope["state"].get(BY_PROXY_STATE))
     delivery = Delivery(raw, headers, ctx.path.get("secret", ""), by_proxy)
     secrets = secrets_of(inlet.settings, ctx.options.secret_box)
-    check(inlet.settings.verify, secrets, delivery, now_s)
+    await _hashing(raw, check, inlet.settings.verify, secrets, delivery, now_s)
 
     def again() -> ApiKeyView:
         current = find(ctx)
@@ -113,6 +118,14 @@ def _verify(
         return current.key
 
     let_in(scope, ctx.broker.access, inlet.key, again)
+
+
+async def _hashing(raw: bytes, function: Callable[..., object], *args: object) -> None:
+    """Call a function that hashes `raw`, which lets go of the interpreter and may take long."""
+    if len(raw) > _HASHED_HERE_BYTES:
+        await asyncio.to_thread(function, *args)
+    else:
+        function(*args)
 
 
 class _Parsed(NamedTuple):
@@ -143,7 +156,7 @@ async def _parsed(
             lambda appended: push.answer(appended, pushed, sent),
         )
     records = await parse_plain(parser, owner, inlet.reader, body, headers)
-    conditions = await _conditions(inlet, body, headers)
+    conditions = await _conditions(parser, inlet, body, headers)
 
     def answer(appended: Appended | None) -> Answer:
         assert appended is not None, "a plain body has a record, or is refused"
@@ -204,7 +217,9 @@ def _admitted(ctx: RequestContext, inlet: Inlet, count: int, done: asyncio.Task[
         _note(ctx, inlet, 202, count, "stored")
 
 
-async def _conditions(inlet: Inlet, body: bytes, headers: dict[bytes, bytes]) -> Conditions:
+async def _conditions(
+    parser: Parser, inlet: Inlet, body: bytes, headers: dict[bytes, bytes]
+) -> Conditions:
     """A delivery with a name is stored once, whatever else its repetition says. Raises
     BadJsonError."""
     named = headers.get(delivery_header_of(inlet.settings).encode())
@@ -212,7 +227,7 @@ async def _conditions(inlet: Inlet, body: bytes, headers: dict[bytes, bytes]) ->
     if pointer is None and inlet.settings.verify.scheme == "stripe":
         pointer = "/id"
     if named is None and pointer is not None:
-        named = inlet.reader.text_at(body, pointer)
+        named = await parser.parse(inlet.key.api_key_id, text_at, body, pointer)
     if not named:
         return NO_CONDITIONS
     call = Call(inlet.key, {}, {}, "")
@@ -221,7 +236,9 @@ async def _conditions(inlet: Inlet, body: bytes, headers: dict[bytes, bytes]) ->
 
 def _slack_challenge(inlet: Inlet, body: bytes) -> Answer | None:
     """Slack verifies a URL with a signed request that wants its challenge back."""
-    if inlet.settings.verify.scheme != "slack" or b'"url_verification"' not in body:
+    if inlet.settings.verify.scheme != "slack" or len(body) > _CHALLENGE_BYTES_MAX:
+        return None
+    if b'"url_verification"' not in body:
         return None
     try:
         asked = _challenge_decoder.decode(body)
