@@ -1,6 +1,7 @@
-"""How the appliance was: a sample each 15 s, for a day, in memory. A restart begins anew.
+"""Samples for the charts of the admin page, in memory; a restart empties them.
 
-A sample is what happened since the one before, so that nothing has to be subtracted to show it.
+`History` samples the appliance every 15 s and keeps a day. `LagHistory` keeps the lag of groups for
+an hour. `TopicRates` keeps only the newest rates of topics.
 """
 
 from __future__ import annotations
@@ -15,8 +16,9 @@ from seb_appliance import limits
 
 
 class Sample(msgspec.Struct, frozen=True, gc=False):
-    """What happened in the `seconds` up to `at_us`; `size_bytes` are those of all topics then.
-    Latencies are None when nothing was stored. About 400 bytes, so a day takes 2.3 MB."""
+    """Counts are those of the `seconds` before `at_us`, not totals. `size_bytes`: the size of all
+    topics at `at_us`. Latencies are None if nothing was stored. A sample takes about 400 bytes, a
+    day 2.3 MB."""
 
     at_us: int
     seconds: float
@@ -24,8 +26,8 @@ class Sample(msgspec.Struct, frozen=True, gc=False):
     bytes_in: int
     entries: int
     records_out: int
-    sections_at_hand: int  # from memory, or the cache on disk
-    sections_fetched: int  # from the bucket
+    sections_at_hand: int  # read from memory or from the disk cache
+    sections_fetched: int  # read from the bucket
     bucket_requests: int
     put_p50_s: float | None
     put_p99_s: float | None
@@ -44,22 +46,20 @@ class History:
         return [sample for sample in self._samples if sample.at_us > at_us]
 
 
-# How far groups were behind: with each sample, for an hour, in memory. A restart begins anew.
-#
-# `limits.LAGS_SAMPLED` pairs of group and topic are watched, in order of the groups' names.
-
-
 Pair = tuple[str, int]  # group, topic id
 
 
 class LagHistory:
+    """The lag of groups on topics. Callers add at most `limits.LAGS_SAMPLED` pairs, the first by
+    name."""
+
     def __init__(self) -> None:
         self._at_us: deque[int] = deque(maxlen=limits.LAG_SAMPLES_KEPT)
-        # The newest numbers of each pair; one with fewer than there are times began later.
+        # The newest lags of each pair. A pair that was added later has fewer than `_at_us`.
         self._lags: dict[Pair, deque[int]] = {}
 
     def add(self, at_us: int, lags: Mapping[Pair, int]) -> None:
-        """A sample of all pairs that there are now; others are forgotten."""
+        """Add a sample. Pairs that are not in `lags` are forgotten."""
         self._at_us.append(at_us)
         self._lags = {
             pair: self._lags.get(pair) or deque(maxlen=limits.LAG_SAMPLES_KEPT) for pair in lags
@@ -68,7 +68,7 @@ class LagHistory:
             self._lags[pair].append(lag)
 
     def of(self, group: str, topic_id: int) -> list[tuple[int, float]]:
-        """Time and records behind, oldest first; none of a pair that is not watched."""
+        """Times and lags in records, oldest first; empty if the pair is not sampled."""
         lags = self._lags.get((group, topic_id), ())
         return [
             (at_us, float(lag))
@@ -78,26 +78,23 @@ class LagHistory:
         ]
 
 
-# How much comes into each topic: in the last sample, in memory. A restart begins anew.
-
-
 @dataclass(frozen=True, slots=True)
 class TopicRate:
-    """A second, in the mean; bytes as they are stored."""
+    """Mean rates per second. `bytes`: as stored."""
 
     records: float
     bytes: float
 
 
 class TopicRates:
-    """Holds the topics into which something came in the last sample, and no others."""
+    """The append rates of topics during the last sample."""
 
     def __init__(self) -> None:
-        self._seconds = 0.0  # none yet
+        self._seconds = 0.0  # 0: no sample yet
         self._came_in: Mapping[int, tuple[int, int]] = {}
 
     def add(self, seconds: float, came_in: Mapping[int, tuple[int, int]]) -> None:
-        """A sample: records and bytes that came in those `seconds`, by topic id."""
+        """Replace the sample. `came_in`: records and bytes appended in `seconds`, by topic id."""
         self._seconds, self._came_in = seconds, came_in
 
     def of(self, topic_id: int) -> TopicRate | None:

@@ -1,4 +1,7 @@
-"""What the admin page is told when it is built."""
+"""`UiOptions`: everything that the admin page shows and the broker does not provide.
+
+`ops/serve/http_server.py` fills it in.
+"""
 
 from __future__ import annotations
 
@@ -12,15 +15,12 @@ from seb_appliance.broker.values import ReadResult
 from seb_appliance.clock import Clock
 from seb_appliance.ui.history import History, LagHistory, TopicRates
 
-# What the pages show of the appliance beside the broker; the composition root fills it in.
-
-
 CheckKind = Literal["doctor", "fsck"]
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One line of an overview: its name, its value as a person reads it, and what it means."""
+    """One line of an overview: a name, a formatted value and an explanation."""
 
     name: str
     value: str
@@ -29,7 +29,7 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class BillRow:
-    """One line of the month's bill, as a person reads it; `forecast`: of the whole month."""
+    """One line of the month's bill, formatted. `forecast`: the amount for the whole month."""
 
     what: str
     quantity: str
@@ -39,7 +39,7 @@ class BillRow:
 
 @dataclass(frozen=True, slots=True)
 class Remark:
-    """What a check did not like, and what to do about it."""
+    """A problem that a check found, and what to do about it."""
 
     title: str
     detail: str
@@ -48,8 +48,9 @@ class Remark:
 
 @dataclass(frozen=True, slots=True)
 class CheckShown:
-    """Doctor, or fsck. `progress`: how far it is in words, "" while it does not run. The rest is of
-    the last time; `finished_us` None: there was none since the start."""
+    """A check (doctor or fsck) as the page shows it. `progress`: a sentence while the check runs,
+    otherwise "". The members after it describe the last completed run; `finished_us` is None if
+    there was none since the start."""
 
     kind: CheckKind
     title: str
@@ -65,7 +66,7 @@ class CheckShown:
 
 @dataclass(frozen=True, slots=True)
 class SettingRow:
-    """One setting in force. `source`: default, a file, a variable or a flag."""
+    """The value of one setting. `source`: default, a file, a variable or a flag."""
 
     name: str
     value: str
@@ -78,22 +79,16 @@ TopicChanges = Mapping[str, int | bool | str | None]
 
 class PasswordCheck(Protocol):
     async def hash(self, password: str) -> str:
-        """Raises BadRequestError for one that is too short or too long, OverloadedError."""
+        """Raises BadRequestError if the password is too short or too long, and OverloadedError."""
 
     async def matches(self, password: str, password_hash: str | None) -> bool:
-        """Whether it is the password of that hash; None is nobody's, and takes as long. Raises
-        OverloadedError."""
+        """Whether the password has this hash. None (no such user) never matches, and takes the same
+        time. Raises OverloadedError."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class UiOptions:
-    """`templates`, `static`: folders. `telemetry`: how the appliance is now; `history`: how
-    it was, `lags`: how far groups were behind, `rates`: what comes into topics; `settings`: those
-    in force. `ndjson`: records as the API gives them, one a line, in parts. `snapshot` makes one,
-    and says up to which entry it reaches. `cost`: figures of money for the overview, none if it has
-    none; `bill`: the month's, line by line. `setting_cost`: what changes of a topic's settings, as
-    `Broker.change_topic` takes them, cost or save: words by setting. `checks`: doctor and fsck,
-    none where they cannot run; `begin_check` begins one, and says whether it did: one at a time."""
+    """`templates` and `static` are folders. Every callable returns the current state."""
 
     templates: Path
     static: Path
@@ -105,10 +100,16 @@ class UiOptions:
     passwords: PasswordCheck
     clock: Clock
     random_bytes: Callable[[int], bytes]
+    # Records as NDJSON in the format of the API, in parts.
     ndjson: Callable[[ReadResult], Iterable[bytes]]
+    # Writes a snapshot; returns the number of the last entry in it.
     snapshot: Callable[[], Awaitable[int]]
+    # Costs for the overview, and the lines of the month's bill.
     cost: Callable[[], Sequence[Figure]] = tuple
     bill: Callable[[], Sequence[BillRow]] = tuple
+    # What a change of a topic's settings will cost or save: a sentence for each setting.
     setting_cost: Callable[[str, TopicChanges], Mapping[str, str]] = lambda _topic, _changes: {}
+    # Doctor and fsck; empty if checks cannot run here.
     checks: Callable[[], Sequence[CheckShown]] = tuple
+    # Starts a check. False if one is already running.
     begin_check: Callable[[CheckKind], bool] = lambda _kind: False
