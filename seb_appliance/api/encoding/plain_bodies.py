@@ -40,6 +40,7 @@ _POINTER: Final = re.compile(r"(?:/(?:[^~/]|~[01])*)*")
 _HEADER_NAME: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}")
 # These carry secrets, and records are read by others.
 _NEVER_KEPT: Final = frozenset({"authorization", "cookie", "proxy-authorization"})
+_SLOW_BYTES: Final = 8 * limits.KIB
 _RECORD_SEPARATOR: Final = b"\x1e"
 _NOT_SPACE: Final = re.compile(r"[^ \t\r\n]")
 # A number is a Unix time in seconds, ms, us or ns, by its size: seconds reach to the year 5138.
@@ -103,6 +104,10 @@ class BodyReader:
             if not _HEADER_NAME.fullmatch(name) or name in _NEVER_KEPT:
                 raise BadParameterError(f"{name[:100]!r} is not a header that a record can keep.")
         return reader
+
+    def takes_long(self, body: bytes) -> bool:
+        """Whether it may take 5 ms although it is small: each item takes a few Python calls."""
+        return self.shape == "items" and len(body) > _SLOW_BYTES
 
     def parse(self, body: bytes, headers: dict[bytes, bytes]) -> NewRecords:
         """At least one record. Raises BadJsonError, RequestTooLargeError, RecordTooLargeError,

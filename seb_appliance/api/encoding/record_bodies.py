@@ -241,7 +241,8 @@ async def parse_plain(
 ) -> NewRecords:
     """The records of a body that is not in the envelope. Raises what the parsers raise."""
     refuse_record_headers(headers)
-    return await parser.parse(owner, read_plain, body, reader, headers)
+    parse = parser.parse_apart if reader.takes_long(body) else parser.parse
+    return await parse(owner, read_plain, body, reader, headers)
 
 
 async def parse_registered(
