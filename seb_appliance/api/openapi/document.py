@@ -140,7 +140,8 @@ def _responses(route: Route) -> Json:
 def _error_content(route: Route, codes: list[str]) -> Json:
     text = {"schema": {"type": "string"}}
     theirs = {named: text if named == "text/plain" else {} for named in route.error_media}
-    return theirs or _problems(codes)
+    # A path that cannot be is refused before its route is known.
+    return theirs | _problems(codes) if "{" in route.path or not theirs else theirs
 
 
 def _problems(codes: list[str]) -> Json:
