@@ -15,6 +15,11 @@ if [ ! -e "$folder/syslog-ng/usr/sbin/syslog-ng" ]; then
         echo "seb: syslog-ng cannot be downloaded; its test is skipped" >&2
 fi
 
+if [ "${TEST_DEBEZIUM-}" = install ]; then
+    sh .ci/install-debian "the test of Debezium is skipped" postgresql maven
+    sh tests/senders/install_debezium.sh "$folder"
+fi
+
 [ ! -e "$folder/omhttp.so" ] || exit 0
 echo "Building rsyslog's omhttp …"
 sh tests/senders/build_omhttp.sh "$folder" > "$folder/omhttp.output" 2>&1 ||

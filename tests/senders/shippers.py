@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -57,12 +58,14 @@ def installed(found: bool | str | None, what: str) -> None:
 
 
 @contextmanager
-def _running(folder: Path, command: list[str | Path], is_up: Callable[[], bool]) -> Iterator[Path]:
+def running(
+    folder: Path, command: list[str | Path], is_up: Callable[[], bool], **options: Any
+) -> Iterator[Path]:
     """`is_up` is asked until it is so. The file has what the program prints."""
     output = folder / "sender.output"
     with output.open("wb") as sink:
         process = subprocess.Popen(
-            command, stdout=sink, stderr=subprocess.STDOUT, preexec_fn=die_with_parent
+            command, stdout=sink, stderr=subprocess.STDOUT, preexec_fn=die_with_parent, **options
         )
     try:
         until_s = time.monotonic() + STARTED_S_MAX
@@ -104,7 +107,7 @@ def rsyslog(prepared: Prepared, seb: Serving, folder: Path) -> Iterator[int]:
     # Its colon-separated path of modules keeps the standard folder.
     modules = f"{INSTALLED}:/usr/lib/x86_64-linux-gnu/rsyslog"
     command = [str(program), "-n", "-f", main, "-i", folder / "pid", "-M", modules]
-    with _running(folder, command, _listens(port)):
+    with running(folder, command, _listens(port)):
         yield port
 
 
@@ -120,7 +123,7 @@ def syslog_ng(prepared: Prepared, seb: Serving, folder: Path) -> Iterator[int]:
     command = ["env", f"LD_LIBRARY_PATH={libraries}", program, "-F", "-e", "--no-caps"]
     command += ["--module-path", modules, "-f", main, "--persist-file", folder / "persist"]
     command += ["--pidfile", folder / "pid", "--control", folder / "control"]
-    with _running(folder, command, _listens(port)):
+    with running(folder, command, _listens(port)):
         yield port
 
 
@@ -132,7 +135,7 @@ def collectd(prepared: Prepared, seb: Serving, folder: Path) -> Iterator[Path]:
     main = _main_file(COLLECTD_MAIN, folder, 0, prepared.file("seb.conf", seb, folder))
     control = folder / "socket"
     command = [str(program), "-f", "-C", main, "-P", folder / "pid"]
-    with _running(folder, command, control.exists):
+    with running(folder, command, control.exists):
         yield control
 
 
