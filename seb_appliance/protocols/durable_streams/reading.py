@@ -152,14 +152,23 @@ async def _answer(
     description=SAYS,
     parameters=[
         PATH,
-        query("offset", "From a `Stream-Next-Offset`; -1: the beginning; now: the end.", "-1"),
-        query("live", "`long-poll` waits for more, `sse` stays.", "sse"),
-        query("cursor", "The last `Stream-Cursor`, for caches in between.", "1000"),
-        header("If-None-Match", "The ETag of what the reader has."),
+        query(
+            "offset",
+            "A `Stream-Next-Offset` of an earlier answer, -1 (the beginning) or now (the end).",
+            "-1",
+        ),
+        query("live", "`long-poll` waits for more data; `sse` keeps the stream open.", "sse"),
+        query(
+            "cursor",
+            "The `Stream-Cursor` of the last answer; it keeps caches between from repeating "
+            "answers.",
+            "1000",
+        ),
+        header("If-None-Match", "The ETag of the last answer."),
     ],
     replies={
         200: Reply(
-            description="What there is; of a JSON stream an array",
+            description="The data from the offset on; for a JSON stream, an array",
             content=WHAT_THERE_IS,
             headers={**OF_STREAM, "Stream-Up-To-Date": "`true`: it reaches the end."},
         ),

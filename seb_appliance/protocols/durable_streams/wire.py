@@ -352,7 +352,8 @@ PATH: Final[Json] = {
     "name": "path",
     "in": "path",
     "required": True,
-    "description": "The stream; it may have slashes. `chat/room-1` is the topic `chat.room-1`.",
+    "description": "Path of the stream, which may contain slashes. `chat/room-1` is the topic "
+    "`chat.room-1`.",
     "schema": {"type": "string"},
     "example": "chat",
 }
@@ -363,7 +364,7 @@ WHAT_THERE_IS: Final = {
     **ANY_BODY,
 }
 NEXT_HEADER: Final = {"Stream-Next-Offset": "Where the next read goes on."}
-CLOSED_HEADER: Final = {"Stream-Closed": "`true`: nothing comes behind this."}
+CLOSED_HEADER: Final = {"Stream-Closed": "`true`: the stream is closed and this is its end."}
 OF_STREAM: Final = {**NEXT_HEADER, **CLOSED_HEADER, "ETag": "Of what there is."}
 WRITE: Final[ErrorTypes] = (
     *WRITE_ERRORS,

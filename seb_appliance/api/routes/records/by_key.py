@@ -45,7 +45,7 @@ class KeysQuestion(_Question, kw_only=True):
 
 
 class LatestQuestion(_Question, kw_only=True):
-    """The newest record of one record key: `key`, or `key_base64` for any bytes."""
+    """The record key to look up: `key`, or `key_base64` for any bytes."""
 
     key: str | None = None
     key_base64: str | None = None
@@ -124,8 +124,8 @@ _decode: Final = msgspec.msgpack.Decoder(tuple[int, int, int]).decode
 
 
 class ViewOut(RecordsOut):
-    """As `RecordsOut`. `next_cursor` is null on the last page; then read on from `next_offset`, as
-    of which all pages are."""
+    """`RecordsOut` with a cursor. All pages show the topic as of `next_offset`. `next_cursor` is
+    null on the last page; then continue with a plain read from `next_offset`."""
 
     next_cursor: str | None
 

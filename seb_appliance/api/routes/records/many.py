@@ -46,7 +46,7 @@ _NOWHERE: Final = "0-0"  # no topic has the id 0
 
 
 class FollowedRecordOut(RecordOut, kw_only=True):
-    """A record of a stream of many topics."""
+    """A record with its topic, in a read of many topics."""
 
     topic: str
 
@@ -132,8 +132,8 @@ _RECORDS: Final = b'{"records":[],'
 
 
 class ToCommit(msgspec.Struct):
-    """The body of a commit (`PUT /v1/groups/{group}/offsets`) once these records are dealt with.
-    `expected`: where the group stood when they were read, null for nowhere."""
+    """The body of the commit (`PUT /v1/groups/{group}/offsets`) to send after you have processed
+    the records. `expected`: the group's offsets at the time of the read, null for none."""
 
     offsets: dict[str, int]
     expected: dict[str, int | None]
@@ -141,7 +141,8 @@ class ToCommit(msgspec.Struct):
 
 
 class ManyRecordsOut(msgspec.Struct):
-    """One read over many topics. `commit` is null without `group`, or when there is nothing."""
+    """One page of records of many topics. `commit` is null without `group`, and if there is nothing
+    to commit."""
 
     records: list[FollowedRecordOut]
     cursor: str
