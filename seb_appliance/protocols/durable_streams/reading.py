@@ -76,7 +76,7 @@ def _asked(call: Call) -> Asked:
     given = call.query.get("offset")
     live = choice(call.query.get("live", ""), "live", _LIVE)
     if live and given is None:
-        raise BadParameterError(f"live={live} comes with an offset; -1 is the beginning.")
+        raise BadParameterError(f"live={live} needs an offset; -1 is the beginning.")
     from_now = given == "now"
     offset = None if given is None or given == "-1" or from_now else parse_offset(given)
     return Asked(offset, from_now, live, call.query.get("cursor"))
@@ -88,7 +88,10 @@ def _begin(asked: Asked, view: StreamView) -> int:
         return view.log_end_offset
     offset = view.log_start_offset if asked.offset is None else asked.offset
     if offset > view.log_end_offset:
-        raise BadParameterError("The offset is beyond the end: the stream was made anew, perhaps.")
+        raise BadParameterError(
+            "The offset is beyond the end of the stream. The stream may have been deleted and "
+            "created again."
+        )
     return offset
 
 

@@ -137,7 +137,7 @@ async def _with_values(
     view = broker.streams.get(topic)
     if not body:
         if not asked.close:
-            raise BadParameterError("An append without a body means nothing.")
+            raise BadParameterError("The append has no body. Send data, or Stream-Closed.")
         return replace(asked, content_type=None)
     if asked.content_type is None:
         raise BadParameterError("Send the Content-Type of the stream.")
@@ -156,7 +156,7 @@ def _told(
     assert asked.producer is not None
     known = broker.streams.producer_epoch(topic, asked.producer.producer_id)
     if known is not None and known < asked.producer.epoch:
-        return BadParameterError("A new Producer-Epoch begins with Producer-Seq 0.")
+        return BadParameterError("A new Producer-Epoch must begin with Producer-Seq 0.")
     return error
 
 

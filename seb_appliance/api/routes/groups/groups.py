@@ -359,7 +359,7 @@ async def delete_group(ctx: RequestContext) -> None:
 async def reset_group(ctx: RequestContext) -> object:
     asked: Reset = ctx.body
     if (asked.to is None) == (asked.shift is None):
-        raise BadRequestError("Give either the new position (`to`) or the distance (`shift`).")
+        raise BadRequestError("Send either the new position (`to`) or the distance (`shift`).")
     to = None if asked.to is None else parameters.position(str(asked.to), "to")
     broker, group = ctx.broker, ctx.group
     topics = await _to_reset(broker, ctx.call.key, group, asked.topics)

@@ -105,7 +105,7 @@ def _md5(text: str) -> bytes:
     except (binascii.Error, ValueError) as error:
         raise BadRequestError("md5 is base64.") from error
     if len(digest) != _MD5_BYTES:
-        raise BadRequestError(f"md5 is {_MD5_BYTES} bytes, in base64.")
+        raise BadRequestError(f"md5 must be {_MD5_BYTES} bytes, in base64.")
     return digest
 
 

@@ -113,7 +113,7 @@ async def readyz(ctx: RequestContext) -> object:
     # The sentences name buckets and files: they are for this machine's operator.
     if is_local(ctx.request.scope):
         raise NotReadyError("; ".join(readiness.sentences), problems=readiness.sentences)
-    raise NotReadyError("The appliance cannot take reads and writes now.")
+    raise NotReadyError("The appliance cannot accept reads and writes now.")
 
 
 @route(

@@ -176,8 +176,8 @@ async def _whole(
 ) -> RangeAnswer:
     if request.scope["http_version"] == "1.0":
         raise BadRequestError(
-            "An answer of any length comes in chunks, which HTTP/1.0 does not have: use HTTP/1.1, "
-            "or give max_records with JSON, NDJSON or CSV."
+            "An answer without max_records is chunked, which HTTP/1.0 does not support. Use "
+            "HTTP/1.1, or send max_records with JSON, NDJSON or CSV."
         )
     wanted, part = read_request(call), part_of(call)
     key = optional_bytes(call.query.get("key"), call.query.get("key_base64"), "key")

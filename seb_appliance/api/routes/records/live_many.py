@@ -58,7 +58,7 @@ class LiveOfMany(LiveAnswer[FollowerOfMany]):
         """Raises BadParameterError, ForbiddenError."""
         super().__init__(broker, call)
         for name in PAGE_QUERY & call.query.keys():
-            raise BadParameterError(f"{name} has no meaning in a live stream; ask for format=json.")
+            raise BadParameterError(f"{name} cannot be used with a live stream; use format=json.")
         self._wanted = many_request(call)
         self._left = self._wanted.most
         self._place: dict[int, int] = {}

@@ -73,7 +73,7 @@ def timeout_ms(headers: dict[bytes, bytes]) -> int | None:
         given.decode("latin-1"), "Seb-Timeout", largest=limits.ACK_TIMEOUT_MS_DEFAULT
     )
     if timeout == 0:
-        raise BadParameterError("Seb-Timeout is at least 1ms.")
+        raise BadParameterError("Seb-Timeout must be at least 1ms.")
     return timeout
 
 
