@@ -15,7 +15,9 @@ NAME_PATTERN: Final = r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*"
 def parse_url(url: str) -> SplitResult:
     """Raises ConfigurationError; a password in it is not shown."""
     if "@" in url:
-        raise ConfigurationError("url holds a user or a password; the API key is in --key-file")
+        raise ConfigurationError(
+            "url must not contain a user or a password; use --key-file for the API key"
+        )
     try:
         parts = urlsplit(url)
         is_good = parts.port is None or parts.port > 0
@@ -31,7 +33,7 @@ def parse_url(url: str) -> SplitResult:
         or parts.query
         or parts.fragment
     ):
-        raise ConfigurationError(f"url {url!r} is not one such as http://127.0.0.1:51313")
+        raise ConfigurationError(f"url {url!r} must look like http://127.0.0.1:51313")
     return parts
 
 

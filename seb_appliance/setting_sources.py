@@ -78,8 +78,8 @@ def _check_relations(settings: Settings) -> None:
         data, bucket = settings.data.resolve(), settings.address.path.resolve()
         if data.is_relative_to(bucket) or bucket.is_relative_to(data):
             raise ConfigurationError(
-                f"data ({settings.data}) and bucket ({settings.bucket}) must lie side by side, "
-                "neither inside the other"
+                f"data ({settings.data}) and bucket ({settings.bucket}) must be separate: "
+                "neither may be inside the other"
             )
     if settings.follow and settings.take_over:
         raise ConfigurationError("follow and take_over exclude each other; seb promote takes over")

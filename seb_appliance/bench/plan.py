@@ -93,7 +93,7 @@ class Plan:
         """Itself. Raises ConfigurationError that says what cannot be."""
         if self.body == "single" and self.records_per_request != 1:
             raise ConfigurationError(
-                "a body of one record cannot hold several: say --body batch, ndjson or json"
+                "--body raw has one record per request: use --body batch, ndjson or json"
             )
         smallest = limits.BENCH_RECORD_BYTES_MIN
         if not smallest <= self.record_bytes <= limits.RECORD_BYTES_MAX:
@@ -107,7 +107,9 @@ class Plan:
         if self.rate is not None:
             samples = self.rate / self.records_per_request * self.duration_s
             if self.workload == "consume":
-                raise ConfigurationError("consume reads as fast as it goes: leave --rate out")
+                raise ConfigurationError(
+                    "--rate cannot be used with consume, which reads as fast as it can"
+                )
             if samples > limits.BENCH_SAMPLES_MAX:
                 raise ConfigurationError(f"{samples:,.0f} requests are too many to keep")
         if self.consumers * self.topics > limits.BENCH_FOLLOWERS_MAX and self.follows:

@@ -159,7 +159,7 @@ def _from_batches(body: bytes, begin: int, end: int) -> Read:
         decoded = batch.decode(body, at)
         listed: Any = decoded.columns.values.slice()
         if None in listed:
-            raise ValueError("a tombstone, which nobody sent")
+            raise ValueError("a tombstone, although none was sent")
         numbers = list(decoded.offsets())
         first = sum(number < begin for number in numbers) if numbers[0] < begin else 0
         last = sum(number < end for number in numbers) if numbers[-1] >= end else len(numbers)

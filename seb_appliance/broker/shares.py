@@ -96,8 +96,8 @@ class Shares:
             )
         held = self.held_by(owner)
         raise ShareExceededError(
-            f"This API key holds {held} of {self.limit} {self._what}, and may not take {amount} "
-            f"more while others need room; nothing was done. {then}",
+            f"This API key uses {held} of {self.limit} {self._what}, and may not use {amount} "
+            f"more, because the rest is reserved for other API keys; nothing was done. {then}",
             share=self.name,
             held=held,
             limit=self.limit,

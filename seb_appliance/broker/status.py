@@ -1,6 +1,6 @@
-"""How an appliance is: one snapshot, which `/v1/status`, `/metrics` and the admin page show.
+"""The state of an appliance at one moment, for `/v1/status`, `/metrics` and the admin page.
 
-Failures are in words, "" while there is none. Counts are since the start, ages in seconds.
+A `failure` is a sentence, or "" if there is none. Counts are since the start, ages in seconds.
 """
 
 from __future__ import annotations
@@ -27,8 +27,9 @@ def _refusals(what: str) -> Metric:
 
 
 class JournalStatus(msgspec.Struct):
-    """`seq` and `epoch` of the last entry; `durability`: `s3`, `disk` or `memory`. `clock_ahead_s`:
-    how far the log's clock is ahead of the wall clock; negative: behind."""
+    """`seq` and `epoch`: of the last entry. `durability`: `s3`, `disk` or `memory`.
+    `clock_ahead_s`: how far the log's clock is ahead of the wall clock; negative if it is behind.
+    """
 
     seq: Annotated[int, Metric("seb_journal_seq", "Seq of the last entry.")]
     epoch: Annotated[int, Metric("seb_journal_epoch", "Epoch of this writer.")]
@@ -44,7 +45,8 @@ class JournalStatus(msgspec.Struct):
 
 
 class BucketStatus(msgspec.Struct):
-    """`failing_s`: since how long it fails; null while all is well, and `failure` is "" then."""
+    """`failing_s`: how long requests have been failing; null if they succeed (then `failure` is
+    "")."""
 
     description: str
     last_answer_age_s: float
@@ -56,11 +58,11 @@ class BucketStatus(msgspec.Struct):
 
 
 class StandbyStatus(msgspec.Struct):
-    """How far a standby is behind the appliance that it follows: entries that it knows of and does
-    not serve yet, and by how much the newest of them was made later than the newest that it serves.
-    `seen_end_age_s`: how long ago it had read all there was (null: never yet), so what it serves is
-    at most so old. `waits_for`: whom it waits for before it reads on, or "". `applied`: entries
-    since it began."""
+    """How far a standby is behind the appliance that it follows. `lag_entries`: entries that it
+    knows of and has not applied yet. `lag_s`: the age difference between the newest of them and the
+    newest applied one. `seen_end_age_s`: when it last had applied all entries, in seconds before
+    now (null: never); the data that it serves is at most that old. `waits_for`: the writer that it
+    waits for, or "". `applied`: entries applied since its start."""
 
     lag_entries: Annotated[
         int, Metric("seb_standby_lag_entries", "Entries known and not served yet.")
@@ -84,14 +86,15 @@ class StandbyStatus(msgspec.Struct):
 
 
 class StateStatus(msgspec.Struct):
-    """SQLite: how many entries it is behind, and why it does not follow ("" if it does)."""
+    """SQLite. `lag_entries`: how many entries it is behind. `failure`: why it cannot apply
+    entries."""
 
     lag_entries: Annotated[int, Metric("seb_state_lag_entries", "Entries that SQLite is behind.")]
     failure: Annotated[str, Metric("seb_state_failing", "1 while SQLite does not follow.")]
 
 
 class SnapshotStatus(msgspec.Struct):
-    """`seq`: up to which entry the newest one reaches; null when there is none yet."""
+    """`seq`: the last entry in the newest snapshot; null if there is no snapshot yet."""
 
     seq: int | None
     entries_since: int
@@ -99,10 +102,10 @@ class SnapshotStatus(msgspec.Struct):
 
 
 class RememberedStatus(msgspec.Struct):
-    """What makes retries safe: results of requests with an Idempotency-Key, and idempotent
-    producers. A request takes a place for each topic that it wrote to. While fewer than
-    `places_max` are taken, the requests of the last 24 hours are all there; then only those since
-    `oldest_request` (null: there is none)."""
+    """What is remembered so that retries are safe: results of requests with an Idempotency-Key, and
+    idempotent producers. A request uses one place for each topic that it wrote to. All requests of
+    the last 24 hours are remembered unless all `places_max` places are in use; then only those
+    since `oldest_request` (null: none)."""
 
     requests: Annotated[int, Metric("seb_remembered_requests", "Requests with an Idempotency-Key.")]
     places: int
@@ -115,8 +118,8 @@ class RememberedStatus(msgspec.Struct):
 
 
 class LastUsedStatus(msgspec.Struct):
-    """When API keys were last used. `failure`: why it cannot be written down; "" while it can.
-    Nothing else depends on it."""
+    """When API keys were last used. `failure`: why this cannot be saved. Nothing else depends on
+    it."""
 
     failure: Annotated[
         str,
@@ -128,7 +131,7 @@ class LastUsedStatus(msgspec.Struct):
 
 
 class TopicBehind(msgspec.Struct):
-    """How far the key index of a topic is: everything below `indexed_offset` is in it."""
+    """The progress of a topic's key index: it has all records below `indexed_offset`."""
 
     topic: str
     indexed_offset: int
@@ -136,9 +139,9 @@ class TopicBehind(msgspec.Struct):
 
 
 class KeyIndexStatus(msgspec.Struct):
-    """The key index: how many topics it has, how many records it lacks, how often it was damaged
-    and begun anew, and why it does not follow ("" if it does). `behind`: topics that it has not
-    reached the end of, the furthest behind first (at most 10)."""
+    """The key index. `topics`: how many it has. `lag_records`: records that are not indexed yet.
+    `rebuilds`: how often it was damaged and rebuilt. `failure`: why it cannot index. `behind`: the
+    topics that are not fully indexed, those with the most missing records first (at most 10)."""
 
     topics: int
     lag_records: Annotated[
@@ -147,16 +150,14 @@ class KeyIndexStatus(msgspec.Struct):
     size_bytes: Annotated[int, Metric("seb_key_index_bytes", "Bytes of the key index.")]
     rebuilds: Annotated[
         int,
-        Metric(
-            "seb_key_index_rebuilds_total", "Times that the key index was damaged and begun anew."
-        ),
+        Metric("seb_key_index_rebuilds_total", "Times that the key index was damaged and rebuilt."),
     ]
     failure: str
     behind: list[TopicBehind]
 
 
 class WaitingStatus(msgspec.Struct):
-    """What waits, beside its limits."""
+    """Bytes and readers that wait, and their limits."""
 
     pending_bytes: Annotated[
         int, Metric("seb_pending_bytes", "Bytes of the pending budget in use.")
@@ -170,12 +171,11 @@ class WaitingStatus(msgspec.Struct):
 
 
 class TidierStatus(msgspec.Struct):
-    """What it does now (`doing`, "" for nothing), what waits for it, what it keeps, and why its
-    last attempt came to nothing ("" if it did not). `overdue_s`: for how long entries have waited
-    that should have been merged, 0 if that is less than an hour. `garbage`: objects that are gone
-    once their grace time is over. Of the `compacted_topics` there are `compacted_bytes` in
-    segments, of which compaction has not gone over `dirty_bytes`. All other bytes and counts since
-    the start."""
+    """The tidier. `doing`: its current job, or "". `failure`: why its last attempt failed, or "".
+    `overdue_s`: how long entries have waited that should be merged; 0 if less than an hour.
+    `garbage`: objects that will be removed when their grace time is over. `compacted_bytes`: what
+    the `compacted_topics` have in segments; `dirty_bytes`: the part of it that is not compacted
+    yet. Other bytes and counts are since the start."""
 
     doing: str
     failure: str
@@ -217,10 +217,10 @@ class TidierStatus(msgspec.Struct):
 
 
 class BackgroundStatus(msgspec.Struct):
-    """A task that goes on beside the log, and is begun again when it has raised: how often that
-    was (`failures`), what it raised last ("" for nothing), and whether that was in the last minutes
-    (`failing`). While an `essential` one fails, the appliance is not ready. `callbacks` stands for
-    all that is called by timers, and for tasks that nobody waits for."""
+    """A background task, which is restarted after an exception. `failures`: the number of
+    exceptions. `failure`: the last one, or "". `failing`: whether it was in the last minutes. While
+    an `essential` task is failing, the appliance is not ready. The task `callbacks` stands for all
+    timer callbacks and for tasks that nothing awaits."""
 
     name: Annotated[str, Label("task")]
     essential: bool
@@ -238,9 +238,9 @@ class BackgroundStatus(msgspec.Struct):
 
 
 class CostStatus(msgspec.Struct):
-    """What the bucket costs (`GET /v1/cost` has more): this month so far, the forecast of all of
-    it, and `budget`, null when there is none. `linger_ms`: the window of topics that set none
-    themselves, which linger = auto stretches. `failure`: why it cannot be written down, or ""."""
+    """What the bucket costs: this month so far, the forecast for the whole month, and `budget`
+    (null if there is none). `GET /v1/cost` has the details. `linger_ms`: the linger of topics that
+    set none themselves; linger = auto changes it. `failure`: why the numbers cannot be saved."""
 
     currency: Annotated[str, Label("currency")]
     this_month: Annotated[float, Metric("seb_cost_month", "What the bucket has cost this month.")]
@@ -254,7 +254,7 @@ class CostStatus(msgspec.Struct):
 
 
 class Counts(msgspec.Struct):
-    """What there is now; `records`: those that can be read, over all topics."""
+    """Current counts. `records`: the readable records of all topics."""
 
     topics: Annotated[int, Metric("seb_topics", "Topics.")]
     groups: Annotated[int, Metric("seb_groups", "Consumer groups.")]

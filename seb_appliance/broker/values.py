@@ -78,7 +78,9 @@ def prepare(
         _check_size(records.largest_value_bytes, max_record_bytes)
         for header, _ in records.batches:
             if header.flags & EXPLICIT_OFFSETS or header.base_offset != 0:
-                raise BadBatchError("Leave the offsets of new batches 0: the appliance gives them.")
+                raise BadBatchError(
+                    "The base offset of new batches must be 0: the appliance assigns the offsets."
+                )
             _check_timestamps(header.smallest_timestamp_us, header.largest_timestamp_us, now_us)
         size_bytes = sum(len(stored) + HEADER_BYTES for _, stored in records.batches)
         last_us = records.batches[-1][0].largest_timestamp_us
@@ -111,7 +113,7 @@ def _size(records: NewRecords, max_record_bytes: int) -> int:
 def _check_size(largest_bytes: int, max_record_bytes: int) -> None:
     if largest_bytes > max_record_bytes:
         raise RecordTooLargeError(
-            f"A record has {largest_bytes} bytes; this topic takes {max_record_bytes} at most.",
+            f"A record has {largest_bytes} bytes; this topic accepts at most {max_record_bytes}.",
             max_record_bytes=max_record_bytes,
         )
 
@@ -119,7 +121,7 @@ def _check_size(largest_bytes: int, max_record_bytes: int) -> None:
 def _check_timestamps(smallest_us: int, largest_us: int, now_us: int) -> None:
     if smallest_us < 0 or largest_us > now_us + limits.TIMESTAMP_AHEAD_US_MAX:
         raise BadParameterError(
-            "A record's timestamp is before 1970 or over 24 hours ahead of now."
+            "A record's timestamp must not be before 1970 or more than 24 hours in the future."
         )
 
 

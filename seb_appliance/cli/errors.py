@@ -62,9 +62,11 @@ _COMMANDS: Final = {
     "PATCH /v1/topics/": "seb topics change ",
 }
 _ROUTE: Final = re.compile("|".join(_COMMANDS))
-_BEGINNING: Final = re.compile(r"(\w+)(=|: | is )")  # `offset='x' is …`, `overlap is at most …`
+_BEGINNING: Final = re.compile(
+    r"(\w+)(=|: | is | must be )"
+)  # `offset='x' must be …`, `limit must be …`
 _PLACE: Final = re.compile(r" [-(]?(?:at|- at) `?\$\.?([\w.\[\]]*)`?\)?(?=\.?$)")
-_OF_URLS: Final = re.compile(r" \(in a URL [^)]*\)")
+_OF_URLS: Final = re.compile(r" \(in a URL, [^)]*\)")
 
 
 def in_our_words(sentence: str) -> str:

@@ -82,7 +82,7 @@ def other_bucket(settings: Settings, flag: str, address: str, config: Path | Non
         found = replace(loaded, data=settings.data)
     if found.address.kind == "memory":
         raise ConfigurationError(
-            f"{flag} memory: does not outlive this command; name a bucket or a directory"
+            f"{flag} memory: is lost when this command ends; name a bucket or a directory"
         )
     return found
 
@@ -213,7 +213,7 @@ def ask_for_the_name(what: str, name: str) -> None:
     """Raises CommandError unless the person types `name`; Abort at Ctrl-C."""
     question = f"Type {name} to delete {what}"
     if _answer(lambda: click.prompt(question, err=True, default="", show_default=False)) != name:
-        raise CommandError("not the name; nothing was deleted")
+        raise CommandError("the name does not match; nothing was deleted")
 
 
 def ask(question: str) -> None:

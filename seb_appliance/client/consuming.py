@@ -87,11 +87,14 @@ class AsyncConsumer:
     ) -> None:
         """Raises ConfigurationError."""
         if group is None and (commit != "by_hand" or lease is not None):
-            raise ConfigurationError("commit and lease are a group's: name one")
+            raise ConfigurationError("commit and lease need a group")
         if group is not None and view is not None:
-            raise ConfigurationError("a view begins with every record key: it goes with no group")
+            raise ConfigurationError("view cannot be used with a group")
         if group is not None and offset not in ("earliest", "latest"):
-            raise ConfigurationError("of a group offset is earliest or latest, where it has none")
+            raise ConfigurationError(
+                "with a group, offset must be earliest or latest; it applies where the group "
+                "has no offset"
+            )
         self._topics = (topics,) if isinstance(topics, str) else tuple(topics)
         self._clock = clock or SystemClock()
         self.caller = Caller(
@@ -175,7 +178,7 @@ class AsyncConsumer:
         """Commit what was handed out, or `offsets`: the next one to read, by topic. Raises
         ApplianceError, LeaseLostError."""
         if self._commits is None:
-            raise ClientError("a consumer without a group has nowhere to commit")
+            raise ClientError("a consumer without a group cannot commit")
         if offsets is None:
             await self._commit_handed(self._commits)
         else:
@@ -211,7 +214,7 @@ class AsyncConsumer:
     def open_transaction(self) -> contextlib.AbstractContextManager[Transaction]:
         """What of `transaction` waits for nothing."""
         if self._commits is None:
-            raise ClientError("a consumer without a group has nothing to commit in a transaction")
+            raise ClientError("a consumer without a group cannot commit in a transaction")
         self._check_open()
         return opened(self._clock.wall_us, self.abandon)
 
@@ -273,8 +276,8 @@ class AsyncConsumer:
     def _check_open(self) -> None:
         if self._closed or self._is_abandoned:
             raise ClosedError(
-                "the consumer is closed, was interrupted, or a transaction of it failed: a new one "
-                "goes on"
+                "the consumer was closed or interrupted, or one of its transactions failed: "
+                "create a new consumer"
             )
 
     def _rest_of(self, looped: _Looped) -> RecordBatch:
@@ -314,7 +317,7 @@ class AsyncConsumer:
             for topic in await self._named(wanted):
                 if topic not in self._tasks:
                     if len(self._tasks) == TOPICS_MAX:
-                        raise ClientError(f"more than {TOPICS_MAX} topics for one consumer")
+                        raise ClientError(f"a consumer can have at most {TOPICS_MAX} topics")
                     self._tasks[topic] = group.create_task(self._read(topic, wanted))
 
     async def _named(self, wanted: str) -> list[str]:

@@ -103,7 +103,7 @@ def refusal(address: str, status: int, headers: Mapping[str, str], body: bytes) 
     if "seb-version" not in headers or problem is None:
         # A proxy's: whether the request went through it, it does not say.
         return ApplianceError(
-            f"{address} answered {status}, but not as an appliance does",
+            f"{address} answered {status}, but is not an appliance",
             code="foreign_answer",
             status=status,
             retryable=status == 429 or status >= 500,

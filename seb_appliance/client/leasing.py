@@ -49,7 +49,7 @@ class Lease:
                     raise LeaseLostError("another consumer holds the lease now") from error
                 raise
             if generation != self.generation:
-                raise LeaseLostError("the lease had run out before it was renewed")
+                raise LeaseLostError("the lease expired before it was renewed")
 
     async def give_back(self) -> None:
         """Raises ApplianceError."""
@@ -103,7 +103,7 @@ class Commits:
                 await self._put(news)
             except ApplianceError as error:
                 if error.code == "stale_generation":
-                    raise LeaseLostError("the lease is not in force any more") from error
+                    raise LeaseLostError("the lease is no longer in force") from error
                 is_open = transaction is not None and error.side_effects == "unknown"
                 if error.code != "offset_conflict" or is_open or not await self._moved_it():
                     raise

@@ -112,7 +112,7 @@ class Transaction:
         """It is not stored, or nobody knows: who waits for a record of it hears why."""
         self._is_over = True
         if not isinstance(error, ApplianceError):
-            error = ClosedError("the transaction was given up")
+            error = ClosedError("the transaction was cancelled")
         for batch in self._batches.values():
             batch.failed(error)
 

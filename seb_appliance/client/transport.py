@@ -69,7 +69,7 @@ class Endpoint:
         except errors.ConfigurationError as error:
             raise ConfigurationError(error.detail) from error
         if not api_key.isascii() or not api_key.isprintable() or " " in api_key or not api_key:
-            raise ConfigurationError("the API key is not one: seb_… and nothing else")
+            raise ConfigurationError("the API key is invalid: it must be seb_… and nothing else")
         assert parts.hostname is not None
         self.secure = parts.scheme == "https"
         self.host = parts.hostname
@@ -125,7 +125,7 @@ class AnswerReader:
             end = self._head.find(_END_OF_HEAD)
             if end < 0:
                 if len(self._head) > HEAD_BYTES_MAX:
-                    raise MalformedAnswerError("its headers are too long")
+                    raise MalformedAnswerError("the headers of the answer are too long")
                 return None
             data = bytes(self._head[end + len(_END_OF_HEAD) :])
             self._read_head(bytes(self._head[:end]))
@@ -144,7 +144,7 @@ class AnswerReader:
         first, *lines = head.decode("latin-1").split("\r\n")
         version, _, rest = first.partition(" ")
         if not version.startswith("HTTP/1.") or not rest[:3].isdecimal():
-            raise MalformedAnswerError("what came is not HTTP/1.1")
+            raise MalformedAnswerError("the answer is not HTTP/1.1")
         self._status = int(rest[:3])
         for line in lines:
             name, colon, value = line.partition(":")
@@ -192,7 +192,7 @@ class _Body:
             self._parts.append(data)
             self._size += len(data)
         if self._size > (BODY_BYTES_MAX if self._length is None else self._length):
-            raise MalformedAnswerError("it is longer than it says")
+            raise MalformedAnswerError("the answer is longer than its Content-Length")
         return self._size == self._length
 
     def whole(self) -> bytes:

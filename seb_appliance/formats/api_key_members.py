@@ -28,7 +28,7 @@ class Grant(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
         is_whole = all(members.values()) and ":" not in members.get("groups", "")
         if not is_whole or members["operation"] not in GRANT_OPERATIONS:
             raise ValueError(
-                f"{text!r} is no grant: OPERATION[:TOPICS[:GROUPS]], such as "
+                f"{text!r} is not a grant. A grant is OPERATION[:TOPICS[:GROUPS]], such as "
                 f"consume:orders.*:lake, where OPERATION is one of {', '.join(GRANT_OPERATIONS)}"
             )
         return msgspec.convert(members, Grant)

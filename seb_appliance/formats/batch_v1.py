@@ -81,7 +81,7 @@ def check_records(found: BatchV1) -> None:
     data_bytes = len(found.values.data)
     body_bytes = 8 * count + 4 * (count + 1) + pad8(4 * (count + 1)) + data_bytes + pad8(data_bytes)
     if body_bytes > limits.BATCH_BODY_BYTES_MAX:
-        raise BadBatchError(f"its {count} records take more than 64 MiB")
+        raise BadBatchError(f"its {count} records have more than 64 MiB")
 
 
 def as_version_2(stored: bytes, base_offset: int) -> bytes:

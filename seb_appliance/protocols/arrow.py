@@ -22,8 +22,8 @@ _END: Final = b"\xff\xff\xff\xff\0\0\0\0"  # of an Arrow stream
 def _check() -> None:
     if importlib.util.find_spec("pyarrow") is None:
         raise NotAcceptableError(
-            "Arrow needs the package pyarrow beside the appliance (pip install "
-            "'seb-appliance[arrow]'); it is not there. JSON, CSV and record batches come without."
+            "Arrow needs the package pyarrow, which is not installed on the appliance (pip "
+            "install 'seb-appliance[arrow]'). JSON, CSV and record batches do not need it."
         )
 
 
@@ -32,8 +32,8 @@ async def arrow_encoding(query: dict[str, str]) -> Encoding:
     for name in _NOT_ARROW:
         if name in query:
             raise BadParameterError(
-                f"{name} has no meaning in an Arrow stream, which goes to the log end as of "
-                "now, with values as bytes."
+                f"{name} cannot be used with an Arrow stream, which ends at the current log end "
+                "and has values as bytes."
             )
     return Encoding(_parts, await asyncio.to_thread(_schema), _END, in_thread=True)
 

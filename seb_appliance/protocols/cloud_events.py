@@ -104,7 +104,7 @@ def mode_of(headers: dict[bytes, bytes]) -> Mode | None:
         return "binary"
     if any(map(is_of_event, headers)):
         raise BadCloudEventError(
-            "There are ce- headers, but no ce-specversion: a CloudEvent has ce-specversion: 1.0."
+            "There are ce- headers, but no ce-specversion. Send ce-specversion: 1.0."
         )
     return None
 
@@ -176,7 +176,7 @@ def _unquoted(name: str, quoted: bytes) -> str:
         text = re.sub(rb"\\(.)", rb"\1", text[1:-1])
     try:
         if _BAD_ESCAPE.search(text):
-            raise BadCloudEventError(f"ce-{name} is percent-encoded: write % itself as %25.")
+            raise BadCloudEventError(f"ce-{name} must be percent-encoded; write % as %25.")
         return unquote_to_bytes(text).decode()
     except UnicodeDecodeError as error:
         raise BadCloudEventError(f"ce-{name} is not percent-encoded UTF-8.") from error
@@ -232,12 +232,14 @@ def _text(name: str, raw: Raw, where: str) -> str | None:
         value = _attribute_decoder.decode(raw)
     except msgspec.DecodeError as error:
         raise BadCloudEventError(
-            f"{where}: {name[:100]!r} is neither text nor an integer, true or false."
+            f"{where}: {name[:100]!r} must be text, an integer, true or false."
         ) from error
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int) and abs(value) > _INTEGER_MAX:
-        raise BadCloudEventError(f"{where}: {name[:100]!r} is beyond 32 bits; send it as text.")
+        raise BadCloudEventError(
+            f"{where}: {name[:100]!r} does not fit into 32 bits; send it as text."
+        )
     return None if value is None else str(value)
 
 
@@ -261,7 +263,7 @@ def _data(
         return _text_decoder.decode(data).encode(), None
     except msgspec.DecodeError as error:
         raise BadCloudEventError(
-            f"{where}: data of type {content_type[:100]!r} is text in the JSON format, or "
+            f"{where}: data of type {content_type[:100]!r} must be text in the JSON format, or "
             "data_base64."
         ) from error
 
@@ -278,17 +280,17 @@ def _checked(
             raise BadCloudEventError(f"{where} has no {name}.")
     if attributes["specversion"] != "1.0":
         raise BadCloudEventError(
-            f"{where} is of specversion {attributes['specversion'][:20]!r}; 1.0 is understood."
+            f"{where} is of specversion {attributes['specversion'][:20]!r}; only 1.0 is supported."
         )
     if _NOT_ATTRIBUTES & attributes.keys():
         raise BadCloudEventError(
-            f"{where}: data, and its Content-Type, do not come as ce- headers in binary mode."
+            f"{where}: data, and its Content-Type, cannot be sent as ce- headers in binary mode."
         )
     for name, text in [*attributes.items(), ("datacontenttype", content_type or "")]:
         if not ATTRIBUTE.fullmatch(name):
             raise BadCloudEventError(
-                f"{where}: {name[:100]!r} is no name of an attribute: lower-case letters and "
-                "digits, at most 100."
+                f"{where}: {name[:100]!r} is not the name of an attribute: use at most 100 "
+                "lower-case letters and digits."
             )
         if _CONTROL.search(text):
             raise BadCloudEventError(f"{where}: {name} holds a control character.")

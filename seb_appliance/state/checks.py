@@ -40,7 +40,7 @@ def prepare(path: Path, *, keep_older: bool = False) -> None:
         with path.open("rb") as file:
             header = file.read(_HEADER_BYTES)
         if header[:16] != _MAGIC or header[18:20] not in _FORMATS:
-            raise CorruptObjectError("it does not begin like an SQLite file")
+            raise CorruptObjectError("it is not an SQLite file")
         with closing(sqlite3.connect(path)) as connection:
             revision = read_checked_revision(connection)
         if needs_upgrade(revision):
@@ -61,14 +61,14 @@ def read_checked_revision(connection: sqlite3.Connection) -> str:
         " WHERE type NOT IN ('table', 'index') OR sql LIKE 'CREATE VIRTUAL%'"
     ).fetchone()
     if strange:
-        raise CorruptObjectError(f"its schema holds a {strange[0]} {strange[1]!r}")
+        raise CorruptObjectError(f"its schema has an unknown {strange[0]} {strange[1]!r}")
     files.check_pages(connection)
     revisions = connection.execute("SELECT version_num FROM alembic_version").fetchall()
     states = connection.execute("SELECT checksum FROM journal_state").fetchall()
     if len(revisions) != 1 or len(states) != 1:
         raise CorruptObjectError("it has no position in the journal")
     if rows_checksum(connection) != states[0][0]:
-        raise CorruptObjectError("its rows do not add up to their checksum")
+        raise CorruptObjectError("the checksum of its rows is wrong")
     return str(revisions[0][0])
 
 

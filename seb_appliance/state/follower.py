@@ -100,7 +100,9 @@ class StateFollower:
         taken_seq = self._behind[-1].header.seq if self._behind else 0
         while self._behind and self._behind[0].header.seq <= taken_seq:
             if self.failure:
-                raise OverloadedError("SQLite does not follow; the audit cannot be read now.")
+                raise OverloadedError(
+                    "SQLite cannot apply entries, so the audit cannot be read now."
+                )
             await self._next_attempt()
         return await self._database.audit(query)
 

@@ -269,7 +269,7 @@ def _apply_to_group(tables: Tables, event: Event, header: EntryHeader) -> None:
 
 def _must_be_one(changed: int, event: Event) -> None:
     if changed != 1:
-        raise CorruptObjectError(f"{event} met {changed} rows instead of one")
+        raise CorruptObjectError(f"{event} changed {changed} rows instead of one")
 
 
 def _json(value: object) -> str:

@@ -66,7 +66,7 @@ def parse(data: bytes, known: frozenset[str]) -> Form:
             max_num_fields=limits.FORM_FIELDS_MAX,
         )
     except ValueError as error:
-        raise BadRequestError(f"This is no form: {error}.") from error
+        raise BadRequestError(f"The form is invalid: {error}.") from error
     for name, value in pairs:
         if name not in known:
             raise BadRequestError(f"There is no field {name[:100]!r} here.")
@@ -87,7 +87,7 @@ async def read(
     while True:
         part = await receive()
         if part["type"] != "http.request":
-            raise RequestTimeoutError("The form did not arrive.")
+            raise RequestTimeoutError("The form did not arrive completely.")
         if len(data) + len(part["body"]) > limits.FORM_BYTES_MAX:
             raise RequestTooLargeError(f"A form has at most {limits.FORM_BYTES_MAX} bytes.")
         reservation.grow(len(part["body"]))
@@ -106,7 +106,7 @@ def parsed(one: Declared, form: Form) -> Any:
     """The value of its field; None if that is empty. Raises BadRequestError."""
     text = form.text(one.name)
     if one.choices and text and text not in one.choices:
-        raise BadRequestError(f"{one.label} is one of {', '.join(one.choices)}.")
+        raise BadRequestError(f"{one.label} must be one of {', '.join(one.choices)}.")
     try:
         value = one.parse(text) if text else None
     except ValueError as error:
@@ -127,7 +127,7 @@ def time_us(text: str, name: str) -> int | None:
             moment = moment.replace(tzinfo=UTC)
         return (moment.astimezone(UTC) - _EPOCH) // timedelta(microseconds=1)
     except (ValueError, OverflowError) as error:
-        raise BadRequestError(f"{name} is a time in UTC, such as 2026-11-21T10:00.") from error
+        raise BadRequestError(f"{name} must be a time in UTC, such as 2026-11-21T10:00.") from error
 
 
 def time_field(at_us: int | None) -> str:
@@ -144,4 +144,4 @@ def whole(text: str, name: str, *, smallest: int = 0, largest: int = limits.OFFS
         number = int(text)
         if smallest <= number <= largest:
             return number
-    raise BadRequestError(f"{name} is a whole number from {smallest} to {largest}.")
+    raise BadRequestError(f"{name} must be a whole number from {smallest} to {largest}.")

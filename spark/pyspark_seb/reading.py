@@ -78,7 +78,7 @@ class SegmentReader:
             path, offset=at, until=self._wanted.end, presign=PRESIGN
         ).json()
         if manifest["topic_id"] != self._wanted.topic_id:
-            raise TopicChangedError(f"topic {self._wanted.topic!r} was made anew meanwhile")
+            raise TopicChangedError(f"topic {self._wanted.topic!r} was deleted and created again")
         for segment in manifest["segments"]:
             if segment["url"] is None:
                 continue

@@ -160,7 +160,7 @@ async def test_a_page_of_somebody_else_is_no_acknowledgement() -> None:
     async with between(scripted(HTML)) as way:
         producer = AsyncProducer(way.url, "seb_x")
         delivery = await producer.send("t", "a")
-        with pytest.raises(ApplianceError, match="not as an appliance does") as failure:
+        with pytest.raises(ApplianceError, match="is not an appliance") as failure:
             await producer.close()
         assert failure.value.code == "foreign_answer"
         assert failure.value.side_effects == "unknown"

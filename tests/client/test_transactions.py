@@ -103,7 +103,7 @@ async def test_a_body_that_fails_stores_nothing_and_its_batch_comes_again(tmp_pa
                 await fail(reading, sent)
             with pytest.raises(ClosedError):
                 await sent[0]
-            with pytest.raises(ClosedError, match="a new one goes on"):
+            with pytest.raises(ClosedError, match="create a new consumer"):
                 await reading.next_batch()
             with pytest.raises(ClosedError):
                 reading.open_transaction()

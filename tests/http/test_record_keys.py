@@ -200,7 +200,7 @@ async def test_a_view_that_nobody_pages_through_ends(seb, monkeypatch):
     monkeypatch.setattr(limits, "KEY_VIEW_IDLE_S", -1)
     first = await get(seb, "idle/records?view=latest&max_records=1&fresh=true")
     told = await get(seb, f"idle/records?view=latest&cursor={first['next_cursor']}", 400)
-    assert (told["code"], "begin the view again" in told["detail"]) == ("bad_parameter", True)
+    assert (told["code"], "Begin the view again" in told["detail"]) == ("bad_parameter", True)
 
 
 async def test_only_the_records_of_one_key_are_read_without_an_index(seb):

@@ -152,7 +152,7 @@ def test_a_page_of_a_proxy_is_told_in_one_line(running: Serving) -> None:
             key = str(running.data / "admin.key")
             done = seb(running, *command, "--url", url, "--key-file", key)
             assert done.returncode == (69 if "consume" in command else 71)
-            sentence = f"seb: {url} answered 502, but not as an appliance does. Is the url right?"
+            sentence = f"seb: {url} answered 502, but is not an appliance. Is the url right?"
             assert done.stderr.decode().startswith(sentence)
             assert done.stderr.count(b"\n") == 1
         proxy.join()

@@ -151,7 +151,7 @@ def test_a_topic_made_anew_is_another_topic(spark, house) -> None:
     house.produce(topic, 100)
     with pytest.raises(PySparkException) as error:
         planned.collect()
-    assert "made anew" in failure(error)
+    assert "created again" in failure(error)
 
 
 def test_no_secret_is_in_a_plan(spark, house) -> None:

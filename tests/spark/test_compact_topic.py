@@ -38,7 +38,7 @@ def compacted(spark, house: House, topic: str) -> str:
     module = job("compact_topic")
     house.change(topic, min_compaction_lag_ms=0)
     outcome = module.run(spark, asked(module, house, "--topic", topic, "--tasks", 4))
-    if "compacted before" in outcome.reason or "replaced already" in outcome.reason:
+    if "compacted before" in outcome.reason or "already replaced" in outcome.reason:
         return "late"
     assert outcome.reason == ""
     return outcome.state

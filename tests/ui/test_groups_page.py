@@ -110,12 +110,12 @@ async def test_a_look_at_a_reset_shows_before_and_after_and_changes_nothing(
 @pytest.mark.parametrize(
     ("query", "problem"),
     [
-        ("how=offset&value=", "The offset is a whole number"),
-        ("how=offset&value=-1", "The offset is a whole number"),
-        ("how=shift&value=1.5", "The shift is a whole number"),
-        ("how=time&value=soon", "The time is a time in UTC"),
-        ("how=time", "Say where to"),
-        ("how=sideways", "Say where to"),
+        ("how=offset&value=", "The offset must be a whole number"),
+        ("how=offset&value=-1", "The offset must be a whole number"),
+        ("how=shift&value=1.5", "The shift must be a whole number"),
+        ("how=time&value=soon", "The time must be a time in UTC"),
+        ("how=time", "Choose where to move"),
+        ("how=sideways", "Choose where to move"),
         ("how=earliest&topics=a..b", "empty word"),
         ("how=earliest&topics=nothing", "nothing"),
         ("how=earliest&topics=x**", "not a pattern"),
@@ -157,7 +157,7 @@ async def test_a_group_that_moved_since_the_look_is_not_reset(
     fields = {"how": "earliest", "value": "", "topics": "", "stood": stood(shown)}
     answer = await admin.post("/ui/groups/moving/reset", **fields)
     assert answer.status_code == 422
-    assert "has moved since the preview" in answer.text
+    assert "have changed since the preview" in answer.text
     again = await admin.post("/ui/groups/moving/reset", **{**fields, "stood": stood(answer.text)})
     assert again.status_code == 303
 

@@ -129,7 +129,7 @@ async def test_an_admin_creates_a_topic_and_a_viewer_does_not(
         ({"name": "<script>alert(1)</script>"}, "name"),
         ({"name": "refused", "linger_ms": "20"}, "has no unit"),
         ({"name": "refused", "linger_ms": "9h"}, "Linger: 0 to"),
-        ({"name": "refused", "compression": "<b>"}, "Compression is one of"),
+        ({"name": "refused", "compression": "<b>"}, "Compression must be one of"),
     ],
 )
 async def test_a_topic_that_is_not_taken_is_shown_again(

@@ -404,10 +404,10 @@ BAD: dict[str, tuple[Callable[[OldPlace], Any], str]] = {
     "records twice": (_twice, "t/000000000006.record_batch has records up to offset 9, and t/0"),
     "mixed up": (_mixed_up, "t/000000000006.record_batch was written 86,400 s before t/000000000"),
     "an empty file": (_nothing_in_it, "t/000000000009.record_batch is damaged: a file of 0 rec"),
-    "a file of next year": (_next_year, "t/000000000009.record_batch says that it was written aft"),
+    "a file of next year": (_next_year, "t/000000000009.record_batch has a creation time"),
     "a file of before 1970": (_before_1970, "t/000000000009.record_batch is damaged"),
-    "a name of one digit": (_short_name, "t/9.record_batch: the name is not an offset"),
-    "somebody's notes": (_foreign, "t/notes.txt is no file of a Go broker"),
+    "a name of one digit": (_short_name, "t/9.record_batch: the file name must be an offset"),
+    "somebody's notes": (_foreign, "t/notes.txt is not a file of a Go broker"),
     "a name that is none here": (_name, "cannot have its name here"),
 }
 

@@ -208,7 +208,7 @@ def to_us(moment: datetime) -> int:
     to 9999 in UTC, which could be stored but not shown."""
     since_us = (moment - EPOCH) // _MICROSECOND
     if not _FIRST_US <= since_us <= _LAST_US:
-        raise BadParameterError(f"{moment.isoformat()} is not in the years 1 to 9999 in UTC.")
+        raise BadParameterError(f"{moment.isoformat()} is outside the years 1 to 9999 in UTC.")
     return since_us
 
 
@@ -218,8 +218,8 @@ def parse_time(text: str) -> int:
         return to_us(msgspec.convert(text, AwareTime))
     except (msgspec.ValidationError, OverflowError, BadParameterError) as error:
         raise ValueError(
-            f"{text[:100]!r} is not a time such as 2026-11-21T10:00:00Z "
-            "(in a URL write the + of a zone as %2B)"
+            f"{text[:100]!r} is not a time such as 2026-11-21T10:00:00Z (in a URL, write the + "
+            "of a time zone as %2B)"
         ) from error
 
 

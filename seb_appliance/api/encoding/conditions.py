@@ -77,7 +77,7 @@ def read_conditions(call: Call) -> Asked:
     key, producer = idempotency_key(call), producer_of(call.headers)
     if key is not None and producer is not None:
         raise BadParameterError(
-            "Send Idempotency-Key or the three Producer headers: each makes a retry safe alone."
+            "Send either Idempotency-Key or the three Producer headers, not both."
         )
     return Asked(key, producer, _expected_offset(call))
 
@@ -148,7 +148,7 @@ def producer_of(headers: dict[bytes, bytes]) -> ProducerStamp | None:
     if not given and checksum is None:
         return None
     if len(given) < len(_PRODUCER):
-        raise BadParameterError("Producer-Id, Producer-Epoch and Producer-Seq come together.")
+        raise BadParameterError("Send Producer-Id, Producer-Epoch and Producer-Seq together.")
     name, epoch, seq = (headers[name] for name in _PRODUCER)
     checked = _visible(name, "Producer-Id", limits.NAME_LENGTH_MAX)
     assert checked is not None
@@ -166,7 +166,7 @@ def _number(text: bytes, name: str) -> int:
 
 def _visible(text: bytes | None, name: str, most: int) -> bytes | None:
     if text is not None and (len(text) > most or not _VISIBLE.fullmatch(text)):
-        raise BadParameterError(f"{name} has 1 to {most} visible ASCII characters.")
+        raise BadParameterError(f"{name} must have 1 to {most} visible ASCII characters.")
     return text
 
 
@@ -180,5 +180,7 @@ def _expected_offset(call: Call) -> int | None:
         raise BadParameterError("Send If-Match or expected_offset, not both.")
     found = _ETAG.fullmatch(tag)
     if found is None:
-        raise BadParameterError('If-Match is the log end offset in quotes, as in If-Match: "17".')
+        raise BadParameterError(
+            'If-Match must be the log end offset in quotes, such as If-Match: "17".'
+        )
     return integer(found[1].decode(), "If-Match", smallest=0, largest=limits.OFFSET_MAX)

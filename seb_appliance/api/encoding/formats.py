@@ -74,7 +74,9 @@ def media_type(content_type: bytes) -> str:
         if name.strip().lower() == "charset" and not named.startswith("text/"):
             charset = value.strip().strip('"').lower()
             if charset not in {"utf-8", "utf8", "us-ascii"}:
-                raise UnsupportedMediaTypeError(f"The charset {charset[:50]!r} is not UTF-8.")
+                raise UnsupportedMediaTypeError(
+                    f"The charset {charset[:50]!r} is not supported; send UTF-8."
+                )
     return named
 
 
@@ -98,7 +100,8 @@ def negotiate(accept: bytes | None, offered: Sequence[str]) -> str:
                 break
     if not best:
         raise NotAcceptableError(
-            f"No accepted media type is available here; {', '.join(offered)} can.",
+            "None of the accepted media types is available here. Accept one of "
+            f"{', '.join(offered)}.",
             supported=list(offered),
         )
     return best

@@ -60,8 +60,8 @@ def refuse_unsupported(
     """Raises BadParameterError for a header that asks for a promise this route cannot give."""
     for name in (_PROMISES.keys() & headers.keys()) - understood:
         raise BadParameterError(
-            f"{_PROMISES[name]} is not supported here; it would be unsafe to ignore it. Nothing "
-            "was stored."
+            f"{_PROMISES[name]} is not supported here, and it would be unsafe to ignore it. "
+            "Nothing was stored."
         )
 
 
@@ -79,18 +79,20 @@ def read_query(query_string: bytes, known: frozenset[str]) -> dict[str, str]:
         )
     except ValueError as error:
         raise BadParameterError(
-            "The query is not name=value pairs joined by &, in UTF-8."
+            "The query must be name=value pairs joined by &, in UTF-8."
         ) from error
     query: dict[str, str] = {}
     for name, value in pairs:
         if value.startswith(_API_KEY_START) and name not in known:
             raise BadParameterError(
-                "An API key never belongs in a URL, where proxies log it: send it as "
-                "Authorization: Bearer, and replace this one."
+                "API keys are not accepted in a URL, because proxies log URLs. Replace this API "
+                "key, and send the new one as Authorization: Bearer."
             )
         if name not in known:
             takes = ", ".join(sorted(known)) or "none"
-            raise BadParameterError(f"Unknown query parameter {name[:100]!r}; known here: {takes}.")
+            raise BadParameterError(
+                f"The query parameter {name[:100]!r} is unknown; known are: {takes}."
+            )
         if name in query:
             raise BadParameterError(f"The query parameter {name!r} is given twice.")
         query[name] = value
@@ -109,8 +111,8 @@ def position(text: str, name: str) -> From:
     number = int(digits) if _DIGITS.fullmatch(digits) else None
     if number is None or number > limits.OFFSET_MAX or (digits != text and number == 0):
         raise BadParameterError(
-            f"{name}={text[:100]!r} is none of an offset (0 to 2^53-1), earliest, latest, "
-            "-N (the last N) and @time (@2026-11-21T10:00:00Z)."
+            f"{name}={text[:100]!r} must be an offset (0 to 2^53-1), earliest, latest, -N (the "
+            "last N) or @time (@2026-11-21T10:00:00Z)."
         )
     return From(offset=number) if digits == text else From(last=number)
 
@@ -121,7 +123,7 @@ def end_position(text: str, name: str) -> From:
         return _time(text[1:], name)
     if not _DIGITS.fullmatch(text) or int(text) > limits.OFFSET_MAX:
         raise BadParameterError(
-            f"{name}={text[:100]!r} is neither an offset nor @time (@2026-11-21T10:00:00Z)."
+            f"{name}={text[:100]!r} must be an offset or @time (@2026-11-21T10:00:00Z)."
         )
     return From(offset=int(text))
 
@@ -137,7 +139,7 @@ def integer(text: str, name: str, *, smallest: int, largest: int) -> int:
     """A whole number in a range."""
     if not _DIGITS.fullmatch(text) or not smallest <= int(text) <= largest:
         raise BadParameterError(
-            f"{name}={text[:100]!r} is not a number from {smallest} to {largest}."
+            f"{name}={text[:100]!r} must be a number from {smallest} to {largest}."
         )
     return int(text)
 
@@ -149,20 +151,20 @@ def size_bytes(text: str, name: str, *, largest: int) -> int:
     except ValueError as error:
         raise BadParameterError(f"{name}: {error}.") from error
     if not 1 <= size <= largest:
-        raise BadParameterError(f"{name} is from 1 byte to {quantities.format_size(largest)}.")
+        raise BadParameterError(f"{name} must be from 1 byte to {quantities.format_size(largest)}.")
     return size
 
 
 def duration_ms(text: str, name: str, *, largest: int) -> int:
     """`250ms`, `30s`; with its unit, only 0 needs none."""
     if text.isdigit() and text.strip("0"):
-        raise BadParameterError(f"{name} lacks its unit: write {text[:20]}ms or {text[:20]}s.")
+        raise BadParameterError(f"{name} needs a unit: write {text[:20]}ms or {text[:20]}s.")
     try:
         duration = quantities.duration_ms(text[:100])
     except ValueError as error:
         raise BadParameterError(f"{name}: {error}.") from error
     if duration > largest:
-        raise BadParameterError(f"{name} is at most {quantities.format_duration(largest)}.")
+        raise BadParameterError(f"{name} must be at most {quantities.format_duration(largest)}.")
     return duration
 
 
@@ -171,7 +173,7 @@ def choice(text: str, name: str, choices: tuple[T, ...]) -> T:
     for one in choices:
         if one == text:
             return one
-    raise BadParameterError(f"{name}={text[:100]!r} is none of {', '.join(choices)}.")
+    raise BadParameterError(f"{name}={text[:100]!r} must be one of {', '.join(choices)}.")
 
 
 def topic_id(query: dict[str, str]) -> int | None:
@@ -208,8 +210,8 @@ def check_raw_path(raw_path: bytes, others: tuple[bytes, ...] = ()) -> None:
         _check_name(of_group[1], check_topic_name)
     if not _PLAIN_PATH.fullmatch(raw_path):
         raise NotFoundError(
-            "There is nothing at this path: paths here have no escapes, no empty parts and no "
-            "slash at their end. /schema lists what there is."
+            "There is nothing at this path. Paths have no escapes, no empty parts and no slash "
+            "at the end; /schema lists them."
         )
 
 

@@ -124,12 +124,12 @@ def _as_seb_error(request: Request[Any, Any, Any], exception: Exception) -> SebE
     if isinstance(exception, SebError):
         return exception
     if isinstance(exception, NotFoundException):
-        return NotFoundError("There is nothing at this path; /schema lists what there is.")
+        return NotFoundError("There is nothing at this path; /schema lists all paths.")
     if isinstance(exception, MethodNotAllowedException):
         listed = (exception.headers or {}).get("allow", "").split(", ")
         allow = sorted({*listed, "HEAD"} if "GET" in listed else listed)
         return MethodNotAllowedError(
-            f"{request.method} is not possible here; {', '.join(allow)} is.", allow=allow
+            f"{request.method} is not possible here. Use {', '.join(allow)}.", allow=allow
         )
     if isinstance(exception, HTTPException) and exception.status_code < 500:
         kind: type[SebError] = {413: RequestTooLargeError, 415: UnsupportedMediaTypeError}.get(

@@ -79,14 +79,15 @@ def refuse_record_headers(headers: dict[bytes, bytes]) -> None:
 
 def _unknown_header(name: bytes) -> BadParameterError:
     return BadParameterError(
-        f"The header {name.decode('latin-1')} is not known here. A body that is one record's value "
-        "takes Seb-Key, Seb-Timestamp and Seb-Header-<name>; Seb-Timeout goes with every body."
+        f"The header {name.decode('latin-1')} is not known here. Seb-Key, Seb-Timestamp and "
+        "Seb-Header-<name> are for a body that is one record's value; Seb-Timeout is for every "
+        "body."
     )
 
 
 def _unquote(value: bytes, what: str) -> bytes:
     if _BAD_ESCAPE.search(value):
-        raise BadParameterError(f"{what} is percent-encoded: write % itself as %25.")
+        raise BadParameterError(f"{what} must be percent-encoded; write % as %25.")
     return unquote_to_bytes(value)
 
 
@@ -96,7 +97,9 @@ def _header_name(quoted: bytes) -> str:
     except UnicodeDecodeError as error:
         raise BadParameterError("The name of a Seb-Header is not UTF-8.") from error
     if not name:
-        raise BadParameterError("Seb-Header- lacks the name of the record header.")
+        raise BadParameterError(
+            "Seb-Header- needs the name of a record header, as in Seb-Header-source."
+        )
     return name
 
 
@@ -146,7 +149,7 @@ def check_batches(body: Bytes, max_bytes: int) -> CheckedBatches:
             raise RequestTooLargeError(f"The batches inflate to more than {max_bytes} bytes.")
         begin, end = at + batch.HEADER_BYTES, at + header.total_bytes
         if any(view[begin + header.stored_bytes : end]):
-            raise BadBatchError("The bytes that pad a batch to a multiple of 8 are zeros.")
+            raise BadBatchError("The bytes that pad a batch to a multiple of 8 must be zeros.")
         columns = batch.decode(body, at, header).columns
         largest_value_bytes = max(largest_value_bytes, columns.values.largest())
         if columns.keys is not None or columns.values.valid is not None:
@@ -180,7 +183,7 @@ def _check_header_column(headers: BinaryColumn) -> None:
             unpacked = _headers_decoder.decode(packed)
         except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
             raise BadBatchError(
-                f"The headers of record {i} are no msgpack map of text to bytes: {error}"
+                f"The headers of record {i} are not a msgpack map of text to bytes: {error}"
             ) from error
         check_headers(len(unpacked), len(packed))
 
@@ -211,9 +214,9 @@ def body_kind(content_type: bytes | None) -> BodyKind:
         return "single"
     if named not in _KINDS:
         raise UnsupportedMediaTypeError(
-            f"{named[:100]!r} is not taken here. application/octet-stream, text/* and image/* make "
-            "the body one record; application/json, application/x-ndjson and "
-            "application/vnd.seb.batch hold many; so do CloudEvents.",
+            f"{named[:100]!r} is not accepted here. Send application/octet-stream, text/* or "
+            "image/* for one record; or application/json, application/x-ndjson, "
+            "application/vnd.seb.batch or CloudEvents for several.",
             supported=[*filter(None, _KINDS), *(t for f in BODY_FORMATS for t in f.media_types)],
         )
     return _KINDS[named]

@@ -34,7 +34,7 @@ _TEXT_OR_HUGE: Final = re.compile(
 
 def too_many_records(most: int = limits.RECORDS_PER_REQUEST_MAX) -> RequestTooLargeError:
     return RequestTooLargeError(
-        f"A request holds at most {most} records; send smaller ones.", max_records=most
+        f"A request has at most {most} records; send smaller requests.", max_records=most
     )
 
 
@@ -207,7 +207,7 @@ def to_columns(records: Sequence[Record], place: Callable[[int], str]) -> NewRec
 
 def _value(record: Record) -> bytes | None:
     if (record.value is UNSET) == (record.value_base64 is UNSET):
-        raise BadJsonError("exactly one of value and value_base64 must be there")
+        raise BadJsonError("exactly one of value and value_base64 is required")
     if not isinstance(record.value, Raw):
         assert isinstance(record.value_base64, bytes)
         return record.value_base64
@@ -238,7 +238,7 @@ def check_numbers(sent: bytes) -> None:
     for found in _TEXT_OR_HUGE.finditer(sent):
         number = found[0]
         if number[0] != 0x22 and math.isinf(float(number)):
-            raise BadJsonError("a number is beyond what a double can hold")
+            raise BadJsonError("a number is too large for a double")
 
 
 def _key(record: Record) -> bytes | None:

@@ -70,8 +70,8 @@ OF_PATH: Final[dict[str, Json]] = {
 
 VALUES: Final = query(
     "values",
-    "Shape of values in JSON: `text` (base64 where they are no UTF-8), `json` (parsed; base64 "
-    "where they are no JSON), `base64` (values, record keys and headers).",
+    "How values are written in JSON: `text` (base64 if a value is not UTF-8), `json` (parsed; "
+    "base64 if it is not JSON), or `base64` (also for record keys and headers).",
     "text",
     type="string",
     enum=list(VALUE_SHAPES),
@@ -79,7 +79,7 @@ VALUES: Final = query(
 )
 RECORD_KEY: Final[list[Json]] = [
     query("key", "A record key, as percent-encoded UTF-8.", "customer-7"),
-    query("key_base64", "A record key of any bytes, in base64, instead of key."),
+    query("key_base64", "A record key as base64, instead of `key`. It may hold any bytes."),
 ]
 CONSUME: Final[list[Json]] = [
     query(
@@ -101,21 +101,21 @@ CONSUME: Final[list[Json]] = [
     ),
     query(
         "max_bytes",
-        "About so many bytes, at most 16MiB; at least one record comes. Bytes, or `512KiB`.",
+        "Approximate size of the answer, at most 16MiB: bytes, or with a unit such as `512KiB`. "
+        "The answer has at least one record if there is one.",
         "1MiB",
     ),
     query(
         "wait",
-        "How long to wait at the log end for a record, with its unit; at most 60s.",
+        "How long to wait at the log end for a record, with a unit; at most 60s.",
         "30s",
         type="string",
         default=DEFAULTS["wait"],
     ),
     query(
         "topic_id",
-        "The id that the topic must have (`Seb-Topic-Id` of an earlier answer), else 409 "
-        "`topic_replaced`: so a reader that goes on learns that the topic was deleted and made "
-        "again.",
+        "The id that the topic must have (`Seb-Topic-Id` of an earlier answer), otherwise 409 "
+        "`topic_replaced`. It tells a reader that the topic was deleted and created again.",
         3,
         type="integer",
         minimum=0,
@@ -125,8 +125,8 @@ CONSUME: Final[list[Json]] = [
 ]
 _MAX_RECORDS: Final = query(
     "max_records",
-    f"At most so many records. Without it {limits.FETCH_RECORDS_DEFAULT:,} as JSON, record batches "
-    "and CloudEvents, and all there are in the other formats.",
+    f"Largest number of records. Default: {limits.FETCH_RECORDS_DEFAULT:,} in JSON, record "
+    "batches and CloudEvents; no limit in the other formats.",
     type="integer",
     minimum=1,
     maximum=limits.FETCH_RECORDS_MAX,
@@ -136,69 +136,77 @@ CONSUME_OR_FOLLOW: Final[list[Json]] = [
     format_of(ALL_FORMATS),
     header(
         "Last-Event-ID",
-        "Of a live stream: the offset of the last record that was received; it goes on behind it, "
-        "whatever `offset` says.",
+        "For a live stream: the offset of the last record that the client received. The stream "
+        "continues after it and ignores `offset`.",
         "1043",
     ),
-    query("ticket", "Instead of an API key: see POST /v1/tickets."),
+    query("ticket", "A ticket from POST /v1/tickets, instead of an API key."),
     query(
         "key",
-        "Only records with this record key; an answer looks through 16 MiB, and may hold none "
-        "though `next_offset` moves on.",
+        "Only records with this record key. One request searches 16 MiB; the answer may have no "
+        "records although `next_offset` has advanced.",
         "customer-7",
     ),
-    query("key_base64", "As key, for any bytes."),
+    query("key_base64", "Like `key`, as base64, for any bytes."),
     query(
         "view",
-        "`latest`: the newest record of each record key that is no tombstone, in offset order, as "
-        "of `next_offset`; the topic needs a `key_index`.",
+        "`latest`: the newest record of each record key, without tombstones, in offset order, as "
+        "of `next_offset`. The topic needs a `key_index`.",
         type="string",
         enum=["latest"],
     ),
-    query("cursor", "Of a view: `next_cursor` of the page before."),
+    query("cursor", "For a view: `next_cursor` of the previous page."),
     query(
         "fresh",
-        "Of a view: wait until the index has reached the log end.",
+        "For a view: wait until the index has reached the log end.",
         type="string",
         enum=["true", "false"],
         default=DEFAULTS["fresh"],
     ),
 ]
-TIMEOUT: Final = header("Seb-Timeout", "Shortens the acknowledgement time-out of 30s.", "5s")
+TIMEOUT: Final = header(
+    "Seb-Timeout", "A shorter acknowledgement timeout than the default of 30s.", "5s"
+)
 CONTENT_ENCODING: Final = header(
-    "Content-Encoding", "`gzip` or `zstd`; limits count inflated bytes.", "zstd"
+    "Content-Encoding", "`gzip` or `zstd`. Limits apply to the decompressed body.", "zstd"
 )
 IDEMPOTENCY_KEY: Final = header(
     "Idempotency-Key",
-    "Makes a retry safe: the same request under the same key is done once and gets the same "
-    f"answer, for 24 hours (or until its API key has too many of them). 1 to "
-    f"{limits.IDEMPOTENCY_KEY_CHARACTERS_MAX} visible ASCII characters, of the API key's own.",
+    "Makes a retry safe: a repeated request with the same key is not executed again and gets the "
+    "first answer. Remembered for 24 hours, or until the API key has used too many keys; each "
+    f"API key has its own. 1 to {limits.IDEMPOTENCY_KEY_CHARACTERS_MAX} visible ASCII characters.",
     "01JD2ZK7V9-invoice-8217",
 )
 SAFE_APPEND: Final[list[Json]] = [
     IDEMPOTENCY_KEY,
     header(
         "Producer-Id",
-        "Names an idempotent producer, instead of Idempotency-Key. Producer-Epoch and Producer-Seq "
-        f"go with it. 1 to {limits.NAME_LENGTH_MAX} visible ASCII characters.",
+        "Name of an idempotent producer, instead of Idempotency-Key. Needs Producer-Epoch and "
+        f"Producer-Seq. 1 to {limits.NAME_LENGTH_MAX} visible ASCII characters.",
         "meter-17",
     ),
-    header("Producer-Epoch", "A producer that lost its place takes a higher one, at seq 0.", "0"),
+    header(
+        "Producer-Epoch",
+        "A producer that no longer knows its last seq uses a higher epoch and starts at seq 0.",
+        "0",
+    ),
     header(
         "Producer-Seq",
-        "0, 1, 2, … for the producer's requests to one topic; one that was seen is not done again.",
+        "Number of the producer's request to this topic: 0, 1, 2, …. A request with a known "
+        "number is not stored again.",
         "41",
     ),
     header(
         "Producer-Checksum",
-        "A number that the producer computes of what it sends. A repeat of one of its last "
-        f"{limits.PRODUCER_SEQS_REMEMBERED} seqs with another one is refused.",
+        "A number that the producer computes from the request. If one of its last "
+        f"{limits.PRODUCER_SEQS_REMEMBERED} seqs is repeated with another checksum, the request "
+        "is refused.",
         "2774839217",
     ),
-    header("If-Match", "The log end offset, in quotes: append only there.", '"17"'),
+    header("If-Match", "Append only if this is the log end offset; in quotes.", '"17"'),
     query(
         "expected_offset",
-        "As If-Match, without quotes.",
+        "Like If-Match, without quotes.",
         17,
         type="integer",
         minimum=0,
@@ -237,29 +245,35 @@ PRODUCE: Final[list[Json]] = [
     ),
     header(
         "ce-specversion",
-        "`1.0`: the body is the data of a CloudEvent in binary mode, whose other attributes are "
-        "in ce- headers, too: `ce-id`, `ce-source` and `ce-type` at least.",
+        "`1.0`: the body is the data of a CloudEvent in binary mode. Its other attributes are "
+        "also ce- headers; `ce-id`, `ce-source` and `ce-type` are required.",
     ),
     header("Seb-Key", "Record key of a single record, percent-encoded.", "customer-7"),
     header("Seb-Timestamp", "Timestamp of a single record.", "2026-11-21T10:00:00.000123Z"),
     header(
         "Seb-Header-Name",
-        "Header `name` of a single record, percent-encoded; any number of them, any name.",
+        "Record header `name` of a single record, percent-encoded. May occur several times with "
+        "different names.",
         "checkout",
     ),
     header(
         "traceparent",
-        "W3C Trace Context; kept as the header `traceparent` of each record, but not of batches.",
+        "W3C Trace Context; stored as the record header `traceparent` of each record, but not in "
+        "record batches.",
         "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
     ),
     TIMEOUT,
     CONTENT_ENCODING,
 ]
-PATTERN: Final = query("pattern", "Words between dots: `*` one, `**` zero or more.", "orders.*")
+PATTERN: Final = query(
+    "pattern",
+    "Pattern of topic names: words joined by dots; `*` is one word, `**` zero or more.",
+    "orders.*",
+)
 AUDIT: Final[list[Json]] = [
     query(
         "before",
-        "Only actions with a smaller number: `next_before` of the page before.",
+        "Only actions with a smaller number: `next_before` of the previous page.",
         type="integer",
         minimum=1,
     ),
@@ -272,5 +286,5 @@ AUDIT: Final[list[Json]] = [
         default=limits.AUDIT_PER_PAGE_DEFAULT,
     ),
     query("actor", "Only actions of the API key with this id.", "k3m9x2ap"),
-    query("subject", "Only actions on the topic, group or API key named so.", "orders.eu"),
+    query("subject", "Only actions on the topic, group or API key with this name.", "orders.eu"),
 ]

@@ -43,9 +43,11 @@ NEW_RECORD: Final = {
     "key": "customer-7",
     "headers": {"source": "checkout"},
 }
-DURABILITY_HEADER: Final = {"Seb-Durability": "What stored means: `s3`, `disk` or `memory`."}
+DURABILITY_HEADER: Final = {
+    "Seb-Durability": "Where the records are stored: `s3`, `disk` or `memory`."
+}
 REPLAYED_HEADER: Final = {
-    "Idempotency-Replayed": "`true`: the request was done before, and this is its answer."
+    "Idempotency-Replayed": "`true`: the request was executed before; this is its first answer."
 }
 CSV_ROWS: Final = Content(
     schema={"type": "string", "description": "RFC 4180; a column for each field of RecordOut."},
@@ -70,10 +72,11 @@ _EVENT_SCHEMA: Final[Json] = {
 EVENT_CONTENT: Final = Content(schema=_EVENT_SCHEMA, example=EVENT)
 EVENTS: Final = Content(schema={"type": "array", "items": _EVENT_SCHEMA}, example=[EVENT])
 TOPIC_ID: Final = {
-    "Seb-Topic-Id": "Id of the topic, for `topic_id`: one that is made again has another."
+    "Seb-Topic-Id": "Id of the topic, for the parameter `topic_id`. A topic that is deleted and "
+    "created again gets a new id."
 }
 POSITIONS: Final = {
-    "Seb-Next-Offset": "Where the next read goes on.",
+    "Seb-Next-Offset": "The offset where the next read continues.",
     "Seb-Log-End-Offset": "The offset that the next record of the topic gets.",
     **TOPIC_ID,
 }

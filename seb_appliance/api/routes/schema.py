@@ -31,7 +31,7 @@ _PAGE_POLICY: Final = (
     "/schema",
     "schemaPage",
     tag="System",
-    summary="This document as a page; it needs no other server",
+    summary="This document as a page that works offline",
     replies={
         200: Reply(description="A page", content={"text/html": Content(schema={"type": "string"})})
     },

@@ -208,8 +208,8 @@ class KeyInUse:
             return
         if not set(self.key.grants) <= set(self.authenticate().grants):
             raise ApiKeyChangedError(
-                "The API key lost a grant while the request was under way. Nothing was done; send "
-                "it again."
+                "The API key lost a grant during the request. Nothing was done; send the "
+                "request again."
             )
 
 
@@ -253,7 +253,7 @@ def refuse_attached_key(scope: Scope, headers: dict[bytes, bytes]) -> None:
         return
     if not is_let_in(headers, scope["state"].get(ORIGINS_STATE, frozenset())):
         raise ForbiddenError(
-            "A page of another origin cannot use Basic credentials, unless cors_origins names its "
+            "A page of another origin can use Basic credentials only if cors_origins lists its "
             "origin. Send the API key as Bearer."
         )
 

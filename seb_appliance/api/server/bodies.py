@@ -56,9 +56,9 @@ class Inflater:
         try:
             part: bytes = self._inflater.decompress(given, STEP_BYTES)
         except (zlib.error, zstd.ZstdError) as error:
-            raise BadRequestError(f"The body is not {self._encoding}: {error}.") from error
+            raise BadRequestError(f"The body is not valid {self._encoding}: {error}.") from error
         if not part and not self.ended:
-            raise BadRequestError(f"The body is {self._encoding} that was cut short.")
+            raise BadRequestError(f"The {self._encoding} data of the body is incomplete.")
         return part
 
 
@@ -106,7 +106,7 @@ def content_encoding(headers: dict[bytes, bytes]) -> str:
 
 def _too_large(max_bytes: int) -> RequestTooLargeError:
     return RequestTooLargeError(
-        f"The body has more than {max_bytes} bytes (after inflating); send smaller requests.",
+        f"The body has more than {max_bytes} bytes after decompression; send smaller requests.",
         max_request_bytes=max_bytes,
     )
 

@@ -189,7 +189,7 @@ class SebHttpProtocol(HttpToolsProtocol):
         if len(self.connections) > limits.CONNECTIONS_MAX:
             make_room(cast("set[Holding]", self.connections) - {self})
         if len(self.connections) > limits.CONNECTIONS_MAX:
-            self._refuse(OverloadedError(f"{limits.CONNECTIONS_MAX} connections are open already."))
+            self._refuse(OverloadedError(f"{limits.CONNECTIONS_MAX} connections are already open."))
             return
         self._arm()
 
@@ -252,13 +252,15 @@ class SebHttpProtocol(HttpToolsProtocol):
             self._refuse_from_callback(BadRequestError(f"This is HTTP/{version}; send HTTP/1.1."))
         hosts = sum(name == b"host" for name, _ in self.headers)
         if hosts > 1 or (hosts == 0 and version == "1.1"):
-            self._refuse_from_callback(BadRequestError(f"A request has one Host, not {hosts}."))
+            self._refuse_from_callback(
+                BadRequestError(f"A request must have one Host header, not {hosts}.")
+            )
         if any(map(is_overlong_length, self.headers)):
             self._refuse_from_callback(BadRequestError("Content-Length is padded."))
         codings = b",".join(value for name, value in self.headers if name == b"transfer-encoding")
         if codings and codings.strip().lower() != b"chunked":
             self._refuse_from_callback(
-                TransferCodingError("The only Transfer-Encoding that is understood is chunked.")
+                TransferCodingError("The only supported Transfer-Encoding is chunked.")
             )
         super().on_headers_complete()
         self._phase = "body"

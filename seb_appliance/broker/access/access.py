@@ -153,7 +153,9 @@ class Access:
 
         def admit(window: Window) -> Action:
             if len(self._ahead.rows) >= limits.API_KEYS_MAX:
-                full = BadRequestError(f"There are {limits.API_KEYS_MAX} API keys already.")
+                full = BadRequestError(
+                    f"There are already {limits.API_KEYS_MAX} API keys; revoke one first."
+                )
                 raise Refusal(full, None)
             assert event.api_key_id not in self._ahead.rows, event.api_key_id
             made = changeable_members(self._admit(window, event))
@@ -244,8 +246,8 @@ class Access:
             if held and not any(holds(other, now_us) for other in left):
                 raise Refusal(
                     LastAdminKeyError(
-                        f"This is the last API key with the grant admin {which}; make another one "
-                        "first."
+                        f"This is the last API key with the grant admin {which}; create another "
+                        "one first."
                     ),
                     self._ahead.last_pending(),
                 )
@@ -259,7 +261,7 @@ def check_grants(grants: tuple[Grant, ...]) -> None:
     """Raises BadRequestError for too few or too many, BadParameterError for a pattern."""
     if not 1 <= len(grants) <= limits.GRANTS_PER_API_KEY_MAX:
         raise BadRequestError(
-            f"An API key has 1 to {limits.GRANTS_PER_API_KEY_MAX} grants, not {len(grants)}."
+            f"An API key must have 1 to {limits.GRANTS_PER_API_KEY_MAX} grants, not {len(grants)}."
         )
     for grant in grants:
         check_pattern(grant.topics)

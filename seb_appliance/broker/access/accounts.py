@@ -31,10 +31,15 @@ class Accounts:
 
         def admit(window: Window) -> Action:
             if name in self._ahead.rows:
-                taken = BadRequestError(f"There is a user {name!r} already.")
+                taken = BadRequestError(f"The user {name!r} already exists.")
                 raise Refusal(taken, self._ahead.changed_in(name))
             if len(self._ahead.rows) >= limits.USERS_MAX:
-                raise Refusal(BadRequestError(f"There are {limits.USERS_MAX} users already."), None)
+                raise Refusal(
+                    BadRequestError(
+                        f"There are already {limits.USERS_MAX} users; remove one first."
+                    ),
+                    None,
+                )
             return self._set(window, "user_added", name, role, password_hash)
 
         await self._writes.store(admit, by)

@@ -147,7 +147,8 @@ class ApiKeys:
             or token[_CHECKSUM_AT:] != _checksum(token[: _CHECKSUM_AT - 1])
         ):
             raise UnauthenticatedError(
-                "The API key is mistyped or cut: it looks like seb_…_…_… and has 63 characters."
+                "The API key is mistyped or incomplete. An API key looks like seb_…_…_… and has "
+                "63 characters."
             )
         api_key_id = token[_ID_AT : _SECRET_AT - 1]
         found = self._rows.get(api_key_id)

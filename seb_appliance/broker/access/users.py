@@ -17,8 +17,8 @@ def check_user_name(name: str) -> str:
     """The name. Raises BadNameError."""
     if not _NAME.fullmatch(name):
         raise BadNameError(
-            f"{name[:100]!r} is no user name: 1 to 32 of a-z, 0-9, '.', '_' and '-', the first a "
-            "letter or digit."
+            f"{name[:100]!r} is not a valid user name. Use 1 to 32 of a-z, 0-9, '.', '_' and "
+            "'-', beginning with a letter or digit."
         )
     return name
 

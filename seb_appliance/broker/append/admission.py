@@ -186,7 +186,7 @@ class Admission:
         """The refusal for records to a stream that is closed, or will be."""
         topic = self._topics[name]
         error = StreamClosedError(
-            f"{name!r} is a stream that was closed; it takes no records any more.",
+            f"The stream {name!r} is closed and accepts no more records.",
             log_end_offset=topic.next_offset,
         )
         return Refusal(error, topic.changed_in)
@@ -227,8 +227,8 @@ class Admission:
         """A topic that is not there can be made under this name. Raises Refusal."""
         if name in self._held:
             error = NameHeldError(
-                f"The name {name!r} is that of a deleted topic; it is free when its last fork is "
-                "deleted, too.",
+                f"The name {name!r} belongs to a deleted topic that still has forks. It becomes "
+                "free when its last fork is deleted.",
                 topic=name,
             )
             raise Refusal(error, self.deleted_in(name))
@@ -329,7 +329,7 @@ class Admission:
             )
             if not is_same:
                 error = TopicDiffersError(
-                    f"Topic {name!r} exists, and is not this fork of {parent_name!r}.", topic=name
+                    f"Topic {name!r} exists and is not this fork of {parent_name!r}.", topic=name
                 )
                 raise Refusal(error, found.changed_in)
             return False
@@ -376,21 +376,22 @@ class Admission:
         elif run := _run_around(parent, offset):
             after = _owner_of(parent, offset).compacted_in
             error = ForkRefusedError(
-                f"Compaction has gone over the records of {name!r} from {run[0]} to {run[1]}: a "
-                f"fork at {offset} would lack records that were the newest of their record key. "
-                f"Fork it at {run[1] + 1} or later, or at {run[0]} or before.",
+                f"The records of {name!r} from {run[0]} to {run[1]} are compacted: a fork at "
+                f"{offset} would lack records that were the newest of their record key at that "
+                f"offset. Fork it at {run[1] + 1} or later, or at {run[0]} or earlier.",
                 base_offset=run[0],
                 next_offset=run[1] + 1,
             )
         elif parent.fork is not None and parent.fork.depth >= limits.FORK_DEPTH_MAX:
             error = ForkRefusedError(
-                f"Topic {name!r} is a fork of a fork and so on, {limits.FORK_DEPTH_MAX} deep.",
+                f"Topic {name!r} is already a fork of a fork, {limits.FORK_DEPTH_MAX} levels "
+                "deep, which is the limit.",
                 limit=limits.FORK_DEPTH_MAX,
             )
         elif parent.forks >= limits.FORKS_PER_TOPIC_MAX:
             after = parent.forked_in
             error = ForkRefusedError(
-                f"Topic {name!r} has {limits.FORKS_PER_TOPIC_MAX} forks already.",
+                f"Topic {name!r} already has {limits.FORKS_PER_TOPIC_MAX} forks.",
                 limit=limits.FORKS_PER_TOPIC_MAX,
             )
         if error is not None:

@@ -312,7 +312,7 @@ class Appends:
         if commit is not None:
             check_commit(commit)
         if not produce and commit is None:
-            raise BadRequestError("A transaction produces, commits, or both.")
+            raise BadRequestError("A transaction needs produce, commit, or both.")
         if len(produce) > limits.TRANSACTION_TOPICS_MAX:
             raise BadRequestError(
                 f"A transaction writes to {limits.TRANSACTION_TOPICS_MAX} topics at most, not "

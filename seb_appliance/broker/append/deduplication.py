@@ -114,7 +114,7 @@ class Deduplication:
         if gone or other:
             what = "another body" if other else "topics that are gone or were made anew"
             error = IdempotencyMismatchError(
-                f"This Idempotency-Key was used for {what}; take a new key for a new request."
+                f"This Idempotency-Key was used for {what}; use a new key for a new request."
             )
             raise Refusal(error, after)
         return Duplicate(found.produced, after)
@@ -134,8 +134,8 @@ class Deduplication:
         if known is not None and stamp.epoch < known.epoch:
             raise Refusal(
                 StaleEpochError(
-                    f"Epoch {known.epoch} of producer {stamp.producer_id!r} is in force; "
-                    f"{stamp.epoch} is over.",
+                    f"Producer {stamp.producer_id!r} is at epoch {known.epoch}; requests of "
+                    f"epoch {stamp.epoch} are refused.",
                     current_epoch=known.epoch,
                 ),
                 after,

@@ -71,8 +71,8 @@ class Meter:
             if missing_s > 0:
                 allowed = getattr(self.quotas, name)
                 raise QuotaExceededError(
-                    f"The API key may use {allowed} {name.replace('_', ' ')} and has used them; "
-                    "nothing was done. Send it again after the time in Retry-After.",
+                    f"The API key has used its quota of {allowed} {name.replace('_', ' ')}; "
+                    "nothing was done. Send the request again after the time in Retry-After.",
                     retry_after_s=math.ceil(missing_s),
                     quota=name,
                     allowed=allowed,

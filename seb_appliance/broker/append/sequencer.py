@@ -170,8 +170,8 @@ class Sequencer:
         except asyncio.CancelledError:
             self.fail(
                 OutcomeUnknownError(
-                    "The appliance stopped before the bucket answered. What was sent may be stored "
-                    "yet: look before sending it again."
+                    "The appliance stopped before the bucket answered. The request may still be "
+                    "stored: read the topic before you send it again."
                 )
             )
             raise

@@ -299,7 +299,8 @@ class GroupAdmission:
             raise self._topics.missing(name)
         if wanted_id not in (None, topic.topic_id):
             error = OffsetConflictError(
-                f"Topic {name!r} was made anew: it has the id {topic.topic_id}, not {wanted_id}.",
+                f"Topic {name!r} was deleted and created again: it has the id {topic.topic_id}, "
+                f"not {wanted_id}.",
                 topic=name,
                 topic_id=topic.topic_id,
             )
@@ -371,8 +372,8 @@ def _backward(commit: Commit, topic: str, committed: int | None) -> CommitBackwa
         else "Reset the group, or say allow_backward."
     )
     return CommitBackwardError(
-        f"Group {commit.group!r} stands at {committed} on {topic!r}; {offset} does not go forward. "
-        f"{advice}",
+        f"Group {commit.group!r} has committed {committed} on {topic!r}; {offset} is not after "
+        f"it. {advice}",
         topic=topic,
         committed=committed,
     )

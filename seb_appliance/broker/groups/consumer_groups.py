@@ -128,10 +128,11 @@ class ConsumerGroups:
         check_group_name(group)
         if not limits.LEASE_TTL_MS_MIN <= ttl_ms <= limits.LEASE_TTL_MS_MAX:
             raise BadRequestError(
-                f"ttl_ms is {limits.LEASE_TTL_MS_MIN} to {limits.LEASE_TTL_MS_MAX}, not {ttl_ms}."
+                f"ttl_ms must be from {limits.LEASE_TTL_MS_MIN} to {limits.LEASE_TTL_MS_MAX}, "
+                f"not {ttl_ms}."
             )
         if not 1 <= len(holder) <= limits.NAME_LENGTH_MAX:
-            raise BadRequestError(f"A holder has 1 to {limits.NAME_LENGTH_MAX} characters.")
+            raise BadRequestError(f"holder must have 1 to {limits.NAME_LENGTH_MAX} characters.")
         now_s = self._clock.monotonic_s()
         granted = await self._writes.operate(
             lambda window: self._admission.admit_lease(window, group, holder, ttl_ms, now_s, by),
@@ -330,7 +331,9 @@ def check_commit(commit: Commit) -> None:
     """Raises BadRequestError, BadNameError."""
     check_group_name(commit.group)
     if commit.generation is not None and commit.generation < 1:
-        raise BadRequestError("A generation is what taking a lease has answered: 1 or more.")
+        raise BadRequestError(
+            "generation must be 1 or more: send the one that taking the lease returned."
+        )
     if not 1 <= len(commit.offsets) <= limits.OFFSETS_PER_COMMIT_MAX:
         raise BadRequestError(
             f"A commit has 1 to {limits.OFFSETS_PER_COMMIT_MAX} offsets, not {len(commit.offsets)}."
@@ -346,5 +349,6 @@ def check_commit(commit: Commit) -> None:
     for text in commit.metadata.values():
         if len(text) > limits.COMMIT_METADATA_CHARACTERS_MAX:
             raise BadRequestError(
-                f"metadata has at most {limits.COMMIT_METADATA_CHARACTERS_MAX} characters a topic."
+                f"metadata can have at most {limits.COMMIT_METADATA_CHARACTERS_MAX} characters "
+                "for each topic."
             )

@@ -300,7 +300,7 @@ class GroupRead:
 def no_such_group(group: str) -> GroupNotFoundError:
     """Also for a group that the caller may not see."""
     return GroupNotFoundError(
-        f"There is no group {group!r}, or you may see no topic on which it stands."
+        f"There is no group {group!r}, or the API key may see none of its topics."
     )
 
 
@@ -314,6 +314,7 @@ def stale_generation(group: str, holder: str | None) -> StaleGenerationError:
     """`holder` None: no lease is live."""
     why = "No lease" if holder is None else f"Another lease, held by {holder!r},"
     return StaleGenerationError(
-        f"{why} of group {group!r} is in force. Take the lease, then read from where it stands.",
+        f"{why} of group {group!r} is in force. Take the lease, then read from the committed "
+        "offsets.",
         holder=holder,
     )

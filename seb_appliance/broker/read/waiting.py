@@ -118,8 +118,8 @@ def check_count(topics: Collection[object]) -> None:
     """Raises BadParameterError when the topics are too many for one stream."""
     if len(topics) > limits.FOLLOWED_TOPICS_MAX:
         raise BadParameterError(
-            f"These patterns match more than {limits.FOLLOWED_TOPICS_MAX} topics; take narrower "
-            "ones, and several streams."
+            f"These patterns match more than {limits.FOLLOWED_TOPICS_MAX} topics. Use narrower "
+            "patterns in several streams."
         )
 
 
@@ -272,7 +272,7 @@ class Followers:
 
     def _add(self, listener: Listener) -> None:
         if self.stopping:
-            raise ShuttingDownError("The appliance is stopping; follow again in a moment.")
+            raise ShuttingDownError("The appliance is stopping; connect again in a moment.")
         self._shares.take(listener.owner, 1)
         for topic_id in listener.topics:
             self.by_topic[topic_id].add(listener)

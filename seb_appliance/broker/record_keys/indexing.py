@@ -148,8 +148,8 @@ class KeyViews:
         self._expire()
         if not self.is_in_use(topic_id, as_of):
             raise BadParameterError(
-                "The cursor is of a view that has ended (a view ends 10 minutes after its last "
-                "use, and when the appliance restarts): begin the view again."
+                "The view of this cursor has ended (10 minutes after its last use, or with a "
+                "restart of the appliance). Begin the view again."
             )
         self._use(topic_id, as_of)
 
@@ -293,8 +293,9 @@ class KeyIndexing:
                     raise gone(topic)
                 if self._clock.monotonic_s() >= give_up_s:
                     raise OverloadedError(
-                        f"The key index of {topic.name!r} is at offset {self.indexed_offset(topic)}"
-                        f" of {offset}; try again later, or without fresh.",
+                        f"The key index of {topic.name!r} has reached offset "
+                        f"{self.indexed_offset(topic)} of {offset}. Try again later, or without "
+                        "fresh.",
                         indexed_offset=self.indexed_offset(topic),
                     )
                 await self._moved.wait()

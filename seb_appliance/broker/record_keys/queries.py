@@ -236,7 +236,7 @@ class RecordKeys:
             await self.indexing.caught_up(topic, topic.log_end_offset)
         raise RecordKeyNotFoundError(
             f"Topic {name!r} has no live record with this record key below offset "
-            f"{indexed_offset}, up to which its keys are indexed.",
+            f"{indexed_offset}. Later records are not indexed yet.",
             indexed_offset=indexed_offset,
         )
 
@@ -280,7 +280,7 @@ class RecordKeys:
                 self._views.begin(topic.topic_id, as_of, owner)
             place = ViewPlace(topic.topic_id, as_of, 0)
         elif place.topic_id != topic.topic_id or place.as_of > topic.log_end_offset:
-            raise BadParameterError("The cursor is not of this topic.")
+            raise BadParameterError("The cursor belongs to another topic.")
         else:
             self._views.go_on(topic.topic_id, place.as_of)
         as_of, begin = place.as_of, max(place.begin, topic.log_start_offset)
@@ -344,6 +344,4 @@ class RecordKeys:
 
 
 def _begins_again(topic: Topic) -> OverloadedError:
-    return OverloadedError(
-        f"The key index of {topic.name!r} was begun again meanwhile; try again later."
-    )
+    return OverloadedError(f"The key index of {topic.name!r} is being rebuilt; try again later.")

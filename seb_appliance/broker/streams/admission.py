@@ -190,7 +190,7 @@ async def inherited_of(reads: Reads, parent: StreamView, asked: WantedFork) -> I
 
 
 def _beyond() -> BadParameterError:
-    return BadParameterError("The fork would begin beyond what its parent has there.")
+    return BadParameterError("The fork would begin after the end of the parent stream.")
 
 
 class StreamAdmission:
@@ -276,14 +276,16 @@ class StreamAdmission:
         assert wanted.fork is not None, name
         if inherited is not None and inherited.parent_id != parent.topic_id:
             error = StreamConflictError(
-                f"{wanted.fork.topic!r} was made anew meanwhile.", topic=wanted.fork.topic
+                f"{wanted.fork.topic!r} was deleted and created again during the request.",
+                topic=wanted.fork.topic,
             )
             raise Refusal(error, parent.changed_in)
         of = parent.stream or PLAIN
         asked = wanted.content_type or of.content_type
         if media_type_of(asked) != media_type_of(of.content_type):
             error = StreamConflictError(
-                f"{wanted.fork.topic!r} is of {of.content_type!r}, and so are its forks.",
+                f"{wanted.fork.topic!r} has the content type {of.content_type!r}; its forks must "
+                "have the same.",
                 topic=wanted.fork.topic,
             )
             raise Refusal(error, parent.changed_in)
@@ -325,14 +327,16 @@ class StreamAdmission:
 
     def _differs(self, name: str, known: AdmittedTopic) -> Refusal:
         error = StreamConflictError(
-            f"{name!r} is there with another content type, expiry, end or origin.", topic=name
+            f"The stream {name!r} exists with another content type, expiry, closed state or "
+            "parent.",
+            topic=name,
         )
         return Refusal(error, known.changed_in)
 
     def _no_stream(self, name: str, known: AdmittedTopic) -> Refusal:
         error = StreamConflictError(
-            f"{name!r} is a plain topic. PUT makes it a stream, which can be closed and has a "
-            "Stream-Seq.",
+            f"{name!r} is a plain topic, which cannot be closed and has no Stream-Seq. Make it a "
+            "stream with PUT.",
             topic=name,
         )
         return Refusal(error, known.changed_in)
@@ -398,7 +402,8 @@ class StreamAdmission:
                 return done
             if asked.producer.epoch < closed_by.epoch:
                 error = StaleEpochError(
-                    f"Epoch {closed_by.epoch} closed the stream; {asked.producer.epoch} is over.",
+                    f"Epoch {closed_by.epoch} of the producer closed the stream; requests of "
+                    f"epoch {asked.producer.epoch} are refused.",
                     current_epoch=closed_by.epoch,
                 )
                 raise Refusal(error, known.changed_in)
@@ -421,12 +426,12 @@ class StreamAdmission:
         given = asked.content_type
         if given is not None and media_type_of(given) != media_type_of(stream.content_type):
             error = StreamConflictError(
-                f"{name!r} is of {stream.content_type!r}, not of {given!r}.", topic=name
+                f"{name!r} has the content type {stream.content_type!r}, not {given!r}.", topic=name
             )
             raise Refusal(error, known.changed_in)
         if asked.seq is not None and stream.last_seq is not None and asked.seq <= stream.last_seq:
             error_of_seq = StreamConflictError(
-                f"Stream-Seq {asked.seq!r} is not above {stream.last_seq!r}, byte by byte."
+                f"Stream-Seq {asked.seq!r} must be greater than {stream.last_seq!r} in byte order."
             )
             raise Refusal(error_of_seq, known.changed_in)
 

@@ -125,7 +125,7 @@ class IndexRows:
         """The reverse of `pack`. Raises ValueError for a wrong length."""
         count, rest = divmod(len(packed), ROW_BYTES)
         if rest or not count:
-            raise ValueError(f"{len(packed)} bytes are no rows of an index")
+            raise ValueError(f"{len(packed)} bytes are not a whole number of index rows")
         rows = cls(end=end, total_bytes=total_bytes)
         at = 0
         for column in rows._columns:
@@ -300,7 +300,8 @@ def no_such_topic(name: str) -> TopicNotFoundError:
 
 def topic_held(name: str) -> TopicHeldError:
     return TopicHeldError(
-        f"The topic {name!r} was deleted; its name is free when its last fork is deleted, too.",
+        f"The topic {name!r} was deleted but still has forks. Its name becomes free when its "
+        "last fork is deleted.",
         topic=name,
     )
 
@@ -309,7 +310,8 @@ def check_id(name: str, topic_id: int, wanted_id: int | None) -> None:
     """`wanted_id` None: any id. Raises TopicReplacedError."""
     if wanted_id not in (None, topic_id):
         raise TopicReplacedError(
-            f"Topic {name!r} has the id {topic_id}, not {wanted_id}: another one had its name.",
+            f"Topic {name!r} was deleted and created again: it has the id {topic_id}, not "
+            f"{wanted_id}.",
             topic=name,
             topic_id=topic_id,
         )

@@ -106,8 +106,8 @@ class ExternalCompactions:
             )
         if pinned_rows(topic) or inherits(topic):
             raise CompactionRefusedError(
-                f"Topic {topic.name!r} shares records with a fork: only the appliance compacts it, "
-                "and what is shared stays as it is."
+                f"Topic {topic.name!r} shares records with a fork. Only the appliance itself can "
+                "compact it, and shared records are never compacted."
             )
         end, dirty_bytes = rows_for_all(topic, settings, self._clock)
         if end == 0:
@@ -145,7 +145,7 @@ class ExternalCompactions:
         found = self._known.get(compaction_id)
         if found is None or found.topic != name:
             raise CompactionNotFoundError(
-                f"No compaction {compaction_id!r} of topic {name!r} is under way: begin a new one."
+                f"No compaction {compaction_id!r} of topic {name!r} is running; begin a new one."
             )
         found.asked_s = self._clock.monotonic_s()
         return found
@@ -157,9 +157,9 @@ class ExternalCompactions:
         bytes. Raises CompactionRefusedError, BadRequestError, StoreError."""
         _check_open(found)
         if not found.item.base_offset <= base <= last <= found.item.last_offset:
-            raise BadRequestError("These offsets are not within the compaction's.")
+            raise BadRequestError("These offsets are outside the range of the compaction.")
         if len(found.given) >= limits.EXTERNAL_COMPACTION_NAMES_MAX:
-            raise CompactionRefusedError("Too many segments were made: begin a new compaction.")
+            raise CompactionRefusedError("The compaction has too many segments; begin a new one.")
         name, upload = await self._signed(found.item.topic_id, base, last, length, md5, UPLOAD_S)
         found.given[name] = ExternalSegment(upload.key, base, last, length)
         return name, upload
@@ -171,7 +171,7 @@ class ExternalCompactions:
         segment = NewSegment(topic_id, base, last, epoch, name, length, md5)
         upload = await self._source.signed_upload(segment, valid_s)
         if upload is None:
-            raise CompactionRefusedError("This bucket has no signed URLs to store segments by.")
+            raise CompactionRefusedError("This bucket has no signed URLs to upload segments with.")
         return name.hex(), upload
 
     def hand_over(self, found: ExternalCompaction, names: Sequence[str]) -> None:
@@ -182,9 +182,13 @@ class ExternalCompactions:
         _check_open(found)
         unknown = [name for name in names if name not in found.given]
         if unknown or not names:
-            raise BadRequestError(f"Name the segments that were made; {unknown[:1]} was not given.")
+            raise BadRequestError(
+                f"Hand over segments that the appliance named; it did not name {unknown[:1]}."
+            )
         if len(names) > limits.HANDED_OVER_SEGMENTS_MAX:
-            raise BadRequestError(f"At most {limits.HANDED_OVER_SEGMENTS_MAX} segments at once.")
+            raise BadRequestError(
+                f"At most {limits.HANDED_OVER_SEGMENTS_MAX} segments can be handed over at once."
+            )
         found.job = replace(found.job, made=tuple(found.given[name] for name in names))
         found.state, found.reason = "checking", ""
         self._handed_over.append(found)

@@ -231,19 +231,21 @@ class Tidying:
         """Refuse if a change of a topic since the plan forbids what its compaction removed."""
         for item in compactions:
             if self._admission.is_held(item.name):
-                raise SwitchRefusedError(f"of topic {item.name!r} only forks are left")
+                raise SwitchRefusedError(
+                    f"topic {item.name!r} was deleted and only its forks are left"
+                )
             known = self._admission.find(item.name)
             if known is None or known.topic_id != item.topic_id:
                 continue
             if not known.effective.compacts:
-                raise SwitchRefusedError(f"topic {item.name!r} is not compacted any more")
+                raise SwitchRefusedError(f"topic {item.name!r} is no longer compacted")
             topic = self._catalog.find_id(item.topic_id)
             # A fork may need records of the range as they are.
             is_pinned = topic is not None and pinned_below(topic.needs) > item.base_offset
             if is_pinned or (known.forked_in is not None and not known.forked_in.is_done):
-                raise SwitchRefusedError(f"topic {item.name!r} was forked meanwhile")
+                raise SwitchRefusedError(f"topic {item.name!r} was forked in the meantime")
             if self._keeps_tombstones_now(known, item):
-                raise SwitchRefusedError(f"topic {item.name!r} keeps tombstones for longer now")
+                raise SwitchRefusedError(f"topic {item.name!r} now keeps tombstones for longer")
 
     def _keeps_tombstones_now(self, known: AdmittedTopic, item: Compaction) -> bool:
         """Whether the tombstone retention was raised, so that removed tombstones must stay."""
@@ -258,7 +260,7 @@ class Tidying:
         untidied = self.untidied.entries
         first_seq, until = job.entries[0].seq, job.entries[-1].seq
         if not untidied or untidied[0][0] != first_seq or until - first_seq + 1 != len(job.entries):
-            raise SwitchRefusedError("the entries were tidied meanwhile")
+            raise SwitchRefusedError("the entries were merged in the meantime")
         covered = {replaced.topic_id: replaced for replaced in made.replaced}
         if len(covered) != len(made.replaced):
             raise SwitchRefusedError("a topic has two ranges in the entries")
@@ -402,11 +404,11 @@ def _check_stored(topic: Topic, replaced: ReplacedRange, inputs: set[int]) -> No
     begin = bisect_left(rows.bases, replaced.base_offset)
     end = bisect_right(rows.bases, replaced.last_offset)
     if begin == end or rows.end_of(end - 1) != replaced.last_offset + 1:
-        raise SwitchRefusedError(f"what lies in {replaced} has changed")
+        raise SwitchRefusedError(f"the sections in {replaced} have changed")
     if rows.bases[begin] != replaced.base_offset and begin > 0:
-        raise SwitchRefusedError(f"what lies in {replaced} begins elsewhere now")
+        raise SwitchRefusedError(f"the sections in {replaced} now begin at another offset")
     if not inputs.issuperset(-seq for seq in rows.seqs[begin:end]):
-        raise SwitchRefusedError(f"what lies in {replaced} was replaced already")
+        raise SwitchRefusedError(f"the sections in {replaced} were already replaced")
 
 
 def _refusal(why: str) -> Refusal:

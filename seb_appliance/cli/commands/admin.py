@@ -46,7 +46,8 @@ def ask(
         ) from error
     except TimeoutError as error:
         raise StartError(
-            f"the appliance on {data} did not answer in {timeout_s:.0f} s; it may still do it"
+            f"the appliance on {data} did not answer in {timeout_s:.0f} s; it may still execute "
+            "the command"
         ) from error
     except OSError as error:
         raise StartError(f"cannot talk to the appliance at {path} ({error})") from error
@@ -65,9 +66,9 @@ def _exchange(path: Path, request: bytes, timeout_s: float) -> dict[str, Any]:
     try:
         answer = json.loads(line)
     except ValueError as error:
-        raise ConnectionError("it hung up without an answer") from error
+        raise ConnectionError("it closed the connection without an answer") from error
     if not isinstance(answer, dict):
-        raise ConnectionError("its answer is not an object")
+        raise ConnectionError("its answer is not a JSON object")
     return answer
 
 

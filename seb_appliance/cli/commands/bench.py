@@ -143,12 +143,18 @@ def _plan(asked: dict[str, Any]) -> Plan:
             chosen[f"{name}_s"] = asked[name] / 1000
     if workload == "consume":
         if asked["consumers"] is not None:
-            raise ConfigurationError("the readers of consume are its --connections")
+            raise ConfigurationError(
+                "--consumers cannot be used with consume: its readers are --connections"
+            )
         chosen.pop("rate", None)
         if asked["rate"] is not None:
-            raise ConfigurationError("consume reads as fast as it can: leave --rate out")
+            raise ConfigurationError(
+                "--rate cannot be used with consume, which reads as fast as it can"
+            )
     if workload == "produce" and asked["consumers"] is not None:
-        raise ConfigurationError("produce has no --consumers; mixed, e2e and fan have")
+        raise ConfigurationError(
+            "--consumers cannot be used with produce, only with mixed, e2e and fan"
+        )
     if "rate" in chosen:
         chosen.setdefault("connections", CONNECTIONS_AT_A_RATE)
     return Plan(workload=workload, **chosen).check()
@@ -170,7 +176,7 @@ def _session(settings: Settings, asked: dict[str, Any]) -> Session:
     if asked["against"] and (plan.workload not in ("produce", "consume") or plan.rate is not None):
         raise ConfigurationError("--against is for produce and consume without --rate")
     if asked["embedded"] and asked["target"] != "seb":
-        raise ConfigurationError("--embedded starts an appliance, no seb-go")
+        raise ConfigurationError("--embedded starts an appliance; it cannot be used with seb-go")
     measure = partial(
         Session, plan=plan, against_null=asked["against"] is not None, keep_topics=asked["keep"]
     )
@@ -186,7 +192,9 @@ def _session(settings: Settings, asked: dict[str, Any]) -> Session:
         return measure(target=None, embedded=own)
     for name in ("store", "directory", "linger", "store_latency"):
         if asked[name] is not None:
-            raise ConfigurationError(f"{_flag(name)} is for --embedded; a running one has its own")
+            raise ConfigurationError(
+                f"{_flag(name)} needs --embedded; a running appliance has its own setting"
+            )
     is_ours = asked["target"] == "seb"
     url, token = url_and_key(settings, ours=is_ours)
     parts = parse_url(url)

@@ -133,7 +133,7 @@ async def _from_bucket(settings: Settings, key: str) -> bytes:
     try:
         return await store.get(key)
     except ObjectMissingError as error:
-        raise StartError(f"{settings.bucket} holds no object {key!r}") from error
+        raise StartError(f"{settings.bucket} has no object {key!r}") from error
     finally:
         await store.close()
 

@@ -232,7 +232,7 @@ class Lines:
             lines = (rest + self._take()).split(b"\n")
             rest = lines.pop()
             if len(rest) > limits.RECORD_BYTES_MAX:
-                raise CommandError("a line is longer than 16 MiB, which no record can be")
+                raise CommandError("a line is longer than 16 MiB, the limit of a record")
             yield from self._parts(lines)
         if rest:
             yield [rest]

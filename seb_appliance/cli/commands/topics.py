@@ -31,7 +31,7 @@ name_argument = click.argument("name", shell_complete=topic_names)
 def setting(word: str, text: str) -> tuple[str, Any]:
     """Member and value in the API; None for `default`. Raises UsageError."""
     if word not in BY_WORD:
-        raise click.UsageError(f"a topic has no setting {word!r}, only {', '.join(BY_WORD)}")
+        raise click.UsageError(f"a topic has no setting {word!r}; it has {', '.join(BY_WORD)}")
     return BY_WORD[word].name, declared_value(word, BY_WORD[word], text, DEFAULT)
 
 

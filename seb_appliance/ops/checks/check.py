@@ -265,7 +265,7 @@ async def _identity(
     if info is not None:
         return info.mode, info.id_bytes
     if not listing.first_entry_key:
-        raise StoreUnusableError(f"{store.description} holds no bucket of an appliance")
+        raise StoreUnusableError(f"{store.description} is not the bucket of an appliance")
     findings.add(code, layout.BUCKET, detail)
     key = listing.first_entry_key
     head = await store.get_range(key, 0, HEADER_BYTES)

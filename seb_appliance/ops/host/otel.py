@@ -47,8 +47,8 @@ class OtelTraces:
             from opentelemetry.sdk.trace.export import BatchSpanProcessor
         except ImportError as error:
             raise ConfigurationError(
-                "otlp_endpoint needs OpenTelemetry: pip install 'seb-appliance[otel]', or take the "
-                "setting away"
+                "otlp_endpoint needs OpenTelemetry: pip install 'seb-appliance[otel]', or "
+                "remove the setting"
             ) from error
         exporter = OTLPSpanExporter(endpoint, timeout=_SEND_WITHIN_S)
         return cls(BatchSpanProcessor(exporter), clock)

@@ -39,11 +39,11 @@ class Passwords:
         """Raises BadRequestError for a password that is too short or too long."""
         if len(password) < limits.PASSWORD_CHARACTERS_MIN:
             raise BadRequestError(
-                f"The password has less than {limits.PASSWORD_CHARACTERS_MIN} characters."
+                f"The password must have at least {limits.PASSWORD_CHARACTERS_MIN} characters."
             )
         if len(password) > limits.PASSWORD_CHARACTERS_MAX:
             raise BadRequestError(
-                f"The password has more than {limits.PASSWORD_CHARACTERS_MAX} characters."
+                f"The password can have at most {limits.PASSWORD_CHARACTERS_MAX} characters."
             )
         return await self._work(partial(_HASHER.hash, password))
 

@@ -52,8 +52,9 @@ async def restore(settings: Settings, data: Path, progress: Progress) -> Restore
     """
     if (data / STATE_FILE).exists():
         raise ConfigurationError(
-            f"{data} holds local state already ({STATE_FILE}). Choose another directory with "
-            "--data; or just start the appliance, which follows the bucket by itself."
+            f"{data} already holds local state ({STATE_FILE}). Choose another directory with "
+            "--data, or just start the appliance: it loads later entries from the bucket by "
+            "itself."
         )
     with own_data_directory(data):
         async with opened_store(settings) as store:
@@ -120,7 +121,7 @@ async def clone(
         if again.rebuilt.position != restored.rebuilt.position:
             raise StoreUnusableError(
                 f"the copy ends at entry {again.rebuilt.position.seq}, not at "
-                f"{restored.rebuilt.position.seq}. The same command again goes on from here."
+                f"{restored.rebuilt.position.seq}. Run the same command again to continue."
             )
         await copy.finish()
         return Cloned(restored, copied, target.description)
@@ -177,7 +178,7 @@ def _require_apart(settings: Settings, into: Settings) -> None:
         )
     if nested:
         raise ConfigurationError(
-            f"{settings.bucket} and {into.bucket} must lie side by side, neither inside the other"
+            f"{settings.bucket} and {into.bucket} must be separate: neither may be inside the other"
         )
 
 

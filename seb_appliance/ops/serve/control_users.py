@@ -27,7 +27,7 @@ def handlers(broker: Broker, passwords: Passwords) -> dict[str, Handler]:
         name = argument(arguments, "name")
         known = accounts.get(name)
         if known is None and name != FIRST_USER:
-            raise NotFoundError(f"There is no user {name[:100]!r}; seb admin add-user makes one.")
+            raise NotFoundError(f"There is no user {name[:100]!r}; seb admin add-user creates one.")
         password_hash = await passwords.hash(argument(arguments, "password"))
         if known is None:
             await accounts.add(name, "admin", password_hash, AT_THE_MACHINE)
@@ -39,7 +39,7 @@ def handlers(broker: Broker, passwords: Passwords) -> dict[str, Handler]:
         name = argument(arguments, "name")
         role = _ROLES.get(argument(arguments, "role"))
         if role is None:
-            raise BadRequestError("The role is viewer or admin.")
+            raise BadRequestError("The role must be viewer or admin.")
         password_hash = await passwords.hash(argument(arguments, "password"))
         await accounts.add(name, role, password_hash, AT_THE_MACHINE)
         return {"name": name, "role": role}

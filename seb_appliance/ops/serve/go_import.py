@@ -172,7 +172,9 @@ async def import_old_log(
         )
     kinds = (options.source.address.kind, "" if options.dry_run else settings.address.kind)
     if "memory" in kinds:
-        raise ConfigurationError("a memory: bucket is lost at once; name buckets or directories")
+        raise ConfigurationError(
+            "a memory: bucket is lost when this command ends; name buckets or directories"
+        )
     clock = SystemClock()
     began_s = clock.monotonic_s()
     source = make_store(options.source, must_exist=True)
@@ -217,7 +219,7 @@ def is_same_bucket(settings: Settings, source: Settings) -> bool:
 
 def _require_quiet(old: OldBucket, now_us: int, quiet_ms: int) -> None:
     if not old.topics:
-        raise ImportRefusedError("There are no files of a Go broker. Is --from right?")
+        raise ImportRefusedError("There are no files of a Go broker. Check --from.")
     age_ms = (now_us - old.newest_us) // 1000
     if age_ms < quiet_ms:
         raise ImportRefusedError(

@@ -26,12 +26,12 @@ def json_values(body: bytes, *, may_be_none: bool) -> list[bytes]:
     items only where there `may_be_none`. Raises BadJsonError, RequestTooLargeError."""
     compact = compact_json(body)
     if compact is None:
-        raise BadJsonError("The body is not JSON in UTF-8, which this stream is made of.")
+        raise BadJsonError("The body is not JSON in UTF-8; this stream accepts only JSON.")
     if not compact.startswith(b"["):
         return [compact]
     values = _items(compact)
     if not values and not may_be_none:
-        raise BadJsonError("An empty list holds nothing to append.")
+        raise BadJsonError("The list is empty; send at least one value.")
     return values
 
 

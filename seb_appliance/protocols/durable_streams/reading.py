@@ -76,7 +76,7 @@ def _asked(call: Call) -> Asked:
     given = call.query.get("offset")
     live = choice(call.query.get("live", ""), "live", _LIVE)
     if live and given is None:
-        raise BadParameterError(f"live={live} comes with an offset; -1 is the beginning.")
+        raise BadParameterError(f"live={live} needs an offset; -1 is the beginning.")
     from_now = given == "now"
     offset = None if given is None or given == "-1" or from_now else parse_offset(given)
     return Asked(offset, from_now, live, call.query.get("cursor"))
@@ -88,7 +88,10 @@ def _begin(asked: Asked, view: StreamView) -> int:
         return view.log_end_offset
     offset = view.log_start_offset if asked.offset is None else asked.offset
     if offset > view.log_end_offset:
-        raise BadParameterError("The offset is beyond the end: the stream was made anew, perhaps.")
+        raise BadParameterError(
+            "The offset is beyond the end of the stream. The stream may have been deleted and "
+            "created again."
+        )
     return offset
 
 
@@ -152,14 +155,23 @@ async def _answer(
     description=SAYS,
     parameters=[
         PATH,
-        query("offset", "From a `Stream-Next-Offset`; -1: the beginning; now: the end.", "-1"),
-        query("live", "`long-poll` waits for more, `sse` stays.", "sse"),
-        query("cursor", "The last `Stream-Cursor`, for caches in between.", "1000"),
-        header("If-None-Match", "The ETag of what the reader has."),
+        query(
+            "offset",
+            "A `Stream-Next-Offset` of an earlier answer, -1 (the beginning) or now (the end).",
+            "-1",
+        ),
+        query("live", "`long-poll` waits for more data; `sse` keeps the stream open.", "sse"),
+        query(
+            "cursor",
+            "The `Stream-Cursor` of the last answer; it keeps caches between from repeating "
+            "answers.",
+            "1000",
+        ),
+        header("If-None-Match", "The ETag of the last answer."),
     ],
     replies={
         200: Reply(
-            description="What there is; of a JSON stream an array",
+            description="The data from the offset on; for a JSON stream, an array",
             content=WHAT_THERE_IS,
             headers={**OF_STREAM, "Stream-Up-To-Date": "`true`: it reaches the end."},
         ),

@@ -77,8 +77,8 @@ def topic_of(raw_path: bytes) -> str:
     given = raw_path.removeprefix(PREFIX)
     if given == raw_path or not given or len(given) > limits.STREAM_PATH_CHARACTERS_MAX:
         raise BadNameError(
-            f"A stream's path is {PREFIX.decode()} and 1 to {limits.STREAM_PATH_CHARACTERS_MAX} "
-            "characters."
+            f"A stream's path must be {PREFIX.decode()} and 1 to "
+            f"{limits.STREAM_PATH_CHARACTERS_MAX} characters."
         )
     words = [_word(part) for part in given.split(b"/")]
     return check_topic_name(".".join(words))
@@ -88,8 +88,8 @@ def _word(part: bytes) -> str:
     text = _ESCAPE.sub(lambda found: bytes([int(found[1], 16)]), part).decode("latin-1")
     if not _PART.fullmatch(text) or text in {".", ".."}:
         raise BadNameError(
-            "A part of a stream's path has letters, digits and -._~:@!$&'()*+,;= and is neither "
-            "empty nor . nor .. ; a slash cannot be escaped."
+            "A part of a stream's path can have letters, digits and -._~:@!$&'()*+,;= and "
+            "cannot be empty, . or .. ; a slash cannot be escaped."
         )
     return _FOREIGN.sub(lambda found: f"_{ord(found[0]):02X}", text)
 
@@ -122,8 +122,8 @@ def parse_offset(token: str) -> int:
     found = _TOKEN.fullmatch(token)
     if found is None or int(found[1]) > limits.OFFSET_MAX:
         raise BadParameterError(
-            "This is no offset of a stream: send one that an answer gave, -1 for the beginning or "
-            "now for the end."
+            "This is not an offset of a stream. Send the Stream-Next-Offset of an answer, -1 "
+            "for the beginning or now for the end."
         )
     return int(found[1])
 
@@ -180,7 +180,8 @@ def wanted_append(given: Given) -> StreamAppend:
         len(text) > limits.STREAM_SEQ_CHARACTERS_MAX or not _VISIBLE.fullmatch(text)
     ):
         raise BadParameterError(
-            f"Stream-Seq has 1 to {limits.STREAM_SEQ_CHARACTERS_MAX} visible ASCII characters."
+            f"Stream-Seq must have 1 to {limits.STREAM_SEQ_CHARACTERS_MAX} visible ASCII "
+            "characters."
         )
     return StreamAppend([], content_type(given), producer_of(given), text, is_closing(given))
 
@@ -205,7 +206,9 @@ def _fork(given: Given) -> WantedFork | None:
     offset = given.get(b"stream-fork-offset")
     if parent is None:
         if sub_offset is not None or offset is not None:
-            raise BadParameterError("An offset to fork at comes with Stream-Forked-From.")
+            raise BadParameterError(
+                "Stream-Fork-Offset and Stream-Fork-Sub-Offset need Stream-Forked-From."
+            )
         return None
     return WantedFork(
         topic_of(parent),
@@ -216,7 +219,7 @@ def _fork(given: Given) -> WantedFork | None:
 
 def _number(text: bytes, name: str) -> int:
     if not _NUMBER.fullmatch(text) or int(text) > limits.OFFSET_MAX:
-        raise BadParameterError(f"{name} is a whole number without sign or leading zeros.")
+        raise BadParameterError(f"{name} must be a whole number without sign or leading zeros.")
     return int(text)
 
 
@@ -266,7 +269,7 @@ def _query(query_string: bytes) -> dict[str, str]:
             query_string.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=32
         )
     except ValueError as error:
-        raise BadParameterError("The query is not name=value pairs in UTF-8.") from error
+        raise BadParameterError("The query must be name=value pairs in UTF-8.") from error
     query: dict[str, str] = {}
     for name, value in pairs:
         if name in query and name in ("offset", "live", "cursor"):
@@ -352,7 +355,8 @@ PATH: Final[Json] = {
     "name": "path",
     "in": "path",
     "required": True,
-    "description": "The stream; it may have slashes. `chat/room-1` is the topic `chat.room-1`.",
+    "description": "Path of the stream, which may contain slashes. `chat/room-1` is the topic "
+    "`chat.room-1`.",
     "schema": {"type": "string"},
     "example": "chat",
 }
@@ -363,7 +367,7 @@ WHAT_THERE_IS: Final = {
     **ANY_BODY,
 }
 NEXT_HEADER: Final = {"Stream-Next-Offset": "Where the next read goes on."}
-CLOSED_HEADER: Final = {"Stream-Closed": "`true`: nothing comes behind this."}
+CLOSED_HEADER: Final = {"Stream-Closed": "`true`: the stream is closed and this is its end."}
 OF_STREAM: Final = {**NEXT_HEADER, **CLOSED_HEADER, "ETag": "Of what there is."}
 WRITE: Final[ErrorTypes] = (
     *WRITE_ERRORS,

@@ -137,7 +137,7 @@ async def _with_values(
     view = broker.streams.get(topic)
     if not body:
         if not asked.close:
-            raise BadParameterError("An append without a body means nothing.")
+            raise BadParameterError("The append has no body. Send data, or Stream-Closed.")
         return replace(asked, content_type=None)
     if asked.content_type is None:
         raise BadParameterError("Send the Content-Type of the stream.")
@@ -156,7 +156,7 @@ def _told(
     assert asked.producer is not None
     known = broker.streams.producer_epoch(topic, asked.producer.producer_id)
     if known is not None and known < asked.producer.epoch:
-        return BadParameterError("A new Producer-Epoch begins with Producer-Seq 0.")
+        return BadParameterError("A new Producer-Epoch must begin with Producer-Seq 0.")
     return error
 
 
@@ -175,18 +175,33 @@ def _appended(asked: StreamAppend, done: StreamAppended, options: ApiOptions) ->
     "PUT",
     "/v1/stream/{path}",
     "createStream",
-    summary="Make a stream",
-    description="Once more with the same headers changes nothing. A topic that nobody made a "
-    "stream becomes one. " + SAYS,
+    summary="Create a stream",
+    description="A repeated request with the same headers changes nothing. A plain topic becomes a "
+    "stream. " + SAYS,
     parameters=[
         PATH,
-        header("Content-Type", "Of the stream; `application/json` keeps values apart."),
-        header("Stream-TTL", "It goes after so many seconds without a read or append.", "3600"),
-        header("Stream-Expires-At", "It goes then.", "2026-12-24T18:00:00Z"),
-        header("Stream-Closed", "`true`: the body is all there ever will be.", "true"),
-        header("Stream-Forked-From", "Path of a stream whose past it shares.", "/v1/stream/a"),
-        header("Stream-Fork-Offset", "Up to there; without it, up to its end."),
-        header("Stream-Fork-Sub-Offset", "And so much of what follows there.", "2"),
+        header(
+            "Content-Type",
+            "Content type of the stream. With `application/json`, each JSON value is one record.",
+        ),
+        header(
+            "Stream-TTL",
+            "The stream is deleted after this many seconds without a read or an append.",
+            "3600",
+        ),
+        header("Stream-Expires-At", "The stream is deleted at this time.", "2026-12-24T18:00:00Z"),
+        header("Stream-Closed", "`true`: the stream is closed after this body.", "true"),
+        header(
+            "Stream-Forked-From",
+            "Path of the stream to fork: the new stream shares its records.",
+            "/v1/stream/a",
+        ),
+        header("Stream-Fork-Offset", "Share the records below this offset; default: all."),
+        header(
+            "Stream-Fork-Sub-Offset",
+            "How many further records of a JSON stream, or bytes of the next record, it shares.",
+            "2",
+        ),
     ],
     body=ANY_BODY,
     body_required=False,
@@ -223,24 +238,32 @@ async def create(ctx: RequestContext) -> object:
     "/v1/stream/{path}",
     "appendToStream",
     summary="Append to a stream, or close it",
-    description="The items of a JSON list are records of their own. With `Stream-Closed` the "
-    "stream ends with this append, or without one; closing needs the grant `manage`. A plain "
-    "topic is not closed: `PUT` makes it a stream first. " + SAYS,
+    description="Each item of a JSON list becomes a record. `Stream-Closed` closes the stream "
+    "after this append, or without one if there is no body; it needs the grant `manage`. A "
+    "plain topic cannot be closed: make it a stream with `PUT` first. " + SAYS,
     parameters=[
         PATH,
         header("Content-Type", "The stream's."),
-        header("Stream-Seq", "Must be above the last one, byte by byte.", "00017"),
+        header("Stream-Seq", "Must be greater than the last one in byte order.", "00017"),
         header("Stream-Closed", "`true`: the stream is closed.", "true"),
-        header("Producer-Id", "Of an idempotent producer, with the next two.", "sensor-1"),
+        header(
+            "Producer-Id",
+            "Name of an idempotent producer. Needs Producer-Epoch and Producer-Seq.",
+            "sensor-1",
+        ),
         header("Producer-Epoch", "From 0 on.", "0"),
         header("Producer-Seq", "From 0 on in each epoch.", "17"),
-        header("Producer-Checksum", "A repeat of the seq with another is refused.", "277483"),
+        header(
+            "Producer-Checksum",
+            "If a seq is repeated with another checksum, the request is refused.",
+            "277483",
+        ),
     ],
     body=ANY_BODY,
     body_required=False,
     replies={
         204: Reply(description="Stored, now or before", headers={**NEXT_HEADER, **CLOSED_HEADER}),
-        200: Reply(description="Stored, of an idempotent producer", headers=NEXT_HEADER),
+        200: Reply(description="Stored, for an idempotent producer", headers=NEXT_HEADER),
     },
     errors=(
         *WRITE,

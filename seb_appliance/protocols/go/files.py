@@ -81,8 +81,8 @@ def _take(found: OldBucket, info: ObjectInfo, is_wanted: Callable[[str], bool]) 
     folder, _, name = info.key.rpartition("/")
     if not folder or not name.endswith(".record_batch"):
         raise ImportRefusedError(
-            f"{info.key} is no file of a Go broker. Move away what is not its own, or name the "
-            "prefix below which its topics lie."
+            f"{info.key} is not a file of a Go broker. Move other files away, or add the prefix "
+            "of the broker's topics to --from."
         )
     if not is_wanted(folder):
         return
@@ -95,7 +95,7 @@ def _take(found: OldBucket, info: ObjectInfo, is_wanted: Callable[[str], bool]) 
         ) from error
     place = layout.parse_go_batch(info.key)
     if place is None:
-        raise ImportRefusedError(f"{info.key}: the name is not an offset of 12 digits.")
+        raise ImportRefusedError(f"{info.key}: the file name must be an offset of 12 digits.")
     if not found.topics or found.topics[-1].name != folder:
         found.topics.append(OldTopic(folder))
     found.topics[-1].bases.append(place[1])
@@ -228,20 +228,22 @@ class OldLog:
     def _check(self, one: OldFile, before: OldFile | None) -> None:
         """Raises ImportRefusedError unless `one` can follow `before`."""
         if one.created_us > self._latest_us:
-            raise ImportRefusedError(f"{one.key} says that it was written after tomorrow.")
+            raise ImportRefusedError(
+                f"{one.key} has a creation time of more than a day in the future."
+            )
         if one.end_offset > limits.OFFSET_MAX:
             raise ImportRefusedError(f"{one.key} has offsets beyond 2^53 - 1.")
         if before is None:
             return
         if one.base_offset > before.end_offset:
             raise ImportRefusedError(
-                f"There is a gap before {one.key}: the records from offset {before.end_offset} up "
-                f"to {one.base_offset} are missing. Bring back the files that hold them."
+                f"There is a gap before {one.key}: the records from offset {before.end_offset} "
+                f"up to {one.base_offset} are missing. Restore the files that hold them."
             )
         if one.base_offset < before.end_offset:
             raise ImportRefusedError(
                 f"{before.key} has records up to offset {before.end_offset}, and {one.key} has "
-                f"them from {one.base_offset} on: they do not belong together."
+                f"them from {one.base_offset} on: these files do not belong together."
             )
         back_us = before.created_us - one.created_us
         if back_us > limits.CLOCK_JUMP_US_MAX and not self._times_may_go_back:
@@ -417,7 +419,7 @@ class ObjectMaker:
 
         def check(stored: bytes) -> None:
             if stored != body:
-                raise BadBatchError("it is not what was written")
+                raise BadBatchError("the stored object differs from what was written")
 
         await objects.put(key, body)
         await objects.get(key, check)

@@ -170,9 +170,10 @@ def _enter(request: AnyRequest, services: Services, known: frozenset[str]) -> Ca
     "/records",
     "goAddRecords",
     tag=_TAG,
-    summary="Append records, as the Go broker takes them",
-    description=_TEXT_ERRORS + "All records of a request get consecutive offsets, or none is "
-    "stored. A topic is made on first use, where the API key may `manage` it.",
+    summary="Append records, in the Go broker's format",
+    description=_TEXT_ERRORS
+    + "All records of a request get consecutive offsets, or none is stored. A missing topic is "
+    "created if the API key may `manage` it.",
     parameters=[_TOPIC],
     body=_MULTIPART,
     replies={
@@ -231,20 +232,21 @@ def _append_headers(durability: str, timing: bytes) -> Headers:
     "/records",
     "goGetRecords",
     tag=_TAG,
-    summary="Read records from an offset on, as the Go broker gives them",
-    description=_TEXT_ERRORS + "Answers as soon as the offset is there. The next offset is "
-    "`offset` and as many as came: one whose record compaction took comes as an empty record.",
+    summary="Read records from an offset on, in the Go broker's format",
+    description=_TEXT_ERRORS
+    + "Answers as soon as the offset exists. The next offset is `offset` plus the number of "
+    "records in the answer. A record that compaction removed is sent as an empty record.",
     parameters=[
         _TOPIC,
         _OFFSET,
         query("max-records", "At most so many; 0 means 10.", 10, type="integer", minimum=0),
         query("max-bytes", "Soft; 0: no limit.", 0, type="integer", minimum=0),
-        query("timeout", "A Go duration: wait so long for the offset, 1m at most.", "10s"),
-        header("Accept", "`multipart/form-data` or `*/*`, and never nothing."),
+        query("timeout", "How long to wait for the offset, as a Go duration; at most 1m.", "10s"),
+        header("Accept", "Required: `multipart/form-data` or `*/*`."),
     ],
     replies={
         200: Reply(description="Records", content=_MULTIPART),
-        206: Reply(description="The offset did not come in time", content=_MULTIPART),
+        206: Reply(description="The offset did not exist before the timeout", content=_MULTIPART),
     },
     errors=_FIRST_USE,
     error_media=["text/plain"],
@@ -271,7 +273,7 @@ async def get_records(ctx: RequestContext) -> object:
     "/record",
     "goGetRecord",
     tag=_TAG,
-    summary="Read one record, as the Go broker gives it",
+    summary="Read one record, in the Go broker's format",
     description=_TEXT_ERRORS + "The value alone.",
     parameters=[_TOPIC, _OFFSET],
     replies={
@@ -300,9 +302,10 @@ async def get_record(ctx: RequestContext) -> object:
     "/topic",
     "goGetTopic",
     tag=_TAG,
-    summary="Where a topic ends, as the Go broker tells it",
-    description=_TEXT_ERRORS + "`latest_commit_at` is when the newest record was stored; of an "
-    "empty topic, when it was made.",
+    summary="Show the end of a topic, in the Go broker's format",
+    description=_TEXT_ERRORS
+    + "`latest_commit_at` is when the newest record was stored, or when an empty topic was "
+    "created.",
     parameters=[_TOPIC],
     replies={
         200: Reply(

@@ -55,7 +55,7 @@ def parameters_of(value: bytes) -> tuple[bytes, dict[bytes, bytes]]:
         parameters[name] = token if token is not None else _ESCAPED.sub(rb"\1", quoted)
         at = parameter.end()
     if not found or value[at:].strip(b" \t"):
-        raise BadRequestError("A header of the multipart body is not as RFC 7578 has it.")
+        raise BadRequestError("A header of the multipart body does not follow RFC 7578.")
     return found[1].lower(), parameters
 
 
@@ -83,10 +83,10 @@ def parse_records(body: bytes, boundary: bytes) -> NewRecords:
     sizes = _sizes(body[begin:end])
     at = end + len(delimiter)
     if body[at : at + 2] != _LINE_END:
-        raise BadRequestError("The part records is missing; it comes behind sizes.")
+        raise BadRequestError("The part records is missing; send it after the part sizes.")
     begin, end = _part(body, at + 2, delimiter, b"records")
     if body[end + len(delimiter) :] not in _ENDS:
-        raise BadRequestError("Something follows the part records.")
+        raise BadRequestError("The part records must be the last part.")
     places = list(accumulate(sizes, initial=begin))
     if places[-1] != end:
         raise BadRequestError(
@@ -107,7 +107,7 @@ def _part(body: bytes, at: int, delimiter: bytes, name: bytes) -> tuple[int, int
     begin = headers_end + len(_HEADERS_END)
     end = body.find(delimiter, begin)
     if end < 0:
-        raise BadRequestError(f"The boundary behind the part {name.decode()} is missing.")
+        raise BadRequestError(f"The boundary after the part {name.decode()} is missing.")
     return begin, end
 
 
@@ -123,8 +123,8 @@ def _check_part_headers(headers: bytes, name: bytes) -> None:
     kind, parameters = parameters_of(found.get(b"content-disposition", b""))
     if kind != b"form-data" or parameters.get(b"name") != name:
         raise BadRequestError(
-            "The parts are sizes and records, in this order: Content-Disposition: form-data; "
-            f'name="{name.decode()}" is expected here.'
+            "The parts must be sizes and records, in this order: Content-Disposition: "
+            f'form-data; name="{name.decode()}" is expected here.'
         )
     encoding = found.get(b"content-transfer-encoding", b"binary").lower()
     if encoding not in _PLAIN_ENCODINGS:

@@ -75,8 +75,8 @@ class OldTopicWriter:
             if is_more and not self._values_only:
                 raise ExportRefusedError(
                     f"The record at offset {record.offset} of {self._name!r} has a record key, "
-                    "headers or no value, which the Go broker's files cannot hold: --values-only "
-                    "leaves that out."
+                    "headers or no value, which the Go broker's files cannot represent. "
+                    "--values-only leaves them out."
                 )
             self._take(record.offset, record.timestamp_us, record.value or b"")
         if self._waiting_bytes >= limits.EXPORT_FILE_BYTES:
@@ -88,8 +88,8 @@ class OldTopicWriter:
         await self._write()
         if self._there:
             raise ExportRefusedError(
-                f"There is {min(self._there)}, which is not of this topic's log. Choose an empty "
-                "place."
+                f"The destination has {min(self._there)}, which does not belong to this topic's "
+                "log. Choose an empty destination."
             )
 
     def _fill_gap(self, record: ExportedRecord) -> None:
@@ -98,8 +98,8 @@ class OldTopicWriter:
         if record.offset > self._next_offset and not self._values_only:
             raise ExportRefusedError(
                 f"Topic {self._name!r} has no records from offset {self._next_offset} up to "
-                f"{record.offset}, which the Go broker's files cannot say: --values-only puts "
-                "empty records there."
+                f"{record.offset}, which the Go broker's files cannot represent. --values-only "
+                "writes empty records instead."
             )
         while self._next_offset < record.offset:
             self._take(self._next_offset, record.timestamp_us, b"")
@@ -144,6 +144,6 @@ class OldTopicWriter:
         except BadBatchError:
             is_same = False
         if not is_same:
-            raise ExportRefusedError(f"{key} is there, and holds something else.")
+            raise ExportRefusedError(f"{key} already exists with other content.")
         self._there.discard(key)
         self.found += 1

@@ -101,8 +101,8 @@ async def refuse_foreign_data(store: RetryingStore) -> None:
                 )
             if not found.key.startswith(layout.OURS) and not layout.is_go_broker_key(found.key):
                 raise ConfigurationError(
-                    f"{store.description} holds somebody else's data ({found.key}). Choose an "
-                    "empty bucket, or another prefix in it."
+                    f"{store.description} has other data ({found.key}). Choose an empty bucket, "
+                    "or another prefix in it."
                 )
         last = page[-1].key
         folder, slash, _ = last.partition("/")
@@ -118,6 +118,6 @@ async def refuse_unfinished_copy(store: RetryingStore) -> None:
     except ObjectMissingError:
         return
     raise StoreUnusableError(
-        f"{store.description} is a copy that is not finished. Begin the same copy again: it goes "
-        "on where it was."
+        f"{store.description} is an unfinished copy. Run the same copy again; it continues where "
+        "it stopped."
     )

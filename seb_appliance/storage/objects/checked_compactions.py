@@ -55,7 +55,7 @@ async def check_made(job: RewriteJob, store: CheckedObjects, folder: Path) -> Re
         finally:
             newest.close()
     except BadBatchError as error:
-        raise CorruptObjectError(f"what was made elsewhere is wrong: {error.detail}") from error
+        raise CorruptObjectError(f"the external compaction is wrong: {error.detail}") from error
     return Rewritten(
         (ReplacedRange(item.topic_id, item.base_offset, item.last_offset),),
         tuple(objects),
@@ -86,12 +86,12 @@ async def _index(made: ExternalSegment, job: RewriteJob, store: CheckedObjects) 
     def check(body: bytes) -> segment.SegmentIndex:
         index = segment.read_index(head, body, made.length)
         if (index.topic_id, index.bucket_id) != (topic_id, job.bucket_id):
-            raise BadBatchError("it is of another topic, or of another bucket")
+            raise BadBatchError("a segment belongs to another topic or another bucket")
         ends = index.sections[0].base_offset, index.sections[-1].last_offset
         if not (index.base, index.last) == ends == (made.base_offset, made.last_offset):
-            raise BadBatchError("it answers for other offsets than it was announced for")
+            raise BadBatchError("a segment covers other offsets than it was announced with")
         if not layout.is_key_of(made.key, topic_id, *ends):
-            raise BadBatchError("its key names other offsets")
+            raise BadBatchError("the key of a segment names other offsets")
         return index
 
     head = await store.get_range(made.key, 0, segment.HEADER_BYTES, bytes)
@@ -120,10 +120,14 @@ def _check_cover(item: Compaction, sections: list[StoredSection]) -> None:
     """Raises BadBatchError unless they answer for each offset of the range once."""
     ends = sections[0].base_offset, sections[-1].last_offset
     if ends != (item.base_offset, item.last_offset):
-        raise BadBatchError(f"it answers for {ends}, not for the range of the compaction")
+        raise BadBatchError(
+            f"the segments cover the offsets {ends}, not the range of the compaction"
+        )
     for before, behind in pairwise(sections):
         if behind.base_offset != before.last_offset + 1:
-            raise BadBatchError(f"a section begins at {behind.base_offset}")
+            raise BadBatchError(
+                f"a section begins at {behind.base_offset}, not at {before.last_offset + 1}"
+            )
 
 
 class _Checker:
@@ -161,15 +165,16 @@ class _Checker:
         for made in self._made:
             made.check_done()
         if self._found != self._expected:
-            raise BadBatchError("its records are not those of the topic")
+            raise BadBatchError("it has records that the topic does not have")
         survivors = self._newest.finish()
         if not survivors.are_left_by(self._kept, self._over):
             raise BadBatchError(
-                f"of {self.read} records {survivors.count} are the newest of their record key, or "
-                f"have none; it has {self.kept}, and does not leave out only old tombstones"
+                f"of {self.read} records, {survivors.count} must stay except for old tombstones, "
+                "because they are the newest of their record key or have none; the segments "
+                f"have {self.kept} records"
             )
         if self.read and not self._kept.among(self.read - 1, 1):
-            raise BadBatchError("the last record of all has to stay")
+            raise BadBatchError("the last record of the range must stay")
 
     def _take(self, found: Batch) -> None:
         offsets, keys = found.offsets(), found.columns.keys
@@ -250,19 +255,19 @@ class _MadeBatch:
         """Raises BadBatchError."""
         if not self.is_done or self.created_us != self._header.created_us:
             raise BadBatchError(
-                f"the batch at {self.base_offset} says that it was created at another time than "
-                "the newest of its records"
+                f"the creation time of the batch at {self.base_offset} is not that of its newest "
+                "record"
             )
 
 
 def _check_row(row: StoredSection, batches: list[Batch]) -> None:
     """Raises BadBatchError unless the index describes this section."""
     if row.length > limits.ENTRY_BYTES_MAX:
-        raise BadBatchError(f"a section of {row.length} bytes is too large to be read")
+        raise BadBatchError(f"a section has {row.length} bytes, which is too large to read")
     headers = [found.header for found in batches]
     if (row.record_count, row.created_us, row.largest_timestamp_us) != (
         sum(header.count for header in headers),
         max(header.created_us for header in headers),
         max(header.largest_timestamp_us for header in headers),
     ):
-        raise BadBatchError(f"the index is wrong about the section at {row.base_offset}")
+        raise BadBatchError(f"the index has a wrong entry for the section at {row.base_offset}")

@@ -62,7 +62,7 @@ class CheckedObjects:
         def check(body: bytes) -> None:
             index = segment.decode(body)
             if index.sections != made.sections or index.bucket_id != bucket_id:
-                raise BadBatchError("its index is not the one that was written")
+                raise BadBatchError("its index differs from the one that was written")
             _check_records(body, index.sections, expected)
 
         await self.get(made.key, check)
@@ -81,7 +81,7 @@ class CheckedObjects:
                 break
             except BadBatchError as error:
                 why = error.detail
-        raise CorruptObjectError(f"{key} cannot be tidied: {why}", object_key=key)
+        raise CorruptObjectError(f"{key} cannot be merged or compacted: {why}", object_key=key)
 
 
 def check_crc(data: bytes, crc: int) -> None:
@@ -106,4 +106,4 @@ def _check_records(body: bytes, sections: tuple[StoredSection, ...], expected: E
         for decoded, _ in batches_of(data, section.base_offset, section.last_offset):
             found[run].add(decoded)
     if found != expected:
-        raise BadBatchError("its records are not those of its inputs")
+        raise BadBatchError("it does not have the records of its inputs")

@@ -82,9 +82,8 @@ async def needed_objects(rebuilt: Rebuilt, rows: Sequence[ObjectRow], tidied_seq
 
 def _missing(what: str, end_seq: int) -> StoreUnusableError:
     return StoreUnusableError(
-        f"{what} is needed for the state as of entry {end_seq}, and is not in the bucket as it was "
-        "then. If it was merged and removed since, a later entry can be gone back to; else it is "
-        "lost."
+        f"{what} is needed for the state as of entry {end_seq}, and is no longer in the bucket. "
+        "If it was merged and removed since then, restore a later entry; otherwise it is lost."
     )
 
 
@@ -156,15 +155,15 @@ class BucketCopy:
         where = self._target.description
         if layout.BUCKET in there:
             raise ConfigurationError(
-                f"{where} holds an appliance already. Choose an empty bucket, or another prefix."
+                f"{where} already holds an appliance. Choose an empty bucket, or another prefix."
             )
         if layout.COPY in there:
             body = await self._target.get(layout.COPY)
             begun = msgspec.json.decode(body, type=Marker)
             if begun.bucket_id != marker.bucket_id or begun.until_seq > marker.until_seq:
                 raise ConfigurationError(
-                    f"{where} holds a copy that was begun of bucket {begun.bucket_id} up to entry "
-                    f"{begun.until_seq}. Go on with that one, or remove what is there."
+                    f"{where} holds an unfinished copy of bucket {begun.bucket_id} up to entry "
+                    f"{begun.until_seq}. Continue that copy, or remove its objects."
                 )
         elif any(not key.startswith(layout.PROBE) for key in there):
             raise ConfigurationError(
@@ -186,8 +185,8 @@ class BucketCopy:
             ):
                 return
             raise StoreUnusableError(
-                f"{info.key} was removed while it was being copied. The same command again goes "
-                "on from here."
+                f"{info.key} was removed while it was being copied. Run the same command again "
+                "to continue."
             ) from error
         await self._target.put(info.key, body)
         self._copied += 1

@@ -230,7 +230,7 @@ class _WriterOpening(Opening):
             return info, "B"
         if info is not None:
             raise StoreUnusableError(
-                f"{layout.BUCKET} says that claims are checked in this bucket, but there is no "
+                f"{layout.BUCKET} says that this bucket uses fencing mode B, but there is no "
                 f"object under {layout.BASES}: part of the bucket is missing. Restore it."
             )
         local = await self.replica.position()
@@ -252,9 +252,9 @@ class _WriterOpening(Opening):
         if mode == "A" and report.mode == "B":
             reasons = "; ".join(check.detail for check in report.checks if not check.passed)
             raise StoreUnusableError(
-                f"the bucket is used in mode A (create-only PUT), which the store does not allow "
-                f"now: {reasons}. Undo that change: "
-                "a bucket's mode is never changed by itself."
+                "the bucket is used in mode A (create-only PUT), which the store does not allow "
+                f"now: {reasons}. Undo the change of the store: the fencing mode of a bucket "
+                "never changes automatically."
             )
         return mode
 
@@ -285,7 +285,7 @@ class _WriterOpening(Opening):
             info = await create_bucket_info(self.store, new)
             if info.mode != "A":
                 raise StoreUnusableError(
-                    "another appliance has just begun to use this bucket, in mode B. Start again."
+                    "another appliance has just started to use this bucket, in mode B. Start again."
                 )
         bucket_id = info.id_bytes
         log = CreateOnlyLog(self.replay, bucket_id)

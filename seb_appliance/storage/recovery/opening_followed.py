@@ -123,8 +123,8 @@ class _StandbyOpening(Opening):
                 # Exit code 1, so that a service manager tries again: a running writer settles this
                 # with its next entry.
                 raise StartError(
-                    f"{claims[-1].name} claims this bucket and does not come into force: a start "
-                    "was broken off. If no appliance writes, start one with --take-over."
+                    f"{claims[-1].name} claimed this bucket but wrote no entry: its start was "
+                    "interrupted. If no appliance writes, start one with --take-over."
                 )
             self.progress(0, 0, "waiting for an appliance that is starting")
             await self.clock.sleep(_LOOK_AGAIN_S)

@@ -133,8 +133,8 @@ async def find_journal(store: RetryingStore) -> Journal:
     info = await read_bucket_info(store)
     if info is None:
         raise ConfigurationError(
-            f"{store.description} holds no appliance: there is no {layout.BUCKET}. Is this the "
-            "right bucket, and the right prefix in it?"
+            f"{store.description} is not the bucket of an appliance: there is no "
+            f"{layout.BUCKET}. Check the bucket and the prefix."
         )
     return Journal(info.mode, info.id_bytes)
 
@@ -212,4 +212,4 @@ class Rebuilder:
             everything = SnapshotStore(self._store, NO_FAILPOINTS)
             oldest = [name.seq for name in await everything.list()][:1]
             beginning = f"; the oldest entry to go back to is {oldest[0]}" if oldest else ""
-            raise ConfigurationError(f"there is no entry {until_seq} (any more){beginning}")
+            raise ConfigurationError(f"there is no entry {until_seq}, or it was removed{beginning}")

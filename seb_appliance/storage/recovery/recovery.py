@@ -140,7 +140,7 @@ class Recovery:
             return self._newer
         return StoreUnusableError(
             f"the journal in the bucket is damaged: {self._problem}. Nothing was changed in the "
-            "bucket. Restore the object that is named."
+            "bucket. Restore this object."
         )
 
     async def _begin(self, names: Sequence[SnapshotName]) -> Position | None:
@@ -206,8 +206,9 @@ class Recovery:
             return True  # it may be deleted; the first entry replayed must chain to it
         raise StoreUnusableError(
             f"the local state is ahead of the bucket: it ends at entry {position.seq}, which the "
-            "bucket does not have. The bucket has lost objects or was set back. Restore it; or, to "
-            "go on with what the bucket holds, move the data directory away."
+            "bucket does not have. The bucket has lost objects or was restored to an earlier "
+            "state. Restore its objects, or move the data directory away to continue from the "
+            "bucket's state."
         )
 
     async def _restore(self, name: SnapshotName) -> Position | None:
@@ -228,7 +229,9 @@ class Recovery:
             await asyncio.to_thread(self._scratch.unlink, missing_ok=True)
         self.began = Beginning(name.key, position)
         if position.seq != name.seq or await self._replica.bucket_id() != self._log.bucket_id:
-            raise ReplayError(name.key, "is a snapshot of something else than its name says")
+            raise ReplayError(
+                name.key, "is a snapshot of another entry or bucket than its name says"
+            )
         if not await self._log.holds(position):
             raise ReplayError(name.key, "is a snapshot of entries that are not on the log")
         return position

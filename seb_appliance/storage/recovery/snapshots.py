@@ -56,7 +56,9 @@ class SnapshotStore:
         for info in found:
             name = layout.parse_snapshot(info.key)
             if name is None:
-                raise StoreUnusableError(f"{info.key} is not a snapshot of ours: remove it")
+                raise StoreUnusableError(
+                    f"{info.key} is not a snapshot of this appliance: remove it"
+                )
             names.append(name)
         self._sizes = {info.key: info.size for info in found}
         return sorted(names)
@@ -145,7 +147,7 @@ def _unpack(name: SnapshotName, body: bytes, target: Path) -> None:
                 file.write(chunk)
                 chunk = b"" if inflater.eof else inflater.decompress(b"", _CHUNK_BYTES)
     except zstd.ZstdError as error:
-        raise CorruptObjectError(f"{name.key} cannot be inflated: {error}") from error
+        raise CorruptObjectError(f"{name.key} cannot be decompressed: {error}") from error
     if not inflater.eof:
         raise CorruptObjectError(f"{name.key} ends before its frame does")
 

@@ -404,7 +404,9 @@ class S3Requests:
         status = answer["ResponseMetadata"]["HTTPStatusCode"]
         if status != 200 or not answer.get("ETag"):
             # Not the answer of a store that kept the object (a captive portal answers 200, too).
-            raise StoreUncertainError(f"{key}: the answer {status} names no object", key=key)
+            raise StoreUncertainError(
+                f"{key}: the answer {status} does not describe an object", key=key
+            )
         self._failpoints.reach("K6")
 
 
@@ -431,7 +433,7 @@ def _read_body(answer: GetObjectOutputTypeDef, key: str, size: int) -> bytes:
     with answer["Body"] as body:
         data = body.read(size + 1)
         if len(data) != size or body.read(1):
-            raise StoreUncertainError(f"{key}: {len(data)} bytes came of {size}", key=key)
+            raise StoreUncertainError(f"{key}: {len(data)} of {size} bytes were received", key=key)
     return data
 
 
@@ -441,7 +443,7 @@ def _page(
     """Raises unless the listing is complete, in order and as requested: a wrong one could hide
     another writer's claim, or never end."""
     if "IsTruncated" not in answer:
-        raise StoreUncertainError(f"{prefix}: the answer is no listing", key=prefix)
+        raise StoreUncertainError(f"{prefix}: the answer is not a listing", key=prefix)
     found = answer.get("Contents", [])
     page = [
         ObjectInfo(item["Key"].removeprefix(base), item["Size"], _modified_us(item))
@@ -456,7 +458,7 @@ def _page(
             )
         previous = info.key
     if len(page) != answer.get("KeyCount", len(page)) or (answer["IsTruncated"] and not page):
-        raise StoreUncertainError(f"{prefix}: the listing is not whole", key=prefix)
+        raise StoreUncertainError(f"{prefix}: the listing is incomplete", key=prefix)
     return page
 
 

@@ -160,7 +160,8 @@ async def reset(visit: Visit, group: str) -> ASGIApp:
     rows = await _plan(visit, group)
     if _stood(rows) != visit.form.raw("stood"):
         raise BadRequestError(
-            "The group has moved since the preview; nothing was changed. Stop its consumers."
+            "The group's offsets have changed since the preview; nothing was changed. Stop its "
+            "consumers first."
         )
     done = await visit.broker.groups.reset(group, rows, visit.actor)
     notice = f"{group} was reset on {count(len(done))} topic{'' if len(done) == 1 else 's'}."
@@ -192,7 +193,9 @@ def _asked(form: Form) -> Asked:
         return Asked(None, shift, f"--shift {shift}", f'"shift":{shift}')
     at_us = time_us(value, "The time") if how == "time" else None
     if at_us is None:
-        raise BadRequestError(f"Say where to: {', '.join(_HOWS)}; and for a time, which.")
+        raise BadRequestError(
+            f"Choose where to move the group: {', '.join(_HOWS)}. For a time, enter it."
+        )
     text = f"@{time_field(at_us)}Z"
     return Asked(From(timestamp_us=at_us), 0, f"--to {text}", f'"to":"{text}"')
 

@@ -274,7 +274,7 @@ async def _found(visit: Visit, topic: str) -> Found:
 def _offset(text: str) -> int:
     """That of a record's page. Raises NotFoundError."""
     if not (text.isascii() and text.isdecimal() and len(text) <= _OFFSET_DIGITS):
-        raise NotFoundError("A record's page is found by its offset, a number.")
+        raise NotFoundError("The path must end with the offset of a record.")
     return int(text)
 
 
@@ -290,7 +290,7 @@ def _start(kind: str, at: str, most: int, on: str) -> From:
         return From(offset=number_of(at.replace(",", ""), "The offset", limits.OFFSET_MAX))
     at_us = time_us(at, "The time")
     if at_us is None:
-        raise BadRequestError("Say from which time, in UTC, such as 2026-11-21T10:00.")
+        raise BadRequestError("Enter the time to begin at, in UTC, such as 2026-11-21T10:00.")
     return From(timestamp_us=at_us)
 
 

@@ -92,7 +92,7 @@ async def add(visit: Visit) -> ASGIApp:
     name, role = visit.form.text("name"), visit.form.text("role")
     check_user_name(name)
     if role not in ("viewer", "admin"):
-        raise BadRequestError("The role is viewer or admin.")
+        raise BadRequestError("The role must be viewer or admin.")
     await visit.broker.accounts.add(name, cast("Role", role), await _hash(visit), visit.actor)
     return visit.see_other(_PATH, f"{name} can log in, as {role}.")
 
@@ -125,7 +125,7 @@ async def log_out_user(visit: Visit, name: str) -> ASGIApp:
 async def remove(visit: Visit, name: str) -> ASGIApp:
     _user(visit, name)
     if name == visit.user.name:  # so that at least one admin remains
-        raise ForbiddenError("You cannot remove yourself. Another admin can do it.")
+        raise ForbiddenError("You cannot remove yourself. Ask another admin to do it.")
     if visit.form.text("name") != name:
         raise BadRequestError("This is not the name of the user; nobody was removed.")
     await visit.broker.accounts.remove(name, visit.actor)

@@ -72,7 +72,7 @@ async def test_a_waiting_reader_takes_a_place_of_its_key(house: House) -> None:
     for _ in range(2):
         house.broker.wait_at_end("t", 0, 60, "greedy", lambda: None)
     asked = ReadRequest(From(offset=0), wait_ms=60_000, owner="greedy")
-    with pytest.raises(Exception, match="This API key holds 2 of 4 waiting readers"):
+    with pytest.raises(Exception, match="This API key uses 2 of 4 waiting readers"):
         await house.broker.read("t", asked)
     assert house.broker.wait_at_end("t", 0, 60, "modest", lambda: None) is not None
 

@@ -169,7 +169,7 @@ def test_the_exit_code_says_whether_anything_may_have_happened(
 def test_what_is_no_appliance_is_told() -> None:
     with talking(answer(502, "<html>", headers="")) as (client, script, _):
         assert failure(client, "GET").sentence == (
-            f"{script.url} answered 502, but not as an appliance does. Is the url right?"
+            f"{script.url} answered 502, but is not an appliance. Is the url right?"
         )
 
 

@@ -182,7 +182,7 @@ def test_an_object_that_is_not_there_is_told_in_one_sentence(tmp_path: Path) -> 
     with pytest.raises(StartError, match="cannot read"):
         run(str(tmp_path / "none"))
     (tmp_path / "bucket").mkdir()
-    with pytest.raises(StartError, match="holds no object"):
+    with pytest.raises(StartError, match="has no object"):
         run("none", "--bucket", f"file:{tmp_path / 'bucket'}")
 
 

@@ -76,7 +76,7 @@ def test_where_there_is_no_bucket_it_ends_with_74(
     assert not (tmp_path / "none").exists()
     (tmp_path / "none").mkdir()
     assert fsck(Whole("A", tmp_path / "none", tmp_path / "data")) == 74
-    assert "holds no bucket of an appliance" in capsys.readouterr().err
+    assert "is not the bucket of an appliance" in capsys.readouterr().err
 
 
 def test_the_data_directory_of_another_bucket_is_refused(

@@ -59,7 +59,7 @@ async def test_a_quick_check_reads_no_object_whole(tidied: Whole) -> None:
 
 async def test_an_empty_folder_is_no_bucket(tmp_path: Path) -> None:
     (tmp_path / "bucket").mkdir()
-    with pytest.raises(StoreUnusableError, match="holds no bucket"):
+    with pytest.raises(StoreUnusableError, match="is not the bucket"):
         await check(Whole("A", tmp_path / "bucket", tmp_path))
 
 

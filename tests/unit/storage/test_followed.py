@@ -243,7 +243,7 @@ async def test_while_the_store_fails_it_asks_again(store, standby, writer):
 
 
 async def test_where_no_appliance_has_written_there_is_nothing_to_follow(store, tmp_path):
-    with pytest.raises(ConfigurationError, match="holds no appliance"):
+    with pytest.raises(ConfigurationError, match="is not the bucket of an appliance"):
         await Standby(store, tmp_path / "standby").open()
     assert {method for method, _ in store.requests} <= SAFE
 

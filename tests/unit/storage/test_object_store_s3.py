@@ -207,7 +207,7 @@ async def test_an_answer_that_is_no_listing_is_not_an_empty_one(
     store: S3Store, proxy: FaultProxy, body: str
 ) -> None:
     proxy.add(Rule("status", method="GET", match="list-type=2", code=200, body=body))
-    with pytest.raises(StoreUncertainError, match="no listing"):
+    with pytest.raises(StoreUncertainError, match="not a listing"):
         await store.list_after("claims/")
 
 

@@ -61,7 +61,7 @@ async def test_versioning_on_ceph_is_found_out(ceph_server, tmp_path, status):
             client.put_bucket_versioning(
                 Bucket=options.bucket, VersioningConfiguration={"Status": status}
             )
-    with pytest.raises(StoreUnusableError, match="never changed by itself"):
+    with pytest.raises(StoreUnusableError, match="never changes automatically"):
         await one.start()
     two = await Appliance(stores[1], tmp_path / "two").start()
     assert two.report.mode == "B"

@@ -144,14 +144,14 @@ async def test_an_entry_at_the_key_of_another_is_damage_in_mode_b(claimed, store
 
 async def test_a_strange_key_among_the_snapshots_is_named(one, store):
     await store.put(f"{layout.SNAPSHOTS}notes.txt", b"mine")
-    with pytest.raises(StoreUnusableError, match=r"notes\.txt is not a snapshot of ours"):
+    with pytest.raises(StoreUnusableError, match=r"notes\.txt is not a snapshot of this appliance"):
         await one.snapshots().list()
 
 
 @pytest.mark.parametrize(
     ("body", "sentence"),
     [
-        (b"no zstd", "cannot be inflated"),
+        (b"no zstd", "cannot be decompressed"),
         (None, "ends before its frame does"),
     ],
 )

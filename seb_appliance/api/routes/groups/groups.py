@@ -52,7 +52,8 @@ Shift = Annotated[int, msgspec.Meta(ge=-limits.OFFSET_MAX, le=limits.OFFSET_MAX)
 
 
 class LeaseOut(msgspec.Struct):
-    """A living lease. `ttl_ms` is what it was granted for, and again after a restart."""
+    """A lease that has not expired. It was granted for `ttl_ms`; a restart of the appliance grants
+    that time again."""
 
     generation: int
     holder: str
@@ -61,8 +62,8 @@ class LeaseOut(msgspec.Struct):
 
 
 class GroupTopicOut(msgspec.Struct):
-    """Where a group stands on a topic: `committed_offset` is the next one that it reads.
-    `lag_seconds`: age of the oldest record that it has not read; 0 when there is none."""
+    """The position of a group on a topic. `committed_offset`: the next offset to read.
+    `lag_seconds`: the age of the oldest unread record; 0 if there is none."""
 
     topic: str
     topic_id: int
@@ -77,7 +78,7 @@ class GroupTopicOut(msgspec.Struct):
 
 
 class GroupSummary(msgspec.Struct):
-    """A group, over all of its topics that the API key may see."""
+    """A group: totals of those of its topics that the API key may see."""
 
     group: str
     topic_count: int
@@ -93,15 +94,16 @@ class GroupOut(GroupSummary):
 
 
 class GroupsOut(msgspec.Struct):
-    """A page. `next_after`: give it as `after` for the next one; null: this was the last."""
+    """A page of groups. Send `next_after` as `after` to get the next page; null on the last
+    page."""
 
     groups: list[GroupSummary]
     next_after: str | None
 
 
 class Reset(msgspec.Struct, forbid_unknown_fields=True):
-    """`topics`: names, and patterns that pick among the group's own; all of these when it is left
-    out. Either `to` (an offset, `earliest`, `latest`, `-N`, `@time`) or `shift`."""
+    """`topics`: names, and patterns that select among the group's topics; default: all of them.
+    Send either `to` (an offset, `earliest`, `latest`, `-N`, `@time`) or `shift`."""
 
     topics: Annotated[list[str], msgspec.Meta(max_length=limits.RESET_PATTERNS_MAX)] | None = None
     to: str | Whole | None = None
@@ -110,7 +112,7 @@ class Reset(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class ResetTopic(msgspec.Struct):
-    """`before` null: the group had no offset on the topic."""
+    """`before` is null if the group had no offset on the topic."""
 
     topic: str
     topic_id: int
@@ -261,9 +263,10 @@ _GROUP: Final = {
     "listGroups",
     tag="Groups",
     summary="List the groups that the API key may see, by name",
-    description="Go on while `next_after` is not null: a page may hold fewer than `limit`.",
+    description="Continue while `next_after` is not null: a page may have fewer groups than "
+    "`limit`.",
     parameters=[
-        query("after", "The `next_after` of the page before.", "lake.orders"),
+        query("after", "The `next_after` of the previous page.", "lake.orders"),
         query(
             "limit",
             "At most so many groups.",
@@ -297,7 +300,7 @@ async def list_groups(ctx: RequestContext) -> object:
     "/v1/groups/{group}",
     "getGroup",
     tag="Groups",
-    summary="Show where a group stands, its lag and its lease",
+    summary="Show a group: its offsets, its lag and its lease",
     replies=json_reply(GroupOut, _GROUP, "The group"),
     errors=(GroupNotFoundError,),
 )
@@ -329,10 +332,11 @@ async def delete_group(ctx: RequestContext) -> None:
     "/v1/groups/{group}/reset",
     "resetGroup",
     tag="Groups",
-    summary="Put a group somewhere else, forward or back; or show what that would do",
-    description="`topics` are names, and patterns that pick among the topics on which the "
-    "group has an offset; left out, these are all meant. A place beyond what can be read "
-    "becomes the nearest that can. Stop the consumers first, or their next commit wins.",
+    summary="Move the offsets of a group forward or back, or preview the change",
+    description="`topics` are names, and patterns that select among the topics on which the "
+    "group has an offset; default: all of these. An offset outside the log becomes the nearest "
+    "offset inside it. Stop the consumers first; otherwise their next commit overwrites the "
+    "reset.",
     body=json_body(Reset, {"topics": ["orders.*"], "to": "earliest", "dry_run": True}),
     replies=json_reply(
         ResetOut,
@@ -355,7 +359,7 @@ async def delete_group(ctx: RequestContext) -> None:
 async def reset_group(ctx: RequestContext) -> object:
     asked: Reset = ctx.body
     if (asked.to is None) == (asked.shift is None):
-        raise BadRequestError("Give either the new position (`to`) or the distance (`shift`).")
+        raise BadRequestError("Send either the new position (`to`) or the distance (`shift`).")
     to = None if asked.to is None else parameters.position(str(asked.to), "to")
     broker, group = ctx.broker, ctx.group
     topics = await _to_reset(broker, ctx.call.key, group, asked.topics)

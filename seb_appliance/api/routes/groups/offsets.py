@@ -45,9 +45,9 @@ _NO_MORE: Final = msgspec.Meta(max_length=limits.OFFSETS_PER_COMMIT_MAX)
 
 
 class NewOffsets(msgspec.Struct, forbid_unknown_fields=True):
-    """Offsets by topic: the next one to read. The other members name topics of `offsets` only.
-    `expected`: what must be committed now, null for nothing. `topic_ids`: which topic of that name
-    it must be. `generation`: of the lease that the committer holds."""
+    """`offsets`: the next offset to read, by topic. The other members may name only these topics.
+    `expected`: the offset that must be committed now, null for none. `topic_ids`: the id that the
+    topic must have. `generation`: that of the lease which the caller holds."""
 
     offsets: Annotated[
         dict[str, Whole], msgspec.Meta(min_length=1, max_length=limits.OFFSETS_PER_COMMIT_MAX)
@@ -102,14 +102,16 @@ Ttl = Annotated[int, msgspec.Meta(ge=limits.LEASE_TTL_MS_MIN, le=limits.LEASE_TT
 
 
 class NewLease(msgspec.Struct, forbid_unknown_fields=True):
-    """`holder` names who asks: the same one renews, any other is refused while it lives."""
+    """`holder`: name of the caller. The same holder renews the lease; other holders are refused
+    until it expires."""
 
     holder: Holder
     ttl_ms: Ttl
 
 
 class LeaseTakenOut(msgspec.Struct):
-    """Send `generation` with each commit. Renew well before `expires_in_ms` is over."""
+    """Send `generation` with each commit. Renew the lease well before `expires_in_ms` has
+    passed."""
 
     group: str
     generation: int
@@ -131,10 +133,10 @@ _LEASE: Final = {
     "/v1/groups/{group}/offsets",
     "commitOffsets",
     tag="Groups",
-    summary="Commit what the group has read: one topic or many, all of it or nothing",
-    description="Offsets are the next ones to read; the group's other topics stay as they "
-    "are. An offset never goes back unless `allow_backward` says so. `expected` makes it "
-    "compare-and-set. While a lease is alive, its `generation` must be sent.",
+    summary="Commit the group's offsets on one or several topics, all or none",
+    description="An offset is the next one to read. The group's offsets on other topics do not "
+    "change. An offset moves back only with `allow_backward`. `expected` makes the commit a "
+    "compare-and-set. While a lease is held, the commit must have its `generation`.",
     body=json_body(
         NewOffsets,
         {
@@ -192,9 +194,9 @@ async def commit_offsets(ctx: RequestContext) -> object:
     "takeLease",
     tag="Groups",
     summary="Take the group's lease, or renew it: only its holder may commit",
-    description="A renewal keeps the generation, unless it asks for a longer time than was "
-    "granted: send the generation of the newest answer. A restart of the appliance grants "
-    "the full time again.",
+    description="A renewal keeps the generation, unless it requests a longer time than was "
+    "granted. Therefore send the generation of the newest answer. After a restart of the "
+    "appliance the lease has its full time again.",
     body=json_body(NewLease, {"holder": "worker-1", "ttl_ms": 30_000}),
     replies=json_reply(LeaseTakenOut, {"group": "lake.orders", **_LEASE}, "The lease is yours"),
     errors=(*WRITE_ERRORS, LeaseHeldError),
@@ -220,7 +222,7 @@ async def take_lease(ctx: RequestContext) -> object:
     parameters=[
         query(
             "generation",
-            "What taking the lease answered; required.",
+            "The generation that taking the lease returned; required.",
             1207,
             type="integer",
             minimum=1,
@@ -235,7 +237,7 @@ async def release_lease(ctx: RequestContext) -> None:
     await authorize_group(ctx.broker, ctx.call.key, "consume", ctx.group)
     given = ctx.call.query.get("generation")
     if given is None:
-        raise BadParameterError("Say which lease: ?generation= with what taking it answered.")
+        raise BadParameterError("Name the lease: ?generation= the generation that PUT returned.")
     generation = parameters.integer(given, "generation", smallest=1, largest=limits.OFFSET_MAX)
     await ctx.broker.groups.release_lease(ctx.group, generation, ctx.call.owner)
 

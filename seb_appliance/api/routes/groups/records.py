@@ -44,8 +44,9 @@ DEFAULTS: Final = ("earliest", "latest")
 
 
 class GroupRecordsOut(RecordsOut):
-    """As `RecordsOut`. Commit `next_offset` when these records are dealt with. The lag is the one
-    before that; `committed_offset` is null when the group has none on the topic."""
+    """`RecordsOut` with the state of the group. Commit `next_offset` after you have processed the
+    records. The lag is that before the commit. `committed_offset` is null if the group has none on
+    the topic."""
 
     group: str
     committed_offset: int | None
@@ -102,9 +103,9 @@ _RECORDS: Final = {
 }
 _LAG: Final = {
     "Seb-Group": "The group.",
-    "Seb-Committed-Offset": "Where the group stands; absent when it has no offset on the topic.",
+    "Seb-Committed-Offset": "The committed offset; absent if the group has none on the topic.",
     "Seb-Lag-Records": "Log end offset minus committed offset.",
-    "Seb-Lag-Bytes": "About what these take in the bucket.",
+    "Seb-Lag-Bytes": "Approximate size of these records in the bucket.",
     "Seb-Lag-Seconds": "Age of the oldest of them.",
 }
 _IN_GROUP: Final[list[Json]] = [
@@ -124,9 +125,9 @@ _IN_GROUP: Final[list[Json]] = [
     "/v1/groups/{group}/topics/{topic}/records",
     "consumeInGroup",
     tag="Groups",
-    summary="Read on from the committed offset",
-    description="Two readers of one group get the same records, unless they hold a lease: "
-    "reading moves nothing. Commit `next_offset` when the records are dealt with.",
+    summary="Read from the committed offset of a group",
+    description="Reading does not move the offset, so two readers of one group get the same "
+    "records unless they use a lease. Commit `next_offset` after you have processed the records.",
     parameters=_IN_GROUP,
     replies={
         200: Reply(

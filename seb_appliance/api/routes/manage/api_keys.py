@@ -45,7 +45,7 @@ Grants = Annotated[
 
 
 class NewApiKey(msgspec.Struct, forbid_unknown_fields=True):
-    """An API key to be made. `expires` null: never."""
+    """An API key to create. `expires` null: it never expires."""
 
     name: KeyName
     grants: Grants
@@ -56,12 +56,12 @@ class NewApiKey(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class QuotaChanges(changes_of(Quotas, constrained=True)):  # type: ignore[misc]
-    """Quotas to change; null takes one away, an absent one stays."""
+    """Quotas to change: null removes a quota, an absent one does not change."""
 
 
 class ApiKeyChanges(msgspec.Struct, forbid_unknown_fields=True):
-    """What to change; an absent member stays. `grants` replace all grants; `expires` null: never;
-    `quotas` null: none."""
+    """The members to change; absent ones do not change. `grants` replaces all grants. `expires`
+    null: it never expires. `quotas` null: no quotas."""
 
     name: KeyName | UnsetType = UNSET
     description: Description | UnsetType = UNSET
@@ -72,14 +72,14 @@ class ApiKeyChanges(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Rotation(msgspec.Struct, forbid_unknown_fields=True):
-    """`overlap`: how long the secret of now works beside the new one, with its unit."""
+    """`overlap`: how long the current secret stays valid besides the new one, with a unit."""
 
     overlap: str = quantities.format_duration(limits.API_KEY_OVERLAP_MS_DEFAULT)
 
 
 class ApiKeyOut(msgspec.Struct):
-    """An API key without its secret. `overlap_until`: until when the secret before the newest one
-    works. `last_used`: as far as this machine knows, which forgets it with its data directory."""
+    """An API key without its secret. `overlap_until`: when the previous secret stops working.
+    `last_used` is kept only in the data directory of this machine."""
 
     api_key_id: str
     name: str
@@ -94,7 +94,7 @@ class ApiKeyOut(msgspec.Struct):
 
 
 class ApiKeyMade(ApiKeyOut):
-    """The answer that shows the secret, once: it is the whole key, to be sent as Bearer."""
+    """The only answer that shows the secret. The secret is the whole key; send it as Bearer."""
 
     secret: str
 
@@ -140,13 +140,13 @@ def _time(timestamp_us: int | None) -> str | None:
 
 # `POST /v1/tickets`: what an EventSource in a browser shows, as it can send no header.
 class NewTicket(msgspec.Struct, forbid_unknown_fields=True):
-    """`topics`: patterns with commas between them, of the topics that may be read with it."""
+    """`topics`: patterns of the topics that the ticket may read, separated by commas."""
 
     topics: str
 
 
 class TicketOut(msgspec.Struct):
-    """`ticket` goes into the query, as `?ticket=`, any number of times until `expires`."""
+    """Send `ticket` in the query (`?ticket=`). It can be used several times until `expires`."""
 
     ticket: str
     topics: str
@@ -215,7 +215,7 @@ async def get_api_key(ctx: RequestContext) -> object:
     "/v1/api-keys",
     "createApiKey",
     tag="API keys",
-    summary="Make an API key; its secret is shown in this answer only",
+    summary="Create an API key; only this answer shows its secret",
     body=json_body(NewApiKey, _NEW_API_KEY),
     replies={201: Reply(description="The API key with its secret", content=_MADE_REPLY)},
     errors=WRITE_ERRORS,
@@ -240,9 +240,9 @@ async def create_api_key(ctx: RequestContext) -> object:
     "/v1/api-keys/{api_key_id}",
     "changeApiKey",
     tag="API keys",
-    summary="Change what is named: name, description, grants, expiry, disabled, quotas",
-    description="In force for every request that begins after the answer. The last admin key "
-    "cannot be disabled, made to expire, or lose its grant.",
+    summary="Change members of an API key: name, description, grants, expiry, disabled, quotas",
+    description="The change applies to every request that begins after the answer. The last "
+    "admin key cannot be disabled, given an expiry, or lose its grant.",
     body=json_body(ApiKeyChanges, _CHANGES),
     replies={200: Reply(description="The API key as it is now", content=_API_KEY_REPLY)},
     errors=(*WRITE_ERRORS, ApiKeyNotFoundError, LastAdminKeyError),
@@ -259,10 +259,10 @@ async def change_api_key(ctx: RequestContext) -> object:
     "/v1/api-keys/{api_key_id}/rotate",
     "rotateApiKey",
     tag="API keys",
-    summary="Give an API key a new secret, shown in this answer only",
-    description="The secret of now works beside the new one for `overlap` (24h unless said; at "
-    "most 30d; `0s` ends it at once). Id, grants and quotas stay. An older secret, "
-    "whose overlap is not over, works no more.",
+    summary="Give an API key a new secret; only this answer shows it",
+    description="The current secret stays valid for `overlap` (default 24h, at most 30d; `0s` "
+    "ends it immediately). Id, grants and quotas do not change. A secret before the current one "
+    "stops working, even if its overlap is not over.",
     body=json_body(Rotation, {"overlap": "24h"}),
     body_required=False,
     replies={200: Reply(description="The API key with its new secret", content=_MADE_REPLY)},
@@ -283,7 +283,7 @@ async def rotate_api_key(ctx: RequestContext) -> object:
     "/v1/api-keys/{api_key_id}",
     "revokeApiKey",
     tag="API keys",
-    summary="Revoke an API key, durably and at once",
+    summary="Revoke an API key, durably and immediately",
     replies=no_content("Revoked"),
     errors=(*REMOVAL_ERRORS, ApiKeyNotFoundError, LastAdminKeyError),
     grant="admin",
@@ -297,10 +297,10 @@ async def revoke_api_key(ctx: RequestContext) -> None:
     "/v1/tickets",
     "makeTicket",
     tag="Records",
-    summary="A ticket to read with, for a minute, where no header can be sent",
-    description="For an EventSource in a browser: `?ticket=` on reading and following records, "
-    f"any number of times for {limits.TICKET_S} s, on topics that match. A stream that was "
-    "opened in that time goes on. The ticket ends when the API key is changed in any way.",
+    summary="Get a ticket for clients that cannot send headers",
+    description="For an EventSource in a browser: `?ticket=` on reading and following records, any "
+    f"number of times for {limits.TICKET_S} s, on topics that match. A stream that was opened "
+    "in that time stays open. Any change of the API key ends the ticket.",
     body=json_body(NewTicket, {"topics": "orders.*"}),
     replies=json_reply(
         TicketOut,

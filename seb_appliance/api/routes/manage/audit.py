@@ -19,11 +19,10 @@ from seb_appliance.broker.ports import AuditQuery, AuditRow
 
 
 class AuditOut(msgspec.Struct):
-    """One action. `number` counts them without gaps. `actor` is the id of an API key,
-    `user:NAME` for a user of the admin page, "" for the appliance itself; `address` the peer's
-    (behind a proxy, the proxy's, unless `trusted_proxies` names it), `user_agent` what its client
-    calls itself. `before` and `after` show what changed; one too large is only counted:
-    `{"omitted_bytes": 70000}`."""
+    """One action. `number` has no gaps. `actor`: the id of an API key, `user:NAME` for a user of
+    the admin page, "" for the appliance itself. `address`: that of the peer; behind a proxy it is
+    the proxy's, unless `trusted_proxies` names the proxy. `before` and `after` show the change; a
+    value that is too large is replaced by its size: `{"omitted_bytes": 70000}`."""
 
     number: int
     at: str
@@ -38,7 +37,7 @@ class AuditOut(msgspec.Struct):
 
 
 class AuditPageOut(msgspec.Struct):
-    """Newest first. `next_before`: give it as `before` for older ones; null: there are none."""
+    """Newest first. Send `next_before` as `before` to get older actions; null if there are none."""
 
     audit: list[AuditOut]
     next_before: int | None
@@ -100,9 +99,9 @@ _ACTION: Final = {
     "/v1/audit",
     "readAudit",
     tag="Audit",
-    summary="What was done to topics, groups and API keys: who, from where, before and after",
-    description="Newest first. 10,000 actions are kept: who noted most of one action loses "
-    "the oldest of these. Refused actions are not among them.",
+    summary="List what was done to topics, groups and API keys, by whom and from where",
+    description="Newest first. 10,000 actions are kept. Beyond that, the oldest action of the "
+    "actor and kind with the most entries is dropped. Refused actions are not recorded.",
     parameters=AUDIT,
     replies=json_reply(AuditPageOut, {"audit": [_ACTION], "next_before": 41}, "Actions"),
     grant="admin",

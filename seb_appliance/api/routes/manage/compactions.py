@@ -32,11 +32,11 @@ _MD5_BYTES: Final = 16
 
 
 class CompactionOut(msgspec.Struct):
-    """Of the offsets from base to last, both inclusive, the newest record of each record key is to
-    stay, and what has none; nothing below `log_start_offset`. Where the newest is a tombstone that
-    was created until `tombstones_until_us` and lies below the offset `tombstones_below` it may go,
-    unless it is the last record of all.
-    `state`: `open`, `checking`, `in_force` or `refused`; `reason`: why."""
+    """What to compact: the offsets from base to last, both inclusive. Keep the newest record of
+    each record key and all records without one; drop records below `log_start_offset`. A newest
+    record may also be dropped if it is a tombstone that was created at or before
+    `tombstones_until_us`, is below the offset `tombstones_below`, and is not the last record of the
+    range. `state`: `open`, `checking`, `in_force` or `refused`; `reason`: why."""
 
     compaction: str
     topic: str
@@ -55,8 +55,8 @@ class CompactionOut(msgspec.Struct):
 
 
 class NewSegmentIn(msgspec.Struct, forbid_unknown_fields=True):
-    """A segment that is to be stored: the offsets that it answers for, both inclusive, its bytes,
-    and their MD5 in base64."""
+    """A segment to upload: the offsets that it covers, both inclusive, its size, and its MD5 in
+    base64."""
 
     base_offset: Whole
     last_offset: Whole
@@ -65,7 +65,7 @@ class NewSegmentIn(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class UploadOut(msgspec.Struct):
-    """PUT the bytes to `url`, with these headers. `segment` names it when all are handed over."""
+    """PUT the bytes to `url` with these headers. `segment` is the name to hand over later."""
 
     segment: str
     url: str
@@ -105,7 +105,7 @@ def _md5(text: str) -> bytes:
     except (binascii.Error, ValueError) as error:
         raise BadRequestError("md5 is base64.") from error
     if len(digest) != _MD5_BYTES:
-        raise BadRequestError(f"md5 is {_MD5_BYTES} bytes, in base64.")
+        raise BadRequestError(f"md5 must be {_MD5_BYTES} bytes, in base64.")
     return digest
 
 
@@ -114,8 +114,8 @@ def _may_store(ctx: RequestContext) -> None:
     ctx.broker.authorize(ctx.call.key, "manage", ctx.topic)
     if ctx.call.key.quotas.bytes_in_per_second is not None:
         raise CompactionRefusedError(
-            "This API key has a quota on bytes in, and nobody could count what it stores in the "
-            "bucket itself."
+            "This API key has a quota on bytes in, which cannot be enforced on uploads to the "
+            "bucket. Use an API key without that quota."
         )
 
 
@@ -144,10 +144,11 @@ _REPLY: Final = {"application/json": Content(struct=CompactionOut, example=_COMP
     "/v1/topics/{topic}/compactions",
     "beginCompaction",
     tag="Topics",
-    summary="Begin to compact a topic elsewhere, on a cluster",
-    description="Answers what is to be compacted: all segments but what the topic's settings "
-    "call too young. The tidier leaves them alone meanwhile, as long as somebody asks for the "
-    "compaction once an hour. Nothing of the topic changes until all segments are handed over.",
+    summary="Begin an external compaction of a topic, for example on a cluster",
+    description="The answer says what to compact: all segments except those that are too young "
+    "by the topic's settings. The tidier does not touch these segments as long as the client "
+    "gets the compaction at least once an hour. The topic does not change until all segments "
+    "are handed over.",
     replies={201: Reply(description="What is to be compacted", content=_REPLY)},
     errors=(TopicNotFoundError, CompactionRefusedError, StoreUnavailableError),
     grant=_may_store,
@@ -162,7 +163,7 @@ async def begin_compaction(ctx: RequestContext) -> object:
     "/v1/topics/{topic}/compactions/{compaction}",
     "getCompaction",
     tag="Topics",
-    summary="How far a compaction is that is made elsewhere",
+    summary="Show the state of an external compaction",
     replies={200: Reply(description="The compaction", content=_REPLY)},
     errors=(CompactionNotFoundError,),
     grant="manage",
@@ -176,9 +177,9 @@ async def get_compaction(ctx: RequestContext) -> object:
     "/v1/topics/{topic}/compactions/{compaction}",
     "giveUpCompaction",
     tag="Topics",
-    summary="Give up a compaction that is made elsewhere",
-    description="The tidier may compact the topic again. What was handed over already may "
-    "still come into force.",
+    summary="Cancel an external compaction",
+    description="The tidier may compact the topic again. Segments that were already handed over "
+    "may still be applied.",
     replies=no_content("Given up"),
     errors=(CompactionNotFoundError,),
     grant="manage",
@@ -194,9 +195,9 @@ async def give_up_compaction(ctx: RequestContext) -> None:
     "/v1/topics/{topic}/compactions/{compaction}/segments",
     "nameSegment",
     tag="Topics",
-    summary="A name for a segment of a compaction, and a signed PUT to store it",
-    description="The URL takes these very bytes and no others, for an hour. A segment that is "
-    "not handed over is removed later.",
+    summary="Get a name and a signed URL to upload a segment",
+    description="The URL accepts only these bytes, for one hour. A segment that is not handed "
+    "over is removed later.",
     body=json_body(
         NewSegmentIn,
         {
@@ -240,12 +241,16 @@ async def name_segment(ctx: RequestContext) -> object:
     "handOverSegments",
     tag="Topics",
     summary="Hand over all segments of a compaction",
-    description="The tidier reads them and what they replace, and puts them in force if they "
-    "hold what compaction is to leave, record for record: ask for the compaction until its "
-    "state says so. `refused` when the topic was changed meanwhile, or they are wrong; nothing "
-    "has changed then.",
+    description="The tidier compares the segments, record for record, with the correct result "
+    "of the compaction, and applies them if they agree. Get the compaction until its state is "
+    "`in_force` or `refused`. It is `refused` if the topic was changed in the meantime or the "
+    "segments are wrong; then nothing has changed.",
     body=json_body(HandOverIn, {"compaction": _ID, "segments": ["c3ab8ff13720e8ad"]}),
-    replies={202: Reply(description="It is being checked, or was before", content=_REPLY)},
+    replies={
+        202: Reply(
+            description="The segments are being checked, or were checked before", content=_REPLY
+        )
+    },
     errors=(CompactionNotFoundError, CompactionRefusedError),
     grant="manage",
 )

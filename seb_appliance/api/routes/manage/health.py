@@ -99,8 +99,8 @@ async def healthz(_ctx: RequestContext) -> object:
     "/readyz",
     "readyz",
     tag="System",
-    summary="Whether reads and writes are taken",
-    description="To this machine the answer names the problems.",
+    summary="Show whether reads and writes are accepted",
+    description="A request from this machine gets the problems in the answer.",
     replies={200: Reply(description="They are", content={"application/json": Content(schema={})})},
     errors=(NotReadyError,),
     api_key=False,
@@ -113,7 +113,7 @@ async def readyz(ctx: RequestContext) -> object:
     # The sentences name buckets and files: they are for this machine's operator.
     if is_local(ctx.request.scope):
         raise NotReadyError("; ".join(readiness.sentences), problems=readiness.sentences)
-    raise NotReadyError("The appliance cannot take reads and writes now.")
+    raise NotReadyError("The appliance cannot accept reads and writes now.")
 
 
 @route(
@@ -122,9 +122,9 @@ async def readyz(ctx: RequestContext) -> object:
     "metrics",
     tag="System",
     summary="Metrics in the Prometheus text format",
-    description="Without an API key this answers only to the machine it runs on, asked by a "
-    "loopback address, unless `metrics_public` is set; with one that has the grant `admin`, to "
-    "everybody.",
+    description="Without an API key, only requests from the same machine (to a loopback "
+    "address) are answered, unless `metrics_public` is set. With an API key that has the grant "
+    "`admin`, requests from everywhere are answered.",
     parameters=[
         query(
             "names",
@@ -146,8 +146,8 @@ async def metrics(ctx: RequestContext) -> object:
         headers = read_headers(list(ctx.request.scope["headers"]))
         if b"authorization" not in headers:
             raise ForbiddenError(
-                "/metrics without an API key answers only to the machine it runs on, by a "
-                "loopback address, unless metrics_public is set."
+                "Without an API key, /metrics answers only requests from the same machine (to a "
+                "loopback address). Send an admin key, or set metrics_public."
             )
         ctx.broker.authorize(enter(ctx.request, ctx.broker, _QUERY).key, "admin")
     asked = read_query(ctx.request.scope["query_string"], _QUERY).get("names", "false")

@@ -17,15 +17,17 @@ from seb_appliance.errors import StandbyError, StoreUnavailableError
 
 
 class StatusOut(Status):
-    """`problems`: sentences for the operator; ready when there are none, and it is no standby."""
+    """`problems`: sentences for the operator. `ready` is true if there are none and the appliance
+    is not a standby."""
 
     ready: bool
     problems: list[str]
 
 
 class CostLine(msgspec.Struct):
-    """A line of the bill. `unit`: `requests`, `GB-months`, `GB` (10^9 bytes) or `month`; `included`
-    of `quantity` cost nothing. `forecast_amount`: of the whole month."""
+    """A line of the bill. `unit`: `requests`, `GB-months`, `GB` (10^9 bytes) or `month`.
+    `included`: the part of `quantity` that is free. `forecast_amount`: the amount for the whole
+    month."""
 
     what: str
     quantity: float
@@ -36,7 +38,8 @@ class CostLine(msgspec.Struct):
 
 
 class PurposeCost(msgspec.Struct):
-    """Requests for one purpose: `start`, `journal`, `read`, `snapshot`, `tidier`; by kind."""
+    """Number of requests by kind, for one purpose: `start`, `journal`, `read`, `snapshot` or
+    `tidier`."""
 
     purpose: str
     requests: dict[str, int]
@@ -44,9 +47,9 @@ class PurposeCost(msgspec.Struct):
 
 
 class TopicCost(msgspec.Struct):
-    """A topic's fair share: of the requests as it has of the bytes of each journal entry, summed
-    in `entries`; of the storage as it has of the records' bytes. Null: all other topics, and those
-    that are gone."""
+    """The cost of a topic. The cost of each journal entry is divided among topics by their bytes in
+    it; `entries` is the sum of these fractions. Storage is divided by the bytes of records. `topic`
+    null: all other topics, and deleted ones."""
 
     topic: str | None
     entries: float
@@ -56,16 +59,17 @@ class TopicCost(msgspec.Struct):
 
 
 class PricesOut(msgspec.Struct):
-    """`as_of`: the year and month in which they were known; "" for own ones. Nobody fetches them:
-    compare them with a bill."""
+    """The price list. `as_of`: the year and month of the list; "" for own prices. The appliance
+    does not update prices: compare them with a bill."""
 
     name: str
     as_of: str
 
 
 class BudgetOut(msgspec.Struct):
-    """`monthly` null: there is none. `linger_ms`: the window of now, of topics that set none
-    themselves; `linger_why`: what linger = auto does, as a sentence; "" where it is not auto."""
+    """`monthly` is null if there is no budget. `linger_ms`: the current linger of topics that set
+    none themselves. `linger_why`: a sentence about what linger = auto does; "" if linger is not
+    auto."""
 
     monthly: float | None
     linger_ms: int
@@ -73,9 +77,9 @@ class BudgetOut(msgspec.Struct):
 
 
 class CostOut(msgspec.Struct):
-    """Amounts in `currency`, without tax. `counted_since`: from then on all is counted; later than
-    the month's beginning when the machine was new. `failure`: why the numbers cannot be written
-    down on this machine, "" while they can."""
+    """Amounts are in `currency`, without tax. `counted_since`: when counting began; later than the
+    beginning of the month if the machine was new then. `failure`: why the numbers cannot be saved
+    on this machine; "" if they can."""
 
     month: str
     counted_since: str
@@ -93,7 +97,7 @@ class CostOut(msgspec.Struct):
 
 
 class SnapshotOut(msgspec.Struct):
-    """`seq`: up to which entry the newest snapshot reaches now."""
+    """`seq`: the last journal entry in the newest snapshot."""
 
     seq: int
 
@@ -203,9 +207,8 @@ _STATUS: Final = {
     "/v1/status",
     "getStatus",
     tag="System",
-    summary="How the appliance is, for its operator: an admin key is needed",
-    description="Ready when there are no `problems`. The bucket is asked only when its last "
-    "answer is over 30 s old.",
+    summary="Show the state of the appliance; needs an admin key",
+    description="The bucket is queried only if its last answer is more than 30 s old.",
     replies=json_reply(StatusOut, _STATUS, "How it is"),
     grant="admin",
 )
@@ -274,10 +277,11 @@ _COST: Final = {
     "/v1/cost",
     "getCost",
     tag="System",
-    summary="What the bucket costs this month, by operation, purpose and topic: an admin key "
-    "is needed",
-    description="Counted from real requests and stored bytes, at prices that nobody fetches: "
-    "compare them with a bill. The forecast goes on as the last day did.",
+    summary="Show what the bucket costs this month, by operation, purpose and topic; needs an "
+    "admin key",
+    description="Computed from counted requests and stored bytes. The appliance does not update "
+    "its price lists: compare them with a bill. The forecast assumes that the rest of the month "
+    "is like the last day.",
     replies=json_reply(CostOut, _COST, "What it costs"),
     grant="admin",
 )
@@ -290,12 +294,10 @@ async def get_cost(ctx: RequestContext) -> object:
     "/v1/snapshots",
     "makeSnapshot",
     tag="System",
-    summary="Put a snapshot of the state into the bucket now: an admin key is needed",
-    description="So that the next start replays nothing. None is made when nothing was stored "
-    "since the last one. The appliance makes them by itself, too.",
-    replies=json_reply(
-        SnapshotOut, {"seq": 1207}, "Up to which journal entry the newest snapshot reaches"
-    ),
+    summary="Write a snapshot of the state to the bucket now; needs an admin key",
+    description="The next start then has nothing to replay. No snapshot is written if nothing "
+    "was stored since the last one. The appliance also writes snapshots by itself.",
+    replies=json_reply(SnapshotOut, {"seq": 1207}, "The last journal entry in the newest snapshot"),
     errors=(StandbyError, StoreUnavailableError),
     grant="admin",
     refuses=False,

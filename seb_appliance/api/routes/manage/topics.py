@@ -45,26 +45,26 @@ from seb_appliance.tasks import in_slices
 
 
 class TopicChanges(changes_of(TopicSettings, constrained=False)):  # type: ignore[misc]
-    """Settings to change; null goes back to the appliance's default, an absent one stays."""
+    """Settings to change: null restores the appliance's default, an absent setting does not
+    change."""
 
 
 class ForkWanted(msgspec.Struct, forbid_unknown_fields=True):
-    """The topic to fork, and the offset from which on the fork goes its own way; null: the log
-    end."""
+    """The topic to fork, and the first offset that is not shared; null: the log end."""
 
     topic: str
     offset: Whole | None = None
 
 
 class NewTopic(TopicSettings, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Settings of a topic to be made (null: the appliance's default). With `fork_of` it shares the
-    records of another, and its settings, if none is given here."""
+    """Settings of a topic to create (null: the appliance's default). With `fork_of`, the topic
+    shares the records of another topic, and gets its settings if none are given here."""
 
     fork_of: ForkWanted | None = None
 
 
 class Trim(msgspec.Struct, forbid_unknown_fields=True):
-    """`before`: the log start offset to be; records below it go."""
+    """`before`: the new log start offset. Records below it are removed."""
 
     before: Whole
 
@@ -74,11 +74,11 @@ class SettingsOut(TopicSettings, frozen=True, omit_defaults=False):
 
 
 class TopicOut(msgspec.Struct):
-    """A topic. `settings` as they were set (null: the appliance's default); `effective_settings`
-    with the defaults filled in. `log_end_offset` is the offset that the next record gets. Of a
-    fork, `fork_of` names its parent, which may be deleted, and where it left it; `size_bytes` are
-    its own. `forks`: how many there are of the topic. `closed`: it is a stream that was closed and
-    takes no records."""
+    """A topic. `settings`: as they were set (null: the appliance's default). `effective_settings`:
+    with the defaults filled in. `log_end_offset`: the offset of the next record. `fork_of`: for a
+    fork, its parent (which may be deleted) and the first offset that is not shared; `size_bytes`
+    does not include shared records. `forks`: the number of forks of this topic. `closed`: the topic
+    is a closed stream and accepts no records."""
 
     topic: str
     topic_id: int
@@ -191,7 +191,7 @@ async def get_topic(ctx: RequestContext) -> object:
     "/v1/topics/{topic}",
     "changeTopic",
     tag="Topics",
-    summary="Change the settings that are named; null goes back to the default",
+    summary="Change the named settings; null restores the default",
     body=json_body(TopicChanges, {"linger_ms": 250}),
     replies={200: Reply(description="The topic as it is now", content=_TOPIC_REPLY)},
     errors=(*WRITE_ERRORS, TopicNotFoundError),
@@ -211,8 +211,8 @@ async def change_topic(ctx: RequestContext) -> object:
     "deleteTopic",
     tag="Topics",
     summary="Delete a topic and its records",
-    description="A topic made anew under the name starts at offset 0 with another `topic_id`. "
-    "A fork may also be deleted with `manage` of a topic that it was forked from.",
+    description="A new topic with the same name starts at offset 0 and has another `topic_id`. "
+    "A fork can also be deleted with the grant `manage` on a topic that it was forked from.",
     replies=no_content("Deleted"),
     errors=(*REMOVAL_ERRORS, TopicNotFoundError),
     grant=lambda ctx: authorize_to_delete(ctx.broker, ctx.call.key, ctx.topic),
@@ -226,17 +226,19 @@ async def delete_topic(ctx: RequestContext) -> None:
     "/v1/topics/{topic}",
     "createTopic",
     tag="Topics",
-    summary="Create a topic, or check that it is there with these settings",
-    description="With `fork_of` the topic shares the records of another below an offset, "
-    "without a copy, and goes its own way from there. Besides `manage` of the new topic, "
-    "`manage` and `consume` of the other are needed. What is shared stays when the other is "
-    "trimmed or deleted; a deleted topic with forks answers 410 `topic_held`, and its name "
-    "stays taken until they are gone.",
+    summary="Create a topic, or check that it exists with these settings",
+    description="With `fork_of`, the topic shares the records of another topic below an offset, "
+    "without a copy; later records are its own. This needs `manage` on the new topic, and "
+    "`manage` and `consume` on the other one. Shared records stay when the other topic is "
+    "trimmed or deleted. A deleted topic with forks answers 410 `topic_held`; its name stays "
+    "reserved until the last fork is deleted.",
     body=json_body(NewTopic, {**_SETTINGS, "fork_of": {"topic": "orders.us", "offset": 12}}),
     body_required=False,
     replies={
         201: Reply(description="Created", content=_TOPIC_REPLY),
-        200: Reply(description="It was there, with these settings", content=_TOPIC_REPLY),
+        200: Reply(
+            description="The topic already exists with these settings", content=_TOPIC_REPLY
+        ),
     },
     errors=(
         *WRITE_ERRORS,
@@ -271,8 +273,8 @@ async def create_topic(ctx: RequestContext) -> object:
     "trimTopic",
     tag="Topics",
     summary="Remove the records below an offset",
-    description="The log start offset moves at once: whoever reads below it gets 410. The "
-    "bytes go later. Nothing changes when the log starts there already, or later.",
+    description="The log start offset moves immediately; reads below it get 410. The bytes are "
+    "removed later. Nothing changes if the log already starts there or later.",
     body=json_body(Trim, {"before": 1044}),
     replies={200: Reply(description="The topic as it is now", content=_TOPIC_REPLY)},
     errors=(*WRITE_ERRORS, TopicNotFoundError, OffsetOutOfRangeError),
@@ -289,9 +291,9 @@ async def trim_topic(ctx: RequestContext) -> object:
     "/v1/topics/{topic}/reopen",
     "reopenTopic",
     tag="Topics",
-    summary="Open a closed stream again: an admin key is needed",
-    description="The stream takes records again. Nothing changes when it is not closed. "
-    "Readers that saw its end do not come back by themselves.",
+    summary="Reopen a closed stream; needs an admin key",
+    description="The stream accepts records again. Nothing changes if it is not closed. Readers "
+    "that have seen the end of the stream do not return by themselves.",
     replies={200: Reply(description="The topic as it is now", content=_TOPIC_REPLY)},
     errors=(*WRITE_ERRORS, TopicNotFoundError),
     grant="admin",

@@ -45,7 +45,7 @@ class KeysQuestion(_Question, kw_only=True):
 
 
 class LatestQuestion(_Question, kw_only=True):
-    """The newest record of one record key: `key`, or `key_base64` for any bytes."""
+    """The record key to look up: `key`, or `key_base64` for any bytes."""
 
     key: str | None = None
     key_base64: str | None = None
@@ -81,10 +81,10 @@ def question(kind: type[T], query: dict[str, str]) -> T:
 def check_numbers(asked: KeysQuestion | HistoryQuestion) -> None:
     """Of a JSON body. Raises BadParameterError."""
     if not 1 <= asked.limit <= limits.KEYS_PER_PAGE_MAX:
-        raise BadParameterError(f"limit is from 1 to {limits.KEYS_PER_PAGE_MAX}.")
+        raise BadParameterError(f"limit must be from 1 to {limits.KEYS_PER_PAGE_MAX}.")
     before = getattr(asked, "before", None)
     if before is not None and not 0 <= before <= limits.OFFSET_MAX:
-        raise BadParameterError("before is an offset: 0 to 2^53-1.")
+        raise BadParameterError("before must be an offset (0 to 2^53-1).")
 
 
 def key_bytes(text: str | None, base64_text: str | None, name: str = "key") -> bytes:
@@ -92,7 +92,7 @@ def key_bytes(text: str | None, base64_text: str | None, name: str = "key") -> b
     key = optional_bytes(text, base64_text, name)
     if key is None:
         raise BadParameterError(
-            f"Name the record key: {name}=… (percent-encoded UTF-8), or {name}_base64=… for any "
+            f"Send the record key: {name}=… (percent-encoded UTF-8), or {name}_base64=… for any "
             "bytes."
         )
     return key
@@ -101,7 +101,7 @@ def key_bytes(text: str | None, base64_text: str | None, name: str = "key") -> b
 def optional_bytes(text: str | None, base64_text: str | None, name: str) -> bytes | None:
     """The bytes of `name` or `name_base64`; None when neither is given."""
     if text is not None and base64_text is not None:
-        raise BadParameterError(f"Give {name} or {name}_base64, not both.")
+        raise BadParameterError(f"Send {name} or {name}_base64, not both.")
     if base64_text is not None:
         try:
             given = base64.b64decode(base64_text, validate=True)
@@ -124,8 +124,8 @@ _decode: Final = msgspec.msgpack.Decoder(tuple[int, int, int]).decode
 
 
 class ViewOut(RecordsOut):
-    """As `RecordsOut`. `next_cursor` is null on the last page; then read on from `next_offset`, as
-    of which all pages are."""
+    """`RecordsOut` with a cursor. All pages show the topic as of `next_offset`. `next_cursor` is
+    null on the last page; then continue with a plain read from `next_offset`."""
 
     next_cursor: str | None
 
@@ -150,7 +150,9 @@ def place_of(cursor: str | None) -> ViewPlace | None:
     try:
         return ViewPlace(*_decode(base64.urlsafe_b64decode(f"{cursor}==".encode("ascii"))))
     except (binascii.Error, UnicodeEncodeError, msgspec.DecodeError, ValueError) as error:
-        raise BadParameterError("The cursor is not one that an answer gave.") from error
+        raise BadParameterError(
+            "The cursor is invalid: send the next_cursor of an earlier answer."
+        ) from error
 
 
 def cursor_of(place: ViewPlace | None) -> str | None:
@@ -193,9 +195,7 @@ async def read_view(broker: Broker, topic: str, call: Call, wanted: ReadRequest)
 def check_type(chosen: str) -> None:
     """Records that are chosen by their keys come one by one. Raises BadParameterError."""
     if chosen not in (JSON.decode(), NDJSON.decode(), CSV.decode()):
-        raise BadParameterError(
-            "Records chosen by their keys come as JSON, NDJSON or CSV, and in no other format."
-        )
+        raise BadParameterError("Reads by record key are available only as JSON, NDJSON and CSV.")
 
 
 def view_headers(page: ViewPage, headers: Headers) -> Headers:

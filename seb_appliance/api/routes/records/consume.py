@@ -176,8 +176,8 @@ async def _whole(
 ) -> RangeAnswer:
     if request.scope["http_version"] == "1.0":
         raise BadRequestError(
-            "An answer of any length comes in chunks, which HTTP/1.0 does not have: use HTTP/1.1, "
-            "or give max_records with JSON, NDJSON or CSV."
+            "An answer without max_records is chunked, which HTTP/1.0 does not support. Use "
+            "HTTP/1.1, or send max_records with JSON, NDJSON or CSV."
         )
     wanted, part = read_request(call), part_of(call)
     key = optional_bytes(call.query.get("key"), call.query.get("key_base64"), "key")
@@ -225,18 +225,19 @@ _LIVE: Final = Content(
     "consume",
     tag="Records",
     summary="Read records from an offset on",
-    description="With `wait`, a reader at the log end gets its answer when a record comes. "
-    "A batch answer is the stored bytes: its first and last batch may hold records outside "
-    "the range. As `text/event-stream` the records come from `offset` on, and then each one as "
-    "it is stored: `id` is its offset, `data` the record as in JSON; a comment comes at "
-    "least every 15 s. The stream ends behind `max_records` or before `until` (an offset), if "
-    "they are given, and with an `error` event that holds a problem document when it cannot "
-    "go on; `wait` and `max_bytes` are refused. `Seb-Next-Offset` is where it begins; "
-    "there is no `Seb-Log-End-Offset`. As NDJSON, CSV or an Arrow stream (which needs pyarrow "
-    "beside the appliance) all records up to the log end of now come, unless there is `until`, "
-    "`max_records` or, but for Arrow, `max_bytes`; an answer that cannot be finished is cut "
-    "within its chunked body. As CloudEvents, records that came as others get id, source and "
-    "type from offset and topic.",
+    description="With `wait`, a reader at the log end is answered when the next record is "
+    "stored. An answer in record batches has the stored bytes; its first and last batch may "
+    "hold records outside the range.\n\nAs `text/event-stream`, the answer is a live stream: "
+    "the records from `offset` on, then each new record. `id` is the offset, `data` the record "
+    "as in JSON. A comment is sent at least every 15 s. The stream ends after `max_records` or "
+    "before `until` (an offset), if given. If it cannot continue, it ends with an `error` event "
+    "that has a problem document. `wait` and `max_bytes` are refused. `Seb-Next-Offset` is the "
+    "offset where the stream begins; there is no `Seb-Log-End-Offset`.\n\nAs NDJSON, CSV or an "
+    "Arrow stream (which needs pyarrow on the appliance), the answer has all records up to the "
+    "log end at the time of the request, unless `until`, `max_records` or `max_bytes` (not for "
+    "Arrow) limits it. If the appliance cannot finish such an answer, it closes the connection "
+    "inside the chunked body.\n\nAs CloudEvents, records that were not stored as CloudEvents "
+    "get id, source and type from their topic and offset.",
     parameters=CONSUME_OR_FOLLOW,
     replies={
         200: Reply(
@@ -326,12 +327,12 @@ async def consume(ctx: RequestContext) -> object:
                 **TOPIC_ID,
                 "Seb-Offset": "Raw: its offset.",
                 "Seb-Timestamp": "Raw: its timestamp.",
-                "Seb-Key": "Raw: its record key, percent-encoded.",
+                "Seb-Key": "Raw: the record key, percent-encoded.",
                 "Seb-Tombstone": "Raw: `true` for a null value.",
                 "ETag": "Raw: for If-None-Match.",
             },
         ),
-        304: Reply(description="Raw: the client has it already (If-None-Match)"),
+        304: Reply(description="Raw: the client already has this value (If-None-Match)"),
     },
     errors=(*READ_ERRORS, RecordNotFoundError),
     grant="consume",
@@ -339,7 +340,9 @@ async def consume(ctx: RequestContext) -> object:
 async def consume_one(ctx: RequestContext) -> object:
     place = parameters.position(ctx.path["offset"], "offset")
     if place.offset is None and place.last is None:
-        raise BadParameterError("A record is named by its offset, or -N: the N-th from the end.")
+        raise BadParameterError(
+            "The path must end with an offset, or with -N for the N-th record from the end."
+        )
     chosen = negotiate(ctx.call.headers.get(b"accept"), _ONE)
     shape = value_shape(ctx.call.query)
     result = await read_one(ctx.broker, ctx.topic, place)

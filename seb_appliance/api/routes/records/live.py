@@ -161,8 +161,8 @@ class LiveAnswer(Generic[L]):
             except TimeoutError:
                 self._broker.followers.cut += 1
                 raise FollowerTooSlowError(
-                    f"Nothing was taken for {limits.FOLLOWER_STALLED_S_MAX} s; follow again with "
-                    "Last-Event-ID."
+                    f"The client received nothing for {limits.FOLLOWER_STALLED_S_MAX} s. Connect "
+                    "again with Last-Event-ID."
                 ) from None
 
     def _told(self, scope: Scope, error: SebError) -> bytes:
@@ -203,7 +203,7 @@ def live_request(call: Call, shape: ValueShape) -> LiveRequest:
     """What a follower asks for. `Last-Event-ID` wins over `offset`. Raises BadParameterError."""
     for name in _NOT_LIVE:
         if name in call.query:
-            raise BadParameterError(f"{name} has no meaning in a live stream, which never ends.")
+            raise BadParameterError(f"{name} cannot be used with a live stream.")
     most = call.query.get("max_records")
     return LiveRequest(
         _start(call),
@@ -229,7 +229,7 @@ def _start(call: Call) -> From:
 def _until(text: str) -> int:
     place = parameters.end_position(text, "until")
     if place.offset is None:
-        raise BadParameterError("until is an offset in a live stream.")
+        raise BadParameterError("In a live stream, until must be an offset.")
     return place.offset
 
 

@@ -58,7 +58,7 @@ class LiveOfMany(LiveAnswer[FollowerOfMany]):
         """Raises BadParameterError, ForbiddenError."""
         super().__init__(broker, call)
         for name in PAGE_QUERY & call.query.keys():
-            raise BadParameterError(f"{name} has no meaning in a live stream; ask for format=json.")
+            raise BadParameterError(f"{name} cannot be used with a live stream; use format=json.")
         self._wanted = many_request(call)
         self._left = self._wanted.most
         self._place: dict[int, int] = {}
@@ -217,41 +217,46 @@ _PAGE: Final = Content(
     "readMany",
     tag="Records",
     summary="Read many topics at once, or follow them in one live stream",
-    description="As JSON, one page: records of topics in turn, `cursor` to go on with, and "
-    "with `wait` a long poll for all of them. With `group` it begins where the group has "
-    "committed, and `commit` is the body of the commit to send once the records are dealt "
-    "with.\n\nAs a live stream, each event is a record, with its topic. The `id` is the "
-    "stream's place in all of its topics: Last-Event-ID (or `cursor`) goes on exactly behind "
-    "it in each. Records of one topic come in order; between topics there is no order. "
-    "Topics that are made meanwhile join from their first record; so do those that the API "
-    "key may read only later. Topics that it may not read are left out. At most "
-    f"{limits.FOLLOWED_TOPICS_MAX} topics; the fewer, the shorter the ids. A follower that "
-    f"takes nothing for {limits.FOLLOWER_STALLED_S_MAX} s is told so and cut.",
+    description="As JSON, the answer is one page: records of the topics in turn, and a `cursor` "
+    "to continue with. `wait` makes it a long poll on all topics. With `group`, the read begins "
+    "at the group's committed offsets, and `commit` is the body of the commit to send after you "
+    "have processed the records.\n\nAs a live stream, each event is a record with its topic. "
+    "The `id` is the position of the stream in all of its topics; with Last-Event-ID (or "
+    "`cursor`) a new stream continues exactly after it. Records of one topic are in order; "
+    "there is no order between topics. Topics that are created later join with their first "
+    "record, and so do topics that the API key is allowed to read later. Topics that it may not "
+    f"read are left out. At most {limits.FOLLOWED_TOPICS_MAX} topics; ids are shorter with fewer "
+    f"topics. A follower that receives nothing for {limits.FOLLOWER_STALLED_S_MAX} s gets an "
+    "error event and is disconnected.",
     parameters=[
-        query("topics", "Patterns, with commas between them.", "orders.*,iot.**"),
+        query("topics", "Patterns of topic names, separated by commas.", "orders.*,iot.**"),
         query(
             "offset",
-            "Where topics begin that the cursor does not know, if there is none.",
+            "Where to begin if there is no cursor.",
             type="string",
             enum=list(STARTS),
             default="earliest",
         ),
         query(
             "cursor",
-            "Of a page, or the id of an event; Last-Event-ID goes before it.",
+            "The `cursor` of a page, or the id of an event. Last-Event-ID takes precedence.",
             "3-18.7-1044",
         ),
         header("Last-Event-ID", "The id of the last event that was received."),
         query(
             "max_records",
-            "Of a page (1,000 when it is not given); the stream ends behind so many.",
+            "Largest number of records: of a page (default 1,000), or of the whole stream.",
             type="integer",
             minimum=1,
         ),
-        query("max_bytes", "Of a page, about; at least one record comes. 1MiB.", "64KiB"),
-        query("wait", "Of a page: how long it may wait for a first record.", "30s"),
-        query("group", "Of a page: begin where this group has committed.", "lake"),
-        query("ticket", "Instead of an API key: see POST /v1/tickets."),
+        query(
+            "max_bytes",
+            "Approximate size of a page; default 1MiB. It has at least one record if there is one.",
+            "64KiB",
+        ),
+        query("wait", "For a page: how long to wait for the first record.", "30s"),
+        query("group", "For a page: begin at the committed offsets of this group.", "lake"),
+        query("ticket", "A ticket from POST /v1/tickets, instead of an API key."),
         VALUES,
         format_of(FORMATS),
     ],

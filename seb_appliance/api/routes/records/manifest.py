@@ -27,8 +27,8 @@ from seb_appliance.errors import (
 
 
 class SectionOut(msgspec.Struct):
-    """Record batches back to back: `length` bytes from byte `at` of the object. It answers for the
-    offsets from base to last, both inclusive, though some may have no record."""
+    """Consecutive record batches: `length` bytes from byte `at` of the object. It covers the
+    offsets from base to last, both inclusive; some of them may have no record."""
 
     base_offset: int
     last_offset: int
@@ -38,7 +38,7 @@ class SectionOut(msgspec.Struct):
 
 
 class SegmentOut(msgspec.Struct):
-    """An object in the bucket. `url` null: read these offsets through the API."""
+    """An object in the bucket. If `url` is null, read these offsets through the API."""
 
     base_offset: int
     last_offset: int
@@ -48,8 +48,9 @@ class SegmentOut(msgspec.Struct):
 
 
 class ManifestOut(msgspec.Struct):
-    """Segments of the offsets up to `next_offset`, from which the next question goes on. What none
-    of them covers is read through the API; from `segments_end_offset` on that is everything."""
+    """The segments that hold offsets below `next_offset`; continue there with the next request.
+    Read offsets that no segment covers through the API; no segment covers offsets from
+    `segments_end_offset` on."""
 
     topic: str
     topic_id: int
@@ -114,17 +115,17 @@ _MANIFEST: Final = {
     "getManifest",
     tag="Topics",
     summary="Which segments in the bucket hold a range of a topic",
-    description="For readers that GET segments themselves, many at a time. Only segments are "
-    "named: journal entries and packed objects hold other topics' records, too. What no "
-    "segment covers is read through the API. A bucket that is a directory has no URLs, and an "
-    "API key with a quota on bytes out gets none. A URL that is refused has expired, or the "
-    "tidier has replaced the segment: ask again.",
+    description="For readers that GET segments from the bucket in parallel. Only segments are "
+    "listed, because journal entries and packed objects also hold records of other topics. Read "
+    "offsets that no segment covers through the API. There are no URLs if the bucket is a "
+    "directory or the API key has a quota on bytes out. If the store refuses a URL, it has "
+    "expired or the tidier has replaced the segment: request the manifest again.",
     parameters=[
-        query("offset", "Where to begin, as for reading records.", "0", type="string"),
+        query("offset", "Where to begin, as in a read of records.", "0", type="string"),
         query("until", "Exclusive end: an offset or `@time`.", "655360"),
         query(
             "presign",
-            "Give URLs that are good for so long, 1h and `garbage_grace` at most.",
+            "Include URLs that are valid for this time, at most 1h and at most `garbage_grace`.",
             "15m",
         ),
     ],

@@ -46,7 +46,7 @@ _NOWHERE: Final = "0-0"  # no topic has the id 0
 
 
 class FollowedRecordOut(RecordOut, kw_only=True):
-    """A record of a stream of many topics."""
+    """A record with its topic, in a read of many topics."""
 
     topic: str
 
@@ -67,14 +67,17 @@ def patterns_of(text: str) -> Patterns:
     """Of `orders.*,iot.**`. Raises BadParameterError."""
     patterns = text.split(",")
     if len(patterns) > limits.PATTERNS_PER_FOLLOWER_MAX:
-        raise BadParameterError(f"At most {limits.PATTERNS_PER_FOLLOWER_MAX} patterns are taken.")
+        raise BadParameterError(f"At most {limits.PATTERNS_PER_FOLLOWER_MAX} patterns are allowed.")
     return Patterns(map(check_pattern, patterns))
 
 
 def many_request(call: Call) -> ManyRequest:
     """Raises BadParameterError."""
     if "topics" not in call.query:
-        raise BadParameterError("topics is missing: patterns with commas, as in orders.*,iot.**.")
+        raise BadParameterError(
+            "The parameter topics is missing: send patterns separated by commas, such as "
+            "orders.*,iot.**."
+        )
     start = parameters.choice(call.query.get("offset", "earliest"), "offset", STARTS)
     most = call.query.get("max_records")
     last = call.headers.get(b"last-event-id", b"").decode("latin-1")
@@ -95,7 +98,9 @@ def place_of(cursor: str) -> dict[int, int]:
     if not cursor:
         return {}
     if not _CURSOR.fullmatch(cursor):
-        raise BadParameterError("The cursor is not the id of an event of such a stream.")
+        raise BadParameterError(
+            "The cursor is invalid: send the cursor of an earlier answer, or the id of an event."
+        )
     pairs = (part.split("-") for part in cursor.split("."))
     return {int(topic_id): int(offset) for topic_id, offset in pairs}
 
@@ -132,8 +137,8 @@ _RECORDS: Final = b'{"records":[],'
 
 
 class ToCommit(msgspec.Struct):
-    """The body of a commit (`PUT /v1/groups/{group}/offsets`) once these records are dealt with.
-    `expected`: where the group stood when they were read, null for nowhere."""
+    """The body of the commit (`PUT /v1/groups/{group}/offsets`) to send after you have processed
+    the records. `expected`: the group's offsets at the time of the read, null for none."""
 
     offsets: dict[str, int]
     expected: dict[str, int | None]
@@ -141,7 +146,8 @@ class ToCommit(msgspec.Struct):
 
 
 class ManyRecordsOut(msgspec.Struct):
-    """One read over many topics. `commit` is null without `group`, or when there is nothing."""
+    """One page of records of many topics. `commit` is null without `group`, and if there is nothing
+    to commit."""
 
     records: list[FollowedRecordOut]
     cursor: str

@@ -60,8 +60,8 @@ REPLAYED: Final = (b"idempotency-replayed", b"true")
 
 
 class Produced(msgspec.Struct):
-    """The answer to an append: offsets are `offset` to `last_offset`, both inclusive. All that is
-    null was stored by a seq of the producer that is too long ago to be remembered."""
+    """The answer to an append. The records have the offsets from `offset` to `last_offset`, both
+    inclusive. Members are null for a producer's repeated seq that is too old to be remembered."""
 
     topic: str
     topic_id: int
@@ -80,7 +80,7 @@ def timeout_ms(headers: dict[bytes, bytes]) -> int | None:
         given.decode("latin-1"), "Seb-Timeout", largest=limits.ACK_TIMEOUT_MS_DEFAULT
     )
     if timeout == 0:
-        raise BadParameterError("Seb-Timeout is at least 1ms.")
+        raise BadParameterError("Seb-Timeout must be at least 1ms.")
     return timeout
 
 
@@ -134,12 +134,12 @@ _CURLS: Final = Content(
     "produce",
     tag="Records",
     summary="Append records",
-    description="All records of a request get consecutive offsets, or none is stored. 201 "
-    "means that the bucket has them. 504 `outcome_unknown` means that they may be stored yet: "
-    "with an Idempotency-Key, or as an idempotent producer, send the same again until it is "
-    "answered. CloudEvents 1.0 are stored with their data as the value and their attributes as "
-    "headers `ce_…`; in binary mode any Content-Type goes. The same `source` and `id` with the "
-    "same content are stored once, as under an Idempotency-Key.",
+    description="All records of a request get consecutive offsets, or none is stored. 201 means "
+    "that the bucket has them. 504 `outcome_unknown` means that they may be stored already or "
+    "later: with an Idempotency-Key, or as an idempotent producer, send the same request again "
+    "until it succeeds. CloudEvents 1.0 are stored with their data as the value and their "
+    "attributes as record headers `ce_…`; in binary mode every Content-Type is accepted. An "
+    "event with the same `source`, `id` and content is stored once, as with an Idempotency-Key.",
     parameters=PRODUCE,
     body={
         "application/octet-stream": _ONE_RECORD,
@@ -161,12 +161,13 @@ _CURLS: Final = Content(
             headers={
                 **DURABILITY_HEADER,
                 **REPLAYED_HEADER,
-                "Server-Timing": "Milliseconds in the window, and of the bucket's PUT.",
+                "Server-Timing": "Milliseconds that the append waited in the window, and that "
+                "the bucket's PUT took.",
             },
         ),
         200: Reply(
-            description="A producer's seq that was stored before, with its offsets; they are "
-            "null when five later ones have been stored since",
+            description="The producer's seq was stored before. The offsets are null if five "
+            "later seqs have been stored since",
             content=json_body(Produced, PRODUCED),
             headers=DURABILITY_HEADER,
         ),

@@ -93,7 +93,7 @@ class RangeAnswer:
             result, self._result = self._result, None
             await within_quota(scope, self._is_over)
             if self._broker.stopping:
-                raise ShuttingDownError("The appliance is stopping; read on in a moment.")
+                raise ShuttingDownError("The appliance is stopping; continue the read in a moment.")
             look_again(scope)
             self._result = await self._follow(result)
             if self._result is not None:

@@ -87,7 +87,9 @@ def answer_type(call: Call, formats: Mapping[str, str] = ALL_FORMATS) -> str:
     else:
         chosen = formats[parameters.choice(named, "format", tuple(formats))]
     if chosen in (FORMATS["batch"], FORMATS["cloudevents"]) and "values" in call.query:
-        raise BadParameterError(f"values shapes records as JSON; {chosen} has a shape of its own.")
+        raise BadParameterError(
+            f"The parameter values applies only to JSON formats, not to {chosen}."
+        )
     if chosen in _REGISTERED:
         answer_format(chosen).check()
     return chosen

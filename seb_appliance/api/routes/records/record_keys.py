@@ -72,8 +72,8 @@ _ONE: Final = (JSON.decode(), RAW.decode())
 
 
 class KeyOut(msgspec.Struct):
-    """A record key and its newest record. `key` is null, and `key_base64` stands beside it, where
-    the bytes are no UTF-8."""
+    """A record key and its newest record. If the key is not UTF-8, `key` is null and `key_base64`
+    has the bytes."""
 
     key: str | None
     offset: int
@@ -82,8 +82,8 @@ class KeyOut(msgspec.Struct):
 
 
 class KeysOut(msgspec.Struct):
-    """Record keys as bytes in their order. Ask for the next page with `after` (or `after_base64`)
-    = `next_after` (or `next_after_base64`); both are null at the end."""
+    """Record keys in the order of their bytes. Send `next_after` as `after` (or `next_after_base64`
+    as `after_base64`) to get the next page; both are null on the last page."""
 
     topic: str
     topic_id: int
@@ -94,7 +94,7 @@ class KeysOut(msgspec.Struct):
 
 
 class LatestOut(msgspec.Struct):
-    """True as of `indexed_offset`: records from there on were not looked at."""
+    """Correct up to `indexed_offset`: later records are not indexed yet."""
 
     topic: str
     topic_id: int
@@ -103,8 +103,8 @@ class LatestOut(msgspec.Struct):
 
 
 class HistoryOut(msgspec.Struct):
-    """Newest first, tombstones too. Ask for the next page with `before` = `next_before`; null at
-    the end."""
+    """Newest first, including tombstones. Send `next_before` as `before` to get the next page; null
+    on the last page."""
 
     topic: str
     topic_id: int
@@ -200,10 +200,10 @@ _LIMIT: Final = query(
     default=limits.KEYS_PER_PAGE_DEFAULT,
 )
 _KEYS: Final[list[Json]] = [
-    query("prefix", "Only record keys that begin so.", "customer-"),
-    query("prefix_base64", "As prefix, for any bytes."),
-    query("after", "Only record keys behind this one: `next_after` of the page before."),
-    query("after_base64", "As after, for any bytes."),
+    query("prefix", "Only record keys with this prefix.", "customer-"),
+    query("prefix_base64", "Like `prefix`, as base64, for any bytes."),
+    query("after", "Only record keys after this one: `next_after` of the previous page."),
+    query("after_base64", "Like `after`, as base64, for any bytes."),
     _LIMIT,
     _FRESH,
 ]
@@ -212,15 +212,17 @@ _HISTORY: Final[list[Json]] = [
     *_LATEST,
     query(
         "before",
-        "Only records below this offset: `next_before` of the page before.",
+        "Only records below this offset: `next_before` of the previous page.",
         type="integer",
         minimum=0,
         maximum=limits.OFFSET_MAX,
     ),
     _LIMIT,
 ]
-_TRUE_UP_TO: Final = "The answer is true up to `indexed_offset` (exclusive)."
-_INDEXED: Final = {"Seb-Indexed-Offset": "Up to which offset (exclusive) the answer is true."}
+_TRUE_UP_TO: Final = "The answer takes into account the records below `indexed_offset`."
+_INDEXED: Final = {
+    "Seb-Indexed-Offset": "The answer takes into account the records below this offset."
+}
 _KEYS_REPLY: Final = json_reply(
     KeysOut,
     {
@@ -251,7 +253,7 @@ _LATEST_REPLY: Final = {
         },
         headers=_INDEXED,
     ),
-    304: Reply(description="Raw: the client has it already (If-None-Match)"),
+    304: Reply(description="Raw: the client already has this value (If-None-Match)"),
 }
 _HISTORY_REPLY: Final = json_reply(
     HistoryOut,
@@ -313,7 +315,7 @@ _QUESTIONS: Final = [
         "/v1/topics/{topic}/keys",
         ("listRecordKeys", "findRecordKeys"),
         "List record keys",
-        "As bytes in their order; those whose newest record is a tombstone are left "
+        "In the order of their bytes. Record keys whose newest record is a tombstone are left "
         f"out. {_TRUE_UP_TO}",
         _KEYS,
         json_body(KeysQuestion, {"prefix": "customer-"}),
@@ -325,8 +327,8 @@ _QUESTIONS: Final = [
         "/v1/topics/{topic}/keys/latest",
         ("getLatestOfRecordKey", "findLatestOfRecordKey"),
         "Read the newest record of a record key",
-        "404 when there is none, or when it is a tombstone. As JSON, or its raw value "
-        f"with `Accept: application/octet-stream`. {_TRUE_UP_TO}",
+        "404 if there is no record, or if it is a tombstone. The answer is JSON, or the raw "
+        f"value with `Accept: application/octet-stream`. {_TRUE_UP_TO}",
         _LATEST,
         json_body(LatestQuestion, {"key": "customer-7"}),
         _latest,
@@ -337,7 +339,7 @@ _QUESTIONS: Final = [
         "/v1/topics/{topic}/keys/history",
         ("getHistoryOfRecordKey", "findHistoryOfRecordKey"),
         "Read the records of a record key, newest first",
-        "Every one that is still stored, tombstones too. The topic needs `key_index` "
+        "Every record that is still stored, including tombstones. The topic needs `key_index` "
         f"`history`. {_TRUE_UP_TO}",
         _HISTORY,
         json_body(HistoryQuestion, {"key": "customer-7"}),
@@ -354,8 +356,8 @@ _QUESTIONS: Final = [
     "deleteRecordKey",
     tag="Record keys",
     summary="Append a tombstone for a record key",
-    description="A record with this record key and a null value, stored and acknowledged as "
-    "any other. The grant is `produce`.",
+    description="A tombstone is a record with this record key and a null value. It is stored and "
+    "acknowledged like any other record. Needs the grant `produce`.",
     parameters=[
         *RECORD_KEY,
         *SAFE_APPEND,

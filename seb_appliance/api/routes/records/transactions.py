@@ -58,7 +58,7 @@ from seb_appliance.formats.numbers import Whole
 
 
 class NewCommit(msgspec.Struct, forbid_unknown_fields=True):
-    """As the body of a commit, and the group. Every offset must go forward."""
+    """The body of a commit, with the group. Every offset must move forward."""
 
     group: str
     offsets: Annotated[
@@ -71,7 +71,7 @@ class NewCommit(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class NewTransaction(msgspec.Struct, forbid_unknown_fields=True):
-    """Records by topic, and what a group has read. At least one of the two is there."""
+    """Records by topic, and the commit of a group. At least one of the two is required."""
 
     produce: Annotated[
         dict[str, list[Record]], msgspec.Meta(max_length=limits.TRANSACTION_TOPICS_MAX)
@@ -145,7 +145,7 @@ class CommittedOut(msgspec.Struct):
 
 
 class TransactionOut(msgspec.Struct):
-    """What was stored, by topic; `committed` is null when nothing was asked to be."""
+    """What was stored, by topic. `committed` is null if the request had no commit."""
 
     produced: dict[str, ProducedInTopic]
     committed: CommittedOut | None
@@ -191,11 +191,12 @@ def _answer(done: Transacted, transaction: Transaction) -> Answer:
     "/v1/transactions",
     "transact",
     tag="Records",
-    summary="Append to several topics and commit a group's offsets, whole or not at all",
-    description="Everything lies in one entry of the journal, or nothing is stored. Every "
-    "offset of the commit must go forward (409 `commit_backward`): so a step that reads, works "
-    "and writes can be sent again blindly and happens once. The API key needs `produce` on "
-    "each topic written to, and `consume` on each topic and group committed.",
+    summary="Append to several topics and commit a group's offsets, all or nothing",
+    description="Everything is stored in one journal entry, or nothing is stored. Every offset "
+    "of the commit must move forward, otherwise 409 `commit_backward`. Therefore a program that "
+    "reads, processes and writes can send the same transaction again, and it takes effect once. "
+    "The API key needs `produce` on each topic of `produce`, and `consume` on each topic of "
+    "`commit` and on the group.",
     parameters=[IDEMPOTENCY_KEY, TIMEOUT, CONTENT_ENCODING],
     body=json_body(
         NewTransaction,

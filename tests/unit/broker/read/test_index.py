@@ -216,7 +216,7 @@ async def test_a_page_that_is_gone_is_damage_and_no_end_of_the_log(
     pages = "index_pages WHERE topic_id = 1"
     with closing(sqlite3.connect(tmp_path / "state.sqlite")) as connection:
         rows = connection.execute(f"SELECT * FROM {pages}").fetchall()
-        for found, why in (([], "a hole"), ([(*rows[0][:-1], b"cut")], "no rows"), (rows, None)):
+        for found, why in (([], "a hole"), ([(*rows[0][:-1], b"cut")], "index rows"), (rows, None)):
             connection.execute(f"DELETE FROM {pages}")
             connection.executemany("INSERT INTO index_pages VALUES (?, ?, ?, ?, ?, ?)", found)
             connection.commit()

@@ -37,7 +37,7 @@ async def test_a_view_ends_when_it_was_idle_and_lives_while_it_is_used(
         views.go_on(1, 10)
     assert not views.ended(1)
     await clock.advance(limits.KEY_VIEW_IDLE_S)
-    with pytest.raises(BadParameterError, match="a view that has ended"):
+    with pytest.raises(BadParameterError, match="view of this cursor has ended"):
         views.go_on(1, 10)
     assert views.ended(1)
     assert not views.ended(1)  # it is reported once

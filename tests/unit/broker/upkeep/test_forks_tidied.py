@@ -153,11 +153,11 @@ async def test_a_compaction_of_what_was_forked_meanwhile_is_refused(place: Place
     assert job.compactions
     made = await place.tidier._rewriter.rewrite(job)
     await place.broker.topics.fork("fork", "base", 10)
-    with pytest.raises(SwitchRefusedError, match="forked meanwhile"):
+    with pytest.raises(SwitchRefusedError, match="forked in the meantime"):
         await place.broker.tidying.switch(job, made)
     assert len(await place.records("fork")) == 10
     await place.broker.topics.delete("base")
-    with pytest.raises(SwitchRefusedError, match="only forks are left"):
+    with pytest.raises(SwitchRefusedError, match="only its forks are left"):
         await place.broker.tidying.switch(job, made)
     assert len(await place.records("fork")) == 10
 

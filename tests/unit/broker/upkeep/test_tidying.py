@@ -41,7 +41,7 @@ async def test_a_switch_is_refused_once_its_entries_were_tidied(place: Place) ->
     (job, made), (_, again) = await rewritten(place), await rewritten(place)
     await place.broker.tidying.switch(job, made)
     assert place.broker.tidying.untidied.entries[0][0] > job.entries[-1].seq
-    with pytest.raises(SwitchRefusedError, match="tidied meanwhile"):
+    with pytest.raises(SwitchRefusedError, match="merged in the meantime"):
         await place.broker.tidying.switch(job, again)
     with pytest.raises(SwitchRefusedError, match="was active before"):
         await place.broker.tidying.switch(job, made)
