@@ -294,6 +294,33 @@ async def test_an_upgrade_that_is_offered_is_not_taken(seb, caplog):
     assert not caplog.records
 
 
+UPGRADE = (b"Connection: Upgrade, HTTP2-Settings", b"Upgrade: h2c", b"HTTP2-Settings: x")
+
+
+@pytest.mark.parametrize("piece_bytes", [1, 7, 10_000])
+@pytest.mark.parametrize(
+    ("framing", "body"),
+    [
+        (b"Content-Length: 5", b"hello"),
+        (b"Transfer-Encoding: chunked", b"2\r\nhe\r\n3\r\nllo\r\n0\r\n\r\n"),
+    ],
+)
+async def test_a_request_that_offers_an_upgrade_keeps_its_body(seb, framing, body, piece_bytes):
+    """As Java's HTTP client and `curl --http2` do over plain HTTP."""
+    connection = await RawConnection.open(seb.port)
+    offering = produce_head(seb, *UPGRADE, framing) + body
+    data = offering + GET + b"\r\n".join([*UPGRADE, b"", b""]) + offering + GET + b"\r\n"
+    for start in range(0, len(data), piece_bytes):
+        await connection.send(data[start : start + piece_bytes])
+    answers = [await connection.answer() for _ in range(4)]
+    assert [answer.status for answer in answers] == [201, 200, 201, 200]
+    await connection.close()
+    for answer in (answers[0], answers[2]):
+        at = answer.problem["offset"]
+        read = await seb.client.get(f"/v1/topics/raw/records?offset={at}&until={at + 1}")
+        assert [record["value"] for record in read.json()["records"]] == ["hello"]
+
+
 async def test_http_1_0_needs_no_host(seb):
     answer = await exchange(seb.port, b"GET /healthz HTTP/1.0\r\n\r\n")
     assert answer.status == 200

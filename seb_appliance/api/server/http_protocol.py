@@ -145,6 +145,7 @@ def make_room(connections: Iterable[Holding]) -> None:
 
 _BYTES_PER_HEADER: Final = 4  # colon, space, line end: an empty header is not free
 _LENGTH_DIGITS_MAX: Final = 20
+_FRAMING: Final = (b"content-length", b"transfer-encoding")
 _ALLOWED_S: Final = {"headers": limits.HTTP_HEADERS_S_MAX, "body": limits.HTTP_BODY_S_MAX}
 
 
@@ -171,6 +172,7 @@ class SebHttpProtocol(HttpToolsProtocol):
         self._partial_bytes = 0  # received while in the headers
         self._refusal: SebError | None = None
         self._refused = False
+        self._reads_on = False  # in a head that was dealt with: see _parse
         self._deadline: asyncio.TimerHandle | None = None
         self._waits_since_s = 0.0  # for what the deadline is for
         self._body_bytes = 0  # since the last check of the rate
@@ -198,10 +200,10 @@ class SebHttpProtocol(HttpToolsProtocol):
             return
         self._unset_keepalive_if_required()
         was_in_headers = self._phase == "headers"
+        rest = data
         try:
-            self.parser.feed_data(data)
-        except httptools.HttpParserUpgrade:
-            pass  # offered, not demanded: the request is answered over HTTP/1.1
+            while rest:
+                rest = self._parse(rest)
         except httptools.HttpParserError:
             self._refuse(self._refusal or BadRequestError("This is not valid HTTP/1.1."))
             return
@@ -214,6 +216,23 @@ class SebHttpProtocol(HttpToolsProtocol):
             self._body_bytes += len(data)
         if self._phase and self._deadline is None:
             self._arm()
+
+    def _parse(self, data: bytes) -> bytes:
+        """What is still to be parsed. An upgrade is offered, not demanded: the request is answered
+        over HTTP/1.1. But this parser takes all that follows, also the body, for the protocol that
+        is offered, so another one reads it. Raises httptools.HttpParserError."""
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserUpgrade as offered:
+            if self.parser.get_method() == b"CONNECT":
+                return b""
+            framing = [one for one in self.headers if one[0] in _FRAMING]
+            self.parser = httptools.HttpRequestParser(self)
+            self._reads_on = True  # its head was dealt with
+            lines = [b"%b: %b\r\n" % one for one in framing]
+            self.parser.feed_data(b"POST / HTTP/1.1\r\n%b\r\n" % b"".join(lines))
+            return data[offered.args[0] :]
+        return b""
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._disarm()
@@ -232,20 +251,29 @@ class SebHttpProtocol(HttpToolsProtocol):
     # --- what the parser says ---
 
     def on_message_begin(self) -> None:
+        if self._reads_on:
+            return
         super().on_message_begin()
         self._phase = "headers"
         self._header_bytes = 0
         self._partial_bytes = 0
 
     def on_url(self, url: bytes) -> None:
+        if self._reads_on:
+            return
         super().on_url(url)
         self._count(len(url))
 
     def on_header(self, name: bytes, value: bytes) -> None:
+        if self._reads_on:
+            return
         super().on_header(name, value)
         self._count(len(name) + len(value) + _BYTES_PER_HEADER)
 
     def on_headers_complete(self) -> None:
+        if self._reads_on:
+            self._reads_on = False
+            return
         self._disarm()
         version = self.parser.get_http_version()
         if version not in ("1.0", "1.1"):
@@ -266,6 +294,8 @@ class SebHttpProtocol(HttpToolsProtocol):
         self._phase = "body"
 
     def on_message_complete(self) -> None:
+        if self.parser.should_upgrade() and self.parser.get_method() != b"CONNECT":
+            return  # not yet: _parse reads on
         self._phase = ""
         self._disarm()
         super().on_message_complete()
