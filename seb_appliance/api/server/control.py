@@ -8,7 +8,7 @@ have at most 64 KiB.
 
 Commands: `reset-key` makes a new admin key and puts it into `<data>/admin.key`; the answer names
 the file (`path`), never the key. Those for users of the admin page are in
-users_at_the_machine.py.
+ops/serve/control_users.py.
 """
 
 from __future__ import annotations

@@ -81,9 +81,9 @@ def import_(
     """Import topics of a Go broker's bucket with their offsets, or lines into one topic.
 
     Files in the appliance's own bucket become part of its log where they are; files of another
-    bucket are copied. No appliance may run meanwhile. Run the same command again to continue an
-    interrupted import. With --format ndjson, the lines of FILE (or stdin) are sent to a running
-    appliance.
+    bucket are copied. No appliance may run during the import. Run the same command again to
+    continue an interrupted import. With --format ndjson, the lines of FILE (or stdin) are sent to a
+    running appliance.
     """
     if kind == "ndjson":
         asked = {name: value for name, value in old.items() if name != "quiet_ms"}  # always there

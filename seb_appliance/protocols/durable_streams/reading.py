@@ -296,7 +296,7 @@ class LiveStream(LiveAnswer[Follower]):
         return b'event: control\ndata:{"streamNextOffset":"%b",%b}\n\n' % (token, more)
 
     async def _part(self, follower: Follower) -> Part:
-        """Made once for all who follow from the same offset."""
+        """Encoded once for all followers at the same offset."""
         recent = self._broker.followers.recent
         place = (follower.topic_id, self._shape, self._offset)
         found = recent.get(place) if self._told_end else None

@@ -341,7 +341,7 @@ def answer_error(request: Request[Any, Any, Any], exception: Exception) -> Respo
 
 
 def _of_streams(error: SebError) -> SebError:
-    """What makes a topic by its own route makes no stream."""
+    """Topics created by their own route are not streams."""
     if type(error) is not TopicNotFoundError or error.data.keys() != {"topic"}:
         return error
     topic = str(error.data["topic"])

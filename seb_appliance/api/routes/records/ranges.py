@@ -2,8 +2,8 @@
 limit.
 
 Such an answer goes to the log end as of its start (or to `until`). It is read, encoded and sent
-part by part, so it costs the memory of one part. It ends whole or is cut: a failure on the way
-breaks the chunked body off, so that no client takes half of a topic for all of it.
+part by part, so it costs the memory of one part. It is complete or visibly cut: after a failure the
+chunked body has no end, so that no client takes half of a topic for all of it.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class RangeAnswer:
         self._gone = True
 
     def _is_over(self) -> bool:
-        """There is nobody to send to, or no time."""
+        """The client has left, or the appliance is stopping."""
         return self._gone or self._broker.stopping
 
     async def _send(self, scope: Scope, send: Send, held: Reservation) -> None:
@@ -131,7 +131,8 @@ def _size_bytes(result: ReadResult) -> int:
 
 
 def part_of(call: Call) -> ReadRequest:
-    """What is read at a time: of a key with a quota, about a second of it."""
+    """How many bytes to read at a time: for a key with a quota, about what it may read in a
+    second."""
     per_second = call.key.quotas.bytes_out_per_second or PART.max_bytes
     return replace(PART, max_bytes=min(PART.max_bytes, per_second))
 
