@@ -33,8 +33,8 @@ CommitMode = Literal["after_batch", "by_hand"]
 
 
 class _Ahead(NamedTuple):
-    """A batch that waits to be handed out. `reader`: who read it. A topic that is made anew under
-    its name gets another one."""
+    """A batch that waits to be handed out. `reader`: who read it. A topic that is deleted and
+    created again gets another reader."""
 
     batch: RecordBatch
     reader: asyncio.Task[None]

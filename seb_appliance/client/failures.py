@@ -99,7 +99,7 @@ def no_answer(address: str, why: str) -> ApplianceError:
 
 
 def refusal(address: str, status: int, headers: Mapping[str, str], body: bytes) -> ApplianceError:
-    """What an answer that is no success says. `headers`: names in lower case."""
+    """The error of an unsuccessful answer. `headers`: names in lower case."""
     retry_after_s = _seconds(headers.get("retry-after", ""))
     problem = _problem(body)
     if "seb-version" not in headers or problem is None:

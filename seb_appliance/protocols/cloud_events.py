@@ -377,7 +377,7 @@ def _made_attributes(result: ReadResult, piece: BatchSlice, i: int) -> dict[str,
 
 
 def _guessed(value: bytes) -> str:
-    """The content type of a value that nobody gave one."""
+    """The content type of a value that was stored without one."""
     if _as_json(value) is not None:
         return "application/json"
     return "application/octet-stream" if text_of(value) is None else "text/plain; charset=utf-8"

@@ -19,8 +19,8 @@ NEWEST_REVISION: Final = "0012"
 _SCHEMA: Final = """
 -- A fork has `parent_id` and `fork_offset`: below that offset it reads the records of its parent.
 -- `deleted`: only its forks read its records. `held_offset`: neither the topic nor a fork of it
--- needs rows wholly below this offset (broker/topics/topic.py). `owner`: who created it, by the name
--- in the audit; "" if unknown. `settings`: JSON of the settings that were set.
+-- needs rows wholly below this offset (broker/topics/topic.py). `owner`: who created it, by the
+-- name in the audit; "" if unknown. `settings`: JSON of the settings that were set.
 CREATE TABLE topics (
     topic_id INTEGER NOT NULL,
     name TEXT NOT NULL,

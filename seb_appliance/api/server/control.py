@@ -91,7 +91,7 @@ def _listen(path: Path) -> socket.socket:
 
 
 def _remove(path: Path) -> None:
-    """Whatever is no socket stays, and binding says so."""
+    """A file that is not a socket stays; binding then fails."""
     if path.exists() and stat.S_ISSOCK(path.stat().st_mode):
         path.unlink()
 

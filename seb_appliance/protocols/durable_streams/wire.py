@@ -129,8 +129,8 @@ def parse_offset(token: str) -> int:
 
 
 def etag(topic_id: int, begin: int, end: int, *, closed: bool) -> bytes:
-    """Tells what a read gave: offsets `begin` to `end` (exclusive), and whether it is all there
-    ever will be. A topic made anew has another id."""
+    """The ETag of a read: of the offsets `begin` to `end` (exclusive), and whether the stream is
+    closed there. A topic that is created again has another id."""
     return b'"%d-%d-%d%b"' % (topic_id, begin, end, b"-c" if closed else b"")
 
 

@@ -189,8 +189,8 @@ _PART: Final = ReadRequest(
 
 @dataclass(frozen=True, slots=True)
 class LiveRequest:
-    """`until`: exclusive, beyond all offsets for none; `most`: so many records, then the stream
-    ends; None: it does not."""
+    """`until`: exclusive; above all offsets if there is no end. `most`: the stream ends after this
+    number of records; None: it does not."""
 
     start: From
     until: int
@@ -312,7 +312,8 @@ class LiveRecords(LiveAnswer[Follower]):
         return found
 
     async def _read(self, follower: Follower) -> ReadResult:
-        """At least one record. Raises TopicNotFoundError also if the topic goes meanwhile."""
+        """Waits for at least one record. Raises TopicNotFoundError also if the topic is deleted in
+        the meantime."""
         until = None if self._until > limits.OFFSET_MAX else From(offset=self._until)
         most = limits.FOLLOWER_PART_RECORDS
         most = most if self._left is None else min(self._left, most)

@@ -141,7 +141,7 @@ async def begin(
     read: Read, wanted: ReadRequest, part: ReadRequest, most: int | None
 ) -> tuple[ReadResult, int, Next]:
     """The first result of a range, where the range ends (exclusive), and what gives the results
-    that follow. `most`: so many records; None: all there are. Raises what `read` raises."""
+    that follow. `most`: the largest number of records; None: all. Raises what `read` raises."""
     until = wanted.until
     if until is not None and until.offset is None:  # a time
         found = await read(replace(part, start=until, max_records=1, topic_id=wanted.topic_id))
@@ -174,7 +174,7 @@ async def begin(
                 start=From(offset=before.next_offset),
                 until=From(offset=end),
                 max_records=min(left, part.max_records),
-                topic_id=before.topic_id,  # else it was made anew meanwhile
+                topic_id=before.topic_id,  # else it was created again in the meantime
             )
         )
         assert result.next_offset > before.next_offset, (before.next_offset, end)

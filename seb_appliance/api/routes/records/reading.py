@@ -149,8 +149,8 @@ def held(
 
 
 async def encoded(broker: Broker, call: Call, headers: Headers, parts: Iterable[Bytes]) -> Answer:
-    """As `held`, of parts that are still to be made: others run between them, and an answer that
-    there is no room for is not made to its end."""
+    """As `held`, for parts that are encoded one by one: other tasks run between them, and encoding
+    stops when there is no room for the answer."""
     if isinstance(parts, list):
         return held(broker, call, headers, parts)
     body: list[Bytes] = []
