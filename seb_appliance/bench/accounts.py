@@ -162,7 +162,7 @@ class Account:
 
 @dataclass(slots=True)
 class Findings:
-    """What checks found. `mistakes`: the first few, in words."""
+    """The result of the checks. `mistakes`: sentences about the first few."""
 
     records: int = 0
     wrong: int = 0

@@ -197,7 +197,7 @@ class Producer(Exchange):
         everyone.reopen(self)
 
     def _refused(self, status: int, body: bytes) -> None:
-        """Noted, and tried again a little later: a refusal is no reason to hurry."""
+        """Count the refusal, and try again after a pause."""
         try:
             problem = msgspec.json.decode(body, type=dict[str, object])
         except msgspec.DecodeError:

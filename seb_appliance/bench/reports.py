@@ -171,7 +171,7 @@ def _nines(percentile: float) -> float:
 
 
 def _nines_of(samples: int) -> float:
-    """How far so many samples reach."""
+    """The largest percentile, in nines, that this number of samples can show."""
     return min(5.0, math.log10(max(2, samples)))
 
 

@@ -236,7 +236,7 @@ class Broker:
 
     @property
     def stopping(self) -> bool:
-        """Nothing new is taken any more."""
+        """No more requests are accepted."""
         return self._writes.stopping
 
     @property

@@ -1,4 +1,4 @@
-"""What the broker needs of other rooms: protocols that `storage/` and `state/` fulfil."""
+"""The interfaces that the broker needs from other rooms; `storage/` and `state/` implement them."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ class SectionSource(Protocol):
 @dataclass(frozen=True, slots=True)
 class TopicRow:
     """`parent_id` None: no fork. `deleted`: only its forks read its rows. Those that lie wholly
-    below `held_offset` are in force no more (broker/topic.py)."""
+    below `held_offset` are no longer in force (broker/topics/topic.py)."""
 
     topic_id: int
     name: str
@@ -374,7 +374,7 @@ class State(Protocol):
 
     @property
     def failure(self) -> str:
-        """Why SQLite does not follow, in words; "" while it does."""
+        """Why SQLite cannot apply entries; "" if it can."""
 
     async def index_page(self, topic_id: int, offset: int) -> IndexRows | None:
         """The page that answers for `offset`; None if there is none. Raises CorruptObjectError,

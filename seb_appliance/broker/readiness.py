@@ -79,8 +79,8 @@ class ReadinessCheck:
         return self._asking
 
     async def _answer(self) -> list[str]:
-        """The bucket's answer, if it comes soon. Otherwise the question goes on, and the next
-        check gets its answer."""
+        """The bucket's answer, if it arrives soon. Otherwise the request continues, and the next
+        check uses its answer."""
         asking = self._ask()
         await asyncio.wait({asking}, timeout=ANSWER_WITHIN_S)
         if not asking.done():

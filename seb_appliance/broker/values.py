@@ -238,7 +238,8 @@ class BatchSlice:
 
 @dataclass(frozen=True, slots=True)
 class ReadResult:
-    """`next_offset`: where the next read goes on. `slices` are in offset order, perhaps none."""
+    """`next_offset`: where the next read continues. `slices` are in offset order and may be
+    empty."""
 
     topic: str
     topic_id: int

@@ -37,7 +37,7 @@ class AnswerError(CommandError):
 
 
 class OutputError(CommandError):
-    """Stdout takes no more; it took `written` bytes of the last write."""
+    """Stdout accepts no more output; it accepted `written` bytes of the last write."""
 
     def __init__(self, why: str, written: int) -> None:
         super().__init__(f"cannot write to stdout ({why})", NOT_WRITTEN)
@@ -45,7 +45,7 @@ class OutputError(CommandError):
 
 
 class ReaderLeftError(Exception):
-    """Nobody reads our output any more (`seb consume … | head`): nothing is left to say."""
+    """The reader of our output has left (`seb consume … | head`); this is not an error."""
 
 
 # Sentences of the appliance name members, parameters and routes of the HTTP API. Flags of the

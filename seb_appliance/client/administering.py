@@ -18,11 +18,11 @@ Json = dict[str, Any]
 
 
 class AsyncAdmin:
-    """What it answers is what the HTTP API answers (`/schema` of the appliance), parsed.
+    """Methods return the parsed answers of the HTTP API (`/schema` of the appliance).
 
-    A request is sent again where that is safe, for up to `patience_s`; whatever could happen twice
-    is not, and its error says by `side_effects` whether it may have happened. All methods raise
-    ApplianceError.
+    A request that is safe to repeat is retried for up to `patience_s`. Other requests are sent
+    once; `side_effects` of the error says whether the request may have been executed. All methods
+    raise ApplianceError.
     """
 
     def __init__(
@@ -46,8 +46,8 @@ class AsyncAdmin:
     # --- topics ---
 
     async def create_topic(self, topic: str, /, **settings: object) -> Json:
-        """Make it, or check that it is there with these `settings` (`linger_ms=20`). Safe to
-        repeat."""
+        """Create the topic, or check that it exists with these `settings` (such as `linger_ms=20`).
+        Safe to repeat."""
         return await self._send("PUT", path_of("topics", topic), settings, again=True)
 
     async def topics(self, pattern: str = "**") -> list[Json]:
@@ -59,7 +59,7 @@ class AsyncAdmin:
         return await self._get(path_of("topics", topic))
 
     async def change_topic(self, topic: str, /, **settings: object) -> Json:
-        """Only the named ones; None goes back to the appliance's default."""
+        """Change the named settings; None restores the appliance's default."""
         return await self._send("PATCH", path_of("topics", topic), settings, again=True)
 
     async def trim_topic(self, topic: str, before: int) -> Json:
@@ -98,8 +98,8 @@ class AsyncAdmin:
         allow_backward: bool = False,
         expected: Mapping[str, int | None] | None = None,
     ) -> Json:
-        """The next offset to read of each topic: all of them, or none. `expected`: what must be
-        committed now, None for nothing."""
+        """Commit the next offset to read of each topic, all or none. `expected`: the offsets that
+        must be committed now, None for none."""
         body = {
             "offsets": dict(offsets),
             "allow_backward": allow_backward,
@@ -116,8 +116,8 @@ class AsyncAdmin:
         topics: Sequence[str] | None = None,
         dry_run: bool = False,
     ) -> list[Json]:
-        """Put it somewhere else, by topic `before` and `after`. Either `to` (an offset, `earliest`,
-        `latest`, `-N`, `@time`) or `shift`."""
+        """Move the offsets of a group; returns `before` and `after` by topic. Give either `to` (an
+        offset, `earliest`, `latest`, `-N`, `@time`) or `shift`."""
         asked = {"to": to, "shift": shift, "topics": None if topics is None else list(topics)}
         body = {name: given for name, given in asked.items() if given is not None}
         body["dry_run"] = dry_run
@@ -159,7 +159,7 @@ class AsyncAdmin:
     async def create_api_key(
         self, name: str, grants: Sequence[Mapping[str, str]], /, **more: object
     ) -> Json:
-        """`secret` of the answer is shown once: the API key itself. A grant is
+        """`secret` of the answer is the API key itself; it is shown only once. A grant is
         `{"operation": "consume", "topics": "orders.*", "groups": "lake"}`; `more`: `expires`,
         `description`, `quotas`."""
         body = {"name": name, "grants": [dict(grant) for grant in grants], **more}
@@ -169,7 +169,7 @@ class AsyncAdmin:
         return await self._send("PATCH", path_of("api-keys", api_key_id), changes, again=True)
 
     async def rotate_api_key(self, api_key_id: str, *, overlap: str = "24h") -> Json:
-        """`secret`: the new one. That of now works for `overlap` beside it."""
+        """`secret` of the answer is the new API key. The current one stays valid for `overlap`."""
         path = path_of("api-keys", api_key_id, "rotate")
         return await self._send("POST", path, {"overlap": overlap})
 
@@ -197,7 +197,7 @@ class AsyncAdmin:
     async def _send(
         self, method: str, path: str, content: object = None, *, again: bool = False
     ) -> Json:
-        """The JSON of the answer, {} without a body. `again`: twice is the same as once."""
+        """The JSON of the answer, {} without a body. `again`: the request is safe to repeat."""
         body = None if content is None else msgspec.json.encode(content)
         request = self._caller.endpoint.request(method, path, body=body)
         answer = await self._caller.ask(request, is_known_again=again)

@@ -1,4 +1,5 @@
-"""What a producer holds that is not acknowledged: batches by topic, in a bounded buffer."""
+"""The records of a producer that are not acknowledged yet: batches by topic, in a bounded
+buffer."""
 
 from __future__ import annotations
 
@@ -17,8 +18,8 @@ from seb_appliance.formats.columns import BinaryColumn, Columns, int64s
 
 
 class Batch:
-    """Records of one topic that are sent together. Grows until it is sealed; is then stored as a
-    whole, or not at all, but for records that the topic is found not to take."""
+    """Records of one topic that are sent together. It grows until it is sealed, and is then stored
+    completely or not at all, except for records that the topic refuses."""
 
     def __init__(self, topic: str, opened_s: float) -> None:
         self.topic = topic
@@ -104,7 +105,7 @@ class Batch:
 
 
 class Delivery:
-    """What becomes of one record. `await` it, or ask `result()` on another thread."""
+    """The future result of one record. `await` it, or call `result()` in another thread."""
 
     __slots__ = ("_batch", "_place")
 
@@ -121,8 +122,8 @@ class Delivery:
         return self._batch.is_settled
 
     def result(self, timeout_s: float | None = None) -> int | None:
-        """Its offset, once it is acknowledged; None if the appliance has forgotten that. Blocks:
-        not for use on an event loop. Raises ApplianceError, ClosedError, TimeoutError."""
+        """The offset of the acknowledged record; None if the appliance has forgotten it. Blocks: do
+        not use it on an event loop. Raises ApplianceError, ClosedError, TimeoutError."""
         if not self._batch.is_settled:
             settled = threading.Event()
             self._batch.when_settled(settled.set)
@@ -176,7 +177,7 @@ class Buffer:
         self._is_closed = False
 
     def add(self, topic: str, record: NewRecord, now_s: float) -> Delivery | None:
-        """None: there is no room now (`when_room`). Raises ClosedError."""
+        """None if the buffer is full (see `when_room`). Raises ClosedError."""
         size_bytes = record.size_bytes
         with self._lock:
             if self._is_closed:

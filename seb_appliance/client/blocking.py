@@ -126,9 +126,10 @@ def blocking(
 
 
 class Producer(Blocking[AsyncProducer]):
-    """As AsyncProducer; it sends in a thread of its own. May be used by several threads at once.
+    """Like AsyncProducer, but blocking; it sends in its own thread. Several threads may use it at
+    once.
 
-    `with` sends everything before it ends, also when its body was left by an exception or Ctrl-C.
+    `with` sends everything before it ends, also after an exception or Ctrl-C.
     """
 
     def __init__(
@@ -165,10 +166,9 @@ class Producer(Blocking[AsyncProducer]):
         headers: Headers | None = None,
         timestamp: datetime.datetime | None = None,
     ) -> Delivery:
-        """Take a record; `result()` of what this returns waits for its offset. `value`: bytes, or
-        text; None for a tombstone; what JSON has (dict, list, number, bool) is stored as JSON.
-        `timestamp`: now unless given. Blocks while the buffer is full. Raises BadRecordError,
-        ClosedError."""
+        """Buffer a record; `result()` of the returned delivery waits for its offset. `value`: bytes
+        or text; None for a tombstone; a dict, list, number or bool is stored as JSON. `timestamp`:
+        default now. Blocks while the buffer is full. Raises BadRecordError, ClosedError."""
         producer = self._inner
         record = producer.record(topic, value, key, headers, timestamp)
         while (delivery := producer.add(topic, record)) is None:
@@ -199,7 +199,8 @@ class Producer(Blocking[AsyncProducer]):
 
 
 class Consumer(Blocking[AsyncConsumer]):
-    """As AsyncConsumer; it reads ahead in a thread of its own. For one thread at a time."""
+    """Like AsyncConsumer, but blocking; it reads ahead in its own thread. For one thread at a
+    time."""
 
     def __init__(
         self,
@@ -269,8 +270,8 @@ class Consumer(Blocking[AsyncConsumer]):
             self._wait_for(self._inner.store(transaction))
 
     def next_batch(self) -> RecordBatch | None:
-        """The next one that holds records; None: all is read (`follow=False`). Interrupted by
-        Ctrl-C, the consumer is over. Raises as AsyncConsumer does."""
+        """The next batch with records; None if everything was read (`follow=False`). After Ctrl-C
+        the consumer cannot be used any more. Raises as AsyncConsumer does."""
         try:
             return self._wait_for(self._inner.next_batch())
         except Exception:
@@ -285,13 +286,13 @@ class Consumer(Blocking[AsyncConsumer]):
             yield batch
 
     def __iter__(self) -> Iterator[Record]:
-        """Record by record; `commit()` then means up to and with the last one."""
+        """The records one by one. `commit()` then commits up to and including the last one."""
         for batch in self.batches():
             yield from self._inner.one_by_one(batch)
 
 
 class Admin(Blocking[AsyncAdmin]):
-    """As AsyncAdmin: the same methods, which block. May be used by several threads at once."""
+    """Like AsyncAdmin, but blocking. Several threads may use it at once."""
 
     def __init__(self, url: str, api_key: str, *, patience_s: float = ADMIN_PATIENCE_S) -> None:
         """Raises ConfigurationError."""

@@ -33,8 +33,8 @@ CommitMode = Literal["after_batch", "by_hand"]
 
 
 class _Ahead(NamedTuple):
-    """A batch that waits to be handed out. `reader`: who read it. A topic that is made anew under
-    its name gets another one."""
+    """A batch that waits to be handed out. `reader`: who read it. A topic that is deleted and
+    created again gets another reader."""
 
     batch: RecordBatch
     reader: asyncio.Task[None]
@@ -48,21 +48,23 @@ class _Looped(NamedTuple):
 
 
 class AsyncConsumer:
-    """Reads topics of the appliance at `url`: names, or patterns such as `orders.*`, whose topics
-    are looked up every `refresh_s`.
+    """Reads topics of the appliance at `url`: names, or patterns such as `orders.*`. New topics of
+    a pattern are found every `refresh_s`.
 
-    Without `group` it begins at `offset` and remembers nothing. In a group it begins at the
-    committed offset (where there is none: at `offset`, `earliest` or `latest`).
-    `commit="after_batch"` commits a batch when the next one is asked for, so that work comes first:
-    at least once. `commit="by_hand"` leaves it to `commit()`. With `lease` (a holder's name that no
-    other consumer has) it waits until it is the only one, and keeps that while it lives.
+    Without `group` it begins at `offset` and cannot commit. With `group` it begins at the committed
+    offset, or at `offset` (`earliest` or `latest`) if there is none. `commit="after_batch"` commits
+    a batch when the next one is requested, that is, after it was processed: at least once. With
+    `commit="by_hand"`, call `commit()`. With `lease` (a holder name that no other consumer uses) it
+    waits until it holds the group's lease, and renews the lease until it is closed.
 
-    `view="latest"`: first the newest record of each record key (batches with `is_view`), then what
-    came since: to rebuild a table and keep it. `follow=False`: up to the log end of now.
+    `view="latest"`: first the newest record of each record key (batches with `is_view`), then all
+    later records, to build a table and keep it up to date. `follow=False`: stop at the current log
+    end.
 
-    It reads ahead: in memory are at most `prefetch` batches, and one for each topic, of about
-    `max_bytes`. Records of a topic come in order; there is none between topics. Interruptions are
-    waited out for `patience_s`. Make it, and use it, on one event loop.
+    It reads ahead: at most `prefetch` batches and one more for each topic are in memory, each of
+    about `max_bytes`. Records of one topic are in order; there is no order between topics. It
+    retries for up to `patience_s` if the appliance is unreachable. Create and use it on one event
+    loop.
     """
 
     def __init__(
@@ -123,8 +125,8 @@ class AsyncConsumer:
         self._closed = False
 
     async def next_batch(self) -> RecordBatch | None:
-        """The next one that holds records; None: all is read (`follow=False`). Cancelling it loses
-        nothing. Raises ApplianceError, LeaseLostError, UnreadableAnswerError, ClosedError."""
+        """The next batch with records; None if everything was read (`follow=False`). Cancelling it
+        loses nothing. Raises ApplianceError, LeaseLostError, UnreadableAnswerError, ClosedError."""
         while True:
             batch = await self._next()
             if batch is None:
@@ -138,14 +140,14 @@ class AsyncConsumer:
             yield batch
 
     async def __aiter__(self) -> AsyncIterator[Record]:
-        """Record by record; `commit()` then means up to and with the last one."""
+        """The records one by one. `commit()` then commits up to and including the last one."""
         async for batch in self.batches():
             for record in self.one_by_one(batch):
                 yield record
 
     def one_by_one(self, batch: RecordBatch) -> Iterator[Record]:
-        """The records of the batch that was just handed out, as if each came alone. What a loop
-        leaves behind is the next batch."""
+        """The records of the last batch, one by one. If the loop ends early, the rest is the next
+        batch."""
         looped = self._looped = _Looped(batch, iter(batch.records))
         for record in looped.left:
             self._move(batch, record.offset + 1)
@@ -163,19 +165,19 @@ class AsyncConsumer:
     def keys(
         self, topic: str, *, prefix: Data = b"", after: Data | None = None, fresh: bool = False
     ) -> AsyncIterator[RecordKey]:
-        """The record keys of a topic that begin with `prefix` and come behind `after`, as bytes in
-        their order. Raises as `latest`."""
+        """The record keys of a topic that begin with `prefix` and are greater than `after`, in byte
+        order. Raises as `latest`."""
         return reading.each(reading.keys(self.caller, topic, prefix, after, fresh=fresh))
 
     def history(
         self, topic: str, key: Data, *, before: int | None = None, fresh: bool = False
     ) -> AsyncIterator[Record]:
-        """Every record of a record key that is still stored, tombstones too, newest first, below
-        the offset `before`. The topic's `key_index` is `history`. Raises as `latest`."""
+        """All stored records of a record key below the offset `before`, newest first, including
+        tombstones. The topic needs `key_index` `history`. Raises as `latest`."""
         return reading.each(reading.history(self.caller, topic, key, before, fresh=fresh))
 
     async def commit(self, offsets: Mapping[str, int] | None = None) -> None:
-        """Commit what was handed out, or `offsets`: the next one to read, by topic. Raises
+        """Commit what was handed out, or `offsets`: the next offset to read, by topic. Raises
         ApplianceError, LeaseLostError."""
         if self._commits is None:
             raise ClientError("a consumer without a group cannot commit")
@@ -203,10 +205,11 @@ class AsyncConsumer:
 
     @contextlib.asynccontextmanager
     async def transaction(self) -> AsyncIterator[Transaction]:
-        """`async with`: what is sent to the transaction is stored at the end, together with the
-        commit of what was handed out: all of it, or nothing. Each batch is worked on once, whatever
-        fails. If the body or the end fails, the consumer is over: a new one goes on where the group
-        stands. Raises ApplianceError, LeaseLostError, and ClientError without a group."""
+        """Use it with `async with`. At its end, the records sent to the transaction and the commit
+        of the batches handed out are stored together, or not at all. So each batch takes effect
+        once. If the body or the end fails, the consumer cannot be used any more; a new one
+        continues at the committed offsets. Raises ApplianceError, LeaseLostError, and ClientError
+        without a group."""
         with self.open_transaction() as transaction:
             yield transaction
             await self.store(transaction)
@@ -224,13 +227,13 @@ class AsyncConsumer:
         await self._commit_handed(self._commits, transaction)
 
     def abandon(self) -> None:
-        """A batch was lost on its way to who asked: hand out and commit nothing more."""
+        """A batch was lost before the caller got it: hand out and commit nothing more."""
         self._handed.clear()
         self._is_abandoned = True
 
     async def close(self) -> None:
-        """Commits nothing: what was handed out last may not have been dealt with. Gives the lease
-        back."""
+        """Does not commit, because the last batch may not have been processed. Releases the
+        lease."""
         if self._closed:
             return
         self._closed = True
@@ -286,12 +289,12 @@ class AsyncConsumer:
         return replace(looped.batch, records=list(looped.left))
 
     def _move(self, batch: RecordBatch, offset: int) -> None:
-        """`batch` was handed out up to `offset`; of a topic that is gone nothing is committed."""
+        """`batch` was handed out up to `offset`. Nothing is committed for a deleted topic."""
         if not batch.is_view and batch.topic in self._handed:
             self._handed[batch.topic] = offset
 
     async def _run(self) -> None:
-        """Look for topics, read them, keep the lease; whatever fails is told to who reads."""
+        """Find topics, read them, renew the lease. Failures are raised in the reading caller."""
         try:
             async with asyncio.TaskGroup() as group:
                 if self._lease is not None:
@@ -341,7 +344,7 @@ class AsyncConsumer:
 
 
 def _is_gone(error: ApplianceError) -> bool:
-    """The topic was deleted, and its offsets with it; another one may have its name by now."""
+    """The topic was deleted together with its offsets. A new topic may have its name."""
     return error.code in ("topic_not_found", "topic_held", "topic_replaced")
 
 

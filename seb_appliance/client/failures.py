@@ -1,4 +1,4 @@
-"""Why a client's request came to nothing, and what may be done about it."""
+"""The errors of the client."""
 
 from __future__ import annotations
 
@@ -22,12 +22,13 @@ class ConfigurationError(ClientError, errors.ConfigurationError):
 
 
 class ApplianceError(ClientError):
-    """A request was refused, or got no answer that can be used.
+    """A request was refused, or got no usable answer.
 
-    `code`: of docs/ERRORS.md; or `unreachable` (no connection: nothing was sent), `no_answer` (the
-    connection broke off after it was sent, at least in part), `foreign_answer` (somebody else
-    answered). `status` is 0 without an answer. `side_effects`: "none" is a promise; "unknown", that
-    what was asked for may have been done, or may be done yet. `problem`: all members of the answer.
+    `code`: one of docs/ERRORS.md, or `unreachable` (no connection; nothing was sent), `no_answer`
+    (the connection broke after all or part of the request was sent), `foreign_answer` (another
+    server answered). `status` is 0 without an answer. `side_effects`: "none" guarantees that
+    nothing happened; "unknown" means that the request may have been executed, or still may be.
+    `problem`: all members of the answer.
     """
 
     def __init__(
@@ -52,11 +53,12 @@ class ApplianceError(ClientError):
 
     @property
     def harmless(self) -> bool:
-        """Nothing has happened, and the same request may succeed later."""
+        """Nothing was executed, and the same request may succeed later."""
         return self.retryable and self.side_effects == "none"
 
     def in_doubt(self) -> ApplianceError:
-        """The same, of a request that was sent before without an answer: it may have been done."""
+        """The same error for a request of which an earlier attempt had no answer: it may have been
+        executed."""
         return type(self)(
             self.detail,
             code=self.code,
@@ -69,8 +71,8 @@ class ApplianceError(ClientError):
 
 
 class TopicReplacedError(ApplianceError):
-    """The topic that was being read was deleted, and another one that was made since has its name:
-    its offsets began at 0."""
+    """The topic was deleted and created again while it was being read. The offsets of the new topic
+    begin at 0."""
 
 
 class ClosedError(ClientError):
@@ -78,7 +80,7 @@ class ClosedError(ClientError):
 
 
 class LeaseLostError(ClientError):
-    """The lease ran out, or another holder took it: drop what is not committed."""
+    """The lease expired or another holder took it. Discard what is not committed."""
 
 
 def unreachable(address: str, why: str) -> ApplianceError:
@@ -97,7 +99,7 @@ def no_answer(address: str, why: str) -> ApplianceError:
 
 
 def refusal(address: str, status: int, headers: Mapping[str, str], body: bytes) -> ApplianceError:
-    """What an answer that is no success says. `headers`: names in lower case."""
+    """The error of an unsuccessful answer. `headers`: names in lower case."""
     retry_after_s = _seconds(headers.get("retry-after", ""))
     problem = _problem(body)
     if "seb-version" not in headers or problem is None:

@@ -1,4 +1,4 @@
-"""What a consumer keeps for its group: the lease, and the offsets that are committed."""
+"""The lease and the committed offsets of a consumer's group."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ HELD_PAUSE_S_MAX = 1.0
 
 
 class Lease:
-    """Of `group`, for `holder`, who is nobody else. `generation` goes with each commit."""
+    """The lease of `group` for `holder`, a name that no other consumer uses. Each commit has its
+    `generation`."""
 
     def __init__(self, caller: Caller, group: str, holder: str, ttl_ms: int) -> None:
         self._caller = caller
@@ -26,7 +27,7 @@ class Lease:
         self.generation: int | None = None
 
     async def take(self) -> None:
-        """Waits as long as somebody else holds it. Raises ApplianceError."""
+        """Take the lease; waits while another consumer holds it. Raises ApplianceError."""
         while True:
             try:
                 self.generation = await self._ask()
@@ -39,7 +40,7 @@ class Lease:
             await self._caller.clock.sleep(min(max(left_s, 0.05), HELD_PAUSE_S_MAX))
 
     async def keep(self) -> None:
-        """Renews it, until that fails. Raises LeaseLostError, ApplianceError."""
+        """Renew the lease until that fails. Raises LeaseLostError, ApplianceError."""
         while True:
             await self._caller.clock.sleep(self._ttl_s / RENEW_PART)
             try:
@@ -71,8 +72,8 @@ class Lease:
 
 
 class Commits:
-    """Of one group. A commit says where the group stood before, so that another consumer that
-    commits for it is found out (`offset_conflict`) and nothing is overwritten."""
+    """The committed offsets of one group. A commit sends the expected previous offsets, so another
+    consumer of the group is detected (`offset_conflict`) and nothing is overwritten."""
 
     def __init__(self, caller: Caller, group: str, lease: Lease | None) -> None:
         self._caller = caller
@@ -91,8 +92,8 @@ class Commits:
     async def commit(
         self, offsets: Mapping[str, int], transaction: Transaction | None = None
     ) -> None:
-        """All of them or none, with the records of the `transaction` if there is one; what stands
-        there already is left out. Raises ApplianceError, LeaseLostError."""
+        """Commit all offsets or none, with the records of the `transaction` if there is one.
+        Offsets that are already committed are left out. Raises ApplianceError, LeaseLostError."""
         while (news := self._news(offsets)) or transaction is not None:
             try:
                 if transaction is not None:
@@ -138,8 +139,8 @@ class Commits:
         self._committed.update(news)
 
     async def _moved_it(self) -> bool:
-        """Whether the group stands where an attempt without an answer was to put it: then that is
-        where it was committed. Raises ApplianceError."""
+        """Whether the group's offsets are those of an attempt without an answer; then that attempt
+        was committed. Raises ApplianceError."""
         if not self._in_doubt:
             return False
         answer = await self._caller.get(path_of("groups", self.group))

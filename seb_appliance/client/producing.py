@@ -43,7 +43,7 @@ class Numbers:
 
     @property
     def has_room(self) -> bool:
-        """Counted from the oldest that has no answer: what follows it may be stored already."""
+        """Counted from the oldest one without an answer; those after it may already be stored."""
         oldest = next(iter(self._on_the_way.values()), self._next_seq)
         return self._next_seq - oldest < ON_THE_WAY_MAX
 
@@ -77,22 +77,23 @@ class Numbers:
         del self._on_the_way[batch]
 
     def refused(self, batch: Batch) -> None:
-        """The first one is not stored and will not be: nothing behind it in this epoch can be,
-        since nothing is stored past a hole. So the others go on, renumbered, in the next epoch, and
-        what of them is still under way with its old number comes to nothing."""
+        """The first one is not stored and never will be. Because seqs are stored without gaps, no
+        later one of this epoch can be stored either. So the others are renumbered in the next
+        epoch, and their attempts with old numbers will be refused."""
         assert self.is_first(batch)
         del self._on_the_way[batch]
         self.begin_again()
 
     def begin_again(self) -> None:
-        """The next epoch, with what is on the way from seq 0 on. Only when none of it is stored."""
+        """Begin the next epoch and renumber what is in flight from seq 0. Only if none of it is
+        stored."""
         self._epoch += 1
         self._on_the_way = {other: seq for seq, other in enumerate(self._on_the_way)}
         self._next_seq = len(self._on_the_way)
 
     def lost(self, batch: Batch) -> Sequence[Batch]:
-        """The first one may be stored, and so may what is behind it: all these, which nobody can
-        number anew. What comes next begins the next epoch."""
+        """The first one and those after it may be stored, so none of them can be renumbered. Later
+        batches begin the next epoch."""
         assert self.is_first(batch)
         lost = self.on_the_way
         self._on_the_way = {}
@@ -133,16 +134,17 @@ class _Produced(msgspec.Struct):
 
 
 class AsyncProducer:
-    """Sends records to topics of the appliance at `url`, each once, in order by topic.
+    """Sends records to topics of the appliance at `url`: each record once, in order within its
+    topic.
 
-    `send` puts a record into a buffer and goes on. Batches go out when they hold `batch_bytes` or
-    10,000 records, or `linger_ms` after their first one; up to four of a topic are on their way at
-    once. Every batch is sent until it is answered, for up to `patience_s`, and is stored once
-    whatever happens to answers or to the appliance (an idempotent producer, docs/GUARANTEES.md).
-    When `buffer_bytes` are not acknowledged, `send` waits.
+    `send` puts a record into a buffer and returns. A batch is sent when it has `batch_bytes` or
+    10,000 records, or `linger_ms` after its first record; up to four batches of a topic are in
+    flight. Each batch is retried for up to `patience_s`, and is stored once even if answers are
+    lost or the appliance restarts (idempotent producer, docs/GUARANTEES.md). `send` waits while
+    `buffer_bytes` are not acknowledged.
 
-    `async with` sends everything before it ends, also when its body was left by an exception or
-    cancelled. Use it on one event loop; it is made within it.
+    `async with` sends everything before it ends, also after an exception or a cancellation. Create
+    and use it on one event loop.
     """
 
     def __init__(
@@ -192,10 +194,9 @@ class AsyncProducer:
         headers: Headers | None = None,
         timestamp: datetime.datetime | None = None,
     ) -> Delivery:
-        """Take a record; awaiting what this returns gives its offset. `value`: bytes, or text;
-        None for a tombstone; what JSON has (dict, list, number, bool) is stored as JSON.
-        `timestamp`: now unless given. Waits while the buffer is full. Raises BadRecordError,
-        ClosedError."""
+        """Buffer a record; await the returned delivery to get its offset. `value`: bytes or text;
+        None for a tombstone; a dict, list, number or bool is stored as JSON. `timestamp`: default
+        now. Waits while the buffer is full. Raises BadRecordError, ClosedError."""
         record = self.record(topic, value, key, headers, timestamp)
         while (delivery := self.add(topic, record)) is None:
             await called_back(self.buffer.when_room)
@@ -217,8 +218,8 @@ class AsyncProducer:
         return new_record(topic, value, key, headers, timestamp, self._clock.wall_us())
 
     async def flush(self) -> None:
-        """Send what there is at once, and wait until it is acknowledged. Raises the first failure
-        of a record since the last flush."""
+        """Send the buffered records immediately, and wait until they are acknowledged. Raises the
+        first failure of a record since the last flush."""
         self._flushing += 1
         try:
             for topic in self.buffer.topics():
@@ -233,9 +234,9 @@ class AsyncProducer:
 
     @contextlib.asynccontextmanager
     async def transaction(self) -> AsyncIterator[Transaction]:
-        """`async with`: what is sent to the transaction, to any topics, is stored at the end: all
-        of it, or nothing. It does not wait for what `send` took before. Raises ApplianceError,
-        ClosedError."""
+        """Use it with `async with`. At its end, all records sent to the transaction, to any topics,
+        are stored, or none. It does not wait for records of earlier calls of `send`. Raises
+        ApplianceError, ClosedError."""
         with self.open_transaction() as transaction:
             yield transaction
             await self.store(transaction)
@@ -251,7 +252,7 @@ class AsyncProducer:
         await transaction.store(self._caller)
 
     async def close(self) -> None:
-        """`flush`, and no more. Raises as `flush` does; is closed all the same."""
+        """Flush and close. Raises as `flush` does; the producer is closed even then."""
         if self._closed:
             return
         self._closed = True
@@ -292,7 +293,8 @@ class AsyncProducer:
             lane.task = self._loop.create_task(self._run(lane))
 
     async def _run(self, lane: _Lane) -> None:
-        """Batches leave one after another, as they are due and there is room on the way."""
+        """Send batches one after another, when they are due and fewer than the limit are in
+        flight."""
         while True:
             lane.changed.clear()
             now_s = self._clock.monotonic_s()
@@ -317,7 +319,7 @@ class AsyncProducer:
             return
 
     async def _deliver(self, lane: _Lane, batch: Batch) -> None:
-        """Until it is settled, whatever goes wrong: somebody waits for that."""
+        """Runs until the batch is settled, because callers wait for that."""
         try:
             await self._send_until_settled(lane, batch)
         except Exception as error:
@@ -377,7 +379,7 @@ class AsyncProducer:
             lane.numbers.begin_again()  # the appliance has forgotten this producer
 
     def _drops(self, batch: Batch, error: ApplianceError) -> bool:
-        """Whether it was refused for some of its records, which fail alone."""
+        """Whether the batch was refused because of some of its records; only these fail."""
         most = error.problem.get("max_record_bytes")
         if error.code != "record_too_large" or not isinstance(most, int):
             return False
@@ -387,7 +389,8 @@ class AsyncProducer:
         return True
 
     async def _until_first(self, lane: _Lane, batch: Batch) -> None:
-        """Only the first one may fail: what comes before decides what its answer means."""
+        """Only the first batch may fail: the meaning of an answer depends on the batches before
+        it."""
         async with lane.turn:
             await lane.turn.wait_for(lambda: batch.is_settled or lane.numbers.is_first(batch))
 

@@ -38,9 +38,9 @@ VIEW_RECORDS: Final = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What a consumer asks of each topic. `offset`: where to begin; in a group, where it has none
-    yet. `follow` False: up to the log end of the first answer, or `until` (exclusive: an
-    offset or `@time`). `most`: at most so many records; None: all."""
+    """How a consumer reads each topic. `offset`: where to begin; in a group, only if it has no
+    committed offset. `follow` False: up to the log end of the first answer, or `until` (exclusive:
+    an offset or `@time`). `most`: the largest number of records; None: all."""
 
     offset: int | str
     view: Literal["latest"] | None
@@ -62,8 +62,8 @@ BATCHES: Final[Form[Record]] = Form("batch", decode_batches)
 
 
 class Source:
-    """Records of the topic that had the name `topic` when it was first asked. Each answer is held
-    to that one, so that nobody goes on in another that was made since under its name."""
+    """Reads the topic that had the name `topic` at the first request. Later requests name its id,
+    so a new topic with the same name is detected."""
 
     def __init__(self, caller: Caller, topic: str) -> None:
         self.topic = topic
@@ -80,7 +80,7 @@ class Source:
 
 
 class Page(NamedTuple, Generic[T]):
-    """What one answer holds, in order. `next_offset`: what to read and to commit after it."""
+    """The records of one answer, in order. `next_offset`: the offset to read and to commit next."""
 
     records: Sequence[T]
     next_offset: int
@@ -202,7 +202,7 @@ class RecordKey(msgspec.Struct, frozen=True, gc=False):
 
 
 class Found(NamedTuple, Generic[T]):
-    """A page. `following`: asks for the next one; None at the end."""
+    """A page. `following` requests the next one; None on the last page."""
 
     items: Sequence[T]
     following: Callable[[], Coroutine[Any, Any, Found[T]]] | None
@@ -249,8 +249,8 @@ async def latest(caller: Caller, topic: str, key: Data, *, fresh: bool) -> Recor
 def keys(
     caller: Caller, topic: str, prefix: Data, after: Data | None, *, fresh: bool
 ) -> Ask[RecordKey]:
-    """Record keys that begin with `prefix`, behind `after`, as bytes in their order. Asking raises
-    as `latest`."""
+    """Record keys that begin with `prefix` and are greater than `after`, in byte order. Iterating
+    raises as `latest`."""
 
     async def ask() -> Found[RecordKey]:
         asked = {"prefix_base64": bytes_of(prefix, "prefix"), "limit": _LIMIT, "fresh": fresh}
@@ -271,8 +271,8 @@ def keys(
 def history(
     caller: Caller, topic: str, key: Data, before: int | None, *, fresh: bool
 ) -> Ask[Record]:
-    """Every record of a record key that is still stored, below an offset, newest first. Asking
-    raises as `latest`."""
+    """All stored records of a record key below an offset, newest first. Iterating raises as
+    `latest`."""
 
     async def ask() -> Found[Record]:
         asked = {"key_base64": bytes_of(key, "key"), "values": "base64", "fresh": fresh}

@@ -1,6 +1,7 @@
 """Records: decoded from answers, and checked before they are sent.
 
-A new record is checked before it joins a batch, so that a bad one harms no other.
+A new record is checked before it is added to a batch, so that an invalid record does not affect
+others.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ class UnreadableAnswerError(ClientError):
 
 
 def decode_batches(topic: str, body: bytes, begin: int, end: int) -> list[Record]:
-    """The records begin ≤ offset < end of batches back to back, the first and the last of which
+    """The records with begin ≤ offset < end of consecutive batches; the first and the last batch
     may hold others. Raises UnreadableAnswerError."""
     records: list[Record] = []
     try:
@@ -144,9 +145,9 @@ def timestamp_us(time: datetime.datetime) -> int:
 
 
 class RecordBatch(msgspec.Struct, frozen=True):
-    """Records of one topic, in order, as one answer held them. `next_offset`: what to read and to
-    commit after them. `log_end_offset`: where the topic's log ended then. `is_view`: the newest
-    records of record keys, before the log is followed; their offsets are no place to commit."""
+    """The records of one answer: of one topic, in order. `next_offset`: the offset to read and to
+    commit next. `log_end_offset`: the log end at that time. `is_view`: these are the newest records
+    of record keys, which come before the log; their offsets cannot be committed."""
 
     topic: str
     records: Sequence[Record]
@@ -201,8 +202,7 @@ def new_record(
     timestamp: datetime.datetime | None,
     now_us: int,
 ) -> NewRecord:
-    """What every topic would refuse is refused here. Raises BadRecordError that names the
-    argument."""
+    """Checks what every topic would refuse. Raises BadRecordError, which names the argument."""
     if not isinstance(topic, str) or not _is_name(topic):
         raise BadRecordError(f"topic: {_shown(topic)} is not the name of a topic")
     content = _value(value)

@@ -1,4 +1,4 @@
-"""A transaction: records of several topics, and what a group has read, stored as a whole or not."""
+"""A transaction: records for several topics and the commit of a group, stored all or nothing."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ class _Stored(msgspec.Struct):
 
 
 class Transaction:
-    """Takes records while it is open: `transaction()` of a producer or a consumer gives one. For
-    one thread, or one event loop. `wall_us`: the time of records without a timestamp."""
+    """Collects records while it is open. `transaction()` of a producer or a consumer creates one.
+    For one thread, or one event loop. `wall_us`: the time of records without a timestamp."""
 
     def __init__(
         self,
@@ -64,8 +64,8 @@ class Transaction:
         headers: Headers | None = None,
         timestamp: datetime.datetime | None = None,
     ) -> Delivery:
-        """As `send` of a producer. What this returns has the offset when the transaction is stored,
-        which it is at the end of `with`. Raises BadRecordError, ClosedError."""
+        """Like `send` of a producer. The returned delivery has its offset after the transaction was
+        stored, at the end of `with`. Raises BadRecordError, ClosedError."""
         if self._is_over:
             raise ClosedError("the transaction is over")
         record = new_record(topic, value, key, headers, timestamp, self._wall_us())
@@ -84,8 +84,8 @@ class Transaction:
         return batch.add(record, size_bytes)
 
     async def store(self, caller: Caller, commit: Mapping[str, object] | None = None) -> None:
-        """Together with the body of a `commit`. A request whose answer is lost is sent again under
-        its Idempotency-Key, and done once. Raises ApplianceError."""
+        """Send the records, with the body of a `commit`. If the answer is lost, the request is sent
+        again with the same Idempotency-Key and takes effect once. Raises ApplianceError."""
         self._is_over = True
         if not self._batches and commit is None:
             return
@@ -109,7 +109,7 @@ class Transaction:
             batch.stored(offsets[topic])
 
     def give_up(self, error: BaseException) -> None:
-        """It is not stored, or nobody knows: who waits for a record of it hears why."""
+        """The transaction is not stored, or that is unknown: fail its deliveries."""
         self._is_over = True
         if not isinstance(error, ApplianceError):
             error = ClosedError("the transaction was cancelled")
@@ -121,7 +121,8 @@ class Transaction:
 def opened(
     wall_us: Callable[[], int], failed: Callable[[], None] = lambda: None
 ) -> Iterator[Transaction]:
-    """A transaction that is stored in the block, or given up; then `failed` is called."""
+    """Stores the transaction at the end of the block. If the block fails, the transaction is
+    cancelled and `failed` is called."""
     transaction = Transaction(wall_us)
     try:
         yield transaction

@@ -58,9 +58,9 @@ class Request(NamedTuple):
 
 
 class Endpoint:
-    """Where an appliance is, and the API key that it is asked with. `agent`: who asks.
+    """The address of an appliance, and the API key to use. `agent`: the User-Agent.
 
-    Raises ConfigurationError for a URL or an API key that cannot be one.
+    Raises ConfigurationError for an invalid URL or API key.
     """
 
     def __init__(self, url: str, api_key: str, agent: str = "seb-client") -> None:
@@ -245,11 +245,11 @@ PAUSE_S_MAX: Final = 5.0
 
 
 class Retrying:
-    """The attempts at one request, which began at `now_s`.
+    """The attempts at one request; the first began at `now_s`.
 
-    `is_known_again`: doing it twice is doing it once (a read, an idempotent producer's request), so
-    it is sent again also when it may have been done. `random`: 0 to 1, so that many clients do not
-    come back at once.
+    `is_known_again`: the request is idempotent (a read, an idempotent producer's request), so it is
+    repeated even if it may have been executed. `random`: 0 to 1, so that many clients do not retry
+    at the same time.
     """
 
     def __init__(
@@ -262,7 +262,7 @@ class Retrying:
         self.in_doubt = False
 
     def pause_s(self, error: ApplianceError, now_s: float) -> float | None:
-        """How long to wait before the next attempt; None: give up, with `last_word` of it."""
+        """How long to wait before the next attempt; None: give up and raise `last_word`."""
         self.in_doubt = self.in_doubt or error.side_effects == "unknown"
         if not error.retryable or not (error.harmless or self._is_known_again):
             return None
@@ -271,8 +271,8 @@ class Retrying:
         return pause_s if now_s + pause_s <= self._give_up_s else None
 
     def last_word(self, error: ApplianceError) -> ApplianceError:
-        """What is raised: no refusal can say that an attempt before it, without an answer, did
-        nothing."""
+        """The error to raise. After an attempt without an answer, a refusal does not prove that
+        nothing was executed."""
         if self.in_doubt and error.side_effects == "none":
             return error.in_doubt()
         return error
@@ -350,10 +350,11 @@ class Connection:
 
 
 class Caller:
-    """Asks one appliance, over at most `connections` at once. Use it on one event loop.
+    """Sends requests to one appliance, over at most `connections` connections. Use it on one event
+    loop.
 
-    `waits_for_first` False: nobody is waited for until somebody has answered once: a wrong address
-    is told at once. `version`: of the appliance that answered last, "" before that.
+    With `waits_for_first` False, an unreachable address fails immediately until it has answered
+    once. `version`: of the appliance that answered last, "" before that.
     """
 
     def __init__(
@@ -381,8 +382,8 @@ class Caller:
         )
 
     async def once(self, request: Request, sent: asyncio.Lock | None = None) -> Answer:
-        """One attempt: a success. Raises ApplianceError. `sent`: held until the request has left,
-        so that those who share it send in the order in which they came."""
+        """One attempt; returns a successful answer. Raises ApplianceError. `sent`: a lock that is
+        held until the request is sent, so that its users send in order."""
         async with contextlib.AsyncExitStack() as ordered:
             if sent is not None:
                 await ordered.enter_async_context(sent)
@@ -396,8 +397,8 @@ class Caller:
         return answer
 
     async def ask(self, request: Request, *, is_known_again: bool | None = None) -> Answer:
-        """A success, asked for again while that is safe. `is_known_again` None: if it is a read.
-        Raises ApplianceError."""
+        """A successful answer; retries while that is safe. `is_known_again` None: only reads are
+        idempotent. Raises ApplianceError."""
         known = request.is_read if is_known_again is None else is_known_again
         retrying = self.retrying(is_known_again=known)
         while True:

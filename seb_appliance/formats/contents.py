@@ -119,7 +119,7 @@ def encoded_bytes(event: Event) -> int:
 def check_readable(
     events: Sequence[Event], sections: Sequence[Section], results: Sequence[RequestResult]
 ) -> None:
-    """What no start could read must not be stored: nobody could go on behind that entry, ever.
+    """Checks that a start can read the entry: otherwise no appliance could ever continue after it.
     Raises BadBatchError."""
     parts: dict[Any, Sequence[Any]] = {Event: events, Section: sections, RequestResult: results}
     for kind, items in parts.items():

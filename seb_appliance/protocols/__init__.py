@@ -1,1 +1,1 @@
-"""Protocols and formats of others, each in one folder."""
+"""Protocols and formats of other systems, each in one folder."""

@@ -4,8 +4,9 @@ A record is stored as other protocols bind it: its value is the event's data, an
 `ce_<attribute>` for each attribute, `content-type` for `datacontenttype`. So nothing of an event
 is lost, and a reader that knows no CloudEvents finds the plain data.
 
-What came as an event goes out as the same event. Any other record becomes one: its id is topic id
-and offset, its source the topic's path, its type `seb.record`, or `seb.tombstone`.
+A record that was stored as an event is returned as the same event. Any other record becomes an
+event: its id is the topic id and the offset, its source the topic's path, its type `seb.record` or
+`seb.tombstone`.
 """
 
 from __future__ import annotations
@@ -346,7 +347,7 @@ def _event(result: ReadResult, piece: BatchSlice, i: int) -> dict[str, Any]:
 
 
 def _stored_attributes(headers: dict[str, bytes]) -> dict[str, Any] | None:
-    """None when the record is not whole as an event."""
+    """None if the record is not a complete event."""
     attributes: dict[str, Any] = {}
     for header, content in headers.items():
         name = header.removeprefix(HEADER_PREFIX)
@@ -376,7 +377,7 @@ def _made_attributes(result: ReadResult, piece: BatchSlice, i: int) -> dict[str,
 
 
 def _guessed(value: bytes) -> str:
-    """The content type of a value that nobody gave one."""
+    """The content type of a value that was stored without one."""
     if _as_json(value) is not None:
         return "application/json"
     return "application/octet-stream" if text_of(value) is None else "text/plain; charset=utf-8"
@@ -397,7 +398,7 @@ def _set_data(event: dict[str, Any], value: bytes, content_type: str | None) -> 
 
 
 def _as_json(value: bytes) -> Raw | None:
-    """None for what is no JSON, and for `null`, which would say that there is no data."""
+    """None if the value is not JSON, and for `null`, which would mean that there is no data."""
     compact = compact_json(value)
     return None if compact is None or compact == b"null" else Raw(compact)
 

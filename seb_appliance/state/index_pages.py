@@ -120,7 +120,7 @@ class PageReader:
         await self._run(self._disconnect)
 
     async def close(self) -> None:
-        """Nothing can be looked up any more."""
+        """Close it; no look-ups are possible afterwards."""
         await self.disconnect()
         self._thread.shutdown(wait=False)
 

@@ -19,8 +19,8 @@ NEWEST_REVISION: Final = "0013"
 _SCHEMA: Final = """
 -- A fork has `parent_id` and `fork_offset`: below that offset it reads the records of its parent.
 -- `deleted`: only its forks read its records. `held_offset`: neither the topic nor a fork of it
--- needs rows wholly below this offset (broker/topic.py). `owner`: who created it, by the name in
--- the audit; "" if unknown. `settings`: JSON of the settings that were set.
+-- needs rows wholly below this offset (broker/topics/topic.py). `owner`: who created it, by the
+-- name in the audit; "" if unknown. `settings`: JSON of the settings that were set.
 CREATE TABLE topics (
     topic_id INTEGER NOT NULL,
     name TEXT NOT NULL,
@@ -69,7 +69,7 @@ CREATE TABLE writers (
 -- Where the sections of one topic lie that were stored in one stretch of the journal: the offsets
 -- from `base_offset` up to `end_offset`. `newest_us` is the largest timestamp, and `total_bytes`
 -- counts all bytes, from the first section of the log up to the last of this page. `sections` is
--- packed by broker/index_rows.py.
+-- packed by broker/topics/topic.py.
 CREATE TABLE index_pages (
     topic_id INTEGER NOT NULL,
     base_offset INTEGER NOT NULL,
@@ -191,7 +191,7 @@ CREATE TABLE leases (
 ) WITHOUT ROWID, STRICT;
 
 -- Results of requests with an Idempotency-Key, ordered by `place`. `scope` is in hex, `result` is
--- msgpack; `owner` and `weight` follow from it (broker/retry_results.py).
+-- msgpack; `owner` and `weight` follow from it (broker/append/retry_results.py).
 CREATE TABLE requests (
     scope TEXT NOT NULL,
     place INTEGER NOT NULL,

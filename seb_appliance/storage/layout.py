@@ -127,7 +127,8 @@ def is_key_of(key: str, topic_id: int, base: int, last: int) -> bool:
 
 
 def parse_entry(key: str) -> tuple[Claim | None, int] | None:
-    """The writer (in mode B) and seq of the entry at a key; None if it is no entry's key."""
+    """The writer (in mode B) and seq of the entry at a key; None if it is not the key of an
+    entry."""
     match = _ENTRY_KEY.fullmatch(key)
     if match is None:
         return None

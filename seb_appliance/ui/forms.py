@@ -31,11 +31,11 @@ class Form:
             self._values.setdefault(name, []).append(value)
 
     def text(self, name: str, default: str = "") -> str:
-        """The one value without space at its ends. Raises BadRequestError for several."""
+        """The only value, stripped. Raises BadRequestError if there are several."""
         return self.raw(name, default).strip()
 
     def raw(self, name: str, default: str = "") -> str:
-        """The one value as it is. Raises BadRequestError for several."""
+        """The only value, not stripped. Raises BadRequestError if there are several."""
         values = self._values.get(name, [default])
         if len(values) != 1:
             raise BadRequestError(f"{name} was given more than once.")
@@ -46,7 +46,7 @@ class Form:
 
     @property
     def digest(self) -> bytes:
-        """The same for two forms with the same content only."""
+        """Equal for two forms if and only if they have the same content."""
         return hashlib.sha256(repr(sorted(self._values.items())).encode()).digest()
 
     @property
@@ -56,7 +56,7 @@ class Form:
 
 
 def parse(data: bytes, known: frozenset[str]) -> Form:
-    """Raises BadRequestError for what is no form, or has a field that is not in `known`."""
+    """Raises BadRequestError if the bytes are not a form, or if a field is not in `known`."""
     try:
         pairs = parse_qsl(
             data.decode("ascii"),
@@ -103,7 +103,7 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def parsed(one: Declared, form: Form) -> Any:
-    """The value of its field; None if that is empty. Raises BadRequestError."""
+    """The value of the field; None if it is empty. Raises BadRequestError."""
     text = form.text(one.name)
     if one.choices and text and text not in one.choices:
         raise BadRequestError(f"{one.label} must be one of {', '.join(one.choices)}.")
@@ -117,8 +117,8 @@ def parsed(one: Declared, form: Form) -> Any:
 
 
 def time_us(text: str, name: str) -> int | None:
-    """A time as a browser's field gives it, or with a zone; without, in UTC. None for none. Raises
-    BadRequestError."""
+    """A time as a browser's field sends it. Without a time zone it is UTC. None if the field is
+    empty. Raises BadRequestError."""
     if not text:
         return None
     try:
@@ -131,7 +131,7 @@ def time_us(text: str, name: str) -> int | None:
 
 
 def time_field(at_us: int | None) -> str:
-    """A time as a browser's field takes it, in UTC; "" for none."""
+    """A time as the value of a browser's field, in UTC; "" for None."""
     if at_us is None:
         return ""
     return datetime.fromtimestamp(at_us // 10**6, UTC).strftime("%Y-%m-%dT%H:%M:%S")

@@ -136,7 +136,8 @@ class Sessions:
         return len(self._sessions)
 
     def begin(self, user: UserRow) -> str:
-        """A new session; what the cookie holds. The one that was idle longest makes room."""
+        """Begin a session; returns the value of the cookie. If there are too many, the longest idle
+        session ends."""
         for key in [k for k, session in self._sessions.items() if not self._lives(session)]:
             del self._sessions[key]
         if len(self._sessions) >= limits.SESSIONS_MAX:
@@ -147,8 +148,8 @@ class Sessions:
         return token
 
     def find(self, token: str, *, used: bool = True) -> Session | None:
-        """The session, if it has not ended. `used` False does not make it last longer: a page that
-        looks for news by itself does not keep its user logged in."""
+        """The session, if it has not ended. `used` False does not extend it, so a page that
+        refreshes itself does not keep its user logged in."""
         if len(token) != _TOKEN_CHARACTERS:
             return None
         session = self._sessions.get(_key(token))
@@ -189,7 +190,7 @@ def cookie_header(token: str, *, secure: bool) -> tuple[bytes, bytes]:
 
 
 def token_in(cookie: bytes | None) -> str:
-    """What a Cookie header holds for us; "" for nothing."""
+    """The session token in a Cookie header; "" if there is none."""
     for part in (cookie or b"").decode("latin-1").split(";"):
         name, _, value = part.strip().partition("=")
         if name == COOKIE:
@@ -215,7 +216,7 @@ class Throttle:
         self._known: OrderedDict[Key, None] = OrderedDict()  # pairs that logged in before
 
     def take(self, address: str, account: str) -> bool:
-        """One try; False, and none is taken, when none is left."""
+        """Take one try. False if none is left."""
         now_s = self._clock.monotonic_s()
         costs = self._costs(address, account)
         full_s = {key: max(now_s, self._full_s.get(key, now_s)) for key in costs}
@@ -229,7 +230,7 @@ class Throttle:
         return True
 
     def succeeded(self, address: str, account: str) -> None:
-        """The try that was taken is given back, and the address is known for the account."""
+        """Give the try back, and remember that the address has logged in to the account."""
         for key, cost_s in self._costs(address, account).items():
             if key in self._full_s:
                 self._full_s[key] -= cost_s
@@ -239,7 +240,8 @@ class Throttle:
         _forget_oldest(self._known)
 
     def _costs(self, address: str, account: str) -> dict[Key, float]:
-        """Whose allowances a try is taken of, and how many seconds it takes until it is back."""
+        """The allowances that a try is taken from, and after how many seconds each gets a try
+        back."""
         key = _throttle_key(address, account)
         if key in self._known:
             return {key: limits.LOGIN_EVERY_S}
@@ -262,6 +264,6 @@ def _network(address: str) -> str:
 
 
 def _forget_oldest(watched: OrderedDict[Key, float] | OrderedDict[Key, None]) -> None:
-    """Those tried longest ago go first, when there are too many to watch."""
+    """If there are too many allowances, the least recently used ones are dropped."""
     while len(watched) > limits.LOGINS_WATCHED_MAX:
         watched.popitem(last=False)

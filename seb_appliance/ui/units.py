@@ -1,4 +1,4 @@
-"""Numbers, times, bytes and series as people read them: filters of the templates, and charts."""
+"""Formats numbers, times, bytes and series for people: filters of the templates, and charts."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _SECOND_US: Final = 1_000_000
 
 
 def count(number: float | None) -> str:
-    """With thousands marked; a fraction only below ten."""
+    """A number with thousands separators; with a fraction only below ten."""
     if number is None:
         return _NOTHING
     return f"{number:,.1f}" if number != int(number) and abs(number) < 10 else f"{number:,.0f}"
 
 
 def size(count_bytes: float | None) -> str:
-    """About so many bytes."""
+    """An approximate size, such as 1.5 MiB."""
     if count_bytes is None:
         return _NOTHING
     amount = float(count_bytes)
@@ -47,7 +47,7 @@ def size_rate(per_second: float | None) -> str:
 
 
 def span(seconds: float | None) -> str:
-    """About how long: 38 ms, 1.2 s, 5 min, 3 h, 12 d."""
+    """An approximate duration, such as 38 ms, 1.2 s, 5 min, 3 h, 12 d."""
     if seconds is None:
         return _NOTHING
     if seconds < 1:
@@ -63,7 +63,7 @@ def share(part: float | None) -> str:
 
 
 def money(amount: float | None, currency: str = "$") -> str:
-    """Two digits, or as many as the first that is not 0 needs."""
+    """With two fraction digits, or more if they would all be 0."""
     if amount is None:
         return _NOTHING
     digits = 2 if amount == 0 or abs(amount) >= 0.01 else 5
@@ -76,7 +76,7 @@ def moment(at_us: int) -> str:
 
 
 def time_tag(at_us: int | None) -> Markup | str:
-    """`<time>` with the time to the second, the whole of it as its title."""
+    """`<time>` to the second; its title has the full time."""
     if at_us is None:
         return _NOTHING
     exact = _exact(at_us)
@@ -84,7 +84,7 @@ def time_tag(at_us: int | None) -> Markup | str:
 
 
 def ago(at_us: int | None, now_us: int) -> Markup | str:
-    """`<time>` that says how long ago, the whole time as its title."""
+    """`<time>` with the age; its title has the full time."""
     if at_us is None:
         return _NOTHING
     exact = _exact(at_us)
@@ -119,15 +119,14 @@ Show = Literal["json", "text", "hex"]
 SHOWS: Final[tuple[Show, ...]] = ("json", "text", "hex")
 # Control characters but tab and line feed; marks that join or turn text; lone surrogates.
 _UNSEEN: Final = re.compile(
-    "\r(?!\n)|[\0-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff"
-    "\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e007f]"
+    "\r(?!\n)|[\0-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e007f]"
 )
 _HEX_LINE: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """A value as it is shown. `kind`: JSON, text, hex or tombstone; `is_cut`: there is more."""
+    """A formatted value. `kind`: JSON, text, hex or tombstone. `is_cut`: the value is longer."""
 
     text: str
     kind: str
@@ -135,7 +134,7 @@ class Shown:
 
 
 def visible(text: str) -> str:
-    """Invisible characters, and those that turn text around, are written as escapes."""
+    """Escapes invisible characters and those that change the text direction."""
 
     def escape(found: re.Match[str]) -> str:
         code = ord(found[0])
@@ -145,7 +144,7 @@ def visible(text: str) -> str:
 
 
 def short(content: bytes) -> str:
-    """A record key or the like: text if it is UTF-8, else `0x…`."""
+    """A record key or similar bytes: text if it is UTF-8, else `0x…`."""
     try:
         return visible(content.decode())
     except UnicodeDecodeError:
@@ -169,12 +168,12 @@ def shown(value: bytes | None, show: Show, most: int) -> Shown:
 
 
 def lines_of(value: bytes | None) -> list[str]:
-    """To be compared: of pretty JSON, else of text, else of hex."""
+    """The lines to compare: of formatted JSON, else of text, else of hex."""
     return shown(value, "json", 1 << 30).text.splitlines() if value is not None else ["(tombstone)"]
 
 
 def _pretty(value: bytes) -> str | None:
-    """None if it is no JSON, or JSON that has no parts."""
+    """Formatted JSON; None if the value is not a JSON object or list."""
     if value.lstrip()[:1] not in (b"{", b"["):
         return None
     try:
@@ -203,8 +202,8 @@ class Line:
 
 
 def differences(before: bytes | None, after: bytes | None) -> list[Line] | None:
-    """Of pretty JSON, else of text; none for versions that are the same. None: they are too large
-    to be compared. May take some ten milliseconds."""
+    """The differing lines of formatted JSON, else of text; empty if the versions are equal, None if
+    they are too large to compare. May take some tens of milliseconds."""
     if max(len(before or b""), len(after or b"")) > limits.VALUE_SHOWN_BYTES_MAX:
         return None
     old, new = lines_of(before), lines_of(after)
@@ -218,8 +217,8 @@ def differences(before: bytes | None, after: bytes | None) -> list[Line] | None:
 def neighbours(
     values: Sequence[bytes | None],
 ) -> list[list[Line] | None]:
-    """For each of some versions, newest first, how it differs from the next older one; the oldest
-    has nothing to be compared with."""
+    """The difference of each version, newest first, from the next older one; None for the
+    oldest."""
     return [differences(values[i + 1], values[i]) for i in range(len(values) - 1)]
 
 
@@ -231,7 +230,7 @@ _GAP_US: Final = 3 * limits.SAMPLE_EVERY_S * 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class ChartLine:
-    """`paths`: what SVG's `polyline` takes, one for each stretch without a gap."""
+    """`paths`: points for SVG's `polyline`, one path for each stretch without a gap."""
 
     name: str
     paths: list[str]

@@ -91,7 +91,7 @@ class Lake:
                     raise LakeError(
                         f"{path} holds some of the offsets {first} to {end} that are to be "
                         "written: another group writes here, the group was reset, or the topic was "
-                        "made anew. Remove that directory, or name a new folder."
+                        "created again. Remove that directory, or name a new folder."
                     )
 
     def put(self, records: DataFrame, pull: pulling.Pull) -> None:

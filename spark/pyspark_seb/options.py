@@ -225,7 +225,7 @@ def _transport(text: str) -> Transport:
 
 @dataclass(frozen=True, slots=True)
 class TopicLog:
-    """A topic as it is now. A topic that is made anew under its name has another `topic_id`."""
+    """A topic as it is now. A topic that is created again under its name has another `topic_id`."""
 
     topic: str
     topic_id: int
@@ -320,7 +320,9 @@ def start_of(
         if committed is None:
             return log.log_start_offset
         if committed.topic_id != log.topic_id:
-            raise TopicChangedError(f"topic {log.topic!r} was made anew since the group read it")
+            raise TopicChangedError(
+                f"topic {log.topic!r} was created again since the group read it"
+            )
         offset = committed.offset
     else:
         offset = _offset_of(appliance, log, wanted)

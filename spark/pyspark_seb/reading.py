@@ -219,5 +219,5 @@ def _check_topic(appliance: Appliance, wanted: TopicRange) -> None:
     topic_id = appliance.get(f"/v1/topics/{wanted.topic}").json()["topic_id"]
     if topic_id != wanted.topic_id:
         raise TopicChangedError(
-            f"topic {wanted.topic!r} was deleted and made anew since the read was planned"
+            f"topic {wanted.topic!r} was deleted and created again since the read was planned"
         )

@@ -161,7 +161,9 @@ class SebStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _check_group(self, at: CommittedOffset, log: TopicLog) -> None:
         if at.topic_id != log.topic_id:
-            raise TopicChangedError(f"topic {log.topic!r} was made anew since the group read it")
+            raise TopicChangedError(
+                f"topic {log.topic!r} was created again since the group read it"
+            )
         wanted = self._options.starting.of(log.topic)
         if wanted.isdigit() and int(wanted) != at.offset:
             raise BadOptionError(
@@ -193,7 +195,7 @@ class SebStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return None
         if log is None or log.topic_id != end["topic_id"] or start["topic_id"] != end["topic_id"]:
             raise TopicChangedError(
-                f"topic {topic!r} was deleted (and perhaps made anew) since the checkpoint"
+                f"topic {topic!r} was deleted (and perhaps created again) since the checkpoint"
             )
         if first > end["offset"]:
             raise TopicChangedError(
@@ -226,7 +228,7 @@ def next_end(
         log = topics.get(topic)
         if log is None or log.topic_id != at["topic_id"]:
             raise TopicChangedError(
-                f"topic {topic!r} was deleted (and perhaps made anew) since the checkpoint"
+                f"topic {topic!r} was deleted (and perhaps created again) since the checkpoint"
             )
         end[topic] = {**at, "offset": at["offset"] + shares.get(topic, 0)}
     for topic, log in topics.items():
@@ -310,7 +312,7 @@ def _standing_at(
     if found is None:
         return start_of(appliance, log, options, None)
     if found["topic_id"] != log.topic_id:
-        raise TopicChangedError(f"topic {log.topic!r} was made anew since the group read it")
+        raise TopicChangedError(f"topic {log.topic!r} was created again since the group read it")
     return int(found["committed_offset"])
 
 

@@ -1,7 +1,7 @@
 """Bugs planted in the product, each of which the simulation must find.
 
 A mutation changes one decision of the real code while it runs. `python -m tests.simulation
---mutations` tells for each the first seed that finds it; `test_mutations.py` asks the same.
+--mutations` tells for each the first seed that finds it; `test_simulation.py` asks the same.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ _HASH_IN_THREAD_BYTES: Final = 64 * limits.KIB
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What a request asks for; its body is not read yet."""
+    """The conditions of a request, before its body is read."""
 
     idempotency_key: bytes | None = None
     producer: ProducerStamp | None = None
@@ -89,7 +89,7 @@ def idempotency_key(call: Call) -> bytes | None:
 
 
 async def stamp(key: bytes | None, call: Call, route: str, body: bytes) -> RequestStamp | None:
-    """What tells a request with an Idempotency-Key from others; None when it has none."""
+    """The identity of a request with an Idempotency-Key; None if it has none."""
     if key is None:
         return None
     said = [body, *_that_matter(call)]
@@ -142,7 +142,7 @@ def _hash(parts: Iterable[bytes]) -> bytes:
 
 
 def producer_of(headers: dict[bytes, bytes]) -> ProducerStamp | None:
-    """What an idempotent producer numbers its request by. Raises BadParameterError."""
+    """The Producer headers of a request. Raises BadParameterError."""
     given = [name for name in _PRODUCER if name in headers]
     checksum = headers.get(_CHECKSUM)
     if not given and checksum is None:

@@ -199,8 +199,8 @@ _PLAIN_PATH: Final = re.compile(rb"(?:/[A-Za-z0-9_.~-]+)+|/")
 
 
 def check_raw_path(raw_path: bytes, others: tuple[bytes, ...] = ()) -> None:
-    """`others`: beginnings of paths that a protocol checks itself. Raises
-    BadNameError for what is no name, NotFoundError for what no route can match."""
+    """`others`: beginnings of paths that a protocol checks itself. Raises BadNameError for an
+    invalid name, NotFoundError for a path that no route can match."""
     if raw_path.startswith(others):
         return
     for prefix, check in _NAMED:

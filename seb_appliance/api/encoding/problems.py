@@ -40,7 +40,7 @@ _PUBLIC_DATA: Final = frozenset({"topic", "offset", "until"})
 
 
 def problem(error: SebError, request_id: str, *, to_admin: bool = False) -> dict[str, Any]:
-    """The members of the problem document. Details of the inside go to admin keys only."""
+    """The members of the problem document. Only admin keys get internal details."""
     detail, data = error.detail, error.data
     if not to_admin:
         for kind, public in _PUBLIC_DETAIL.items():
@@ -97,7 +97,8 @@ def answer_error_as(error: SebError, media_type: str, body: bytes) -> Response[b
 
 
 def error_of(request: Request[Any, Any, Any], exception: Exception) -> SebError:
-    """What is to be told of an exception. What is not ours is a bug: logged here, told as one."""
+    """The SebError for an exception. Any other exception is a bug: it is logged here and becomes an
+    InternalError."""
     error = _as_seb_error(request, exception)
     if isinstance(error, InternalError):
         where = f"request {_request_id(request)}: {request.method} {_logged_path(request)}"
@@ -111,7 +112,7 @@ def _logged_path(request: Request[Any, Any, Any]) -> str:
 
 
 def is_for_admin(request: Request[Any, Any, Any]) -> bool:
-    """Whether an admin key asks, which may see details of the inside."""
+    """Whether the request has an admin key, which may see internal details."""
     key: ApiKeyView | None = request.scope["state"].get(API_KEY_STATE)
     return key is not None and any(grant.operation == "admin" for grant in key.grants)
 

@@ -48,7 +48,7 @@ def _with(packed: bytes, given: bytes) -> bytes:
 
 
 class RequestTrace:
-    """A request that somebody traces, while traces are sent; `of` gives None for any other."""
+    """A traced request, if traces are sent; `of` returns None for any other request."""
 
     def __init__(self, traces: Traces, parent: str) -> None:
         self._traces = traces

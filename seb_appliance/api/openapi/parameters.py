@@ -192,7 +192,7 @@ SAFE_APPEND: Final[list[Json]] = [
     ),
     header(
         "Producer-Seq",
-        "Number of the producer's request to this topic: 0, 1, 2, …. A request with a known "
+        "Number of the producer's request to this topic: 0, 1, 2 and so on. A request with a known "
         "number is not stored again.",
         "41",
     ),

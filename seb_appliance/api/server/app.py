@@ -135,7 +135,7 @@ def create_app(
     protocols: Sequence[Protocol] = (),
     pages: Sequence[Router] = (),
 ) -> Api:
-    """The ASGI application. `pages` are no part of the API, and have errors of their own."""
+    """The ASGI application. `pages` are not part of the API, and have their own error pages."""
     described = functools.cache(lambda: openapi(protocols))
     measured: list[Callable[[], Iterable[Sample]]] = [
         samples,
@@ -224,8 +224,8 @@ class Api:
 
 
 def _charged(receive: Receive, scope: HTTPScope) -> Receive:
-    """What comes in is charged to the meter of the API key, once that is known and has one. At the
-    end of a body the key is looked at again: the body may have taken a minute."""
+    """Received bytes are charged to the API key's meter, once the key is known and if it has one.
+    At the end of a body the key is checked again, because the body may have taken a minute."""
 
     async def receiver() -> HTTPReceiveMessage | WebSocketReceiveMessage:
         message = await receive()
@@ -243,7 +243,7 @@ def _charged(receive: Receive, scope: HTTPScope) -> Receive:
 def _with_headers(
     send: Send, request_id: bytes, state: dict[str, Any], cross_origin: Headers
 ) -> Send:
-    """Adds what every answer has, and charges its body to the meter of the API key."""
+    """Adds the headers of every answer, and charges its body to the API key's meter."""
 
     async def sender(message: Message) -> None:
         if message["type"] == "http.response.start":

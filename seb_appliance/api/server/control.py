@@ -8,7 +8,7 @@ have at most 64 KiB.
 
 Commands: `reset-key` makes a new admin key and puts it into `<data>/admin.key`; the answer names
 the file (`path`), never the key. Those for users of the admin page are in
-users_at_the_machine.py.
+ops/serve/control_users.py.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def _listen(path: Path) -> socket.socket:
 
 
 def _remove(path: Path) -> None:
-    """Whatever is no socket stays, and binding says so."""
+    """A file that is not a socket stays; binding then fails."""
     if path.exists() and stat.S_ISSOCK(path.stat().st_mode):
         path.unlink()
 

@@ -1,4 +1,4 @@
-"""What the API is told when it is built."""
+"""`ApiOptions`: what the API needs from the process that builds it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from seb_appliance.traces import Traces
 
 
 def new_boundary() -> str:
-    """128 random bits: no record that is stored already has them."""
+    """128 random bits, so that no stored record can contain them."""
     return f"seb-{os.urandom(16).hex()}"
 
 
@@ -44,8 +44,8 @@ class SecretBox(Protocol):
 class ApiOptions:
     """`pages`: folder of the page templates; `static`: folder of the files that pages load;
     `streams_open`: Durable Streams need no API key, and the appliance listens on loopback only;
-    `traces`: None when nobody collects any; `parser`: reads large bodies, its maker closes it;
-    `random_up_to` draws a whole number from 1 on."""
+    `traces`: None if no collector is set; `parser`: parses large bodies, and is closed by its
+    creator; `random_up_to` returns a random whole number from 1 on."""
 
     pages: Path
     static: Path

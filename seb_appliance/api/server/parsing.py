@@ -2,7 +2,7 @@
 
 Reading a body is one call of C code, or many small steps in Python: neither can be interrupted, and
 a thread would hold the interpreter as long. Small bodies take less than 5 ms whatever is in them
-(tests/http/test_adversarial.py) and are read at once.
+(tests/adversarial/) and are read at once.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ _FRAME: Final = struct.Struct("<II")  # bytes of the pickle, bytes of the body a
 
 
 class Parser:
-    """Two child processes, started when they are first needed: one for bodies up to a mebibyte, so
-    that these wait for no larger ones, and one for the others."""
+    """Two child processes, started on first use: one for bodies up to a mebibyte, so that these do
+    not wait for larger ones, and one for the others."""
 
     def __init__(self, environment: Mapping[str, str] | None = None) -> None:
         """`environment`: the variables of the child processes; None: those of this one."""
@@ -77,7 +77,7 @@ class Parser:
         raise value
 
     async def close(self) -> None:
-        """End the child processes. Nobody may parse any more."""
+        """End the child processes. `parse` must not be called afterwards."""
         await self._short.end()
         await self._long.end()
 

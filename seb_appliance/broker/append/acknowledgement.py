@@ -1,6 +1,7 @@
-"""Acknowledgement: each caller hears once, when its window is stored, has failed, or is too late.
+"""Acknowledgement: each caller is called once, when its window is stored or has failed, or after
+the timeout.
 
-A caller that leaves or runs out of time disturbs no other; the log goes on without it.
+A caller that leaves or times out does not affect other callers or the log.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ class AckCallback(Protocol):
 
 
 class Stored(NamedTuple):
-    """What was admitted and is stored. Seconds: the wait for the sealing, and the bucket's PUT."""
+    """The result of an admission that is stored. `window_s`: the wait until the window was sealed.
+    `put_s`: the duration of the bucket's PUT."""
 
     admitted: Any
     window_s: float
@@ -52,8 +54,8 @@ class AckFuture:
 class WindowWaiters:
     """The callers that wait for one window, with one callback and one timer for all of them.
 
-    Callers hear on the next turn of the loop, when the writer has begun its next PUT. What they
-    hold of `pending` is given back when the window is done.
+    Callbacks run in the next turn of the event loop, when the writer has begun its next PUT. What
+    the callers hold of `pending` is given back when the window is done.
     """
 
     def __init__(
@@ -107,7 +109,7 @@ class WindowWaiters:
             tell(on_done.failed, error.again())
 
     def _expire(self) -> None:
-        """The first callers are out of time; others joined later, and more may join."""
+        """The oldest callers have timed out. Others were added later, and more may follow."""
         self._timer = None
         now_s = self._clock.monotonic_s()
         wait_s = self._wait_ms / 1000

@@ -215,7 +215,8 @@ class Admission:
         return self._last_timestamp_us
 
     def check_room_for(self, missing_topics: int, owner: str) -> None:
-        """Raises Refusal when so many topics more are too many, of all or of this owner's."""
+        """Raises Refusal if this number of new topics would exceed the limit of all topics or of
+        this owner's."""
         if not missing_topics:
             return
         try:
@@ -414,7 +415,7 @@ class Admission:
         window.add_event(event, encoded_bytes(event))
 
     def admit_topic_compacted(self, window: Window, name: str, event: TopicCompacted) -> None:
-        """The topic may be gone, or made anew under its name."""
+        """The topic may be deleted, or created again under its name."""
         topic = self._topics.get(name)
         if topic is not None and topic.topic_id == event.topic_id:
             topic.runs = with_run(topic.runs, event.base_offset, event.last_offset)

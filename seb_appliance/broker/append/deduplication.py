@@ -112,7 +112,7 @@ class Deduplication:
             return None
         other = found.body_hash != stamp.body_hash
         if gone or other:
-            what = "another body" if other else "topics that are gone or were made anew"
+            what = "another body" if other else "topics that were deleted or created again"
             error = IdempotencyMismatchError(
                 f"This Idempotency-Key was used for {what}; use a new key for a new request."
             )

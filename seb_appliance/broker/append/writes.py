@@ -58,7 +58,7 @@ Command = Callable[[], Admitted | Duplicate | None]
 
 
 class Writes:
-    """`admission` is the view ahead of the catalog. `stopping`: nothing is admitted any more."""
+    """`admission` is the view ahead of the catalog. `stopping`: no more writes are admitted."""
 
     def __init__(
         self,

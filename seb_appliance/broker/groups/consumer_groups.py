@@ -255,7 +255,7 @@ class ConsumerGroups:
         self, group: str, rows: Collection[ResetRow], by: Actor = THE_APPLIANCE
     ) -> list[ResetRow]:
         """Apply a plan. In the result, `before` includes commits that were in flight. Raises
-        TopicNotFoundError, OffsetConflictError (the topic was made anew since)."""
+        TopicNotFoundError, OffsetConflictError (the topic was created again)."""
         done: list[ResetRow] = []
 
         def admit(window: Window) -> Action:

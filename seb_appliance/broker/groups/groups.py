@@ -232,7 +232,7 @@ class Lag:
 
 @dataclass(frozen=True, slots=True)
 class GroupTopicView:
-    """Where a group stands on one topic."""
+    """The position of a group on one topic."""
 
     topic: str
     topic_id: int
@@ -246,7 +246,7 @@ class GroupTopicView:
 
 @dataclass(frozen=True, slots=True)
 class LeaseView:
-    """`ttl_ms`: the granted time, which begins anew after a restart."""
+    """`ttl_ms`: the granted time, which restarts after a restart of the appliance."""
 
     generation: int
     holder: str

@@ -145,8 +145,8 @@ class Listener:
         return self._followers.rings
 
     async def wait(self, seconds: float | None = None) -> None:
-        """Wait for a change of a topic, a ring of the timer, `stopping`, or `leave`; at most so
-        many seconds."""
+        """Wait for a change of a topic, the timer, `stopping` or `leave`; at most this number of
+        seconds."""
         if self.left or self.stopping:
             return
         self._woken = asyncio.get_running_loop().create_future()

@@ -51,7 +51,7 @@ class IndexRange:
 
 @dataclass(frozen=True, slots=True)
 class KeyRow:
-    """The newest record of a record key, which is no tombstone."""
+    """The newest record of a record key; it is not a tombstone."""
 
     key: bytes
     offset: int

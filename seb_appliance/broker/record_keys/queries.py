@@ -206,7 +206,7 @@ class RecordKeys:
     async def keys(
         self, name: str, prefix: bytes, after: bytes | None, most: int, *, fresh: bool
     ) -> KeyPage:
-        """Record keys whose newest record is no tombstone, in byte order. Raises, as all below,
+        """Record keys whose newest record is not a tombstone, in byte order. Raises, as all below,
         TopicNotFoundError, KeyIndexOffError, OverloadedError (not `fresh` in time, or the index is
         not readable now)."""
         topic, reached = await self._topic(name, fresh=fresh)

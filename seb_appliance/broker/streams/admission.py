@@ -78,7 +78,7 @@ class WantedStream:
 
     @property
     def state(self) -> StreamState:
-        """The state of a stream that is no fork."""
+        """The state of a stream that is not a fork."""
         return StreamState(
             self.content_type or PLAIN.content_type, self.ttl_s, self.expires_us, self.closed
         )
@@ -241,8 +241,7 @@ class StreamAdmission:
         inherited: Inherited | None,
     ) -> Admitted | Duplicate:
         """A stream with its first records. `Duplicate` if the same stream exists: it got its first
-        records then. A topic that is no stream yet becomes one, and `values` are appended to it.
-        """
+        records then. A plain topic becomes a stream, and `values` are appended to it."""
         known = self._admission.find(name)
         if known is not None:
             return self._admit_existing(name, known, wanted, values, by)

@@ -118,8 +118,8 @@ class Streams:
         reservation: Reservation,
         by: Actor,
     ) -> tuple[StreamView, bool]:
-        """The stream with its first records, and whether it was created now. An existing topic
-        that is no stream becomes one. Takes `reservation` over.
+        """The stream with its first records, and whether it was created now. An existing plain
+        topic becomes a stream. Takes `reservation` over.
 
         Raises StreamConflictError if another stream has this name, BadNameError, and what
         `Appends.append` raises.

@@ -49,7 +49,7 @@ def _cell(record: Json, name: str) -> str | None:
 @fresh_option
 @talks
 def list_keys(client: HttpClient, topic: str, prefix: str, most: int | None, fresh: bool) -> Result:
-    """List the record keys of TOPIC whose newest record is no tombstone."""
+    """List the record keys of TOPIC whose newest record is not a tombstone."""
     found: list[Json] = []
     question: Json = {"prefix": prefix, "fresh": fresh}
     while True:

@@ -124,8 +124,8 @@ def _key_index(index: Json) -> str:
 def cost(client: HttpClient) -> Result:
     """Show what the bucket costs this month, and the forecast. Needs an admin key.
 
-    Counted from real requests and stored bytes. The appliance does not fetch prices: compare them
-    with a bill.
+    Computed from counted requests and stored bytes. The appliance does not update its price lists:
+    compare them with a bill.
     """
     parts = (_head, _bill, _purposes, _topics)
     return Result(client.ask("GET", "cost"), lambda found: "\n\n".join(p(found) for p in parts))

@@ -81,9 +81,9 @@ def import_(
     """Import topics of a Go broker's bucket with their offsets, or lines into one topic.
 
     Files in the appliance's own bucket become part of its log where they are; files of another
-    bucket are copied. No appliance may run meanwhile. Run the same command again to continue an
-    interrupted import. With --format ndjson, the lines of FILE (or stdin) are sent to a running
-    appliance.
+    bucket are copied. No appliance may run during the import. Run the same command again to
+    continue an interrupted import. With --format ndjson, the lines of FILE (or stdin) are sent to a
+    running appliance.
     """
     if kind == "ndjson":
         asked = {name: value for name, value in old.items() if name != "quiet_ms"}  # always there
@@ -262,7 +262,7 @@ async def _export(
 
 @contextlib.contextmanager
 def _opened(to: str | None) -> Iterator[Callable[[bytes], object]]:
-    """Writes to a new file, which has its name once it is whole, or to stdout. Raises
+    """Writes to stdout, or to a new file, which gets its name when it is complete. Raises
     CommandError."""
     if to is None or to == "-":
         yield write
@@ -287,8 +287,8 @@ def _opened(to: str | None) -> Iterator[Callable[[bytes], object]]:
 
 @contextlib.contextmanager
 def _whole(target: Settings) -> Iterator[Settings]:
-    """Where to write: a directory has its name once it is whole. What broke off stays beside it,
-    and the same command goes on there. Raises CommandError."""
+    """Where to write. A directory gets its name when it is complete. An interrupted export stays
+    beside it, and the same command continues it. Raises CommandError."""
     if target.address.kind != "file":
         yield target
         return
@@ -310,7 +310,7 @@ def _whole(target: Settings) -> Iterator[Settings]:
 
 
 def _partial(path: Path) -> Path:
-    """Where it lies until it is whole: on the same disk, and seen to be no whole export."""
+    """The directory of an incomplete export: on the same disk, with a name that shows this."""
     return path.with_name(f"{path.name}.partial")
 
 

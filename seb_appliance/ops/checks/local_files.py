@@ -1,7 +1,7 @@
 """The files of a data directory that no server holds, compared with the bucket.
 
 All of them may be lost; `repair` replaces those that differ. The key index is compared by samples,
-some sections of each topic in both directions, or in full with an index that is built anew.
+some sections of each topic in both directions, or completely with a rebuilt index.
 """
 
 from __future__ import annotations

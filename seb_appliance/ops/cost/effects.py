@@ -109,7 +109,7 @@ def _storage(now: Situation, more_bytes: float) -> float:
 
 
 def _size(count: float) -> str:
-    """About so many bytes: whole ones of the largest unit that leaves two digits."""
+    """An approximate size: a whole number of the largest unit that leaves two digits."""
     unit = next((size for size in _UNITS if count >= 10 * size), 1)
     return format_size(int(count / unit) * unit)
 

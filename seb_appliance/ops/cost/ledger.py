@@ -133,8 +133,8 @@ class Observed(msgspec.Struct):
 
 
 class Ledger(msgspec.Struct):
-    """`totals` never begin anew while the file lives; this month's are those since
-    `month_start`. `until_us`: the last tick."""
+    """`totals` are never reset while the file exists; this month's are those since `month_start`.
+    `until_us`: the last tick."""
 
     month: Month
     counted_since_us: int
@@ -203,8 +203,8 @@ class Ledger(msgspec.Struct):
 
 
 def forecast(ledger: Ledger, now_us: int) -> Totals:
-    """The whole month's, if the rest of it goes on as the last day did, and what is stored grows
-    on as it did; it does not shrink below nothing."""
+    """The usage of the whole month, if usage and growth of storage stay as in the last day. Storage
+    does not become negative."""
     rest_s = max(0.0, (ledger.month.end_us - now_us) / SECOND_US)
     used, seconds, growth = ledger.rate(now_us)
     stored = ledger.stored_bytes * rest_s

@@ -1,7 +1,7 @@
-"""What providers of object stores ask: data, and how it is read.
+"""The price lists of object store providers, and how they are parsed.
 
-Prices without tax, from the providers' public lists as they were known at `as_of`; nobody fetches
-them, and they change: compare them with your bill, or name your own. A GB is 10^9 bytes.
+Prices without tax, from the providers' public lists as they were known at `as_of`; they are not
+updated automatically: compare them with your bill, or set your own. A GB is 10^9 bytes.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ _AMOUNTS: Final = (*_PER_MILLION, "storage", "included_storage", "egress", "incl
 
 
 def provider_at(*, is_s3: bool, endpoint: str | None) -> str:
-    """The provider that the bucket's address tells; `none` when it tells none."""
+    """The provider, recognized by the bucket's address; `none` if it is unknown."""
     if not is_s3:
         return "none"
     if endpoint is None:

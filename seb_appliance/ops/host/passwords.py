@@ -48,7 +48,8 @@ class Passwords:
         return await self._work(partial(_HASHER.hash, password))
 
     async def matches(self, password: str, password_hash: str | None) -> bool:
-        """Whether it is the password of that hash; None, for nobody, never, and takes as long."""
+        """Whether the password has this hash. None (no such user) never matches, and takes the same
+        time."""
         found = await self._work(partial(_matches, password, password_hash or _NOBODY))
         return found and password_hash is not None
 

@@ -30,7 +30,7 @@ STATE_FILE: Final = "state.sqlite"
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """`needed`: the objects that the state rests on, which are all there."""
+    """`needed`: the objects that the state needs; all of them exist."""
 
     rebuilt: Rebuilt
     state: LoadedState
@@ -47,7 +47,7 @@ class Cloned:
 async def restore(settings: Settings, data: Path, progress: Progress) -> Restored:
     """Rebuild the local state of the bucket in the directory `data`, for the next start there.
 
-    Raises ConfigurationError if `data` has a state already or is somebody's who runs,
+    Raises ConfigurationError if `data` already has a state or another process uses it,
     StoreUnusableError for damage.
     """
     if (data / STATE_FILE).exists():

@@ -33,7 +33,7 @@ class Ask(msgspec.Struct):
 
 
 class CheckResult(msgspec.Struct):
-    """`progress` in words, or (`is_done`) the result: `data` as the command prints it with
+    """`progress` as a sentence, or (`is_done`) the result: `data` as the command prints it with
     `--json`, or a sentence in `failure`. The parent adds when the check finished, and its time."""
 
     progress: str = ""
@@ -46,7 +46,7 @@ class CheckResult(msgspec.Struct):
 
 
 class CheckKeeper:
-    """`running`: the check that runs now; `progress`: how far it is, in words."""
+    """`running`: the check that runs now; `progress`: a sentence about it."""
 
     def __init__(self, settings: Settings, clock: Clock) -> None:
         self.running: CheckKind | None = None

@@ -109,8 +109,8 @@ class CostKeeper(Job):
         self._written_s = clock.monotonic_s()
 
     async def load(self) -> None:
-        """Continue from the file; counting begins anew if it cannot be read, or if another version
-        wrote it. Raises ConfigurationError if the machine does not let us use the file."""
+        """Continue from the file; counting restarts if the file cannot be read, or if another
+        version wrote it. Raises ConfigurationError if the machine does not let us use the file."""
         if body := await self._file.load_document(_DOCUMENT):
             with contextlib.suppress(msgspec.DecodeError):
                 self._ledger = msgspec.json.decode(body, type=Ledger)

@@ -1,4 +1,4 @@
-"""Writes down when API keys were last used: once a minute at most, and never while nobody calls."""
+"""Saves when API keys were last used: at most once a minute, and only after requests."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from seb_appliance.state.local import LocalFile
 
 
 class LastUsedKeeper:
-    """Made by `open`. `failure`: why the last write came to nothing, in words; "" when it did not
-    (the same is tried again with the next one)."""
+    """Created by `open`. `failure`: why the last write failed (it is tried again with the next
+    one), or ""."""
 
     def __init__(self, file: LocalFile, known_us: dict[str, int], clock: Clock) -> None:
         """For `open` only."""

@@ -19,7 +19,7 @@ _log = logging.getLogger(__name__)
 
 
 class SnapshotKeeper:
-    """`failure`: why the last attempt came to nothing, in words; "" when it did not."""
+    """`failure`: why the last attempt failed, or ""."""
 
     def __init__(
         self,
@@ -50,8 +50,8 @@ class SnapshotKeeper:
             self._begin()
 
     async def publish_now(self) -> int:
-        """One that somebody asks for: none if nothing is new since the last one. Up to which entry
-        the newest reaches then. Raises StoreUnavailableError if the bucket does not take it."""
+        """Write a requested snapshot, unless nothing was stored since the last one. Returns the
+        last entry in the newest snapshot. Raises StoreUnavailableError if the bucket refuses it."""
         if self._making is not None:  # it may have begun before the newest entry
             await asyncio.gather(self._making, return_exceptions=True)
         if self._schedule.has_new_entries:

@@ -1,7 +1,7 @@
-"""A standby's loop: entries that another appliance wrote are read, and put in force here.
+"""A standby's loop: it reads entries that another appliance wrote, and applies them here.
 
-At once while there are entries, else every `follow_poll`. Ends by ReplayError when the journal
-cannot be followed any more; the process then begins anew from what the bucket has.
+It reads continuously while there are entries, otherwise every `follow_poll`. It raises ReplayError
+if it cannot follow the journal any more; the process then starts again from the bucket.
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ class StandbyKeeper:
 
     @property
     def lag_entries(self) -> int:
-        """Entries that are known to be in the journal and are not in force here."""
+        """The number of known journal entries that are not applied here."""
         return self._journal.known_seq - self._applied_seq
 
     @property
     def lag_s(self) -> float:
-        """By how much the newest known entry was made later than the newest one in force here."""
+        """The age difference between the newest known entry and the newest one applied here."""
         return (self._known_us - self._applied_us) / 1_000_000
 
     @property
     def seen_end_age_s(self) -> float | None:
-        """How long ago there was nothing in the journal that is not in force here; None: never."""
+        """How long ago all entries of the journal were applied here; None: never."""
         seen_s = self._journal.seen_end_s
         return None if seen_s is None else self._clock.monotonic_s() - seen_s
 
@@ -88,7 +88,7 @@ class StandbyKeeper:
 
 
 def _refusal(journal: FollowedJournal) -> StandbyError:
-    """What who writes to a standby is told. The writer's address is not in the bucket."""
+    """The refusal of a write to a standby. The bucket does not have the writer's address."""
     writer = journal.writer_id.hex()
     return StandbyError(
         f"This appliance is a standby and takes no writes. Send them to the one that it follows "

@@ -25,9 +25,9 @@ from seb_appliance.tasks import start_child
 
 
 class ChildRewriter:
-    """Fulfils `broker.rewrite_jobs.Rewriter`. A child that died is started anew for a later job;
-    what it asked of the bucket in its last one is not known. `cache`: the folder of our cache of
-    entries, which the child reads; None if there is none."""
+    """Fulfils `broker.rewrite_jobs.Rewriter`. A child that died is replaced for a later job; its
+    requests in the last job are not counted. `cache`: the folder of our cache of entries, which the
+    child reads; None if there is none."""
 
     def __init__(self, settings: Settings, mode: Mode, cache: Path | None = None) -> None:
         self.asked = Asked()

@@ -1,6 +1,6 @@
 """`seb import`: topics of a Go broker become topics of an appliance, with the same offsets.
 
-It becomes the writer of the bucket, as a start does, so no appliance may run meanwhile.
+It becomes the writer of the bucket, as a start does, so no appliance may run during the import.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class InPlace:
         await self.adopt(_FILES_PER_ENTRY)
 
     async def adopt(self, least: int = 1) -> None:
-        """Put the taken files into effect, while there are at least so many."""
+        """Adopt the collected files while there are at least this many."""
         while len(self._objects) >= least:
             await _adopt(self._tidying, self._objects[:_FILES_PER_ENTRY])
             del self._objects[:_FILES_PER_ENTRY]
@@ -130,7 +130,7 @@ async def _adopt(tidying: Tidying, objects: Sequence[StoredObject]) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportOptions:
-    """`source`: the settings of the old bucket. `copy`: store the records anew, even within one
+    """`source`: the settings of the old bucket. `copy`: store the records again, even within one
     bucket. `dry_run`: only read and check. `topics`: patterns. `quiet_ms`: the old bucket must not
     have been written to for this time."""
 

@@ -39,7 +39,7 @@ _STATIC = Path(__file__).parents[2] / "ui" / "static"
 
 
 def ui_options(appliance: Appliance) -> UiOptions:
-    """What the pages are told of this appliance."""
+    """The options of the admin page for this appliance."""
     return UiOptions(
         templates=bundled("templates"),
         static=_STATIC,

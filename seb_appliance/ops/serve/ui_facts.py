@@ -21,7 +21,8 @@ from seb_appliance.ui.units import count
 
 
 def setting_rows(appliance: Appliance) -> list[SettingRow]:
-    """All that `seb serve` takes, with the value in force. Secrets are only said to be there."""
+    """All settings of `seb serve`, with their current values. Secrets are shown only as set or not
+    set."""
     settings = appliance.settings
     rows = []
     for setting in SETTINGS:
@@ -42,7 +43,7 @@ def setting_rows(appliance: Appliance) -> list[SettingRow]:
 
 
 def cost_figures(appliance: Appliance) -> list[Figure]:
-    """What the bucket costs this month, and will have cost at its end."""
+    """The cost of the bucket this month so far, and the forecast for the whole month."""
     found = appliance.cost.report()
     note = f"forecast {found.prices.money(found.forecast.total)}"
     if found.budget is not None:
@@ -51,7 +52,7 @@ def cost_figures(appliance: Appliance) -> list[Figure]:
 
 
 def bill_rows(appliance: Appliance) -> list[BillRow]:
-    """The same, line by line, with what it comes to."""
+    """The lines of the month's bill, and their sum."""
     found = appliance.cost.report()
     money = found.prices.money
     rows = [
@@ -76,7 +77,7 @@ def effects_of(
     changes: Mapping[str, int | bool | str | None],
     now_us: int,
 ) -> dict[str, str]:
-    """What changes of a topic's settings cost or save, in words, by setting. Raises
+    """What changes of a topic's settings will cost or save: a sentence for each setting. Raises
     TopicNotFoundError."""
     view = broker.topics.get(topic)
     before = view.effective
@@ -129,7 +130,7 @@ _COUNTED: Final = {
 
 
 def checks_shown(keeper: CheckKeeper) -> list[CheckShown]:
-    """Both kinds, whether they ever ran or not; none where they cannot."""
+    """Both checks, even if they never ran; empty if checks cannot run here."""
     if not keeper.is_possible:
         return []
     return [_shown(keeper, kind) for kind in _TITLES]

@@ -127,7 +127,7 @@ async def _answer(
     broker: Broker, call: Call, offset: int, result: ReadResult, headers: Headers
 ) -> Answer:
     view = broker.streams.get(result.topic)
-    if view.topic_id != result.topic_id:  # made anew while its records were fetched
+    if view.topic_id != result.topic_id:  # created again while its records were fetched
         raise no_such_topic(result.topic)
     up_to_date = result.next_offset == view.log_end_offset
     closed = up_to_date and view.state.closed
@@ -296,7 +296,7 @@ class LiveStream(LiveAnswer[Follower]):
         return b'event: control\ndata:{"streamNextOffset":"%b",%b}\n\n' % (token, more)
 
     async def _part(self, follower: Follower) -> Part:
-        """Made once for all who follow from the same offset."""
+        """Encoded once for all followers at the same offset."""
         recent = self._broker.followers.recent
         place = (follower.topic_id, self._shape, self._offset)
         found = recent.get(place) if self._told_end else None
@@ -310,7 +310,8 @@ class LiveStream(LiveAnswer[Follower]):
         return found
 
     async def _read(self) -> ReadResult:
-        """At least one record. Raises TopicNotFoundError also if the topic goes meanwhile."""
+        """Waits for at least one record. Raises TopicNotFoundError also if the topic is deleted in
+        the meantime."""
         wanted = ReadRequest(
             From(offset=self._offset),
             max_records=limits.FOLLOWER_PART_RECORDS,

@@ -129,8 +129,8 @@ def parse_offset(token: str) -> int:
 
 
 def etag(topic_id: int, begin: int, end: int, *, closed: bool) -> bytes:
-    """Tells what a read gave: offsets `begin` to `end` (exclusive), and whether it is all there
-    ever will be. A topic made anew has another id."""
+    """The ETag of a read: of the offsets `begin` to `end` (exclusive), and whether the stream is
+    closed there. A topic that is created again has another id."""
     return b'"%d-%d-%d%b"' % (topic_id, begin, end, b"-c" if closed else b"")
 
 
@@ -341,7 +341,7 @@ def answer_error(request: Request[Any, Any, Any], exception: Exception) -> Respo
 
 
 def _of_streams(error: SebError) -> SebError:
-    """What makes a topic by its own route makes no stream."""
+    """Topics created by their own route are not streams."""
     if type(error) is not TopicNotFoundError or error.data.keys() != {"topic"}:
         return error
     topic = str(error.data["topic"])

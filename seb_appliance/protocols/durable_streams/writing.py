@@ -66,7 +66,7 @@ from seb_appliance.protocols.durable_streams.wire import (
 
 
 def _url(request: AnyRequest, call: Call) -> bytes:
-    """Of the stream, as it was asked for: the protocol's clients want all of it."""
+    """The URL of the stream as it was requested; clients of the protocol need the full URL."""
     scheme = request.scope["scheme"].encode()
     return b"%b://%b%b" % (scheme, call.headers.get(b"host", b""), request.scope["raw_path"])
 
@@ -152,7 +152,7 @@ async def _with_values(
 def _told(
     broker: Broker, topic: str, asked: StreamAppend, error: SequenceGapError
 ) -> SequenceGapError | BadParameterError:
-    """A gap at the beginning of a new epoch is a mistake, and no gap that could be filled."""
+    """A gap at the beginning of a new epoch is an error, because no later request can fill it."""
     assert asked.producer is not None
     known = broker.streams.producer_epoch(topic, asked.producer.producer_id)
     if known is not None and known < asked.producer.epoch:

@@ -249,13 +249,13 @@ def topic_name(query: dict[str, str]) -> str:
 
 
 def offset(query: dict[str, str]) -> int:
-    """A uint64; what is beyond any offset of ours is `OFFSET_MAX`, which no record has."""
+    """A uint64. A number above the largest offset becomes `OFFSET_MAX`, which no record has."""
     return min(_number(_required(query, "offset"), "offset"), limits.OFFSET_MAX)
 
 
 def read_request(query: dict[str, str], owner: str) -> ReadRequest:
-    """What a consumer asks for. More than this appliance gives at one time is no error: less comes,
-    or 206 comes earlier. Raises BadParameterError."""
+    """The parameters of a read. A request for more than one answer can hold is not an error: the
+    answer is shorter, or 206 is sent earlier. Raises BadParameterError."""
     max_records = _number(query.get("max-records", "0"), "max-records")
     max_bytes = _number(query.get("max-bytes", "0"), "max-bytes")
     return ReadRequest(

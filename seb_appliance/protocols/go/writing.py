@@ -1,7 +1,7 @@
-"""Writing topics as the Go broker keeps them, so that it can go on with them.
+"""Writes topics in the Go broker's format, so that it can continue with them.
 
-A file ends where the time of the records changes: the one time that it has is then theirs. So what
-was imported comes out as it went in.
+A file ends where the time of the records changes: the one time that it has is then theirs. So an
+imported topic is exported unchanged.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class OldTopicWriter:
         self._waiting_bytes = 0
 
     async def begin(self) -> None:
-        """Look at what is there already. Raises StoreError."""
+        """List what the destination already has. Raises StoreError."""
         listed = await list_all(self._store, f"{self._name}/")
         self._there = {info.key for info in listed if layout.parse_go_batch(info.key)}
 

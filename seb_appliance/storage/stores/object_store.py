@@ -89,7 +89,7 @@ class ObjectStore(Protocol):
         """Raises ObjectMissingError."""
 
     async def delete(self, key: str) -> None:
-        """Delete; an absent key is no error."""
+        """Delete; an absent key is not an error."""
 
     async def signed_urls(self, keys: Sequence[str], valid_s: int) -> list[str] | None:
         """A URL for each of `keys` by which anyone may GET the object (with ranges) for `valid_s`

@@ -114,8 +114,8 @@ def _lines(visit: Visit, view: GroupView) -> list[Line]:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """Where to (`to`), or how far (`shift`); `command` is the flag of `seb groups reset`, `body`
-    what the API is sent."""
+    """The target of a reset: a position (`to`) or a distance (`shift`). `command`: the flags for
+    `seb groups reset`. `body`: the body for the API."""
 
     to: From | None
     shift: int

@@ -1,4 +1,5 @@
-"""Store records from the page: a typed one, or copies of records of another topic."""
+"""Append records from the admin page: one typed by the user, or copies of records of another
+topic."""
 
 from __future__ import annotations
 

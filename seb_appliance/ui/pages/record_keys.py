@@ -89,8 +89,8 @@ async def show_one(visit: Visit, topic: str) -> ASGIApp:
 async def _versions(
     visit: Visit, topic: str, key: bytes, below: int | None
 ) -> tuple[list[Version], int | None]:
-    """A page of the history, newest first, and below which offset the next one begins. One more
-    than is shown is read: what the last one is compared with."""
+    """A page of the history, newest first, and the offset below which the next page begins. One
+    more record is read than shown, to compare the last one with."""
     found = await visit.broker.record_keys.history(topic, key, below, _VERSIONS + 1, fresh=False)
     there = list(places(found.result))[::-1]
     values = [parts(piece, i)[1] for piece, i in there]

@@ -1,4 +1,4 @@
-"""Records of a topic: from where, how many, which; one of them; and as a file."""
+"""Records of a topic: a filtered list, one record, and a download."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ _headers: Final = msgspec.msgpack.Decoder(dict[str, bytes])
 
 @dataclass(frozen=True, slots=True)
 class RecordRow:
-    """`key` None: it has none; `key64`: the record key in base64url, for queries. `size_bytes` of
-    the value."""
+    """`key`: None if the record has none. `key64`: the record key in base64url, for queries.
+    `size_bytes`: that of the value."""
 
     offset: int
     timestamp_us: int
@@ -55,8 +55,8 @@ class RecordRow:
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """Empty members let everything through. `text` is looked for in value and record key; `header`
-    is a name, or `name=text`."""
+    """A filter; empty members match everything. `text` is searched in the value and the record key.
+    `header` is a name, or `name=text`."""
 
     text: bytes = b""
     header: str = ""
@@ -80,7 +80,8 @@ class Filter:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """`begin` to `next_offset` were looked at: `records` of them, about `size_bytes` as stored."""
+    """The searched range `begin` to `next_offset`: it has `records` records of about `size_bytes`
+    as stored."""
 
     rows: list[RecordRow]
     begin: int
@@ -144,8 +145,8 @@ def row(piece: BatchSlice, i: int, show: Show, most: int = _IN_LIST) -> RecordRo
 async def look(
     broker: Broker, topic: str, start: From, most: int, wanted: Filter, show: Show
 ) -> Found:
-    """The first `most` records from `start` on that fit, within what one look reads. Raises what
-    `Broker.read` raises."""
+    """The first `most` records from `start` on that match, within the limit of one search. Raises
+    what `Broker.read` raises."""
     step = ReadRequest(start, max_records=_STEP_RECORDS, max_bytes=_STEP_BYTES)
     if wanted.is_empty:
         step = ReadRequest(start, max_records=most, max_bytes=limits.FETCH_BYTES_DEFAULT)
@@ -233,7 +234,7 @@ async def download(visit: Visit, topic: str) -> ASGIApp:
 
 
 async def _page(visit: Visit, topic: str) -> ASGIApp:
-    """Nothing is read before somebody has said from where."""
+    """Nothing is read before the user has chosen where to begin."""
     view, query = visit.broker.topics.get(topic), visit.form
     found, problem = None, None
     if query.text("start"):
@@ -272,14 +273,14 @@ async def _found(visit: Visit, topic: str) -> Found:
 
 
 def _offset(text: str) -> int:
-    """That of a record's page. Raises NotFoundError."""
+    """The offset in the path of a record's page. Raises NotFoundError."""
     if not (text.isascii() and text.isdecimal() and len(text) <= _OFFSET_DIGITS):
         raise NotFoundError("The path must end with the offset of a record.")
     return int(text)
 
 
 def _start(kind: str, at: str, most: int, on: str) -> From:
-    """Raises BadRequestError. `on`: where a look for a record key goes on."""
+    """Raises BadRequestError. `on`: where a search for a record key continues."""
     if kind == "end":
         return From(last=most)
     if kind == "earliest":
@@ -312,7 +313,7 @@ def _show(query: Form) -> Show:
 
 
 def _ways(topic: str, query: Form, found: Found, *, filtered: bool) -> Ways:
-    """To what comes before and after; backwards a filter is not followed."""
+    """Links to the previous and the next page; the previous page ignores the filter."""
     kept = {name: query.raw(name) for name in ("show", "most", "text", "header") if query.raw(name)}
     later = earlier = ""
     if found.next_offset < found.log_end_offset:
@@ -363,8 +364,8 @@ async def _later(broker: Broker, topic: str, offset: int) -> int | None:
 
 
 class _Download:
-    """An ASGI application that sends records as NDJSON, a part at a time, up to where the log ends
-    when it begins. A failure on the way ends the answer before its end."""
+    """An ASGI application that streams records as NDJSON, up to the log end at its start. After a
+    failure the answer is incomplete."""
 
     def __init__(
         self, broker: Broker, options: UiOptions, topic: str, start: From, most: int

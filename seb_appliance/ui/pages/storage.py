@@ -70,7 +70,8 @@ def _begin(visit: Visit, kind: CheckKind) -> ASGIApp:
 
 
 def _requests(now: Telemetry) -> list[RequestCount]:
-    """Those of this process and of the tidier's; of the latter only the number is known."""
+    """Requests of this process and of the tidier's process; for the latter only their number is
+    known."""
     others = [
         RequestCount(row.kind, "", row.requests, purpose="tidier") for row in now.tidier_requests
     ]

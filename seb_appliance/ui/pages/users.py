@@ -133,7 +133,7 @@ async def remove(visit: Visit, name: str) -> ASGIApp:
 
 
 async def _hash(visit: Visit) -> str:
-    """Of the form's password, normalized as the log-in does. Raises BadRequestError,
+    """The hash of the form's password, normalized as in the log-in. Raises BadRequestError,
     OverloadedError."""
     password = unicodedata.normalize("NFC", visit.form.raw("password"))
     return await visit.options.passwords.hash(password)

@@ -1,8 +1,8 @@
 """`/v1/groups`, `/v1/groups/{group}` and its reset; and what an API key may do with a group.
 
-A group stands on the topics on which it has an offset. Whoever may use one of them may use the
-group. A group that stands on none is free for any key with a grant for its name. Refusals name
-only topics that the caller named.
+The topics of a group are those on which it has an offset. A key that may use one of them may use
+the group. Any key with a grant for its name may use a group without topics. Refusals name only
+topics that the caller named.
 """
 
 from __future__ import annotations
@@ -153,7 +153,7 @@ def _topic_out(view: GroupTopicView) -> GroupTopicOut:
 
 
 def group_sees(broker: Broker, key: ApiKeyView) -> Sees:
-    """What the caller may see of groups: what it may read, or manage."""
+    """What the caller may see of groups: the topics that it may read or manage."""
 
     def sees(group: str, topic: str | None) -> bool:
         return any(broker.may(key, operation, topic, group) for operation in ("consume", "manage"))
@@ -196,7 +196,8 @@ async def authorize_whole(broker: Broker, key: ApiKeyView, group: str) -> None:
 
 
 async def check_seen(broker: Broker, key: ApiKeyView, group: str) -> None:
-    """Raises GroupNotFoundError for a group that is not there, or of which the key sees nothing."""
+    """Raises GroupNotFoundError if the group does not exist, or if the key may see none of its
+    topics."""
     sees, none = group_sees(broker, key), not broker.groups.topics_of(group)
     async for topic in in_slices(broker.groups.stands_on(group)):
         if sees(group, topic):
@@ -208,8 +209,9 @@ async def check_seen(broker: Broker, key: ApiKeyView, group: str) -> None:
 async def _to_reset(
     broker: Broker, key: ApiKeyView, group: str, patterns: list[str] | None
 ) -> list[str]:
-    """Topics: what is named is refused if the key may not manage it, a pattern picks among those
-    that it may. Raises ForbiddenError, GroupNotFoundError, TopicNotFoundError."""
+    """The topics to reset. A name is refused if the key may not manage that topic; a pattern
+    selects only topics that it may manage. Raises ForbiddenError, GroupNotFoundError,
+    TopicNotFoundError."""
     if patterns is None:
         await authorize_whole(broker, key, group)
         return broker.groups.topics_of(group)

@@ -65,7 +65,7 @@ def switch(query: dict[str, str], name: str) -> bool:
 
 
 def question(kind: type[T], query: dict[str, str]) -> T:
-    """The question of this kind that a query asks. Raises BadParameterError."""
+    """The request of this kind from the query. Raises BadParameterError."""
     asked: dict[str, Any] = {**query, "fresh": switch(query, "fresh")}
     if "limit" in query:
         asked["limit"] = parameters.integer(
@@ -79,7 +79,7 @@ def question(kind: type[T], query: dict[str, str]) -> T:
 
 
 def check_numbers(asked: KeysQuestion | HistoryQuestion) -> None:
-    """Of a JSON body. Raises BadParameterError."""
+    """The request from a JSON body. Raises BadParameterError."""
     if not 1 <= asked.limit <= limits.KEYS_PER_PAGE_MAX:
         raise BadParameterError(f"limit must be from 1 to {limits.KEYS_PER_PAGE_MAX}.")
     before = getattr(asked, "before", None)
@@ -88,7 +88,7 @@ def check_numbers(asked: KeysQuestion | HistoryQuestion) -> None:
 
 
 def key_bytes(text: str | None, base64_text: str | None, name: str = "key") -> bytes:
-    """A record key that has to be given. Raises BadParameterError, RecordTooLargeError."""
+    """A required record key. Raises BadParameterError, RecordTooLargeError."""
     key = optional_bytes(text, base64_text, name)
     if key is None:
         raise BadParameterError(
@@ -131,7 +131,8 @@ class ViewOut(RecordsOut):
 
 
 def is_view(call: Call) -> bool:
-    """Whether a view is asked for. Raises BadParameterError for what does not go together."""
+    """Whether a view is requested. Raises BadParameterError for parameters that exclude each
+    other."""
     named = call.query.get("view")
     for name in _OF_A_VIEW if named is None else _OF_A_READ:
         if name in call.query:
@@ -144,7 +145,7 @@ def is_view(call: Call) -> bool:
 
 
 def place_of(cursor: str | None) -> ViewPlace | None:
-    """Raises BadParameterError for what is no cursor of ours."""
+    """Raises BadParameterError for an invalid cursor."""
     if cursor is None:
         return None
     try:

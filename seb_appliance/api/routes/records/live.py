@@ -50,7 +50,7 @@ L = TypeVar("L", bound=Listener)
 
 
 class LiveAnswer(Generic[L]):
-    """An ASGI application that sends one stream. Who makes one says what is in it."""
+    """An ASGI application that sends one stream; its creator passes the content."""
 
     def __init__(self, broker: Broker, call: Call) -> None:
         self._broker = broker
@@ -84,7 +84,7 @@ class LiveAnswer(Generic[L]):
         raise NotImplementedError
 
     async def _next_part(self, follower: L) -> bytes | None:
-        """What comes next, and the stream has moved behind it; None when there is nothing now."""
+        """The next part, after which the stream has advanced; None if there is nothing yet."""
         raise NotImplementedError
 
     # --- the stream ---
@@ -106,7 +106,7 @@ class LiveAnswer(Generic[L]):
         await send(body_event(last, more=False))
 
     async def _stream(self, follower: L, scope: Scope, send: Send) -> bytes:
-        """Sends until there is a reason to end; what the client is told of it."""
+        """Sends until there is a reason to end; returns the last event, which says why."""
         try:
             await self._send(send, self._opening(follower))
             rings = follower.rings
@@ -131,8 +131,8 @@ class LiveAnswer(Generic[L]):
         return b""
 
     async def _part_within_quota(self, follower: L, scope: Scope) -> bytes | None:
-        """What comes next, once the API key may send it; None when there is nothing, or it is time
-        for something else."""
+        """The next part, once the API key's quota allows it; None if there is nothing, or a comment
+        or the end is due."""
         rings = follower.rings
 
         def is_over() -> bool:
@@ -189,8 +189,8 @@ _PART: Final = ReadRequest(
 
 @dataclass(frozen=True, slots=True)
 class LiveRequest:
-    """`until`: exclusive, beyond all offsets for none; `most`: so many records, then the stream
-    ends; None: it does not."""
+    """`until`: exclusive; above all offsets if there is no end. `most`: the stream ends after this
+    number of records; None: it does not."""
 
     start: From
     until: int
@@ -297,7 +297,7 @@ class LiveRecords(LiveAnswer[Follower]):
         return part.encoded
 
     async def _part(self, follower: Follower) -> Part:
-        """Made once for all who follow from the same offset."""
+        """Encoded once for all followers at the same offset."""
         if not (self._at_end and self._left is None and self._until > limits.OFFSET_MAX):
             return self._encoded(await self._read(follower))
         recent = self._broker.followers.recent
@@ -312,7 +312,8 @@ class LiveRecords(LiveAnswer[Follower]):
         return found
 
     async def _read(self, follower: Follower) -> ReadResult:
-        """At least one record. Raises TopicNotFoundError also if the topic goes meanwhile."""
+        """Waits for at least one record. Raises TopicNotFoundError also if the topic is deleted in
+        the meantime."""
         until = None if self._until > limits.OFFSET_MAX else From(offset=self._until)
         most = limits.FOLLOWER_PART_RECORDS
         most = most if self._left is None else min(self._left, most)

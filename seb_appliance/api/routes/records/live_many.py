@@ -96,8 +96,8 @@ class LiveOfMany(LiveAnswer[FollowerOfMany]):
         return RETRY + b"id: %b\n\n" % cursor_of(self._place).encode()
 
     async def _authorize(self, follower: FollowerOfMany, key: ApiKeyView) -> None:
-        """Topics that it may not read any more leave the stream, others come; their places stay, so
-        that a grant that is given back goes on where it was."""
+        """Topics that the key may no longer read leave the stream, and new ones join. The positions
+        of topics that left are kept, so that a restored grant continues where it stopped."""
         self._broker.authorize(key, "consume")
         for topic in [t for t in follower.topics.values() if not self._may(t.name)]:
             follower.drop(topic)

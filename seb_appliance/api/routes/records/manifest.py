@@ -62,7 +62,7 @@ class ManifestOut(msgspec.Struct):
 
 
 def _valid_s(call: Call) -> int | None:
-    """For how long URLs are to be good; None: none are asked for, or none are given."""
+    """How long the URLs are valid; None if none are requested or none can be given."""
     text = call.query.get("presign")
     if text is None:
         return None

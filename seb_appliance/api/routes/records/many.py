@@ -53,8 +53,8 @@ class FollowedRecordOut(RecordOut, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class ManyRequest:
-    """`place`: next offset by topic id, of those that are known; the others begin at `latest` or
-    at their log start. `most`: so many records, then the stream ends; None: it does not."""
+    """`place`: the next offset by topic id; topics that are not in it begin at `latest` or at their
+    log start. `most`: the stream ends after this number of records; None: it does not."""
 
     patterns: Patterns
     place: Mapping[int, int]

@@ -2,8 +2,8 @@
 limit.
 
 Such an answer goes to the log end as of its start (or to `until`). It is read, encoded and sent
-part by part, so it costs the memory of one part. It ends whole or is cut: a failure on the way
-breaks the chunked body off, so that no client takes half of a topic for all of it.
+part by part, so it costs the memory of one part. It is complete or visibly cut: after a failure the
+chunked body has no end, so that no client takes half of a topic for all of it.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class RangeAnswer:
         self._gone = True
 
     def _is_over(self) -> bool:
-        """There is nobody to send to, or no time."""
+        """The client has left, or the appliance is stopping."""
         return self._gone or self._broker.stopping
 
     async def _send(self, scope: Scope, send: Send, held: Reservation) -> None:
@@ -131,7 +131,8 @@ def _size_bytes(result: ReadResult) -> int:
 
 
 def part_of(call: Call) -> ReadRequest:
-    """What is read at a time: of a key with a quota, about a second of it."""
+    """How many bytes to read at a time: for a key with a quota, about what it may read in a
+    second."""
     per_second = call.key.quotas.bytes_out_per_second or PART.max_bytes
     return replace(PART, max_bytes=min(PART.max_bytes, per_second))
 
@@ -140,7 +141,7 @@ async def begin(
     read: Read, wanted: ReadRequest, part: ReadRequest, most: int | None
 ) -> tuple[ReadResult, int, Next]:
     """The first result of a range, where the range ends (exclusive), and what gives the results
-    that follow. `most`: so many records; None: all there are. Raises what `read` raises."""
+    that follow. `most`: the largest number of records; None: all. Raises what `read` raises."""
     until = wanted.until
     if until is not None and until.offset is None:  # a time
         found = await read(replace(part, start=until, max_records=1, topic_id=wanted.topic_id))
@@ -173,7 +174,7 @@ async def begin(
                 start=From(offset=before.next_offset),
                 until=From(offset=end),
                 max_records=min(left, part.max_records),
-                topic_id=before.topic_id,  # else it was made anew meanwhile
+                topic_id=before.topic_id,  # else it was created again in the meantime
             )
         )
         assert result.next_offset > before.next_offset, (before.next_offset, end)

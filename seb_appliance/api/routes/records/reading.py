@@ -1,4 +1,5 @@
-"""What a read asks for, and its answer: for all routes that read records, and the fast lane."""
+"""The parameters and the answer of a read, for all routes that read records and for the fast
+lane."""
 
 from __future__ import annotations
 
@@ -96,8 +97,8 @@ def answer_type(call: Call, formats: Mapping[str, str] = ALL_FORMATS) -> str:
 
 
 def is_whole(call: Call, chosen: str) -> bool:
-    """Whether the answer holds all records of the range, however many there are: those who read
-    rows and columns do not look for a sign that there are more."""
+    """Whether the answer has all records of the range, without a page limit. Readers of rows and
+    columns do not check whether there are more."""
     return chosen == COLUMNS or (
         chosen in (FORMATS["ndjson"], FORMATS["csv"]) and not _LIMITS & call.query.keys()
     )
@@ -148,8 +149,8 @@ def held(
 
 
 async def encoded(broker: Broker, call: Call, headers: Headers, parts: Iterable[Bytes]) -> Answer:
-    """As `held`, of parts that are still to be made: others run between them, and an answer that
-    there is no room for is not made to its end."""
+    """As `held`, for parts that are encoded one by one: other tasks run between them, and encoding
+    stops when there is no room for the answer."""
     if isinstance(parts, list):
         return held(broker, call, headers, parts)
     body: list[Bytes] = []
@@ -167,8 +168,8 @@ async def encoded(broker: Broker, call: Call, headers: Headers, parts: Iterable[
 
 
 async def unless_gone(reading: Coroutine[Any, Any, T], request: AnyRequest, *, waits: bool) -> T:
-    """The read, if the API key is still good when it is done; one that waits ends early when the
-    client leaves, and its place becomes free."""
+    """The result of the read, if the API key is still valid afterwards. A waiting read ends when
+    the client leaves."""
     if not waits:
         result = await reading
         look_again(request.scope)
