@@ -212,6 +212,18 @@ async def test_only_the_latest_deliveries_are_kept(seb):
     assert len(found) == limits.INLET_DELIVERIES_KEPT
 
 
+async def test_a_change_forgets_no_deliveries(seb):
+    await make(seb, "remembering")
+    await deliver(seb, "remembering", **of_github())
+    await deliver(seb, "remembering", **of_github(secret="another"))
+    await make(seb, "remembering", status=200, body="lines")
+    found = (await seb.client.get("/v1/inlets/remembering")).json()["deliveries"]
+    assert [one["status"] for one in found] == [401, 200]
+    await seb.client.delete("/v1/inlets/remembering")
+    await make(seb, "remembering")
+    assert (await seb.client.get("/v1/inlets/remembering")).json()["deliveries"] == []
+
+
 async def test_a_secret_in_the_path_is_never_shown(seb):
     await make(seb, "path", "path", secrets=["abcdefghijklmnop"])
     assert (await deliver(seb, "path/abcdefghijklmnop")).status_code == 200

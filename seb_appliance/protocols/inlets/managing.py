@@ -51,9 +51,14 @@ async def save(
     linger_ms = broker.topics.get(wanted.topic).effective.linger_ms
     check_settings(wanted, linger_ms or 0)
     row = broker.documents.get(KIND, name)
-    document, secret = document_of(wanted, None if row is None else inlet_of(row).settings, box)
+    before = None if row is None else inlet_of(row)
+    document, secret = document_of(wanted, None if before is None else before.settings, box)
     shown = {member: getattr(wanted, member) for member in InletSettings.__struct_fields__}
-    return await broker.documents.put(KIND, name, document, by, shown), secret
+    made = await broker.documents.put(KIND, name, document, by, shown)
+    row = broker.documents.get(KIND, name)
+    if row is not None and before is not None:
+        inlet_of(row).outcomes.extend(before.outcomes)
+    return made, secret
 
 
 class DeliveryOut(msgspec.Struct):
