@@ -68,6 +68,10 @@ def test_a_rotated_secret_is_valid_beside_the_previous_one(seb):
     third = seb.good("inlets", "set", "turned", "--rotate")
     secrets.append(secret_of(third))
     assert [deliver(url, one, name=one + "2") for one in secrets] == [401, 200, 200]
+    both = ("inlets", "set", "turned", "--end-previous")
+    assert "neither --rotate" in seb.refused(*both, "--rotate", code=78)
+    assert "secret" not in seb.good(*both, "--json").json
+    assert [deliver(url, one, name=one + "3") for one in secrets] == [401, 401, 200]
 
 
 @pytest.mark.parametrize("scheme", ["path", "standard", "svix", "basic"])

@@ -391,3 +391,27 @@ async def test_a_start_says_which_secrets_cannot_be_decrypted(tmp_path, caplog):
         await make(again, "lost", status=200)
         assert (await deliver(again, "lost", **of_github())).status_code == 200
         assert "seb_inlets_without_secrets 0" in (await again.client.get("/metrics")).text
+
+
+async def test_kept_secrets_must_fit_another_scheme(seb):
+    await make(seb, "refitted", secrets=["no base64!"])
+    wanted = {"topic": "of-refitted", "verify": {"scheme": "standard"}}
+    for more in ({}, {"keep_previous": True}):
+        answer = await seb.client.put("/v1/inlets/refitted", json=wanted | more)
+        assert answer.status_code == 400
+        assert "whsec_" in answer.json()["detail"]
+    now = str(int(time.time()))
+    headers = {"webhook_id": "1", "webhook_timestamp": now, "webhook_signature": "v1,AAAA"}
+    assert (await deliver(seb, "refitted", **headers)).status_code == 401
+
+
+async def test_the_previous_secret_can_be_ended_without_a_new_one(seb):
+    await make(seb, "ending", secrets=["new", "old"])
+    found = await make(seb, "ending", status=200, secrets=None, end_previous=True)
+    assert found["secrets"] == 1
+    assert "secret" not in found
+    for secret, status in (("old", 401), ("new", 200)):
+        assert (await deliver(seb, "ending", **of_github(secret=secret))).status_code == status
+    both = {"topic": "of-ending", "verify": {"scheme": "github"}, "end_previous": True}
+    answer = await seb.client.put("/v1/inlets/ending", json=both | {"keep_previous": True})
+    assert answer.status_code == 400

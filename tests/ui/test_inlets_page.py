@@ -54,6 +54,12 @@ async def test_an_inlet_is_made_shown_changed_rotated_and_deleted(
     second = shown(rotated.text, "secret")
     assert await deliver(seb, url, second, "2") == await deliver(seb, url, secret, "3") == 200
 
+    assert "End the previous secret" in (await admin.get("/ui/inlets/shop")).text
+    assert (await admin.post("/ui/inlets/shop/end-previous")).status_code == 303
+    assert await deliver(seb, url, second, "5") == 200
+    assert await deliver(seb, url, secret, "6") == 401
+    assert "End the previous secret" not in (await admin.get("/ui/inlets/shop")).text
+
     wrong = await admin.post("/ui/inlets/shop/delete", name="other")
     assert (wrong.status_code, "nothing was deleted" in wrong.text) == (422, True)
     assert (await admin.post("/ui/inlets/shop/delete", name="shop")).status_code == 303

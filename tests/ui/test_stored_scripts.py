@@ -160,6 +160,7 @@ async def fill(seb: RunningAppliance) -> str:
     await client.put("/v1/topics/t", json={"key_index": "history"}, headers=headers)
     await client.put("/v1/stream/shut", headers={**headers, "stream-closed": "true"})
     inlet = {"topic": "t", "verify": {"scheme": "github"}, "description": script("inlet")}
+    inlet["secrets"] = ["new", "old"]
     assert (await client.put("/v1/inlets/shop", json=inlet)).status_code == 201
     records = [
         {"key": KEY, "value": script("value"), "headers": {script("header"): script("header")}},

@@ -63,6 +63,7 @@ ROUTES: Final[dict[tuple[str, str], Kind]] = {
     ("GET", "/ui/inlets/{inlet:str}"): "page",
     ("POST", "/ui/inlets/{inlet:str}"): "change",
     ("POST", "/ui/inlets/{inlet:str}/rotate"): "change",
+    ("POST", "/ui/inlets/{inlet:str}/end-previous"): "change",
     ("POST", "/ui/inlets/{inlet:str}/delete"): "change",
     ("GET", "/ui/storage"): "page",
     ("POST", "/ui/storage/snapshot"): "change",

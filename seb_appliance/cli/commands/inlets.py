@@ -105,15 +105,23 @@ def _words(value: Any) -> Any:
     "Read the secret from this file (- is stdin). A new inlet gets a random one without it.",
 )
 @click.option("--rotate", is_flag=True, help="The secret of now stays valid beside the new one.")
+@click.option("--end-previous", is_flag=True, help="Only the newest secret stays valid.")
 @talks
 def set_inlet(
-    client: HttpClient, inlet: str, secret_file: Path | None, rotate: bool, **given: str | None
+    client: HttpClient,
+    inlet: str,
+    secret_file: Path | None,
+    rotate: bool,
+    end_previous: bool,
+    **given: str | None,
 ) -> Result:
     """Create INLET, or change what is named. A value of none removes a setting.
 
     A new inlet needs --topic and --scheme. --rotate makes a random secret, or takes that of
-    --secret-file; the second --rotate drops the oldest one.
+    --secret-file. --end-previous, or a second --rotate, drops the oldest one.
     """
+    if end_previous and (rotate or secret_file is not None):
+        raise click.UsageError("--end-previous comes with neither --rotate nor --secret-file")
     before = _existing(client, inlet)
     if before is None and not (given["topic"] and given["scheme"]):
         raise click.UsageError("a new inlet needs --topic and --scheme")
@@ -125,7 +133,7 @@ def set_inlet(
             members[name] = declared_value(flag, _DECLARED[name], text, _UNSET)
             if members[name] is None:
                 del members[name]
-    body["keep_previous"] = rotate
+    body |= {"keep_previous": rotate, "end_previous": end_previous}
     if secret_file is not None:
         body["secrets"] = [read_secret(secret_file)]
     made = client.ask("PUT", "inlets", inlet, body=body)

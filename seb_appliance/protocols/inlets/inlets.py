@@ -76,10 +76,12 @@ class StoredInlet(InletSettings, frozen=True, kw_only=True):
 class InletWanted(InletSettings, frozen=True, kw_only=True):
     """An inlet to be made or changed. `secrets`: one, or two while they are rotated. Without them,
     an inlet that exists keeps its own, and a new one gets a random one. `keep_previous`: the newest
-    one of now stays valid beside the one that is given, or else a random one."""
+    one of now stays valid beside the one that is given, or else a random one. `end_previous`: only
+    the newest one of now stays valid."""
 
     secrets: _Secrets | None = None
     keep_previous: bool = False
+    end_previous: bool = False
 
 
 _decoder: Final = msgspec.json.Decoder(StoredInlet)
@@ -135,11 +137,16 @@ def document_of(
     """JSON to be stored, and the secret if it is a random one. Raises BadRequestError for malformed
     secrets."""
     members = {name: getattr(wanted, name) for name in InletSettings.__struct_fields__}
-    kept = () if before is None else before.secrets
+    if wanted.end_previous and (wanted.keep_previous or wanted.secrets):
+        raise BadRequestError("end_previous comes with neither keep_previous nor secrets.")
+    kept = () if before is None else before.secrets[: 1 if wanted.end_previous else None]
     is_random = wanted.secrets is None and (wanted.keep_previous or not kept)
     secrets = (new_secret(wanted.verify),) if is_random else wanted.secrets or ()
     for secret in secrets:
         check_secret(wanted.verify, secret)
+    if before is not None and before.verify.scheme != wanted.verify.scheme:
+        for one in kept if wanted.keep_previous or not secrets else ():
+            check_secret(wanted.verify, box.open(one))
     sealed = tuple(map(box.seal, secrets))
     if wanted.keep_previous or not secrets:
         sealed = (*sealed, *kept)[:_SECRETS_MAX]

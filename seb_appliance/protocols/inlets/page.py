@@ -14,7 +14,7 @@ from seb_appliance.errors import BadRequestError, NotFoundError
 from seb_appliance.formats.api_key_members import QUOTAS
 from seb_appliance.protocols.inlets.inlets import KIND, Inlet, InletWanted, StoredInlet, inlet_of
 from seb_appliance.protocols.inlets.managing import save
-from seb_appliance.protocols.inlets.settings import SETTINGS, VERIFY
+from seb_appliance.protocols.inlets.settings import SETTINGS, VERIFY, InletSettings
 from seb_appliance.ui.app import Section
 from seb_appliance.ui.forms import Form, parsed
 from seb_appliance.ui.page_context import FormProblem, Routes, Visit
@@ -35,6 +35,7 @@ def section(box: SecretBox) -> Section:
     routes.get("/inlets/{inlet:str}")(_one)
     routes.post("/inlets/{inlet:str}", _FIELDS, again=_one)(partial(_change, box))
     routes.post("/inlets/{inlet:str}/rotate", {"secret"}, again=_one)(partial(_rotate, box))
+    routes.post("/inlets/{inlet:str}/end-previous", again=_one)(partial(_end_previous, box))
     routes.post("/inlets/{inlet:str}/delete", {"name"}, again=_one)(_delete)
     return Section("Inlets", _PATH, routes)
 
@@ -78,10 +79,14 @@ async def _change(box: SecretBox, visit: Visit, inlet: str) -> ASGIApp:
 
 
 async def _rotate(box: SecretBox, visit: Visit, inlet: str) -> ASGIApp:
-    given, before = visit.form.text("secret"), _found(visit, inlet).settings
-    members = {name: getattr(before, name) for name in before.__struct_fields__}
-    members["secrets"] = [given] if given else None
-    return await _saved(visit, box, inlet, InletWanted(**members, keep_previous=True))
+    given, members = visit.form.text("secret"), _members(_found(visit, inlet).settings)
+    wanted = InletWanted(**members, secrets=(given,) if given else None, keep_previous=True)
+    return await _saved(visit, box, inlet, wanted)
+
+
+async def _end_previous(box: SecretBox, visit: Visit, inlet: str) -> ASGIApp:
+    members = _members(_found(visit, inlet).settings)
+    return await _saved(visit, box, inlet, InletWanted(**members, end_previous=True))
 
 
 async def _delete(visit: Visit, inlet: str) -> ASGIApp:
@@ -113,6 +118,10 @@ def _found(visit: Visit, name: str) -> Inlet:
     if row is None:
         raise NotFoundError(f"There is no inlet {name[:100]!r}.")
     return inlet_of(row)
+
+
+def _members(settings: StoredInlet) -> dict[str, Any]:
+    return {name: getattr(settings, name) for name in InletSettings.__struct_fields__}
 
 
 def _values(settings: StoredInlet) -> dict[str, str]:
