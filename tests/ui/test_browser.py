@@ -20,6 +20,7 @@ from tests.ui.pages import PASSWORD
 pytestmark = pytest.mark.slow
 PAGES = {"overview": "/ui", "settings": "/ui/settings", "audit": "/ui/audit"}
 PAGES |= {"groups": "/ui/groups", "api-keys": "/ui/api-keys", "new-key": "/ui/api-keys/new"}
+PAGES |= {"inlets": "/ui/inlets", "new-inlet": "/ui/new-inlet", "inlet": "/ui/inlets/github"}
 PAGES |= {"storage": "/ui/storage", "users": "/ui/users", "user": "/ui/users/olga"}
 HOSTILE = "<img src=x onerror=document.title='hacked'>"
 
@@ -42,6 +43,9 @@ def seb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
         running.request("POST", "/v1/topics/orders.eu/records", b"hello")
         key = f'{{"name": "{HOSTILE}", "grants": [{{"operation": "admin"}}]}}'.encode()
         assert running.request("POST", "/v1/api-keys", key, "application/json")[0] == 201
+        inlet = b'{"topic": "hooks", "verify": {"scheme": "github"}, "secrets": ["new", "old"]}'
+        assert running.request("PUT", "/v1/inlets/github", inlet, "application/json")[0] == 201
+        assert running.request("POST", "/v1/inlets/github", b"{}", "application/json")[0] == 401
         yield running
 
 

@@ -33,7 +33,7 @@ async def test_an_inlet_is_made_shown_changed_rotated_and_deleted(
     seb: RunningAppliance, admin: Visitor
 ) -> None:
     assert "There is no inlet yet" in (await admin.get("/ui/inlets")).text
-    made = await admin.post("/ui/inlets/new", **FIELDS)
+    made = await admin.post("/ui/new-inlet", **FIELDS)
     assert made.status_code == 201
     url, secret = shown(made.text, "url"), shown(made.text, "secret")
     assert url == f"{seb.base_url}/v1/inlets/shop"
@@ -70,7 +70,7 @@ async def test_an_inlet_is_made_shown_changed_rotated_and_deleted(
 
 
 async def test_a_secret_in_the_path_is_shown_with_the_url_once(admin: Visitor) -> None:
-    made = await admin.post("/ui/inlets/new", **FIELDS | {"inlet": "hidden", "scheme": "path"})
+    made = await admin.post("/ui/new-inlet", **FIELDS | {"inlet": "hidden", "scheme": "path"})
     secret = shown(made.text, "url").rpartition("/")[2]
     assert len(secret) > 20
     page = (await admin.get("/ui/inlets/hidden")).text
@@ -94,7 +94,7 @@ async def test_an_inlet_that_cannot_be_is_told_and_the_form_keeps_what_was_typed
     admin: Visitor, wrong: dict[str, str], problem: str
 ) -> None:
     fields = FIELDS | {"inlet": "refused", "description": "<b>typed</b>"} | wrong
-    answer = await admin.post("/ui/inlets/new", **fields)
+    answer = await admin.post("/ui/new-inlet", **fields)
     assert answer.status_code == 422, answer.text
     assert problem in answer.text
     assert "&lt;b&gt;typed&lt;/b&gt;" in answer.text
@@ -103,8 +103,8 @@ async def test_an_inlet_that_cannot_be_is_told_and_the_form_keeps_what_was_typed
 
 
 async def test_a_name_that_is_taken_is_told(admin: Visitor) -> None:
-    await admin.post("/ui/inlets/new", **FIELDS | {"inlet": "taken"})
-    answer = await admin.post("/ui/inlets/new", **FIELDS | {"inlet": "taken"})
+    await admin.post("/ui/new-inlet", **FIELDS | {"inlet": "taken"})
+    answer = await admin.post("/ui/new-inlet", **FIELDS | {"inlet": "taken"})
     assert "already" in answer.text
 
 
@@ -126,8 +126,13 @@ async def test_quotas_are_fields_of_the_form(seb: RunningAppliance, admin: Visit
     assert settings["quotas"]["requests_per_second"] == 8
 
 
+async def test_an_inlet_may_be_called_new(admin: Visitor) -> None:
+    await admin.post("/ui/new-inlet", **FIELDS | {"inlet": "new"})
+    assert "/v1/inlets/new" in (await admin.get("/ui/inlets/new")).text
+
+
 async def test_a_viewer_sees_deliveries_and_no_forms(admin: Visitor, olga: Visitor) -> None:
-    await admin.post("/ui/inlets/new", **FIELDS | {"inlet": "seen"})
+    await admin.post("/ui/new-inlet", **FIELDS | {"inlet": "seen"})
     page = (await olga.get("/ui/inlets/seen")).text
     assert "Last deliveries" in page
     assert '<form method="post" action="/ui/inlets' not in page

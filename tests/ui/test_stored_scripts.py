@@ -96,7 +96,7 @@ VISITS: Final[dict[str, tuple[str, ...]]] = {
     "/ui/api-keys/new": ("/ui/api-keys/new",),
     "/ui/api-keys/{api_key_id:str}": ("/ui/api-keys/{key}", f"/ui/api-keys/{quote('<xss>')}"),
     "/ui/inlets": ("/ui/inlets",),
-    "/ui/inlets/new": ("/ui/inlets/new",),
+    "/ui/new-inlet": ("/ui/new-inlet",),
     "/ui/inlets/{inlet:str}": ("/ui/inlets/shop", f"/ui/inlets/{quote('<xss>')}"),
     "/ui/storage": ("/ui/storage",),
     "/ui/users": ("/ui/users",),

@@ -21,6 +21,7 @@ from seb_appliance.ui.page_context import FormProblem, Routes, Visit
 
 _HIDDEN: Final = "…"
 _PATH: Final = "/ui/inlets"
+_NEW: Final = "/ui/new-inlet"  # below _PATH it would be the page of an inlet called so
 # In the order of the form.
 _DECLARED: Final = {**VERIFY, **SETTINGS, **QUOTAS}
 _FIELDS: Final = frozenset({*_DECLARED, "secret"})
@@ -30,8 +31,8 @@ def section(box: SecretBox) -> Section:
     """For the navigation of the admin page."""
     routes = Routes()
     routes.get("/inlets")(_show)
-    routes.get("/inlets/new")(_new)
-    routes.post("/inlets/new", _FIELDS | {"inlet"}, again=_new)(partial(_create, box))
+    routes.get("/new-inlet")(_new)
+    routes.post("/new-inlet", _FIELDS | {"inlet"}, again=_new)(partial(_create, box))
     routes.get("/inlets/{inlet:str}")(_one)
     routes.post("/inlets/{inlet:str}", _FIELDS, again=_one)(partial(_change, box))
     routes.post("/inlets/{inlet:str}/rotate", {"secret"}, again=_one)(partial(_rotate, box))
@@ -47,9 +48,8 @@ async def _show(visit: Visit) -> ASGIApp:
 
 async def _new(visit: Visit, problem: FormProblem | None = None) -> ASGIApp:
     values = dict.fromkeys(("inlet", *_FIELDS), "") | visit.form.values
-    path = f"{_PATH}/new"
     return visit.page(
-        "inlet_new", values=values, fields=_DECLARED.values(), path=path, problem=problem
+        "inlet_new", values=values, fields=_DECLARED.values(), path=_NEW, problem=problem
     )
 
 
