@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from urllib.parse import urlsplit
 
 import pytest
 from playwright.sync_api import Browser, expect
@@ -153,3 +154,35 @@ def test_every_page_of_one_thing_is_fit_for_every_eye(
         check(page, axe, f"groups-filled-{theme}-{width}")
         page.goto("/ui/api-keys")
         check(page, axe, f"api-keys-filled-{theme}-{width}")
+
+
+@pytest.mark.parametrize("javascript", [True, False])
+def test_an_inlet_is_created_used_rotated_and_deleted(
+    chromium: Browser, seb: Serving, javascript: bool
+) -> None:
+    name = f"shop-{javascript}".lower()
+    with visiting(chromium, seb, java_script_enabled=javascript) as page:
+        log_in(page)
+        page.get_by_role("link", name="Inlets").click()
+        page.get_by_role("link", name="Create an inlet").click()
+        page.get_by_label("Name, the end of the URL").fill(name)
+        page.get_by_label("Topic", exact=True).fill("webhooks.shop")
+        page.get_by_label("How the sender proves itself").select_option("path")
+        page.get_by_label("A record is").select_option("lines")
+        page.get_by_role("button", name="Create the inlet").click()
+        url = page.locator("#url").inner_text()
+        assert seb.request("POST", urlsplit(url).path, b"a\nb\n")[0] == 200
+        page.goto(f"/ui/inlets/{name}")
+        row = page.get_by_role("region", name="Last deliveries").get_by_role("row").nth(1)
+        expect(row).to_contain_text("200 accepted")
+        page.get_by_label("New secret").fill("a-secret-that-we-chose")
+        page.get_by_role("button", name="Rotate the secret").click()
+        page.get_by_role("button", name="End the previous secret").click()
+        expect(page.locator(".notice")).to_have_text("The changes are saved.")
+        expect(page.get_by_role("button", name="End the previous secret")).to_have_count(0)
+        assert seb.request("POST", urlsplit(url).path, b"c\n")[0] == 401
+        if javascript:  # the deliveries come by themselves
+            expect(row).to_contain_text("the secret is missing or wrong")
+        page.get_by_label("Type the name of the inlet").fill(name)
+        page.get_by_role("button", name="Delete the inlet").click()
+        expect(page.locator(".notice")).to_have_text(f"{name} is deleted. Its topic stays.")

@@ -137,3 +137,28 @@ async def test_a_viewer_sees_deliveries_and_no_forms(admin: Visitor, olga: Visit
     assert "Last deliveries" in page
     assert '<form method="post" action="/ui/inlets' not in page
     assert (await olga.post("/ui/inlets/seen/delete", name="seen")).status_code == 403
+
+
+async def test_deliveries_are_shown_with_what_became_of_them(
+    seb: RunningAppliance, admin: Visitor
+) -> None:
+    made = await admin.post("/ui/new-inlet", **FIELDS | {"inlet": "told"})
+    url, secret = shown(made.text, "url"), shown(made.text, "secret")
+    assert [await deliver(seb, url, one) for one in (secret, "wrong")] == [200, 401]
+    headers = {"hx-request": "true", "hx-target": "inlet-deliveries"}
+    part = (await admin.get("/ui/inlets/told", **headers)).text
+    assert "<html" not in part
+    newest, oldest = (re.sub("<[^>]*>|\\s+", " ", row) for row in part.split("<tr>")[2:4])
+    assert re.search("401 refused .*does not fit", newest)
+    assert re.search("200 accepted .*stored", oldest)
+
+
+async def test_settings_that_are_rarely_needed_are_folded_until_one_is_set(
+    seb: RunningAppliance, admin: Visitor, olga: Visitor
+) -> None:
+    await admin.post("/ui/new-inlet", **FIELDS | {"inlet": "folded", "description": "of the shop"})
+    path, more = "/ui/inlets/folded", '<details class="add" open>'
+    assert more not in (await admin.get(path)).text
+    await admin.post(path, topic="shop.events", scheme="github", tolerance_s="60", description="it")
+    assert more in (await admin.get(path)).text
+    assert "<dd>60</dd>" in (await olga.get(path)).text

@@ -22,8 +22,11 @@ from seb_appliance.ui.page_context import FormProblem, Routes, Visit
 _HIDDEN: Final = "…"
 _PATH: Final = "/ui/inlets"
 _NEW: Final = "/ui/new-inlet"  # below _PATH it would be the page of an inlet called so
-# In the order of the form.
-_DECLARED: Final = {**VERIFY, **SETTINGS, **QUOTAS}
+_FIRST: Final = ("topic", "scheme", "description", "body", "key")
+# In the order of the form; those in `_MORE` are folded away until one of them is set.
+_ALL: Final = {**VERIFY, **SETTINGS, **QUOTAS}
+_DECLARED: Final = {name: _ALL[name] for name in dict.fromkeys((*_FIRST, *_ALL))}
+_MORE: Final = frozenset(_ALL) - set(_FIRST)
 _FIELDS: Final = frozenset({*_DECLARED, "secret"})
 
 
@@ -48,8 +51,9 @@ async def _show(visit: Visit) -> ASGIApp:
 
 async def _new(visit: Visit, problem: FormProblem | None = None) -> ASGIApp:
     values = dict.fromkeys(("inlet", *_FIELDS), "") | visit.form.values
+    fields = _DECLARED.values()
     return visit.page(
-        "inlet_new", values=values, fields=_DECLARED.values(), path=_NEW, problem=problem
+        "inlet_new", values=values, fields=fields, more=_MORE, path=_NEW, problem=problem
     )
 
 
@@ -64,10 +68,12 @@ async def _one(visit: Visit, inlet: str, problem: FormProblem | None = None) -> 
     found = _found(visit, inlet)
     return visit.page(
         "inlet",
+        parts=["inlet-deliveries"],
         inlet=found,
         url=_url(visit, found),
         values=_values(found.settings) | (problem.values if problem else {}),
         fields=_DECLARED.values(),
+        more=_MORE,
         path=f"{_PATH}/{inlet}",
         problem=problem,
     )
